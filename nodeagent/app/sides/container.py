@@ -13,7 +13,7 @@ from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.component import Component, ComponentSpec
-from nodeagent.rules.cdi_names import PART_FILES
+from nodeagent.rules.cdi_names import CLAIM_FILES, PART_FILES
 
 if TYPE_CHECKING:
     from nodeagent.components.cdi.keep_shim import ShimKeeper
@@ -125,7 +125,7 @@ class ContainerSide:
                 worker=self._workers[1],
                 writer=self._workers[2],
                 host=host,
-                passing=PART_FILES,
+                passing=(PART_FILES, CLAIM_FILES),
             ),
             hook=None
             if self.is_simulation

@@ -172,8 +172,7 @@ class Cdi:
 
     async def keep_claims(self, uids: Collection[str]) -> None:
         """Take away those of all other claims; the port's contract is in `model.ports`."""
-        names = (each.path.rpartition("/")[2] for each in await self._directories.read_specs())
-        for name in list_stale(names, uids):
+        for name in list_stale(await self._directories.list_passing(), uids):
             await self._directories.remove_spec(name)
 
     async def _wait_for_more(self) -> None:

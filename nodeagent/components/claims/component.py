@@ -188,8 +188,9 @@ class Claims:
             is_new = claim is None or not claim.is_ready
             if claim is None:
                 claim = await self._begin(reference)
-            with anyio.move_on_after(PATIENCE_SECONDS):
-                await self._is_described.wait()
+            if not self._is_described.is_set():
+                with anyio.move_on_after(PATIENCE_SECONDS):
+                    await self._is_described.wait()
             ready = await make_ready(claim, self._makers, self._around.keeper, await self._find_inventory())
             self._tell_refused(reference, "")
             if is_new:
@@ -314,8 +315,10 @@ class Claims:
         return NodeView(inventory, offering.value, self._live.now.claims.driver, self._pool, self._makers.powers)
 
     async def _find_inventory(self) -> Inventory:
-        with anyio.move_on_after(PATIENCE_SECONDS):
-            await self._is_known.wait()
+        if not self._is_known.is_set():
+            # Asking costs a turn of the loop, in which others would come first.
+            with anyio.move_on_after(PATIENCE_SECONDS):
+                await self._is_known.wait()
         inventory = self._bus.latest(Inventory)
         if inventory is None or not self._is_known.is_set():
             raise ClaimRefused("the GPUs of this node are not known yet: see `nodeagent status`")
@@ -337,7 +340,7 @@ class Claims:
     @asynccontextmanager
     async def _alone_with(self, uid: str) -> AsyncIterator[None]:
         """One at a time for each claim, in the order in which they came."""
-        lock = self._locks.setdefault(uid, anyio.Lock())
+        lock = self._locks.setdefault(uid, anyio.Lock(fast_acquire=True))
         self._users[uid] += 1
         try:
             async with lock:
@@ -373,7 +376,11 @@ class Claims:
 async def _for_each(
     claims: Iterable[ClaimReference], answer: Callable[[ClaimReference], Coroutine[Any, Any, None]]
 ) -> None:
-    """All at once, each uid once."""
+    """All at once, each uid once; of a single one others hear when it is answered: a pod waits for it."""
+    references = list({claim.uid: claim for claim in claims}.values())
+    if len(references) == 1:
+        await answer(references[0])
+        return
     async with anyio.create_task_group() as tasks:
-        for reference in {claim.uid: claim for claim in claims}.values():
+        for reference in references:
             tasks.start_soon(answer, reference)

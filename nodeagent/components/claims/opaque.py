@@ -6,6 +6,7 @@ Refuses what it does not know, by the name of the field: a setting that is silen
 """
 
 from collections.abc import Mapping, Sequence
+from reprlib import Repr
 from typing import Final, NamedTuple
 
 from nodeagent.model.claims import ClaimResult, OpaqueConfig
@@ -19,6 +20,8 @@ FROM_CLASS, FROM_CLAIM = "FromClass", "FromClaim"
 INTERVALS: Final = ("Default", "Short", "Medium", "Long")
 GPU_KIND, MIG_KIND = "GpuConfig", "MigDeviceConfig"
 _KINDS: Final = {GPU_KIND: "a GPU", MIG_KIND: "a MIG device"}
+_SHOWN: Final = Repr()
+_SHOWN.maxstring = _SHOWN.maxlong = 10 << 10  # as much as the API takes of all of it
 
 
 class MpsWish(NamedTuple):
@@ -146,7 +149,9 @@ def _read_mps(fields: "_Fields") -> MpsWish:
     by_gpu = fields.take_fields("defaultPerDevicePinnedMemoryLimit")
     fields.finish()
     where = f"{fields.where}.defaultPinnedDeviceMemoryLimit"
-    sizes = [] if by_gpu is None else [(key, _read_size(each, f"{by_gpu.where}.{key}")) for key, each in by_gpu.rest()]
+    sizes = (
+        [] if by_gpu is None else [(key, _read_size(each, f"{by_gpu.where}.{key[:60]}")) for key, each in by_gpu.rest()]
+    )
     return MpsWish(percentage, None if limit is None else _read_size(limit, where), tuple(sizes))
 
 
@@ -204,5 +209,6 @@ def _place(place: int, source: str) -> str:
 
 
 def _show(value: object) -> str:
-    text = repr(value)
+    """However long or deep it is; the whole of it may be deeper than Python goes."""
+    text = _SHOWN.repr(value)
     return text if len(text) <= 60 else f"{text[:60]}…"

@@ -7,7 +7,7 @@ wrong. Refuses to know any kind of object: paths and documents come from the mod
 import json
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from contextlib import ExitStack, aclosing, contextmanager, suppress
+from contextlib import ExitStack, aclosing, contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, TypeVar
@@ -19,8 +19,16 @@ from nodeagent import __version__
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.errors import WorkerError
 from nodeagent.core.log.lines import get_logger
-from nodeagent.edge.kube.credentials import Credentials
-from nodeagent.edge.kube.errors import ApiBusy, ApiUnauthorized, ApiUnreachable, CredentialsInvalid, translate_status
+from nodeagent.edge.kube.credentials import Access, Credentials, name_identity, open_access
+from nodeagent.edge.kube.errors import (
+    ApiBusy,
+    ApiUnauthorized,
+    ApiUnreachable,
+    CredentialsInvalid,
+    find_message,
+    names_budget,
+    translate_status,
+)
 from nodeagent.edge.kube.library import Library, load_library
 from nodeagent.edge.kube.rate_limit import RateLimit
 from nodeagent.model.cluster import ApiCall
@@ -40,6 +48,8 @@ _AT_ONCE = (100.0, 200)
 """Requests a second and at a time that pods wait for: as many as a node can start."""
 _TROUBLE = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
 JSON = "application/json"
+READ_BYTES = 2 << 20
+"""Of an answer that may be there before it is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +63,33 @@ class ClientSettings:
 
 @dataclass(slots=True)
 class _Session:
-    server: str
+    access: Access
     authorization: str
-    transport: Any
+    http: aiohttp.ClientSession
     loaded_at: float
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        types: tuple[str, str],
+        *,
+        query: Mapping[str, str] | None = None,
+        body: object = None,
+    ) -> aiohttp.ClientResponse:
+        """The answer as soon as its head is there; `types` are those of the question and of the answer."""
+        headers = {"Content-Type": types[0], "Accept": types[1], "User-Agent": f"nodeagent/{__version__}"}
+        if self.authorization:
+            headers["Authorization"] = self.authorization
+        return await self.http.request(
+            method,
+            self.access.server + path,
+            params=query,
+            data=None if body is None else json.dumps(body),
+            headers=headers,
+            proxy=self.access.proxy,
+            server_hostname=self.access.server_hostname,
+        )
 
 
 class KubeClient:
@@ -74,7 +107,7 @@ class KubeClient:
         self._rate, self._urgent = RateLimit(), RateLimit()
         self._session: _Session | None = None
         self._watched: set[aiohttp.ClientResponse] = set()
-        self._opening = anyio.Lock()
+        self._opening = anyio.Lock(fast_acquire=True)
         self.counts: Counter[ApiCall] = Counter()
         """How often each verb met with each outcome, since the agent started."""
 
@@ -153,12 +186,7 @@ class KubeClient:
         session = await self._take_turn(attempted)
         with self._translating(session, attempted, "WATCH"):
             with anyio.fail_after(self._read_settings().timeout_seconds):
-                response = await session.transport.GET(
-                    session.server + path,
-                    headers=_headers(session, JSON, accept),
-                    query_params=list(query.items()),
-                    _preload_content=False,
-                )
+                response = await session.send("GET", path, (JSON, accept), query=query)
         self._watched.add(response)
         try:
             with self._translating(session, attempted, "WATCH"):
@@ -192,7 +220,7 @@ class KubeClient:
                 # The library closes the connection and tells no reader: a watch would wait until its silence is over.
                 response.content.set_exception(aiohttp.ClientConnectionError("the connection was given up"))
             with anyio.CancelScope(shield=True):
-                await session.transport.close()
+                await session.http.close()
         self._worker.close()
 
     async def _request(
@@ -210,14 +238,7 @@ class KubeClient:
         session = await self._take_turn(attempted, in_turn=in_turn)
         with self._translating(session, attempted, method):
             with anyio.fail_after(self._read_settings().timeout_seconds):
-                response = await session.transport.request(
-                    method,
-                    session.server + path,
-                    headers=_headers(session, *types),
-                    query_params=list((query or {}).items()),
-                    body=body,
-                    _preload_content=False,
-                )
+                response = await session.send(method, path, types, query=query, body=body)
                 async with response:
                     content = await response.read()
                     self._count(method, str(response.status))
@@ -236,7 +257,8 @@ class KubeClient:
             raise ApiBusy(
                 attempted, HTTPStatus.TOO_MANY_REQUESTS, f"not again for {wait:.0f} s", retry_after_seconds=wait
             )
-        await anyio.sleep(wait)
+        if wait > 0:
+            await anyio.sleep(wait)
         async with self._opening:
             session = self._session
             if session is None:
@@ -246,54 +268,43 @@ class KubeClient:
             return session
 
     async def _open(self) -> _Session:
-        scratch = ExitStack()
-        try:
-            library, configuration = await self._read_credentials(scratch)
-            try:
-                transport = library.Transport(configuration)
-            except OSError as error:  # the TLS library's errors are among them
-                raise CredentialsInvalid(self._credentials.where, str(error)) from error
-        finally:
-            await self._clear(scratch)
-        return _Session(configuration.host, _identity(configuration), transport, anyio.current_time())
+        access, authorization = await self._read_credentials(lambda found: (open_access(found), name_identity(found)))
+        # What its environment says of proxies is in the access: the library would ask, in two threads, at each request.
+        http = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=access.tls), timeout=aiohttp.ClientTimeout(), read_bufsize=READ_BYTES
+        )
+        return _Session(access, authorization, http, anyio.current_time())
 
     async def _renew(self, session: _Session) -> None:
         """Take over a token that was replaced; one that cannot be read leaves the present one, which may still do."""
         session.loaded_at = anyio.current_time()
-        scratch = ExitStack()
         try:
-            _, configuration = await self._read_credentials(scratch)
-            session.authorization = _identity(configuration)
+            session.authorization = await self._read_credentials(name_identity)
         except CredentialsInvalid as error:
             _log.warning("credentials_not_renewed", reason=str(error))
-        finally:
-            await self._clear(scratch)
 
-    async def _read_credentials(self, scratch: ExitStack) -> tuple[Library, Any]:
-        def read() -> tuple[Library, Any]:
-            library = self._load()
-            return library, self._credentials.load(library, scratch)
+    async def _read_credentials(self, use: Callable[[Any], T]) -> T:
+        """What `use` makes of them; the files that they were unpacked into are gone after it."""
+
+        def read() -> T:
+            with ExitStack() as scratch:
+                return use(self._credentials.load(self._load(), scratch))
 
         try:
             return await self._worker.run(read, timeout_seconds=LOAD_SECONDS, what="reading API credentials")
-        except WorkerError as error:
+        except (WorkerError, OSError, ValueError) as error:  # the TLS library's errors are among them
             raise CredentialsInvalid(self._credentials.where, str(error)) from error
-
-    async def _clear(self, scratch: ExitStack) -> None:
-        """Take away the files that the credentials were unpacked into; the connection has read them."""
-        with anyio.CancelScope(shield=True), suppress(WorkerError):
-            await self._worker.run(scratch.close, timeout_seconds=LOAD_SECONDS, what="removing unpacked credentials")
 
     async def _check(self, response: aiohttp.ClientResponse, attempted: str) -> None:
         if response.status < HTTPStatus.MULTIPLE_CHOICES:
             return
         content = await response.read()
-        is_budget = _names_budget(content)
+        is_budget = names_budget(content)
         retry_after = _parse_seconds(response.headers.get("Retry-After", ""))
         if retry_after is not None and not is_budget:
             for rate in (self._rate, self._urgent):
                 rate.hold_back(anyio.current_time() + retry_after)
-        message = _find_message(content) or response.reason or "no reason given"
+        message = find_message(content) or response.reason or "no reason given"
         refused = translate_status(attempted, response.status, message, retry_after)
         if isinstance(refused, ApiBusy):
             refused.is_budget = is_budget
@@ -309,7 +320,7 @@ class KubeClient:
         except _TROUBLE as error:
             self._count(verb, NO_ANSWER)
             reason = str(error) or ("too slow" if isinstance(error, TimeoutError) else type(error).__name__)
-            raise ApiUnreachable(session.server, attempted, reason) from error
+            raise ApiUnreachable(session.access.server, attempted, reason) from error
 
 
 async def _read_lines(content: aiohttp.StreamReader, silence_seconds: float) -> AsyncGenerator[bytes, None]:
@@ -336,17 +347,11 @@ async def _read_lines(content: aiohttp.StreamReader, silence_seconds: float) -> 
         yield bytes(rest)
 
 
-def _headers(session: _Session, content_type: str, accept: str) -> dict[str, str]:
-    headers = {"Accept": accept, "Content-Type": content_type, "User-Agent": f"nodeagent/{__version__}"}
-    return headers | ({"Authorization": session.authorization} if session.authorization else {})
-
-
-def _identity(configuration: Any) -> str:
-    return str(configuration.api_key.get("BearerToken", ""))
-
-
 def _parse(content: bytes) -> Json:
-    document = json.loads(content)
+    try:
+        document = json.loads(content)
+    except RecursionError as error:
+        raise ValueError("the answer is nested deeper than anything that makes sense") from error
     if not isinstance(document, dict):
         raise ValueError("the answer is no JSON object")  # noqa: TRY004 - translated like any other broken answer
     return document
@@ -354,19 +359,3 @@ def _parse(content: bytes) -> Json:
 
 def _parse_seconds(text: str) -> float | None:
     return min(float(text), RETRY_AFTER_MAX_SECONDS) if text.isascii() and text.isdigit() else None
-
-
-def _names_budget(content: bytes) -> bool:
-    """Whether a refusal is that of a pod's disruption budget: no other has this word among its causes."""
-    with suppress(ValueError, AttributeError, TypeError):
-        causes = (json.loads(content).get("details") or {}).get("causes") or ()
-        return any(cause.get("reason") == "DisruptionBudget" for cause in causes)
-    return False
-
-
-def _find_message(content: bytes) -> str:
-    """The server's own words; what stands between us and it answers with pages, of which one line must do."""
-    try:
-        return str(json.loads(content)["message"])
-    except (ValueError, KeyError, TypeError):
-        return " ".join(content[:200].decode("utf-8", "replace").split())

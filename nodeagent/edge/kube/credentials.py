@@ -7,10 +7,12 @@ Everything here blocks and belongs in a worker thread.
 
 import asyncio
 import base64
+import ssl
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -27,6 +29,17 @@ _LIMIT_BYTES = 1 << 20
 _DEFAULT_NAMESPACE = "default"
 _MALFORMED = (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError, OSError)
 """What kubernetes_asyncio raises over files that are not what they should be, besides its own error."""
+
+
+class Access(NamedTuple):
+    """The way to a server: whom it is trusted by, and through whom it leads."""
+
+    server: str
+    tls: ssl.SSLContext | bool
+    """By what its certificate is judged; no context where there is none to judge."""
+    server_hostname: str | None
+    """The name in its certificate, where that is another than in the address."""
+    proxy: str | None
 
 
 class Credentials(Protocol):
@@ -120,6 +133,36 @@ def find_credentials(kubeconfig: Path | None, environ: Mapping[str, str]) -> Cre
         return Kubeconfig(kubeconfig)
     account = ServiceAccount(environ, SERVICE_ACCOUNT_DIR)
     return account if environ.get(_HOST) and environ.get(_PORT) and _has_token(account) else None
+
+
+def open_access(configuration: Any) -> Access:
+    """The way to the server of a client configuration.
+
+    Raises:
+        OSError: certificate, key or trust anchor cannot be used.
+        ValueError: its address is none.
+    """
+    from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415 - the client has loaded it by then
+
+    server = urlsplit(configuration.host)
+    proxy = configuration.proxy or (None if proxy_bypass(server.hostname or "") else getproxies().get(server.scheme))
+    tls = server.scheme != "https" or _trust(configuration)
+    return Access(configuration.host, tls, configuration.tls_server_name, proxy)
+
+
+def _trust(configuration: Any) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+    if configuration.cert_file:
+        context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
+    if not configuration.verify_ssl:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def name_identity(configuration: Any) -> str:
+    """What a client configuration says to a server of who asks; empty where a certificate does."""
+    return str(configuration.api_key.get("BearerToken", ""))
 
 
 def _has_token(account: ServiceAccount) -> bool:

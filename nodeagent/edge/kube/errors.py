@@ -14,6 +14,8 @@ KubeError
     └── ApiFailed         it failed itself (5xx)
 """
 
+import json
+from contextlib import suppress
 from http import HTTPStatus
 
 from nodeagent.model.errors import NodeagentError
@@ -118,3 +120,19 @@ def translate_status(attempted: str, status: int, message: str, retry_after_seco
     """The error for an answer that is no success."""
     kind = _BY_STATUS.get(status, ApiFailed if status >= HTTPStatus.INTERNAL_SERVER_ERROR else ApiRefused)
     return kind(attempted, status, message, retry_after_seconds=retry_after_seconds)
+
+
+def names_budget(content: bytes) -> bool:
+    """Whether a refusal is that of a pod's disruption budget: no other has this word among its causes."""
+    with suppress(ValueError, AttributeError, TypeError):
+        causes = (json.loads(content).get("details") or {}).get("causes") or ()
+        return any(cause.get("reason") == "DisruptionBudget" for cause in causes)
+    return False
+
+
+def find_message(content: bytes) -> str:
+    """The server's own words; what stands between us and it answers with pages, of which one line must do."""
+    try:
+        return str(json.loads(content)["message"])
+    except (ValueError, KeyError, TypeError):
+        return " ".join(content[:200].decode("utf-8", "replace").split())

@@ -1,7 +1,7 @@
-"""Imports the five classes of kubernetes_asyncio that six verbs need, without its model classes.
+"""Imports the four classes of kubernetes_asyncio that credentials need, without its model classes.
 
-The package imports every model of the API when it is imported: 36 MB, of which the agent uses nothing. Its transport
-and its readers of credentials are 2 MB, so it is entered by its inner modules, past its own `__init__` files.
+The package imports every model of the API when it is imported: 36 MB, of which the agent uses nothing. Its readers of
+credentials are less than 2 MB, so it is entered by its inner modules, past its own `__init__` files.
 Where a release has other inner modules, the plain import is used instead: more memory, the same behaviour.
 """
 
@@ -26,8 +26,6 @@ class Library(Struct, frozen=True):
     """What is used of kubernetes_asyncio; untyped, as the package is where it matters."""
 
     Configuration: Any
-    Transport: Any
-    ApiException: type[Exception]
     ConfigException: type[Exception]
     KubeConfigLoader: Any
     InClusterConfigLoader: Any
@@ -65,8 +63,6 @@ def _collect() -> Library:
         name: importlib.import_module(f"{_ROOT}.{name}")
         for name in (
             "client.configuration",
-            "client.rest",
-            "client.exceptions",
             "config.config_exception",
             "config.kube_config",
             "config.incluster_config",
@@ -74,8 +70,6 @@ def _collect() -> Library:
     }
     return Library(
         Configuration=modules["client.configuration"].Configuration,
-        Transport=modules["client.rest"].RESTClientObject,
-        ApiException=modules["client.exceptions"].ApiException,
         ConfigException=modules["config.config_exception"].ConfigException,
         KubeConfigLoader=modules["config.kube_config"].KubeConfigLoader,
         InClusterConfigLoader=modules["config.incluster_config"].InClusterConfigLoader,

@@ -4,7 +4,8 @@ Owns how a claim is read, in whichever of its versions the API server has.
 Refuses to wait its turn: a pod waits for the answer, and there is one question for each claim that comes to this node.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -39,10 +40,8 @@ class KubeClaims:
             document = await self._client.request("GET", path, attempted=what, in_turn=False)
         except ApiNotFound:
             return None
-        try:
+        with _making_sense(what):
             return parse_claim(document)
-        except (AttributeError, KeyError, TypeError) as error:
-            raise ApiUnreachable("the API server", what, f"its answer makes no sense ({error!r})") from error
 
     async def is_alive(self, pod: PodIdentity) -> bool:
         """Whether this very pod is there and may still start containers.
@@ -56,21 +55,33 @@ class KubeClaims:
             document = await self._client.request("GET", path, attempted=what, in_turn=False)
         except ApiNotFound:
             return False
-        metadata = document.get("metadata") or {}
-        is_over = (document.get("status") or {}).get("phase") in FINISHED_PHASES or metadata.get("deletionTimestamp")
-        return metadata.get("uid") == pod.uid and not is_over
+        with _making_sense(what):
+            metadata, phase = document.get("metadata") or {}, (document.get("status") or {}).get("phase")
+            return metadata.get("uid") == pod.uid and not (
+                phase in FINISHED_PHASES or metadata.get("deletionTimestamp")
+            )
 
     async def _find_version(self, what: str) -> str:
         """The best version that the API server has, asked for once."""
         if not self._version:
             document = await self._client.request("GET", GROUP, attempted=what, in_turn=False)
-            served = {str(each.get("version")) for each in document.get("versions") or ()}
+            with _making_sense(what):
+                served = {str(each.get("version")) for each in document.get("versions") or ()}
             known = [version for version in VERSIONS if version in served]
             if not known:
                 reason = f"it has none of resource.k8s.io {', '.join(VERSIONS)}"
                 raise ApiUnreachable("the API server", what, reason)
             self._version = known[0]
         return self._version
+
+
+@contextmanager
+def _making_sense(what: str) -> Iterator[None]:
+    """A document of another shape is an answer that tells nothing."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ApiUnreachable("the API server", what, f"its answer makes no sense ({error!r})") from error
 
 
 def parse_claim(document: Json) -> ResourceClaim:

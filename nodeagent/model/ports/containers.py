@@ -41,7 +41,15 @@ class SpecDirectories(Protocol):
     """The directories of CDI specifications; the agent writes in one of them."""
 
     async def read_specs(self) -> tuple[SpecContent, ...]:
-        """Every file that a runtime would read, the lower directory first.
+        """Every file that a runtime would read, the lower directory first; but none that comes and goes with a pod.
+
+        Raises:
+            NodeagentError: the file system does not answer.
+        """
+        ...
+
+    async def list_passing(self) -> tuple[str, ...]:
+        """The names of those of ours that come and go with pods.
 
         Raises:
             NodeagentError: the file system does not answer.
@@ -71,7 +79,7 @@ class SpecDirectories(Protocol):
         ...
 
     async def wait_change(self) -> None:
-        """Return when a file has come, gone or changed since the last reading."""
+        """Return when a file that is read has come, gone or changed since the last reading."""
         ...
 
 

@@ -14,6 +14,8 @@ from nodeagent.model.mps import MpsLimits
 MIB: Final = 1 << 20
 _OLD_CAPABILITY: Final = (7, 5)
 _CLIENTS_OLD, _CLIENTS = 16, 48
+_KEY_MAX: Final = 60
+"""Characters of the name of a GPU; of more digits Python makes no number."""
 
 
 def plan_share_limits(gpus: Sequence[Gpu], replicas: int) -> MpsLimits:
@@ -55,17 +57,17 @@ def resolve_limits(
         {} if memory_bytes is None else dict.fromkeys(places, _floor("defaultPinnedDeviceMemoryLimit", memory_bytes))
     )
     for key, size in (memory_bytes_by_gpu or {}).items():
-        limits[_find(key, places)] = _floor(f"defaultPerDevicePinnedMemoryLimit[{key}]", size)
+        limits[_find(key, places)] = _floor(f"defaultPerDevicePinnedMemoryLimit[{key[:_KEY_MAX]}]", size)
     return MpsLimits(thread_percentage=thread_percentage, memory_mib=limits)
 
 
 def _find(key: str, places: Sequence[GpuUuid]) -> GpuUuid:
     if key in places:
         return GpuUuid(key)
-    if key.isascii() and key.isdigit() and int(key) < len(places):
+    if len(key) <= _KEY_MAX and key.isascii() and key.isdigit() and int(key) < len(places):
         return places[int(key)]
     raise MpsRefused(
-        f"defaultPerDevicePinnedMemoryLimit names {key!r}: give the UUID of a GPU of the claim,"
+        f"defaultPerDevicePinnedMemoryLimit names {key[:_KEY_MAX]!r}: give the UUID of a GPU of the claim,"
         f" or its place from 0 to {len(places) - 1}"
     )
 

@@ -6,6 +6,7 @@ import anyio
 
 from nodeagent.model.cdi import DriverFiles, SpecContent
 from nodeagent.model.errors import NodeagentError
+from nodeagent.rules.cdi_names import CLAIM_FILES, PART_FILES
 
 
 class FakeDriverFiles:
@@ -27,6 +28,7 @@ class FakeDirectories:
         self.broken = ""
         self.writes: list[str] = []
         self.removals: list[str] = []
+        self.readings = 0
         self._seen: dict[str, bytes] = {}
 
     def meddle(self, path: str, content: bytes | None) -> None:
@@ -41,8 +43,14 @@ class FakeDirectories:
 
     async def read_specs(self) -> tuple[SpecContent, ...]:
         await self._work()
-        self._seen = dict(self.contents)
-        return tuple(SpecContent(path=path, content=self.contents[path]) for path in sorted(self.contents))
+        self.readings += 1
+        self._seen = self._list_standing()
+        return tuple(SpecContent(path=path, content=content) for path, content in sorted(self._seen.items()))
+
+    async def list_passing(self) -> tuple[str, ...]:
+        await self._work()
+        passing = self.contents.keys() - self._list_standing().keys()
+        return tuple(path.removeprefix(self.locate("")) for path in passing)
 
     async def write_spec(self, name: str, content: bytes, *, durable: bool = True) -> None:
         await self._work()
@@ -56,8 +64,13 @@ class FakeDirectories:
 
     async def wait_change(self) -> None:
         await self._work()
-        while self._seen == self.contents:  # noqa: ASYNC110  # as the real one does
+        while self._seen == self._list_standing():  # noqa: ASYNC110  # as the real one does
             await anyio.sleep(0.5)
+
+    def _list_standing(self) -> dict[str, bytes]:
+        """Without those that come and go with pods."""
+        passing = (self.locate(PART_FILES), self.locate(CLAIM_FILES))
+        return {path: content for path, content in self.contents.items() if not path.startswith(passing)}
 
     async def _work(self) -> None:
         await anyio.lowlevel.checkpoint()

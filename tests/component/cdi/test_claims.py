@@ -54,6 +54,18 @@ async def test_files_of_claims_that_nobody_knows_are_taken_away() -> None:
         assert before - set(around.directories.contents) == {PATH.replace("u1", "u2")}
 
 
+async def test_a_claim_is_no_news_for_the_nodes_own_files() -> None:
+    """Or each pod that comes and goes would have all of them read and planned anew."""
+    around = Surroundings()
+    around.show()
+    async with around.running():
+        await anyio.sleep(SETTLED_SECONDS)
+        before = around.directories.readings
+        await around.parts.write_claim("u1", (device(0),))
+        await anyio.sleep(SETTLED_SECONDS)
+        assert around.directories.readings == before
+
+
 async def test_before_the_driver_works_nothing_is_described_but_a_claim_can_be_put_away() -> None:
     """A pod must be able to end; its file is taken away when somebody can."""
     around = Surroundings()

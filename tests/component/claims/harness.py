@@ -257,13 +257,17 @@ class World:
         opened()
         await anyio.sleep_forever()
 
-    # What the kubelet would do.
+    # What the kubelet would do; others hear of it in the turn after its answer.
 
     async def prepare(self, *references: ClaimReference) -> dict[str, tuple[DeviceAnswer, ...] | str]:
-        return dict(await self.claims.prepare(references or (make_reference(),)))
+        answers = await self.claims.prepare(references or (make_reference(),))
+        await anyio.lowlevel.checkpoint()
+        return dict(answers)
 
     async def unprepare(self, *references: ClaimReference) -> dict[str, str]:
-        return dict(await self.claims.unprepare(references or (make_reference(),)))
+        answers = await self.claims.unprepare(references or (make_reference(),))
+        await anyio.lowlevel.checkpoint()
+        return dict(answers)
 
 
 def api(world: World) -> None:

@@ -43,6 +43,17 @@ async def test_a_claim_is_durable_and_described_before_it_is_answered(world: Wor
         assert world.codes == []
 
 
+async def test_others_hear_of_a_claim_when_it_is_answered(world: World) -> None:
+    """A pod waits for the answer, and not for what others make of it; the journal holds it before."""
+    api(world)
+    async with world.running():
+        assert await world.claims.prepare([make_reference()]) == {"claim-1": ONE}
+        assert world.prepared == {}
+        assert b'"type":"prepared"' in (world.store.current or b"")
+        await anyio.lowlevel.checkpoint()
+        assert list(world.prepared) == ["claim-1"]
+
+
 async def test_each_claim_of_a_call_has_an_answer_of_its_own(world: World) -> None:
     """One that cannot be had keeps no other from being made ready; a uid that is named twice is one claim."""
     api(world)
@@ -58,6 +69,23 @@ async def test_each_claim_of_a_call_has_an_answer_of_its_own(world: World) -> No
         assert sorted(world.prepared) == ["claim-1", "claim-2"]
         assert await world.unprepare(*references) == {"claim-1": "", "gone": "", "claim-2": ""}
         assert (world.prepared, world.specs.files, world.codes) == ({}, {}, [])
+
+
+async def test_two_questions_about_one_claim_are_one_claim(world: World) -> None:
+    """The kubelet asks again while it is still being answered; the second waits for what the first has found out."""
+    api(world)
+    assert world.api is not None
+    world.api.delay_seconds = 0.1
+    answers = []
+
+    async def ask() -> None:
+        answers.append(await world.prepare())
+
+    async with world.running():
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask)
+            tasks.start_soon(ask)
+        assert (answers, world.api.asked) == ([{"claim-1": ONE}] * 2, 1)
 
 
 async def test_a_device_of_another_claim_is_not_given_a_second_time(world: World) -> None:

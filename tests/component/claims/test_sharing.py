@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from tests.component.claims.harness import World
 from tests.support.claims import (
+    POD,
     gpu_config,
     make_claim,
     make_config,
@@ -127,6 +128,28 @@ async def test_what_was_made_by_parts_that_are_off_now_is_not_forgotten(world: W
             assert "`mps.claims`" in str(answers["claim-2"])
             assert "`claims.time_slices`" in str(answers["claim-3"])
         assert len(world.prepared) == 3
+
+
+async def test_who_only_looks_at_a_gpu_keeps_nobody_out_and_is_kept_out_by_nobody(world: World) -> None:
+    """Whoever comes first, and whichever door the GPU has; who looks has the device under a name of its own."""
+    assert world.api is not None
+    looking = make_claim(make_result(is_admin=True), uid="claim-2", name="c2")
+    world.api.put(make_claim(make_result()), looking)
+    world.api.alive.add(POD.uid)
+    owner, other = make_reference(), make_reference("claim-2", "c2")
+    async with world.running():
+        for first, second in ((owner, other), (other, owner)):
+            for reference in (first, second):
+                answer = (await world.prepare(reference))[reference.uid]
+                assert not isinstance(answer, str), answer
+                assert [device.cdi_names for device in answer] == [(f"k8s.gpu.nvidia.com/claim={reference.uid}-gpu-0",)]
+            assert [each.uuid for files in world.specs.files.values() for each in files] == [gpu_uuid(0)] * 2
+            assert await world.unprepare(first) == {first.uid: ""}
+            assert list(world.prepared) == list(world.specs.files) == [second.uid]
+            await world.unprepare(second)
+        world.tell(is_open=False)
+        assert "is not given by claims now" in str((await world.prepare(owner))["claim-1"])
+        assert not isinstance((await world.prepare(other))["claim-2"], str)
 
 
 async def test_claims_share_a_gpu_within_what_it_has(world: World) -> None:

@@ -121,6 +121,16 @@ async def test_one_that_is_gone_is_none_and_trouble_is_told(tmp_path: Path) -> N
             script(server, document)
             with pytest.raises(ApiUnreachable, match="its answer makes no sense"):
                 await claims.find_claim("ns", "c1")
+        server.answer(200, body=b'{"a":' * 5000 + b"1" + b"}" * 5000)
+        with pytest.raises(ApiUnreachable, match="nested deeper than anything that makes sense"):
+            await claims.find_claim("ns", "c1")
+        for document in ({"metadata": [7]}, {"status": 7}):
+            script(server, document)
+            with pytest.raises(ApiUnreachable, match=r"read pod ns/train: .* its answer makes no sense"):
+                await claims.is_alive(POD)
+        script(server, {"versions": [7]})
+        with pytest.raises(ApiUnreachable, match="its answer makes no sense"):
+            await KubeClaims(client).find_claim("ns", "c1")
 
 
 async def test_a_pod_is_alive_until_it_has_ended_is_asked_to_go_or_is_another_one(tmp_path: Path) -> None:

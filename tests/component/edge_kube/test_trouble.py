@@ -157,6 +157,17 @@ async def test_a_certificate_that_is_none_is_named(tmp_path: Path) -> None:
         assert server.requests == []
 
 
+async def test_an_address_that_is_none_is_named(tmp_path: Path) -> None:
+    """A matter of the credentials too, whatever the libraries make of it."""
+    path = tmp_path / "kubeconfig"
+    async with open_node(tmp_path) as (_, node):
+        document = json.loads(path.read_text())
+        document["clusters"][0]["cluster"] = {"server": "https://[::1"}
+        path.write_text(json.dumps(document))
+        with pytest.raises(CredentialsInvalid, match="kubeconfig"):
+            await node.read_node()
+
+
 async def test_credentials_on_a_disk_that_hangs_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading them has a deadline like everything else."""
     monkeypatch.setattr("nodeagent.edge.kube.client.LOAD_SECONDS", 0.05)

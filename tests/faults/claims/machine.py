@@ -49,7 +49,7 @@ from nodeagent.model.gpu import ComputeMode, Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.mig import Write
-from nodeagent.rules.cdi_names import PART_FILES
+from nodeagent.rules.cdi_names import CLAIM_FILES, PART_FILES
 from nodeagent.rules.mig.layouts import LayoutsRead
 from tests.component.claims.harness import FakeApi, World
 from tests.component.fractions.harness import FakeLibrary
@@ -160,7 +160,11 @@ class Agent(World):
             store=store, relay=self.journal, node=Node("machine", self.machine.boot),
         )  # fmt: skip
         files = SpecFiles(
-            self.machine.specs, others=(), worker=self._workers[0], writer=self._workers[1], passing=PART_FILES
+            self.machine.specs,
+            others=(),
+            worker=self._workers[0],
+            writer=self._workers[1],
+            passing=(PART_FILES, CLAIM_FILES),
         )
         async with AsyncExitStack() as stack:
             tasks = await stack.enter_async_context(anyio.create_task_group())

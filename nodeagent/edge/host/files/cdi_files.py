@@ -78,7 +78,7 @@ class SpecFiles:
         worker: WorkerThread | None = None,
         writer: WorkerThread | None = None,
         host: HostPaths | None = None,
-        passing: str = "",
+        passing: tuple[str, ...] = (),
         poll_seconds: float = _POLL_SECONDS,
     ) -> None:
         """Wire it up.
@@ -89,7 +89,7 @@ class SpecFiles:
             worker: the thread for file work.
             writer: the thread for writing; the same if not given.
             host: where the host's directories are seen.
-            passing: how names begin that come and go with containers, and are passed over: none of them is the node's.
+            passing: how names begin that come and go with pods, and are passed over: none of them is the node's.
             poll_seconds: how often to look for changes.
         """
         self._own, self._others, self._host = own, tuple(others), host or HostPaths()
@@ -106,6 +106,10 @@ class SpecFiles:
     async def read_specs(self) -> tuple[SpecContent, ...]:
         """Every file that a runtime would read."""
         return await _run(self._worker, self.read_nowait, "reading CDI specifications", self._own)
+
+    async def list_passing(self) -> tuple[str, ...]:
+        """The names of those of ours that come and go with pods."""
+        return await _run(self._worker, self._list_passing, "listing CDI specifications", self._own)
 
     async def write_spec(self, name: str, content: bytes, *, durable: bool = True) -> None:
         """Put one in place, whole."""
@@ -179,9 +183,12 @@ class SpecFiles:
             [(place, name, *_identify(f"{place}/{name}")) for place in places for name in self._list_names(place)]
         )
 
+    def _list_passing(self) -> tuple[str, ...]:
+        return tuple(name for name in list_names(self._own) if name.startswith(self._passing))
+
     def _list_names(self, directory: Path | str) -> tuple[str, ...]:
         names = (name for name in list_names(directory) if name.endswith(_EXTENSIONS))
-        return tuple(name for name in names if not self._passing or not name.startswith(self._passing))
+        return tuple(name for name in names if not name.startswith(self._passing))
 
 
 def _read_one(place: Path, name: Path) -> SpecContent:

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import ssl
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent.edge.kube.credentials import Kubeconfig, ServiceAccount, find_credentials
+from nodeagent.edge.kube.credentials import Kubeconfig, ServiceAccount, find_credentials, open_access
 from nodeagent.edge.kube.errors import CredentialsInvalid
 from nodeagent.edge.kube.library import load_library
 
@@ -159,3 +160,76 @@ def test_data_in_the_kubeconfig_is_as_good_as_files(tmp_path: Path, scratch: Exi
     assert path.read_text() == "certificate"
     scratch.close()
     assert not path.exists()
+
+
+@pytest.fixture
+def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the environment of the tests says of proxies."""
+    for name in ("http_proxy", "https_proxy", "no_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+@pytest.mark.usefixtures("no_proxies")
+@pytest.mark.parametrize(
+    ("environment", "cluster", "proxy"),
+    [
+        ({}, {}, None),
+        ({"HTTPS_PROXY": "http://p:1"}, {}, "http://p:1"),
+        ({"HTTP_PROXY": "http://p:1"}, {}, None),
+        ({"HTTPS_PROXY": "http://p:1", "NO_PROXY": "10.0.0.1"}, {}, None),
+        ({"HTTPS_PROXY": "http://p:1"}, {"proxy-url": "http://q:2"}, "http://q:2"),
+        ({"HTTPS_PROXY": "http://p:1", "NO_PROXY": "10.0.0.1"}, {"proxy-url": "http://q:2"}, "http://q:2"),
+    ],
+)
+def test_the_way_leads_through_the_proxy_that_is_named(
+    tmp_path: Path,
+    scratch: ExitStack,
+    monkeypatch: pytest.MonkeyPatch,
+    environment: dict[str, str],
+    cluster: dict[str, str],
+    proxy: str | None,
+) -> None:
+    """The kubeconfig's before the environment's, which says too whom it is not for."""
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    clusters = [{"name": "k", "cluster": {"server": "https://10.0.0.1:6443"} | cluster}]
+    configuration = write(tmp_path / "config", document(clusters=clusters)).load(load_library(), scratch)
+    assert open_access(configuration).proxy == proxy
+
+
+@pytest.mark.usefixtures("no_proxies")
+@pytest.mark.parametrize(
+    ("cluster", "judged_by", "name"),
+    [
+        ({}, (ssl.CERT_REQUIRED, True), None),
+        ({"tls-server-name": "kubernetes"}, (ssl.CERT_REQUIRED, True), "kubernetes"),
+        ({"insecure-skip-tls-verify": True}, (ssl.CERT_NONE, False), None),
+    ],
+)
+def test_a_server_is_trusted_as_the_kubeconfig_says(
+    tmp_path: Path,
+    scratch: ExitStack,
+    cluster: dict[str, Any],
+    judged_by: tuple[ssl.VerifyMode, bool],
+    name: str | None,
+) -> None:
+    """Its certificate and its name, unless it is said that neither matters."""
+    clusters = [{"name": "k", "cluster": {"server": "https://10.0.0.1:6443"} | cluster}]
+    access = open_access(write(tmp_path / "config", document(clusters=clusters)).load(load_library(), scratch))
+    assert isinstance(access.tls, ssl.SSLContext)
+    assert (access.tls.verify_mode, access.tls.check_hostname) == judged_by
+    assert access.server_hostname == name
+
+
+@pytest.mark.usefixtures("no_proxies")
+def test_a_certificate_that_cannot_be_read_is_an_error(tmp_path: Path, scratch: ExitStack) -> None:
+    """One of ours as well as one to trust; a server without TLS needs neither."""
+    for name in ("cert", "key"):
+        (tmp_path / name).write_text("no certificate")
+    user = {"client-certificate": str(tmp_path / "cert"), "client-key": str(tmp_path / "key")}
+    config = write(tmp_path / "config", document(users=[{"name": "u", "user": user}]))
+    with pytest.raises(OSError, match="PEM"):
+        open_access(config.load(load_library(), scratch))
+    plain = document(clusters=[{"name": "k", "cluster": {"server": "http://10.0.0.1:8080"}}])
+    assert open_access(write(tmp_path / "plain", plain).load(load_library(), scratch)).tls is True

@@ -51,6 +51,7 @@ def test_limits_of_one_gpu_outrank_those_of_all() -> None:
         (None, None, {"2": MIB}, "from 0 to 1"),
         (None, None, {"GPU-other": MIB}, "GPU-other"),
         (None, None, {"²": MIB}, "²"),
+        (None, None, {"9" * 5000: MIB}, "names '9{60}': give"),
     ],
 )
 def test_what_makes_no_sense_is_refused_with_its_name(

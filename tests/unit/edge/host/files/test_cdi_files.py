@@ -86,6 +86,22 @@ async def test_a_change_by_anybody_is_noticed(tmp_path: Path) -> None:
     files.close()
 
 
+async def test_what_comes_and_goes_with_pods_is_listed_and_otherwise_passed_over(tmp_path: Path) -> None:
+    """It is neither read nor waited for, by whichever name it goes; what is the node's is."""
+    files = SpecFiles(tmp_path, others=(), passing=("part-", "claim_"), poll_seconds=0.01)
+    await files.write_spec("a.json", b"{}")
+    await files.read_specs()
+    with anyio.move_on_after(0.1) as waiting:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(files.wait_change)
+            for name in ("part-1.json", "claim_1.json"):
+                await files.write_spec(name, b"{}", durable=False)
+    assert waiting.cancelled_caught
+    assert sorted(await files.list_passing()) == ["claim_1.json", "part-1.json"]
+    assert [Path(each.path).name for each in await files.read_specs()] == ["a.json"]
+    files.close()
+
+
 def test_a_directory_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     """A file in place of the directory is an error that names both."""
     (tmp_path / "run").write_text("")
@@ -100,6 +116,8 @@ async def test_a_hanging_file_system_is_an_error_in_time(tmp_path: Path) -> None
     files = SpecFiles(tmp_path, worker=StuckThread("cdi"))
     with pytest.raises(HostStuck):
         await files.read_specs()
+    with pytest.raises(HostStuck):
+        await files.list_passing()
     driver = HostDriverFiles(tmp_path, None, DriverFileFinder(), StuckThread("driver"))
     with pytest.raises(HostStuck):
         await driver.read_driver_files()

@@ -1,0 +1,75 @@
+"""The way to an API server: what the environment says of it counts, once, and a request takes no thread."""
+
+import asyncio
+import base64
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.component.edge_kube.harness import open_node
+from tests.fakes.apiserver import NODE
+
+
+@asynccontextmanager
+async def a_proxy(port_of_server: list[int]) -> AsyncIterator[tuple[int, list[bytes]]]:
+    """Passes requests on to one server; its port, and the heads of what it was asked."""
+    heads: list[bytes] = []
+
+    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection("127.0.0.1", port_of_server[0])
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        back.write(heads[-1])
+        writer.write(await there.readuntil(b"\r\n\r\n"))
+        await back.drain()
+        while chunk := await there.read(1 << 16):
+            writer.write(chunk)
+        for end in (writer, back):
+            end.close()
+
+    server = await asyncio.start_server(pass_on, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1], heads
+
+
+def forget_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy", "no_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+async def test_a_request_takes_no_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pod may wait for it: what the environment says is asked when the way is opened, not each time."""
+    forget_environment(monkeypatch)
+    async with open_node(tmp_path) as (_, node):
+        assert (await node.read_node()).name == NODE
+        assert [one.name for one in threading.enumerate() if one.name.startswith("asyncio")] == []
+
+
+async def test_a_netrc_file_is_none_of_our_business(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A person's password for the server is not put in the place of the agent's own identity."""
+    forget_environment(monkeypatch)
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login somebody password secret\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    async with open_node(tmp_path) as (_, node):
+        assert (await node.read_node()).name == NODE
+
+
+async def test_a_proxy_of_the_environment_is_gone_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its own password, which the server is not told as ours; and not where it is not for this server."""
+    forget_environment(monkeypatch)
+    ports: list[int] = []
+    async with a_proxy(ports) as (port, heads), open_node(tmp_path) as (server, node):
+        ports.append(server.port)
+        monkeypatch.setenv("http_proxy", f"http://who:secret@127.0.0.1:{port}")
+        assert (await node.read_node()).name == NODE
+        (head,) = heads
+        assert head.startswith(f"GET {server.url}/api/v1/nodes?".encode())
+        assert base64.b64encode(b"who:secret") in head
+        assert b"Authorization: Bearer token-1" in head
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    async with open_node(tmp_path) as (_, node):
+        assert (await node.read_node()).name == NODE
+        assert len(heads) == 1

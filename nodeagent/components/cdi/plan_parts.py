@@ -44,7 +44,9 @@ def plan_part(
         PartUndescribed: one of them has no device node.
     """
     inventory, files, wishes = node
-    plan = plan_gpu_devices(inventory, files, hook=wishes.hook)
+    # A pod waits, and the other GPUs of the node are none of its business.
+    meant = tuple(gpu for gpu in inventory.gpus if gpu.uuid in gpus)
+    plan = plan_gpu_devices(replace(inventory, gpus=meant), files, hook=wishes.hook)
     edits = {device.name: device.container_edits for device in plan.devices}
     for gpu in gpus:
         if gpu not in edits:

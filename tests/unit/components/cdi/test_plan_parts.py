@@ -26,7 +26,9 @@ COMMON = plan_common_edits(make_files(3), WISHES.hook)
 
 def test_each_name_means_all_the_gpus_and_what_is_mounted() -> None:
     """A container that is created with either finds its GPUs, its limits read-only, and a place for its use."""
-    content = render_spec(plan_part(("p1", "p2"), (make_uuid(0), make_uuid(2)), (MOUNTS, {"B": "2", "A": "1"}), NODE, COMMON))
+    content = render_spec(
+        plan_part(("p1", "p2"), (make_uuid(0), make_uuid(2)), (MOUNTS, {"B": "2", "A": "1"}), NODE, COMMON)
+    )
     spec = json.decode(content)
     assert not find_spec_problems(spec)
     assert spec["kind"] == "k8s.device-plugin.nvidia.com/part"

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from functools import cached_property
+from typing import TypeAlias
 
 from msgspec import field
 
@@ -11,6 +12,9 @@ from nodeagent.model.ids import DeviceId, DeviceUuid, GpuUuid, ResourceName
 from nodeagent.model.mps import MpsLimits
 from nodeagent.model.offering import Door
 from nodeagent.model.values import Value
+
+Tokens: TypeAlias = tuple[ResourceName, frozenset[DeviceId]]
+"""Tokens of a resource, in whatever order."""
 
 
 class Reservation(Value, frozen=True):
@@ -25,6 +29,11 @@ class Reservation(Value, frozen=True):
     """The name that was answered, of which nothing is known but that it is this one; empty where none was."""
     kubelet_run: str = ""
     """The run of the kubelet that asked; empty where that is not known (any more)."""
+
+    @property
+    def tokens(self) -> Tokens:
+        """Of which resource it is for which tokens, in whatever order."""
+        return self.resource, frozenset(self.devices)
 
 
 class GpuPart(Value, frozen=True):
@@ -88,11 +97,17 @@ class PartTable(Value, frozen=True, dict=True):
                 found.setdefault(gpu, []).append(binding)
         return {gpu: tuple(bindings) for gpu, bindings in found.items()}
 
+    @cached_property
+    def promised(self) -> Mapping[Tokens, tuple[int, ...]]:
+        """The reservations of exactly these tokens, the oldest first; a table that comes from another is given it."""
+        found: dict[Tokens, tuple[int, ...]] = {}
+        for number, reservation in sorted(self.reservations.items()):
+            found[reservation.tokens] = (*found.get(reservation.tokens, ()), number)
+        return found
+
     def find_reservations(self, resource: ResourceName, devices: Iterable[DeviceId]) -> tuple[Reservation, ...]:
         """Those that have exactly these tokens, the oldest first; several where an init container had them before."""
-        wanted = set(devices)
-        found = (one for one in self.reservations.values() if one.resource == resource and set(one.devices) == wanted)
-        return tuple(sorted(found, key=lambda one: one.number))
+        return tuple(self.reservations[number] for number in self.promised.get((resource, frozenset(devices)), ()))
 
     def is_redeemed(self, resource: ResourceName, devices: Iterable[DeviceId]) -> bool:
         """Whether a binding has these ids."""
@@ -105,12 +120,12 @@ class PartTable(Value, frozen=True, dict=True):
 
     def sum_parts(self, gpu: GpuUuid, without: Collection[int] = ()) -> GpuPart:
         """How much of a GPU is bound, without the bindings of these numbers."""
+        # Not by the GPUs' tables: a container waits for the sum of one, in a table that nobody asks for anything else.
         parts = [
             part
-            for binding in self.by_gpu.get(gpu, ())
-            if binding.number not in without
+            for binding in self.bindings.values()
             for part in binding.parts
-            if part.gpu == gpu
+            if part.gpu == gpu and binding.number not in without
         ]
         return GpuPart(
             gpu=gpu, cores=sum(part.cores for part in parts), memory_bytes=sum(part.memory_bytes for part in parts)

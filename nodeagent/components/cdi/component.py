@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import anyio
 from anyio.abc import TaskStatus
+from msgspec.structs import replace
 
 from nodeagent.components.cdi.decide import (
     CODES,
@@ -107,7 +108,7 @@ class Cdi:
         self._written: dict[str, bytes] = {}
         self._rewrites: deque[float] = deque()
         self._retries = 0
-        self._planned: tuple[Origin, dict[str, bytes], tuple[str, ...]] | None = None
+        self._planned: tuple[Origin, dict[str, bytes], SpecPlan] | None = None
         self._news = News()
         self._reloaded: Envelope[ConfigurationReloaded] | None = None
         self._log = get_logger(component=self.name)
@@ -139,7 +140,8 @@ class Cdi:
     ) -> None:
         """Write the specification of one container; the port's contract is in `model.ports`."""
         assert self._planned is not None
-        spec = plan_part(names, gpus, (mounts, environment), self._planned[0])
+        origin, _, plan = self._planned
+        spec = plan_part(names, gpus, (mounts, environment), origin, plan.common)
         specs = render_specs(SpecPlan(specs=(spec,)))
         (content,) = specs.values()
         await self._directories.write_spec(name_part_file(names[0]), content, durable=False)
@@ -247,8 +249,9 @@ class Cdi:
         origin = (inventory, files, wishes)
         if self._planned is None or self._planned[0] != origin:
             plan = plan_specs(inventory, files, wishes)
-            self._planned = (origin, render_specs(plan), plan.left_out)
-        return self._planned[1], self._planned[2]
+            # Their bytes are kept; what they were rendered from is not.
+            self._planned = (origin, render_specs(plan), replace(plan, specs=()))
+        return self._planned[1], self._planned[2].left_out
 
     def _parse(self, contents: Sequence[SpecContent]) -> list[SpecReading]:
         """What runtimes make of the files; each content is parsed once."""

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from nodeagent.components.cdi.plan_devices import plan_gpu_devices
 from nodeagent.components.cdi.plan_mounts import READ_ONLY
-from nodeagent.components.cdi.plan_specs import SpecWishes, build_for, plan_common_edits
+from nodeagent.components.cdi.plan_specs import SpecWishes, build_for
 from nodeagent.components.cdi.spec import ContainerEdits, Device, Mount, Spec
 from nodeagent.model.cdi import DriverFiles
 from nodeagent.model.errors import NodeagentError
@@ -31,6 +31,7 @@ def plan_part(
     gpus: Sequence[GpuUuid],
     given: tuple[Iterable[ContainerMount], Mapping[str, str]],
     node: tuple[Inventory, DriverFiles, SpecWishes],
+    common: ContainerEdits,
 ) -> Spec:
     """The file in which each of these names means these GPUs.
 
@@ -39,12 +40,15 @@ def plan_part(
         gpus: the GPUs.
         given: what is mounted beside them, and the variables that are set.
         node: what the GPUs of this node are made of.
+        common: what every container with a GPU gets here, worked out before one waits for it.
 
     Raises:
         PartUndescribed: one of them has no device node.
     """
     inventory, files, wishes = node
-    plan = plan_gpu_devices(inventory, files, hook=wishes.hook)
+    # A pod waits, and the other GPUs of the node are none of its business.
+    meant = tuple(gpu for gpu in inventory.gpus if gpu.uuid in gpus)
+    plan = plan_gpu_devices(replace(inventory, gpus=meant), files, hook=wishes.hook)
     edits = {device.name: device.container_edits for device in plan.devices}
     for gpu in gpus:
         if gpu not in edits:
@@ -54,7 +58,6 @@ def plan_part(
     variables = tuple(f"{key}={value}" for key, value in sorted(environment.items()))
     merged = replace(merged, env=(*merged.env, *variables), mounts=tuple(map(render_mount, mounts)))
     devices = tuple(Device(name=name, container_edits=merged) for name in names)
-    common = plan_common_edits(files, wishes.hook)
     return build_for(PART_KIND, devices, common, groups=wishes.groups)
 
 

@@ -75,6 +75,8 @@ class SpecPlan(Value, frozen=True):
     specs: tuple[Spec, ...] = ()
     left_out: tuple[str, ...] = ()
     """Devices without an entry, each with its reason."""
+    common: ContainerEdits = NO_EDITS
+    """What every container with a GPU gets."""
 
 
 def plan_specs(inventory: Inventory, files: DriverFiles, wishes: SpecWishes) -> SpecPlan:
@@ -88,7 +90,7 @@ def plan_specs(inventory: Inventory, files: DriverFiles, wishes: SpecWishes) -> 
     public += _plan_public(files, wishes.hook)
     specs += [build_for(*each, groups=wishes.public_groups) for each in public if each[0] in wishes.kinds]
     specs += [build_for(*each, groups=wishes.groups) for each in _plan_extras(files)]
-    return SpecPlan(specs=tuple(specs), left_out=gpus.left_out)
+    return SpecPlan(specs=tuple(specs), left_out=gpus.left_out, common=edits)
 
 
 def plan_common_edits(files: DriverFiles, hook: Path | None, *, only_looking: bool = False) -> ContainerEdits:

@@ -6,7 +6,7 @@ Whatever makes sense in it is taken, one odd entry does not hide the others.
 
 import re
 from base64 import b64decode
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -25,6 +25,7 @@ T = TypeVar("T")
 CHECKPOINT_NAME: Final = "kubelet_internal_checkpoint"
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.:-]+")
 """What every JSON encoder writes in one way."""
+_NULL: Final = msgspec.Raw(b"null")
 
 
 def read_checkpoint(path: Path) -> KubeletCheckpoint:
@@ -76,22 +77,53 @@ def parse_pods_with(
     Raises:
         ValueError: it is not a checkpoint.
     """
-    entries, wanted = _cut_entries(content), set(devices)
-    uids = {
-        uid
-        for entry in _pick(entries, next(iter(wanted), ""))
-        if entry.get("ResourceName") == resource
-        and wanted == set(_list_devices(entry))
-        and isinstance(uid := entry.get("PodUID"), str)
-    }
-    found = (_parse_entry(entry) for uid in uids for entry in _pick(entries, uid) if entry.get("PodUID") == uid)
+    wanted = set(devices)
+    try:
+        found = _find_likely(content, resource, next(iter(wanted), ""))
+    except msgspec.DecodeError:
+        # Something odd is among them, which is told apart by looking closely at each.
+        found = parse_checkpoint(content).containers
+    uids = {each.pod.uid for each in found if each.resource == resource and wanted == set(each.devices)}
+    return tuple(each for each in found if each.pod.uid in uids)
+
+
+def _find_likely(content: bytes, resource: ResourceName, device: str) -> tuple[ContainerDevices, ...]:
+    """The entries of pods of which a container has this device, and perhaps of others.
+
+    Raises:
+        DecodeError: not every entry is as it should be.
+    """
+    entries = _NOTES.decode(content).data.entries
+    needle = msgspec.json.encode(device) if _PLAIN.fullmatch(device) else b""
+    uids = {entry.uid for entry in entries if entry.resource == resource and needle in bytes(entry.ids)}
+    found = (_parse_entry(entry.read_fields()) for entry in entries if entry.uid in uids)
     return tuple(entry for entry in found if entry)
+
+
+class _Entry(msgspec.Struct, gc=False):
+    """An entry as it should be; what there are hundreds of is not decoded further before it is needed."""
+
+    uid: str = msgspec.field(name="PodUID")
+    container: str = msgspec.field(name="ContainerName")
+    resource: str = msgspec.field(name="ResourceName")
+    ids: msgspec.Raw = msgspec.field(name="DeviceIDs", default=_NULL)
+    answer: msgspec.Raw = msgspec.field(name="AllocResp", default=_NULL)
+
+    def read_fields(self) -> dict[str, Any]:
+        """All of it."""
+        return {
+            "PodUID": self.uid,
+            "ContainerName": self.container,
+            "ResourceName": self.resource,
+            "DeviceIDs": msgspec.json.decode(self.ids),
+            "AllocResp": msgspec.json.decode(self.answer),
+        }
 
 
 class _Data(msgspec.Struct):
     """What is looked into of the notes; the rest, thousands of ids, is passed over."""
 
-    entries: msgspec.Raw = msgspec.field(name="PodDeviceEntries", default=msgspec.Raw(b"null"))
+    entries: list[_Entry] = msgspec.field(name="PodDeviceEntries")
 
 
 class _Notes(msgspec.Struct):
@@ -99,25 +131,6 @@ class _Notes(msgspec.Struct):
 
 
 _NOTES: Final = msgspec.json.Decoder(_Notes)
-_ENTRIES: Final = msgspec.json.Decoder(list[msgspec.Raw])
-
-
-def _cut_entries(content: bytes) -> list[bytes]:
-    """The text of each entry."""
-    try:
-        found = _NOTES.decode(content).data.entries
-    except msgspec.DecodeError as error:
-        raise ValueError("it is not a JSON object with the key Data") from error
-    try:
-        return [bytes(entry) for entry in _ENTRIES.decode(found)]
-    except msgspec.DecodeError:
-        return []
-
-
-def _pick(entries: Iterable[bytes], text: str) -> list[dict[str, Any]]:
-    """The entries in which a text stands, and perhaps others: one that may be written in several ways is in all."""
-    needle = msgspec.json.encode(text) if _PLAIN.fullmatch(text) else b""
-    return [_as_dict(msgspec.json.decode(entry)) for entry in entries if needle in entry]
 
 
 def _parse_data(content: bytes) -> dict[str, Any]:

@@ -118,7 +118,7 @@ def plan_obstacles(
         by_mps: whether MPS is to hold the part.
     """
     clients = Counter(part.gpu for one in bindings if _is_client(one) for part in one.parts)
-    others = {part.gpu for one in bindings if not _is_client(one) for part in one.parts}
+    others = {part.gpu for one in bindings if not _is_client(one) for part in one.parts} if by_mps else ()
     ended = {gpu for daemon in (state.daemons if state is not None else ()) for gpu in daemon.gpus}
     reasons: dict[GpuUuid, str] = {}
     for gpu in gpus:

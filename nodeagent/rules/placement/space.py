@@ -95,20 +95,24 @@ class Space(Value, frozen=True):
         return self._count(shares, -1)
 
     def _count(self, shares: Iterable[GpuPart], sign: int) -> "Space":
-        rooms = {room.gpu: room for room in self.rooms}
+        # Summed up first: a node has few GPUs and hundreds of shares of them.
+        sums: dict[GpuUuid, tuple[int, int, int]] = {}
         for share in shares:
-            room = rooms.get(share.gpu)
-            if room is None:
-                continue
-            cores, memory, users = (
-                room.cores_used + sign * share.cores,
-                room.memory_used + sign * share.memory_bytes,
-                room.users + sign,
-            )
-            if min(cores, memory, users) < 0:
-                raise ValueError(f"GPU {room.index} is given back more than it was given")
-            rooms[share.gpu] = replace(room, cores_used=cores, memory_used=memory, users=users)
-        return replace(self, rooms=tuple(rooms[room.gpu] for room in self.rooms))
+            cores, memory, users = sums.get(share.gpu, (0, 0, 0))
+            sums[share.gpu] = cores + share.cores, memory + share.memory_bytes, users + 1
+        return replace(self, rooms=tuple(_change(room, sign, *sums.get(room.gpu, (0, 0, 0))) for room in self.rooms))
+
+
+def _change(room: GpuRoom, sign: int, cores: int, memory: int, users: int) -> GpuRoom:
+    changed = replace(
+        room,
+        cores_used=room.cores_used + sign * cores,
+        memory_used=room.memory_used + sign * memory,
+        users=room.users + sign * users,
+    )
+    if min(changed.cores_used, changed.memory_used, changed.users) < 0:
+        raise ValueError(f"GPU {room.index} is given back more than it was given")
+    return changed
 
 
 def plan_space(

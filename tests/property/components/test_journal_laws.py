@@ -21,6 +21,7 @@ from nodeagent.components.allocations.roles.claims import Prepared, Unprepared
 from nodeagent.components.allocations.roles.doors import DoorSet
 from nodeagent.components.allocations.roles.fractions import Bound, Released, Reserved, refuse_binding
 from nodeagent.components.allocations.roles.grants import Forgotten, Freed, Granted, Identified
+from nodeagent.model.journal import PartTable
 from nodeagent.model.offering import Door
 from tests.support.allocations import make_entry, pod_named
 from tests.support.books import gpu, make_binding, make_claim, make_part, make_reservation, stepped
@@ -85,6 +86,7 @@ def check_laws(ledger: Ledger) -> None:
     assert len(set(redeemed)) == len(redeemed)
     assert set(redeemed) <= fractions.reservations.keys()
     assert set(fractions.redeemed) == set(redeemed)
+    assert fractions.promised == PartTable(reservations=fractions.reservations).promised
     tables = (ledger.entries, fractions.reservations, fractions.bindings, ledger.changes)
     numbers = [number for table in tables for number in table]
     assert len(set(numbers)) == len(numbers)

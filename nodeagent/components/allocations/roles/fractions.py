@@ -65,13 +65,13 @@ def list_kept(fractions: PartTable, redeemed: Collection[int], leaving: Iterable
 
     An init container starts again after a reboot, with the ids that it had; the kubelet does not ask for them again.
     """
-    taken = {(each.resource, frozenset(each.devices)) for each in map(fractions.reservations.get, redeemed) if each}
+    taken = {each.tokens for each in map(fractions.reservations.get, redeemed) if each}
     return tuple(
         reservation
         for number in leaving
         if (binding := fractions.bindings.get(number)) is not None
         for reservation in map(fractions.reservations.__getitem__, binding.reservations)
-        if (reservation.resource, frozenset(reservation.devices)) not in taken
+        if reservation.tokens not in taken
     )
 
 
@@ -124,21 +124,21 @@ class FractionDraft:
 
     def __init__(self, fractions: PartTable) -> None:
         self._reservations, self._bindings = dict(fractions.reservations), dict(fractions.bindings)
-        self._redeemed = dict(fractions.redeemed)
+        self._redeemed, self._promised = dict(fractions.redeemed), dict(fractions.promised)
 
     @property
     def fractions(self) -> PartTable:
         """What they are now; the draft may go on, and this changes with it."""
         fractions = PartTable(reservations=self._reservations, bindings=self._bindings)
         # Where `cached_property` keeps it.
-        fractions.__dict__["redeemed"] = self._redeemed
+        fractions.__dict__["redeemed"], fractions.__dict__["promised"] = self._redeemed, self._promised
         return fractions
 
     def apply(self, record: FractionRecord, next_number: int) -> None:
         """One more record; one that goes against the laws, or tells again of what is gone, changes nothing."""
         if isinstance(record, Reserved):
             if record.reservation.number >= next_number:
-                self._reservations[record.reservation.number] = record.reservation
+                self._promise(record.reservation)
         elif isinstance(record, Bound):
             self._bind(record.binding, next_number)
         else:
@@ -150,10 +150,22 @@ class FractionDraft:
             self._bindings[binding.number] = binding
             self._redeemed.update(dict.fromkeys(binding.reservations, binding.number))
 
+    def _promise(self, reservation: Reservation) -> None:
+        """Its number is the highest, so it is the newest of these tokens too."""
+        self._reservations[reservation.number] = reservation
+        self._promised[reservation.tokens] = (*self._promised.get(reservation.tokens, ()), reservation.number)
+
+    def _withdraw(self, number: int) -> None:
+        tokens = self._reservations.pop(number).tokens
+        left = tuple(each for each in self._promised.pop(tokens) if each != number)
+        if left:
+            self._promised[tokens] = left
+
     def _release(self, number: int) -> None:
         binding = self._bindings.pop(number, None)
         if binding is not None:
             for redeemed in binding.reservations:
-                del self._reservations[redeemed], self._redeemed[redeemed]
-        elif number not in self._redeemed:
-            self._reservations.pop(number, None)
+                self._withdraw(redeemed)
+                del self._redeemed[redeemed]
+        elif number in self._reservations and number not in self._redeemed:
+            self._withdraw(number)

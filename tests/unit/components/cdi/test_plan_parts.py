@@ -7,7 +7,7 @@ from msgspec import json
 from msgspec.structs import replace
 
 from nodeagent.components.cdi.plan_parts import PartUndescribed, plan_part
-from nodeagent.components.cdi.plan_specs import SpecWishes
+from nodeagent.components.cdi.plan_specs import SpecWishes, plan_common_edits
 from nodeagent.components.cdi.spec import render_spec
 from nodeagent.components.cdi.validate import find_spec_problems
 from nodeagent.model.gpu import Inventory
@@ -21,11 +21,14 @@ MOUNTS = (
     ContainerMount(container_path="/run/x/usage", host_path="/state/p1/usage", read_only=False),
 )
 NODE = (make_inventory(3), make_files(3), WISHES)
+COMMON = plan_common_edits(make_files(3), WISHES.hook)
 
 
 def test_each_name_means_all_the_gpus_and_what_is_mounted() -> None:
     """A container that is created with either finds its GPUs, its limits read-only, and a place for its use."""
-    content = render_spec(plan_part(("p1", "p2"), (make_uuid(0), make_uuid(2)), (MOUNTS, {"B": "2", "A": "1"}), NODE))
+    content = render_spec(
+        plan_part(("p1", "p2"), (make_uuid(0), make_uuid(2)), (MOUNTS, {"B": "2", "A": "1"}), NODE, COMMON)
+    )
     spec = json.decode(content)
     assert not find_spec_problems(spec)
     assert spec["kind"] == "k8s.device-plugin.nvidia.com/part"
@@ -52,5 +55,5 @@ def test_each_name_means_all_the_gpus_and_what_is_mounted() -> None:
 def test_a_gpu_without_a_node_is_refused(inventory: Inventory, why: str) -> None:
     """The container does not start without it."""
     with pytest.raises(PartUndescribed, match=why) as caught:
-        plan_part(("p1",), (make_uuid(0), make_uuid(1)), (MOUNTS, {}), (inventory, make_files(2), WISHES))
+        plan_part(("p1",), (make_uuid(0), make_uuid(1)), (MOUNTS, {}), (inventory, make_files(2), WISHES), COMMON)
     assert caught.value.gpu == make_uuid(1)

@@ -68,19 +68,38 @@ def test_what_is_no_checkpoint_is_an_error(content: bytes) -> None:
         parse_checkpoint(content)
 
 
-def test_pods_are_found_by_what_a_container_of_theirs_has() -> None:
-    """All entries of those pods and no others, whatever stands between them."""
+ODD = [None, 7, {}, ENTRY | {"PodUID": 5}, ENTRY | {"PodUID": ["uid-1"]}, ENTRY | {"DeviceIDs": None}]
+
+
+@pytest.mark.parametrize("odd", [[], ODD])
+@pytest.mark.parametrize("name", ["GPU-{}", "\u00e9 {}"])
+def test_pods_are_found_by_what_a_container_of_theirs_has(odd: list[Any], name: str) -> None:
+    """All entries of those pods and no others, whatever stands between them and however a device is spelled."""
+    asked = [DeviceId(name.format(number)) for number in (3, 2, 1)]
+    entry = ENTRY | {"DeviceIDs": {"0": asked[:2], "1": asked[1:]}}
     own = ENTRY | {"ResourceName": "memory", "ContainerName": "side", "DeviceIDs": ["m"]}
-    other = ENTRY | {"PodUID": "uid-2", "DeviceIDs": ["GPU-1"]}
-    odd = [None, 7, {}, ENTRY | {"PodUID": 5}, ENTRY | {"PodUID": ["uid-1"]}, ENTRY | {"DeviceIDs": None}]
-    content = render([*odd, ENTRY, other, own], {})
-    asked = [DeviceId(f"GPU-{number}") for number in (3, 2, 1)]
+    other = ENTRY | {"PodUID": "uid-2", "DeviceIDs": [asked[2]]}
+    content = render([*odd, entry, other, own], {})
     found = parse_pods_with(content, ResourceName("nvidia.com/gpu"), asked)
     everything = parse_checkpoint(content).containers
     assert found == tuple(each for each in everything if each.pod.uid == "uid-1")
-    assert [each.container for each in found] == ["main", "main", "side"]
+    assert [each.container for each in found][-2:] == ["main", "side"]
     assert parse_pods_with(content, ResourceName("nvidia.com/gpu"), asked[:2]) == ()
     assert parse_pods_with(content, ResourceName("memory"), asked) == ()
+
+
+@pytest.mark.parametrize("content", [b'{"Data": {"PodDeviceEntries": null}}', b'{"Data": {}}'])
+def test_pods_are_not_found_where_there_are_none(content: bytes) -> None:
+    """As a kubelet writes it before the first pod."""
+    assert parse_pods_with(content, ResourceName("r"), [DeviceId("a")]) == ()
+
+
+def test_a_number_that_no_parser_takes_is_told() -> None:
+    """It is passed over at the first look, and must not fail the second in any other way."""
+    entry = json.dumps(ENTRY | {"DeviceIDs": [["GPU-1", "?"]]}).replace('"?"', "1e999")
+    content = b'{"Data": {"PodDeviceEntries": [%s]}}' % entry.encode()
+    with pytest.raises(ValueError, match="Data"):
+        parse_pods_with(content, ResourceName("nvidia.com/gpu"), [DeviceId("GPU-1")])
 
 
 JSON = st.recursive(

@@ -1,7 +1,7 @@
 """The contract between a device plugin and a kubelet, on the real kubelet: the bodies are those of `tests/contract`."""
 
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 
 import anyio
 import pytest
@@ -53,8 +53,7 @@ class RealKubelet:
 
     async def wait_offer(self, resource: str, capacity: int, allocatable: int) -> None:
         """Both the kubelet's account and the Node object must say so: either may tell of a kubelet before."""
-        account = PodResourcesClient(self.pod_resources_socket)
-        with anyio.fail_after(PATIENCE_SECONDS):
+        with closing(PodResourcesClient(self.pod_resources_socket)) as account, anyio.fail_after(PATIENCE_SECONDS):
             while not await self._offers(account, resource, capacity, allocatable):  # noqa: ASYNC110  a far process
                 await anyio.sleep(0.1)
 

@@ -1,5 +1,7 @@
 """How a plugin keeps its standing with the real kubelet, where the kubelet makes that hard."""
 
+from contextlib import closing
+
 import anyio
 import pytest
 from anyio.abc import TaskStatus
@@ -48,32 +50,32 @@ async def test_another_plugin_that_leaves_first_is_outlived(
     """The kubelet stops the resource with the plugin that came last; ours is told, and registers again by itself."""
     monkeypatch.setattr(list_check, "LOOK_SECONDS", 1.0)
     kubelet = RealKubelet(node, pods)
-    account = PodResourcesClient(kubelet.pod_resources_socket)
-    async with (
-        running_session(
-            FakeDevicePlugin(), kubelet.device_plugins_dir, "ours.sock", account.read_allocatable
-        ) as standing,
-        anyio.create_task_group() as tasks,
-    ):
-        await kubelet.wait_offer(GPU, 8, 8)
-        leave = anyio.Event()
+    with closing(PodResourcesClient(kubelet.pod_resources_socket)) as account:
+        async with (
+            running_session(
+                FakeDevicePlugin(), kubelet.device_plugins_dir, "ours.sock", account.read_allocatable
+            ) as standing,
+            anyio.create_task_group() as tasks,
+        ):
+            await kubelet.wait_offer(GPU, 8, 8)
+            leave = anyio.Event()
 
-        async def run_other(*, task_status: TaskStatus[None]) -> None:
-            plugin = FakeDevicePlugin(make_devices(4, prefix="other-"))
-            async with running_session(plugin, kubelet.device_plugins_dir, endpoint):
-                await kubelet.wait_offer(GPU, 4, 4)
-                task_status.started()
-                await leave.wait()
+            async def run_other(*, task_status: TaskStatus[None]) -> None:
+                plugin = FakeDevicePlugin(make_devices(4, prefix="other-"))
+                async with running_session(plugin, kubelet.device_plugins_dir, endpoint):
+                    await kubelet.wait_offer(GPU, 4, 4)
+                    task_status.started()
+                    await leave.wait()
 
-        await tasks.start(run_other)
-        await wait_until(lambda: standing.now.contested)
-        assert not await kubelet.run_pod("served-by-the-other", {GPU: 1})
-        leave.set()
-        await kubelet.wait_offer(GPU, 8, 8)
-        await wait_until(lambda: standing.now.registered and not standing.now.contested)
-        assert not await kubelet.run_pod("served-by-ours", {GPU: 1})
-        await kubelet.remove_pod("served-by-the-other")
-        await kubelet.remove_pod("served-by-ours")
+            await tasks.start(run_other)
+            await wait_until(lambda: standing.now.contested)
+            assert not await kubelet.run_pod("served-by-the-other", {GPU: 1})
+            leave.set()
+            await kubelet.wait_offer(GPU, 8, 8)
+            await wait_until(lambda: standing.now.registered and not standing.now.contested)
+            assert not await kubelet.run_pod("served-by-ours", {GPU: 1})
+            await kubelet.remove_pod("served-by-the-other")
+            await kubelet.remove_pod("served-by-ours")
 
 
 async def test_plugin_is_found_through_the_registry(node: Cluster, pods: Pods) -> None:

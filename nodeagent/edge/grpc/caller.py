@@ -12,6 +12,7 @@ from grpclib.protocol import H2Protocol
 
 from nodeagent.edge.grpc.errors import AnswerBroken, AnswerRefused
 from nodeagent.edge.grpc.line import Line
+from nodeagent.edge.grpc.unix_socket import FileIdentity, identify_file
 
 MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
 """A node's whole account is a few hundred kilobytes; a peer that goes on for ever is cut off here."""
@@ -31,14 +32,17 @@ class _RawCodec(CodecBase):
 
 
 class _Channel(Channel):
-    """For one call: a connection that ends with it has no state that could go stale over the peer's restart."""
+    """One connection, and what it is of ours."""
+
+    line: Line | None = None
 
     def _protocol_factory(self) -> H2Protocol:
-        return Line(Handler(), self._config, self._h2_config, limit_bytes=MAX_ANSWER_BYTES)
+        self.line = Line(Handler(), self._config, self._h2_config, limit_bytes=MAX_ANSWER_BYTES)
+        return self.line
 
 
 async def call_unary(socket: Path, method: str, request: bytes, *, timeout_seconds: float) -> bytes:
-    """The bytes of the answer.
+    """The bytes of the answer, over a connection that ends with the call.
 
     Raises:
         AnswerRefused: the peer says no, with a status and why.
@@ -46,7 +50,81 @@ async def call_unary(socket: Path, method: str, request: bytes, *, timeout_secon
         TimeoutError: nothing came in time.
         OSError: nobody listens at the socket, or the connection broke.
     """
-    channel = _Channel(path=str(socket), codec=_RawCodec(), config=_CONFIG)
+    channel = _open_channel(socket)
+    try:
+        return await _ask(channel, method, request, timeout_seconds)
+    finally:
+        channel.close()
+
+
+class KeptCaller:
+    """Asks one peer time and again over a connection that is kept; for questions that may be asked twice.
+
+    To connect, to agree on settings and to teach the peer our header fields takes both as long as a question does.
+    Refuses to go on with a connection of which anything but an answer came, or whose peer's socket is another by now.
+    """
+
+    def __init__(self, socket: Path) -> None:
+        self._socket = socket
+        self._channel: _Channel | None = None
+        self._file: FileIdentity | None = None
+
+    async def call_unary(self, method: str, request: bytes, *, timeout_seconds: float) -> bytes:
+        """The bytes of the answer; asked once more where a connection kept from before turns out to be gone.
+
+        Raises:
+            AnswerRefused: the peer says no, with a status and why.
+            AnswerBroken: the peer makes no sense, or ends the call.
+            TimeoutError: nothing came in time.
+            OSError: nobody listens at the socket, or the connection broke.
+        """
+        while True:
+            channel, was_kept = self._take_channel()
+            try:
+                answer = await _ask(channel, method, request, timeout_seconds)
+            except AnswerRefused:
+                _begin_anew(channel)
+                raise
+            except BaseException as error:
+                self._drop(channel)
+                # A time that has passed is an `OSError` too, and is not to be waited for again.
+                if not was_kept or isinstance(error, TimeoutError) or not isinstance(error, AnswerBroken | OSError):
+                    raise
+            else:
+                _begin_anew(channel)
+                return answer
+
+    def close(self) -> None:
+        """Hang up; the next question connects anew."""
+        if self._channel is not None:
+            self._drop(self._channel)
+
+    def _take_channel(self) -> tuple[_Channel, bool]:
+        """The connection to whoever has the socket now, and whether it is kept from an earlier question."""
+        file = identify_file(self._socket)
+        if self._channel is not None and file == self._file:
+            return self._channel, True
+        self.close()
+        self._file, self._channel = file, _open_channel(self._socket)
+        return self._channel, False
+
+    def _drop(self, channel: _Channel) -> None:
+        channel.close()
+        if self._channel is channel:
+            self._channel = None
+
+
+def _open_channel(socket: Path) -> _Channel:
+    return _Channel(path=str(socket), codec=_RawCodec(), config=_CONFIG)
+
+
+def _begin_anew(channel: _Channel) -> None:
+    """The next answer has bounds of its own."""
+    assert channel.line is not None, "an answer came over it"
+    channel.line.begin_anew(MAX_ANSWER_BYTES)
+
+
+async def _ask(channel: _Channel, method: str, request: bytes, timeout_seconds: float) -> bytes:
     call: UnaryUnaryMethod[bytes, bytes] = UnaryUnaryMethod(channel, method, bytes, bytes)
     try:
         async with asyncio.timeout(timeout_seconds):
@@ -59,5 +137,3 @@ async def call_unary(socket: Path, method: str, request: bytes, *, timeout_secon
         raise AnswerBroken("the connection ended before the answer") from error
     except (ProtocolError, NotImplementedError) as error:  # the second is grpclib's word for a compressed answer
         raise AnswerBroken(str(error) or type(error).__name__) from error
-    finally:
-        channel.close()

@@ -122,6 +122,13 @@ class Line(H2Protocol, asyncio.BufferedProtocol):
         super().resume_writing()
         self.transport.resume_reading()
 
+    # What a client calls.
+
+    def begin_anew(self, limit_bytes: float) -> None:
+        """A question is answered: what comes from now on is another answer, in bounds of its own."""
+        self._limit_bytes = limit_bytes
+        self.allowance.earn()
+
     # What a server calls.
 
     def owe(self, size_bytes: int) -> None:

@@ -87,5 +87,6 @@ class KubeletAccount:
         return f"{status.st_dev}:{status.st_ino}:{status.st_ctime_ns}", status.st_ctime
 
     def close(self) -> None:
-        """End the thread."""
+        """End the thread and hang up."""
+        self._client.close()
         self._worker.close()

@@ -1,7 +1,7 @@
 """The kubelet's own word on who holds what: a client of podresources v1.
 
 It brings answers into one form (each device once, containers without devices left out) and failures into one error.
-The socket is opened anew for each question, so that a kubelet's restart leaves nothing to mend.
+The connection is kept between two questions: each pod's start asks one. Another kubelet is asked over another.
 """
 
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from anyio import sleep
 from google.protobuf.message import DecodeError, Message
 
-from nodeagent.edge.grpc.caller import call_unary
+from nodeagent.edge.grpc.caller import KeptCaller
 from nodeagent.edge.grpc.errors import AnswerBroken, AnswerRefused
 from nodeagent.edge.grpc.status import Status
 from nodeagent.edge.kubelet.errors import PodResourcesUnavailable, PodUnknown
@@ -29,10 +29,14 @@ Answer = TypeVar("Answer", bound=Message)
 
 
 class PodResourcesClient:
-    """Asks the kubelet for its account, each time on a connection of its own."""
+    """Asks the kubelet for its account."""
 
     def __init__(self, socket: Path) -> None:
-        self._socket = socket
+        self._socket, self._caller = socket, KeptCaller(socket)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._caller.close()
 
     async def read_pods(self) -> PodListing:
         """All active pods, and those of their containers that hold devices.
@@ -88,7 +92,7 @@ class PodResourcesClient:
         attempt = 1
         while True:
             try:
-                received = await call_unary(self._socket, path, sent, timeout_seconds=ANSWER_SECONDS)
+                received = await self._caller.call_unary(path, sent, timeout_seconds=ANSWER_SECONDS)
                 return kind.FromString(received)
             except AnswerRefused as error:
                 if error.status is not Status.RESOURCE_EXHAUSTED or attempt == ATTEMPTS:

@@ -4,6 +4,7 @@ Each test opens it in its own body, because the task that enters it must leave i
 """
 
 from collections.abc import Sequence
+from contextlib import closing
 
 import anyio
 import anyio.lowlevel
@@ -156,12 +157,12 @@ async def test_pod_resources_and_checkpoint_agree_with_the_answers(open_kubelet:
     async with open_kubelet() as kubelet, running_session(plugin, kubelet.device_plugins_dir):
         await kubelet.wait_offer(GPU, 8, 8)
         assert not await kubelet.run_pod("pod-a", {GPU: 3})
-        account = PodResourcesClient(kubelet.pod_resources_socket)
-        (listed,) = await account.read_containers()
-        (looked_up,) = await account.read_pod(NAMESPACE, "pod-a")
-        allocatable = await account.read_allocatable()
-        with pytest.raises(PodUnknown, match=f"{NAMESPACE}/nobody"):
-            await account.read_pod(NAMESPACE, "nobody")
+        with closing(PodResourcesClient(kubelet.pod_resources_socket)) as account:
+            (listed,) = await account.read_containers()
+            (looked_up,) = await account.read_pod(NAMESPACE, "pod-a")
+            allocatable = await account.read_allocatable()
+            with pytest.raises(PodUnknown, match=f"{NAMESPACE}/nobody"):
+                await account.read_pod(NAMESPACE, "nobody")
         written_down = await anyio.to_thread.run_sync(read_checkpoint, kubelet.checkpoint_file)
     (written,) = written_down.containers
     assert listed == looked_up
@@ -177,13 +178,13 @@ async def test_account_survives_kubelet_restarts(open_kubelet: OpenKubelet) -> N
     async with open_kubelet() as kubelet, running_session(plugin, kubelet.device_plugins_dir):
         await kubelet.wait_offer(GPU, 8, 8)
         assert not await kubelet.run_pod("pod-a", {GPU: 3})
-        account = PodResourcesClient(kubelet.pod_resources_socket)
-        before = await account.read_containers()
-        await kubelet.restart()
-        after = await account.read_containers()
-        for _ in range(30):
-            await account.read_containers()
-            await anyio.lowlevel.checkpoint()
+        with closing(PodResourcesClient(kubelet.pod_resources_socket)) as account:
+            before = await account.read_containers()
+            await kubelet.restart()
+            after = await account.read_containers()
+            for _ in range(30):
+                await account.read_containers()
+                await anyio.lowlevel.checkpoint()
     assert before == after
 
 
@@ -194,6 +195,6 @@ async def test_freed_devices_are_seen_as_free(open_kubelet: OpenKubelet) -> None
         await kubelet.wait_offer(GPU, 8, 8)
         assert not await kubelet.run_pod("pod-a", {GPU: 8})
         await kubelet.remove_pod("pod-a")
-        account = PodResourcesClient(kubelet.pod_resources_socket)
-        assert await account.read_containers() == ()
+        with closing(PodResourcesClient(kubelet.pod_resources_socket)) as account:
+            assert await account.read_containers() == ()
         assert not await kubelet.run_pod("pod-b", {GPU: 8})

@@ -1,7 +1,7 @@
 """Two plugins offer one resource on one node: told, not fought, and healed when the other one leaves."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
 
 import anyio
@@ -33,12 +33,12 @@ def _quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
 async def running_ours(root: Path) -> AsyncIterator[tuple[StandIn, Standing]]:
     """A kubelet with our plugin, registered."""
     async with running_stand_in(root) as kubelet:
-        account = KubeletAccount(kubelet.device_plugins_dir, kubelet.pod_resources_socket)
-        async with running_session(
-            FakeDevicePlugin(), kubelet.device_plugins_dir, "ours.sock", account.read_allocatable
-        ) as standing:
-            await kubelet.wait_offer(GPU, 8, 8)
-            yield kubelet, standing
+        with closing(KubeletAccount(kubelet.device_plugins_dir, kubelet.pod_resources_socket)) as account:
+            async with running_session(
+                FakeDevicePlugin(), kubelet.device_plugins_dir, "ours.sock", account.read_allocatable
+            ) as standing:
+                await kubelet.wait_offer(GPU, 8, 8)
+                yield kubelet, standing
 
 
 class Foreign:
@@ -81,8 +81,8 @@ async def test_another_plugin_is_told_and_not_fought_and_outlived(short_dir: Pat
 async def test_a_list_taken_as_sent_is_never_contested(short_dir: Path) -> None:
     """Health that changes, and pods that come, are no reason to suspect anybody."""
     plugin = FakeDevicePlugin()
-    async with running_stand_in(short_dir) as kubelet:
-        account = KubeletAccount(kubelet.device_plugins_dir, kubelet.pod_resources_socket)
+    async with running_stand_in(short_dir) as kubelet, AsyncExitStack() as stack:
+        account = stack.enter_context(closing(KubeletAccount(kubelet.device_plugins_dir, kubelet.pod_resources_socket)))
         async with running_session(
             plugin, kubelet.device_plugins_dir, "ours.sock", account.read_allocatable
         ) as standing:

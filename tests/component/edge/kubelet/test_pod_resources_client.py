@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -61,12 +62,12 @@ async def test_turned_away_questions_are_asked_again(short_dir: Path, times: int
     method, count = refusing(Status.RESOURCE_EXHAUSTED, "rejected by rate limit", times)
     path = short_dir / "kubelet.sock"
     async with open_grpc_server(path, {"/v1.PodResourcesLister/List": method}, no_crash):
-        account = PodResourcesClient(path)
-        if comes_through:
-            assert await account.read_containers() == ()
-        else:
-            with pytest.raises(PodResourcesUnavailable, match="rate limit"):
-                await account.read_containers()
+        with closing(PodResourcesClient(path)) as account:
+            if comes_through:
+                assert await account.read_containers() == ()
+            else:
+                with pytest.raises(PodResourcesUnavailable, match="rate limit"):
+                    await account.read_containers()
     assert count() == min(times + 1, 4)
 
 
@@ -86,8 +87,7 @@ async def test_other_refusals_are_errors_at_once(
     method, count = refusing(status, text, 1)
     path = short_dir / "kubelet.sock"
     async with open_grpc_server(path, {"/v1.PodResourcesLister/List": method}, no_crash):
-        account = PodResourcesClient(path)
-        with pytest.raises(PodResourcesUnavailable) as refused:
+        with closing(PodResourcesClient(path)) as account, pytest.raises(PodResourcesUnavailable) as refused:
             await account.read_containers()
     assert type(refused.value) is error
     assert count() == 1
@@ -107,8 +107,8 @@ async def test_long_accounts_are_read_whole(short_dir: Path) -> None:
     path = short_dir / "kubelet.sock"
     methods = {"/v1.PodResourcesLister/List": Unary(wire.ListPodResourcesRequest, list_pods)}
     async with open_grpc_server(path, methods, no_crash):
-        account = PodResourcesClient(path)
-        assert len(await account.read_containers()) == 12_000
+        with closing(PodResourcesClient(path)) as account:
+            assert len(await account.read_containers()) == 12_000
 
 
 async def test_endless_accounts_are_cut_off(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,12 +155,12 @@ async def test_another_http2_agrees(short_dir: Path) -> None:
     """Answers, refusals and long accounts go over a library that is neither ours nor lenient."""
     server = Server([OtherServer()])
     await server.start(path=str(short_dir / "kubelet.sock"))
-    account = PodResourcesClient(short_dir / "kubelet.sock")
     try:
-        assert len((await account.read_pods()).pods) == 20_000
-        assert await account.read_allocatable() == {}
-        with pytest.raises(PodUnknown, match="pod b in namespace a not found: 100 %;"):
-            await account.read_pod("a", "b")
+        with closing(PodResourcesClient(short_dir / "kubelet.sock")) as account:
+            assert len((await account.read_pods()).pods) == 20_000
+            assert await account.read_allocatable() == {}
+            with pytest.raises(PodUnknown, match="pod b in namespace a not found: 100 %;"):
+                await account.read_pod("a", "b")
     finally:
         server.close()
         await server.wait_closed()

@@ -4,13 +4,15 @@ import gc
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import TextIO
+from typing import Any, TextIO
 
 from msgspec import Struct
 
 from nodeagent.cli.commands import ROOT
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.frame.parser import build_parser
+
+TELL_MACHINE = "nodeagent.cli.answers.machine:tell_machine"
 
 
 class Streams(Struct, frozen=True):
@@ -31,7 +33,9 @@ class CommandFailed(Exception):
 def run_command_line(words: Sequence[str], streams: Streams) -> int:
     """Parse and run; every expected failure is one line on standard error."""
     arguments = build_parser(ROOT, words).parse_args(words)
-    run = _import_command(arguments.chosen.runs)
+    run: Callable[..., int] = _import_command(arguments.chosen.runs)
+    if arguments.chosen.of_machine:
+        _import_command(TELL_MACHINE)(arguments, streams.err)
     try:
         return run(arguments, streams)
     except CommandFailed as error:
@@ -45,12 +49,12 @@ def run_command_line(words: Sequence[str], streams: Streams) -> int:
         return ExitCode.OK
 
 
-def _import_command(where: str) -> Callable[..., int]:
+def _import_command(where: str) -> Callable[..., Any]:
     """The function behind a command; nothing of what is imported is garbage, so nothing is collected meanwhile."""
     module, _, function = where.partition(":")
     gc.disable()
     try:
-        run: Callable[..., int] = getattr(import_module(module), function)
+        run: Callable[..., Any] = getattr(import_module(module), function)
     finally:
         gc.enable()
     return run

@@ -62,7 +62,7 @@ def render_table(loaded: Loaded, *, only_set: bool = False) -> str:
     return "".join(f"{key:<{widths[0]}}  {value:<{widths[1]}}  {origin}\n" for key, value, origin in rows)
 
 
-def render_json(loaded: Loaded) -> dict[str, object]:
+def render_json(loaded: Loaded, *, only_set: bool = False) -> dict[str, object]:
     """The same for programs: `config show --json`."""
     settings = {
         leaf.path: {
@@ -72,6 +72,7 @@ def render_json(loaded: Loaded) -> dict[str, object]:
             "reloadable": leaf.knob.reload,
         }
         for leaf in walk_leaves(loaded.settings)
+        if not only_set or loaded.origin_of(leaf.path) != DEFAULT
     }
     return {
         "version": 1,

@@ -5,22 +5,30 @@ say nothing that this node could understand, where the node's own evaluators wou
 Refuses to drop what does not fit: a GPU that two choices overload is over-committed, and nothing more goes there.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from itertools import count
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from nodeagent.extender.gpu_pod import GpuPod
 from nodeagent.extender.place_pod import Parts, place_pod, sum_parts
+from nodeagent.model.ids import GpuUuid
+from nodeagent.model.journal import Enforcement
 from nodeagent.rules.fractions.demands import Profiles
 from nodeagent.rules.fractions.published import Published
 from nodeagent.rules.fractions.wishes import read_wish
+from nodeagent.rules.mps.parts import refuse_neighbour
 from nodeagent.rules.placement.evaluators import Demand
 from nodeagent.rules.placement.grouping import mask_of
 from nodeagent.rules.placement.hierarchy import Tree
 from nodeagent.rules.placement.space import CORES, Space
 
 _REMEMBERED_MAX: Final = 32
+OPEN_TO_MPS: Final = " open to MPS"
+OUTSIDE_OF_MPS: Final = " outside of MPS"
 _serial: Final = count()
 
 
@@ -137,6 +145,20 @@ def summarise(space: Space) -> Summary:
     )
 
 
+class Look:
+    """A node's account as some of its pods see it."""
+
+    def __init__(self, space: Space, where: str = "") -> None:
+        self.space = space
+        self.where = where
+        """Which of its GPUs these pods can have parts of, in words; empty for all."""
+
+    @cached_property
+    def summary(self) -> Summary:
+        """In numbers."""
+        return summarise(self.space)
+
+
 class Account:
     """One node's account at one moment; a change makes a new one."""
 
@@ -146,21 +168,45 @@ class Account:
         """By uid what each pod takes."""
         self.guessed: frozenset[str] = frozenset()
         """Pods of which nobody says where they are."""
+        self._clients = Counter[GpuUuid]()
+        """How many containers MPS holds to a part of each GPU."""
+        self._others = set[GpuUuid]()
+        """GPUs of which somebody has something whom MPS does not hold."""
         self.verdicts: dict[int, Verdict] = {}
         """What was found out about it, by the number of a kind of pod, for those come again."""
         # Not the same for all, or one answer in so many would wait until all nodes have forgotten.
         self._most = _REMEMBERED_MAX + next(_serial) % _REMEMBERED_MAX
         self.space = self._count(profiles, tenants)
+        self._looks: dict[bool, tuple[Look, Look]] = {}
 
     @cached_property
-    def summary(self) -> Summary:
-        """As it is."""
-        return summarise(self.space)
+    def plain(self) -> tuple[Look, Look]:
+        """For pods in whose way MPS is not."""
+        return Look(self.space), Look(self.published.space)
 
-    @cached_property
-    def summary_when_empty(self) -> Summary:
-        """As it would be without any pod."""
-        return summarise(self.published.space)
+    def look(self, pod: GpuPod) -> tuple[Look, Look]:
+        """What such a pod sees: the account as it is, and as it would be without any pod."""
+        by_mps = self.is_held_by_mps(pod)
+        if by_mps is None:
+            return self.plain
+        if by_mps not in self._looks:
+            where = OPEN_TO_MPS if by_mps else OUTSIDE_OF_MPS
+            spaces = self._keep(self.space, by_mps=by_mps), self._keep(self.published.space, by_mps=by_mps, empty=True)
+            now, empty = (
+                Look(space, "" if space is before else where)
+                for space, before in zip(spaces, (self.space, self.published.space), strict=True)
+            )
+            self._looks[by_mps] = now, empty
+        return self._looks[by_mps]
+
+    def is_held_by_mps(self, pod: GpuPod) -> bool | None:
+        """Whether MPS holds the pod to its parts on this node; `None` where that makes no difference, or is not told.
+
+        By what pod and node say now; one that started when either said something else is taken for what it is not.
+        """
+        if not self.published.has_mps or pod.demand is None or pod.demand.is_exclusive:
+            return None
+        return (pod.enforcement or self.published.enforcement) == Enforcement.MPS
 
     def remember(self, key: int, verdict: Verdict) -> Verdict:
         """For as long as nothing changes; bounded, for pods may ask for whatever they like."""
@@ -177,15 +223,37 @@ class Account:
                 unknown.append(tenant)
             else:
                 self.taken[uid] = parts
+                self._note(tenant.pod, parts)
         # All at once: each step by itself would make the whole account anew.
         space = space.occupy(part for parts in self.taken.values() for part in parts)
         for tenant in sorted(unknown, key=lambda each: (each.pod.created, each.pod.uid)):
             assert tenant.pod.demand is not None
-            guess = place_pod(space, tenant.pod.demand)
+            by_mps = self.is_held_by_mps(tenant.pod)
+            seen = space if by_mps is None else self._keep(space, by_mps=by_mps)
+            guess = place_pod(seen, tenant.pod.demand)
             self.taken[tenant.pod.uid] = guess.parts
+            self._note(tenant.pod, guess.parts)
             space = space.occupy(guess.parts)
         self.guessed = frozenset(tenant.pod.uid for tenant in unknown)
         return space
+
+    def _note(self, pod: GpuPod, parts: Parts) -> None:
+        """Remember by which way the GPUs of a pod are used, where that is in somebody's way."""
+        if self.published.has_mps:
+            for part in parts:
+                if part.cores < CORES and self.is_held_by_mps(pod):
+                    self._clients[part.gpu] += 1
+                else:
+                    self._others.add(part.gpu)
+
+    def _keep(self, space: Space, *, by_mps: bool, empty: bool = False) -> Space:
+        """The account without the GPUs that MPS keeps from such a pod; the same one where there are none."""
+        rooms = []
+        for room, gpu in zip(space.rooms, self.published.gpus, strict=True):
+            clients, has_others = (0, False) if empty else (self._clients[gpu.uuid], gpu.uuid in self._others)
+            reason = refuse_neighbour(clients, gpu.mps_clients or 0, by_mps=by_mps, has_others=has_others)
+            rooms.append(replace(room, withheld=reason) if reason and not room.withheld else room)
+        return space if tuple(rooms) == space.rooms else replace(space, rooms=tuple(rooms))
 
     def _read_parts(self, profiles: Profiles, pod: GpuPod) -> Parts | None:
         """What its annotations say that it takes here; `None` where they do not say so of each container that runs."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from typing import Final, NamedTuple
 
-from nodeagent.extender.account import Account, Summary, Verdict, summarise
+from nodeagent.extender.account import Account, Look, Summary, Verdict
 from nodeagent.extender.cluster import Cluster
 from nodeagent.extender.gpu_pod import GpuPod, Policy
 from nodeagent.extender.place_pod import PodPlacement, place_pod
@@ -23,10 +23,13 @@ from nodeagent.extender.texts import (
     measure_lack,
     tell_beside,
     tell_lack,
+    tell_no_daemons,
     tell_other_names,
 )
+from nodeagent.model.journal import Enforcement
 from nodeagent.rules.fractions.demands import PodDemand
-from nodeagent.rules.fractions.selection import Selection, narrow
+from nodeagent.rules.fractions.enforcement import tell_several
+from nodeagent.rules.fractions.selection import narrow
 from nodeagent.rules.placement.evaluators import Demand
 
 ENOUGH: Final = 100
@@ -77,7 +80,7 @@ class Decider:
     def filter(self, pod: GpuPod, names: Sequence[str], *, only_best: bool) -> Filtered:
         """Judge each of these nodes; with `only_best` one is left, and the others are told so."""
         demand = pod.demand
-        if demand is None:
+        if demand is None or pod.problem:
             return Filtered((), {}, dict.fromkeys(names, pod.problem))
         queue, failed, hopeless = self._sort(pod, demand, names)
         heapq.heapify(queue)
@@ -103,7 +106,7 @@ class Decider:
 
     def prioritize(self, pod: GpuPod, names: Sequence[str]) -> list[tuple[str, int]]:
         """A score for each of these nodes, 10 for the best."""
-        if pod.demand is None:
+        if pod.demand is None or pod.problem:
             return [(name, 0) for name in names]
         ordered = sorted(self._sort(pod, pod.demand, names).fitting)
         scores = {name: score_rank(position, len(ordered)) for position, (_, name) in enumerate(ordered)}
@@ -119,7 +122,7 @@ class Decider:
         account = self._cluster.find_account(name)
         assert account is not None
         assert pod.demand is not None
-        return place_pod(narrow(account.space, account.published.models, pod.selection), pod.demand)
+        return place_pod(narrow(account.look(pod)[0].space, account.published.models, pod.selection), pod.demand)
 
     def judge(self, pod: GpuPod, name: str) -> Verdict:
         """What the numbers say of one node that gives out parts."""
@@ -152,47 +155,63 @@ class Decider:
 
         No number ever stands for two kinds: nodes remember by it what was found out about them.
         """
-        key = (demand, pod.selection, pod.policy or self._policy)
+        policy = pod.policy or self._policy
+        key = (demand, pod.selection, policy, pod.enforcement)
         kind = self._kinds.get(key)
         if kind is None:
             if len(self._kinds) >= _KINDS_MAX:
                 self._kinds.clear()
-            kind = self._kinds[key] = Kind(next(self._numbers), demand, pod.selection, pod.policy or self._policy)
+            kind = self._kinds[key] = Kind(next(self._numbers), pod, demand, policy, self._cluster.profiles.enforcement)
         return kind
 
 
 class Kind:
     """Pods that ask for the same: judged by a node's numbers, with what is the same for all nodes found out once."""
 
-    def __init__(self, number: int, demand: PodDemand, selection: Selection, policy: Policy) -> None:
+    def __init__(self, number: int, pod: GpuPod, demand: PodDemand, policy: Policy, key: str) -> None:
+        """`pod` is the first of the kind; `key` the annotation in which it says what is to hold it to its parts."""
         self.number = number
-        self._demand, self._selection, self._policy = demand, selection, policy
+        self._pod, self._demand, self._selection, self._policy = pod, demand, pod.selection, policy
+        self._key = key
+        self._most_parts = max(
+            (each.demand.gpus for each in demand.containers if not each.demand.is_exclusive), default=0
+        )
         self._most_whole = find_most_whole(demand)
         first = demand.containers[0].demand
         is_plain = len(demand.containers) == first.gpus == 1 and not self._most_whole and first.memory_percent is None
         self._part = (first.cores or 1, first.memory_bytes) if is_plain else None
-        self._told: dict[tuple[Lack, int, bool], Verdict] = {}
-        """By what a node has, the container's demand, which lives as long as this does, and whether it is for good."""
+        self._told: dict[tuple[Lack, int, bool, str], Verdict] = {}
+        """By what a node has, the container's demand, which lives as long as this does, whether it is for good, and of
+        which GPUs alone parts can be had."""
 
     def judge(self, account: Account) -> Verdict:
         """One node."""
         published, selection = account.published, self._selection
         if self._demand.profile != published.profile:
             return Verdict(None, tell_other_names(self._demand, published.profile), is_hopeless=True)
-        if selection.is_empty:
-            return self._judge(account.summary, account.summary_when_empty)
-        models = published.models
-        spaces = (account.space, published.space)
-        return self._judge(*(summarise(narrow(space, models, selection)) for space in spaces))
+        if published.enforcement is not None and (refusal := self._refuse_mps(account)):
+            return Verdict(None, refusal, is_hopeless=True)
+        now, empty = account.look(self._pod)
+        if not selection.is_empty:
+            models = published.models
+            now, empty = (Look(narrow(each.space, models, selection), each.where) for each in (now, empty))
+        return self._judge(now, empty)
 
-    def _judge(self, summary: Summary, empty: Summary) -> Verdict:
-        lacking = self._find_lacking(summary)
+    def _refuse_mps(self, account: Account) -> str:
+        """Why MPS could never hold the pod to its parts on this node, where it has to."""
+        if self._pod.enforcement is Enforcement.MPS and not account.published.has_mps:
+            return tell_no_daemons(self._key)
+        is_too_many = self._most_parts > 1 and account.is_held_by_mps(self._pod)
+        return f"{self._key}: {tell_several(self._most_parts)}" if is_too_many else ""
+
+    def _judge(self, now: Look, empty: Look) -> Verdict:
+        lacking = self._find_lacking(now.summary)
         if lacking is None:
-            return rank_node(summary, self._most_whole, self._policy)
-        hopeless = self._find_lacking(empty)
+            return rank_node(now.summary, self._most_whole, self._policy)
+        hopeless = self._find_lacking(empty.summary)
         if hopeless is None:
-            return self._tell(measure_lack(summary, lacking), lacking, is_hopeless=False)
-        return self._tell(measure_lack(empty, hopeless), hopeless, is_hopeless=True)
+            return self._tell(now, lacking, is_hopeless=False)
+        return self._tell(empty, hopeless, is_hopeless=True)
 
     def _find_lacking(self, summary: Summary) -> Demand | None:
         """The first container for which there are too few GPUs, whatever the others get."""
@@ -204,11 +223,12 @@ class Kind:
                 return container.demand
         return None
 
-    def _tell(self, lack: Lack, demand: Demand, *, is_hopeless: bool) -> Verdict:
+    def _tell(self, look: Look, demand: Demand, *, is_hopeless: bool) -> Verdict:
         """The same for all nodes that lack the same, of which there are thousands."""
-        key = (lack, id(demand), is_hopeless)
+        lack = measure_lack(look.summary, demand)
+        key = (lack, id(demand), is_hopeless, look.where)
         verdict = self._told.get(key)
         if verdict is None:
-            text = tell_lack(lack, demand, allowed=not self._selection.is_empty)
+            text = tell_lack(lack, demand, allowed=not self._selection.is_empty, where=look.where)
             verdict = self._told[key] = Verdict(None, text, is_hopeless)
         return verdict

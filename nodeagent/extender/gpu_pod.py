@@ -7,9 +7,11 @@ from typing import Final, Literal, TypeAlias
 from msgspec import field
 
 from nodeagent.model.errors import RequestInvalid
+from nodeagent.model.journal import Enforcement
 from nodeagent.model.scheduling import SeenPod
 from nodeagent.model.values import Value
 from nodeagent.rules.fractions.demands import PodDemand, Profiles, read_demand
+from nodeagent.rules.fractions.enforcement import read_enforcement_wish
 from nodeagent.rules.fractions.profiles import CoresProfile, Profile
 from nodeagent.rules.fractions.selection import Selection, read_selection
 from nodeagent.rules.fractions.wishes import read_chosen_node
@@ -34,7 +36,7 @@ class GpuPod(Value, frozen=True):
     demand: PodDemand | None
     """`None` where what it asks for can never be."""
     problem: str = ""
-    """Why it can never be, by key, value and remedy."""
+    """Why it can be nowhere, by key, value and remedy; what it has already counts all the same."""
     init_containers: int = 0
     containers: int = 0
     """All of them, init containers among them."""
@@ -44,6 +46,8 @@ class GpuPod(Value, frozen=True):
     selection: Selection = Selection()
     policy: Policy | None = None
     """Where the pod says so itself."""
+    enforcement: Enforcement | None = None
+    """What is to hold it to its parts, where the pod says so itself."""
 
     @property
     def title(self) -> str:
@@ -53,11 +57,13 @@ class GpuPod(Value, frozen=True):
 
 def read_gpu_pod(profiles: Profiles, pod: SeenPod) -> GpuPod | None:
     """What matters of a pod; `None` for one that asks for no part of a GPU."""
-    demand, problem = None, ""
+    demand, problem, enforcement = None, "", None
     try:
         demand = read_demand(profiles, pod)
         if demand is None:
             return None
+        if not demand.is_exclusive:
+            enforcement = read_enforcement_wish(profiles.enforcement, pod.annotations)
     except RequestInvalid as error:
         problem = f"{error.resource}: {error.reason}"
     profile = profiles.find(demand.profile) if demand is not None else None
@@ -76,6 +82,7 @@ def read_gpu_pod(profiles: Profiles, pod: SeenPod) -> GpuPod | None:
         chosen_node="" if profile is None else read_chosen_node(profile, pod.annotations),
         selection=read_selection(pod.annotations),
         policy=_POLICIES.get(pod.annotations.get(NODE_POLICY, "")),
+        enforcement=enforcement,
     )
 
 

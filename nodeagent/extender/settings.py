@@ -12,6 +12,7 @@ def plan_profiles(settings: Settings) -> Profiles:
     return Profiles(
         cores=plan_cores(section) if "tencent" in names else None,
         shares=plan_shares(section) if "hami" in names else None,
+        enforcement=section.enforcement_annotation,
     )
 
 

@@ -23,6 +23,11 @@ def tell_other_names(demand: PodDemand, theirs: str) -> str:
     return f"this node gives out parts of GPUs by the names of {theirs}, the pod asks by those of {demand.profile}"
 
 
+def tell_no_daemons(key: str) -> str:
+    """The pod asks for MPS where there is none."""
+    return f"nobody looks after MPS daemons on this node, and the pod asks for mps ({key})"
+
+
 class Lack(NamedTuple):
     """What a node has of what a container asks for; nodes that have the same get the same words."""
 
@@ -43,9 +48,16 @@ def measure_lack(summary: Summary, demand: Demand) -> Lack:
     return Lack(enough, summary.count(demand) if demand.gpus > 1 else 0)
 
 
-def tell_lack(lack: Lack, demand: Demand, *, allowed: bool) -> str:
-    """What is missing for a container; `allowed` says whether the pod lets only some GPUs be had."""
-    which = " that the pod allows" if allowed else ""
+def tell_lack(lack: Lack, demand: Demand, *, allowed: bool, where: str = "") -> str:
+    """What is missing for a container.
+
+    Args:
+        lack: what the node has.
+        demand: what is asked for.
+        allowed: whether the pod lets only some GPUs be had.
+        where: of which GPUs alone it can have parts, in words.
+    """
+    which = where + (" that the pod allows" if allowed else "")
     if demand.cores >= CORES:
         return _tell_whole(lack.both, demand.gpus, which)
     room = render_bytes(demand.memory_bytes) if demand.memory_percent is None else f"{demand.memory_percent} %"

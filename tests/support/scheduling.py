@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from nodeagent.config.sections.fractions import ProfileName
+from nodeagent.config.sections.fractions import EnforcementName, ProfileName
 from nodeagent.extender.cluster import Cluster
 from nodeagent.extender.decide import Decider, Filtered
 from nodeagent.extender.gpu_pod import GpuPod
@@ -58,12 +58,16 @@ def publish(
     profile: ProfileName = "tencent",
     withheld: Mapping[str, str] | None = None,
     users_max: int | None = None,
+    enforcement: EnforcementName | None = None,
+    mps_clients: int | None = None,
 ) -> str:
     """The annotation of a node with these GPUs."""
-    gpus = tuple(PublishedGpu(uuid=gpu.uuid, index=gpu.index, model=gpu.name) for gpu in inventory.gpus)
+    gpus = tuple(
+        PublishedGpu(uuid=gpu.uuid, index=gpu.index, model=gpu.name, mps_clients=mps_clients) for gpu in inventory.gpus
+    )
     told = {gpu.uuid: (withheld or {}).get(gpu.uuid, "") for gpu in inventory.gpus}
     space = plan_space(inventory, BLOCK, withheld=told, users_max=users_max)
-    return render_published(Published(profile=profile, space=space, gpus=gpus))
+    return render_published(Published(profile=profile, space=space, gpus=gpus, enforcement=enforcement))
 
 
 def make_seen_node(name: str, inventory: Inventory, *, profile: ProfileName = "tencent") -> SeenNode:

@@ -36,7 +36,7 @@ def show(arguments: argparse.Namespace, streams: Streams) -> int:
     """Every value and its origin."""
     loaded = load_for(arguments, read_environment())
     table = render_table(loaded, only_set=arguments.changed) or "every setting has its default\n"
-    write_answer(arguments, streams, render_json(loaded), table)
+    write_answer(arguments, streams, render_json(loaded, only_set=arguments.changed), table)
     return ExitCode.OK
 
 

@@ -23,6 +23,7 @@ DEVICES = Command(
             "discover",
             "which classes this host could have, ready to paste",
             runs="nodeagent.cli.devices.commands:discover",
+            of_machine=True,
             description="Looks at /dev and sysfs itself; asks no agent and writes nothing.",
             arguments=(*NODE, *RECORD),
             examples=(Example("nodeagent devices discover", "what to write below `devices`"),),

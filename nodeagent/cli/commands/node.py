@@ -185,6 +185,7 @@ GPUS = Command(
             "holders",
             "which processes hold the device files, by pid, command and pod",
             runs="nodeagent.cli.gpu.commands:show_holders",
+            of_machine=True,
             description="Reads /proc and needs no driver. As root it sees every process, else only your own.",
             arguments=(*ASKING, *TABLE, POD),
             examples=(Example("nodeagent gpu holders", "who keeps the driver from being unloaded"),),

@@ -14,6 +14,7 @@ CDI = Command(
             "generate",
             "print the specification of this node's GPUs, or write it to a file",
             runs="nodeagent.cli.node.cdi:generate",
+            of_machine=True,
             exits=(
                 ExitCode.UNWELL,
                 ExitCode.NO_DRIVER,
@@ -39,6 +40,7 @@ CDI = Command(
             "list",
             "every device name that a runtime would resolve on this node, and what is in its way",
             runs="nodeagent.cli.node.cdi:list_devices",
+            of_machine=True,
             exits=(ExitCode.UNWELL,),
             description="Exit code 1: a file is invalid, or files cancel each other.",
             arguments=(CONFIG, SET, *TABLE),
@@ -48,6 +50,7 @@ CDI = Command(
             "validate",
             "say what is wrong with specification files, or that nothing is",
             runs="nodeagent.cli.node.cdi:validate",
+            of_machine=True,
             exits=(ExitCode.UNWELL,),
             description="Without files it judges all those that runtimes read. Exit code 1: something is wrong.",
             arguments=(
@@ -72,6 +75,7 @@ RUNTIME = Command(
             "detect",
             "which runtime serves the kubelet, where its configuration is, and whether it takes CDI devices",
             runs="nodeagent.cli.node.runtime:detect",
+            of_machine=True,
             exits=(ExitCode.UNWELL,),
             description="Exit code 1: it does not, or it is not known.",
             arguments=(CONFIG, SET, *RECORD),
@@ -81,6 +85,7 @@ RUNTIME = Command(
             "plan",
             "what `configure` would change, as a unified diff, and whether the runtime comes up with it",
             runs="nodeagent.cli.node.runtime:plan",
+            of_machine=True,
             exits=(ExitCode.UNREACHABLE,),
             description=(
                 "containerd's own program is started on the side with a harmless copy of the planned files."
@@ -96,6 +101,7 @@ RUNTIME = Command(
             "configure",
             "write the change; what was there before is kept",
             runs="nodeagent.cli.node.runtime:configure",
+            of_machine=True,
             exits=(ExitCode.UNREACHABLE,),
             description="The runtime's own program judges the change before it replaces anything, as `plan` does.",
             arguments=(
@@ -113,6 +119,7 @@ RUNTIME = Command(
             "unconfigure",
             "give back, byte for byte, what was there before",
             runs="nodeagent.cli.node.runtime:unconfigure",
+            of_machine=True,
             exits=(ExitCode.UNWELL,),
             description="Exit code 1: a file was changed by somebody else since, and is left alone.",
             arguments=(CONFIG, SET),
@@ -131,6 +138,7 @@ METRICS = Command(
             "list",
             "every field of DCGM exporter: shown, available, or missing with the reason",
             runs="nodeagent.cli.node.metrics:list_metrics",
+            of_machine=True,
             description="Shows what `metrics.fields_file` makes of the list; lines that cannot be used go to stderr.",
             arguments=(
                 *NODE,
@@ -157,6 +165,7 @@ RENDER = Command(
             "labels",
             "the labels that this node should have, one key=value a line",
             runs="nodeagent.cli.node.labels:render",
+            of_machine=True,
             exits=(
                 ExitCode.UNWELL,
                 ExitCode.NO_DRIVER,
@@ -171,6 +180,7 @@ RENDER = Command(
             "metrics",
             "the GPU series of /metrics, from two samples taken now",
             runs="nodeagent.cli.node.metrics:render",
+            of_machine=True,
             exits=(ExitCode.NO_DRIVER,),
             description="Asks the hardware itself, not the agent; pods are known to the agent alone.",
             arguments=(

@@ -26,6 +26,7 @@ CONFIGURATION = Command(
             "check",
             "say everything that is wrong with the configuration, or that nothing is",
             runs="nodeagent.cli.agent.config:check",
+            of_machine=True,
             arguments=(*NODE, *RECORD),
             examples=(Example("nodeagent config check --config new.yaml", "before it goes to a thousand nodes"),),
         ),
@@ -33,6 +34,7 @@ CONFIGURATION = Command(
             "show",
             "every setting, its value, and where the value came from",
             runs="nodeagent.cli.agent.config:show",
+            of_machine=True,
             arguments=(
                 *NODE,
                 *RECORD,
@@ -87,6 +89,7 @@ UNINSTALL = Command(
     "uninstall",
     "leave this node as it was before the agent came",
     runs="nodeagent.cli.uninstall.command:run",
+    of_machine=True,
     exits=(ExitCode.UNWELL,),
     description=(
         "Restores the container runtime's files; removes specifications, markers, dead sockets, labels and state.\n"

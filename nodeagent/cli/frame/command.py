@@ -50,6 +50,8 @@ class Command(Struct, frozen=True):
     exits: tuple[ExitCode, ...] = ()
     """What it may end with, besides `exit_codes.ALWAYS`."""
     subcommands: tuple["Command", ...] = ()
+    of_machine: bool = False
+    """Whether it is about this machine, also while a simulation runs that other commands are about."""
 
     @property
     def exit_codes(self) -> tuple[ExitCode, ...]:

@@ -1,7 +1,7 @@
 """What a container that starts is given: what it has already, or what is chosen for it now; pure."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -14,6 +14,7 @@ from nodeagent.model.journal import Binding, Enforcement, PartTable, Reservation
 from nodeagent.model.mps import MpsState
 from nodeagent.model.parts import ChoiceCorrection, PodRequest
 from nodeagent.model.ports import ContainerDevices
+from nodeagent.rules.fractions.enforcement import read_enforcement_wish, tell_several
 from nodeagent.rules.fractions.pairing import Caller, find_standing
 from nodeagent.rules.fractions.profiles import CoresProfile, Profile
 from nodeagent.rules.fractions.requests import check_cores, read_core_limit, read_counts, read_shares
@@ -23,8 +24,6 @@ from nodeagent.rules.mps.parts import plan_obstacles
 from nodeagent.rules.placement.evaluators import Demand
 from nodeagent.rules.placement.place import Placement, place, render_placement
 from nodeagent.rules.placement.space import CORES
-
-_ENFORCEMENTS: Final = tuple(map(str, Enforcement))
 
 
 class Start(NamedTuple):
@@ -166,10 +165,8 @@ def read_enforcement(start: Start, demand: Demand) -> Enforcement:
     if demand.is_exclusive:
         return Enforcement.ADVISE
     key = start.settings.enforcement_annotation
-    chosen = start.pod.annotations.get(key) if start.pod is not None else None
-    if chosen is not None and chosen not in _ENFORCEMENTS:
-        raise RequestInvalid(key, f"annotation with value {chosen[:40]!r}; give one of {', '.join(_ENFORCEMENTS)}")
-    enforcement = Enforcement(chosen or start.settings.enforcement)
+    wish = read_enforcement_wish(key, start.pod.annotations) if start.pod is not None else None
+    enforcement = wish or Enforcement(start.settings.enforcement)
     if enforcement is not Enforcement.MPS:
         return enforcement
     if not start.has_mps:
@@ -179,11 +176,7 @@ def read_enforcement(start: Start, demand: Demand) -> Enforcement:
             " set `fractions.enforcement` to mps there",
         )
     if demand.gpus > 1:
-        raise RequestInvalid(
-            key,
-            f"parts of {demand.gpus} GPUs are asked for, and MPS holds a process to its part of one: ask for one,"
-            " or give library or advise in this annotation",
-        )
+        raise RequestInvalid(key, tell_several(demand.gpus))
     return enforcement
 
 

@@ -206,11 +206,12 @@ class Fractions:
     ) -> PartView:
         """The view of now; the one before where nothing that it is made of has changed, as when a pod comes."""
         foreign, daemons = self._tending.foreign, list_daemon_faults(inventory, self._daemons.state)
-        origin = (inventory, offering, health, obstacle, self._live.now.fractions, foreign, daemons)
+        settings, has_mps = self._live.now.fractions, self._live.now.uses_mps
+        origin = (inventory, offering, health, obstacle, settings, foreign, daemons, has_mps)
         if self._view is None or origin != self._origin:
             self._origin = origin
             blocked = {gpu.uuid: obstacle or daemons.get(gpu.uuid, "") for gpu in inventory.gpus}
-            return plan_view(inventory, offering, health, self._live.now.fractions, blocked, foreign)
+            return plan_view(inventory, offering, health, settings, blocked, foreign, has_mps=has_mps)
         return self._view
 
     def _render_published(self, view: PartView) -> str:

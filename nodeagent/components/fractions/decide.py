@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nodeagent.config.sections.fractions import FractionsSettings
+from nodeagent.config.sections.fractions import EnforcementName, FractionsSettings
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.health import HealthReport, Verdict
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
@@ -38,6 +38,10 @@ class PartView(Value, frozen=True, dict=True):
     memory_ratio: float
     foreign: Mapping[GpuUuid, int] = {}
     """By GPU the bytes that programs use which were given nothing."""
+    enforcement: EnforcementName = "advise"
+    """What holds containers to their parts, where their pods say nothing else."""
+    has_mps: bool = False
+    """Whether somebody looks after MPS daemons."""
 
     @cached_property
     def empty(self) -> Space:
@@ -89,6 +93,8 @@ def plan_view(
     settings: FractionsSettings,
     blocked: Mapping[GpuUuid, str] | None = None,
     foreign: Mapping[GpuUuid, int] | None = None,
+    *,
+    has_mps: bool = False,
 ) -> PartView:
     """The GPUs behind the door, and of which of them nothing can be given.
 
@@ -99,6 +105,7 @@ def plan_view(
         settings: names and sizes.
         blocked: for GPUs of which nothing can be given for another's sake, such as the driver's, why; empty for none.
         foreign: by GPU the bytes that programs use which were given nothing.
+        has_mps: whether somebody looks after MPS daemons.
     """
     behind, is_open = offering.list_behind(Door.FRACTIONS), offering.list_open(Door.FRACTIONS)
     closed = offering.list_closed(inventory.gpus, Door.FRACTIONS)
@@ -116,6 +123,8 @@ def plan_view(
         profile=plan_profile(settings),
         memory_ratio=settings.memory_overcommit_ratio,
         foreign=foreign or {},
+        enforcement=settings.enforcement,
+        has_mps=has_mps,
     )
 
 
@@ -181,7 +190,8 @@ def publish_view(view: PartView) -> str:
     """What the node object says of these GPUs, for schedulers; nothing where there are none."""
     if not view.gpus:
         return ""
-    return render_published(plan_published(view.profile, view.empty, view.inventory.gpus))
+    gpus, by = view.inventory.gpus, view.enforcement
+    return render_published(plan_published(view.profile, view.empty, gpus, by, has_mps=view.has_mps))
 
 
 def plan_limits(

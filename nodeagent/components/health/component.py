@@ -235,6 +235,8 @@ class Health:
             finding = judge_report(event.kind, event.data)
             if finding is not None:
                 self._judge.note_finding(event.gpu, finding, self._now())
+            elif event.kind == "gpu_back":
+                self._judge.note_back(event.gpu)
             self._looks.is_asked = self._looks.is_asked or finding is not None or event.kind in LOOK_AT_ONCE
         # The first since the last word is what the rest follows from: an XID, then what the driver makes of it.
         self._causes.setdefault(event.gpu, envelope)

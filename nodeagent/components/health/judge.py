@@ -40,7 +40,7 @@ from nodeagent.model.events import XidReported
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.health import HealthReport, ReturnRule, Verdict
 from nodeagent.model.ids import GpuUuid
-from nodeagent.model.telemetry import NodeSample
+from nodeagent.model.telemetry import GpuSample, NodeSample
 from nodeagent.rules.ids import find_uuid
 from nodeagent.rules.selectors import find_named
 
@@ -166,6 +166,12 @@ class Judge:
             record = self.find_record(gpu.uuid)
             self._records[gpu.uuid] = note_finding(record, finding, now, is_correctable=is_correctable)
 
+    def note_back(self, uuid: str) -> None:
+        """Take the word of whoever power-cycled a GPU."""
+        gpu = self._inventory.find_gpu(uuid)
+        if gpu is not None:
+            self._records[gpu.uuid] = note_power_cycle(self.find_record(gpu.uuid))
+
     def note_switch_error(
         self, number: int, now: Moment, *, is_fatal: bool, is_old: bool, limits: Limits | None = None
     ) -> Verdict:
@@ -201,7 +207,7 @@ class Judge:
         """Look at every GPU through the newest sample."""
         samples = {one.uuid: one for one in sample.gpus}
         has_switches = bool(self._inventory.switches)
-        partitioned = frozenset(gpu.pci.address for gpu in self._inventory.gpus if gpu.mig_enabled)
+        linked = frozenset(gpu.pci.address for gpu in self._inventory.gpus if _has_links(gpu, samples.get(gpu.uuid)))
         for gpu in self._inventory.gpus:
             record = self.find_record(gpu.uuid)
             look = judge_levels(
@@ -210,7 +216,7 @@ class Judge:
                 record.levels,
                 now.at,
                 has_switches=has_switches,
-                partitioned=partitioned,
+                unlinked=record.levels.links_to.keys() - linked,
                 limits=limits,
             )
             self._pids[gpu.uuid] = look.pids
@@ -286,3 +292,8 @@ def _summarise(record: GpuRecord) -> object:
         for fault in record.faults
     )
     return faults, record.accepted, record.clearings, record.returns
+
+
+def _has_links(gpu: Gpu, sample: GpuSample | None) -> bool:
+    """Whether a GPU could be at the other end of links: with MIG they are off, and one that is lost has none."""
+    return not (gpu.mig_enabled or gpu.lost or (sample is not None and sample.lost))

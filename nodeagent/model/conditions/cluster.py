@@ -38,7 +38,7 @@ CLUSTER_CONDITIONS: tuple[ConditionDefinition, ...] = (
         remedy="mend what the detail names; mostly a missing right, see deploy/rbac-claims.yaml; it is tried again"
         " until the API server has it",
         show_after_seconds=10.0,
-        depends_on=("api-unreachable",),
+        depends_on=("api-unreachable", "claims-without-api"),
     ),
     ConditionDefinition(
         code="slices-not-kept",

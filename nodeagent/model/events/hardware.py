@@ -25,7 +25,8 @@ class GpuEventReported(Value, frozen=True):
     kind: str
     """What NVML calls it: `double_bit_ecc`, `single_bit_ecc_storm`, `dram_retirement`, `dram_retirement_failure`,
     `non_fatal_poison`, `fatal_poison`, `mig_layout`, `recovery_action`, `unavailable`; and `watch_resumed`, which says
-    that others may have been missed. The simulation also reports `gpu_lost`, `gpu_back`, `bind` and `unbind`."""
+    that others may have been missed. The simulation also reports `gpu_lost`, `gpu_back` after a power cycle, `bind` and
+    `unbind`."""
     data: int = 0
     """What came with it: of `recovery_action` the action, NVML's field 230."""
 

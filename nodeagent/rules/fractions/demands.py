@@ -49,12 +49,19 @@ class PodDemand(Value, frozen=True):
     containers: tuple[ContainerDemand, ...]
     """Those that ask for anything, in order."""
 
+    @property
+    def is_exclusive(self) -> bool:
+        """Whether it asks for whole GPUs alone, whom nothing has to hold to them."""
+        return all(each.demand.is_exclusive for each in self.containers)
+
 
 class Profiles(Value, frozen=True):
     """The names by which pods of this cluster ask for parts; `None` for names that mean something else here."""
 
     cores: CoresProfile | None = None
     shares: SharesProfile | None = None
+    enforcement: str = "nodeagent.io/gpu-enforcement"
+    """The annotation by which a pod chooses what holds it to its parts."""
 
     @property
     def known(self) -> tuple[Profile, ...]:

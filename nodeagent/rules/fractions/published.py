@@ -13,12 +13,13 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from nodeagent.config.sections.fractions import ProfileName
+from nodeagent.config.sections.fractions import EnforcementName, ProfileName
 from nodeagent.model.errors import PublicationUnreadable
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.values import Value
 from nodeagent.rules.fractions.profiles import CoresProfile, Profile
+from nodeagent.rules.mps.limits import find_most_clients
 from nodeagent.rules.placement.hierarchy import Tree
 from nodeagent.rules.placement.space import GpuRoom, Space
 
@@ -39,6 +40,9 @@ class PublishedGpu(Value, frozen=True):
     index: int
     model: str = ""
     numa_node: int | None = None
+    mps_clients: int | None = None
+    """How many containers MPS can hold to a part of it; `None` where nobody looks after MPS daemons, or it is not told.
+    """
 
 
 class Published(Value, frozen=True):
@@ -51,11 +55,18 @@ class Published(Value, frozen=True):
     """In index order, one for each room."""
     has_uuids: bool = True
     """Whether they were told; where not, an index stands for each."""
+    enforcement: EnforcementName | None = None
+    """What holds containers to their parts where their pods say nothing else; `None` where that is not told."""
 
     @property
     def models(self) -> Mapping[GpuUuid, str]:
         """The model's name of each GPU."""
         return {gpu.uuid: gpu.model for gpu in self.gpus}
+
+    @property
+    def has_mps(self) -> bool:
+        """Whether somebody looks after MPS daemons there."""
+        return any(gpu.mps_clients is not None for gpu in self.gpus)
 
 
 class _Gpu(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -70,6 +81,7 @@ class _Gpu(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     withheld: str = ""
     foreign: int = 0
     busy: bool = False
+    clients: int | None = None
 
 
 class _Form(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -81,13 +93,17 @@ class _Form(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gpus: list[_Gpu]
     tree: Any = None
     """A position, or a score and branches: `[50, 0, 1]`; nothing where there is no GPU."""
+    enforcement: EnforcementName | None = None
+    """Not in those that were written before it was told."""
 
 
 class _Head(msgspec.Struct, frozen=True):
     form: int
 
 
-def plan_published(profile: Profile, space: Space, gpus: Iterable[Gpu]) -> Published:
+def plan_published(
+    profile: Profile, space: Space, gpus: Iterable[Gpu], enforcement: EnforcementName, *, has_mps: bool
+) -> Published:
     """What a node with this account publishes; of what was given and is used beside it, only the latter is told."""
     told = {gpu.uuid: gpu for gpu in gpus}
     rooms = tuple(replace(room, cores_used=0, memory_used=0, users=0, processes=0) for room in space.rooms)
@@ -100,9 +116,11 @@ def plan_published(profile: Profile, space: Space, gpus: Iterable[Gpu]) -> Publi
                 index=room.index,
                 model=told[room.gpu].name,
                 numa_node=told[room.gpu].numa_node,
+                mps_clients=find_most_clients(told[room.gpu]) if has_mps else None,
             )
             for room in rooms
         ),
+        enforcement=enforcement,
     )
 
 
@@ -125,11 +143,19 @@ def render_published(published: Published) -> str:
             withheld=room.withheld,
             foreign=room.foreign_bytes,
             busy=room.foreign,
+            clients=told[room.gpu].mps_clients,
         )
         for room in published.space.rooms
     ]
     tree = _render_tree(published.space.tree) if gpus else None
-    form = _Form(form=FORM, profile=published.profile, block=published.space.block_bytes, gpus=gpus, tree=tree)
+    form = _Form(
+        form=FORM,
+        profile=published.profile,
+        block=published.space.block_bytes,
+        gpus=gpus,
+        tree=tree,
+        enforcement=published.enforcement,
+    )
     return msgspec.json.encode(form).decode()
 
 
@@ -170,8 +196,16 @@ def read_published(text: str) -> Published:
         profile=form.profile,
         space=Space(rooms=rooms, tree=tree, block_bytes=form.block),
         gpus=tuple(
-            PublishedGpu(uuid=GpuUuid(gpu.uuid), index=gpu.index, model=gpu.model, numa_node=gpu.numa) for gpu in gpus
+            PublishedGpu(
+                uuid=GpuUuid(gpu.uuid),
+                index=gpu.index,
+                model=gpu.model,
+                numa_node=gpu.numa,
+                mps_clients=gpu.clients,
+            )
+            for gpu in gpus
         ),
+        enforcement=form.enforcement,
     )
 
 
@@ -194,7 +228,7 @@ def _check(form: _Form) -> None:
     if form.block < 1:
         raise PublicationUnreadable(ANNOTATION, f"a block of {form.block} bytes is none")
     for gpu in form.gpus:
-        if min(gpu.index, gpu.memory, gpu.foreign, gpu.shares or 0) < 0:
+        if min(gpu.index, gpu.memory, gpu.foreign, gpu.shares or 0, gpu.clients or 0) < 0:
             raise PublicationUnreadable(ANNOTATION, f"GPU {gpu.uuid[:60]!r} has a number below zero")
     for names in ([gpu.uuid for gpu in form.gpus], [gpu.index for gpu in form.gpus]):
         if len(set(names)) < len(names):

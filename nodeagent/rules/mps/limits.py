@@ -13,6 +13,7 @@ from nodeagent.model.mps import MpsLimits
 
 MIB: Final = 1 << 20
 _OLD_CAPABILITY: Final = (7, 5)
+_FIRST_CAPABILITY: Final = (7, 0)
 _CLIENTS_OLD, _CLIENTS = 16, 48
 _KEY_MAX: Final = 60
 """Characters of the name of a GPU; of more digits Python makes no number."""
@@ -30,6 +31,12 @@ def find_most_replicas(gpu: Gpu) -> int:
     """How many clients a GPU serves at most: those that came before Turing serve fewer."""
     capability = gpu.compute_capability
     return _CLIENTS_OLD if capability is not None and capability < _OLD_CAPABILITY else _CLIENTS
+
+
+def find_most_clients(gpu: Gpu) -> int:
+    """How many containers MPS holds to a part of a GPU at most; none on one that came before Volta."""
+    is_old = gpu.compute_capability is not None and gpu.compute_capability < _FIRST_CAPABILITY
+    return 0 if is_old else find_most_replicas(gpu)
 
 
 def resolve_limits(

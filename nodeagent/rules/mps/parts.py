@@ -15,7 +15,7 @@ from nodeagent.model.journal import Binding, Enforcement, PartTable
 from nodeagent.model.mps import MpsAccess, MpsDaemon, MpsLimits, MpsPhase, MpsState
 from nodeagent.rules.mps.access import plan_place, plan_private_access
 from nodeagent.rules.mps.daemons import DaemonKind, Wanted
-from nodeagent.rules.mps.limits import MIB, find_most_replicas
+from nodeagent.rules.mps.limits import MIB, find_most_clients
 
 OWNER_OF_PARTS: Final = "parts"
 """What such daemons serve, as people are told."""
@@ -23,7 +23,6 @@ PREFIX: Final = "part-"
 THREADS_VARIABLE: Final = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 MEMORY_VARIABLE: Final = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 _ALL_THREADS: Final = 100
-_FIRST_CAPABILITY: Final = (7, 0)
 
 
 def name_part_daemon(gpu: GpuUuid) -> str:
@@ -122,21 +121,31 @@ def plan_obstacles(
     ended = {gpu for daemon in (state.daemons if state is not None else ()) for gpu in daemon.gpus}
     reasons: dict[GpuUuid, str] = {}
     for gpu in gpus:
-        if by_mps and gpu.uuid in others:
-            reasons[gpu.uuid] = "somebody has it or a part of it who is not held by MPS"
-        elif by_mps and (refusal := _refuse_gpu(gpu, clients[gpu.uuid])):
-            reasons[gpu.uuid] = refusal
-        elif not by_mps and gpu.uuid in clients:
-            reasons[gpu.uuid] = "its parts are held by MPS, and nobody gets past its daemon"
+        reason = refuse_neighbour(
+            clients[gpu.uuid], find_most_clients(gpu), by_mps=by_mps, has_others=gpu.uuid in others
+        )
+        if reason:
+            reasons[gpu.uuid] = reason
         elif not by_mps and gpu.uuid in ended:
             reasons[gpu.uuid] = "its MPS daemon has yet to end"
     return reasons
 
 
-def _refuse_gpu(gpu: Gpu, clients: int) -> str:
-    if gpu.compute_capability is not None and gpu.compute_capability < _FIRST_CAPABILITY:
+def refuse_neighbour(clients: int, most: int, *, by_mps: bool, has_others: bool) -> str:
+    """Why somebody new gets no part of a GPU for the sake of those who have one; empty where MPS is in nobody's way.
+
+    Args:
+        clients: how many containers MPS holds to a part of it.
+        most: how many it can hold.
+        by_mps: whether MPS is to hold the new one.
+        has_others: whether anybody has a part, or all of it, who is not held by MPS.
+    """
+    if not by_mps:
+        return "its parts are held by MPS, and nobody gets past its daemon" if clients else ""
+    if has_others:
+        return "somebody has it or a part of it who is not held by MPS"
+    if not most:
         return "MPS holds nobody to a part of a GPU that came before Volta"
-    most = find_most_replicas(gpu)
     return f"MPS has {most} clients of it at most" if clients >= most else ""
 
 

@@ -65,7 +65,7 @@ def answer(nodes: int) -> dict[str, Any]:
     for name in names:
         account = cluster.find_account(name)
         assert account is not None
-        assert account.summary is not None
+        assert account.plain[0].summary is not None
     settle_heap()
     millis = []
     for number in range(ASKED):
@@ -104,7 +104,7 @@ def weigh(nodes: int, pods: int) -> dict[str, Any]:
     for name in cluster.nodes:
         account = cluster.find_account(name)
         assert account is not None
-        assert account.summary is not None
+        assert account.plain[0].summary is not None
     seconds += time.perf_counter() - began
     with open("/proc/self/status") as status:  # noqa: PTH123 - pathlib is none of the extender's
         resident = next(int(line.split()[1]) for line in status if line.startswith("VmRSS:"))

@@ -202,3 +202,15 @@ async def test_a_setting_counts_when_it_is_read_anew(world: World) -> None:
         wish = {"tencent.com/predicate-gpu-idx-0": "1"}
         world.pods.put(PodRequest(pod=held.pod, annotations=wish, containers=(ContainerRequest(name="main"),)))
         assert (await world.start(held)).parts == (part(0, 30, 8),)
+
+
+async def test_schedulers_are_told_what_holds_containers_to_their_parts(world: World) -> None:
+    """By default and from a reload on, and how many MPS can hold where its daemons are looked after."""
+    async with world.running():
+        published = read_published(world.offers.published)
+        assert (published.enforcement, published.has_mps) == ("advise", False)
+        world.live.replace(make_settings(enforcement="mps"))
+        world.bus.publish_fact(ConfigurationReloaded(changed=("fractions",)), source="test")
+        await world.change(make_health(world.inventory))
+        published = read_published(world.offers.published)
+        assert (published.enforcement, published.has_mps) == ("mps", True)

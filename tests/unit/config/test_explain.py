@@ -44,6 +44,7 @@ def test_json_says_the_same_for_programs(tmp_path: Path) -> None:
     assert document["settings"]["log.level"]["reloadable"] is True
     assert document["files"] == [str(tmp_path / "config.yaml")]
     assert len(document["settings"]) == len(render_table(loaded).splitlines())
+    assert list(render_json(loaded, only_set=True)["settings"]) == ["sharing.timeSlicing.resources"]  # type: ignore[call-overload]
 
 
 class Vault(Section):

@@ -43,7 +43,7 @@ def judge_levels(
     at: float,
     *,
     has_switches: bool = False,
-    partitioned: Collection[PciAddress] = (),
+    unlinked: Collection[PciAddress] = (),
     limits: Limits | None = None,
 ) -> Look:
     """Judge the newest sample of a GPU against what is remembered of it.
@@ -54,7 +54,7 @@ def judge_levels(
         memory: what the looks before left.
         at: when the sample was taken.
         has_switches: whether the node has NVSwitches, so that the GPU must be in their fabric.
-        partitioned: the GPUs in MIG mode, whose links are off at both ends.
+        unlinked: GPUs to which no link can be up, and of which it is known why: in MIG mode, lost, or gone.
         limits: from where on a level is a fault.
     """
     lost = gpu.lost if sample is None else "" if sample.silent else sample.lost
@@ -64,9 +64,7 @@ def judge_levels(
         return Look(findings=(finding,), memory=memory, is_clean=False)
     if sample is None or sample.silent or not _is_alive(sample):
         return Look(memory=memory, answered=False, is_clean=False)
-    return _judge_living(
-        gpu, sample, memory, at, limits or Limits(), has_switches=has_switches, partitioned=partitioned
-    )
+    return _judge_living(gpu, sample, memory, at, limits or Limits(), has_switches=has_switches, unlinked=unlinked)
 
 
 def judge_recovery_action(action: int) -> Finding | None:
@@ -92,7 +90,7 @@ def _judge_living(
     limits: Limits,
     *,
     has_switches: bool,
-    partitioned: Collection[PciAddress],
+    unlinked: Collection[PciAddress],
 ) -> Look:
     reset_seen = _was_reset(sample, before)
     memory = _remember(gpu, sample, before)
@@ -100,7 +98,7 @@ def _judge_living(
         judge_recovery_action(sample.recovery_action or 0),
         _judge_uncorrected(sample, memory),
         _judge_remap_pending(sample),
-        _judge_links(gpu, sample, memory, partitioned),
+        _judge_links(gpu, sample, memory, unlinked),
     )
     # A GPU that never had a link, on a node without switches, has no fabric to be in, whatever its driver says.
     is_linked = has_switches or memory.links_expected > 0
@@ -222,13 +220,11 @@ def _judge_pages(sample: GpuSample, limits: Limits) -> Finding | None:
     return unhealthy("pages-retired", f"{retired} memory pages are retired, the table is full", Remedy.SERVICE, _S)
 
 
-def _judge_links(
-    gpu: Gpu, sample: GpuSample, memory: LevelMemory, partitioned: Collection[PciAddress]
-) -> Finding | None:
-    """Links that are down and should not be: with MIG, at this end or the other, they are off on purpose."""
+def _judge_links(gpu: Gpu, sample: GpuSample, memory: LevelMemory, unlinked: Collection[PciAddress]) -> Finding | None:
+    """Links that are down and should not be: not those whose other end cannot be up, which its own finding tells."""
     if sample.nvlinks_active is None or gpu.mig_enabled:
         return None
-    expected = memory.links_expected - sum(count for peer, count in memory.links_to.items() if peer in partitioned)
+    expected = memory.links_expected - sum(count for peer, count in memory.links_to.items() if peer in unlinked)
     missing = expected - sample.nvlinks_active
     if missing <= 0:
         return None

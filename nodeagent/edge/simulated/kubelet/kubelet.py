@@ -172,6 +172,10 @@ class StandInKubelet:
         """Capacity and allocatable of each resource, as in the node's status."""
         return self._life.manager.offers() if self._life else {}
 
+    def list_ids(self, resource: str) -> tuple[str, ...]:
+        """The ids of a resource's devices, healthy or not."""
+        return tuple(self._life.manager.devices().get(resource, ())) if self._life else ()
+
     def count_free(self, resource: str) -> int:
         """How many devices a scheduler would think are free."""
         asked = sum(

@@ -3,7 +3,7 @@
 It plays the scheduler too: a pod stays pending while the node does not offer what it asks for.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from random import Random
 from typing import Final
 
@@ -30,6 +30,8 @@ _WORKLOADS: Final = (
 CORES: Final = "/vcuda-core"
 MEMORY: Final = "/vcuda-memory"
 """How the names of the two resources end that count parts of GPUs."""
+_SHARE: Final = "::"
+"""What parts a device from the number of its share, in NVIDIA's ids and in ours."""
 _CORES: Final = (10, 20, 25, 30, 50, 100)
 _BLOCKS: Final = (8, 16, 32, 64)
 
@@ -62,9 +64,12 @@ def plan_pods(seed: int, lane: int) -> Iterator[PodPlan]:
         )
 
 
-def choose_resource(capacities: Mapping[str, int], pick: float) -> str | None:
-    """The resource of the device at this place among all that the node offers; none where it offers none."""
-    weights = {resource: _count_gpus(resource, capacity) for resource, capacity in sorted(capacities.items())}
+def choose_resource(offered: Mapping[str, Collection[str]], pick: float) -> str | None:
+    """The resource of the device at this place among all that the node offers; none where it offers none.
+
+    `offered` has the ids of each resource.
+    """
+    weights = {resource: _count_devices(resource, ids) for resource, ids in sorted(offered.items())}
     left = pick * sum(weights.values())
     for resource, weight in weights.items():
         if left < weight:
@@ -73,11 +78,11 @@ def choose_resource(capacities: Mapping[str, int], pick: float) -> str | None:
     return None
 
 
-def _count_gpus(resource: str, capacity: int) -> float:
-    """A GPU in parts weighs as much as a whole one: by ids alone hardly any pod would ask for the others."""
+def _count_devices(resource: str, ids: Collection[str]) -> float:
+    """A device in parts or shares weighs as much as a whole one: by ids alone hardly any pod would ask for others."""
     if resource.endswith(MEMORY):
         return 0.0
-    return capacity / 100 if resource.endswith(CORES) else float(capacity)
+    return len(ids) / 100 if resource.endswith(CORES) else float(len({each.partition(_SHARE)[0] for each in ids}))
 
 
 def choose_cores(pick: float) -> int:
@@ -167,15 +172,17 @@ class PodScript:
 
     def _fit(self, plan: PodPlan) -> list[tuple[str, int]]:
         """What the pod asks for now, nothing where the node offers nothing; of MIG devices it asks for one."""
-        capacities = {name: offer.capacity for name, offer in self._kubelet.offers().items() if offer.capacity}
-        resource = self._resource or choose_resource(capacities, plan.pick)
-        if resource is None or resource not in capacities:
+        offered = {
+            name: self._kubelet.list_ids(name) for name, offer in self._kubelet.offers().items() if offer.capacity
+        }
+        resource = self._resource or choose_resource(offered, plan.pick)
+        if resource is None or resource not in offered:
             return []
         if resource.endswith(MEMORY):
             resource = resource.removesuffix(MEMORY) + CORES
         if resource.endswith(CORES):
             return [(resource, choose_cores(plan.pick))]
-        return [(resource, 1 if "/mig-" in resource else min(plan.devices, capacities[resource]))]
+        return [(resource, 1 if "/mig-" in resource else min(plan.devices, len(offered[resource])))]
 
     async def _sleep(self, seconds: float) -> None:
         await sleep(seconds * self._time_scale)

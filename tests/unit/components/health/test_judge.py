@@ -189,6 +189,53 @@ def test_gpu_that_left_the_bus_was_power_cycled() -> None:
     assert bench.verdicts == [HEALTHY, HEALTHY]
 
 
+def test_gpu_of_which_somebody_says_that_it_was_power_cycled_comes_back() -> None:
+    """As one that was gone, where its driver has no word for it; one that is not known changes nothing."""
+    bench = Bench()
+    bench.look(recovery_action=None)
+    bench.xid(79)
+    bench.look(2, recovery_action=None)
+    assert bench.verdicts == [UNHEALTHY, HEALTHY]
+    bench.judge.note_back(gpu_uuid(0))
+    bench.judge.note_back(gpu_uuid(9))
+    bench.look(2, recovery_action=None)
+    assert bench.verdicts == [HEALTHY, HEALTHY]
+
+
+def make_pair() -> Inventory:
+    """Two GPUs that are joined directly."""
+    gpus = make_gpu(0), make_gpu(1)
+    links = (NvLink(link=0, active=True, remote=each.pci.address) for each in reversed(gpus))
+    return make_inventory([replace(gpu, nvlinks=(link,)) for gpu, link in zip(gpus, links, strict=True)])
+
+
+@pytest.mark.parametrize("way", ["lost", "lost by now", "gone", "in MIG mode"])
+def test_links_to_a_gpu_that_cannot_have_any_are_no_fault_of_the_other(way: str) -> None:
+    """The one is told of by itself, and nothing is to be mended at the other."""
+    bench = Bench(make_pair())
+    bench.look(nvlinks_active=1)
+    mine, other = bench.inventory.gpus
+    others = {
+        "lost": (replace(other, lost="fell off"),),
+        "lost by now": (other,),
+        "gone": (),
+        "in MIG mode": (make_gpu(1, mig=[]),),
+    }
+    mine = replace(mine, nvlinks=(NvLink(link=0, active=False),))
+    bench.judge.note_inventory(make_inventory([mine, *others[way]]))
+    samples = make_sample(0, nvlinks_active=0), make_sample(1, lost="fell off" if "lost" in way else "")
+    bench.judge.note_sample(NodeSample(time_seconds=9, gpus=samples), moment(9), ReturnPolicy())
+    assert bench.keys() == []
+
+
+def test_links_to_a_gpu_that_answers_are_down_for_both() -> None:
+    """Neither explains it: cable or board of one of them."""
+    bench = Bench(make_pair())
+    bench.look(nvlinks_active=1)
+    bench.look(nvlinks_active=0)
+    assert (bench.keys(0), bench.keys(1)) == (["nvlinks-down"], ["nvlinks-down"])
+
+
 def test_lost_gpu_keeps_its_mig_devices_in_mind() -> None:
     """A card that does not answer lists no devices; their faults are not over."""
     gpu = make_gpu(0, mig=["1g.10gb"])

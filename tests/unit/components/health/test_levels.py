@@ -17,7 +17,7 @@ SUSPECT, UNHEALTHY = Verdict.SUSPECT, Verdict.UNHEALTHY
 
 
 def look(memory: LevelMemory | None = None, gpu: Gpu | None = None, at: float = 100.0, **fields: Any) -> Look:
-    of_node = {name: fields.pop(name) for name in ("has_switches", "partitioned") if name in fields}
+    of_node = {name: fields.pop(name) for name in ("has_switches", "unlinked") if name in fields}
     return judge_levels(gpu or make_gpu(0), make_sample(**fields), memory or LevelMemory(), at, **of_node)
 
 
@@ -158,8 +158,8 @@ def test_a_neighbour_that_is_partitioned_takes_its_links_with_it() -> None:
     assert first.memory.links_to == {neighbour: 4, other: 2}
     down = replace(make_gpu(0), nvlinks=tuple(replace(one, active=False, remote=None) for one in links[:4]))
     assert told(look(first.memory, down, nvlinks_active=4)) == [("nvlinks-down", SUSPECT, "L")]
-    assert told(look(first.memory, down, nvlinks_active=4, partitioned={neighbour})) == []
-    assert told(look(first.memory, down, nvlinks_active=3, partitioned={neighbour})) == [("nvlinks-down", SUSPECT, "L")]
+    assert told(look(first.memory, down, nvlinks_active=4, unlinked={neighbour})) == []
+    assert told(look(first.memory, down, nvlinks_active=3, unlinked={neighbour})) == [("nvlinks-down", SUSPECT, "L")]
     assert look(first.memory, down, nvlinks_active=4).memory.links_to == {neighbour: 4, other: 2}
 
 

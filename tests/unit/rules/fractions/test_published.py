@@ -19,7 +19,7 @@ from nodeagent.rules.fractions.published import (
     render_published,
 )
 from nodeagent.rules.placement.space import plan_space
-from tests.support.gpus import MODEL, gpu_uuid, make_inventory, make_node
+from tests.support.gpus import MODEL, gpu_uuid, make_gpu, make_inventory, make_node
 from tests.support.placement import BLOCK, WHOLE, account, eight, make_sized, six
 
 
@@ -41,6 +41,8 @@ def publish(inventory: Inventory, **differences: object) -> Published:
         publish(eight(), withheld="it is lost"),
         publish(eight(), foreign=True, foreign_bytes=3 << 30),
         publish(eight(), users_max=None),
+        replace(publish(eight()), enforcement="advise"),
+        plan_published(CoresProfile(), publish(eight()).space, eight().gpus, "mps", has_mps=True),
     ],
     ids=lambda published: f"{len(published.gpus)} GPUs",
 )
@@ -91,6 +93,8 @@ def nest(depth: int) -> object:
         (change(profile="other"), "Invalid enum value 'other'"),
         (change_gpu(memory=-1), "has a number below zero"),
         (change_gpu(shares=-1), "has a number below zero"),
+        (change_gpu(clients=-1), "has a number below zero"),
+        (change(enforcement="prayer"), "Invalid enum value 'prayer'"),
         (change_gpu(1, uuid=gpu_uuid(0)), "it has a GPU twice"),
         (change_gpu(1, index=0), "it has a GPU twice"),
         (change_gpu(0, index=99), "its GPUs are not in the order of their indexes"),
@@ -122,9 +126,30 @@ def test_what_was_given_is_left_out_and_what_others_use_is_told() -> None:
     space = account(inventory, {0: WHOLE, 1: (30, 4)})
     busy = replace(space.rooms[2], foreign=True, foreign_bytes=1 << 30, processes=3)
     space = replace(space, rooms=(*space.rooms[:2], busy, *space.rooms[3:]))
-    published = plan_published(CoresProfile(), space, inventory.gpus)
+    published = plan_published(CoresProfile(), space, inventory.gpus, "library", has_mps=False)
     rooms = published.space.rooms
     assert [room.users for room in rooms] == [0] * 8
     assert (rooms[2].foreign, rooms[2].foreign_bytes, rooms[2].processes) == (True, 1 << 30, 0)
     assert published.models == {gpu_uuid(index): MODEL for index in range(8)}
     assert read_published(render_published(published)) == published
+
+
+def test_what_holds_containers_is_told_and_how_many_by_mps() -> None:
+    """Where somebody looks after daemons; a GPU that came before Volta holds nobody so."""
+    gpus = (replace(make_gpu(0), compute_capability=(6, 1)), make_gpu(1))
+    inventory = make_inventory(gpus)
+    space = plan_space(inventory, BLOCK, withheld={})
+    with_daemons = plan_published(CoresProfile(), space, inventory.gpus, "library", has_mps=True)
+    assert (with_daemons.enforcement, with_daemons.has_mps) == ("library", True)
+    assert [gpu.mps_clients for gpu in with_daemons.gpus] == [0, 48]
+    without = plan_published(CoresProfile(), space, inventory.gpus, "library", has_mps=False)
+    assert (without.has_mps, read_published(render_published(without)).has_mps) == (False, False)
+
+
+def test_an_annotation_of_a_node_that_did_not_tell_is_read() -> None:
+    """Nodes and extender are not brought to a new version at once."""
+    document = json.loads(render_published(publish(eight())))
+    del document["enforcement"]
+    found = read_published(json.dumps(document))
+    assert (found.enforcement, found.has_mps) == (None, False)
+    assert found == publish(eight())

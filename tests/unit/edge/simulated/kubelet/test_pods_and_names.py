@@ -63,16 +63,38 @@ def test_questions_are_limited() -> None:
     assert sum(limit.take() for _ in range(20)) == int(BURST)
 
 
+def name_ids(prefix: str, count: int) -> list[str]:
+    return [f"{prefix}-{number}" for number in range(count)]
+
+
 def test_pods_ask_for_what_the_node_offers_by_how_much_there_is() -> None:
     """Each device of the node is as likely as any other, and nothing is asked of a node without any."""
-    capacities = {"nvidia.com/mig-1g.10gb": 6, "nvidia.com/gpu": 2, "nvidia.com/mig-3g.40gb": 0}
-    chosen = [choose_resource(capacities, pick / 8) for pick in range(8)]
+    offered = {
+        "nvidia.com/mig-1g.10gb": name_ids("MIG", 6),
+        "nvidia.com/gpu": name_ids("GPU", 2),
+        "nvidia.com/mig-3g.40gb": [],
+    }
+    chosen = [choose_resource(offered, pick / 8) for pick in range(8)]
     assert chosen == ["nvidia.com/gpu"] * 2 + ["nvidia.com/mig-1g.10gb"] * 6
     assert choose_resource({}, 0.5) is None
 
 
 def test_as_many_pods_ask_for_whole_gpus_as_for_parts() -> None:
     """Where half of the GPUs go in parts: a hundred cores and three hundred blocks are one GPU, too."""
-    capacities = {"tencent.com/vcuda-core": 400, "tencent.com/vcuda-memory": 1272, "nvidia.com/gpu": 4}
-    chosen = [choose_resource(capacities, pick / 8) for pick in range(8)]
+    offered = {
+        "tencent.com/vcuda-core": name_ids("core", 400),
+        "tencent.com/vcuda-memory": name_ids("mem", 1272),
+        "nvidia.com/gpu": name_ids("GPU", 4),
+    }
+    chosen = [choose_resource(offered, pick / 8) for pick in range(8)]
     assert chosen == ["nvidia.com/gpu"] * 4 + ["tencent.com/vcuda-core"] * 4
+
+
+def test_shares_of_another_device_do_not_take_the_pods_from_the_gpus() -> None:
+    """A device that is given 256 times is one device still; so is a GPU."""
+    offered = {
+        "devices.nodeagent.io/kvm": [f"DEV-kvm::{share}" for share in range(256)],
+        "nvidia.com/gpu": [f"GPU-{number}::{share}" for number in range(7) for share in range(4)],
+    }
+    chosen = [choose_resource(offered, pick / 8) for pick in range(8)]
+    assert chosen == ["devices.nodeagent.io/kvm"] + ["nvidia.com/gpu"] * 7

@@ -299,10 +299,12 @@ class Machine:
     async def check_health_told(self) -> None:
         """While things are broken, the kubelet is told so, and of nothing else.
 
+        Not while a door or a layout is on its way: what there is to be offered then depends on how far it came.
+
         Raises:
             Violated: it is not, after all patience.
         """
-        if self.gpus.count_healthy() < GPUS:
+        if self.gpus.count_healthy() < GPUS and not (self.tenants and self.tenants.is_under_way()):
             await self._wait(self._is_offer_true, "telling the kubelet which GPUs are broken", WELL_SECONDS)
 
     async def calm(self) -> None:

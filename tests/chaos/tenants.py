@@ -203,6 +203,10 @@ class Tenants:
         """Whether the GPUs are as the label has them."""
         return all(self._gpus.count_slots(gpu) == sum(devices.values()) for gpu, devices in self._cut_as.items())
 
+    def is_under_way(self) -> bool:
+        """Whether something that was asked for is not done, or could not be said to anybody yet."""
+        return bool(self._untold) or not self.is_layout_true()
+
     def count_offers(self) -> dict[str, int]:
         """What the kubelet would give out of each resource, once all is as it was asked for."""
         counts = {CAMERA: len(CAMERAS)}

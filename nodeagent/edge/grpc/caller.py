@@ -1,8 +1,9 @@
 """Calls of others: one question, one answer, over a unix socket and within a time, by grpclib's client."""
 
 import asyncio
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from grpclib.client import Channel, Handler, UnaryUnaryMethod
 from grpclib.config import Configuration
@@ -12,6 +13,8 @@ from grpclib.protocol import H2Protocol
 
 from nodeagent.edge.grpc.errors import AnswerBroken, AnswerRefused
 from nodeagent.edge.grpc.line import Line
+
+Answer = TypeVar("Answer")
 
 MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
 """A node's whole account is a few hundred kilobytes; a peer that goes on for ever is cut off here."""
@@ -37,6 +40,15 @@ class _Channel(Channel):
         return Line(Handler(), self._config, self._h2_config, limit_bytes=MAX_ANSWER_BYTES)
 
 
+async def ask_apart(call: Coroutine[Any, Any, Answer]) -> Answer:
+    """What a call by grpclib's client answers, asked in a task of its own.
+
+    When the peer leaves, grpclib wakes whoever asks by a cancellation that it never takes back: every scope that is
+    cancelled later in that task would take it for somebody else's, and pass it on.
+    """
+    return await asyncio.create_task(call)
+
+
 async def call_unary(socket: Path, method: str, request: bytes, *, timeout_seconds: float) -> bytes:
     """The bytes of the answer.
 
@@ -50,8 +62,7 @@ async def call_unary(socket: Path, method: str, request: bytes, *, timeout_secon
     call: UnaryUnaryMethod[bytes, bytes] = UnaryUnaryMethod(channel, method, bytes, bytes)
     try:
         async with asyncio.timeout(timeout_seconds):
-            # In a task of its own: grpclib wakes it by a cancellation that it never takes back when the peer leaves.
-            return await asyncio.create_task(call(request, timeout=timeout_seconds))
+            return await ask_apart(call(request, timeout=timeout_seconds))
     except GRPCError as error:
         raise AnswerRefused(error.status, error.message or "") from error
     except (StreamTerminatedError, AssertionError, AttributeError) as error:

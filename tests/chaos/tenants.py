@@ -41,6 +41,7 @@ class Tenants:
         self.claims: dict[str, ClaimReference] = {}
         """Those that were ever asked for and not yet put away, whether or not they were made ready."""
         self.ended: dict[str, ClaimReference] = {}
+        self._were_ready: set[str] = set()
         self.doors = {int(gpu): str(rule["door"]) for rule in RULES for gpu in rule["gpus"]}
         """As somebody has asked last."""
         self._untold: set[int] = set()
@@ -153,6 +154,7 @@ class Tenants:
             self.turned_away += 1
             return f"not made ready: {problem[:80]}"
         self.prepared += 1
+        self._were_ready.add(name)
         if share is None:
             what = Holding("claims", gpu, device=f"gpu-{gpu}", is_mps=is_mps)
         else:
@@ -168,9 +170,13 @@ class Tenants:
     async def prepare_late(self, name: str) -> str:
         """The kubelet asks for one that it has had put away, whose pods are gone."""
         problem = await self._rooms.prepare(self.ended[name])
-        if not problem:
+        if problem:
+            return problem[:80]
+        if name in self._were_ready:
             raise Violated(f"claim {name} was put away, and was made ready again for a pod that is gone")
-        return problem[:80]
+        # There was nothing to be put away, which only the agent of that life remembers.
+        self.claims[name] = self.ended.pop(name)
+        return f"for nobody: {await self.unprepare(name)}"
 
     async def unprepare(self, name: str) -> str:
         """Its last pod has ended; asked again until it is so."""

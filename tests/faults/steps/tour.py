@@ -212,6 +212,29 @@ class Tour:
 
             await self._until(f"claim {name} put away", put_away)
         await self._until("nobody has anything", self._is_empty)
+        await self._end_last_daemon()
+
+    async def _end_last_daemon(self) -> None:
+        """It takes with it what all daemons share; what a life that was killed leaves of that goes with the next."""
+        claims, root, begun, lives = self._machine.surroundings.api.claims, self._rooms.mps_root, 0, -1
+        while self.lives != lives:
+            lives, begun = self.lives, begun + 1
+            claim = write_claim(claims, f"last-{begun}", 7, is_mps=True)
+
+            async def prepare(claim: ClaimReference = claim) -> bool:
+                return await self._rooms.prepare(claim) == ""
+
+            async def put_away(claim: ClaimReference = claim) -> bool:
+                return await self._rooms.unprepare(claim) == ""
+
+            async def is_gone(lives: int = lives) -> bool:
+                return self.lives != lives or not await run_sync(root.exists)
+
+            await self._until(f"claim {claim.name}", prepare)
+            await self._until("another daemon", self._has_daemon)
+            await self._until(f"claim {claim.name} put away", put_away)
+            await self._until("what all daemons share is gone", is_gone)
+        await self._until("nobody has anything again", self._is_empty)
 
     async def _is_empty(self) -> bool:
         told = await self._read("allocations", "parts", "claims", "mps")

@@ -134,7 +134,10 @@ async def switch_door(machine: Machine, random: Random) -> str:
 async def kill_daemon(machine: Machine, _random: Random) -> str:
     """A daemon of MPS dies."""
     assert machine.rooms is not None
-    return "an MPS daemon killed" if machine.rooms.kill_daemon() else "no MPS daemon"
+    if not machine.rooms.kill_daemon():
+        return "no MPS daemon"
+    find_tenants(machine).did["daemons killed"] += 1
+    return "an MPS daemon killed"
 
 
 async def damage_table(machine: Machine, random: Random) -> str:
@@ -144,6 +147,7 @@ async def damage_table(machine: Machine, random: Random) -> str:
     table = machine.rooms.table
     if not table.exists():
         return "no table"
+    find_tenants(machine).did["tables damaged"] += 1
     content = table.read_bytes()
     table.unlink() if is_gone else table.write_bytes(content[: int(rank * len(content))])
     return "the shim's table is gone" if is_gone else "the shim's table is cut short"

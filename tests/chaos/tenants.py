@@ -4,8 +4,10 @@ Owns the orders and the account of who has what; whether faults are there, and w
 """
 
 import hashlib
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any
 
 import anyio
 from anyio.to_thread import run_sync
@@ -14,20 +16,30 @@ from nodeagent.edge.kubelet.proto.device_plugin_pb2 import ContainerAllocateResp
 from nodeagent.edge.simulated.kubelet.checkpoint import parse_checkpoint
 from nodeagent.edge.simulated.kubelet.kubelet import KubeletDown, StandInKubelet
 from nodeagent.edge.simulated.kubelet.pods import AdmissionRefused, ContainerStartFailed
+from nodeagent.model.claims import ClaimReference
 from tests.chaos.hardware import GPUS, Gpus
 from tests.chaos.holdings import ALL_CORES, Holding, Holdings, find_part_faults
-from tests.chaos.rooms import BLOCK_BYTES, CAMERA, CAMERAS, CORE, LAYOUTS, MEMORY, MIG_LABEL, RULES, Rooms, write_claim
+from tests.chaos.rooms import (
+    BLOCK_BYTES,
+    CAMERA,
+    CAMERAS,
+    CORE,
+    LAYOUTS,
+    MEMORY,
+    MIG_LABEL,
+    RULES,
+    SILENCE,
+    Rooms,
+    write_claim,
+)
 from tests.chaos.surroundings import Surroundings
 from tests.chaos.truth import Violated
-
-if TYPE_CHECKING:
-    from nodeagent.model.claims import ClaimReference
 
 NAMESPACE = "chaos"
 GIB = 1 << 30
 OK = 200
 NOBODY = "nobody could be told"
-SCHEDULER_SECONDS = 2.0
+SCHEDULER_SECONDS, AGAIN_SECONDS = 2.0, 0.1
 """A pod waits for room somewhere; where there is none for long, it is sent here all the same."""
 
 
@@ -46,25 +58,17 @@ class Tenants:
         """As somebody has asked last."""
         self._untold: set[int] = set()
         """GPUs whose doors were chosen while nobody listened, or could write it down."""
-        self.layout = ""
+        self.layout, self._is_layout_new = "", False
         self._cut_as: dict[int, dict[str, int]] = {}
         """By GPU the devices that the last layout has, which stay when the label goes."""
         self._uids: dict[str, str] = {}
-        self.started = self.refused = self.prepared = self.turned_away = 0
+        self.did: Counter[str] = Counter()
+        """What has come of those who came, and of what was asked for."""
 
     @property
     def pods(self) -> tuple[str, ...]:
         """Those with parts, oldest first."""
         return tuple(self._uids)
-
-    def count(self) -> dict[str, int]:
-        """What has come of those who came."""
-        return {
-            "parts started": self.started,
-            "parts refused": self.refused,
-            "claims ready": self.prepared,
-            "claims refused": self.turned_away,
-        }
 
     # Parts.
 
@@ -77,12 +81,12 @@ class Tenants:
         try:
             pod = await self._kubelet.add_pod(NAMESPACE, name, {CORE: cores, MEMORY: blocks})
         except (AdmissionRefused, ContainerStartFailed) as error:
-            self.refused += 1
+            self.did["parts refused"] += 1
             self._kubelet.delete_pod(NAMESPACE, name)
             return f"refused: {error}"
         except KubeletDown:
             return "no kubelet"
-        self.started += 1
+        self.did["parts started"] += 1
         gpus = await run_sync(self._find_gpus, pod.uid)
         if len(gpus) != 1:
             raise Violated(f"{name} was started, and what it was told leads to the GPUs {gpus}")
@@ -102,6 +106,7 @@ class Tenants:
         gpus, had = await run_sync(self._find_gpus, self._uids[name]), self.holdings.all()[name].gpu
         if gpus not in ([had], []):  # a kubelet that has forgotten it tells nothing
             raise Violated(f"{name} had a part of GPU {had}, and was started again with {gpus}")
+        self.did["parts started again"] += 1
         return f"of GPU {had}"
 
     def holdings_of_claims(self) -> tuple[str, ...]:
@@ -149,11 +154,11 @@ class Tenants:
         claims = self._around.api.claims
         claim = write_claim(claims, name, gpu, memory_gib=memory_gib, cores=cores, is_mps=is_mps and share is None)
         self.claims[name] = claim
-        problem = await self._rooms.prepare(claim)
+        problem = await self._ask(self._rooms.prepare, claim)
         if problem:
-            self.turned_away += 1
+            self.did["claims refused"] += 1
             return f"not made ready: {problem[:80]}"
-        self.prepared += 1
+        self.did["claims ready" if not is_mps or share else "claims ready by MPS"] += 1
         self._were_ready.add(name)
         if share is None:
             what = Holding("claims", gpu, device=f"gpu-{gpu}", is_mps=is_mps)
@@ -162,15 +167,24 @@ class Tenants:
         self.holdings.take(name, what)
         return "ready"
 
+    async def _ask(self, ask: Callable[[ClaimReference], Awaitable[str]], claim: ClaimReference) -> str:
+        """Again while nobody answers, for a while, as a kubelet does."""
+        until = time.monotonic() + SCHEDULER_SECONDS
+        while (problem := await ask(claim)).startswith(SILENCE) and time.monotonic() < until:  # noqa: ASYNC110  a process
+            await anyio.sleep(AGAIN_SECONDS)
+        return problem
+
     async def prepare_again(self, name: str) -> str:
         """The kubelet asks a second time, as it does when it has restarted."""
-        problem = await self._rooms.prepare(self.claims[name])
+        problem = await self._ask(self._rooms.prepare, self.claims[name])
+        self.did["claims ready again"] += not problem
         return problem[:80] or "ready again"
 
     async def prepare_late(self, name: str) -> str:
         """The kubelet asks for one that it has had put away, whose pods are gone."""
-        problem = await self._rooms.prepare(self.ended[name])
+        problem = await self._ask(self._rooms.prepare, self.ended[name])
         if problem:
+            self.did["claims refused late"] += 1
             return problem[:80]
         if name in self._were_ready:
             raise Violated(f"claim {name} was put away, and was made ready again for a pod that is gone")
@@ -180,9 +194,10 @@ class Tenants:
 
     async def unprepare(self, name: str) -> str:
         """Its last pod has ended; asked again until it is so."""
-        problem = await self._rooms.unprepare(self.claims[name])
+        problem = await self._ask(self._rooms.unprepare, self.claims[name])
         if problem:
             return f"not put away: {problem[:80]}"
+        self.did["claims put away"] += 1
         self.ended[name] = self.claims.pop(name)
         self.holdings.give_back(name)
         return "put away"
@@ -196,12 +211,13 @@ class Tenants:
         status, said = await self._rooms.order("/api/v1/door", {"gpu": str(gpu), "door": door})
         if status != OK:
             return NOBODY
+        self.did["doors set"] += 1
         self._untold.discard(gpu)
         return said.strip()[:100]
 
     def set_layout(self, name: str) -> None:
         """The node is labelled, or its label goes."""
-        self.layout = name
+        self._is_layout_new, self.layout = True, name
         self._cut_as |= {int(gpu): part.get("devices", {}) for part in LAYOUTS.get(name, ()) for gpu in part["gpus"]}
         self._around.api.put_label(MIG_LABEL, name or None)
 
@@ -249,6 +265,8 @@ class Tenants:
             if self._around.api.labels().get(f"{MIG_LABEL}.state") == "failed":
                 await self._rooms.order("/api/v1/layout", {"layout": ""})
             return f"layout {self.layout}"
+        self.did["layouts in place"] += self._is_layout_new
+        self._is_layout_new = False
         return ""
 
     async def _send_away(self, who: str) -> None:
@@ -271,7 +289,19 @@ class Tenants:
         indexes = [one["index"] for one in doors]
         if len(indexes) != len(set(indexes)):
             faults.append(f"doors of {indexes}")
+        had = {what.gpu: what.door for what in self.holdings.all().values()}
+        faults += [
+            f"GPU {one['index']} goes by {one['door']}, and is had by {had[one['index']]}"
+            for one in doors
+            if one["door"] != had.get(one["index"], one["door"])
+        ]
         return faults
+
+    def are_slices_true(self) -> bool:
+        """Whether schedulers are told of every whole GPU that goes by claims, and of no other, with nothing broken."""
+        slices = self._around.api.slices.values()
+        told = sorted(device["name"] for one in slices for device in one["spec"]["devices"])
+        return told == sorted(f"gpu-{gpu}" for gpu, door in self.doors.items() if door == "claims")
 
     def list_left_over(self, parts: dict[str, Any], claims: dict[str, Any]) -> list[str]:
         """What the agent knows of and nobody has."""

@@ -91,6 +91,7 @@ class Tenants:
         if len(gpus) != 1:
             raise Violated(f"{name} was started, and what it was told leads to the GPUs {gpus}")
         self._uids[name] = pod.uid
+        self._check_door(name, gpus[0], "fractions")
         # Who has all of the cores has the GPU alone, and its memory with it.
         memory_bytes = self.memory_bytes if cores == ALL_CORES else blocks * BLOCK_BYTES
         self.holdings.take(name, Holding("fractions", gpus[0], cores=cores, memory_bytes=memory_bytes))
@@ -160,6 +161,7 @@ class Tenants:
             return f"not made ready: {problem[:80]}"
         self.did["claims ready" if not is_mps or share else "claims ready by MPS"] += 1
         self._were_ready.add(name)
+        self._check_door(name, gpu, "claims")
         if share is None:
             what = Holding("claims", gpu, device=f"gpu-{gpu}", is_mps=is_mps)
         else:
@@ -203,6 +205,11 @@ class Tenants:
         return "put away"
 
     # Doors and layouts.
+
+    def _check_door(self, who: str, gpu: int, door: str) -> None:
+        """Nobody new comes in by a door that a GPU has no longer, or is to have no longer."""
+        if gpu not in self._untold and self.doors[gpu] != door:
+            raise Violated(f"{who} was given GPU {gpu} by {door}, and its door was set to {self.doors[gpu]}")
 
     async def set_door(self, gpu: int, door: str) -> str:
         """A person chooses."""

@@ -8,13 +8,15 @@ from random import Random
 
 import anyio
 
+from tests.chaos import story
+from tests.chaos.hardware import GPUS
 from tests.chaos.machine import Machine
 from tests.chaos.rooms import CAMERA, LAYOUTS
 from tests.chaos.story import Step, list_steps
 from tests.chaos.tenants import Tenants
 
 MOST_PARTS, MOST_CLAIMS = 6, 4
-CLAIM_GPUS = (6, 7)
+ASTRAY = 0.2
 SWITCHED = (3, 4, 5, 6, 7)
 """Whose doors people change; the others are cut."""
 DOORS = ("whole", "fractions", "claims")
@@ -65,9 +67,12 @@ async def kill_in_part(machine: Machine, random: Random) -> str:
 
 
 async def prepare_claim(machine: Machine, random: Random) -> str:
-    """A claim: all of a GPU, alone or by MPS, or a share; one time in five of a GPU that is not given so."""
+    """A claim: all of a GPU, alone or by MPS, or a share; one time in five of any GPU, however it is given."""
     tenants, number = find_tenants(machine), random.getrandbits(32)
-    gpu = random.choice((*CLAIM_GPUS, *CLAIM_GPUS, *CLAIM_GPUS, *CLAIM_GPUS, *range(0, 4, 2)))
+    rank, is_astray = random.random(), random.random() < ASTRAY
+    behind = [gpu for gpu, door in tenants.doors.items() if door == "claims"]
+    gpus = range(GPUS) if is_astray or not behind else behind
+    gpu = gpus[int(rank * len(gpus))]
     share, is_mps = random.choice((None, None, (20, 10), (50, 40), (80, 60))), random.random() < 0.5
     if len(tenants.claims) >= MOST_CLAIMS:
         return await unprepare_claim(machine, random)
@@ -161,15 +166,20 @@ async def add_camera(machine: Machine, random: Random) -> str:
 
 
 def list_room_steps(freeze_seconds: float) -> dict[Step, int]:
-    """All of them, and those of a node where GPUs are given whole."""
+    """All of them, and those of a node where GPUs are given whole.
+
+    Without API server and without room on the disk nobody new comes by these doors: less often, then.
+    """
     return {
         **list_steps(freeze_seconds),
+        story.lose_api: 1,
+        story.fill_disk: 1,
         add_part: 20,
         delete_part: 12,
         start_part_again: 3,
         kill_in_part: 3,
-        prepare_claim: 14,
-        unprepare_claim: 10,
+        prepare_claim: 20,
+        unprepare_claim: 12,
         prepare_again: 4,
         kill_in_claim: 3,
         ask_layout: 3,

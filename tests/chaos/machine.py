@@ -316,8 +316,7 @@ class Machine:
 
     async def _admit_probe(self) -> None:
         """With nothing broken and a GPU free, a pod that asks for one runs, whatever kubelet and agent went through."""
-        whole = self.count_devices().get(WHOLE, 0)
-        if sum(device.startswith("GPU-") for devices in self.truth.held().values() for device in devices) == whole:
+        if self._count_free() == 0:
             return
         for _ in range(self._attempts):
             refused = self.refused
@@ -327,6 +326,13 @@ class Machine:
                 return
             await anyio.sleep(PROBE_PAUSE_SECONDS)
         raise Violated(f"nothing is broken and a GPU is free, yet a pod was refused: {self.last_refusal}")
+
+    def _count_free(self) -> int:
+        """The whole GPUs that anybody could have; one that is on its way to another door is had by those who have it."""
+        devices = [device for held in self.truth.held().values() for device in held if device.startswith("GPU-")]
+        gpus = [gpu for gpu in map(self.gpus.find_gpu, devices) if gpu is not None]
+        held = [gpu for gpu in gpus if self.tenants is None or self.tenants.is_behind(gpu, "whole")]
+        return self.count_devices().get(WHOLE, 0) - len(held)
 
     async def _is_ready(self) -> bool:
         return (await self.agent.get("/readyz"))[0] == 200

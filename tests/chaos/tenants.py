@@ -240,7 +240,7 @@ class Tenants:
         """What the kubelet would give out of each resource, once all is as it was asked for."""
         counts = {CAMERA: len(CAMERAS)}
         for gpu in range(GPUS):
-            if self._gpus.is_broken(gpu) or not self._is_behind(gpu, self.doors[gpu]):
+            if self._gpus.is_broken(gpu) or not self.is_behind(gpu, self.doors[gpu]):
                 continue
             for name, count in self._list_of(gpu):
                 counts[name] = counts.get(name, 0) + count
@@ -307,9 +307,9 @@ class Tenants:
         """Whether schedulers are told of every whole GPU that goes by claims, and of no other, with nothing broken."""
         slices = self._around.api.slices.values()
         told = sorted(device["name"] for one in slices for device in one["spec"]["devices"])
-        return told == [f"gpu-{gpu}" for gpu in sorted(self.doors) if self._is_behind(gpu, "claims")]
+        return told == [f"gpu-{gpu}" for gpu in sorted(self.doors) if self.is_behind(gpu, "claims")]
 
-    def _is_behind(self, gpu: int, door: str) -> bool:
+    def is_behind(self, gpu: int, door: str) -> bool:
         """Whether it was asked for last, and whoever came by another one is gone."""
         return {self.doors[gpu], *(self.holdings.all()[who].door for who in self.holdings.list_of(gpu))} == {door}
 

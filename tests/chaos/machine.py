@@ -328,7 +328,7 @@ class Machine:
         raise Violated(f"nothing is broken and a GPU is free, yet a pod was refused: {self.last_refusal}")
 
     def _count_free(self) -> int:
-        """The whole GPUs that anybody could have; one that is on its way to another door is had by those who have it."""
+        """The whole GPUs that anybody could have: none that is on its way to another door."""
         devices = [device for held in self.truth.held().values() for device in held if device.startswith("GPU-")]
         gpus = [gpu for gpu in map(self.gpus.find_gpu, devices) if gpu is not None]
         held = [gpu for gpu in gpus if self.tenants is None or self.tenants.is_behind(gpu, "whole")]

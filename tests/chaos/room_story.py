@@ -93,7 +93,7 @@ async def unprepare_claim(machine: Machine, random: Random) -> str:
 async def prepare_again(machine: Machine, random: Random) -> str:
     """The kubelet asks twice, or late."""
     tenants, rank, is_late = find_tenants(machine), random.random(), random.random() < 0.5
-    names = list(tenants.ended if is_late else tenants.holdings_of_claims())
+    names = tenants.ended_claims() if is_late else tenants.holdings_of_claims()
     if not names:
         return "no claim to ask for again"
     name = names[int(rank * len(names))]

@@ -114,6 +114,10 @@ class Tenants:
         """The claims that are ready."""
         return tuple(name for name, what in self.holdings.all().items() if what.door == "claims")
 
+    def ended_claims(self) -> tuple[str, ...]:
+        """Those that were put away; of those that were ready before, where there are any."""
+        return tuple(name for name in self.ended if name in self._were_ready) or tuple(self.ended)
+
     def delete_part(self, name: str) -> None:
         """The pod is gone, and its container."""
         self._around.hide_container(self._uids.pop(name))

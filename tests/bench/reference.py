@@ -71,6 +71,8 @@ class Story(msgspec.Struct, frozen=True):
     stall_seconds: float
     violation: str
     commit: str = ""
+    rooms: Mapping[str, int] = {}
+    """Where all doors of the node are open, what has come of those who came by them."""
 
 
 class Stories(msgspec.Struct, frozen=True):
@@ -92,6 +94,8 @@ class Soak(msgspec.Struct, frozen=True):
     moments: tuple[Mapping[str, float], ...]
     problems: tuple[str, ...]
     commit: str = ""
+    rooms: Mapping[str, int] = {}
+    """As of a story."""
 
 
 class Soaks(msgspec.Struct, frozen=True):
@@ -107,6 +111,8 @@ class Reference(msgspec.Struct, frozen=True):
     groups: dict[str, Group] = {}
     curves: Curves | None = None
     chaos: Stories | None = None
+    rooms: Stories | None = None
+    """Stories with all doors of the node open."""
     soak: Soaks | None = None
 
 
@@ -135,14 +141,19 @@ def keep_curves(curves: Sequence[Curve]) -> None:
 
 def keep_stories(lines: Path) -> None:
     """Of a file that stories were added to; the last word on each seed counts."""
-    stories = {story.seed: story for story in _read_lines(lines, Story)}
-    kept = tuple(stories[seed] for seed in sorted(stories))
-    write(msgspec.structs.replace(read(), chaos=Stories(taken=describe(), stories=kept)))
+    told = _read_lines(lines, Story)
+    reference = read()
+    for place in ("chaos", "rooms"):
+        stories = {story.seed: story for story in told if bool(story.rooms) is (place == "rooms")}
+        if stories:
+            kept = Stories(taken=describe(), stories=tuple(stories[seed] for seed in sorted(stories)))
+            reference = msgspec.structs.replace(reference, **{place: kept})
+    write(reference)
 
 
 def keep_soaks(lines: Path) -> None:
     """Of a file that long runs were added to; the last of each length counts."""
-    soaks = {(soak.hours, soak.speed): soak for soak in _read_lines(lines, Soak)}
+    soaks = {(soak.hours, soak.speed, bool(soak.rooms)): soak for soak in _read_lines(lines, Soak)}
     kept = tuple(soaks[key] for key in sorted(soaks))
     write(msgspec.structs.replace(read(), soak=Soaks(taken=describe(), soaks=kept)))
 

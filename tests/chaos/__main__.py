@@ -69,7 +69,8 @@ def _report(machine: Machine, options: argparse.Namespace, seconds: float, viola
         "seconds": round(seconds, 1),
         "admitted": machine.admitted,
         "refused": machine.refused,
-        "rooms": machine.tenants.count() if machine.tenants else {},
+        "rooms": dict(machine.tenants.did) if machine.tenants else {},
+        "steps_by_kind": dict(machine.steps),
         "ready_seconds": round(machine.slowest["ready"], 2),
         "well_seconds": round(machine.slowest["well"], 2),
         "stall_seconds": round(machine.longest_stall_seconds, 2),
@@ -79,7 +80,7 @@ def _report(machine: Machine, options: argparse.Namespace, seconds: float, viola
     if options.result:
         with options.result.open("a") as file:
             file.write(json.dumps(told) + "\n")
-    counts = machine.tenants.count() if machine.tenants else {}
+    counts = machine.tenants.did if machine.tenants else {}
     if not violation:
         sys.stdout.write(
             f"{options.steps} steps in {seconds:.0f} s: {machine.admitted} pods admitted, {machine.refused} refused"
@@ -107,6 +108,7 @@ async def _run(machine: Machine, options: argparse.Namespace) -> None:
             story = plan_story(options.seed, options.steps, steps(options.freeze_seconds))
             for number, (step, chance) in enumerate(story, start=1):
                 what = await step(machine, chance)
+                machine.steps[step.__name__] += 1
                 sys.stdout.write(f"{number:>5} {time.monotonic() - began:7.1f} s  {what}\n")
                 await machine.check()
                 if number % CALM_EVERY == 0:

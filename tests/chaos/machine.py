@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from nodeagent.edge.simulated.kubelet.kubelet import StandInKubelet
 from nodeagent.edge.simulated.kubelet.pods import AdmissionRefused, ContainerStartFailed
 from tests.chaos.agent import Agent, measure_stall
 from tests.chaos.hardware import GPUS, WHOLE, Gpus
+from tests.chaos.pace import ALWAYS, HASTE
 from tests.chaos.rooms import CAMERAS, Rooms
 from tests.chaos.surroundings import Surroundings
 from tests.chaos.tenants import Tenants
@@ -48,29 +50,6 @@ LONG_ATTEMPTS, PROBE_PAUSE_SECONDS = 40, 0.25
 LOSE_PATIENCE_SECONDS = 120.0
 """After which nothing is measured any more."""
 PATHS = ("/livez", "/readyz", "/metrics", "/api/v1/state", "/api/v1/allocations", "/api/v1/gates", "/")
-ALWAYS = (
-    # The fake driver has no device nodes, without which a GPU gets no CDI entry and is not offered.
-    'device_plugin.device_list_strategy=["envvar"]',
-    "device_plugin.mig_strategy=mixed",
-    "driver.manage_device_nodes=false",
-    "kubernetes.enabled=true",
-)
-HASTE = (
-    "driver.call_timeout_seconds=0.5",
-    "health.poll_seconds=0.5",
-    "health.flap_limit=1000",
-    "health.unknown_after_missed_polls=2",
-    "inventory.sample_seconds=0.25",
-    "inventory.rescan_seconds=1",
-    "journal.free_after_seconds=1",
-    "journal.rotate_bytes=4096",
-    "kubelet.pod_resources_poll_seconds=0.5",
-    "kubernetes.catch_up_max_seconds=0.2",
-    "kubernetes.request_timeout_seconds=1",
-    "kubernetes.requests_per_second=50",
-    "labels.hold_seconds=0.2",
-)
-"""So that a step takes a second where a node may take a minute."""
 
 
 class Machine:
@@ -100,6 +79,8 @@ class Machine:
         # What a node's own settings take their time for; and to an agent whose clocks run fast the kubelet is slow.
         self._patience, self._attempts = (1.0, 1) if pace is HASTE else (LONG_PATIENCE, LONG_ATTEMPTS)
         self.refused = self.admitted = self.stale = 0
+        self.steps: Counter[str] = Counter()
+        """Taken, by kind."""
         self.last_refusal = ""
         self.slowest = {"ready": 0.0, "well": 0.0}
         """Seconds, without what the machine was measured to have kept the agent waiting."""
@@ -280,7 +261,12 @@ class Machine:
         """Whether it knows of all that there is, and of nothing else, and everything is there that belongs to it."""
         assert self.tenants is not None
         account = await self._read_doors()
-        if account is None or self.tenants.list_left_over(*account[:2]) or self.tenants.check_told(*account):
+        if (
+            not self.tenants.are_slices_true()
+            or account is None
+            or self.tenants.list_left_over(*account[:2])
+            or self.tenants.check_told(*account)
+        ):
             return False
         wanted, there = await run_sync(self.tenants.count_daemons)
         return wanted == there and await run_sync(self.tenants.is_table_whole)
@@ -299,10 +285,12 @@ class Machine:
     async def check_health_told(self) -> None:
         """While things are broken, the kubelet is told so, and of nothing else.
 
+        Not while a door or a layout is on its way: what there is to be offered then depends on how far it came.
+
         Raises:
             Violated: it is not, after all patience.
         """
-        if self.gpus.count_healthy() < GPUS:
+        if self.gpus.count_healthy() < GPUS and not (self.tenants and self.tenants.is_under_way()):
             await self._wait(self._is_offer_true, "telling the kubelet which GPUs are broken", WELL_SECONDS)
 
     async def calm(self) -> None:
@@ -328,8 +316,7 @@ class Machine:
 
     async def _admit_probe(self) -> None:
         """With nothing broken and a GPU free, a pod that asks for one runs, whatever kubelet and agent went through."""
-        whole = self.count_devices().get(WHOLE, 0)
-        if sum(device.startswith("GPU-") for devices in self.truth.held().values() for device in devices) == whole:
+        if self._count_free() == 0:
             return
         for _ in range(self._attempts):
             refused = self.refused
@@ -339,6 +326,13 @@ class Machine:
                 return
             await anyio.sleep(PROBE_PAUSE_SECONDS)
         raise Violated(f"nothing is broken and a GPU is free, yet a pod was refused: {self.last_refusal}")
+
+    def _count_free(self) -> int:
+        """The whole GPUs that anybody could have: none that is on its way to another door."""
+        devices = [device for held in self.truth.held().values() for device in held if device.startswith("GPU-")]
+        gpus = [gpu for gpu in map(self.gpus.find_gpu, devices) if gpu is not None]
+        held = [gpu for gpu in gpus if self.tenants is None or self.tenants.is_behind(gpu, "whole")]
+        return self.count_devices().get(WHOLE, 0) - len(held)
 
     async def _is_ready(self) -> bool:
         return (await self.agent.get("/readyz"))[0] == 200

@@ -8,13 +8,15 @@ from random import Random
 
 import anyio
 
+from tests.chaos import story
+from tests.chaos.hardware import GPUS
 from tests.chaos.machine import Machine
 from tests.chaos.rooms import CAMERA, LAYOUTS
 from tests.chaos.story import Step, list_steps
 from tests.chaos.tenants import Tenants
 
 MOST_PARTS, MOST_CLAIMS = 6, 4
-CLAIM_GPUS = (6, 7)
+ASTRAY = 0.2
 SWITCHED = (3, 4, 5, 6, 7)
 """Whose doors people change; the others are cut."""
 DOORS = ("whole", "fractions", "claims")
@@ -65,9 +67,12 @@ async def kill_in_part(machine: Machine, random: Random) -> str:
 
 
 async def prepare_claim(machine: Machine, random: Random) -> str:
-    """A claim: all of a GPU, alone or by MPS, or a share; one time in five of a GPU that is not given so."""
+    """A claim: all of a GPU, alone or by MPS, or a share; one time in five of any GPU, however it is given."""
     tenants, number = find_tenants(machine), random.getrandbits(32)
-    gpu = random.choice((*CLAIM_GPUS, *CLAIM_GPUS, *CLAIM_GPUS, *CLAIM_GPUS, *range(0, 4, 2)))
+    rank, is_astray = random.random(), random.random() < ASTRAY
+    behind = [gpu for gpu, door in tenants.doors.items() if door == "claims"]
+    gpus = range(GPUS) if is_astray or not behind else behind
+    gpu = gpus[int(rank * len(gpus))]
     share, is_mps = random.choice((None, None, (20, 10), (50, 40), (80, 60))), random.random() < 0.5
     if len(tenants.claims) >= MOST_CLAIMS:
         return await unprepare_claim(machine, random)
@@ -88,7 +93,7 @@ async def unprepare_claim(machine: Machine, random: Random) -> str:
 async def prepare_again(machine: Machine, random: Random) -> str:
     """The kubelet asks twice, or late."""
     tenants, rank, is_late = find_tenants(machine), random.random(), random.random() < 0.5
-    names = list(tenants.ended if is_late else tenants.holdings_of_claims())
+    names = tenants.ended_claims() if is_late else tenants.holdings_of_claims()
     if not names:
         return "no claim to ask for again"
     name = names[int(rank * len(names))]
@@ -134,7 +139,10 @@ async def switch_door(machine: Machine, random: Random) -> str:
 async def kill_daemon(machine: Machine, _random: Random) -> str:
     """A daemon of MPS dies."""
     assert machine.rooms is not None
-    return "an MPS daemon killed" if machine.rooms.kill_daemon() else "no MPS daemon"
+    if not machine.rooms.kill_daemon():
+        return "no MPS daemon"
+    find_tenants(machine).did["daemons killed"] += 1
+    return "an MPS daemon killed"
 
 
 async def damage_table(machine: Machine, random: Random) -> str:
@@ -144,6 +152,7 @@ async def damage_table(machine: Machine, random: Random) -> str:
     table = machine.rooms.table
     if not table.exists():
         return "no table"
+    find_tenants(machine).did["tables damaged"] += 1
     content = table.read_bytes()
     table.unlink() if is_gone else table.write_bytes(content[: int(rank * len(content))])
     return "the shim's table is gone" if is_gone else "the shim's table is cut short"
@@ -157,15 +166,20 @@ async def add_camera(machine: Machine, random: Random) -> str:
 
 
 def list_room_steps(freeze_seconds: float) -> dict[Step, int]:
-    """All of them, and those of a node where GPUs are given whole."""
+    """All of them, and those of a node where GPUs are given whole.
+
+    Without API server and without room on the disk nobody new comes by these doors: less often, then.
+    """
     return {
         **list_steps(freeze_seconds),
+        story.lose_api: 1,
+        story.fill_disk: 1,
         add_part: 20,
         delete_part: 12,
         start_part_again: 3,
         kill_in_part: 3,
-        prepare_claim: 14,
-        unprepare_claim: 10,
+        prepare_claim: 20,
+        unprepare_claim: 12,
         prepare_again: 4,
         kill_in_claim: 3,
         ask_layout: 3,

@@ -45,6 +45,7 @@ MPS_CONFIG: Final = {
     "kind": "GpuConfig",
     "sharing": {"strategy": "MPS", "mpsConfig": {"defaultActiveThreadPercentage": 50}},
 }
+SILENCE: Final = "nobody answers"
 ASK_SECONDS: Final = 45.0
 """Longer than the driver may take over a claim."""
 LOST: Final = (OSError, GRPCError, StreamTerminatedError, AssertionError, TimeoutError)
@@ -193,7 +194,7 @@ class Rooms:
                 async with registered(self.registry) as kubelet:
                     answers = await self._call(kubelet, verb, claim)
         except LOST as lost:
-            return f"nobody answers: {lost!r}"
+            return f"{SILENCE}: {lost!r}"
         return str(answers[claim.uid].error)
 
     @staticmethod

@@ -4,8 +4,10 @@ Owns the orders and the account of who has what; whether faults are there, and w
 """
 
 import hashlib
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any
 
 import anyio
 from anyio.to_thread import run_sync
@@ -14,20 +16,30 @@ from nodeagent.edge.kubelet.proto.device_plugin_pb2 import ContainerAllocateResp
 from nodeagent.edge.simulated.kubelet.checkpoint import parse_checkpoint
 from nodeagent.edge.simulated.kubelet.kubelet import KubeletDown, StandInKubelet
 from nodeagent.edge.simulated.kubelet.pods import AdmissionRefused, ContainerStartFailed
+from nodeagent.model.claims import ClaimReference
 from tests.chaos.hardware import GPUS, Gpus
 from tests.chaos.holdings import ALL_CORES, Holding, Holdings, find_part_faults
-from tests.chaos.rooms import BLOCK_BYTES, CAMERA, CAMERAS, CORE, LAYOUTS, MEMORY, MIG_LABEL, RULES, Rooms, write_claim
+from tests.chaos.rooms import (
+    BLOCK_BYTES,
+    CAMERA,
+    CAMERAS,
+    CORE,
+    LAYOUTS,
+    MEMORY,
+    MIG_LABEL,
+    RULES,
+    SILENCE,
+    Rooms,
+    write_claim,
+)
 from tests.chaos.surroundings import Surroundings
 from tests.chaos.truth import Violated
-
-if TYPE_CHECKING:
-    from nodeagent.model.claims import ClaimReference
 
 NAMESPACE = "chaos"
 GIB = 1 << 30
 OK = 200
 NOBODY = "nobody could be told"
-SCHEDULER_SECONDS = 2.0
+SCHEDULER_SECONDS, AGAIN_SECONDS = 2.0, 0.1
 """A pod waits for room somewhere; where there is none for long, it is sent here all the same."""
 
 
@@ -41,29 +53,22 @@ class Tenants:
         self.claims: dict[str, ClaimReference] = {}
         """Those that were ever asked for and not yet put away, whether or not they were made ready."""
         self.ended: dict[str, ClaimReference] = {}
+        self._were_ready: set[str] = set()
         self.doors = {int(gpu): str(rule["door"]) for rule in RULES for gpu in rule["gpus"]}
         """As somebody has asked last."""
         self._untold: set[int] = set()
         """GPUs whose doors were chosen while nobody listened, or could write it down."""
-        self.layout = ""
+        self.layout, self._is_layout_new = "", False
         self._cut_as: dict[int, dict[str, int]] = {}
         """By GPU the devices that the last layout has, which stay when the label goes."""
         self._uids: dict[str, str] = {}
-        self.started = self.refused = self.prepared = self.turned_away = 0
+        self.did: Counter[str] = Counter()
+        """What has come of those who came, and of what was asked for."""
 
     @property
     def pods(self) -> tuple[str, ...]:
         """Those with parts, oldest first."""
         return tuple(self._uids)
-
-    def count(self) -> dict[str, int]:
-        """What has come of those who came."""
-        return {
-            "parts started": self.started,
-            "parts refused": self.refused,
-            "claims ready": self.prepared,
-            "claims refused": self.turned_away,
-        }
 
     # Parts.
 
@@ -76,16 +81,17 @@ class Tenants:
         try:
             pod = await self._kubelet.add_pod(NAMESPACE, name, {CORE: cores, MEMORY: blocks})
         except (AdmissionRefused, ContainerStartFailed) as error:
-            self.refused += 1
+            self.did["parts refused"] += 1
             self._kubelet.delete_pod(NAMESPACE, name)
             return f"refused: {error}"
         except KubeletDown:
             return "no kubelet"
-        self.started += 1
+        self.did["parts started"] += 1
         gpus = await run_sync(self._find_gpus, pod.uid)
         if len(gpus) != 1:
             raise Violated(f"{name} was started, and what it was told leads to the GPUs {gpus}")
         self._uids[name] = pod.uid
+        self._check_door(name, gpus[0], "fractions")
         # Who has all of the cores has the GPU alone, and its memory with it.
         memory_bytes = self.memory_bytes if cores == ALL_CORES else blocks * BLOCK_BYTES
         self.holdings.take(name, Holding("fractions", gpus[0], cores=cores, memory_bytes=memory_bytes))
@@ -101,11 +107,16 @@ class Tenants:
         gpus, had = await run_sync(self._find_gpus, self._uids[name]), self.holdings.all()[name].gpu
         if gpus not in ([had], []):  # a kubelet that has forgotten it tells nothing
             raise Violated(f"{name} had a part of GPU {had}, and was started again with {gpus}")
+        self.did["parts started again"] += 1
         return f"of GPU {had}"
 
     def holdings_of_claims(self) -> tuple[str, ...]:
         """The claims that are ready."""
         return tuple(name for name, what in self.holdings.all().items() if what.door == "claims")
+
+    def ended_claims(self) -> tuple[str, ...]:
+        """Those that were put away; of those that were ready before, where there are any."""
+        return tuple(name for name in self.ended if name in self._were_ready) or tuple(self.ended)
 
     def delete_part(self, name: str) -> None:
         """The pod is gone, and its container."""
@@ -148,11 +159,13 @@ class Tenants:
         claims = self._around.api.claims
         claim = write_claim(claims, name, gpu, memory_gib=memory_gib, cores=cores, is_mps=is_mps and share is None)
         self.claims[name] = claim
-        problem = await self._rooms.prepare(claim)
+        problem = await self._ask(self._rooms.prepare, claim)
         if problem:
-            self.turned_away += 1
+            self.did["claims refused"] += 1
             return f"not made ready: {problem[:80]}"
-        self.prepared += 1
+        self.did["claims ready" if not is_mps or share else "claims ready by MPS"] += 1
+        self._were_ready.add(name)
+        self._check_door(name, gpu, "claims")
         if share is None:
             what = Holding("claims", gpu, device=f"gpu-{gpu}", is_mps=is_mps)
         else:
@@ -160,28 +173,47 @@ class Tenants:
         self.holdings.take(name, what)
         return "ready"
 
+    async def _ask(self, ask: Callable[[ClaimReference], Awaitable[str]], claim: ClaimReference) -> str:
+        """Again while nobody answers, for a while, as a kubelet does."""
+        until = time.monotonic() + SCHEDULER_SECONDS
+        while (problem := await ask(claim)).startswith(SILENCE) and time.monotonic() < until:  # noqa: ASYNC110  a process
+            await anyio.sleep(AGAIN_SECONDS)
+        return problem
+
     async def prepare_again(self, name: str) -> str:
         """The kubelet asks a second time, as it does when it has restarted."""
-        problem = await self._rooms.prepare(self.claims[name])
+        problem = await self._ask(self._rooms.prepare, self.claims[name])
+        self.did["claims ready again"] += not problem
         return problem[:80] or "ready again"
 
     async def prepare_late(self, name: str) -> str:
         """The kubelet asks for one that it has had put away, whose pods are gone."""
-        problem = await self._rooms.prepare(self.ended[name])
-        if not problem:
+        problem = await self._ask(self._rooms.prepare, self.ended[name])
+        if problem:
+            self.did["claims refused late"] += 1
+            return problem[:80]
+        if name in self._were_ready:
             raise Violated(f"claim {name} was put away, and was made ready again for a pod that is gone")
-        return problem[:80]
+        # There was nothing to be put away, which only the agent of that life remembers.
+        self.claims[name] = self.ended.pop(name)
+        return f"for nobody: {await self.unprepare(name)}"
 
     async def unprepare(self, name: str) -> str:
         """Its last pod has ended; asked again until it is so."""
-        problem = await self._rooms.unprepare(self.claims[name])
+        problem = await self._ask(self._rooms.unprepare, self.claims[name])
         if problem:
             return f"not put away: {problem[:80]}"
+        self.did["claims put away"] += 1
         self.ended[name] = self.claims.pop(name)
         self.holdings.give_back(name)
         return "put away"
 
     # Doors and layouts.
+
+    def _check_door(self, who: str, gpu: int, door: str) -> None:
+        """Nobody new comes in by a door that a GPU has no longer, or is to have no longer."""
+        if gpu not in self._untold and self.doors[gpu] != door:
+            raise Violated(f"{who} was given GPU {gpu} by {door}, and its door was set to {self.doors[gpu]}")
 
     async def set_door(self, gpu: int, door: str) -> str:
         """A person chooses."""
@@ -190,12 +222,13 @@ class Tenants:
         status, said = await self._rooms.order("/api/v1/door", {"gpu": str(gpu), "door": door})
         if status != OK:
             return NOBODY
+        self.did["doors set"] += 1
         self._untold.discard(gpu)
         return said.strip()[:100]
 
     def set_layout(self, name: str) -> None:
         """The node is labelled, or its label goes."""
-        self.layout = name
+        self._is_layout_new, self.layout = True, name
         self._cut_as |= {int(gpu): part.get("devices", {}) for part in LAYOUTS.get(name, ()) for gpu in part["gpus"]}
         self._around.api.put_label(MIG_LABEL, name or None)
 
@@ -203,12 +236,15 @@ class Tenants:
         """Whether the GPUs are as the label has them."""
         return all(self._gpus.count_slots(gpu) == sum(devices.values()) for gpu, devices in self._cut_as.items())
 
+    def is_under_way(self) -> bool:
+        """Whether something that was asked for is not done, or could not be said to anybody yet."""
+        return bool(self._untold) or not self.is_layout_true()
+
     def count_offers(self) -> dict[str, int]:
         """What the kubelet would give out of each resource, once all is as it was asked for."""
         counts = {CAMERA: len(CAMERAS)}
         for gpu in range(GPUS):
-            inside = {self.holdings.all()[who].door for who in self.holdings.list_of(gpu)}
-            if self._gpus.is_broken(gpu) or inside - {self.doors[gpu]}:
+            if self._gpus.is_broken(gpu) or not self.is_behind(gpu, self.doors[gpu]):
                 continue
             for name, count in self._list_of(gpu):
                 counts[name] = counts.get(name, 0) + count
@@ -239,6 +275,8 @@ class Tenants:
             if self._around.api.labels().get(f"{MIG_LABEL}.state") == "failed":
                 await self._rooms.order("/api/v1/layout", {"layout": ""})
             return f"layout {self.layout}"
+        self.did["layouts in place"] += self._is_layout_new
+        self._is_layout_new = False
         return ""
 
     async def _send_away(self, who: str) -> None:
@@ -261,7 +299,23 @@ class Tenants:
         indexes = [one["index"] for one in doors]
         if len(indexes) != len(set(indexes)):
             faults.append(f"doors of {indexes}")
+        had = {what.gpu: what.door for what in self.holdings.all().values()}
+        faults += [
+            f"GPU {one['index']} goes by {one['door']}, and is had by {had[one['index']]}"
+            for one in doors
+            if one["door"] != had.get(one["index"], one["door"])
+        ]
         return faults
+
+    def are_slices_true(self) -> bool:
+        """Whether schedulers are told of every whole GPU that goes by claims, and of no other, with nothing broken."""
+        slices = self._around.api.slices.values()
+        told = sorted(device["name"] for one in slices for device in one["spec"]["devices"])
+        return told == [f"gpu-{gpu}" for gpu in sorted(self.doors) if self.is_behind(gpu, "claims")]
+
+    def is_behind(self, gpu: int, door: str) -> bool:
+        """Whether it was asked for last, and whoever came by another one is gone."""
+        return {self.doors[gpu], *(self.holdings.all()[who].door for who in self.holdings.list_of(gpu))} == {door}
 
     def list_left_over(self, parts: dict[str, Any], claims: dict[str, Any]) -> list[str]:
         """What the agent knows of and nobody has."""

@@ -5,6 +5,7 @@ A page is written by hand but for what stands between `<!-- made: … -->` and `
 """
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
@@ -99,12 +100,14 @@ def _list_curves(known: Reference, axis: str) -> list[Curve]:
     return [curve for curve in (known.curves.curves if known.curves else ()) if curve.axis == axis]
 
 
-def make_chaos(known: Reference, _words: Sequence[str]) -> str:
-    """All stories of the last long run, added up, and the worst of each measure."""
-    if known.chaos is None or not known.chaos.stories:
+def make_chaos(known: Reference, words: Sequence[str]) -> str:
+    """All stories of the last long run, added up, and the worst of each measure; by their word those with all doors."""
+    kept = known.rooms if words else known.chaos
+    if kept is None or not kept.stories:
         return NOTHING
-    stories = known.chaos.stories
+    stories = kept.stories
     failed = [story for story in stories if story.violation]
+    rooms = sum((Counter(story.rooms) for story in stories), Counter[str]())
     lines = [
         "| What | Found |",
         "| --- | ---: |",
@@ -112,13 +115,14 @@ def make_chaos(known: Reference, _words: Sequence[str]) -> str:
         f"| stories in which something did not hold | {len(failed)} |",
         f"| pods admitted | {sum(story.admitted for story in stories):,} |",
         f"| pods refused while something was broken | {sum(story.refused for story in stories):,} |",
+        *(f"| {what} | {rooms[what]:,} |" for what in sorted(rooms)),
         f"| ready after the last fault, p50 of the stories' latest | {_middle(stories):.1f} s |",
         f"| ready after the last fault, at the latest | {max(story.ready_seconds for story in stories):.1f} s |",
         f"| every neighbour told the truth, at the latest | {max(story.well_seconds for story in stories):.1f} s |",
         f"| longest wait for a processor, not counted above | {max(one.stall_seconds for one in stories):.1f} s |",
         f"| hours of running | {sum(story.seconds for story in stories) / 3600:.1f} |",
     ]
-    return "\n".join(lines) + f"\n\nTaken of {_describe_all(known.chaos.taken, stories)}.\n"
+    return "\n".join(lines) + f"\n\nTaken of {_describe_all(kept.taken, stories)}.\n"
 
 
 def _describe_all(taken: Taken, runs: Sequence[Story | Soak]) -> str:
@@ -145,9 +149,10 @@ def make_soak(known: Reference, _words: Sequence[str]) -> str:
 
 def _render_soak(soak: Soak) -> str:
     memory = ", ".join(_compare(soak, name, ".1f") for name in ("rss_mib", "own_mib"))
+    rooms = ", all doors open" if soak.rooms else ""
     others = " | ".join(_compare(soak, name, ".0f") for name in ("descriptors", "threads", "tasks"))
     return (
-        f"| {soak.hours:.3g} | {soak.seconds / 60:.0f} min | {soak.admitted:,} | {memory} | {others}"
+        f"| {soak.hours:.3g}{rooms} | {soak.seconds / 60:.0f} min | {soak.admitted:,} | {memory} | {others}"
         f" | {'; '.join(soak.problems) or 'nothing'} |"
     )
 

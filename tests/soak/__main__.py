@@ -15,6 +15,7 @@ import anyio
 
 from tests.bench.reference import find_commit
 from tests.chaos.machine import Machine
+from tests.chaos.rooms import Rooms
 from tests.chaos.truth import Violated
 from tests.fakes.nvml.control import FakeNvml
 from tests.soak.day import PAUSE_SECONDS, Day, plan_pace
@@ -28,6 +29,7 @@ def main() -> int:
     parser.add_argument("--speed", type=int, default=40, help="how much faster its clocks run (%(default)s)")
     parser.add_argument("--pause", type=float, default=PAUSE_SECONDS, help="between two steps, seconds (%(default)s)")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rooms", action="store_true", help="all doors of the node open: parts, claims, layouts, …")
     parser.add_argument("--keep-log", type=Path, help="where the agent's log goes when something did not hold")
     parser.add_argument("--result", type=Path, help="a line of JSON about it is added to this file")
     options = parser.parse_args()
@@ -35,7 +37,12 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="ns-") as directory:
         began = time.monotonic()
         machine, day = make_day(
-            Path(directory), hours=options.hours, speed=options.speed, seed=options.seed, pause_seconds=options.pause
+            Path(directory),
+            hours=options.hours,
+            speed=options.speed,
+            seed=options.seed,
+            pause_seconds=options.pause,
+            has_rooms=options.rooms,
         )
         try:
             anyio.run(live, machine, day)
@@ -52,6 +59,8 @@ def main() -> int:
         "steps": day.steps,
         "admitted": machine.admitted,
         "refused": machine.refused,
+        "rooms": dict(machine.tenants.did) if machine.tenants else {},
+        "steps_by_kind": dict(machine.steps),
         "moments": [moment._asdict() for moment in day.moments],
         "problems": problems,
         "commit": find_commit(),
@@ -64,11 +73,18 @@ def main() -> int:
 
 
 def make_day(
-    directory: Path, *, hours: float, speed: int, seed: int, pause_seconds: float = PAUSE_SECONDS
+    directory: Path,
+    *,
+    hours: float,
+    speed: int,
+    seed: int,
+    pause_seconds: float = PAUSE_SECONDS,
+    has_rooms: bool = False,
 ) -> tuple[Machine, Day]:
     """A node and a day on it."""
     (directory / "state").mkdir()
-    machine = Machine(directory, FakeNvml(directory, "dgx-h100"), seed, pace=plan_pace(speed), speed=speed)
+    rooms = Rooms(directory) if has_rooms else None
+    machine = Machine(directory, FakeNvml(directory, "dgx-h100"), seed, pace=plan_pace(speed), speed=speed, rooms=rooms)
     return machine, Day(machine, hours=hours, speed=speed, seed=seed, pause_seconds=pause_seconds)
 
 

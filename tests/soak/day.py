@@ -11,7 +11,7 @@ from random import Random
 
 import anyio
 
-from tests.chaos import story
+from tests.chaos import room_story, story
 from tests.chaos.machine import Machine
 from tests.chaos.story import Step
 from tests.soak.measures import Moment, look
@@ -38,6 +38,23 @@ WEIGHTS: dict[Step, int] = {
     story.find_api: 3,
     story.restart_runtime: 1,
 }
+
+
+ROOM_WEIGHTS: dict[Step, int] = {
+    **WEIGHTS,
+    room_story.add_part: 30,
+    room_story.delete_part: 25,
+    room_story.start_part_again: 4,
+    room_story.prepare_claim: 16,
+    room_story.unprepare_claim: 14,
+    room_story.prepare_again: 3,
+    room_story.ask_layout: 2,
+    room_story.switch_door: 3,
+    room_story.kill_daemon: 1,
+    room_story.damage_table: 1,
+    room_story.add_camera: 6,
+}
+"""On a node all of whose doors are open."""
 
 
 def plan_pace(speed: int) -> Sequence[str]:
@@ -92,8 +109,10 @@ class Day:
 
     async def _live_part(self, until: float) -> None:
         while time.monotonic() < until:
-            (step,) = self._chance.choices(list(WEIGHTS), list(WEIGHTS.values()))
+            weights = WEIGHTS if self._machine.rooms is None else ROOM_WEIGHTS
+            (step,) = self._chance.choices(list(weights), list(weights.values()))
             await step(self._machine, self._chance)
+            self._machine.steps[step.__name__] += 1
             await self._machine.check()
             self.steps += 1
             await anyio.sleep(min(self._pause_seconds, max(0.0, until - time.monotonic())))

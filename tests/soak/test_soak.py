@@ -11,9 +11,9 @@ from tests.soak.measures import SLACK, Moment, find_growth
 RESULTS = Path("results")
 
 
-def live(hours: float, speed: int, timeout_seconds: float) -> None:
+def live(hours: float, speed: int, timeout_seconds: float, *words: str) -> None:
     result = ["--result", str(RESULTS / "soak.jsonl")] if RESULTS.is_dir() else []
-    command = [sys.executable, "-m", "tests.soak", "--hours", str(hours), "--speed", str(speed), *result]
+    command = [sys.executable, "-m", "tests.soak", "--hours", str(hours), "--speed", str(speed), *words, *result]
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_seconds, check=False)
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-6000:]}{done.stderr[-3000:]}"
 
@@ -23,6 +23,13 @@ def live(hours: float, speed: int, timeout_seconds: float) -> None:
 def test_a_day_leaves_nothing_behind() -> None:
     """After 24 hours of pods, faults, reloads and restarts the agent has no more of anything, and has lost nothing."""
     live(24, 40, 3900)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(4000)
+def test_a_day_with_all_doors_open_leaves_nothing_behind() -> None:
+    """The same with parts, claims, layouts and daemons, and doors that people move."""
+    live(24, 40, 3900, "--rooms")
 
 
 @pytest.mark.nightly

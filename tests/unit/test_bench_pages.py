@@ -66,6 +66,24 @@ def test_a_row_over_its_limit_says_by_how_much() -> None:
     ]
 
 
+def test_stories_with_all_doors_open_are_told_by_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have the seeds of the others, and tell besides what came of those who came by the other doors."""
+    kept: list[Reference] = []
+    monkeypatch.setattr(reference, "read", lambda: KNOWN)
+    monkeypatch.setattr(reference, "write", kept.append)
+    rooms = [msgspec.structs.replace(STORY, rooms={"claims ready": 4}, admitted=number) for number in (1, 2)]
+    lines = tmp_path / "chaos.jsonl"
+    lines.write_bytes(b"".join(msgspec.json.encode(story) + b"\n" for story in rooms))
+    reference.keep_stories(lines)
+    (known,) = kept
+    assert known.chaos == KNOWN.chaos
+    told = bench_pages.make_chaos(known, ["rooms"])
+    assert "| stories, steps | 1, 200 |" in told
+    assert "| pods admitted | 2 |" in told
+    assert "| claims ready | 4 |" in told
+    assert "claims" not in bench_pages.make_chaos(known, [])
+
+
 def test_stories_and_long_runs_are_added_up() -> None:
     """The worst of each measure is told, and every story in which something did not hold."""
     told = bench_pages.make_chaos(KNOWN, [])

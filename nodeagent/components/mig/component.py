@@ -5,7 +5,7 @@ Refuses to touch a GPU that is right, to begin what cannot be had on all GPUs th
 from those who have it.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 import anyio
@@ -106,6 +106,7 @@ class Mig:
         self._boot = ""
         self._asked = 0
         self._settled: Wish | None = None
+        self._seen: frozenset[GpuUuid] = frozenset()
         self._failed: tuple[Wish, str] | None = None
         self._changes: dict[GpuUuid, GpuChange] = {}
         self._waker = Waker()
@@ -237,10 +238,11 @@ class Mig:
         assert inventory is not None
         judgement = self._judge(layout, inventory) if layout is not None else Judgement(wanted={})
         problems = (problem,) if problem else judgement.problems
-        if problems and wish != self._settled:
+        owed = [uuid for uuid in judgement.differing if uuid not in self._list_seen(wish)]
+        if problems and (owed or wish != self._settled):
             self._fail(wish, "; ".join(problems), is_refused=True)
-        elif judgement.differing and wish != self._settled:
-            await self._apply(wish, judgement)
+        elif owed:
+            await self._apply(wish, judgement, owed)
         else:
             if self._remembered.boot:
                 self._remembered = replace(self._remembered, boot="")
@@ -256,6 +258,10 @@ class Mig:
         self._conditions.replace(INVALID, {"": "; ".join(told)} if told else {})
         return find_layout(name, configured, of_file.layouts, gpus)
 
+    def _list_seen(self, wish: Wish) -> frozenset[GpuUuid]:
+        """The GPUs that were there while this was in place: if one differs, somebody has cut it otherwise since."""
+        return self._seen if wish == self._settled else frozenset()
+
     def _note_in_place(self, wish: Wish, inventory: Inventory, judgement: Judgement) -> None:
         named = [f"GPU {gpu.index}" for gpu in inventory.gpus if gpu.uuid in judgement.differing]
         self._conditions.replace(DRIFTED, {"": f"{wish.layout}: {', '.join(named)} differs"} if named else {})
@@ -263,6 +269,7 @@ class Mig:
         for gpu in judgement.wanted.keys() - set(judgement.differing):
             self._conditions.clear(HALF, key=gpu)
             self._conditions.clear(REBOOT, key=gpu)
+        self._seen = self._list_seen(wish) | {gpu.uuid for gpu in inventory.gpus}
         self._settled, self._failed = wish, None
         detail = "; ".join(judgement.left)
         self._publish(MigState(layout=wish.layout, origin=wish.origin, standing="success", detail=detail))
@@ -288,12 +295,12 @@ class Mig:
             refused = WishRefused(label=MIG_CONFIG_LABEL, value=wish.layout, reason=reason)
             self._bus.publish_fact(refused, source=self.name)
 
-    async def _apply(self, wish: Wish, judgement: Judgement) -> None:
+    async def _apply(self, wish: Wish, judgement: Judgement, owed: Sequence[GpuUuid]) -> None:
         self._conditions.replace(FAILED, {})
         self._publish(MigState(layout=wish.layout, origin=wish.origin, standing="pending"))
-        self._log.info("mig_layout_begun", layout=wish.layout, origin=wish.origin, gpus=list(judgement.differing))
+        self._log.info("mig_layout_begun", layout=wish.layout, origin=wish.origin, gpus=list(owed))
         try:
-            for uuid in judgement.differing:
+            for uuid in owed:
                 end = await self._changer.change(gpu := self.find_gpu(uuid), judgement.wanted[uuid], wish)
                 if end.outcome is Outcome.REBOOT:
                     await self._await_boot(wish, f"GPU {gpu.index}: {end.detail}")

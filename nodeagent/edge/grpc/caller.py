@@ -1,8 +1,9 @@
 """Calls of others: one question, one answer, over a unix socket and within a time, by grpclib's client."""
 
 import asyncio
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from grpclib.client import Channel, Handler, UnaryUnaryMethod
 from grpclib.config import Configuration
@@ -13,6 +14,8 @@ from grpclib.protocol import H2Protocol
 from nodeagent.edge.grpc.errors import AnswerBroken, AnswerRefused
 from nodeagent.edge.grpc.line import Line
 from nodeagent.edge.grpc.unix_socket import FileIdentity, identify_file
+
+Answer = TypeVar("Answer")
 
 MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
 """A node's whole account is a few hundred kilobytes; a peer that goes on for ever is cut off here."""
@@ -39,6 +42,15 @@ class _Channel(Channel):
     def _protocol_factory(self) -> H2Protocol:
         self.line = Line(Handler(), self._config, self._h2_config, limit_bytes=MAX_ANSWER_BYTES)
         return self.line
+
+
+async def ask_apart(call: Coroutine[Any, Any, Answer]) -> Answer:
+    """What a call by grpclib's client answers, asked in a task of its own.
+
+    When the peer leaves, grpclib wakes whoever asks by a cancellation that it never takes back: every scope that is
+    cancelled later in that task would take it for somebody else's, and pass it on.
+    """
+    return await asyncio.create_task(call)
 
 
 async def call_unary(socket: Path, method: str, request: bytes, *, timeout_seconds: float) -> bytes:
@@ -128,8 +140,7 @@ async def _ask(channel: _Channel, method: str, request: bytes, timeout_seconds: 
     call: UnaryUnaryMethod[bytes, bytes] = UnaryUnaryMethod(channel, method, bytes, bytes)
     try:
         async with asyncio.timeout(timeout_seconds):
-            # In a task of its own: grpclib wakes it by a cancellation that it never takes back when the peer leaves.
-            return await asyncio.create_task(call(request, timeout=timeout_seconds))
+            return await ask_apart(call(request, timeout=timeout_seconds))
     except GRPCError as error:
         raise AnswerRefused(error.status, error.message or "") from error
     except (StreamTerminatedError, AssertionError, AttributeError) as error:

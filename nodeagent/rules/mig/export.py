@@ -16,21 +16,21 @@ def export_layout(gpus: Sequence[Gpu]) -> Layout:
 
     An instance without a device in it cannot be said in this format, and is not.
     """
-    ordered = sorted(gpus, key=lambda gpu: gpu.pci.address)
+    ordered = sorted(gpus, key=lambda gpu: gpu.index)
     groups: dict[tuple[int, bool, tuple[tuple[str, int], ...]], list[int]] = {}
-    for place, gpu in enumerate(ordered):
+    for gpu in ordered:
         if gpu.mig is not None:
             counts = list_profile_names(read_partitions(gpu))
-            groups.setdefault((gpu.pci.device_id, gpu.mig_enabled, tuple(sorted(counts.items()))), []).append(place)
+            groups.setdefault((gpu.pci.device_id, gpu.mig_enabled, tuple(sorted(counts.items()))), []).append(gpu.index)
     is_mixed = len({gpu.pci.device_id for gpu in gpus}) > 1
     return tuple(
         LayoutPart(
             enabled=enabled,
-            indexes=None if len(places) == len(ordered) else tuple(places),
+            indexes=None if len(indexes) == len(ordered) else tuple(indexes),
             filters=(DeviceFilter(device_id=device_id),) if is_mixed else (),
             profiles=dict(profiles),
         )
-        for (device_id, enabled, profiles), places in groups.items()
+        for (device_id, enabled, profiles), indexes in groups.items()
     )
 
 

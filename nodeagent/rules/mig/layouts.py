@@ -44,7 +44,7 @@ class LayoutPart(Value, frozen=True):
 
     enabled: bool
     indexes: tuple[int, ...] | None = None
-    """Places in the order of PCI addresses; `None` means every GPU."""
+    """As the driver counts GPUs, in the order of their PCI addresses; `None` means every GPU."""
     filters: tuple[DeviceFilter, ...] = ()
     """Any of these; none means every model."""
     selectors: tuple[str, ...] = ()
@@ -52,10 +52,10 @@ class LayoutPart(Value, frozen=True):
     profiles: MappingOf[str, int] = field(default_factory=dict)
     """How many of each, by the name that a driver gives it."""
 
-    def covers(self, gpu: Gpu, place: int) -> bool:
-        """Whether it is about this GPU, which has this place in the order of PCI addresses."""
+    def covers(self, gpu: Gpu) -> bool:
+        """Whether it is about this GPU: one that cannot be seen now moves no other to its place."""
         return (
-            (self.indexes is None or place in self.indexes)
+            (self.indexes is None or gpu.index in self.indexes)
             and (not self.filters or any(one.fits(gpu) for one in self.filters))
             and (not self.selectors or any(selects_gpu(one, gpu) for one in self.selectors))
         )

@@ -43,13 +43,13 @@ def want_of_gpus(layout: Layout, gpus: Iterable[Gpu]) -> WantedOfNode:
 
     A GPU that knows no MIG is passed over by what is meant for all, and refused where it is named.
     """
-    ordered = sorted(gpus, key=lambda gpu: gpu.pci.address)
+    ordered = sorted(gpus, key=lambda gpu: gpu.index)
     wanted: dict[GpuUuid, Wanted] = {}
     named: set[GpuUuid] = set()
     uncovered: list[GpuUuid] = []
     problems: list[str] = []
-    for place, gpu in enumerate(ordered):
-        parts = [part for part in layout if part.covers(gpu, place)]
+    for gpu in ordered:
+        parts = [part for part in layout if part.covers(gpu)]
         if not parts:
             uncovered.append(gpu.uuid)
             continue
@@ -69,7 +69,6 @@ def _is_named(part: LayoutPart) -> bool:
 
 def _list_absent(layout: Layout, gpus: Sequence[Gpu]) -> list[str]:
     """Indexes that the node does not have, unless they stand behind a filter that is for other nodes."""
-    absent = sorted(
-        {index for part in layout if not part.filters for index in part.indexes or () if index >= len(gpus)}
-    )
-    return [f"there is no GPU {index} on this node, the last one is {len(gpus) - 1}" for index in absent]
+    last = max((gpu.index for gpu in gpus), default=-1)
+    absent = sorted({index for part in layout if not part.filters for index in part.indexes or () if index > last})
+    return [f"there is no GPU {index} on this node, the last one is {last}" for index in absent]

@@ -27,6 +27,17 @@ async def test_a_feature_file_is_written_whole(tmp_path: Path) -> None:
     worker.close()
 
 
+async def test_what_a_killed_writer_left_goes_though_nothing_is_written(tmp_path: Path) -> None:
+    """The file may be right as it is, and not be written again for as long as the node lives."""
+    (tmp_path / "nodeagent").write_text("a=1\n")
+    (tmp_path / ".nodeagent.0123abcd.tmp").write_text("a=")
+    (tmp_path / ".nodeagent.tmp").write_text("somebody else's")
+    worker = WorkerThread("test")
+    assert await FeatureFile(tmp_path / "nodeagent", worker).read() == "a=1\n"
+    assert list_names(tmp_path) == (".nodeagent.tmp", "nodeagent")
+    worker.close()
+
+
 async def test_a_directory_that_nobody_reads_is_not_made(tmp_path: Path) -> None:
     """Without node feature discovery's directory the write fails and says which one."""
     worker = WorkerThread("test")

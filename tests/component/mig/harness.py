@@ -144,13 +144,16 @@ class World:
         self.has_cluster = self.is_blind = False
         self.cluster: Any = None
         """The ports to an API server, where there is one."""
+        self.hidden: set[int] = set()
+        """GPUs that cannot be seen."""
         self._generation = 0
 
     async def look(self) -> Inventory:
         """What the inventory component does: see the GPUs and tell of them."""
         readout = await self.gpus.read_inventory()
         self._generation += 1
-        inventory = Inventory(generation=self._generation, gpus=readout.gpus)
+        seen = tuple(gpu for gpu in readout.gpus if gpu.index not in self.hidden)
+        inventory = Inventory(generation=self._generation, gpus=seen)
         self.bus.publish_state(inventory, source="inventory")
         return inventory
 

@@ -221,6 +221,50 @@ async def test_a_gpu_that_somebody_cuts_otherwise_is_told(clock: FakeClock) -> N
         assert (await world.profiles())[3] == SEVEN
 
 
+async def test_a_gpu_that_comes_later_is_cut_as_well(clock: FakeClock) -> None:
+    """Nobody has cut it otherwise: it hung, or was not there yet, when the others were cut."""
+    world = World(clock, layout="all-1g.10gb")
+    world.hidden = {3}
+    async with world.running():
+        await world.until_standing("success")
+        assert (await world.profiles())[3] == WHOLE
+        world.hidden = set()
+        await world.look()
+        await anyio.sleep(60)
+        assert world.state.standing == "success"
+        assert world.codes() == set()
+        assert (await world.profiles())[3] == SEVEN
+
+
+async def test_a_gpu_that_was_away_is_not_cut_anew(clock: FakeClock) -> None:
+    """It was there when all was in place, and somebody has cut it otherwise."""
+    world = World(clock, layout="all-1g.10gb")
+    async with world.running():
+        await world.until_standing("success")
+        world.hidden = {3}
+        await world.look()
+        await world.gpus.inject("mig", ["3", "7g.80gb"])
+        await anyio.sleep(60)
+        world.hidden = set()
+        await world.look()
+        await anyio.sleep(60)
+        assert world.codes() == {"mig-drifted"}
+        assert (await world.profiles())[3] == ["7g.80gb"]
+
+
+async def test_a_gpu_that_comes_later_and_cannot_be_cut_is_told(clock: FakeClock) -> None:
+    """The layout is not in place, then."""
+    world = World(clock, layout="all-1g.10gb")
+    world.hidden = {2}
+    async with world.running():
+        await world.until_standing("success")
+        world.hidden = set()
+        await world.gpus.inject("lost", ["2"])
+        await world.look()
+        state = await world.until_standing("failed")
+        assert state.detail.startswith("GPU 2 (NVIDIA H100 80GB HBM3) is lost: ")
+
+
 async def test_a_lost_gpu_is_refused(clock: FakeClock) -> None:
     """Before anything changes on the others."""
     world = World(clock)

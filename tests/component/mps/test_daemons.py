@@ -9,7 +9,7 @@ import pytest
 
 from nodeagent.model.driver import DriverPhase
 from nodeagent.model.events import MpsDaemonEnded, MpsDaemonStarted
-from nodeagent.model.mps import MpsPhase
+from nodeagent.model.mps import MpsPhase, MpsPlace
 from tests.component.mps.harness import (
     DEFAULT,
     EXCLUSIVE,
@@ -204,6 +204,31 @@ async def test_what_is_left_by_an_agent_that_was_set_otherwise_is_given_back(wor
         await world.until_gone()
         assert set(await world.modes()) == {DEFAULT}
         assert await world.find(daemon.name) is None
+
+
+async def test_an_agent_killed_while_it_takes_a_daemon_away_leaves_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one goes on from there: that there is something to be taken away is forgotten last of all."""
+    is_reached = anyio.Event()
+
+    async def hang(_place: MpsPlace) -> None:
+        is_reached.set()
+        await anyio.sleep_forever()
+
+    async with world.running():
+        await world.until_phase(MpsPhase.READY)
+        with monkeypatch.context() as patched:
+            patched.setattr(world.host, "remove", hang)
+            world.configure(slice_time(4))
+            await is_reached.wait()
+    assert set(await world.modes()) == {DEFAULT}
+    assert world.root.exists()
+    async with world.running():
+        await world.until_gone()
+        assert not world.root.exists()
+        assert set(await world.modes()) == {DEFAULT}
+        assert world.book.ended == ["given back"]
 
 
 async def test_other_replicas_count_for_new_clients(world: World, fake: FakeMps) -> None:

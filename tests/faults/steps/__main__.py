@@ -37,6 +37,11 @@ def main() -> int:
     return int(bool(told["fault"]))
 
 
+def list_deaths(deaths: Path) -> list[str]:
+    """Of what each life died."""
+    return deaths.read_text().splitlines() if deaths.exists() else []
+
+
 def find_first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
     """The one inside."""
     error: BaseException = errors
@@ -61,7 +66,7 @@ def take_tour(directory: Path, *, phases: list[str], by_place: bool) -> dict[str
     }
     armed = {VARIABLE: json.dumps({**wanted, "by_place": by_place})}
     fake = FakeNvml(directory, "dgx-h100")
-    tour = Tour(Machine(directory, fake, 1, rooms=Rooms(directory)), lambda: armed)
+    tour = Tour(Machine(directory, fake, 1, rooms=Rooms(directory)), lambda: armed, lambda: len(list_deaths(deaths)))
     began, fault = time.monotonic(), ""
     try:
         anyio.run(tour.take)
@@ -73,7 +78,8 @@ def take_tour(directory: Path, *, phases: list[str], by_place: bool) -> dict[str
         "lives": tour.lives,
         "seconds": round(time.monotonic() - began, 1),
         "stages": tour.stages,
-        "deaths": deaths.read_text().splitlines() if deaths.exists() else [],
+        "rounds": tour.rounds,
+        "deaths": list_deaths(deaths),
         "notes": [json.loads(line) for line in notes.read_text().splitlines()],
         "fault": fault,
     }

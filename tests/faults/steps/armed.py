@@ -11,41 +11,35 @@ import json
 import os
 import re
 import signal
+import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from tests.faults.steps.points import PACKAGE, Point, find_point, group_points
+from tests.faults.steps.points import OF_OS, PACKAGE, Point, find_point, group_points
 
 VARIABLE: Final = "NODEAGENT_STEPS"
 PROGRAMS: Final = "NODEAGENT_PROGRAMS"
 """Where programs of ours are, for an agent of a checkout in which they were not built."""
-CALLS: Final = (
-    "chmod",
-    "fchmod",
-    "fchown",
-    "fdatasync",
-    "fsync",
-    "ftruncate",
-    "link",
-    "mkdir",
-    "mknod",
-    "open",
-    "pwrite",
-    "rename",
-    "replace",
-    "rmdir",
-    "setxattr",
-    "symlink",
-    "truncate",
-    "unlink",
-    "write",
+CALLS: Final = (*sorted(OF_OS), "open")
+_BY_DESCRIPTOR: Final = frozenset(
+    {
+        "fchmod",
+        "fchown",
+        "fdatasync",
+        "fsync",
+        "ftruncate",
+        "posix_fallocate",
+        "pwrite",
+        "pwritev",
+        "sendfile",
+        "write",
+        "writev",
+    }
 )
-"""Of `os`, by which all others change a disk."""
-_BY_DESCRIPTOR: Final = frozenset({"fchmod", "fchown", "fdatasync", "fsync", "ftruncate", "pwrite", "write"})
 _RECORD: Final = re.compile(rb'"type":"([a-z_]+)"')
-_CHANCE: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{8,}|(?<=[-.])\d+(?=[.])")
+_CHANCE: Final = re.compile(r"\d{8}T\d{6}Z|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{8,}|(?<=[-.])\d+(?=[.])")
 _JOURNAL: Final = "state/allocations.journal"
 
 
@@ -62,12 +56,13 @@ class Recorder:
         self._open = os.open
         self._notes = os.open(wanted["notes"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         self._records: dict[str, str] = {}
-        self._seen: set[str] = set()
+        self._seen: set[tuple[str, bool]] = set()
 
     def install(self) -> None:
         """From now on, in this process."""
         for name in CALLS:
             setattr(os, name, self._wrap(name, getattr(os, name)))
+        socket.socket.bind = self._wrap("bind", socket.socket.bind)  # type: ignore[method-assign]
 
     def _wrap(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def step(*args: Any, **kwargs: Any) -> Any:
@@ -76,6 +71,7 @@ class Recorder:
                 return call(*args, **kwargs)
             self._die_once(f"before {told}")
             answer = call(*args, **kwargs)
+            self._note(told, is_done=True)
             self._die_once(f"after {told}")
             return answer
 
@@ -103,11 +99,15 @@ class Recorder:
         what, records = self._describe(name, place, args)
         callers = " < ".join(f"{point.file}:{point.first}" for point in met)
         told = f"{name} {what if self._by_place else callers} {records}".rstrip()
-        if told not in self._seen:
-            self._seen.add(told)
-            line = json.dumps({"step": told, "points": [str(point) for point in met], "records": records})
-            self._write(self._notes, f"{line}\n".encode())
+        self._note(told, [str(point) for point in met], records)
         return told
+
+    def _note(self, told: str, points: Sequence[str] = (), records: str = "", *, is_done: bool = False) -> None:
+        """Once in each life that it is met, and once that it has changed something: there may be nothing to do."""
+        if (told, is_done) not in self._seen:
+            self._seen.add((told, is_done))
+            line = json.dumps({"step": told, "points": points, "records": records, "is_done": is_done})
+            self._write(self._notes, f"{line}\n".encode())
 
     def _walk(self, frame: Any) -> Any:
         """The points among those who call, the innermost first."""
@@ -127,8 +127,9 @@ class Recorder:
                 return None
             # Pipes and sockets end with the process.
             return place if place.startswith("/") else None
-        which = args[1] if name in ("link", "rename", "replace", "symlink") else args[0]
-        return os.fspath(which) if not isinstance(which, int) else None
+        which = args[1] if name in ("bind", "link", "rename", "replace", "symlink") else args[0]
+        # What is bound to a port is none.
+        return os.fspath(which) if not isinstance(which, int | tuple) else None
 
     def _describe(self, name: str, place: str, args: tuple[Any, ...]) -> tuple[str, str]:
         """What is changed, and of the journal the records that it is about."""

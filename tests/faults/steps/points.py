@@ -1,6 +1,7 @@
 """Where the agent's code changes what outlives its process: the fail points, found in the sources themselves. Pure.
 
-A point is a line that calls, or hands on, one of the functions by which Python changes a file system. Nothing marks it
+A point is a line that calls, or hands on, one of the functions by which Python changes a file system, a socket's bind
+to a path among them. Nothing marks it
 in the code: a new one is found the moment it is written, and must then be met by the matrix or be left out by name.
 """
 
@@ -16,26 +17,39 @@ PACKAGE: Final = Path(nodeagent.__file__).parent
 OF_OS: Final = frozenset(
     {
         "chmod",
+        "chown",
+        "copy_file_range",
         "fchmod",
         "fchown",
         "fdatasync",
         "fsync",
         "ftruncate",
+        "lchown",
         "link",
         "mkdir",
+        "mkfifo",
         "mknod",
+        "posix_fallocate",
         "pwrite",
+        "pwritev",
+        "remove",
+        "removexattr",
         "rename",
         "replace",
         "rmdir",
+        "sendfile",
         "setxattr",
         "symlink",
         "truncate",
         "unlink",
+        "utime",
         "write",
+        "writev",
     }
 )
-"""As functions of `os`."""
+"""As functions of `os`, by which all others change a disk."""
+MADE_OF_THEM: Final = frozenset({"makedirs", "removedirs", "renames"})
+OF_SHUTIL: Final = frozenset({"copy", "copy2", "copyfile", "copyfileobj", "copymode", "copystat", "copytree", "move"})
 OF_PATHS: Final = frozenset(
     {
         "chmod",
@@ -51,14 +65,18 @@ OF_PATHS: Final = frozenset(
         "write_text",
     }
 )
-"""As methods of paths, and the one of `shutil`."""
+"""As methods of paths, and the one of `shutil` that is called as nothing else is."""
 WHOLE_FILES: Final = "write_atomically"
 """Who replaces a file: its steps are the same for everybody, what they interrupt is not."""
 CREATES: Final = frozenset({"O_CREAT", "_OPEN_NEW"})
 """What `os.open` is given where it makes a file."""
 
 
-_HINT: Final = re.compile(rf"\bos\.|\.({'|'.join(sorted(OF_PATHS))}|replace)\b|{WHOLE_FILES}\(")
+_HINT: Final = re.compile(
+    rf"\bos\.|\bshutil\.|\bopen\(|\.({'|'.join(sorted(OF_PATHS))}|bind|replace)\b|{WHOLE_FILES}\("
+)
+_WRITES: Final = re.compile(r"[rbt]*[wax+][wax+bt]*")
+"""A mode in which a file is opened to be written."""
 
 
 class Point(NamedTuple):
@@ -93,22 +111,42 @@ def find_in_text(name: str, text: str) -> tuple[Point, ...]:
 def _find_in(name: str, tree: ast.AST) -> Iterator[Point]:
     calls = {id(node.func): node for node in ast.walk(tree) if isinstance(node, ast.Call)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == WHOLE_FILES:
-            yield Point(name, node.lineno, node.end_lineno or node.lineno, WHOLE_FILES)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and _changes_by_name(node, node.func.id):
+            yield Point(name, node.lineno, node.end_lineno or node.lineno, node.func.id)
         if not isinstance(node, ast.Attribute) or not _changes(node, calls.get(id(node))):
             continue
         call = calls.get(id(node), node)
         yield Point(name, node.lineno, call.end_lineno or node.lineno, node.attr)
 
 
+def _changes_by_name(call: ast.Call, name: str) -> bool:
+    return name == WHOLE_FILES or (name == "open" and _is_to_write(call))
+
+
 def _changes(node: ast.Attribute, call: ast.Call | None) -> bool:
-    is_of_os = isinstance(node.value, ast.Name) and node.value.id == "os"
-    if is_of_os:
-        return node.attr in OF_OS or (node.attr == "open" and call is not None and _creates(call))
+    owner = node.value.id if isinstance(node.value, ast.Name) else ""
+    if owner == "os":
+        return node.attr in OF_OS | MADE_OF_THEM or (node.attr == "open" and call is not None and _creates(call))
+    if owner == "shutil" and node.attr in OF_SHUTIL:
+        return True
+    if node.attr == "open":
+        return call is not None and _is_to_write(call)
+    if node.attr == "bind":
+        # Of a socket to a path: others have names for what they bind, or more than one.
+        return call is not None and len(call.args) == 1 and not call.keywords and _is_text(call.args[0])
     if node.attr == "replace":
         # Of a path: texts and structs have two words, or named ones.
         return call is not None and len(call.args) == 1 and not call.keywords
     return node.attr in OF_PATHS
+
+
+def _is_text(word: ast.expr) -> bool:
+    return isinstance(word, ast.Call) and isinstance(word.func, ast.Name) and word.func.id == "str"
+
+
+def _is_to_write(call: ast.Call) -> bool:
+    words = [word.value for word in ast.walk(call) if isinstance(word, ast.Constant) and isinstance(word.value, str)]
+    return any(_WRITES.fullmatch(word) for word in words)
 
 
 def _creates(call: ast.Call) -> bool:

@@ -1,4 +1,4 @@
-"""A tour through a node's day: everything once that makes the agent write something down, whoever dies on the way.
+"""A tour through a node's day: everything that makes the agent write something down, whoever dies on the way.
 
 What neighbours do is done again until it has worked, as they do it: a kubelet asks again, a person orders again.
 """
@@ -48,11 +48,11 @@ class Expected:
 class Tour:
     """Through one node, whose agent may die any number of times."""
 
-    def __init__(self, machine: Machine, arm: Callable[[], Mapping[str, str]]) -> None:
-        """`arm` says what the environment of each life has besides."""
+    def __init__(self, machine: Machine, arm: Callable[[], Mapping[str, str]], count_deaths: Callable[[], int]) -> None:
+        """`arm` says what the environment of each life has besides, `count_deaths` how many have died of a step."""
         assert machine.rooms is not None
-        self._machine, self._rooms, self._arm = machine, machine.rooms, arm
-        self.lives = 0
+        self._machine, self._rooms, self._arm, self._count_deaths = machine, machine.rooms, arm, count_deaths
+        self.lives = self.rounds = 0
         self.last_status = 0
         """How the life before this one ended."""
         self.left_over: list[str] = []
@@ -73,7 +73,7 @@ class Tour:
             try:
                 async with anyio.create_task_group() as attended:
                     attended.start_soon(self._attend)
-                    await self._go()
+                    await self._go_until_nobody_dies()
                     attended.cancel_scope.cancel()
             finally:
                 with anyio.CancelScope(shield=True):
@@ -90,6 +90,13 @@ class Tour:
                 agent.begin()
                 self.lives += 1
             await anyio.sleep(AGAIN_SECONDS)
+
+    async def _go_until_nobody_dies(self) -> None:
+        """Round after round: who was killed before a step may have left nothing to do of it, and what follows it."""
+        deaths = -1
+        while deaths != (deaths := self._count_deaths()):
+            self.rounds += 1
+            await self._go()
 
     async def _go(self) -> None:
         """All of it."""
@@ -151,8 +158,8 @@ class Tour:
     async def _claim(self) -> None:
         claims = self._machine.surroundings.api.claims
         for claim in (
-            write_claim(claims, "share", 6, memory_gib=10, cores=20),
-            write_claim(claims, "daemon", 7, is_mps=True),
+            write_claim(claims, f"share-{self.rounds}", 6, memory_gib=10, cores=20),
+            write_claim(claims, f"daemon-{self.rounds}", 7, is_mps=True),
         ):
 
             async def prepare(claim: ClaimReference = claim) -> bool:
@@ -204,13 +211,20 @@ class Tour:
         self._expected = Expected()
         for pod in self._machine.kubelet.pods:
             self._machine.kubelet.delete_pod(pod.namespace, pod.name)
+        lives, root = self.lives, self._rooms.mps_root
         for name, gpu in (("share", 6), ("daemon", 7)):
-            claim = write_claim(claims, name, gpu)
+            claim = write_claim(claims, f"{name}-{self.rounds}", gpu)
 
             async def put_away(claim: ClaimReference = claim) -> bool:
                 return await self._rooms.unprepare(claim) == ""
 
             await self._until(f"claim {name} put away", put_away)
+
+        async def is_gone() -> bool:
+            return self.lives != lives or not await run_sync(root.exists)
+
+        # The last daemon takes with it what all of them share; what a life that was killed leaves goes with the next.
+        await self._until("what daemons share is gone", is_gone)
         await self._until("nobody has anything", self._is_empty)
 
     async def _is_empty(self) -> bool:

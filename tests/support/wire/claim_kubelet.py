@@ -8,6 +8,7 @@ from typing import Any
 
 from grpclib.client import Channel, UnaryUnaryMethod
 
+from nodeagent.edge.grpc.caller import ask_apart
 from nodeagent.edge.kubelet.proto import dra_v1_pb2, dra_v1beta1_pb2
 from nodeagent.edge.kubelet.proto.dra_health_grpc import DRAResourceHealthStub
 from nodeagent.edge.kubelet.proto.dra_health_pb2 import NodeWatchResourcesRequest, NodeWatchResourcesResponse
@@ -47,7 +48,7 @@ class ClaimKubelet:
         path = f"/k8s.io.kubelet.pkg.apis.dra.{self.version}.DRAPlugin/Node{verb}Resources"
         call: UnaryUnaryMethod[Any, Any] = UnaryUnaryMethod(self.channel, path, request_type, response_type)
         asked = [self.wire.Claim(namespace=one.namespace, name=one.name, uid=one.uid) for one in claims]
-        return (await call(request_type(claims=asked), timeout=45)).claims
+        return (await ask_apart(call(request_type(claims=asked), timeout=45))).claims
 
 
 @asynccontextmanager
@@ -57,8 +58,9 @@ async def registered(registry: Path, *, version: str = "v1", error: str = "") ->
     (socket,) = _list_sockets(registry)
     async with Channel(path=str(socket)) as registration:
         stub = RegistrationStub(registration)
-        info = await stub.GetInfo(InfoRequest(), timeout=1)
-        await stub.NotifyRegistrationStatus(RegistrationStatus(plugin_registered=not error, error=error), timeout=5)
+        info = await ask_apart(stub.GetInfo(InfoRequest(), timeout=1))
+        status = RegistrationStatus(plugin_registered=not error, error=error)
+        await ask_apart(stub.NotifyRegistrationStatus(status, timeout=5))
     async with Channel(path=info.endpoint) as channel:
         yield ClaimKubelet(info, channel, version)
 

@@ -277,8 +277,12 @@ class Keeper:
             return False
         self._show(MpsPhase.STOPPING, "it is being ended")
         await self._quit()
-        await self._give_back()
+        endings = await self._give_back()
         await self._around.host.remove(self._place)
+        # Last of all: who is killed before goes on from here, and nobody else knows of the directory.
+        for uuid, how in endings.items():
+            await self._around.journal.settle_change(self._engaged[uuid][0], how)
+            del self._engaged[uuid]
         self._log.info("mps_daemon_removed")
         return True
 
@@ -299,19 +303,20 @@ class Keeper:
             await host.kill(pid)
         self._show(self.shown.phase, self.shown.reason, pid=None, servers=())
 
-    async def _give_back(self) -> None:
-        """The compute modes, as they were."""
+    async def _give_back(self) -> dict[GpuUuid, str]:
+        """The compute modes, as they were; how that went with each GPU."""
+        endings: dict[GpuUuid, str] = {}
         if not self._engaged:
-            return
+            return endings
         async with self._around.modes.open() as session:
-            for uuid, (number, before) in tuple(self._engaged.items()):
+            for uuid, (_, before) in self._engaged.items():
                 gpu = self._around.find_gpu(uuid)
                 # A GPU that is gone, or is lost, has no mode left to be given back.
                 is_there = gpu is not None and not gpu.lost
                 if gpu is not None and is_there:
                     await session.set_compute_mode(gpu, before)
-                await self._around.journal.settle_change(number, "given back" if is_there else "gone")
-                del self._engaged[uuid]
+                endings[uuid] = "given back" if is_there else "gone"
+        return endings
 
     def _show(self, phase: MpsPhase, reason: str = "", **fields: object) -> None:
         since = self.shown.since_seconds if phase is self.shown.phase else self._around.clock.wall()

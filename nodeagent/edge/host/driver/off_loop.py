@@ -99,6 +99,8 @@ class MarkerDirectory:
         self._seen = self._identify()
         found: dict[str, str] = {}
         for name in self._names:
+            # What an agent that was killed left here goes now: what it wrote may be right, and never be written again.
+            remove_leftovers(self._directory / name)
             try:
                 content = read_bounded(self._directory / name, limit_bytes=_MARKER_LIMIT_BYTES)
             except FileUnreadable as error:

@@ -57,6 +57,8 @@ class FeatureFile:
             raise HostStuck(self.path, str(error)) from error
 
     def _read(self) -> str:
+        # What an agent that was killed left here goes now: what it wrote may be right, and never be written again.
+        remove_leftovers(self.path)
         try:
             return read_bounded(self.path, limit_bytes=_LIMIT_BYTES).decode("utf-8", "replace")
         except FileUnreadable as error:

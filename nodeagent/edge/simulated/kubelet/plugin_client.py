@@ -8,6 +8,7 @@ from google.protobuf.message import Message
 from grpclib.client import Channel
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 
+from nodeagent.edge.grpc.caller import ask_apart
 from nodeagent.edge.kubelet.proto.device_plugin_grpc import DevicePluginStub
 from nodeagent.edge.kubelet.proto.device_plugin_pb2 import (
     AllocateRequest,
@@ -54,7 +55,7 @@ class PluginClient:
             PluginFailed: nobody answers.
         """
         try:
-            self.options = await self._stub.GetDevicePluginOptions(Empty(), timeout=DIAL_SECONDS)
+            self.options = await ask_apart(self._stub.GetDevicePluginOptions(Empty(), timeout=DIAL_SECONDS))
         except (*LINE_ERRORS, TimeoutError) as error:
             raise PluginFailed(f"failed to dial device plugin {self.socket}: {describe_call_error(error)}") from error
 
@@ -89,7 +90,8 @@ class PluginClient:
             allocation_size=choice.size,
         )
         try:
-            answer = await self._stub.GetPreferredAllocation(PreferredAllocationRequest(container_requests=[request]))
+            question = PreferredAllocationRequest(container_requests=[request])
+            answer = await ask_apart(self._stub.GetPreferredAllocation(question))
         except LINE_ERRORS as error:
             raise PluginFailed(describe_call_error(error)) from error
         return tuple(answer.container_responses[0].deviceIDs) if answer.container_responses else ()
@@ -102,7 +104,7 @@ class PluginClient:
         """
         request = AllocateRequest(container_requests=[ContainerAllocateRequest(devices_ids=devices)])
         try:
-            answer = await self._stub.Allocate(request)
+            answer = await ask_apart(self._stub.Allocate(request))
         except LINE_ERRORS as error:
             raise PluginFailed(describe_call_error(error)) from error
         if not answer.container_responses:
@@ -119,7 +121,7 @@ class PluginClient:
             return
         request = PreStartContainerRequest(devices_ids=devices)
         try:
-            await self._stub.PreStartContainer(request, timeout=PRE_START_SECONDS)
+            await ask_apart(self._stub.PreStartContainer(request, timeout=PRE_START_SECONDS))
         except (*LINE_ERRORS, TimeoutError) as error:
             raise PluginFailed(describe_call_error(error)) from error
 

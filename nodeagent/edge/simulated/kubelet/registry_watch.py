@@ -11,6 +11,7 @@ from typing import Final
 from anyio import sleep
 from grpclib.client import Channel
 
+from nodeagent.edge.grpc.caller import ask_apart
 from nodeagent.edge.grpc.unix_socket import FileIdentity, identify_file
 from nodeagent.edge.kubelet.proto.plugin_registration_grpc import RegistrationStub
 from nodeagent.edge.kubelet.proto.plugin_registration_pb2 import InfoRequest, PluginInfo, RegistrationStatus
@@ -68,10 +69,10 @@ class RegistryWatch:
         channel = Channel(path=str(path))
         stub = RegistrationStub(channel)
         try:
-            info = await stub.GetInfo(InfoRequest(), timeout=INFO_SECONDS)
+            info = await ask_apart(stub.GetInfo(InfoRequest(), timeout=INFO_SECONDS))
             problem = await self._connect(info, path)
             status = RegistrationStatus(plugin_registered=not problem, error=problem)
-            await stub.NotifyRegistrationStatus(status, timeout=NOTIFY_SECONDS)
+            await ask_apart(stub.NotifyRegistrationStatus(status, timeout=NOTIFY_SECONDS))
         except (*LINE_ERRORS, TimeoutError) as error:
             raise PluginFailed(describe_call_error(error)) from error
         finally:

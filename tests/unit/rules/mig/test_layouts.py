@@ -193,16 +193,16 @@ def test_two_spellings_of_a_profile_are_one() -> None:
 
 
 def test_a_part_covers_what_all_its_conditions_mean() -> None:
-    """Place on the bus, model, and the selectors of the agent's own configuration."""
+    """Index, model, and the selectors of the agent's own configuration."""
     gpu = make_gpu(3)
     of_board = replace(gpu, pci=replace(gpu.pci, subsystem_id=0x16C110DE))
     covers = LayoutPart(enabled=True).covers
-    assert covers(gpu, 0)
-    assert [LayoutPart(enabled=True, indexes=(1,)).covers(gpu, place) for place in (0, 1)] == [False, True]
+    assert covers(gpu)
+    assert [LayoutPart(enabled=True, indexes=(index,)).covers(gpu) for index in (2, 3)] == [False, True]
     h100, a100 = DeviceFilter(device_id=0x233010DE), DeviceFilter(device_id=0x20B010DE)
-    assert LayoutPart(enabled=True, filters=(a100, h100)).covers(gpu, 0)
-    assert not LayoutPart(enabled=True, filters=(a100,)).covers(gpu, 0)
+    assert LayoutPart(enabled=True, filters=(a100, h100)).covers(gpu)
+    assert not LayoutPart(enabled=True, filters=(a100,)).covers(gpu)
     board = DeviceFilter(device_id=0x233010DE, subsystem_id=0x16C110DE)
-    assert [LayoutPart(enabled=True, filters=(board,)).covers(one, 0) for one in (gpu, of_board)] == [False, True]
-    assert LayoutPart(enabled=True, selectors=("9", gpu_uuid(3))).covers(gpu, 0)
-    assert not LayoutPart(enabled=True, selectors=("9",)).covers(gpu, 0)
+    assert [LayoutPart(enabled=True, filters=(board,)).covers(one) for one in (gpu, of_board)] == [False, True]
+    assert LayoutPart(enabled=True, selectors=("9", gpu_uuid(3))).covers(gpu)
+    assert not LayoutPart(enabled=True, selectors=("9",)).covers(gpu)

@@ -10,7 +10,7 @@ ALL, SEVEN = LayoutPart(enabled=True), {"1g.5gb": 7}
 
 
 def test_the_last_part_that_covers_a_gpu_counts() -> None:
-    """Each GPU by its place on the bus, in whatever order they were listed."""
+    """Each GPU by its index, in whatever order they were listed."""
     want = want_of_gpus((ALL, LayoutPart(enabled=True, indexes=(1,), profiles=SEVEN)), GPUS)
     assert dict(want.gpus) == {
         gpu_uuid(0): Wanted(enabled=True),
@@ -18,6 +18,15 @@ def test_the_last_part_that_covers_a_gpu_counts() -> None:
         gpu_uuid(2): Wanted(enabled=True),
     }
     assert (want.uncovered, want.problems) == ((), ())
+
+
+def test_a_gpu_that_cannot_be_seen_moves_no_other_to_its_place() -> None:
+    """The driver numbers those that hang as well: another one is never cut in its stead."""
+    layout = (LayoutPart(enabled=True, indexes=(0, 2), profiles=SEVEN),)
+    seen = [gpu for gpu in GPUS if gpu.index != 0]
+    want = want_of_gpus(layout, seen)
+    assert dict(want.gpus) == {gpu_uuid(2): Wanted(enabled=True, profiles=SEVEN)}
+    assert (want.uncovered, want.problems) == ((gpu_uuid(1),), ())
 
 
 def test_a_gpu_of_which_nothing_is_said_stays_as_it_is() -> None:

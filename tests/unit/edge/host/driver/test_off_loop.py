@@ -76,6 +76,14 @@ async def test_marker_that_cannot_be_handled_is_an_error(tmp_path: Path, worker:
         await markers.remove_marker("driver-ready")
 
 
+async def test_what_a_killed_writer_left_goes_though_nothing_is_written(tmp_path: Path, worker: WorkerThread) -> None:
+    """The marker may be right as it is."""
+    (tmp_path / "driver-ready").write_text("A=1\n")
+    (tmp_path / ".driver-ready.0123abcd.tmp").write_text("A=")
+    assert await build_markers(tmp_path, worker).read_markers(["driver-ready"]) == {"driver-ready": "A=1\n"}
+    assert not (tmp_path / ".driver-ready.0123abcd.tmp").exists()
+
+
 async def test_hanging_file_system_is_an_error(tmp_path: Path, worker: WorkerThread) -> None:
     """A directory that does not answer is named; the loop goes on."""
     gate = os.pipe()

@@ -10,11 +10,14 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.lowlevel
 from aiohttp import web
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 Json = dict[str, Any]
 NODE = "node-1"
@@ -41,6 +44,7 @@ class FakeApiServer:
         self.watch_lines: deque[bytes] = deque()
         """What the next watch says first."""
         self.port = 0
+        self.tls: SSLContext | None = None
         self.version = 100
         self._changed = asyncio.Event()
         self._watches: set[asyncio.Task[Any]] = set()
@@ -51,7 +55,7 @@ class FakeApiServer:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http{'s' if self.tls else ''}://127.0.0.1:{self.port}"
 
     @property
     def writes(self) -> list[tuple[str, str]]:
@@ -138,7 +142,7 @@ class FakeApiServer:
         application.router.add_route("*", "/{path:.*}", self._serve)
         self._runner = web.AppRunner(application, shutdown_timeout=0.1, handler_cancellation=True)
         await self._runner.setup()
-        self._site = web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True)
+        self._site = web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True, ssl_context=self.tls)
         await self._site.start()
         self.port = self._runner.addresses[0][1]
 

@@ -1,7 +1,9 @@
-"""The way to an API server: what the environment says of it counts, once, and a request takes no thread."""
+"""The way to an API server: over TLS; what the environment says of it counts, once; a request takes no thread."""
 
 import asyncio
 import base64
+import json
+import ssl
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,8 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from nodeagent.edge.kube.client import KubeClient
+from nodeagent.edge.kube.credentials import Kubeconfig
+from nodeagent.edge.kube.errors import ApiUnreachable, CredentialsInvalid, KubeError
 from tests.component.edge_kube.harness import open_node
-from tests.fakes.apiserver import NODE
+from tests.component.http.certificates import Authority, Certificate
+from tests.fakes.apiserver import NODE, TOKEN, FakeApiServer
 
 
 @asynccontextmanager
@@ -73,3 +79,58 @@ async def test_a_proxy_of_the_environment_is_gone_through(tmp_path: Path, monkey
     async with open_node(tmp_path) as (_, node):
         assert (await node.read_node()).name == NODE
         assert len(heads) == 1
+
+
+def write_kubeconfig(path: Path, server: str, authority: Path, own: Certificate | None, name: str) -> Path:
+    """All certificates in the file itself, as clusters hand it out."""
+
+    def encode(file: Path) -> str:
+        return base64.b64encode(file.read_bytes()).decode()
+
+    user = {"token": TOKEN}
+    if own is not None:
+        user |= {"client-certificate-data": encode(own.cert), "client-key-data": encode(own.key)}
+    cluster = {"server": server, "certificate-authority-data": encode(authority), "tls-server-name": name}
+    document = {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+        "clusters": [{"name": "k", "cluster": cluster}],
+        "users": [{"name": "u", "user": user}],
+    }
+    path.write_text(json.dumps(document))
+    return path
+
+
+async def test_both_ends_show_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each that is another than the other end expects is an error; what was unpacked for it is gone."""
+    forget_environment(monkeypatch)
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "scratch"))
+    (tmp_path / "other").mkdir()
+    authority, other = Authority(tmp_path), Authority(tmp_path / "other")
+    shown, own, foreign = authority.issue("kubernetes"), authority.issue("agent"), other.issue("agent")
+    server = FakeApiServer()
+    server.tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(authority.root.cert))
+    server.tls.load_cert_chain(shown.cert, shown.key)
+    server.tls.verify_mode = ssl.CERT_REQUIRED
+
+    async def ask(trusted: Path, identity: Certificate | None, name: str) -> type[KubeError] | None:
+        path = write_kubeconfig(tmp_path / "kubeconfig", server.url, trusted, identity, name)
+        client = KubeClient(Kubeconfig(path))
+        try:
+            await client.request("GET", f"/api/v1/nodes/{NODE}", attempted="read the node")
+        except KubeError as error:
+            return type(error)
+        finally:
+            await client.aclose()
+        return None
+
+    async with server.running():
+        assert await ask(authority.root.cert, own, "kubernetes") is None
+        assert await ask(other.root.cert, own, "kubernetes") is ApiUnreachable
+        assert await ask(authority.root.cert, own, "elsewhere") is ApiUnreachable
+        assert await ask(authority.root.cert, foreign, "kubernetes") is ApiUnreachable
+        assert await ask(authority.root.cert, None, "kubernetes") is ApiUnreachable
+        assert await ask(authority.root.key, own, "kubernetes") is CredentialsInvalid
+    assert list((tmp_path / "scratch").iterdir()) == []
+    assert len(server.requests) == 1

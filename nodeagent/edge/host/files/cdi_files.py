@@ -184,11 +184,14 @@ class SpecFiles:
         )
 
     def _list_passing(self) -> tuple[str, ...]:
-        return tuple(name for name in list_names(self._own) if name.startswith(self._passing))
+        return tuple(name for name in _list_specs(self._own) if name.startswith(self._passing))
 
     def _list_names(self, directory: Path | str) -> tuple[str, ...]:
-        names = (name for name in list_names(directory) if name.endswith(_EXTENSIONS))
-        return tuple(name for name in names if not name.startswith(self._passing))
+        return tuple(name for name in _list_specs(directory) if not name.startswith(self._passing))
+
+
+def _list_specs(directory: Path | str) -> tuple[str, ...]:
+    return tuple(name for name in list_names(directory) if name.endswith(_EXTENSIONS))
 
 
 def _read_one(place: Path, name: Path) -> SpecContent:

@@ -97,6 +97,7 @@ async def test_what_comes_and_goes_with_pods_is_listed_and_otherwise_passed_over
             for name in ("part-1.json", "claim_1.json"):
                 await files.write_spec(name, b"{}", durable=False)
     assert waiting.cancelled_caught
+    (tmp_path / "claim_2.txt").write_text("no specification")
     assert sorted(await files.list_passing()) == ["claim_1.json", "part-1.json"]
     assert [Path(each.path).name for each in await files.read_specs()] == ["a.json"]
     files.close()

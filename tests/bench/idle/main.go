@@ -1,6 +1,6 @@
 // A device plugin on gRPC for Go that does nothing: what a pair takes with it, the kubelet and the kernel take.
 //
-//	cd tests/bench/idle && go build -o /tmp/idle . && cd - && make bench PLUGIN="/tmp/idle {dir}"
+//	(cd tests/bench/idle && go build -o PROGRAM .) && make bench PLUGIN="PROGRAM {dir}"
 package main
 
 import (

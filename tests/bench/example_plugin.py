@@ -1,43 +1,42 @@
-"""A device plugin that is not ours, small enough to read: eight devices, served by gRPC's C core, nothing remembered.
+"""A device plugin that is not ours, small enough to read: eight devices, nothing remembered, nothing written down.
 
 `make bench PLUGIN="python -m tests.bench.example_plugin {dir}"` measures it as any other; it shows what a plugin must
-do to be measured: serve beside `{dir}/device-plugins/kubelet.sock` and register there.
+do to be measured: serve beside `{dir}/device-plugins/kubelet.sock` and register there. `--on` says what serves it:
+gRPC's C core, grpclib's own server, or the agent's house about grpclib. Since it does nothing, what a pair takes with
+it is the least that a plugin on that can take; `tests/bench/idle` is the same on gRPC for Go.
 """
 
 import argparse
+import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent import futures
 from pathlib import Path
 from typing import Any
 
 import grpc
 from google.protobuf.message import Message
+from grpclib.const import Cardinality, Handler
+from grpclib.server import Server, Stream
 
+from nodeagent.edge.grpc.calls import Replies, Streaming, Unary
+from nodeagent.edge.grpc.server import open_grpc_server
 from nodeagent.edge.kubelet.proto import device_plugin_pb2 as wire
 
 ENDPOINT, RESOURCE, DEVICES = "example.sock", "example.com/thing", 8
+SERVICE, LIST = "v1beta1.DevicePlugin", "ListAndWatch"
+OPTIONS = wire.DevicePluginOptions(get_preferred_allocation_available=True)
+THE_LIST = wire.ListAndWatchResponse(
+    devices=[wire.Device(ID=f"thing-{number}", health="Healthy") for number in range(DEVICES)]
+)
 
 
-def write(message: Message) -> bytes:
-    """In bytes."""
-    return message.SerializeToString()
-
-
-def get_options(_request: Message, _context: Any) -> Message:
+def get_options(_request: Any) -> Message:
     """It has preferences."""
-    return wire.DevicePluginOptions(get_preferred_allocation_available=True)
+    return OPTIONS
 
 
-def list_and_watch(_request: Message, _context: Any) -> Iterator[Message]:
-    """One list, which never changes."""
-    yield wire.ListAndWatchResponse(
-        devices=[wire.Device(ID=f"thing-{number}", health="Healthy") for number in range(DEVICES)]
-    )
-    threading.Event().wait()
-
-
-def prefer(request: Any, _context: Any) -> Message:
+def prefer(request: Any) -> Message:
     """The first ones."""
     answers = [
         wire.ContainerPreferredAllocationResponse(deviceIDs=sorted(one.available_deviceIDs)[: one.allocation_size])
@@ -46,7 +45,7 @@ def prefer(request: Any, _context: Any) -> Message:
     return wire.PreferredAllocationResponse(container_responses=answers)
 
 
-def allocate(request: Any, _context: Any) -> Message:
+def allocate(request: Any) -> Message:
     """A variable that names them."""
     answers = [
         wire.ContainerAllocateResponse(envs={"THINGS": ",".join(one.devices_ids)}) for one in request.container_requests
@@ -54,13 +53,112 @@ def allocate(request: Any, _context: Any) -> Message:
     return wire.AllocateResponse(container_responses=answers)
 
 
-METHODS = {
-    "GetDevicePluginOptions": grpc.unary_unary_rpc_method_handler(get_options, wire.Empty.FromString, write),
-    "ListAndWatch": grpc.unary_stream_rpc_method_handler(list_and_watch, wire.Empty.FromString, write),
-    "GetPreferredAllocation": grpc.unary_unary_rpc_method_handler(
-        prefer, wire.PreferredAllocationRequest.FromString, write
-    ),
-    "Allocate": grpc.unary_unary_rpc_method_handler(allocate, wire.AllocateRequest.FromString, write),
+Answer = Callable[[Any], Message]
+METHODS: dict[str, tuple[Answer, type[Message], type[Message]]] = {
+    "GetDevicePluginOptions": (get_options, wire.Empty, wire.DevicePluginOptions),
+    "GetPreferredAllocation": (prefer, wire.PreferredAllocationRequest, wire.PreferredAllocationResponse),
+    "Allocate": (allocate, wire.AllocateRequest, wire.AllocateResponse),
+}
+
+
+def serve_on_core(directory: Path) -> None:
+    """By gRPC's C core."""
+
+    def answering(answer: Answer) -> Callable[[Any, Any], Message]:
+        return lambda request, _context: answer(request)
+
+    def list_and_watch(_request: Any, _context: Any) -> Iterator[Message]:
+        yield THE_LIST
+        threading.Event().wait()
+
+    def write(message: Message) -> bytes:
+        return message.SerializeToString()
+
+    handlers = {
+        name: grpc.unary_unary_rpc_method_handler(answering(answer), kind.FromString, write)
+        for name, (answer, kind, _) in METHODS.items()
+    }
+    handlers[LIST] = grpc.unary_stream_rpc_method_handler(list_and_watch, wire.Empty.FromString, write)
+    server = grpc.server(futures.ThreadPoolExecutor(max_workers=4))
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+    server.add_insecure_port(f"unix:{directory / ENDPOINT}")
+    server.start()
+    register(directory)
+    server.wait_for_termination()
+
+
+class _Plugin:
+    """As grpclib's server wants it."""
+
+    def __mapping__(self) -> dict[str, Handler]:
+        def answering(answer: Answer) -> Callable[[Stream[Any, Any]], Any]:
+            async def handle(stream: Stream[Any, Any]) -> None:
+                await stream.send_message(answer(await stream.recv_message()))
+
+            return handle
+
+        async def list_and_watch(stream: Stream[Any, Any]) -> None:
+            await stream.recv_message()
+            await stream.send_message(THE_LIST)
+            await asyncio.Event().wait()
+
+        unary = {
+            f"/{SERVICE}/{name}": Handler(answering(answer), Cardinality.UNARY_UNARY, kind, reply)
+            for name, (answer, kind, reply) in METHODS.items()
+        }
+        kinds = (wire.Empty, wire.ListAndWatchResponse)
+        return unary | {f"/{SERVICE}/{LIST}": Handler(list_and_watch, Cardinality.UNARY_STREAM, *kinds)}
+
+
+async def serve_on_grpclib(directory: Path) -> None:
+    """By grpclib alone."""
+    server = Server([_Plugin()])
+    await server.start(path=str(directory / ENDPOINT))
+    await asyncio.to_thread(register, directory)
+    await server.wait_closed()
+
+
+async def serve_on_house(directory: Path) -> None:
+    """By `nodeagent.edge.grpc`."""
+
+    def answering(answer: Answer) -> Callable[[Any], Any]:
+        async def handle(request: Any) -> Message:
+            return answer(request)
+
+        return handle
+
+    async def list_and_watch(_request: Any, replies: Replies) -> None:
+        await replies.send(THE_LIST)
+        await asyncio.Event().wait()
+
+    def fail(path: str, error: Exception) -> None:
+        raise RuntimeError(path) from error
+
+    methods: dict[str, Unary | Streaming] = {
+        f"/{SERVICE}/{name}": Unary(kind, answering(answer)) for name, (answer, kind, _) in METHODS.items()
+    }
+    methods[f"/{SERVICE}/{LIST}"] = Streaming(wire.Empty, list_and_watch)
+    async with open_grpc_server(directory / ENDPOINT, methods, fail):
+        await asyncio.to_thread(register, directory)
+        await asyncio.Event().wait()
+
+
+def register(directory: Path) -> None:
+    """Tell the kubelet."""
+    with grpc.insecure_channel(f"unix:{directory / 'kubelet.sock'}") as channel:
+        call = channel.unary_unary(
+            "/v1beta1.Registration/Register",
+            request_serializer=wire.RegisterRequest.SerializeToString,
+            response_deserializer=wire.Empty.FromString,
+        )
+        request = wire.RegisterRequest(version="v1beta1", endpoint=ENDPOINT, resource_name=RESOURCE, options=OPTIONS)
+        call(request, timeout=10)
+
+
+SERVERS: dict[str, Callable[[Path], None]] = {
+    "core": serve_on_core,
+    "grpclib": lambda directory: asyncio.run(serve_on_grpclib(directory)),
+    "nodeagent": lambda directory: asyncio.run(serve_on_house(directory)),
 }
 
 
@@ -68,23 +166,9 @@ def main() -> None:
     """Serve, register, and go on until killed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kubelet_dir", type=Path)
-    directory = parser.parse_args().kubelet_dir / "device-plugins"
-    server = grpc.server(futures.ThreadPoolExecutor(max_workers=4))
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("v1beta1.DevicePlugin", METHODS),))
-    server.add_insecure_port(f"unix:{directory / ENDPOINT}")
-    server.start()
-    with grpc.insecure_channel(f"unix:{directory / 'kubelet.sock'}") as channel:
-        register = channel.unary_unary(
-            "/v1beta1.Registration/Register",
-            request_serializer=write,
-            response_deserializer=wire.Empty.FromString,
-        )
-        options = wire.DevicePluginOptions(get_preferred_allocation_available=True)
-        register(
-            wire.RegisterRequest(version="v1beta1", endpoint=ENDPOINT, resource_name=RESOURCE, options=options),
-            timeout=10,
-        )
-    server.wait_for_termination()
+    parser.add_argument("--on", choices=SERVERS, default="core", help="what serves it (core)")
+    options = parser.parse_args()
+    SERVERS[options.on](options.kubelet_dir / "device-plugins")
 
 
 if __name__ == "__main__":

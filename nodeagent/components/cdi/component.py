@@ -28,7 +28,7 @@ from nodeagent.components.cdi.decide import (
 )
 from nodeagent.components.cdi.plan_claims import list_stale, plan_claim_spec
 from nodeagent.components.cdi.plan_parts import PartUndescribed, plan_part
-from nodeagent.components.cdi.plan_specs import HOOK_PROGRAM, SpecPlan, SpecWishes, plan_specs
+from nodeagent.components.cdi.plan_specs import HOOK_PROGRAM, SpecPlan, SpecWishes, plan_common_edits, plan_specs
 from nodeagent.components.cdi.registry import SpecReading, parse_spec
 from nodeagent.components.cdi.relay import PartSpecsRelay
 from nodeagent.config.live import LiveSettings
@@ -157,14 +157,15 @@ class Cdi:
     async def write_claim(self, uid: str, devices: Sequence[ClaimedSpec]) -> None:
         """Write the specification of one claim; the port's contract is in `model.ports`."""
         assert self._planned is not None
-        origin = self._planned[0]
+        origin, _, plan = self._planned
         try:
-            spec = plan_claim_spec(devices, origin)
+            spec = plan_claim_spec(devices, origin, plan.common)
         except PartUndescribed:
             # A MIG device that was made for the claim has come since the files were planned.
             inventory = self._bus.latest(Inventory)
             files = await self._driver_files.read_driver_files()
-            spec = plan_claim_spec(devices, (inventory.value if inventory else origin[0], files, origin[2]))
+            fresh = (inventory.value if inventory else origin[0], files, origin[2])
+            spec = plan_claim_spec(devices, fresh, plan_common_edits(files, origin[2].hook))
         (content,) = render_specs(SpecPlan(specs=(spec,))).values()
         await self._directories.write_spec(name_claim_file(uid), content, durable=False)
 

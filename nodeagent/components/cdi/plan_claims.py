@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from nodeagent.components.cdi.plan_devices import plan_gpu_devices
 from nodeagent.components.cdi.plan_parts import PartUndescribed, render_mount
-from nodeagent.components.cdi.plan_specs import SpecWishes, build_for, plan_common_edits
-from nodeagent.components.cdi.spec import Device, Spec
+from nodeagent.components.cdi.plan_specs import SpecWishes, build_for
+from nodeagent.components.cdi.spec import ContainerEdits, Device, Spec
 from nodeagent.model.cdi import DriverFiles
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ports import ClaimedSpec
@@ -17,8 +17,15 @@ PREFIX = name_claim_file("").removesuffix(".json")
 """How the files of all claims begin."""
 
 
-def plan_claim_spec(claimed: Sequence[ClaimedSpec], node: tuple[Inventory, DriverFiles, SpecWishes]) -> Spec:
+def plan_claim_spec(
+    claimed: Sequence[ClaimedSpec], node: tuple[Inventory, DriverFiles, SpecWishes], common: ContainerEdits
+) -> Spec:
     """The file in which each of these names means its device.
+
+    Args:
+        claimed: the names, and the device of each.
+        node: what the GPUs of this node are made of.
+        common: what every container with a GPU gets here, worked out before one waits for it.
 
     Raises:
         PartUndescribed: one of them has no device node.
@@ -38,7 +45,6 @@ def plan_claim_spec(claimed: Sequence[ClaimedSpec], node: tuple[Inventory, Drive
         mounts = tuple(map(render_mount, each.mounts))
         own = replace(own, env=(*own.env, *environment), mounts=(*own.mounts, *mounts))
         devices[each.name] = Device(name=each.name, container_edits=own)
-    common = plan_common_edits(files, wishes.hook)
     return build_for(CLAIM_KIND, tuple(devices.values()), common, groups=wishes.groups)
 
 

@@ -8,10 +8,10 @@ import argparse
 import gc
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import anyio
 import anyio.lowlevel
@@ -20,6 +20,9 @@ import msgspec
 from nodeagent.edge.simulated.kubelet.device_manager import Device
 from nodeagent.edge.simulated.kubelet.kubelet import StandInKubelet
 from tests.bench.around.callers import CALLERS, BlockingPluginClient
+
+CALLS_EACH: Final = 2
+"""Of each resource a pod's plugins are asked for Allocate and for the start."""
 
 
 class Wish(msgspec.Struct):
@@ -57,20 +60,25 @@ class TellingClient(BlockingPluginClient):
             tell("list", at, resource=self.resource, devices=len(devices), healthy=sum(one.healthy for one in devices))
 
 
-async def admit(
-    kubelet: StandInKubelet, wish: Wish, clients: Sequence[TellingClient]
-) -> tuple[list[float], list[float]]:
-    """Milliseconds of what the plugins are asked, pod by pod, and of Allocate alone.
+class Told(msgspec.Struct):
+    """Milliseconds, pod by pod."""
 
-    What was garbage here is collected in between.
-    """
+    millis: list[float] = []
+    """Of what the plugins are asked."""
+    allocate_millis: list[float] = []
+    """Of Allocate alone."""
+    nothing_millis: list[float] = []
+    """Of as many calls that ask for nothing, where starts count."""
+
+
+async def admit(kubelet: StandInKubelet, wish: Wish, clients: list[TellingClient]) -> Told:
+    """Pods one after the other; what was garbage here is collected in between."""
     resources = {wish.resource: wish.size, **wish.also}
     for resource, size in resources.items():
         await kubelet.wait_until(lambda: kubelet.count_free(resource) >= size)  # noqa: B023 - awaited within the turn
     for number in range(wish.standing):
         await kubelet.add_pod("bench", f"standing-{number}", resources)
-    millis: list[float] = []
-    allocate_millis: list[float] = []
+    told = Told()
     for number in range(wish.rounds):
         kubelet.call_times.clear()
         started_before = sum(client.start_seconds for client in clients)
@@ -80,11 +88,16 @@ async def admit(
         allocating = sum(times.allocate_seconds for times in kubelet.call_times)
         preferring = sum(times.prefer_seconds for times in kubelet.call_times)
         starting = sum(client.start_seconds for client in clients) - started_before
-        millis.append(1000 * (allocating + (starting if wish.also else preferring)))
-        allocate_millis.append(1000 * allocating)
+        told.millis.append(1000 * (allocating + (starting if wish.also else preferring)))
+        told.allocate_millis.append(1000 * allocating)
         kubelet.delete_pod("bench", f"pod-{number}")
         await anyio.sleep(wish.pause_seconds)  # lists and pod resources have their turn
-    return millis, allocate_millis
+    if wish.also:
+        # Afterwards: a pod is not to come to an agent that has just been busy.
+        for _ in range(wish.rounds):
+            told.nothing_millis.append(1000 * sum(client.ask_nothing() for client in clients * CALLS_EACH))
+            await anyio.sleep(wish.pause_seconds)
+    return told
 
 
 async def run(directory: Path, caller: str) -> None:
@@ -96,8 +109,8 @@ async def run(directory: Path, caller: str) -> None:
         await tasks.start(kubelet.run)
         tell("serving")
         while line := await anyio.to_thread.run_sync(sys.stdin.readline):
-            millis, allocate_millis = await admit(kubelet, msgspec.json.decode(line, type=Wish), clients)
-            tell("admitted", millis=millis, allocate_millis=allocate_millis)
+            told = await admit(kubelet, msgspec.json.decode(line, type=Wish), clients)
+            tell("admitted", **msgspec.structs.asdict(told))
         tasks.cancel_scope.cancel()
 
 

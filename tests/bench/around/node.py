@@ -36,6 +36,8 @@ class Admissions(NamedTuple):
     millis: list[float]
     """All that was asked for each."""
     allocate_millis: list[float]
+    nothing_millis: list[float]
+    """Where starts count: of as many calls that ask for nothing."""
 
 
 class KubeletProcess:
@@ -81,12 +83,9 @@ class KubeletProcess:
         rounds: int,
         resource: str = RESOURCE,
         pause_seconds: float = POD_PAUSE_SECONDS,
-        *,
-        also: Mapping[str, int] | None = None,
-        standing: int = 0,
     ) -> list[float]:
-        """Milliseconds of preference and durable allocation, pod by pod; with `also` of allocations and start."""
-        return self.admit_apart(size, rounds, resource, pause_seconds, also=also, standing=standing).millis
+        """Milliseconds of preference and durable allocation, pod by pod."""
+        return self.admit_apart(size, rounds, resource, pause_seconds).millis
 
     def admit_apart(
         self,
@@ -98,7 +97,7 @@ class KubeletProcess:
         also: Mapping[str, int] | None = None,
         standing: int = 0,
     ) -> Admissions:
-        """The same, and Allocate by itself."""
+        """The same, and Allocate by itself; with `also` the starts count, and preferences do not."""
         assert self._process.stdin is not None
         began = time.perf_counter()
         wish = {"resource": resource, "size": size, "rounds": rounds, "pause_seconds": pause_seconds}
@@ -106,7 +105,7 @@ class KubeletProcess:
         self._process.stdin.write(json.dumps(wish) + "\n")
         self._process.stdin.flush()
         told = self.wait("admitted", since=began)
-        return Admissions(told["millis"], told["allocate_millis"])
+        return Admissions(told["millis"], told["allocate_millis"], told["nothing_millis"])
 
     def close(self) -> None:
         assert self._process.stdin is not None

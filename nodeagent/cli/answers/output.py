@@ -65,5 +65,12 @@ def write_table(
         names = table.names if table.names is not None else [row[0] for row in table.rows]
         lines = [clean(name) for name in dict.fromkeys(names)]
     else:
-        lines = [*lay_out(table, choose_layout(arguments, streams)), *after]
+        layout = choose_layout(arguments, streams)
+        lines = lay_out(table, layout)
+        if layout.headers:
+            lines += after
+        elif not wants_record(arguments):
+            # Whoever takes each line for a row finds sentences beside them.
+            beside, lines = ([], lines) if table.rows else (lines, [])
+            streams.err.write("".join(f"{line}\n" for line in (*beside, *after)))
     write_answer(arguments, streams, record, "".join(f"{line}\n" for line in lines), answerer)

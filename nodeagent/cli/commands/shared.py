@@ -38,7 +38,11 @@ def _offer_forms(*forms: str) -> Argument:
     return Argument(("--output", "-o"), said, metavar="FORM", choices=forms, dest="form")
 
 
-NO_HEADERS = Argument(("--no-headers",), "tables without the line of column names", action="store_true")
+NO_HEADERS = Argument(
+    ("--no-headers",),
+    "rows alone: no line of column names, and what is said of a table on standard error",
+    action="store_true",
+)
 
 RECORD = (JSON, _offer_forms("json", "yaml"))
 """Every command that answers with one thing takes these."""

@@ -25,7 +25,14 @@ from nodeagent.rules.offer.free import list_free
 API = "/api/v1"
 ABSENT = frozenset({"gpu-missing", "gpu-vanished", "gpus-all-gone", "gpus-fewer-than-expected"})
 BLIND = frozenset(
-    {"sample-stale", "health-unwatched", "driver-stuck", "driver-version-mismatch", "driver-no-permission"}
+    {
+        "sample-stale",
+        "inventory-stale",
+        "health-unwatched",
+        "driver-stuck",
+        "driver-version-mismatch",
+        "driver-no-permission",
+    }
 )
 TROUBLES = ABSENT | BLIND | {"nvml-worker-left-behind"}
 """Conditions that people must know who look at the health of GPUs: what has no verdict, and which verdicts are old."""

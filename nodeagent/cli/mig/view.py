@@ -55,5 +55,5 @@ def render_plan(plans: Sequence[GpuPlan], problems: Sequence[str], models: Mappi
             yield from (f"  {line}" for line in plan.lines)
     same = sum(not (plan.changes or plan.refusal or plan.left) for plan in plans)
     if same:
-        yield f"{same} of {len(plans)} GPUs stay as they are"
+        yield f"{same} of {len(plans)} GPUs {'stays as it is' if same == 1 else 'stay as they are'}"
     yield from problems

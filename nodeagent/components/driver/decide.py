@@ -4,10 +4,14 @@ NVML answering is the proof that the driver works. Kernel module, PCI functions 
 not; they may be absent where NVML works all the same (an NVML that is simulated, emulated or pointed elsewhere).
 """
 
+from collections.abc import Sequence
+
 from nodeagent.model.conditions.driver import DRIVER_CONDITIONS
 from nodeagent.model.driver import DriverEvidence, DriverPhase, DriverState, NvmlAnswer
 from nodeagent.model.values import Value
 
+_NAMED = 2
+"""So many GPUs are named in a sentence."""
 _NVML_NOT_LOADED = -1
 _NVML_SUCCESS = 0
 _NVML_NO_PERMISSION = 4
@@ -93,6 +97,13 @@ def _find_phase(evidence: DriverEvidence) -> _Finding:
     return _explain_by_library(evidence) or _explain_by_host(evidence)
 
 
+def _name_gpus(uuids: Sequence[str], count: int) -> str:
+    """Few by name: the sentence is a headline, and every GPU's reason."""
+    if len(uuids) <= _NAMED:
+        return ", ".join(uuids)
+    return f"{len(uuids)} of {count} GPUs, {', '.join(uuids[:_NAMED])} among them" if len(uuids) < count else "all GPUs"
+
+
 def _judge_working_library(evidence: DriverEvidence, nvml: NvmlAnswer) -> _Finding:
     """The library answers; what may still stand between it and a container that works."""
     if nvml.gpu_count == 0:
@@ -100,7 +111,7 @@ def _judge_working_library(evidence: DriverEvidence, nvml: NvmlAnswer) -> _Findi
     if _versions_differ(evidence):
         return _find_mismatch(evidence)
     if evidence.fabric_pending:
-        waiting = ", ".join(evidence.fabric_pending)
+        waiting = _name_gpus(evidence.fabric_pending, nvml.gpu_count)
         return _Finding(phase=DriverPhase.FABRIC_NOT_READY, detail=f"registration is not completed on {waiting}")
     if evidence.cuda_failure:
         return _Finding(phase=DriverPhase.FAILED, detail=f"the CUDA smoke test failed: {evidence.cuda_failure}")

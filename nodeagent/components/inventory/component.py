@@ -49,7 +49,7 @@ FIRST_READ_RETRY_SECONDS = 1.0
 FIRST_SAMPLE_SECONDS = 10.0
 """How long the first sample is waited for before its absence is said."""
 SETTLE_SECONDS = 1.5
-STALE = "sample-stale"
+STALE, UNREAD = "sample-stale", "inventory-stale"
 LEFT_BEHIND = "nvml-worker-left-behind"
 RESTARTS = "nvml-worker-restarts"
 NOT_REMEMBERED = "gpus-not-remembered"
@@ -159,7 +159,7 @@ class InventoryComponent:
                     await anext(states)
 
     async def _read_inventory(self) -> bool:
-        """Enumerate; on failure the last inventory stays and the driver component says why."""
+        """Enumerate; on failure the last inventory stays, and where the driver works otherwise a condition says so."""
         self._expected = self._look_expected()
         problem = self._expected.problem
         self._conditions.replace(LABEL_UNREADABLE, {"": problem} if problem else {})
@@ -179,12 +179,16 @@ class InventoryComponent:
 
     async def _read_hardware(self) -> GpuReadout | None:
         try:
-            return await self._source.read_inventory()
+            readout = await self._source.read_inventory()
         except DriverError as error:
             if self._has_no_hardware():
+                self._conditions.clear(UNREAD)
                 return GpuReadout()
             self._log.warning("inventory_read_failed", reason=str(error))
+            self._conditions.set(UNREAD, detail=str(error))
             return None
+        self._conditions.clear(UNREAD)
+        return readout
 
     def _publish(self, before: Inventory | None, after: Inventory) -> None:
         """Say what there is now, and of each GPU what changed and why; a driver that is back explains the rest."""

@@ -137,6 +137,15 @@ HARDWARE_CONDITIONS: tuple[ConditionDefinition, ...] = (
         depends_on=BLINDING_CODES,
     ),
     ConditionDefinition(
+        code="inventory-stale",
+        severity="warning",
+        title="the list of GPUs is old",
+        remedy="read `dmesg | grep NVRM`; GPUs that come, go or are cut are not noticed meanwhile; if it lasts, reboot"
+        " the node",
+        show_after_seconds=30.0,
+        depends_on=BLINDING_CODES,
+    ),
+    ConditionDefinition(
         code="metrics-fields-unusable",
         severity="warning",
         title="a line of the list of metrics cannot be used",

@@ -100,9 +100,15 @@ async def test_a_failed_reading_keeps_the_last_truth(stage: Stage) -> None:
     async with stage.running():
         await stage.started.wait()
         known = stage.inventory()
-        stage.gpus.readout = DriverUnavailable("list GPUs", "gone")
+        there, stage.gpus.readout = stage.gpus.readout, DriverUnavailable("list GPUs", "gone")
         await anyio.sleep(100)
         assert stage.inventory() is known
+        # Where the driver answers everything else, nothing but this says that the list is old.
+        (detail,) = stage.details("inventory-stale")
+        assert "gone" in detail
+        stage.gpus.readout = there
+        await anyio.sleep(stage.live.now.inventory.rescan_seconds + 0.1)
+        assert stage.details("inventory-stale") == []
 
 
 async def test_samples_come_at_their_pace_and_follow_a_reload(stage: Stage) -> None:

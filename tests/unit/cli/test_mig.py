@@ -57,7 +57,7 @@ def test_a_plan_reads_like_a_diff() -> None:
     assert "  - 3g.40gb at slot 4" in lines
     assert "    1g.10gb at slot 0" in lines
     assert "  + 1g.10gb at slot 6" in lines
-    assert lines[-1] == "1 of 4 GPUs stay as they are"
+    assert lines[-1] == "1 of 4 GPUs stays as it is"
     record = json.loads(run_here("mig", "plan", "all-1g.10gb", *A100, "--json")[1])
     assert record["layout"] == "all-1g.10gb"
     assert record["gpus"][0]["lines"] == []

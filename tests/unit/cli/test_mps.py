@@ -40,9 +40,9 @@ def show(monkeypatch: pytest.MonkeyPatch, state: MpsState, *words: str) -> tuple
 def test_each_daemon_is_a_line_and_each_client_below(monkeypatch: pytest.MonkeyPatch) -> None:
     """A GPU that is gone is called so; as JSON it is the state."""
     state = MpsState(daemons=(daemon_of(A, clients=CLIENTS), daemon_of(B, MpsPhase.WAITING, "it waits for ml/a (c)")))
-    code, out = show(monkeypatch, state, "-o", "wide", "--no-headers")
+    code, out = show(monkeypatch, state, "-o", "wide")
     assert code == ExitCode.OK
-    first, second, *clients = [line for line in out.splitlines() if line]
+    _, first, second, *clients = [line for line in out.splitlines() if line]
     assert first.split()[:2] == ["0", "ready"]
     assert "25%, 1024 MiB" in first
     assert second.split()[:2] == ["gone", "waiting"]

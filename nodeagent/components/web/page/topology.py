@@ -4,6 +4,7 @@ GPUs stand in a row, those of one NUMA node together. Above them the NVLinks, to
 below them the PCIe side. The table says what the picture says, in the words of `nvidia-smi topo -m`.
 """
 
+import math
 from collections import Counter
 from itertools import groupby
 
@@ -130,11 +131,13 @@ def _draw_arcs(spots: tuple[Spot, ...], direct: list[GpuPair]) -> list[str]:
     parts = []
     for pair in direct:
         left, right = (spot.middle for spot in spots if spot.gpu.uuid in {pair.left, pair.right})
-        rise = _rise(spots, pair)
+        rise, width = _rise(spots, pair), 0.6 + pair.nvlink_count * 0.5
+        # Above the arc, however thick it is drawn: half of it lies above its middle.
+        height = GPU_Y - rise * 3 // 4 - 3 - math.ceil(width / 2)
         parts.append(
             f'<path d="M{left} {GPU_Y}C{left} {GPU_Y - rise} {right} {GPU_Y - rise} {right} {GPU_Y}"'
-            f' stroke-width="{0.6 + pair.nvlink_count * 0.5:.1f}"/>'
-            f'<text class="minor" x="{(left + right) // 2}" y="{GPU_Y - rise * 3 // 4 - 3}">{pair.nvlink_count}×</text>'
+            f' stroke-width="{width:.1f}"/>'
+            f'<text class="minor" x="{(left + right) // 2}" y="{height}">{pair.nvlink_count}×</text>'
         )
     return parts
 

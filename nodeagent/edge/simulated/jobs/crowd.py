@@ -51,7 +51,7 @@ class Crowd:
         pods = sorted({work.pod for work in self.works})
         found = [pod for pod in pods if name in {pod, pod.rpartition("/")[2]}]
         if len(found) != 1:
-            known = ", ".join(found or pods) or "nobody, give GPUs the door fractions"
+            known = ", ".join(found or pods) or "nobody yet; pods come to GPUs that have the door fractions"
             raise ValueError(f"{name!r} names no single pod with parts of GPUs; at work are: {known}")
         return found[0]
 

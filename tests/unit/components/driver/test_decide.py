@@ -51,6 +51,8 @@ def bound_to(*drivers: str) -> tuple[PciFunction, ...]:
         (NvmlAnswer(code=0), BARE, DriverPhase.NO_HARDWARE, "lists no GPU"),
         (WORKING, {"library_version": "590.1"}, DriverPhase.VERSION_MISMATCH, "library 590.1, kernel module 580.173"),
         (WORKING, {"fabric_pending": ("GPU-a", "GPU-b")}, DriverPhase.FABRIC_NOT_READY, "GPU-a, GPU-b"),
+        (WORKING, {"fabric_pending": tuple("abcdefgh")}, DriverPhase.FABRIC_NOT_READY, "completed on all GPUs"),
+        (WORKING, {"fabric_pending": tuple("abc")}, DriverPhase.FABRIC_NOT_READY, "3 of 8 GPUs, a, b among them"),
         (WORKING, {"cuda_failure": "error 802"}, DriverPhase.FAILED, "CUDA smoke test failed: error 802"),
         # NVML's own reason.
         (18, {}, DriverPhase.VERSION_MISMATCH, "library of unknown version, kernel module 580.173.02"),

@@ -1,7 +1,9 @@
 """The drawing of the topology stands on its numbers."""
 
+import re
 from itertools import pairwise
 
+import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.web.api.records import GpuRecord, GpusRecord
@@ -49,6 +51,18 @@ def test_direct_links_are_arcs_with_their_number() -> None:
     html = render_topology(GpusRecord(generation=1, gpus=_records(0, 1, 2), pairs=(direct, switched)))
     assert html.count("4×") == 1
     assert "NV4" in Page(html).text
+
+
+@pytest.mark.parametrize("links", [1, 4, 12, 18])
+def test_the_number_of_an_arc_stands_above_its_line(links: int) -> None:
+    """However thick that is: the middle of the line is at three quarters of its height."""
+    direct = GpuPair(left=make_uuid(0), right=make_uuid(1), path=PathKind.NODE, nvlink_count=links)
+    drawn = render_topology(GpusRecord(generation=1, gpus=_records(0, 1), pairs=(direct,)))
+    arc = r'd="M\d+ (\d+)C\d+ (\d+) .*?stroke-width="([\d.]+)"/><text class="minor" x="\d+" y="(\d+)">'
+    found = re.search(arc, drawn)
+    assert found is not None
+    foot, peak, width, written = map(float, found.groups())
+    assert written <= foot - (foot - peak) * 3 / 4 - width / 2 - 2
 
 
 def test_pairs_are_described_as_nvidia_smi_does() -> None:

@@ -169,5 +169,5 @@ def test_what_cannot_be_is_refused(world: World, line: str, complaint: str) -> N
 
 def test_without_pods_it_is_said_how_to_have_some(world: World) -> None:
     """A simulation gives no parts unless it is told to."""
-    with pytest.raises(ValueError, match="at work are: nobody, give GPUs the door fractions"):
+    with pytest.raises(ValueError, match="at work are: nobody yet; pods come to GPUs that have the door"):
         fault(world, "over-limit train")

@@ -130,7 +130,9 @@ class Tenants:
         return offer is not None and offer.allocatable >= count
 
     def _find_gpus(self, uid: str) -> list[int]:
-        """By the files that its runtime reads."""
+        """By the files that its runtime reads; a kubelet that has forgotten everything has written nothing down."""
+        if not self._kubelet.checkpoint_file.exists():
+            return []
         answers = [
             ContainerAllocateResponse.FromString(entry.answer)
             for entry in parse_checkpoint(self._kubelet.checkpoint_file.read_bytes()).entries

@@ -60,7 +60,7 @@ class Recorder:
         self._open = os.open
         self._notes = os.open(wanted["notes"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         self._records: dict[str, str] = {}
-        self._seen: set[tuple[str | bool, ...]] = set()
+        self._seen: set[tuple[object, ...]] = set()
 
     def install(self) -> None:
         """From now on, in this process."""

@@ -201,13 +201,13 @@ class Tenants:
         return f"for nobody: {await self.unprepare(name)}"
 
     async def unprepare(self, name: str) -> str:
-        """Its last pod has ended; asked again until it is so."""
+        """Its last pod has ended, so that nobody has it; asked again until it is so, for the answer may be lost."""
+        self.holdings.give_back(name)
         problem = await self._ask(self._rooms.unprepare, self.claims[name])
         if problem:
             return f"not put away: {problem[:80]}"
         self.did["claims put away"] += 1
         self.ended[name] = self.claims.pop(name)
-        self.holdings.give_back(name)
         return "put away"
 
     # Doors and layouts.

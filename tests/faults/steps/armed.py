@@ -39,7 +39,11 @@ _BY_DESCRIPTOR: Final = frozenset(
     }
 )
 _RECORD: Final = re.compile(rb'"type":"([a-z_]+)"')
-_CHANCE: Final = re.compile(r"\d{8}T\d{6}Z|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{8,}|(?<=[-.])\d+(?=[.])")
+_CHANCE: Final = re.compile(
+    r"\d{8}T\d{6}Z|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{8,}|(?<=[-.])\d+(?=[.])"
+    r"|(?<=share-)\d+|(?<=daemon-)\d+"
+)
+"""What differs from life to life, or from round to round, in the names of files."""
 _JOURNAL: Final = "state/allocations.journal"
 
 
@@ -56,7 +60,7 @@ class Recorder:
         self._open = os.open
         self._notes = os.open(wanted["notes"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         self._records: dict[str, str] = {}
-        self._seen: set[tuple[str, bool]] = set()
+        self._seen: set[tuple[object, ...]] = set()
 
     def install(self) -> None:
         """From now on, in this process."""
@@ -103,9 +107,9 @@ class Recorder:
         return told
 
     def _note(self, told: str, points: Sequence[str] = (), records: str = "", *, is_done: bool = False) -> None:
-        """Once in each life that it is met, and once that it has changed something: there may be nothing to do."""
-        if (told, is_done) not in self._seen:
-            self._seen.add((told, is_done))
+        """Once in each life by whom it is met, and once that it has changed something: there may be nothing to do."""
+        if (seen := (told, is_done, *points)) not in self._seen:
+            self._seen.add(seen)
             line = json.dumps({"step": told, "points": points, "records": records, "is_done": is_done})
             self._write(self._notes, f"{line}\n".encode())
 

@@ -84,9 +84,13 @@ def name_pod(pod: dict[str, str]) -> str:
 
 
 def test_the_service_is_a_part_of_the_agent(node: AgentProcess) -> None:
-    """Both parts run."""
-    phases = {one["name"]: one["phase"] for one in node.get_json("/api/v1/components")}
-    assert (phases["usage"], phases["usage_service"]) == ("running", "running")
+    """Both parts run, the service perhaps a moment later."""
+
+    def do_both_run(body: str) -> bool:
+        phases = {one["name"]: one["phase"] for one in json.loads(body)}
+        return phases["usage"] == phases["usage_service"] == "running"
+
+    node.wait_until("/api/v1/components", do_both_run, "one of them does not run")
 
 
 @pytest.mark.long

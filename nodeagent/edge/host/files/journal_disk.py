@@ -76,6 +76,7 @@ class JournalDisk:
         self._lock = StateLock(directory / LOCK_NAME)
         self._locked = False
         self._failed = False
+        self._closed = False
         self._misses, self._slow_until = 0, 0.0
 
     @property
@@ -164,7 +165,11 @@ class JournalDisk:
             self._slow_until = began + plan_slowness(self._misses) if self._misses else 0.0
 
     async def aclose(self) -> None:
-        """Let go of file, lock and thread, after the call that may be under way; what was acknowledged is durable."""
+        """Let go of file, lock and thread, after the call that may be under way; what was acknowledged is durable.
+
+        Who comes later is refused: the directory may be somebody else's by then.
+        """
+        self._closed = True
         with anyio.CancelScope(shield=True):
             try:
                 await self._worker.run(
@@ -193,6 +198,8 @@ class JournalDisk:
     async def _do(
         self, call: Callable[[], T], timeout_seconds: float, what: str, *, patience_seconds: float = 0.0
     ) -> T:
+        if self._closed:
+            raise JournalUnavailable(self.path, "the agent has let go of it")
         try:
             return await self._worker.run(
                 call, timeout_seconds=timeout_seconds, what=what, patience_seconds=patience_seconds

@@ -4,7 +4,7 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,26 @@ async def test_what_one_agent_wrote_the_next_one_reads(tmp_path: Path) -> None:
     disk = JournalDisk(tmp_path)
     assert await disk.open() == (b"one\ntwo\n", None, "")
     await disk.aclose()
+
+
+async def test_who_comes_after_the_end_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    """A call that was under way may come late: the directory may be another agent's by then, and no thread is ended."""
+    disk = JournalDisk(tmp_path)
+    await disk.open()
+    await disk.begin(b"one\n")
+    await disk.aclose()
+    come: tuple[Callable[[], Awaitable[object]], ...] = (
+        lambda: disk.append(b"two\n"),
+        lambda: disk.begin(b"three\n"),
+        disk.open,
+        disk.read_room,
+    )
+    for late in come:
+        with pytest.raises(JournalUnavailable, match="has let go of it"):
+            await late()
+    other = JournalDisk(tmp_path)
+    assert await other.open() == (b"one\n", None, "")
+    await other.aclose()
 
 
 async def test_a_second_agent_is_refused_by_name_of_the_first(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_the_service_is_a_part_of_the_agent(node: AgentProcess) -> None:
 
     def do_both_run(body: str) -> bool:
         phases = {one["name"]: one["phase"] for one in json.loads(body)}
-        return phases["usage"] == phases["usage_service"] == "running"
+        return {phases["usage"], phases["usage_service"]} == {"running"}
 
     node.wait_until("/api/v1/components", do_both_run, "one of them does not run")
 

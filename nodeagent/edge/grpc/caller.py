@@ -34,7 +34,32 @@ class _RawCodec(CodecBase):
         return data
 
 
-class _Channel(Channel):
+class EndingChannel(Channel):
+    """A connection that stays closed; grpclib's own comes back for whoever still asks, and nobody would close that."""
+
+    _has_ended = False
+
+    async def __connect__(self) -> H2Protocol:
+        self._refuse_after_end()
+        protocol = await super().__connect__()
+        try:
+            self._refuse_after_end()
+        except ConnectionAbortedError:
+            super().close()
+            raise
+        return protocol
+
+    def close(self) -> None:
+        """Hang up for good."""
+        self._has_ended = True
+        super().close()
+
+    def _refuse_after_end(self) -> None:
+        if self._has_ended:
+            raise ConnectionAbortedError("this end has hung up")
+
+
+class _Channel(EndingChannel):
     """One connection, and what it is of ours."""
 
     line: Line | None = None

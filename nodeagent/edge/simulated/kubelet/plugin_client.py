@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Final
 
 from google.protobuf.message import Message
-from grpclib.client import Channel
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 
-from nodeagent.edge.grpc.caller import ask_apart
+from nodeagent.edge.grpc.caller import EndingChannel, ask_apart
 from nodeagent.edge.kubelet.proto.device_plugin_grpc import DevicePluginStub
 from nodeagent.edge.kubelet.proto.device_plugin_pb2 import (
     AllocateRequest,
@@ -41,7 +40,7 @@ class PluginClient:
     def __init__(self, resource: str, socket: Path) -> None:
         self.resource, self.socket = resource, socket
         self.options = DevicePluginOptions()
-        self._channel = Channel(path=str(socket))
+        self._channel = EndingChannel(path=str(socket))
         self._stub = DevicePluginStub(self._channel)
 
     def close(self) -> None:

@@ -89,13 +89,13 @@ class PluginRegistry:
         self._all.add(client)
         try:
             await client.read_options()
-        except PluginFailed:
+            self._tasks.start_soon(self._follow, client, name=f"lists of {resource}")
+        except BaseException:
             self._hang_up(client)
             raise
         self._clients[resource] = client
         self._manager.register(resource)
         self.registrations.append(resource)
-        self._tasks.start_soon(self._follow, client, name=f"lists of {resource}")
 
     def disconnect(self, resource: str) -> None:
         """Hang up on whichever plugin serves this resource now."""
@@ -106,14 +106,16 @@ class PluginRegistry:
             self._changed()
 
     async def _follow(self, client: PluginClient) -> None:
-        # How a stream ends makes no difference to the kubelet.
-        with suppress(PluginFailed):
-            async for devices in client.lists():
-                self._manager.receive_list(client.resource, devices)
-                self._changed()
-        # The defect: looked up by resource, so it may be another plugin by now.
-        self.disconnect(client.resource)
-        self._hang_up(client)
+        try:
+            # How a stream ends makes no difference to the kubelet.
+            with suppress(PluginFailed):
+                async for devices in client.lists():
+                    self._manager.receive_list(client.resource, devices)
+                    self._changed()
+            # The defect: looked up by resource, so it may be another plugin by now.
+            self.disconnect(client.resource)
+        finally:
+            self._hang_up(client)
 
     def _hang_up(self, client: PluginClient) -> None:
         self._all.discard(client)

@@ -4,6 +4,8 @@ Owns the published `Offering`, which everybody who gives out GPUs reads, and the
 Refuses to change a door while somebody has the GPU, and to forget what a person has chosen.
 """
 
+from typing import Final
+
 import anyio
 from anyio.abc import TaskStatus
 
@@ -26,6 +28,8 @@ from nodeagent.model.offering import Door, Offering
 from nodeagent.model.ports import GpuDoorKeeper
 from nodeagent.rules.selectors import find_named
 
+GATHER_SECONDS: Final = 0.02
+"""How long changes are gathered: a container that starts makes several, and waits for none of this."""
 _WATCHED = (Inventory, AllocationTable, PartTable, ClaimBook, ChosenDoors)
 
 
@@ -57,6 +61,7 @@ class OfferingComponent:
                 task_status.started()
                 while True:
                     await self._waker.wait()
+                    await anyio.sleep(GATHER_SECONDS)
                     self._refresh()
 
     async def set_door(self, name: str, door: Door | None, who: str) -> str:

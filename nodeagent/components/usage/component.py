@@ -29,8 +29,8 @@ from nodeagent.model.ports import ProcessPlace, ProcessPlaces
 from nodeagent.model.telemetry import NodeSample
 from nodeagent.model.usage import PartUsage
 
-GATHER_SECONDS: Final = 0.05
-"""How long changes are gathered: a container that starts makes several, and waits for none of this."""
+GATHER_SECONDS: Final = 0.25
+"""How long changes are gathered: all containers are looked at, and those that start just then share the loop."""
 NAMES_SECONDS: Final = 10.0
 """Between two looks at the container runtime."""
 _NOBODY: Final = PartTable()

@@ -26,16 +26,17 @@ CALLS_EACH: Final = 2
 
 
 class Wish(msgspec.Struct):
-    """Admit `rounds` pods of `size` devices, one after the other, each gone before the next; a pause after each."""
+    """Admit `rounds` pods of `size` devices, one after the other; a pause after each."""
 
     resource: str
     size: int
     rounds: int
     pause_seconds: float
     also: dict[str, int] = {}
-    """What each pod asks for beside it; with it, the start of its container counts instead of the preference."""
+    """What each pod asks for beside it; with it, the start of its container counts instead of the preference, and the
+    pod stays, whose part of a GPU is not to be had anew before somebody has seen that it is gone."""
     standing: int = 0
-    """How many pods like it are there all the while."""
+    """How many pods like it come before the first that counts, and stay."""
 
 
 def tell(event: str, at: float | None = None, **values: Any) -> None:
@@ -90,7 +91,8 @@ async def admit(kubelet: StandInKubelet, wish: Wish, clients: list[TellingClient
         starting = sum(client.start_seconds for client in clients) - started_before
         told.millis.append(1000 * (allocating + (starting if wish.also else preferring)))
         told.allocate_millis.append(1000 * allocating)
-        kubelet.delete_pod("bench", f"pod-{number}")
+        if not wish.also:
+            kubelet.delete_pod("bench", f"pod-{number}")
         await anyio.sleep(wish.pause_seconds)  # lists and pod resources have their turn
     if wish.also:
         # Afterwards: a pod is not to come to an agent that has just been busy.

@@ -98,3 +98,22 @@ async def test_what_is_really_taken_is_refused_all_the_same(world: World, pods: 
         with pytest.raises(NoRoom):
             await world.plugin().pre_start(late.cores)
         assert len(world.table.bindings) == len(held)
+
+
+async def test_what_ends_while_others_are_named_stays_ended(world: World, pods: FakePods) -> None:
+    """Names are written one by one, and whoever else changes something has a turn in between."""
+    async with world.running():
+        held = [await world.admit(f"pod-{number}", 30, 32) for number in range(3)]
+        for each in held:
+            # The list is silent, so that only the uid is known.
+            world.kubelet.listing = None
+            await world.plugin().pre_start(each.cores)
+        world.note()
+        world.store.append_seconds = 0.1
+        await anyio.sleep(0.15)
+        assert [each.pod.name for each in world.table.bindings.values()] == ["pod-0", "", ""]
+        last = held[-1]
+        world.end(last)
+        pods.put(say(last, is_finished=True))
+        await anyio.sleep(1)
+        assert sorted(each.pod.name for each in world.table.bindings.values()) == ["pod-0", "pod-1"]

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from nodeagent.components.usage.component import NAMES_SECONDS, Usage
+from nodeagent.components.usage.component import GATHER_SECONDS, NAMES_SECONDS, Usage
 from nodeagent.components.usage.watchdog.component import Watchdog
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
@@ -147,7 +147,7 @@ async def test_a_new_container_is_told_before_the_next_sample() -> None:
     async with open_world(bind(1, "a")) as world:
         world.sample()
         world.tell(bind(1, "a"), bind(2, "b", "other"))
-        await anyio.sleep(0.1)
+        await anyio.sleep(2 * GATHER_SECONDS)
         assert world.cores() == {"main": 0, "other": 0}
 
 

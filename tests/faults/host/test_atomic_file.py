@@ -156,6 +156,14 @@ def test_leftovers_of_a_killed_writer_are_cleaned_at_the_next_start(tmp_path: Pa
     assert [entry.name for entry in tmp_path.iterdir()] == ["state"]
 
 
+def test_leftovers_of_all_files_of_a_kind_are_cleaned_at_once(tmp_path: Path) -> None:
+    """Those that begin alike and no others; what somebody keeps under a name of that kind is not ours."""
+    for name in (".part-1.json.00c0ffee.tmp", ".part-2.json.c0ffee00.tmp", ".apart-1.json.00c0ffee.tmp", ".part-x.tmp"):
+        (tmp_path / name).write_bytes(b"half")
+    assert remove_stale_temporaries(tmp_path / "part-", is_prefix=True) == 2
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == [".apart-1.json.00c0ffee.tmp", ".part-x.tmp"]
+
+
 def test_the_only_writer_clears_what_killed_ones_left_beside_its_file(tmp_path: Path) -> None:
     """Leftovers of this file alone; and where the directory cannot be read the write itself says so."""
     (tmp_path / ".state.00c0ffee.tmp").write_bytes(b"half")

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 import anyio
+from msgspec.structs import replace
 
 from nodeagent.components.fractions.decide import PartView, describe_binding, name_files
 from nodeagent.components.fractions.tending.adopt import Adoption, list_unknown_names, plan_adoptions
@@ -193,10 +194,10 @@ class Tending:
             try:
                 if ended:
                     await self._ledger.release(ended)
-                await self._name(look)
             except AllocationError as error:
                 self._log.warning("parts_not_written", error=str(error))
                 return
+        await self._name(look)
         await self._tell_without_library(look)
         await self._prune(look)
         orphans = {str(number): describe_binding(table.bindings[number]) for number in judgement.list_orphans()}
@@ -217,18 +218,27 @@ class Tending:
         """
         listing = await _try(self._kubelet.read_pods)
         checkpoint = await _try(self._kubelet.read_checkpoint)
-        async with self._turn:
-            try:
-                await self._name(PartLook(listing, checkpoint, None, None, self._clock.monotonic()))
-            except AllocationError as error:
-                self._log.warning("parts_not_written", error=str(error))
+        await self._name(PartLook(listing, checkpoint, None, None, self._clock.monotonic()))
         return not list_halves(self._table())
 
     async def _name(self, look: PartLook) -> None:
-        table = self._table()
-        for told in find_identities(table, look):
-            # Nothing but the name changes, so what is given is all that the account has to allow.
-            await self._ledger.bind(told, [table.sum_parts(part.gpu) for part in told.parts])
+        """Write down the names that are known now.
+
+        Each in a turn of its own: there may be a hundred, and a container that starts waits for none of them.
+        """
+        for told in find_identities(self._table(), look):
+            async with self._turn:
+                table = self._table()
+                known = table.bindings.get(told.number)
+                if known is None:
+                    continue
+                named = replace(known, pod=told.pod)
+                try:
+                    # Nothing but the name changes, so what is given is all that the account has to allow.
+                    await self._ledger.bind(named, [table.sum_parts(part.gpu) for part in named.parts])
+                except AllocationError as error:
+                    self._log.warning("parts_not_written", error=str(error))
+                    return
 
     async def _tell_without_library(self, look: PartLook) -> None:
         """Name the containers whose pods use a GPU, and in which the library that holds them never came up."""

@@ -19,6 +19,7 @@ READ_LIMIT_BYTES = 8 * 1024 * 1024
 """Larger than any file the agent writes or expects, small enough to hold in memory."""
 
 _RANDOM = re.compile(r"[0-9a-f]{8}\.tmp")
+_LEFTOVER_REST = re.compile(r".*\.[0-9a-f]{8}\.tmp")
 _OPEN_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 # Non-blocking, so that a pipe put in place of a file cannot hang the reader.
 _OPEN_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
@@ -125,19 +126,24 @@ def sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
-def remove_stale_temporaries(path: Path) -> int:
+def remove_stale_temporaries(path: Path, *, is_prefix: bool = False) -> int:
     """Remove what interrupted writes of this file left behind, and say how many there were.
 
     Only for the file's one writer, and only while no write is under way.
 
+    Args:
+        path: the file.
+        is_prefix: all files beside it whose names begin with its name are meant.
+
     Raises:
         FileUnreadable: the directory cannot be read or changed.
     """
-    head, removed = f".{path.name}.", 0
+    head, removed = f".{path.name}" if is_prefix else f".{path.name}.", 0
+    rest = _LEFTOVER_REST if is_prefix else _RANDOM
     try:
         # As text: there may be hundreds of others, and a container may wait for this.
         for name in os.listdir(path.parent):  # noqa: PTH208
-            if name.startswith(head) and _RANDOM.fullmatch(name, len(head)):
+            if name.startswith(head) and rest.fullmatch(name, len(head)):
                 (path.parent / name).unlink(missing_ok=True)
                 removed += 1
     except OSError as error:

@@ -96,6 +96,7 @@ class SpecFiles:
         self._worker = worker or WorkerThread("cdi directories")
         self._writer = writer or self._worker
         self._passing = passing
+        self._has_cleared = False
         self._poll_seconds = poll_seconds
         self._seen: Fingerprint | None = None
 
@@ -158,7 +159,7 @@ class SpecFiles:
             self._own.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
         except OSError as error:
             raise FileNotWritten(path, "create its directory", error, replaced=False) from error
-        remove_stale_temporaries(path)
+        self._clear_leftovers(path)
         write_atomically(path, content, mode=_FILE_MODE, durable=durable)
 
     def remove_nowait(self, name: str) -> None:
@@ -168,6 +169,15 @@ class SpecFiles:
             path.unlink(missing_ok=True)
         except OSError as error:
             raise FileNotWritten(path, "remove it", error, replaced=False) from error
+
+    def _clear_leftovers(self, path: Path) -> None:
+        """What killed writers left: of a container's file, which waits, only those of an agent before this one."""
+        if not path.name.startswith(self._passing):
+            remove_stale_temporaries(path)
+        elif not self._has_cleared:
+            for prefix in self._passing:
+                remove_stale_temporaries(self._own / prefix, is_prefix=True)
+            self._has_cleared = True
 
     def _list_directories(self) -> list[tuple[Path, Path]]:
         """Each directory once, however many names lead to it: its name on the host, and where it is seen."""

@@ -38,7 +38,7 @@ WRITE_SECONDS: Final = 2.0
 """How long a pod's admission may wait for the disk; the kubelet itself would wait for ever."""
 PATIENCE_SECONDS: Final = 0.002
 """How long the event loop may stand still for one append; its lag may be 5 ms."""
-SHORTEST_SLOWNESS_SECONDS: Final = 0.1
+SHORTEST_SLOWNESS_SECONDS: Final = 0.01
 LONGEST_SLOWNESS_SECONDS: Final = 30.0
 
 

@@ -6,6 +6,7 @@ what cannot be true makes the file invalid rather than a number on somebody's pa
 
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -82,6 +83,7 @@ class Usage:
         return sum(process.shares[slot].used_bytes for process in self.processes)
 
 
+@cache
 def render_empty() -> bytes:
     """A file that no process has written into."""
     fields = {

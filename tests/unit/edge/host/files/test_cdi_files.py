@@ -103,6 +103,27 @@ async def test_what_comes_and_goes_with_pods_is_listed_and_otherwise_passed_over
     files.close()
 
 
+def test_leftovers_of_killed_writers_go(tmp_path: Path) -> None:
+    """Of the node's own file at each writing; of containers' files those of an agent before, at the first."""
+    files = SpecFiles(tmp_path, others=(), passing=("part-",))
+
+    def leave(*names: str) -> None:
+        for name in names:
+            (tmp_path / f".{name}.00c0ffee.tmp").write_bytes(b"half")
+
+    leave("own.json", "part-1.json", "other.json")
+    for name, left in (
+        ("part-2.json", [".other.json.00c0ffee.tmp", ".own.json.00c0ffee.tmp", "part-2.json"]),
+        ("own.json", [".other.json.00c0ffee.tmp", "own.json", "part-2.json"]),
+    ):
+        files.write_nowait(name, b"{}")
+        assert sorted(each.name for each in tmp_path.iterdir()) == left
+    leave("part-3.json")
+    files.write_nowait("part-4.json", b"{}")
+    assert (tmp_path / ".part-3.json.00c0ffee.tmp").exists(), "a container waits for a writing, not for a look around"
+    files.close()
+
+
 def test_a_directory_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     """A file in place of the directory is an error that names both."""
     (tmp_path / "run").write_text("")

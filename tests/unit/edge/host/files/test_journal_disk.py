@@ -299,7 +299,7 @@ async def test_writes_syncs_and_failures_are_counted(tmp_path: Path) -> None:
 
 def test_slowness_grows_and_is_bounded() -> None:
     """One slow moment is forgotten soon, a slow disk is not asked to be fast more than twice a minute."""
-    assert [plan_slowness(misses) for misses in (1, 2, 3, 10, 1000)] == [0.1, 0.2, 0.4, 30.0, 30.0]
+    assert [plan_slowness(misses) for misses in (1, 2, 3, 13, 1000)] == [0.01, 0.02, 0.04, 30.0, 30.0]
 
 
 async def test_room_is_that_of_the_file_system(tmp_path: Path) -> None:

@@ -119,14 +119,15 @@ subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(disk)], ch
 write_atomically(disk / "state", b"old")
 (disk / "ballast").write_bytes(b"x" * 40_000)
 
-def attempt(content):
+def attempt(content, size_bytes=0):
     try:
-        write_atomically(disk / "state", content)
+        write_atomically(disk / "state", content, size_bytes=size_bytes)
     except FileNotWritten as error:
         print(str(error).replace(str(disk), "DISK").partition(": ")[2])
     print((disk / "state").read_bytes()[:3], sorted(entry.name for entry in disk.iterdir()))
 
 attempt(b"n" * 30_000)
+attempt(b"nnn", 30_000)
 (disk / "ballast").unlink()
 attempt(b"n" * 30_000)
 subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
@@ -140,6 +141,8 @@ def test_full_and_read_only_disks_keep_the_old_file_and_heal(tmp_path: Path) -> 
     command = ["unshare", "-m", sys.executable, "-c", FULL_DISK, str(tmp_path)]
     printed = subprocess.run(command, capture_output=True, check=True, text=True).stdout.splitlines()
     assert printed == [
+        f"write the temporary file: no space left on device ({STAYS}): free space on its file system",
+        "b'old' ['ballast', 'state']",
         f"write the temporary file: no space left on device ({STAYS}): free space on its file system",
         "b'old' ['ballast', 'state']",
         "b'nnn' ['state']",

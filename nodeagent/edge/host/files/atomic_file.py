@@ -33,6 +33,7 @@ def write_atomically(
     follow_symlink: bool = False,
     durable: bool = True,
     only_writer: bool = False,
+    size_bytes: int = 0,
 ) -> None:
     """Replace a file durably: when this returns, the content survives a power cut; until then the old one does.
 
@@ -43,16 +44,17 @@ def write_atomically(
         follow_symlink: write the file a symbolic link leads to, instead of replacing the link.
         durable: whether the disk is waited for; for what is made anew after a power cut it need not be.
         only_writer: nobody else writes this file; what killed writers have left beside it goes.
+        size_bytes: how long the file is at least; beyond the content are zeros, which have a place on the disk.
 
     Raises:
         FileNotWritten: nothing changed, or (`replaced`) the change may be lost in a power cut.
     """
-    target = Path(os.path.realpath(path)) if follow_symlink else path
+    target = os.path.realpath(path) if follow_symlink else str(path)
     if only_writer:
-        remove_leftovers(target)
+        remove_leftovers(Path(target))
     writing = _Writing(target, durable=durable)
     try:
-        writing.write_temporary(content, mode)
+        writing.write_temporary(content, mode, size_bytes)
         writing.put_in_place()
         writing.sync_directory()
     except OSError as error:
@@ -62,23 +64,30 @@ def write_atomically(
 
 
 class _Writing:
-    """One replacement under way: knows which step it is at, and cleans up what it did not finish."""
+    """One replacement under way: knows which step it is at, and cleans up what it did not finish.
 
-    def __init__(self, target: Path, *, durable: bool) -> None:
+    Names are text: of a small file that is not waited for, path objects would cost as much as the calls.
+    """
+
+    def __init__(self, target: str, *, durable: bool) -> None:
         self._target, self._durable = target, durable
-        self._temporary: Path | None = None
+        self._temporary = ""
         self.step = "look at the old file"
         self.replaced = False
 
-    def write_temporary(self, content: bytes, mode: int) -> None:
+    def write_temporary(self, content: bytes, mode: int, size_bytes: int) -> None:
         old = self._read_old_status()
-        temporary = self._target.with_name(f".{self._target.name}.{secrets.token_hex(4)}.tmp")
+        directory, name = os.path.split(self._target)
+        temporary = os.path.join(directory, f".{name}.{secrets.token_hex(4)}.tmp")
         self.step = "create a temporary file beside it"
         descriptor = os.open(temporary, _OPEN_NEW, 0o600)
         self._temporary = temporary
         try:
             self.step = "write the temporary file"
             _write_all(descriptor, content)
+            if size_bytes > len(content):
+                # Not by writing zeros, which takes memory and the disk's time; whoever maps the file needs the place.
+                os.posix_fallocate(descriptor, 0, size_bytes)
             self.step = "set mode and owner"
             _copy_ownership(descriptor, old)
             os.fchmod(descriptor, stat.S_IMODE(old.st_mode) if old else mode)
@@ -89,25 +98,24 @@ class _Writing:
             os.close(descriptor)
 
     def put_in_place(self) -> None:
-        assert self._temporary is not None
         self.step = "rename the temporary file over it"
-        self._temporary.rename(self._target)
-        self._temporary, self.replaced = None, True
+        os.rename(self._temporary, self._target)
+        self._temporary, self.replaced = "", True
 
     def sync_directory(self) -> None:
         self.step = "make the directory durable"
         if self._durable:
-            sync_directory(self._target.parent)
+            sync_directory(Path(self._target).parent)
 
     def close(self) -> None:
-        if self._temporary is not None:
+        if self._temporary:
             # The write has failed and says so; a leftover is the smaller evil and is removed at the next start.
             with suppress(OSError):
-                self._temporary.unlink()
+                os.unlink(self._temporary)
 
     def _read_old_status(self) -> os.stat_result | None:
         try:
-            status = self._target.lstat()
+            status = os.lstat(self._target)
         except FileNotFoundError:
             return None
         return status if stat.S_ISREG(status.st_mode) else None
@@ -142,7 +150,7 @@ def remove_stale_temporaries(path: Path, *, is_prefix: bool = False) -> int:
     rest = _LEFTOVER_REST if is_prefix else _RANDOM
     try:
         # As text: there may be hundreds of others, and a container may wait for this.
-        for name in os.listdir(path.parent):  # noqa: PTH208
+        for name in os.listdir(path.parent):
             if name.startswith(head) and rest.fullmatch(name, len(head)):
                 (path.parent / name).unlink(missing_ok=True)
                 removed += 1

@@ -84,8 +84,8 @@ class Usage:
 
 
 @cache
-def render_empty() -> bytes:
-    """A file that no process has written into."""
+def render_head() -> bytes:
+    """The beginning of a file that no process has written into; the rest of it is zeros."""
     fields = {
         "magic": layout.USAGE_MAGIC,
         "version": layout.VERSION,
@@ -95,7 +95,7 @@ def render_empty() -> bytes:
         "devices": layout.DEVICES,
     }
     checksum = layout.compute_checksum(USAGE_HEADER.pack(**fields)[:_CHECKSUM_AT])
-    return USAGE_HEADER.pack(**fields, checksum=checksum).ljust(USAGE_BYTES, b"\0")
+    return USAGE_HEADER.pack(**fields, checksum=checksum)
 
 
 def parse_usage(content: bytes) -> Usage:
@@ -106,7 +106,7 @@ def parse_usage(content: bytes) -> Usage:
     """
     if len(content) != USAGE_BYTES:
         raise ValueError(f"it has {len(content)} bytes, not {USAGE_BYTES}")
-    if content[: _CHECKSUM_AT + 8] != render_empty()[: _CHECKSUM_AT + 8]:
+    if content[: _CHECKSUM_AT + 8] != render_head()[: _CHECKSUM_AT + 8]:
         raise ValueError(f"its head is not that of a usage file of version {layout.VERSION}")
     header = USAGE_HEADER.unpack(content)
     if header["high_water"] > layout.PROCESSES:
@@ -127,7 +127,7 @@ def create_usage(path: Path) -> None:
     Raises:
         FileNotWritten: it could not be written.
     """
-    write_atomically(path, render_empty(), mode=_MODE, durable=False)
+    write_atomically(path, render_head(), mode=_MODE, durable=False, size_bytes=USAGE_BYTES)
 
 
 def read_usage(path: Path) -> Usage:

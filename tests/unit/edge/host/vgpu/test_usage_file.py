@@ -19,7 +19,7 @@ from nodeagent.edge.host.vgpu.usage_file import (
     create_usage,
     parse_usage,
     read_usage,
-    render_empty,
+    render_head,
 )
 
 pytestmark = pytest.mark.may_block("nothing here runs on an event loop")
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.may_block("nothing here runs on an event loop")
 
 def fill(*processes: dict[str, Any], **header: int) -> bytes:
     """A file as the library would have filled it."""
-    head = USAGE_HEADER.unpack(render_empty()) | {"high_water": len(processes)} | header
+    head = USAGE_HEADER.unpack(render_head()) | {"high_water": len(processes)} | header
     slots = b""
     for process in processes:
         shares = b"".join(SHARE.pack(**each) for each in process.pop("shares", ()))
@@ -40,11 +40,13 @@ def own(pid: int, start: int, state: int = layout.OWNER_HELD) -> int:
 
 
 def test_new_file_has_no_processes(tmp_path: Path) -> None:
-    """Whoever the container's processes are, they may write it."""
+    """Whoever the container's processes are, they may write it, also where the disk is full by then."""
     path = tmp_path / "usage"
     create_usage(path)
     assert read_usage(path) == Usage((), 0, 0, Reason.FINE)
-    assert path.stat().st_mode & 0o777 == 0o666
+    status = path.stat()
+    assert status.st_mode & 0o777 == 0o666
+    assert status.st_blocks * 512 >= status.st_size == USAGE_BYTES
 
 
 def test_processes_are_read_with_what_they_use() -> None:
@@ -79,8 +81,8 @@ def test_processes_are_read_with_what_they_use() -> None:
     ("content", "reason"),
     [
         (b"", "it has 0 bytes"),
-        (b"x" + render_empty()[1:], "its head"),
-        (render_empty()[:24] + b"\xff" + render_empty()[25:], "its head"),
+        (b"x" + fill()[1:], "its head"),
+        (fill()[:24] + b"\xff" + fill()[25:], "its head"),
         (fill(high_water=257), "257 processes"),
         (fill(last_reason=77), "not a valid Reason"),
         (fill(passing_starts=1 << 60), "starts"),

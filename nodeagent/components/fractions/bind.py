@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from nodeagent.components.fractions.decide import PartView, name_files, plan_account, withhold
+from nodeagent.components.fractions.decide import PartView, name_files, plan_account, read_name, withhold
 from nodeagent.config.sections.fractions import FractionsSettings
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.errors import ControlRefused, NoRoom, PartsUnavailable, RequestInvalid
@@ -302,5 +302,5 @@ def find_promises(
 def list_names(table: PartTable, binding: Binding) -> tuple[str, ...]:
     """The unqualified names by which containers were told of a binding, that first by which its files are called."""
     promised = [table.reservations[number].cdi_name for number in binding.reservations]
-    names = [name.partition("=")[2] for name in promised if name and name != binding.cdi_name]
+    names = [read_name(name) for name in promised if name and name != binding.cdi_name]
     return name_files(binding), *names

@@ -170,6 +170,7 @@ class Fractions:
                 task_status.started()
                 tasks.start_soon(self._requests.run, name="fractions pods")
                 tasks.start_soon(self._tending.run, name="fractions tended")
+                tasks.start_soon(self._tending.prepare_promised, name="fractions promised")
                 tasks.start_soon(self._end_finished, name="fractions finished")
                 tasks.start_soon(self._measuring.run, name="fractions measured")
                 tasks.start_soon(self._tell_named, name="fractions named")
@@ -231,6 +232,8 @@ class Fractions:
         except AllocationError as error:
             self._tell_refused(resource, len(devices), error)
             raise
+        if cdi_name:
+            self._tending.note_promised(cdi_name)
         runtime = self._bus.latest(RuntimeState)
         return render_answer(cdi_name, runtime.value if runtime is not None else None)
 

@@ -225,7 +225,18 @@ def describe_binding(binding: Binding) -> str:
 
 def name_files(binding: Binding) -> str:
     """The unqualified name of a binding, by which its files are called."""
-    return binding.cdi_name.partition("=")[2] or f"b{binding.number}"
+    return read_name(binding.cdi_name) or f"b{binding.number}"
+
+
+def read_name(cdi_name: str) -> str:
+    """The unqualified name in what a container is told."""
+    return cdi_name.partition("=")[2]
+
+
+def list_file_names(table: PartTable) -> set[str]:
+    """By which all files are called that somebody has, or will have who was promised them."""
+    promised = (each for number, each in table.reservations.items() if number not in table.redeemed)
+    return {read_name(each.cdi_name) for each in promised}.union(map(name_files, table.bindings.values()))
 
 
 def describe_parts(binding: Binding) -> str:

@@ -112,6 +112,14 @@ class PartSpecs(Protocol):
 class PartFolders(Protocol):
     """What containers are told of their limits, and tell of their use: a folder for each."""
 
+    async def prepare(self, name: str) -> None:
+        """Have the folder be there with all that needs no limits, so that `write` takes less time.
+
+        Raises:
+            NodeagentError: it cannot be made.
+        """
+        ...
+
     async def write(self, name: str, limits: Sequence[PartLimit]) -> PartFolder:
         """Have the folder say this; a container that has it sees the change.
 

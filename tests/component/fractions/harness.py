@@ -80,9 +80,15 @@ class FakeFolders:
 
     def __init__(self) -> None:
         self.limits: dict[str, tuple[PartLimit, ...]] = {}
+        self.prepared: list[str] = []
         self.used = set[str]()
         self.measures: list[Mapping[str, Sequence[PartMeasure | None]]] = []
         self.broken = ""
+
+    async def prepare(self, name: str) -> None:
+        if self.broken:
+            raise NodeagentError(self.broken)
+        self.prepared.append(name)
 
     async def write(self, name: str, limits: Sequence[PartLimit]) -> PartFolder:
         if self.broken:
@@ -92,6 +98,7 @@ class FakeFolders:
 
     async def remove(self, name: str) -> None:
         self.limits.pop(name, None)
+        self.prepared = [each for each in self.prepared if each != name]
 
     async def read(self, name: str) -> tuple[PartLimit, ...]:
         return self.limits.get(name, ())
@@ -105,7 +112,7 @@ class FakeFolders:
             raise NodeagentError(self.broken)
 
     async def list_names(self) -> tuple[str, ...]:
-        return tuple(self.limits)
+        return tuple({*self.limits, *self.prepared})
 
 
 class FakeLibrary:

@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from nodeagent.model.errors import NoRoom
+from nodeagent.model.errors import NoRoom, PartsUnavailable
 from nodeagent.model.events import PartReleased
 from nodeagent.model.journal import Enforcement
 from nodeagent.model.parts import ContainerState, PodContainer
@@ -32,6 +32,23 @@ async def test_what_has_ended_is_given_back_with_its_files(world: World) -> None
         reasons = {fact.number: fact.reason for fact in world.facts(PartReleased)}
         assert reasons[binding.number] == "kubelet, processes and containers agree that it is over"
         assert len(reasons) == 3
+
+
+async def test_the_folder_of_what_was_promised_is_there_before_the_start(world: World) -> None:
+    """It stays for as long as the promise; where it cannot be made the start says so."""
+    async with world.running():
+        held, never = await world.admit("train", 30, 32), await world.admit("never", 10, 4)
+        await anyio.sleep(15)
+        names = [each.cdi_name.partition("=")[2] for each in (held, never)]
+        assert (world.folders.prepared, world.folders.limits) == (names, {})
+        await world.start(held)
+        world.end(never)
+        await anyio.sleep(40)
+        assert (world.folders.prepared, list(world.folders.limits)) == (names[:1], names[:1])
+        world.folders.broken = "no space left on device"
+        late = await world.admit("late", 10, 4)
+        with pytest.raises(PartsUnavailable, match="no space left"):
+            await world.start(late)
 
 
 @pytest.mark.parametrize("runtime", ["silent", "exited", "gone"])

@@ -183,7 +183,7 @@ async def test_init_containers_hand_their_ids_on(short_dir: Path, setup: dict[st
         if setup == {CORE: 60, MEMORY: 100}:
             before = await in_thread(partial(agent.read_given, pod.uid, "setup"))
             assert before.folder == given.folder
-        assert await in_thread(lambda: len(list((agent.state_dir / "parts").iterdir()))) == 1
+        assert await in_thread(lambda: len(list((agent.state_dir / "parts").glob("*/limits")))) == 1
 
 
 async def test_a_gpu_goes_from_whole_to_parts_and_back_while_pods_run(short_dir: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 import anyio
 from msgspec.structs import replace
 
-from nodeagent.components.fractions.decide import PartView, describe_binding, name_files
+from nodeagent.components.fractions.decide import PartView, describe_binding, list_file_names, name_files, read_name
 from nodeagent.components.fractions.tending.adopt import Adoption, list_unknown_names, plan_adoptions
 from nodeagent.components.fractions.tending.foreign import find_foreign
 from nodeagent.components.fractions.tending.judge import (
@@ -22,6 +22,7 @@ from nodeagent.components.fractions.tending.judge import (
 )
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
+from nodeagent.core.channels.mailbox import Waker
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.ticker import Ticker
@@ -142,6 +143,7 @@ class Tending:
         self.foreign: Mapping[GpuUuid, int] = {}
         """By GPU the bytes that programs use which were given nothing."""
         self._over_since: Mapping[int, float] = {}
+        self._promised, self._has_promised = list[str](), Waker()
         self._log = get_logger(component="fractions")
 
     async def run(self) -> None:
@@ -153,6 +155,18 @@ class Tending:
             if is_first or self._table().reservations:
                 is_first = False
                 await self._tend()
+
+    def note_promised(self, cdi_name: str) -> None:
+        """A container will start by this name, and wait for less when its folder is there by then."""
+        self._promised.append(read_name(cdi_name))
+        self._has_promised.wake()
+
+    async def prepare_promised(self) -> None:
+        """Make the folders of what was promised; one that cannot be made is told of at the container's start."""
+        while True:
+            await self._has_promised.wait()
+            while self._promised:
+                await _try(partial(self._files.folders.prepare, self._promised.pop(0)))
 
     def has_finished(self) -> bool:
         """Whether a pod still has parts although it has finished."""
@@ -254,7 +268,7 @@ class Tending:
         if look.listing is None or look.checkpoint is None:
             return
         names = await _try(self._files.folders.list_names) or ()
-        known = {name_files(binding) for binding in self._table().bindings.values()}
+        known = list_file_names(self._table())
         for name in (name for name in names if name not in known):
             try:
                 await self._files.specs.remove_part(name)

@@ -47,6 +47,10 @@ class HostPartFolders:
     def __init__(self, root: Path, worker: WorkerThread) -> None:
         self._root, self._worker = root, worker
 
+    async def prepare(self, name: str) -> None:
+        """Have the folder be there."""
+        await self._run(lambda: self._prepare(name), "making the folder of a container")
+
     async def write(self, name: str, limits: Sequence[PartLimit]) -> PartFolder:
         """Have the folder say this."""
         content = Limits(tuple(map(_render, limits)))
@@ -74,18 +78,23 @@ class HostPartFolders:
         """The folders that there are."""
         return await self._run(self._list_names, "listing the limits of containers")
 
-    def _write(self, name: str, content: Limits) -> PartFolder:
+    def _prepare(self, name: str) -> PartFolder:
         folder = self._root / name
         for directory in (self._root, folder):
             _make(directory)
-        limits, usage = folder / LIMITS, folder / USAGE
+        usage = folder / USAGE
+        if not _is_there(usage):
+            create_usage(usage)
+        return PartFolder(limits=str(folder / LIMITS), usage=str(usage))
+
+    def _write(self, name: str, content: Limits) -> PartFolder:
+        folder = self._prepare(name)
+        limits = Path(folder.limits)
         if not _is_there(limits):
             create_limits(limits, content)
         elif not _says(limits, content):
             change_limits(limits, content)
-        if not _is_there(usage):
-            create_usage(usage)
-        return PartFolder(limits=str(limits), usage=str(usage))
+        return folder
 
     def _remove(self, name: str) -> None:
         folder = self._root / name

@@ -84,6 +84,8 @@ class Offering(Value, frozen=True):
     """In index order."""
     problems: tuple[str, ...] = ()
     """What is wrong with the rules, a sentence each."""
+    undecided: str = ""
+    """Which GPUs do not answer, and what may mean one of them; empty where nothing is open."""
 
     def list_closed(self, gpus: Iterable[Gpu], door: Door) -> dict[GpuUuid, str]:
         """Those of these GPUs of which nobody new gets anything through this door, and why."""

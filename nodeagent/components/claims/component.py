@@ -57,7 +57,11 @@ PATIENCE_SECONDS = 20.0
 HEALTH_WINDOW_SECONDS = 0.05
 RETRY_SECONDS = 2.0
 PASSING_MAX = 512
-"""Claims that were put away without ever having been prepared, which are remembered."""
+"""Claims that were put away without ever having been prepared, which are remembered.
+
+Not over a restart: who comes too late was on the way already, and ends with the agent that was asked. One that were
+asked anew all the same is made ready, keeps its devices from others, and is put away when nobody is found to have it.
+"""
 
 
 Answer: TypeAlias = Callable[[ClaimReference], Coroutine[Any, Any, None]]

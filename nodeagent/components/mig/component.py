@@ -6,12 +6,14 @@ from those who have it.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from random import SystemRandom
 from typing import TypeVar
 
 import anyio
 from anyio.abc import TaskStatus
 from msgspec.structs import replace
 
+from nodeagent.components.mig.again import Again
 from nodeagent.components.mig.carry import End
 from nodeagent.components.mig.changing import HALF, Changer, WishChanged
 from nodeagent.components.mig.clear import Clearer
@@ -37,13 +39,14 @@ from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.mailbox import Waker
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.backoff import BackoffSettings, decide_delay
 from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.host.files.sealed_store import SealedStore
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.claims import ClaimBook
 from nodeagent.model.cluster import MIG_CONFIG_LABEL, ClusterWishes
 from nodeagent.model.errors import ControlRefused, NodeagentError
-from nodeagent.model.events import ConfigurationReloaded, MigChangeEnded, WishRefused
+from nodeagent.model.events import ConfigurationReloaded, GpuAppeared, MigChangeEnded, WishRefused
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import Change, PartTable
@@ -62,6 +65,7 @@ LABEL_SECONDS = 5.0
 """How long the node's label is waited for before what was asked for last is taken for it."""
 FAILED, REBOOT = "mig-change-failed", "mig-reboot-needed"
 DRIFTED, INVALID = "mig-drifted", "mig-layouts-invalid"
+AGAIN = BackoffSettings(first_seconds=10.0, limit_seconds=300.0)  # after a GPU has come back
 KNOWN_SECONDS = 30.0
 """How long GPUs and journal are waited for before those are given back who were paused when the agent was killed."""
 WATCHED = (Inventory, ClusterWishes, AllocationTable, PartTable, ClaimBook, NodeSample, PluginState)
@@ -107,7 +111,7 @@ class Mig:
         self._asked = 0
         self._settled: Wish | None = None
         self._seen: frozenset[GpuUuid] = frozenset()
-        self._failed: tuple[Wish, str] | None = None
+        self._again = Again(clock.monotonic, lambda tries: decide_delay(AGAIN, tries, SystemRandom()))
         self._changes: dict[GpuUuid, GpuChange] = {}
         self._waker = Waker()
         self._log = get_logger(component=self.name)
@@ -118,7 +122,7 @@ class Mig:
         with self._relay.lead_to(self):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._waker.follow, self._bus.watch_all(*WATCHED, client=self.name), name="mig states")
-                tasks.start_soon(self._watch_settings, name="mig settings")
+                tasks.start_soon(self._watch_facts, name="mig facts")
                 task_status.started()
                 await self._finish(await self._wait_known())
                 with self._relay.make_with(self._maker):
@@ -126,7 +130,7 @@ class Mig:
                     while True:
                         await self._give_back()
                         await self._go_round()
-                        await self.wait_news(GIVE_BACK_SECONDS if self._clients.owed else None)
+                        await self.wait_news(GIVE_BACK_SECONDS if self._clients.owed else self._again.rest_seconds())
 
     async def apply_layout(self, name: str, who: str) -> str:
         """Have the GPUs cut as this layout says; the port's contract is in `model.ports`."""
@@ -135,7 +139,7 @@ class Mig:
         inventory = self.read(Inventory)
         if not wanted or inventory is None:
             raise ControlRefused("no layout is asked for: name one, see `nodeagent mig show`")
-        layout, problem = await self._find(wanted)
+        layout, problem = await self._find(wanted, inventory)
         if layout is None:
             raise ControlRefused(problem)
         judgement = self._judge(layout, inventory)
@@ -152,10 +156,10 @@ class Mig:
             return f"{wanted} is in place"
         return f"{wanted} is asked for: {len(judgement.differing)} of {len(inventory.gpus)} GPUs change"
 
-    async def _watch_settings(self) -> None:
-        with self._bus.listen(ConfigurationReloaded, client=self.name) as reloads:
-            async for _ in reloads:
-                self._failed = None
+    async def _watch_facts(self) -> None:
+        with self._bus.listen(ConfigurationReloaded, GpuAppeared, client=self.name) as facts:
+            async for fact in facts:
+                self._again.note(fact.value)
                 self._waker.wake()
 
     async def _wait_known(self) -> tuple[Change, ...]:
@@ -227,20 +231,21 @@ class Mig:
             await self._remember()
         wish = self._decide()
         if not wish.layout:
-            self._settled = self._failed = None
+            self._settled = None
+            self._again.forget()
             self._conditions.replace(FAILED, {})
             self._publish(MigState())
             return
-        if self._failed is not None and self._failed[0] == wish:
+        if self._again.is_barred(wish):
             return
-        layout, problem = await self._find(wish.layout)
         inventory = self.read(Inventory)
         assert inventory is not None
+        layout, problem = await self._find(wish.layout, inventory)
         judgement = self._judge(layout, inventory) if layout is not None else Judgement(wanted={})
         problems = (problem,) if problem else judgement.problems
         owed = [uuid for uuid in judgement.differing if uuid not in self._list_seen(wish)]
         if problems and (owed or wish != self._settled):
-            self._fail(wish, "; ".join(problems), is_refused=True)
+            self._fail(wish, "; ".join(problems), None)
         elif owed:
             await self._apply(wish, judgement, owed)
         else:
@@ -249,28 +254,26 @@ class Mig:
                 await self._remember()
             self._note_in_place(wish, inventory, judgement)
 
-    async def _find(self, name: str) -> tuple[Layout | None, str]:
-        inventory = self.read(Inventory)
-        gpus = inventory.gpus if inventory is not None else ()
+    async def _find(self, name: str, inventory: Inventory) -> tuple[Layout | None, str]:
         of_file = await self._read_file()
         configured, problems = render_layouts(self._live.now.mig.layouts)
         told = (*problems, *map(str, of_file.problems))
         self._conditions.replace(INVALID, {"": "; ".join(told)} if told else {})
-        return find_layout(name, configured, of_file.layouts, gpus)
+        return find_layout(name, configured, of_file.layouts, inventory.gpus)
 
     def _list_seen(self, wish: Wish) -> frozenset[GpuUuid]:
         """The GPUs that were there while this was in place: if one differs, somebody has cut it otherwise since."""
         return self._seen if wish == self._settled else frozenset()
 
     def _note_in_place(self, wish: Wish, inventory: Inventory, judgement: Judgement) -> None:
-        named = [f"GPU {gpu.index}" for gpu in inventory.gpus if gpu.uuid in judgement.differing]
-        self._conditions.replace(DRIFTED, {"": f"{wish.layout}: {', '.join(named)} differs"} if named else {})
+        self._conditions.replace(DRIFTED, judgement.tell_drift(wish.layout, inventory.gpus))
         self._conditions.replace(FAILED, {})
         for gpu in judgement.wanted.keys() - set(judgement.differing):
             self._conditions.clear(HALF, key=gpu)
             self._conditions.clear(REBOOT, key=gpu)
         self._seen = self._list_seen(wish) | {gpu.uuid for gpu in inventory.gpus}
-        self._settled, self._failed = wish, None
+        self._settled = wish
+        self._again.forget()
         detail = "; ".join(judgement.left)
         self._publish(MigState(layout=wish.layout, origin=wish.origin, standing="success", detail=detail))
 
@@ -281,17 +284,18 @@ class Mig:
             return
         self._remembered = replace(self._remembered, boot=self._boot)
         await self._remember()
-        self._failed = (wish, reason)
+        self._again.note_failed(wish, reason, ())
         self._publish(MigState(layout=wish.layout, origin=wish.origin, standing="rebooting", detail=reason))
         self._log.warning("mig_layout_waits_for_boot", layout=wish.layout, reason=reason)
 
-    def _fail(self, wish: Wish, reason: str, *, is_refused: bool = False) -> None:
-        self._failed = (wish, reason)
-        detail = f"{wish.layout} ({wish.origin}): {reason}"
-        self._conditions.replace(FAILED, {"": detail})
+    def _fail(self, wish: Wish, reason: str, gpus: tuple[GpuUuid, ...] | None = ()) -> None:
+        """Tell of it; `gpus` are those at which it failed, `None` where it was refused before anything was begun."""
+        if not self._again.note_failed(wish, reason, gpus):
+            return
+        self._conditions.replace(FAILED, {"": f"{wish.layout} ({wish.origin}): {reason}"})
         self._publish(MigState(layout=wish.layout, origin=wish.origin, standing="failed", detail=reason))
         self._log.error("mig_layout_failed", layout=wish.layout, reason=reason)
-        if is_refused:
+        if gpus is None:
             refused = WishRefused(label=MIG_CONFIG_LABEL, value=wish.layout, reason=reason)
             self._bus.publish_fact(refused, source=self.name)
 
@@ -299,6 +303,7 @@ class Mig:
         self._conditions.replace(FAILED, {})
         self._publish(MigState(layout=wish.layout, origin=wish.origin, standing="pending"))
         self._log.info("mig_layout_begun", layout=wish.layout, origin=wish.origin, gpus=list(owed))
+        uuid = owed[0]
         try:
             for uuid in owed:
                 end = await self._changer.change(gpu := self.find_gpu(uuid), judgement.wanted[uuid], wish)
@@ -306,12 +311,12 @@ class Mig:
                     await self._await_boot(wish, f"GPU {gpu.index}: {end.detail}")
                     return
                 if end.outcome is not Outcome.DONE or end.detail:
-                    self._fail(wish, f"GPU {gpu.index}: {end.detail}")
+                    self._fail(wish, f"GPU {gpu.index}: {end.detail}", (uuid,))
                     return
         except WishChanged:
             pass
         except NodeagentError as error:
-            self._fail(wish, str(error))
+            self._fail(wish, str(error), (uuid,))
             return
         finally:
             await self._sessions.close()

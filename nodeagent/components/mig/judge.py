@@ -1,6 +1,6 @@
 """How a layout compares with the GPUs of this node: what is right, what must change, what cannot be; pure."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from nodeagent.model.gpu import Gpu
@@ -26,6 +26,11 @@ class Judgement(Value, frozen=True):
     """Why it cannot be had: nothing is changed then."""
     left: tuple[str, ...] = ()
     """GPUs that are meant among all and are not touched, and why."""
+
+    def tell_drift(self, layout: str, gpus: Iterable[Gpu]) -> dict[str, str]:
+        """Where what differs was as it shall be before: the detail of the condition that says so."""
+        named = [f"GPU {gpu.index}" for gpu in gpus if gpu.uuid in self.differing]
+        return {"": f"{layout}: {', '.join(named)} differs"} if named else {}
 
 
 def judge(

@@ -102,7 +102,10 @@ class OfferingComponent:
         chosen = self._memory.doors() or {}
         given = parts.value if parts is not None else NO_PARTS
         claimed = claims.value if claims is not None else NO_CLAIMS
-        offering = plan_offering(inventory.value.gpus, self._live.now, chosen, table.value.allocations, given, claimed)
+        seen = inventory.value
+        offering = plan_offering(
+            seen.gpus, self._live.now, chosen, table.value.allocations, given, claimed, seen.unlisted
+        )
         latest = self._bus.latest(Offering)
         if latest is not None and latest.value == offering:
             return True

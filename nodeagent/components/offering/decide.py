@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from nodeagent.config.schema import Settings
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.claims import ClaimBook
-from nodeagent.model.gpu import Gpu
+from nodeagent.model.gpu import Gpu, MissingGpu
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import PartTable
 from nodeagent.model.offering import Door, Offering
@@ -35,10 +35,11 @@ def plan_offering(
     allocations: Iterable[Allocation],
     parts: PartTable = NO_PARTS,
     claims: ClaimBook = NO_CLAIMS,
+    missing: Sequence[MissingGpu] = (),
 ) -> Offering:
     """The door of each GPU: as configured, as a person has chosen, and as those allow who have it."""
     known = {gpu.uuid: gpu for gpu in gpus}
-    plan = plan_doors(known.values(), settings, chosen)
+    plan = plan_doors(known.values(), settings, chosen, missing)
     held, served = tuple(allocations), list_served(settings)
     doors = (
         decide_door(
@@ -57,7 +58,14 @@ def plan_offering(
     return Offering(
         doors=tuple(door if door.door in served else replace(door, is_open=False) for door in doors),
         problems=(*plan.conflicts, *plan.unmatched),
+        undecided=_describe_undecided(plan.undecided, missing),
     )
+
+
+def _describe_undecided(names: Sequence[str], missing: Sequence[MissingGpu]) -> str:
+    """Which GPUs do not answer, and what may mean one of them."""
+    silent = ", ".join(f"{one.address or 'a GPU'} ({one.reason})" for one in missing)
+    return f"{silent} may be meant by {' and '.join(names)}; that is decided when it answers" if names else ""
 
 
 def _is_anybody_elsewhere(door: Door, held: Sequence[Allocation], parts: PartTable, claims: ClaimBook) -> bool:
@@ -70,6 +78,7 @@ def decide_conditions(offering: Offering, served: frozenset[Door]) -> dict[str, 
     """By code, what is said of whom; all codes are there, those that are not true are empty."""
     return {
         "doors-unclear": {"": "; ".join(offering.problems)} if offering.problems else {},
+        "door-undecided": {"": offering.undecided} if offering.undecided else {},
         "door-unserved": {
             each.gpu: f"GPU {each.index}: door {each.wanted} ({each.reason})"
             for each in offering.doors

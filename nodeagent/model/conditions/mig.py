@@ -15,7 +15,7 @@ MIG_CONDITIONS: tuple[ConditionDefinition, ...] = (
         severity="error",
         title="the MIG layout that is asked for is not in place",
         remedy="mend what the detail names, then ask again: `nodeagent mig apply`, or set the label to another value"
-        " and back; each GPU that is not named as half way is as it was before",
+        " and back, or bring a lost GPU back; each GPU that is not named as half way is as it was before",
     ),
     ConditionDefinition(
         code="mig-half-way",

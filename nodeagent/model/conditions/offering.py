@@ -96,6 +96,12 @@ OFFERING_CONDITIONS: tuple[ConditionDefinition, ...] = (
         remedy="choose another in `doors.rules`, or set `fractions.enabled` or `claims.enabled` and restart the agent",
     ),
     ConditionDefinition(
+        code="door-undecided",
+        severity="info",
+        title="a GPU does not answer, so that its door is not decided",
+        remedy="mend the GPU as `gpu-missing` says; nothing needs to be done about `doors.rules`",
+    ),
+    ConditionDefinition(
         code="doors-unclear",
         severity="warning",
         title="rules about doors contradict one another, or mean no GPU",

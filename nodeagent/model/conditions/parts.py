@@ -57,6 +57,15 @@ PARTS_CONDITIONS: tuple[ConditionDefinition, ...] = (
         show_after_seconds=5.0,
     ),
     ConditionDefinition(
+        code="part-foreign-use",
+        severity="warning",
+        title="a program that was given nothing uses a GPU that is given in parts",
+        remedy="end it, or have its pod ask for a part; a host's program that may stay: `fractions.ignored_processes`",
+        # Longer than the pause between two looks: what only one of them has seen is over already.
+        show_after_seconds=12.0,
+        depends_on=(*BLINDING_CODES, "gpu-lost"),
+    ),
+    ConditionDefinition(
         code="part-use-unseen",
         severity="info",
         title="what containers use of a GPU that they share cannot be told",

@@ -9,14 +9,14 @@ been none.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
-from typing import Final
+from typing import Final, NamedTuple
 
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.doors import ALL, DoorChange, DoorRule
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.claims import ClaimBook
-from nodeagent.model.gpu import Gpu
-from nodeagent.model.ids import GpuUuid, PciAddress
+from nodeagent.model.gpu import Gpu, MissingGpu
+from nodeagent.model.ids import GpuUuid, PciAddress, parse_pci_address
 from nodeagent.model.journal import PartTable
 from nodeagent.model.offering import Door, DoorHolder, GpuDoor
 from nodeagent.model.values import Value
@@ -50,17 +50,33 @@ class DoorPlan(Value, frozen=True):
     """Two rules that say different things of the same GPUs, a sentence for each two."""
     unmatched: tuple[str, ...] = ()
     """Selectors and overrides that mean no GPU of this node, a sentence each."""
+    undecided: tuple[str, ...] = ()
+    """Those that may mean a GPU which does not answer: what it is, nobody knows before it does."""
 
 
-def plan_doors(gpus: Iterable[Gpu], settings: Settings, overrides: Mapping[GpuUuid, Door]) -> DoorPlan:
-    """The wished door of each GPU; what a person has set for a GPU counts more than any rule."""
+def plan_doors(
+    gpus: Iterable[Gpu],
+    settings: Settings,
+    overrides: Mapping[GpuUuid, Door],
+    missing: Sequence[MissingGpu] = (),
+) -> DoorPlan:
+    """The wished door of each GPU; what a person has set for a GPU counts more than any rule.
+
+    Args:
+        gpus: those that are known.
+        settings: the rules, among others.
+        overrides: what a person has set.
+        missing: GPUs of which nothing but their place is known, if that.
+    """
     ordered = sorted(gpus, key=lambda gpu: (gpu.index, gpu.uuid))
     rules = settings.doors.rules
     ours = {gpu.uuid for gpu in select_gpus(ordered, settings.gpus.include, settings.gpus.exclude)}
+    unmatched = tuple(_list_unmatched(ordered, rules, overrides))
     return DoorPlan(
         wishes=tuple(_wish(gpu, rules, overrides.get(gpu.uuid), ours=gpu.uuid in ours) for gpu in ordered),
         conflicts=tuple(_list_conflicts(ordered, rules)),
-        unmatched=tuple(_list_unmatched(ordered, rules, overrides)),
+        unmatched=tuple(one.problem for one in unmatched if not one.may_mean(missing)),
+        undecided=tuple(one.name for one in unmatched if one.may_mean(missing)),
     )
 
 
@@ -116,15 +132,36 @@ def _list_conflicts(gpus: Sequence[Gpu], rules: Sequence[DoorRule]) -> Iterator[
             )
 
 
-def _list_unmatched(gpus: Sequence[Gpu], rules: Sequence[DoorRule], overrides: Mapping[GpuUuid, Door]) -> Iterator[str]:
+class _Unmatched(NamedTuple):
+    """A selector, or a GPU for which a person has set a door, that no known GPU fits."""
+
+    name: str
+    selector: str
+    problem: str
+    """What is wrong with it where it means nothing."""
+
+    def may_mean(self, missing: Sequence[MissingGpu]) -> bool:
+        """Whether a GPU that does not answer may be meant; of such a one nothing but its address is known."""
+        try:
+            address = parse_pci_address(self.selector)
+        except ValueError:
+            return bool(missing)
+        return any(one.address in ("", address) for one in missing)
+
+
+def _list_unmatched(
+    gpus: Sequence[Gpu], rules: Sequence[DoorRule], overrides: Mapping[GpuUuid, Door]
+) -> Iterator[_Unmatched]:
     for place, rule in enumerate(rules):
         for selector in rule.gpus:
             if selector != ALL and not any(selects_gpu(selector, gpu) for gpu in gpus):
-                yield f"{_name(place)}: {selector!r} means no GPU of this node; mend it or take it out"
+                name = f"{_name(place)}: {selector!r}"
+                yield _Unmatched(name, selector, f"{name} means no GPU of this node; mend it or take it out")
     known = {gpu.uuid for gpu in gpus}
     for uuid, door in sorted(overrides.items()):
         if uuid not in known:
-            yield f"door {door} was set for {uuid}, which this node does not have"
+            problem = f"door {door} was set for {uuid}, which this node does not have"
+            yield _Unmatched(f"the door {door} set for {uuid}", uuid, problem)
 
 
 def list_holders(gpu: Gpu, allocations: Iterable[Allocation], door: Door) -> tuple[DoorHolder, ...]:

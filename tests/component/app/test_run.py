@@ -120,6 +120,23 @@ def test_a_hung_gpu_hangs_neither_the_agent_nor_its_stop(short_dir: Path, fake: 
 
 
 @pytest.mark.long
+def test_a_gpu_that_hangs_at_the_start_is_named_and_no_rule_is_blamed(short_dir: Path, fake: FakeNvml) -> None:
+    """Its door is decided when it answers."""
+    fake.hang_gpu(3)
+    hasty = ("driver.call_timeout_seconds=1", "inventory.rescan_seconds=1", "fractions.enabled=true")
+    rules = 'doors.rules=[{"gpus": ["3"], "door": "none"}]'
+    with running_agent(short_dir, *_use(fake), *(word for one in (*hasty, rules) for word in ("--set", one))) as agent:
+        agent.wait_for("/api/v1/conditions", "door-undecided")
+        told = {one["code"]: one["detail"] for one in agent.get_json("/api/v1/conditions")}
+        assert "GPU at index 3: enumerating GPU 3 did not come back" in told["gpu-missing"]
+        assert told["door-undecided"].endswith("may be meant by doors.rules[0]: '3'; that is decided when it answers")
+        assert "doors-unclear" not in told
+        fake.clear()
+        agent.wait_gone("/api/v1/conditions", "door-undecided")
+        assert agent.get_json("/api/v1/doors")[3]["door"] == "none"
+
+
+@pytest.mark.long
 def test_without_a_driver_it_waits_and_says_so(short_dir: Path) -> None:
     """No hardware is not an error of the agent: it waits, and every surface says for what."""
     nowhere = short_dir / "libnvidia-ml.so.1"

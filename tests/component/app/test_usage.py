@@ -116,9 +116,12 @@ def test_use_and_faults_of_parts_are_seen_on_every_surface(node: AgentProcess) -
     ask("simulate", "fault", "foreign", "7")
     node.wait_for("/api/v1/gpus", '"pid":9007')
     assert re.search(r"^9007 +- +7 +0%", ask("top", "--once"), re.MULTILINE)
+    node.wait_for("/api/v1/conditions", "GPU 7: foreign of the host (pid 9007) uses ")
+    assert 'nodeagent_condition_active{code="part-foreign-use"' in node.get("/metrics")[1]
     ask("simulate", "fault", "clear")
     node.wait_gone("/api/v1/gpus", '"pid":9007')
     node.wait_gone("/api/v1/conditions", "part-over-memory")
+    node.wait_gone("/api/v1/conditions", "part-foreign-use")
 
 
 @pytest.mark.nightly

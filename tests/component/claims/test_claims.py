@@ -185,6 +185,39 @@ async def test_who_comes_after_the_end_is_turned_away_unless_a_pod_is_alive(worl
         assert not isinstance((await world.prepare(make_reference("claim-2", "c2")))["claim-2"], str)
 
 
+async def test_who_was_refused_and_put_away_is_forgotten_by_a_restart_and_nothing_is_lost_by_that(world: World) -> None:
+    """What was told of it is told again if it is asked for again; what is made ready for nobody goes by itself."""
+    api(world)
+    assert world.api is not None
+    lost = tuple(replace(gpu, lost="it hangs") for gpu in world.inventory.gpus)
+    world.inventory, whole = replace(world.inventory, gpus=lost), world.inventory
+    async with world.running():
+        refusal = await world.prepare()
+        assert refusal == {"claim-1": "device gpu-0 is lost: it hangs"}
+        assert world.codes == ["claim-refused"]
+        assert await world.unprepare() == {"claim-1": ""}
+        assert world.codes == []
+        assert "was put away" in str(await world.prepare())
+        await world.unprepare()
+    async with world.running():
+        assert world.codes == []
+        assert await world.prepare() == refusal
+        assert world.codes == ["claim-refused"]
+        await world.unprepare()
+    world.inventory = whole
+    world.kubelet.listing = PodListing()
+    world.api.put(make_claim(make_result(), uid="claim-3", name="c3"))
+    async with world.running():
+        assert await world.prepare() == {"claim-1": ONE}
+        (other,) = (await world.prepare(make_reference("claim-3", "c3"))).values()
+        assert "is already allocated to different claim claim-1" in str(other)
+        del world.api.claims["c1"]
+        await anyio.sleep(130)
+        assert world.prepared == {}
+        (other,) = (await world.prepare(make_reference("claim-3", "c3"))).values()
+        assert not isinstance(other, str)
+
+
 async def test_of_those_who_came_and_went_without_being_prepared_the_newest_are_remembered(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -101,6 +101,23 @@ async def test_a_gpu_that_never_answered_is_missing_by_index(fake: FakeNvml) -> 
 
 
 @pytest.mark.long
+async def test_a_gpu_that_hangs_from_the_beginning_is_missing_until_it_answers(fake: FakeNvml) -> None:
+    """By its index, which is all that is known of it; the others are listed after one deadline."""
+    fake.hang_gpu(3)
+    async with running_gpus(fake, STRICT, call_timeout_seconds=2.0) as gpus:
+        readout = await gpus.read_inventory()
+        assert [gpu.index for gpu in readout.gpus] == [0, 1, 2, 4, 5, 6, 7]
+        (missing,) = readout.missing
+        assert missing.reason == "GPU at index 3: enumerating GPU 3 did not come back within 2 s"
+        fake.clear()
+        with anyio.fail_after(30):
+            while readout.missing:
+                await anyio.sleep(0.1)
+                readout = await gpus.read_inventory()
+        assert [gpu.index for gpu in readout.gpus] == list(range(8))
+
+
+@pytest.mark.long
 async def test_all_gpus_hung_is_an_error(fake: FakeNvml) -> None:
     """When nobody answers there is no sample to give."""
     async with running_gpus(fake, STRICT, warm_timeout_seconds=0.1, leash_seconds=0.1) as gpus:

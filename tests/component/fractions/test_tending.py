@@ -196,3 +196,31 @@ async def test_what_others_use_is_not_promised(world: World) -> None:
             await world.start(await world.admit("whole", 100))
         await see()
         assert not read_published(world.offers.published).space.rooms[0].foreign
+
+
+async def test_a_program_that_was_given_nothing_is_named_until_it_ends(world: World) -> None:
+    """By its pod's name as soon as the container runtime tells it; what the runtime said once is kept."""
+    world.places = FakePlaces()
+    world.places.known[7] = ProcessPlace(pod_uid="u", container_id="c")
+    world.places.known[8] = ProcessPlace(name="dcgmi")
+    world.containers = None
+    running = ContainerState.RUNNING
+    container = PodContainer(id="c", pod_uid="u", name="main", state=running, namespace="ml", pod="rogue")
+
+    async def see(*processes: ProcessSample) -> dict[str, str]:
+        gpu = GpuSample(uuid=gpu_uuid(0), processes=processes)
+        for _ in range(11):
+            world.tell(NodeSample(time_seconds=world.clock.wall(), gpus=(gpu,)))
+            await anyio.sleep(1)
+        return world.details("part-foreign-use")
+
+    rogue = ProcessSample(pid=7, memory_used_bytes=30 * GIB)
+    async with world.running():
+        assert await see(ProcessSample(pid=8, memory_used_bytes=0)) == {}
+        assert await see(rogue) == {gpu_uuid(0): "GPU 0: a process of pod u (pid 7) uses 30 GiB"}
+        world.containers = (container,)
+        named = {gpu_uuid(0): "GPU 0: a process of pod ml/rogue (pid 7) uses 30 GiB"}
+        assert await see(rogue) == named
+        world.containers = None
+        assert await see(rogue) == named
+        assert await see() == {}

@@ -6,6 +6,7 @@ from typing import Any
 
 import anyio
 
+from nodeagent.components.inventory.diff import diff_inventories
 from nodeagent.components.mig.component import Mig
 from nodeagent.components.mig.relay import ApplyingRelay
 from nodeagent.config.live import LiveSettings
@@ -149,12 +150,14 @@ class World:
         self._generation = 0
 
     async def look(self) -> Inventory:
-        """What the inventory component does: see the GPUs and tell of them."""
-        readout = await self.gpus.read_inventory()
+        """What the inventory component does: see the GPUs and tell of them, and of those that have come or gone."""
+        readout, before = await self.gpus.read_inventory(), self.bus.latest(Inventory)
         self._generation += 1
         seen = tuple(gpu for gpu in readout.gpus if gpu.index not in self.hidden)
         inventory = Inventory(generation=self._generation, gpus=seen)
         self.bus.publish_state(inventory, source="inventory")
+        for fact in diff_inventories(before.value if before is not None else None, inventory):
+            self.bus.publish_fact(fact, source="inventory")
         return inventory
 
     @asynccontextmanager

@@ -3,6 +3,8 @@
 import anyio
 import pytest
 
+from nodeagent.components.mig.again import TRIES
+from nodeagent.model.events import WishRefused
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import Step
 from nodeagent.model.mig import Write, WriteKind
@@ -220,3 +222,83 @@ async def test_a_driver_that_hangs_leaves_the_gpu_as_it_was(clock: FakeClock) ->
         state = await world.until_standing("failed")
         assert "did not come back" in state.detail
         assert world.book.ended == []
+
+
+async def test_a_layout_that_is_refused_for_a_lost_gpu_is_applied_when_that_is_back(clock: FakeClock) -> None:
+    """A moment after it has come; label and condition go by themselves, and it was told once that it was refused."""
+    world = World(clock)
+    async with world.running():
+        for lost in ("1", "3"):
+            await world.gpus.inject("lost", [lost])
+        await world.look()
+        world.ask("all-1g.10gb")
+        state = await world.until_standing("failed")
+        assert "GPU 1 (NVIDIA H100 80GB HBM3) is lost" in state.detail
+        await anyio.sleep(1000)
+        assert world.book.ended == []
+        await world.gpus.inject("back", ["1"])
+        await world.look()
+        await anyio.sleep(1000)
+        assert (world.state.standing, world.book.ended) == ("failed", [])
+        assert "GPU 1 " not in world.state.detail
+        await world.gpus.inject("back", ["3"])
+        await world.look()
+        await anyio.sleep(4)
+        assert world.state.standing == "failed"
+        await world.until_standing("success")
+        assert await world.profiles() == [SEVEN] * 8
+        assert not world.codes()
+        assert [fact.reason.count("is lost") for fact in world.facts(WishRefused)] == [2, 1]
+
+
+async def test_what_is_still_refused_when_a_gpu_has_come_is_not_told_again(clock: FakeClock) -> None:
+    """Here the one that is lost is another."""
+    world = World(clock)
+    world.hidden = {7}
+    async with world.running():
+        await world.gpus.inject("lost", ["3"])
+        await world.look()
+        world.ask("all-1g.10gb")
+        await world.until_standing("failed")
+        world.hidden = set()
+        await world.look()
+        await anyio.sleep(100)
+        assert len(world.facts(WishRefused)) == 1
+        assert world.state.standing == "failed"
+
+
+async def test_a_layout_that_failed_at_a_gpu_is_tried_again_when_that_comes_back(clock: FakeClock) -> None:
+    """When another one comes it is not: what failed is not mended by that."""
+    world = World(clock)
+    async with world.running():
+        await world.gpus.inject("mig-refuse", ["mode-on"])
+        world.ask("all-1g.10gb")
+        await world.until_standing("failed")
+        for index, standing in (("5", "failed"), ("0", "success")):
+            await world.gpus.inject("lost", [index])
+            await world.look()
+            await world.gpus.inject("back", [index])
+            await world.look()
+            await anyio.sleep(100)
+            assert world.state.standing == standing
+        assert await world.profiles() == [SEVEN] * 8
+        assert not world.codes()
+
+
+async def test_a_gpu_that_comes_and_goes_is_not_cut_for_ever(clock: FakeClock) -> None:
+    """Each time it is left alone for longer, and after some tries until somebody asks again."""
+    world = World(clock)
+    async with world.running():
+        await world.gpus.inject("mig-refuse", ["create", "99"])
+        world.ask("all-1g.10gb")
+        await world.until_standing("failed")
+        for _ in range(20):
+            await world.gpus.inject("lost", ["0"])
+            await world.look()
+            await world.gpus.inject("back", ["0"])
+            await world.look()
+            await anyio.sleep(400)
+        assert world.book.ended == ["undone"] * TRIES
+        await world.gpus.inject("mig-refuse", ["none"])
+        await world.relay.apply_layout("", "me")
+        await world.until_standing("success")

@@ -12,7 +12,12 @@ from msgspec.structs import replace
 
 from nodeagent.components.fractions.decide import PartView, describe_binding, list_file_names, name_files, read_name
 from nodeagent.components.fractions.tending.adopt import Adoption, list_unknown_names, plan_adoptions
-from nodeagent.components.fractions.tending.foreign import find_foreign
+from nodeagent.components.fractions.tending.foreign import (
+    describe_foreign,
+    find_foreign,
+    list_unnamed_pods,
+    sum_foreign,
+)
 from nodeagent.components.fractions.tending.judge import (
     PartLook,
     find_identities,
@@ -142,6 +147,8 @@ class Tending:
         self._live, self._turn, self._note, self._wake, self._view = live, turn, note, wake, view
         self.foreign: Mapping[GpuUuid, int] = {}
         """By GPU the bytes that programs use which were given nothing."""
+        self._foreign_pods: Mapping[str, str] = {}
+        """The names of pods that such programs are of, by uid."""
         self._over_since: Mapping[int, float] = {}
         self._promised, self._has_promised = list[str](), Waker()
         self._log = get_logger(component="fractions")
@@ -190,7 +197,12 @@ class Tending:
         pids = [process.pid for gpu in sample.value.gpus for process in gpu.processes]
         places = await self._sources.places.read_places(pids)
         ignored = self._live.now.fractions.ignored_processes
-        foreign = find_foreign(self._view().gpus, self._table(), sample.value, places, ignored)
+        found = find_foreign(self._view().gpus, self._table(), sample.value, places, ignored)
+        unnamed = list_unnamed_pods(found, self._foreign_pods)
+        if unnamed and (containers := await _try(self._sources.list_containers)) is not None:
+            self._foreign_pods = {one.pod_uid: f"{one.namespace}/{one.pod}" for one in containers if one.pod}
+        self._conditions.replace("part-foreign-use", describe_foreign(found, self._foreign_pods))
+        foreign = sum_foreign(found)
         if foreign != self.foreign:
             self.foreign = foreign
             self._log.info("foreign_use_changed", gpus={str(gpu): used for gpu, used in foreign.items()})

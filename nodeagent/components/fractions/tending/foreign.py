@@ -5,18 +5,39 @@ Refuses to guess: a process that is not seen, or that may be of a container of w
 for nothing.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import PartTable
 from nodeagent.model.ports import ProcessPlace
 from nodeagent.model.telemetry import NodeSample
+from nodeagent.model.units import render_bytes
 
 _STEP_BYTES = 256 << 20
 """Small changes are not worth telling every scheduler of."""
 _NAME_MOST = 15
 """Characters of its name that the kernel keeps of a process."""
+_NAMED_MOST: Final = 3
+"""Processes of one GPU that are named, the largest first."""
+
+
+class ForeignProcess(NamedTuple):
+    """A process that uses a GPU of which it was given nothing."""
+
+    gpu: Gpu
+    pid: int
+    place: ProcessPlace
+    memory_bytes: int
+    """As far as the driver says."""
+
+    def describe(self, pods: Mapping[str, str]) -> str:
+        """Who it is and what it uses; `pods` are the names of pods by uid."""
+        uid = self.place.pod_uid
+        owner = f"of pod {pods.get(uid, uid)}" if uid else "of the host"
+        name = self.place.name or "a process"
+        return f"{name} {owner} (pid {self.pid}) uses {render_bytes(self.memory_bytes)}"
 
 
 def find_foreign(
@@ -25,8 +46,8 @@ def find_foreign(
     sample: NodeSample,
     places: Mapping[int, ProcessPlace],
     ignored: Collection[str],
-) -> dict[GpuUuid, int]:
-    """By GPU the bytes that are used so; a GPU is in it as soon as there is such a process.
+) -> tuple[ForeignProcess, ...]:
+    """All such processes.
 
     Args:
         gpus: those that are given in parts.
@@ -40,8 +61,8 @@ def find_foreign(
         for part in binding.parts:
             tenants.setdefault(part.gpu, set()).add(binding.pod.uid)
     left_alone = {name[:_NAME_MOST] for name in ignored}
-    ours = {gpu.uuid for gpu in gpus}
-    found: dict[GpuUuid, int] = {}
+    ours = {gpu.uuid: gpu for gpu in gpus}
+    found: list[ForeignProcess] = []
     for gpu in sample.gpus:
         known = tenants.get(gpu.uuid, set())
         if gpu.uuid not in ours or "" in known:
@@ -50,5 +71,36 @@ def find_foreign(
             place = places.get(process.pid)
             if place is None or place.pod_uid in known or (not place.pod_uid and place.name in left_alone):
                 continue
-            found[gpu.uuid] = found.get(gpu.uuid, 0) + (process.memory_used_bytes or 0)
-    return {gpu: -(-used // _STEP_BYTES) * _STEP_BYTES for gpu, used in found.items()}
+            found.append(ForeignProcess(ours[gpu.uuid], process.pid, place, process.memory_used_bytes or 0))
+    return tuple(found)
+
+
+def sum_foreign(found: Iterable[ForeignProcess]) -> dict[GpuUuid, int]:
+    """By GPU the bytes that are used so; a GPU is in it as soon as there is such a process."""
+    sums: dict[GpuUuid, int] = {}
+    for one in found:
+        sums[one.gpu.uuid] = sums.get(one.gpu.uuid, 0) + one.memory_bytes
+    return {gpu: -(-used // _STEP_BYTES) * _STEP_BYTES for gpu, used in sums.items()}
+
+
+def list_unnamed_pods(found: Iterable[ForeignProcess], pods: Mapping[str, str]) -> frozenset[str]:
+    """The uids of pods that are to be named to people, and of which the name is not known."""
+    return frozenset(one.place.pod_uid for one in found if one.memory_bytes and one.place.pod_uid) - pods.keys()
+
+
+def describe_foreign(found: Iterable[ForeignProcess], pods: Mapping[str, str]) -> dict[str, str]:
+    """By GPU the processes that take memory from others, as people read it.
+
+    One that uses none takes nothing from anybody: agents that monitor GPUs hold them open so.
+    """
+    by_gpu: dict[GpuUuid, list[ForeignProcess]] = {}
+    for one in sorted(found, key=lambda one: (-one.memory_bytes, one.pid)):
+        if one.memory_bytes:
+            by_gpu.setdefault(one.gpu.uuid, []).append(one)
+    return {str(gpu): _describe_gpu(processes, pods) for gpu, processes in by_gpu.items()}
+
+
+def _describe_gpu(processes: Sequence[ForeignProcess], pods: Mapping[str, str]) -> str:
+    told = "; ".join(one.describe(pods) for one in processes[:_NAMED_MOST])
+    left = len(processes) - _NAMED_MOST
+    return f"GPU {processes[0].gpu.index}: {told}" + (f"; and {left} more" if left > 0 else "")

@@ -3,7 +3,13 @@
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.components.fractions.tending.foreign import find_foreign
+from nodeagent.components.fractions.tending.foreign import (
+    ForeignProcess,
+    describe_foreign,
+    find_foreign,
+    list_unnamed_pods,
+    sum_foreign,
+)
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import Binding
@@ -24,7 +30,12 @@ IGNORED = ("nvidia-cuda-mps-server",)
 def find(
     *pids: int, bindings: tuple[Binding, ...] = (bind(1, "a"),), gpus: tuple[Gpu, ...] = GPUS
 ) -> dict[GpuUuid, int]:
-    return find_foreign(gpus, tabulate(*bindings), sample(*map(run, pids)), PLACES, IGNORED)
+    return sum_foreign(find_foreign(gpus, tabulate(*bindings), sample(*map(run, pids)), PLACES, IGNORED))
+
+
+def use(pid: int, gib: int, pod: str = "", name: str = "") -> ForeignProcess:
+    """On the first GPU."""
+    return ForeignProcess(GPUS[0], pid, replace(place(pod) if pod else ProcessPlace(), name=name), gib * GIB)
 
 
 @pytest.mark.parametrize(
@@ -59,4 +70,37 @@ def test_small_changes_are_the_same() -> None:
     """Each is told to all schedulers; what says no memory is there all the same."""
     for used, expected in ((None, 0), (1, 256 << 20), (256 << 20, 256 << 20), ((256 << 20) + 1, 512 << 20)):
         process = replace(run(11), memory_used_bytes=used)
-        assert find_foreign(GPUS, tabulate(), sample(process), PLACES, ()) == {make_uuid(0): expected}
+        assert sum_foreign(find_foreign(GPUS, tabulate(), sample(process), PLACES, ())) == {make_uuid(0): expected}
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        ([use(12, 20, name="python3")], "python3 of the host (pid 12) uses 20 GiB"),
+        ([use(11, 1, "stranger")], "a process of pod ml/stranger (pid 11) uses 1 GiB"),
+        ([use(11, 1, "unnamed")], "a process of pod u-unnamed (pid 11) uses 1 GiB"),
+        (
+            [use(1, 1, name="a"), use(2, 3, name="b"), use(3, 0, name="c")],
+            "b of the host (pid 2) uses 3 GiB; a of the host (pid 1) uses 1 GiB",
+        ),
+        (
+            [use(pid, 1, name="x") for pid in range(5)],
+            "; ".join(f"x of the host (pid {pid}) uses 1 GiB" for pid in range(3)) + "; and 2 more",
+        ),
+    ],
+    ids=["of the host", "of a pod", "of a pod without name", "the largest first", "of many"],
+)
+def test_people_are_told_who_it_is(found: list[ForeignProcess], told: str) -> None:
+    assert describe_foreign(found, {"u-stranger": "ml/stranger"}) == {make_uuid(0): f"GPU 0: {told}"}
+
+
+def test_who_uses_no_memory_bothers_nobody() -> None:
+    """Agents that monitor GPUs hold them open so, and of some the driver does not say what they use."""
+    found = [use(12, 0, name="dcgm"), use(11, 0, "stranger")]
+    assert describe_foreign(found, {}) == {}
+    assert list_unnamed_pods(found, {}) == frozenset()
+
+
+def test_a_name_is_asked_for_only_of_pods_that_are_told_of() -> None:
+    found = [use(12, 1, name="python3"), use(11, 1, "stranger"), use(10, 1, "known")]
+    assert list_unnamed_pods(found, {"u-known": "ml/known"}) == {"u-stranger"}

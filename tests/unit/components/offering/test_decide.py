@@ -8,7 +8,8 @@ from nodeagent.config.sections.claims import ClaimsSettings
 from nodeagent.config.sections.doors import DoorRule, DoorsSettings, DoorWord
 from nodeagent.model.allocation import Allocation, PodIdentity
 from nodeagent.model.claims import ClaimBook
-from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.gpu import MissingGpu
+from nodeagent.model.ids import DeviceId, PciAddress, ResourceName
 from nodeagent.model.journal import PreparedClaim, PreparedDevice
 from nodeagent.model.offering import Door
 from tests.support.gpus import gpu_uuid, make_gpu
@@ -111,3 +112,24 @@ def test_a_gpu_that_a_claim_has_keeps_its_door_until_the_claim_is_put_away() -> 
     nameless = {"a": replace(claims["a"], pods=())}
     (door, _) = plan_offering(TWO, settings, {}, [], claims=ClaimBook(claims=nameless)).doors
     assert [holder.describe() for holder in door.waits_for] == ["claim ns/a"]
+
+
+def test_a_gpu_that_does_not_answer_has_no_door_yet() -> None:
+    """The rules are not blamed for it, but for what else is wrong with them."""
+    silent = [
+        MissingGpu(address=PciAddress("0000:c3:00.0"), device_id=0, reason="GPU at index 2: it hangs"),
+        MissingGpu(address=PciAddress(""), device_id=0, reason="GPU at index 3: it hangs"),
+    ]
+    settings = Settings(doors=DoorsSettings(rules=(rule("none", "2", "0"), rule("whole", "0"))))
+    for missing, code in ((silent, "door-undecided"), ([], "doors-unclear")):
+        found = decide_conditions(plan_offering(TWO, settings, {}, [], missing=missing), list_served(settings))
+        assert "both name GPU 0" in found["doors-unclear"][""]
+        assert [each for each, told in found.items() if any("'2'" in one for one in told.values())] == [code]
+    (first,) = decide_conditions(plan_offering(TWO, settings, {}, [], missing=silent[:1]), list_served(settings))[
+        "door-undecided"
+    ].values()
+    assert first == (
+        "0000:c3:00.0 (GPU at index 2: it hangs) may be meant by doors.rules[0]: '2'; that is decided when it answers"
+    )
+    undecided = plan_offering(TWO, settings, {}, [], missing=silent).undecided
+    assert ", a GPU (GPU at index 3: it hangs) may be meant by" in undecided

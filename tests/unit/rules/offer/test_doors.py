@@ -10,7 +10,8 @@ from nodeagent.config.schema import Settings
 from nodeagent.config.sections.doors import DoorChange, DoorRule, DoorsSettings, DoorWord
 from nodeagent.config.sections.hardware import GpusSettings
 from nodeagent.model.allocation import Allocation, PodIdentity
-from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
+from nodeagent.model.gpu import MissingGpu
+from nodeagent.model.ids import DeviceId, GpuUuid, PciAddress, ResourceName
 from nodeagent.model.offering import Door, DoorHolder
 from nodeagent.rules.offer.doors import DoorPlan, DoorWish, decide_door, list_holders, list_part_holders, plan_doors
 from tests.support.gpus import gpu_uuid, make_gpu, mig_uuid
@@ -127,6 +128,26 @@ def test_names_that_mean_nothing_are_told() -> None:
         "doors.rules[0]: '*T4*' means no GPU of this node; mend it or take it out",
         "door none was set for GPU-gone, which this node does not have",
     )
+
+
+@pytest.mark.parametrize(
+    ("address", "undecided"),
+    [("", "9 UUID *T4* 0000:99:00.0"), ("0000:99:00.0", "9 UUID *T4* 0000:99:00.0"), ("0000:98:00.0", "9 UUID *T4*")],
+    ids=["that nobody knows", "that is named", "that is another"],
+)
+def test_what_may_mean_a_gpu_that_does_not_answer_is_no_slip(address: str, undecided: str) -> None:
+    """Only its place is known, if that: its index, its UUID and its model are learnt when it answers."""
+    silent = MissingGpu(address=PciAddress(address), device_id=0, reason="it hangs")
+    rules, gone = (rule("fractions", "9", "*T4*", "0", "99:00.0", "all"),), GpuUuid("GPU-gone")
+    planned = plan_doors(GPUS, Settings(doors=DoorsSettings(rules=rules)), {gone: Door.NONE}, [silent])
+    names = {
+        "9": "doors.rules[0]: '9'",
+        "*T4*": "doors.rules[0]: '*T4*'",
+        "0000:99:00.0": "doors.rules[0]: '99:00.0'",
+        "UUID": "the door none set for GPU-gone",
+    }
+    assert set(planned.undecided) == {names[name] for name in undecided.split()}
+    assert len(planned.unmatched) == 4 - len(planned.undecided)
 
 
 def test_holders_are_found_by_whatever_they_have_of_the_gpu() -> None:

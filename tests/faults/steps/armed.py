@@ -41,7 +41,7 @@ _BY_DESCRIPTOR: Final = frozenset(
 _RECORD: Final = re.compile(rb'"type":"([a-z_]+)"')
 _CHANCE: Final = re.compile(
     r"\d{8}T\d{6}Z|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{8,}|(?<=[-.])\d+(?=[.])"
-    r"|(?<=share-)\d+|(?<=daemon-)\d+"
+    r"|(?<=share-)\d+|(?<=daemon-)\d+|(?<=[.]aside[.])\d+"
 )
 """What differs from life to life, or from round to round, in the names of files."""
 _JOURNAL: Final = "state/allocations.journal"

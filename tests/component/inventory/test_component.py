@@ -81,6 +81,14 @@ async def test_a_change_without_an_event_is_found_by_the_rescan(stage: Stage) ->
         assert (len(inventory.gpus), inventory.generation) == (3, 2)
 
 
+async def test_a_driver_that_was_there_all_along_is_enumerated_once(stage: Stage) -> None:
+    """A second look would hold up the first sample, and pods wait for that."""
+    async with stage.running():
+        await stage.started.wait()
+        await anyio.sleep(5)
+        assert stage.gpus.readings == 1
+
+
 async def test_a_returned_driver_is_enumerated_at_once(stage: Stage) -> None:
     """After a reload of the driver nobody waits for the rescan."""
     async with stage.running():

@@ -237,11 +237,11 @@ class InventoryComponent:
 
     async def _rescan_forever(self) -> None:
         await self._remember()  # what the first look found, while nobody waits for the disk any more
-        pause = self._live.now.inventory.rescan_seconds
+        pause = SETTLE_SECONDS
         while True:
             with anyio.move_on_after(pause):
                 await self._rescan.wait()
-            # What an event announced may take a moment to be all there: it is looked at once more soon after.
+            # What a start or an event found may take a moment to be all there: it is looked at once more soon after.
             was_asked = self._rescan.is_set()
             pause = SETTLE_SECONDS if was_asked else self._live.now.inventory.rescan_seconds
             self._rescan = anyio.Event()

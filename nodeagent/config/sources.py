@@ -46,10 +46,11 @@ def read_environment(section: type[Section], environ: MappingOf[str, str]) -> tu
     Of the names nobody knows, only those with a double underscore are ours to judge: Kubernetes puts NODEAGENT_PORT and
     its like into the environment of every pod beside a service named nodeagent.
     """
-    known = {variable_of(path): path for path, _ in walk_knobs(section)}
+    knobs = tuple(walk_knobs(section))
+    known = {variable_of(path): path for path, _ in knobs}
     trees = [
         nest(path, Scalar(environ[knob.also_env], Origin("environment", knob.also_env)))
-        for path, knob in walk_knobs(section)
+        for path, knob in knobs
         if environ.get(knob.also_env)
     ]
     problems: list[Problem] = []

@@ -22,7 +22,6 @@ from nodeagent.edge.host.machine.boot_id import read_boot_id
 from nodeagent.edge.kubelet.account import KubeletAccount
 from nodeagent.edge.kubelet.call_times import CallTimes
 from nodeagent.edge.kubelet.plugin_session import PluginSession
-from nodeagent.edge.kubelet.registry_session import RegistrySession
 from nodeagent.model.admission import AdmissionFacts, CallFacts, Distribution
 from nodeagent.model.ids import ResourceName
 from nodeagent.model.plugin import AdvertisedResource, HandoutFacts
@@ -110,28 +109,29 @@ class KubeletSide:
 
     async def _serve(self, plugin: DevicePlugin, endpoint: str, report: Callable[[AdvertisedResource], None]) -> None:
         kubelet = self._live.now.kubelet
-        session: PluginSession | RegistrySession
-        if kubelet.plugins_registry_dir is None:
-            directory = kubelet.device_plugins_dir
-            session = PluginSession(
-                plugin,
-                directory,
-                endpoint,
-                report=report,
-                report_crash=self.note_crash,
-                times=self.call_times,
-                read_allocatable=self.account.read_allocatable,
+        if kubelet.plugins_registry_dir is not None:
+            from nodeagent.edge.kubelet.registry_session import (  # noqa: PLC0415 - only where settings ask for it
+                RegistrySession,
             )
-        else:
-            session = RegistrySession(
+
+            await RegistrySession(
                 plugin,
                 kubelet.device_plugins_dir / endpoint,
                 kubelet.plugins_registry_dir / endpoint,
                 report=report,
                 report_crash=self.note_crash,
                 times=self.call_times,
-            )
-        await session.run()
+            ).run()
+            return
+        await PluginSession(
+            plugin,
+            kubelet.device_plugins_dir,
+            endpoint,
+            report=report,
+            report_crash=self.note_crash,
+            times=self.call_times,
+            read_allocatable=self.account.read_allocatable,
+        ).run()
 
     def note_crash(self, path: str, error: Exception) -> None:
         """A call of the kubelet met with what nobody had foreseen."""

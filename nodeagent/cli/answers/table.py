@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import shutil
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TextIO
@@ -26,6 +25,8 @@ def read_width(stream: TextIO) -> int:
     """Columns of the terminal; wide where there is none, so that pipes get whole lines."""
     if not stream.isatty():
         return UNCUT
+    import shutil  # noqa: PLC0415 - with the archive formats that it knows, which an agent's start would load
+
     return max(WIDTH_MIN, shutil.get_terminal_size((100, 24)).columns)
 
 

@@ -5,6 +5,7 @@ Owns what is said of words that nobody knows: the command they were typed after,
 
 import argparse
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 from nodeagent import __version__
@@ -31,6 +32,16 @@ class Parser(argparse.ArgumentParser):
             arguments.parser.error(f"choose a command: {', '.join(one.name for one in command.subcommands)}")
         _settle_form(arguments)
         return arguments
+
+    def format_help(self) -> str:
+        """As wide as the terminal is."""
+        self.formatter_class = argparse.RawDescriptionHelpFormatter
+        return super().format_help()
+
+    def format_usage(self) -> str:
+        """Likewise."""
+        self.formatter_class = argparse.RawDescriptionHelpFormatter
+        return super().format_usage()
 
     def refuse_unknown(self, words: Iterable[str]) -> NoReturn:
         """Say which words are not known here, and which are."""
@@ -83,7 +94,7 @@ def _fill(parser: argparse.ArgumentParser, command: Command, words: Sequence[str
 
 
 def _add_subcommands(parser: argparse.ArgumentParser, command: Command, words: Sequence[str] | None) -> None:
-    group = parser.add_subparsers(title="commands", metavar="COMMAND", required=False)
+    group = parser.add_subparsers(title="commands", metavar="COMMAND", required=False, prog=parser.prog)
     named = [one for one in command.subcommands if words and one.name == words[0]]
     for one in named or command.subcommands:
         rest = words[1:] if named and words else None
@@ -110,6 +121,10 @@ def _add(parser: argparse.ArgumentParser, argument: Argument) -> None:
     parser.add_argument(*argument.names, **options)
 
 
+_CHECKING = partial(argparse.RawDescriptionHelpFormatter, width=80)
+"""argparse makes one for each argument, to check it; to look at the terminal for that would load archive formats."""
+
+
 def _texts(command: Command, *, is_root: bool) -> dict[str, Any]:
     description = command.summary[0].upper() + command.summary[1:] + "."
     if command.description:
@@ -117,7 +132,7 @@ def _texts(command: Command, *, is_root: bool) -> dict[str, Any]:
     return {
         "description": description,
         "epilog": _epilog(command, is_root=is_root),
-        "formatter_class": argparse.RawDescriptionHelpFormatter,
+        "formatter_class": _CHECKING,
         "allow_abbrev": False,
     }
 

@@ -96,7 +96,7 @@ class Health:
         self._log = get_logger(component=self.name)
         self._judge = Judge(VerdictBook(boot_id=""))
         self._turn = anyio.Lock()
-        self._changed, self._is_judged = Waker(), anyio.Event()
+        self._changed, self._is_looked_at, self._is_judged = Waker(), anyio.Event(), anyio.Event()
         self._fingerprint: object = None
         self._written_at = self._began_at = 0.0
         self._looks = Looks(0.0)
@@ -117,7 +117,7 @@ class Health:
             self._judge = Judge(await self._read_book())
             with self._bus.listen(XidReported, GpuEventReported, client=self.name) as facts:
                 self._note_states(self._bus.latest(Inventory), self._bus.latest(DriverState))
-                await self._tell()
+                await self._tell(is_written=True)  # by the agent before: it says nothing else
                 async with anyio.create_task_group() as tasks:
                     with self._relay.lead_to(self):
                         tasks.start_soon(self._follow_states, name="health states")
@@ -199,6 +199,7 @@ class Health:
                     self._judge.note_sample(envelope.value, now, returns, limits=limits, is_extra=look is Look.EXTRA)
                     self._cause = self._cause or envelope
                     self._note_deaf("samples", "")
+                    self._is_looked_at.set()
                     self._changed.wake()
 
     async def _notice_silence(self) -> None:
@@ -313,12 +314,14 @@ class Health:
 
     async def _tell_forever(self) -> None:
         while True:
+            with anyio.move_on_after(GATHER_SECONDS):
+                # Pods wait for the first verdicts: nothing gathers longer than until there is a look to make them of.
+                await (anyio.sleep_forever() if self._is_judged.is_set() else self._is_looked_at.wait())
             with anyio.move_on_after(REWRITE_SECONDS if self._is_durable else RETRY_WRITE_SECONDS):
                 await self._changed.wait()
             await self._tell()
-            await anyio.sleep(GATHER_SECONDS)
 
-    async def _tell(self) -> None:
+    async def _tell(self, *, is_written: bool = False) -> None:
         """Write what changed, then say it; a disk that fails delays a verdict by a second and stops none."""
         async with self._turn:
             settings = self._live.now.health
@@ -327,11 +330,13 @@ class Health:
                 watched=not str(self._deaf),
                 wall=self._clock.wall(),
             )
-            causes, self._causes = self._causes, {}
-            await self._write_book()
-            self._publish(report, causes)
             is_known = all(device.verdict is not Verdict.UNKNOWN for device in report.devices)
-            if is_known or self._looks.has_begun:
+            is_judged = is_known or self._looks.has_begun  # by now: a look during the writing is not in this report
+            causes, self._causes = self._causes, {}
+            if not is_written:
+                await self._write_book()
+            self._publish(report, causes)
+            if is_judged:
                 self._is_judged.set()
 
     async def _write_book(self) -> None:

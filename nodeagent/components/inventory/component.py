@@ -80,6 +80,8 @@ class InventoryComponent:
         self._expected = Expectation()
         self._remembered_label: int | None = None
         self._rescan = anyio.Event()
+        self._read_after = 0
+        """The number of the driver's word that was newest when the hardware was last read."""
         self._log = get_logger(component=self.name)
         self._sampling_trouble = ""
         self._fresh_until = 0.0
@@ -115,8 +117,8 @@ class InventoryComponent:
         self._known = tuple(one for one in self._known if one is not gone)
         self._bus.publish_fact(GpuForgotten(gpu=gone.uuid, who=who), source=self.name)
         self._log.warning("gpu_forgotten", gpu=gone.uuid, who=who)
-        if not await self._read_inventory():
-            await self._remember()
+        await self._read_inventory()
+        await self._remember()
         return f"GPU {gone.index} ({gone.uuid}) is gone for good: it is no longer missed"
 
     async def _keep(self) -> None:
@@ -173,11 +175,11 @@ class InventoryComponent:
         if after is not before:
             self._publish(before, after)
         self._known = list_known(after)
-        await self._remember()
         self._reports.forget_old(anyio.current_time())
         return True
 
     async def _read_hardware(self) -> GpuReadout | None:
+        driver = self._bus.latest(DriverState)
         try:
             readout = await self._source.read_inventory()
         except DriverError as error:
@@ -187,6 +189,7 @@ class InventoryComponent:
             self._log.warning("inventory_read_failed", reason=str(error))
             self._conditions.set(UNREAD, detail=str(error))
             return None
+        self._read_after = driver.seq if driver is not None else 0
         self._conditions.clear(UNREAD)
         return readout
 
@@ -233,15 +236,17 @@ class InventoryComponent:
             self._conditions.clear(NOT_REMEMBERED)
 
     async def _rescan_forever(self) -> None:
-        pause = self._live.now.inventory.rescan_seconds
+        await self._remember()  # what the first look found, while nobody waits for the disk any more
+        pause = SETTLE_SECONDS
         while True:
             with anyio.move_on_after(pause):
                 await self._rescan.wait()
-            # What an event announced may take a moment to be all there: it is looked at once more soon after.
+            # What a start or an event found may take a moment to be all there: it is looked at once more soon after.
             was_asked = self._rescan.is_set()
             pause = SETTLE_SECONDS if was_asked else self._live.now.inventory.rescan_seconds
             self._rescan = anyio.Event()
-            await self._read_inventory()
+            if await self._read_inventory():
+                await self._remember()
 
     async def _sample_forever(self) -> None:
         while True:
@@ -363,5 +368,7 @@ class InventoryComponent:
     async def _rescan_on_driver_return(self) -> None:
         with self._bus.watch(DriverState, client=self.name) as states:
             async for envelope in states:
-                if envelope.value.ready:
+                # What it said before the hardware was read is no return: at a start the worker would be kept from the
+                # first sample, which pods wait for, by a second look at all that it has just told.
+                if envelope.value.ready and envelope.seq > self._read_after:
                     self._rescan.set()

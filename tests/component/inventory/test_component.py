@@ -5,7 +5,7 @@ import anyio.to_thread
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.components.inventory.component import FIRST_SAMPLE_SECONDS
+from nodeagent.components.inventory.component import FIRST_SAMPLE_SECONDS, SETTLE_SECONDS
 from nodeagent.components.inventory.restarts import WINDOW_SECONDS
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import DriverUnavailable
@@ -79,6 +79,16 @@ async def test_a_change_without_an_event_is_found_by_the_rescan(stage: Stage) ->
         inventory = stage.inventory()
         assert inventory is not None
         assert (len(inventory.gpus), inventory.generation) == (3, 2)
+
+
+async def test_a_driver_that_was_there_all_along_is_no_returned_one(stage: Stage) -> None:
+    """To enumerate again at once would hold up the first sample, which pods wait for; the look soon after does not."""
+    async with stage.running():
+        await stage.started.wait()
+        await anyio.sleep(SETTLE_SECONDS - 0.5)
+        assert stage.gpus.readings == 1
+        await anyio.sleep(1)
+        assert stage.gpus.readings == 2
 
 
 async def test_a_returned_driver_is_enumerated_at_once(stage: Stage) -> None:

@@ -198,7 +198,8 @@ async def test_a_disk_that_refuses_is_said_until_it_takes_the_list(stage: Stage)
     """A GPU that vanished during a restart would not be missed: people should know before."""
     stage.state_dir /= "not there yet"
     async with stage.running():
-        await stage.started.wait()
+        await stage.started.wait()  # nobody waits for the disk
+        await anyio.sleep(0.1)
         assert stage.codes() == ["gpus-not-remembered"]
         stage.state_dir.mkdir()
         await anyio.sleep(stage.live.now.inventory.rescan_seconds + 0.1)

@@ -12,9 +12,9 @@ from nodeagent.model.ids import PciAddress, parse_pci_address
 from nodeagent.model.values import Value
 
 _ESCAPE = re.compile(rb"\\x([0-9a-f]{2})")
+# Priority, sequence and time, each of at most the digits of a 64-bit number, and what later kernels may add.
+_HEAD = re.compile(rb"([0-9]{1,20}),([0-9]{1,20}),([0-9]{1,20})(?:,[^;]*)?;")
 _LEVELS = 8
-_NUMBER_DIGITS = 20
-"""Of a 64-bit number."""
 
 
 class KernelRecord(Value, frozen=True):
@@ -94,15 +94,14 @@ DriverLine = XidLine | SxidLine | LostGpuLine | InitFailureLine | GpuIdentityLin
 
 def parse_record(raw: bytes) -> KernelRecord | None:
     """Take one record apart; `None` for one that is malformed."""
-    head, found, rest = raw.partition(b";")
-    fields = head.split(b",")
-    if not found or len(fields) < 3 or not all(_is_number(field) for field in fields[:3]):
+    head = _HEAD.match(raw)
+    if head is None:
         return None
-    text, *continuation = rest.rstrip(b"\n").split(b"\n")
-    priority = int(fields[0])
+    text, *continuation = raw[head.end() :].rstrip(b"\n").split(b"\n")
+    priority = int(head[1])
     return KernelRecord(
-        sequence=int(fields[1]),
-        monotonic_usec=int(fields[2]),
+        sequence=int(head[2]),
+        monotonic_usec=int(head[3]),
         level=priority % _LEVELS,
         facility=priority // _LEVELS,
         text=_unescape(text),
@@ -112,6 +111,8 @@ def parse_record(raw: bytes) -> KernelRecord | None:
 
 def parse_driver_line(text: str) -> DriverLine | None:
     """What the NVIDIA driver says in this line; `None` when it is somebody else's, or of no consequence."""
+    if not text.startswith(_SPEAKERS):
+        return None  # nearly all of a log of thousands of lines, which pods wait for at a start
     for pattern, build in _LINES:
         if match := pattern.match(text):
             try:
@@ -122,11 +123,9 @@ def parse_driver_line(text: str) -> DriverLine | None:
     return None
 
 
-def _is_number(field: bytes) -> bool:
-    return field.isdigit() and len(field) <= _NUMBER_DIGITS
-
-
 def _unescape(raw: bytes) -> str:
+    if b"\\x" not in raw:
+        return raw.decode("utf-8", "replace")
     return _ESCAPE.sub(lambda match: bytes([int(match[1], 16)]), raw).decode("utf-8", "replace")
 
 
@@ -213,6 +212,8 @@ _PROCESS = re.compile(
     r"pid=(?P<pid>[0-9]+|'[^']*'|[^,]*)(?:, name=(?P<name>.{0,15}?))?(?:, (?P<message>.*))?$", re.DOTALL
 )
 _LINK = re.compile(r"\bLink (\d{1,4})\b")
+_SPEAKERS = ("NVRM: ", "nvidia-nvswitch")
+"""How each of the lines below begins."""
 _PLACE = r"(?:PCI:)?(?P<address>[0-9A-Fa-f:.]+)"
 
 _LINES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], DriverLine]], ...] = (

@@ -21,6 +21,7 @@ from nodeagent.model.gpu import Inventory
 from nodeagent.model.telemetry import EventWatch
 from tests.component.inventory.harness import Stage
 from tests.support.samples import make_gpu, make_readout, make_uuid
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.virtual_time
 
@@ -198,9 +199,8 @@ async def test_a_disk_that_refuses_is_said_until_it_takes_the_list(stage: Stage)
     """A GPU that vanished during a restart would not be missed: people should know before."""
     stage.state_dir /= "not there yet"
     async with stage.running():
-        await stage.started.wait()  # nobody waits for the disk
-        await anyio.sleep(0.1)
-        assert stage.codes() == ["gpus-not-remembered"]
+        await stage.started.wait()
+        await wait_until(lambda: stage.codes() == ["gpus-not-remembered"])  # nobody else waits for the disk
         stage.state_dir.mkdir()
         await anyio.sleep(stage.live.now.inventory.rescan_seconds + 0.1)
         assert stage.codes() == []

@@ -285,12 +285,14 @@ class Machine:
     async def check_health_told(self) -> None:
         """While things are broken, the kubelet is told so, and of nothing else.
 
-        Not while a door or a layout is on its way: what there is to be offered then depends on how far it came.
+        Not while a door or a layout is on its way: what there is to be offered then depends on how far it came. Nor
+        while no container runtime can be asked: without its word the part of a pod that is gone keeps its GPU's door.
 
         Raises:
             Violated: it is not, after all patience.
         """
-        if self.gpus.count_healthy() < GPUS and not (self.tenants and self.tenants.is_under_way()):
+        is_open = self.tenants and (self.tenants.is_under_way() or not self.surroundings.has_runtime)
+        if self.gpus.count_healthy() < GPUS and not is_open:
             await self._wait(self._is_offer_true, "telling the kubelet which GPUs are broken", WELL_SECONDS)
 
     async def calm(self) -> None:

@@ -44,6 +44,11 @@ class Surroundings:
             await self.api.stop()
             self._is_api_up = False
 
+    @property
+    def has_runtime(self) -> bool:
+        """Whether the container runtime can be asked."""
+        return self._runtime is not None
+
     async def start_runtime(self) -> None:
         if self._runtime is None:
             self._runtime = AsyncExitStack()

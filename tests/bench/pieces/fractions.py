@@ -6,6 +6,7 @@ from 75 pods to 125. The state lies on the disk and the specifications in memory
 """
 
 import tempfile
+import time
 from pathlib import Path
 
 from tests.bench.around.node import Admissions, bench_node
@@ -15,6 +16,9 @@ from tests.bench.whole.admission import write_records
 TURNS = 6
 ROUNDS = 50
 STANDING = 75
+STARTS = 10
+SETTLE_SECONDS = 2.0
+MORE_TIMES, MORE_MIB = 1.05, 3.0
 MEMORY_PLACE = Path("/dev/shm")
 RECORDS = 3
 """Two promises and a binding."""
@@ -49,7 +53,31 @@ def measure(turns: int = TURNS) -> list[Row]:
         Row("  the client, the way and gRPC alone: four calls for nothing", "ms", found.nothing_millis),
         Row("  the disk alone: three records written and synced", "ms", disk),
         Row("  processor time of the agent each, with all of these calls and preferences", "ms", spent),
+        *_measure_more(),
     ]
+
+
+def _measure_more(starts: int = STARTS) -> list[Row]:
+    """What a start takes more where half of the GPUs are given in parts, in turns with one that knows of no parts."""
+    simulated = ["--set", "gpus.source=simulated:dgx-h100"]
+    halves = ["fractions.enabled=true", 'doors.rules=[{"gpus": ["4", "5", "6", "7"], "door": "fractions"}]']
+    on = [*simulated, *(word for setting in halves for word in ("--set", setting))]
+    pairs = [(_start(simulated), _start(on)) for _ in range(starts + 1)][1:]
+    times = [[two[place] / one[place] for one, two in pairs] for place in (0, 1)]
+    return [
+        Row("fractions on, exec to Register, times as long", "x", times[0], limit=MORE_TIMES),
+        Row("fractions on, exec to /readyz, times as long", "x", times[1]),
+        Row("fractions on, more memory (PSS)", "MiB", [two[2] - one[2] for one, two in pairs], limit=MORE_MIB),
+    ]
+
+
+def _start(words: list[str]) -> tuple[float, float, float]:
+    """Seconds until the first Register and until it is ready, and the memory of agent and worker a while later."""
+    with bench_node() as node, node.running_agent(*words) as agent:
+        registered = node.kubelet.wait("registered", since=agent.began)["at"] - agent.began
+        ready = agent.wait_ready()
+        time.sleep(SETTLE_SECONDS)
+        return registered, ready, agent.memory_mib("Pss")
 
 
 def _fill_node(words: list[str]) -> tuple[Admissions, float]:

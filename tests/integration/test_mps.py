@@ -261,8 +261,8 @@ def test_parts_of_a_gpu_are_held_by_mps(node: Cluster, pods: Pods, make_agent: M
         mps.mount(pod)
         pods.run(pod)
         assert f"threads {cores}.0 memory 0={blocks * 256}M" in _wait_log(pods, name)
-    (daemon,) = _wait(agent, "both to be named", lambda found: len(_names(found[0])) == 2)
-    assert _names(daemon) == {"default/small", "default/large"}
+    both = {"default/small", "default/large"}
+    (daemon,) = _wait(agent, "both to be named", lambda found: _names(found[0]) == both)
     agent.stop(signal.SIGKILL)
     agent.start()
     agent.wait_ready()

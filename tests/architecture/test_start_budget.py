@@ -23,7 +23,6 @@ LATE = (
     "nodeagent.components.cluster.component",
     "nodeagent.components.devices",
     "nodeagent.components.exporter",
-    "nodeagent.components.fractions.component",
     "nodeagent.components.labeler",
     "nodeagent.components.runtime.component",
     "nodeagent.components.slices",
@@ -72,12 +71,11 @@ sys.exit(run_command_line(sys.argv[2:], Streams(sys.stdout, sys.stderr)))
 
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory: pytest.TempPathFactory) -> frozenset[str]:
-    """The agent's modules at the moment it dials the kubelet; with API credentials and parts, so that all exist."""
+    """The agent's modules at the moment it dials the kubelet; with API credentials, so that all parts exist."""
     place = tmp_path_factory.mktemp("start") / "modules"
     with bench_node() as node:
         wishes = ("--set", "kubernetes.enabled=auto", "--set", "kubernetes.kubeconfig=/nowhere/kubeconfig")
-        parts = ("--set", "fractions.enabled=true", "--set", 'doors.rules=[{"gpus": ["7"], "door": "fractions"}]')
-        words = ["run", *node.list_settings(find_free_port()), *wishes, *parts]
+        words = ["run", *node.list_settings(find_free_port()), *wishes]
         agent = subprocess.Popen(
             [sys.executable, "-c", AGENT, str(place), *words],
             # A measurement of coverage would load modules of its own into it.

@@ -8,6 +8,7 @@ Where a release has other inner modules, the plain import is used instead: more 
 import importlib
 import importlib.util
 import sys
+import threading
 from types import ModuleType
 from typing import Any
 
@@ -18,6 +19,9 @@ from nodeagent.core.log.lines import get_logger
 _ROOT = "kubernetes_asyncio"
 _HOLLOW = (f"{_ROOT}", f"{_ROOT}.client", f"{_ROOT}.config")
 """Packages whose `__init__` is not run; their modules are imported one by one."""
+
+_loading = threading.Lock()
+"""Each client loads in a thread of its own, and between two steps of one the packages are hollow to the other."""
 
 _log = get_logger(component="kube")
 
@@ -33,14 +37,18 @@ class Library(Struct, frozen=True):
 
 def load_library(*, slim: bool = True) -> Library:
     """The classes, imported once per process and only where the API is in use."""
-    if slim and _ROOT not in sys.modules:
-        try:
-            _hollow_out()
-            return _collect()
-        except (ImportError, AttributeError) as error:
-            _log.warning("slim_import_failed", reason=str(error))
-            _forget()
-    return _collect()
+    with _loading:
+        if slim and _ROOT not in sys.modules:
+            try:
+                _hollow_out()
+                return _collect()
+            except Exception as error:
+                # Whatever it was: what stays hollow would fail every later import of this process.
+                _forget()
+                if not isinstance(error, ImportError | AttributeError):
+                    raise
+                _log.warning("slim_import_failed", reason=str(error))
+        return _collect()
 
 
 def _hollow_out() -> None:

@@ -83,3 +83,54 @@ def test_a_release_with_other_modules_is_imported_plain() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "slim_import_failed" in done.stdout + done.stderr
+
+
+AT_ONCE = """
+import importlib, threading
+from nodeagent.edge.kube import library
+begun, ended, seen = threading.Event(), threading.Event(), []
+real = importlib.import_module
+def import_slowly(name):
+    if not begun.is_set():
+        begun.set()
+        ended.wait(0.3)  # the other cannot end before this one, unless it goes on with what is hollow
+    return real(name)
+def load():
+    try:
+        seen.append(library.load_library().KubeConfigLoader.__name__)
+    except Exception as error:
+        seen.append(repr(error))
+    ended.set()
+importlib.import_module = import_slowly
+first = threading.Thread(target=load)
+first.start()
+begun.wait()
+load()
+first.join()
+assert seen == ['KubeConfigLoader'] * 2, seen
+"""
+
+ONCE_BROKEN = """
+import importlib, sys
+from nodeagent.edge.kube import library
+real = importlib.import_module
+def fail(name):
+    importlib.import_module = real
+    raise RuntimeError('deadlock detected')
+importlib.import_module = fail
+try:
+    library.load_library()
+except RuntimeError:
+    assert library.load_library().KubeConfigLoader.__name__ == 'KubeConfigLoader'
+    assert 'kubernetes_asyncio.client.models' not in sys.modules
+else:
+    raise SystemExit('nothing was raised')
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("program", [AT_ONCE, ONCE_BROKEN], ids=["two at once", "an import that failed once"])
+def test_nobody_finds_it_half_made(program: str) -> None:
+    """Clients load it in a thread each: none sees what another is at, nor what another left behind."""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -200,7 +200,11 @@ class Runtime:
             self._bus.retract_state(Degraded, self.name)
 
     async def _step(self) -> dict[str, str]:
-        """Look and act once; what people should know, by condition."""
+        """Look and act once; what people should know, by condition.
+
+        Once it has acted another step follows: what somebody else changed meanwhile is seen by the last look of this
+        one, and so would be no change any more to whoever waits for one.
+        """
         look = await self._look()
         if self._is_given_up(look):
             return {"runtime-restart-failed": self._failure} | self._describe(look)
@@ -212,9 +216,11 @@ class Runtime:
             else:
                 await self._configure(look)
                 look = await self._look()
+                self._attention.wake()
         if isinstance(look, Look) and look.restart_needed and self._may_restart():
             problems |= await self._restart(look)
             look = await self._look()
+            self._attention.wake()
             if problems:
                 self._refused = look
         return problems | self._describe(look)

@@ -59,10 +59,14 @@ class HostRuntime:
         """The files that it reads."""
 
         def read() -> ConfigTree:
-            tree = read_config_tree(kind, main, extra=extra, host=self._host)
-            self._paths = tuple(file.path for file in tree.files)
-            self._seen = self._identify()
-            return tree
+            while True:
+                # Before the contents, so that a change during the reading is seen by the next comparison; files that
+                # were not known before are read once more.
+                self._seen = self._identify()
+                tree = read_config_tree(kind, main, extra=extra, host=self._host)
+                before, self._paths = self._paths, tuple(file.path for file in tree.files)
+                if self._paths == before:
+                    return tree
 
         return await self._run(read, "reading its files", _FILE_SECONDS)
 

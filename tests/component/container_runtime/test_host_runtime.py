@@ -1,16 +1,18 @@
 """The whole edge over a made-up containerd: changes are judged, written, and followed by a restart."""
 
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
 from nodeagent.components.runtime.withdraw import withdraw
 from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.edge.container_runtime.config_files import read_config_tree
 from nodeagent.edge.container_runtime.errors import ConfigRefused, ProgramMissing
 from nodeagent.edge.container_runtime.host_runtime import HostRuntime
 from nodeagent.edge.container_runtime.tools import find_host_root
-from nodeagent.model.runtime import FileChange, RuntimeKind
+from nodeagent.model.runtime import ConfigTree, FileChange, RuntimeKind
 from tests.component.container_runtime.host import make_detector
 
 
@@ -106,6 +108,33 @@ def test_the_hosts_service_manager_is_reached_from_a_container(host: Path) -> No
     (process / "root").unlink()
     (process / "root").symlink_to(host.absolute())
     assert find_host_root(host / "proc") == process / "root"
+
+
+@pytest.mark.parametrize("reading", [1, 2, 3])
+async def test_a_change_during_a_reading_ends_the_wait(
+    host: Path, monkeypatch: pytest.MonkeyPatch, reading: int
+) -> None:
+    """Whether its files were known before (the third is of files that are) or are read for the first time."""
+    edge, left = Edge(host, ""), reading
+    edge.main.write_text("version = 2\n")
+
+    def read_slowly(*words: Any, **more: Any) -> ConfigTree:
+        nonlocal left
+        tree = read_config_tree(*words, **more)
+        left -= 1
+        if left == 0:
+            edge.main.write_text("version = 2\n# by somebody else\n")
+        return tree
+
+    monkeypatch.setattr(f"{HostRuntime.__module__}.read_config_tree", read_slowly)
+    with anyio.fail_after(20):
+        tree = await edge.edge.read_config(RuntimeKind.CONTAINERD, str(edge.main))
+        while left > 0:
+            tree = await edge.edge.read_config(RuntimeKind.CONTAINERD, str(edge.main))
+        if b"somebody" not in (tree.files[0].content or b""):
+            await edge.edge.wait_change()
+    assert b"somebody" in edge.main.read_bytes()
+    edge.edge.close()
 
 
 async def test_files_are_written_watched_and_given_back(host: Path) -> None:

@@ -135,6 +135,22 @@ async def test_unmanaged_it_only_says_that_cdi_is_off() -> None:
         assert around.runtime.writes == 0
 
 
+async def test_what_is_changed_while_it_acts_is_put_back_at_once() -> None:
+    """The last look of a step that restarted has seen it, so nothing would tell of it before the next review."""
+    around = Surroundings(FakeRuntime(), manage=True, restart="now")
+
+    async def meddle() -> None:
+        with around.bus.listen(RuntimeRestarted, client="test") as restarts:
+            await anext(restarts)
+            around.runtime.meddle(around.runtime.files[MAIN].replace(b"enable_cdi = true", b"enable_cdi = false"))
+
+    async with anyio.create_task_group() as tasks, around.running_beside(meddle, tasks):
+        await anyio.sleep(2)
+        assert b"enable_cdi = true" in around.runtime.files[MAIN]
+        assert (around.runtime.writes, len(around.runtime.restarts)) == (2, 1)
+        assert around.found == {}
+
+
 async def test_managed_it_writes_and_names_the_restart() -> None:
     """With the policy `never` the command is in the condition, until somebody has run it."""
     around = Surroundings(FakeRuntime(), manage=True)

@@ -122,6 +122,8 @@ def test_the_agent_keeps_the_setting_in_force_against_another_writer(machine: Ma
     machine.systemd.run("systemctl", "daemon-reload")
     machine.systemd.run("systemctl", "start", "--no-block", AGENT)
     wait_in_force(machine)
+    # Until the agent has seen it too, a change by another writer is a restart that failed.
+    wait_journal(machine, '"event": "runtime_restarted"')
     drop_in = machine.systemd.path(DROP_IN)
     written = drop_in.read_text()
     drop_in.write_text(written.replace("true", "false"))
@@ -139,6 +141,14 @@ def wait_in_force(machine: Machine) -> None:
     place = machine.systemd.path(DROP_IN)
     while not (place.exists() and "enable_cdi = true" in place.read_text() and is_cdi_in_force(machine)):
         assert time.monotonic() < deadline, machine.systemd.read_journal(AGENT)
+        time.sleep(0.2)
+
+
+def wait_journal(machine: Machine, said: str) -> None:
+    """Wait until the agent has said so."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while said not in (journal := machine.systemd.read_journal(AGENT)):
+        assert time.monotonic() < deadline, journal
         time.sleep(0.2)
 
 

@@ -10,7 +10,7 @@ from nodeagent.app.control import Control
 from nodeagent.app.endpoints import Listeners
 from nodeagent.app.hardware import Hardware, choose_hardware
 from nodeagent.app.late import LateStart
-from nodeagent.app.optional_parts import DEVICES_GATE, OptionalParts
+from nodeagent.app.optional_parts import DEVICES_GATE, OptionalParts, list_first_modules
 from nodeagent.app.plan import AgentPlan
 from nodeagent.app.sides.cluster import ClusterSide
 from nodeagent.app.sides.container import ContainerSide
@@ -70,7 +70,9 @@ class Composition:
         self.kubelet = KubeletSide(self.bus, self.conditions, self.clock, live, self.node)
         self.clearing, self.forgetting, self.choosing = ClearingRelay(), ForgettingRelay(), ChoosingRelay()
         registers = settings.device_plugin.enabled or settings.fractions.enabled or bool(settings.devices.classes)
-        self.late = LateStart(self.bus, lambda: self.gates, PLUGIN_GATE if registers else None)
+        self.late = LateStart(
+            self.bus, lambda: self.gates, PLUGIN_GATE if registers else None, list_first_modules(settings)
+        )
         self.containers = ContainerSide(self.bus, self.conditions, self.clock, live, self.late, plan)
         self.usage = UsageSide(
             self.bus,

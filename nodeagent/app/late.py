@@ -27,9 +27,18 @@ LOAD_SECONDS = 60.0
 class LateStart:
     """When the late ones begin, and the thread that loads them."""
 
-    def __init__(self, bus: Bus, read_gates: Callable[[], Gates], after: str | None) -> None:
-        """`after` is the gate that opens when the devices are registered; none where there is nothing to register."""
-        self._bus, self._read_gates, self._after = bus, read_gates, after
+    def __init__(
+        self, bus: Bus, read_gates: Callable[[], Gates], after: str | None, first: tuple[str, ...] = ()
+    ) -> None:
+        """Wire it up.
+
+        Args:
+            bus: says whether there is a driver.
+            read_gates: how far the agent is.
+            after: the gate that opens when the devices are registered; none where there is nothing to register.
+            first: modules that are loaded before all others, whoever comes first.
+        """
+        self._bus, self._read_gates, self._after, self._first = bus, read_gates, after, first
         self._thread = WorkerThread("loader")
         self._loaded: set[str] = set()
         self._is_over = after is None
@@ -41,6 +50,10 @@ class LateStart:
     async def load(self, modules: tuple[str, ...]) -> None:
         """Return when they are loaded."""
         await self._wait_turn()
+        for each in (self._first, modules):
+            await self._load(each)
+
+    async def _load(self, modules: tuple[str, ...]) -> None:
         # What `sys.modules` has may still be in the making, in that thread: to wait for it here would hold up the loop.
         if not self._loaded.issuperset(modules):
             with anyio.CancelScope(shield=True):  # half a module is none: a stop waits for the rest of a second

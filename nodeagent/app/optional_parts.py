@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 from nodeagent.app.hardware import Hardware, is_mps_used
 from nodeagent.app.late import LateStart
 from nodeagent.app.sides.cluster import ClusterSide
-from nodeagent.app.sides.container import CDI_GATE, ContainerSide
+from nodeagent.app.sides.container import CDI_MODULES, ContainerSide
 from nodeagent.app.sides.kubelet import KubeletSide
 from nodeagent.components.mig.relay import ApplyingRelay
 from nodeagent.components.mps.relay import MpsClaimsRelay
 from nodeagent.config.live import LiveSettings
+from nodeagent.config.schema import Settings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
@@ -30,6 +31,12 @@ if TYPE_CHECKING:
 
 DEVICES_GATE = "devices_known"
 MIG_OWED = "mig_owed"
+PART_MODULES = ("nodeagent.app.sides.parts",)
+
+
+def list_first_modules(settings: Settings) -> tuple[str, ...]:
+    """What is loaded before all else that is loaded late: pods wait for parts of GPUs, and for nothing else of it."""
+    return (*CDI_MODULES, *PART_MODULES) if settings.fractions.enabled else ()
 
 
 class OptionalParts:
@@ -47,7 +54,7 @@ class OptionalParts:
     ) -> None:
         self._house, self._sides = house, sides
         self._live = house[-1]
-        self._kubelet, _, self._cluster = sides
+        self._kubelet, self._containers, self._cluster = sides
         self._hardware, self._late, self._open_store = hardware, late, open_store
         self._read_gates, self._node = read_gates, node
         self.applying, self.mps_claims = ApplyingRelay(), MpsClaimsRelay()
@@ -111,10 +118,11 @@ class OptionalParts:
         return (ComponentSpec("devices", build, needs=needs, opens=opens, vital=True, stop_stage=10),)
 
     def _part_specs(self) -> tuple[ComponentSpec, ...]:
+        gates = self._containers.list_gates_of_parts()
         fractions = ComponentSpec(
             "fractions",
-            self._build_fractions,
-            needs=("inventory_known", "health_known", "allocations_recovered", "doors_known", CDI_GATE),
+            self._build_fractions_late,
+            needs=("inventory_known", "health_known", "allocations_recovered", "doors_known", *gates),
             opens=("parts_known",),
             vital=True,
             stop_stage=10,
@@ -139,6 +147,10 @@ class OptionalParts:
         # It asks for nothing else: a pod must be able to end while there is no driver, and a claim waits by itself.
         needs = ("allocations_recovered",)
         return (ComponentSpec("claims", self._build_claims, needs=needs, opens=("claims_known",), stop_stage=10),)
+
+    def _build_fractions_late(self) -> Component:
+        # After the whole GPUs are registered, whose pods wait for nothing of it.
+        return self._late.wrap("fractions", self._build_fractions, *PART_MODULES)
 
     def _build_fractions(self) -> Component:
         from nodeagent.app.sides.parts import build_fractions  # noqa: PLC0415 - nothing of it is loaded where it is off

@@ -23,6 +23,7 @@ LATE = (
     "nodeagent.components.cluster.component",
     "nodeagent.components.devices",
     "nodeagent.components.exporter",
+    "nodeagent.components.fractions.component",
     "nodeagent.components.labeler",
     "nodeagent.components.runtime.component",
     "nodeagent.components.slices",
@@ -71,11 +72,12 @@ sys.exit(run_command_line(sys.argv[2:], Streams(sys.stdout, sys.stderr)))
 
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory: pytest.TempPathFactory) -> frozenset[str]:
-    """The agent's modules at the moment it dials the kubelet; with API credentials, so that all parts exist."""
+    """The agent's modules at the moment it dials the kubelet; with API credentials and parts, so that all exist."""
     place = tmp_path_factory.mktemp("start") / "modules"
     with bench_node() as node:
         wishes = ("--set", "kubernetes.enabled=auto", "--set", "kubernetes.kubeconfig=/nowhere/kubeconfig")
-        words = ["run", *node.list_settings(find_free_port()), *wishes]
+        parts = ("--set", "fractions.enabled=true", "--set", 'doors.rules=[{"gpus": ["7"], "door": "fractions"}]')
+        words = ["run", *node.list_settings(find_free_port()), *wishes, *parts]
         agent = subprocess.Popen(
             [sys.executable, "-c", AGENT, str(place), *words],
             # A measurement of coverage would load modules of its own into it.

@@ -57,18 +57,20 @@ class ContainerSide:
         return tuple(specs)
 
     def list_gates_of_plugins(self) -> tuple[str, ...]:
-        """What must be so before a device is advertised: its name is written, and the runtime was looked after.
+        """What must be so before a whole GPU is advertised: its name is written, and the runtime was looked after.
 
-        Without it, a pod could be admitted onto a name that no specification has, or be told its part by a way that the
-        runtime does not know.
+        Without it, a pod could be admitted onto a name that no specification has.
         """
         settings = self._live.now
-        uses_cdi = settings.fractions.enabled or any(
-            strategy.startswith("cdi-") for strategy in settings.device_plugin.device_list_strategy
-        )
+        uses_cdi = any(strategy.startswith("cdi-") for strategy in settings.device_plugin.device_list_strategy)
         gates = [CDI_GATE] if settings.cdi.enabled and uses_cdi else []
-        waits = settings.runtime.manage or (settings.runtime.shim and settings.fractions.enabled)
-        return (*gates, RUNTIME_GATE) if waits and not self.is_simulation else tuple(gates)
+        return (*gates, RUNTIME_GATE) if settings.runtime.manage and not self.is_simulation else tuple(gates)
+
+    def list_gates_of_parts(self) -> tuple[str, ...]:
+        """What must be so before a part is advertised: it can be described, and the way of telling it is known."""
+        runtime = self._live.now.runtime
+        waits = (runtime.manage or runtime.shim) and not self.is_simulation
+        return (CDI_GATE, RUNTIME_GATE) if waits else (CDI_GATE,)
 
     def close(self) -> None:
         """Let the threads end."""

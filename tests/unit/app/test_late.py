@@ -32,10 +32,10 @@ class Part:
 class Node:
     """A bus, a gate, and whoever waits for it."""
 
-    def __init__(self, clock: FakeClock, after: str | None = REGISTERED) -> None:
+    def __init__(self, clock: FakeClock, after: str | None = REGISTERED, first: tuple[str, ...] = ()) -> None:
         self.bus = Bus(clock)
         self.gates = Gates((REGISTERED,), clock=clock)
-        self.late = LateStart(self.bus, lambda: self.gates, after)
+        self.late = LateStart(self.bus, lambda: self.gates, after, first)
         self.built = 0
 
     def build(self) -> Part:
@@ -101,6 +101,26 @@ async def test_modules_are_there_before_the_component_is_built(
         sys.modules.pop("late_part_a", None)
     assert (collects, thread.name) == (False, "loader")
     assert (gc.isenabled(), sys.getswitchinterval()) == (True, before)
+
+
+async def test_what_pods_wait_for_is_loaded_before_all_else(
+    clock: FakeClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is the first to be loaded."""
+    monkeypatch.syspath_prepend(tmp_path)
+    names = ("late_first", "late_part_b")
+    for name in names:
+        (tmp_path / f"{name}.py").write_text(
+            "import sys\nbefore = 'late_first' in sys.modules, 'late_part_b' in sys.modules"
+        )
+    node = Node(clock, after=None, first=names[:1])
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+    try:
+        await node.time_start("late_part_b")
+        assert [sys.modules[name].before for name in names] == [(True, False), (True, True)]
+    finally:
+        for name in names:
+            sys.modules.pop(name, None)
 
 
 async def test_a_module_that_cannot_be_loaded_is_the_components_failure(clock: FakeClock) -> None:

@@ -37,6 +37,7 @@ from nodeagent.components.fractions.decide import (
 )
 from nodeagent.components.fractions.measuring.component import Measuring
 from nodeagent.components.fractions.plugin.component import TokenPlugin
+from nodeagent.components.fractions.plugin.known import tell_known
 from nodeagent.components.fractions.reasons.component import Reasons
 from nodeagent.components.fractions.relay import PartsRelay
 from nodeagent.components.fractions.requests.component import PodRequests, Requests
@@ -155,7 +156,7 @@ class Fractions:
         self._log = get_logger(component=self.name)
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
-        """Offer what there is, until cancelled; ready when it is known what that is."""
+        """Offer what there is, until cancelled; ready when the kubelet knows of it."""
         self._reasons.begin()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(
@@ -167,7 +168,9 @@ class Fractions:
             while not self._refresh():
                 await self._waker.wait()
             with self._relay.lead_to(self):
-                task_status.started()
+                tasks.start_soon(
+                    tell_known, self._bus, self._relay.plugins.keys, task_status.started, name="fractions told"
+                )
                 tasks.start_soon(self._requests.run, name="fractions pods")
                 tasks.start_soon(self._tending.run, name="fractions tended")
                 tasks.start_soon(self._tending.prepare_promised, name="fractions promised")
@@ -369,12 +372,8 @@ class Fractions:
 
     def _plan_limits(self, binding: Binding, view: PartView) -> tuple[PartLimit, ...]:
         settings = self._live.now.fractions
-        return plan_limits(
-            binding,
-            view.capacities,
-            compute=settings.limit_compute,
-            context_bytes=settings.context_mib * MIB,
-        )
+        context_bytes = settings.context_mib * MIB
+        return plan_limits(binding, view.capacities, compute=settings.limit_compute, context_bytes=context_bytes)
 
     def _find_view(self) -> PartView:
         if self._view is None:

@@ -27,7 +27,7 @@ from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
 from nodeagent.model.journal import Binding, PartTable
 from nodeagent.model.offering import Offering
 from nodeagent.model.parts import LibraryFiles, PartFolder, PartLimit, PartMeasure, PartOffers, PodContainer, PodRequest
-from nodeagent.model.plugin import ContainerMount
+from nodeagent.model.plugin import AdvertisedResource, ContainerMount, PluginState
 from nodeagent.model.ports import ContainerDevices, DevicePlugin, KubeletCheckpoint, PodListing
 from nodeagent.model.ports.hardware import ProcessPlace
 from nodeagent.model.runtime import RuntimeState
@@ -190,6 +190,7 @@ class World:
         self.containers: tuple[PodContainer, ...] | None = ()
         self.held: list[Held] = []
         self.places: FakePlaces | None = None
+        self.kubelet_is_away = False
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -216,10 +217,19 @@ class World:
         """The component is at work."""
         component = self.build()
         async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._register)
             await tasks.start(lambda task_status: component.run(task_status=task_status))
             await anyio.sleep(0.1)
             yield
             tasks.cancel_scope.cancel()
+
+    async def _register(self) -> None:
+        """The kubelet takes what is offered, unless it is away."""
+        with self.bus.watch(PartOffers, client="test") as offers:
+            async for each in offers:
+                taken = () if self.kubelet_is_away else each.value.resources
+                resources = tuple(AdvertisedResource(name=name, socket="s", registered=True) for name in taken)
+                self.tell(PluginState(resources=resources))
 
     def build(self) -> Fractions:
         return Fractions(

@@ -268,6 +268,22 @@ async def test_nothing_is_answered_while_nobody_is_there(world: World) -> None:
         await world.start(held)
 
 
+async def test_it_has_started_when_the_kubelet_knows_what_it_offers(world: World) -> None:
+    """Whoever waits for the agent to be ready may count on parts; they are given before that, if they are asked for."""
+    world.kubelet_is_away = True
+    async with world.keeping():
+        world.tell()
+        with anyio.move_on_after(60) as patience:
+            async with world.giving():
+                pytest.fail("it says that it has started")
+        assert patience.cancelled_caught
+        assert set(world.relay.plugins) == {CORE, MEMORY}
+        world.kubelet_is_away = False
+        with anyio.fail_after(1):
+            async with world.giving():
+                assert await world.count_healthy() > 0
+
+
 async def test_a_component_that_knows_no_gpus_gives_nothing(world: World) -> None:
     """Whoever asks too early is told to ask again."""
     component = world.build()

@@ -36,8 +36,7 @@ from nodeagent.components.fractions.decide import (
     publish_view,
 )
 from nodeagent.components.fractions.measuring.component import Measuring
-from nodeagent.components.fractions.plugin.component import TokenPlugin
-from nodeagent.components.fractions.plugin.known import tell_known
+from nodeagent.components.fractions.plugin.component import TokenPlugin, tell_known
 from nodeagent.components.fractions.reasons.component import Reasons
 from nodeagent.components.fractions.relay import PartsRelay
 from nodeagent.components.fractions.requests.component import PodRequests, Requests

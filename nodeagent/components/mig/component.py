@@ -21,7 +21,9 @@ from nodeagent.components.mig.clients import GIVE_BACK_SECONDS, PAUSED, Clients
 from nodeagent.components.mig.judge import Judgement, judge
 from nodeagent.components.mig.maker import Maker
 from nodeagent.components.mig.relay import ApplyingRelay
+from nodeagent.components.mig.resume import Resumer
 from nodeagent.components.mig.session import SessionDesk
+from nodeagent.components.mig.settled import Settled
 from nodeagent.components.mig.users import Users
 from nodeagent.components.mig.wish import (
     Remembered,
@@ -45,6 +47,7 @@ from nodeagent.edge.host.files.sealed_store import SealedStore
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.claims import ClaimBook
 from nodeagent.model.cluster import MIG_CONFIG_LABEL, ClusterWishes
+from nodeagent.model.driver import DriverState
 from nodeagent.model.errors import ControlRefused, NodeagentError
 from nodeagent.model.events import ConfigurationReloaded, GpuAppeared, MigChangeEnded, WishRefused
 from nodeagent.model.gpu import Gpu, Inventory
@@ -68,7 +71,7 @@ DRIFTED, INVALID = "mig-drifted", "mig-layouts-invalid"
 AGAIN = BackoffSettings(first_seconds=10.0, limit_seconds=300.0)  # after a GPU has come back
 KNOWN_SECONDS = 30.0
 """How long GPUs and journal are waited for before those are given back who were paused when the agent was killed."""
-WATCHED = (Inventory, ClusterWishes, AllocationTable, PartTable, ClaimBook, NodeSample, PluginState)
+WATCHED = (Inventory, DriverState, ClusterWishes, AllocationTable, PartTable, ClaimBook, NodeSample, PluginState)
 
 
 class Mig:
@@ -109,8 +112,8 @@ class Mig:
         self._remembered = Remembered()
         self._boot = ""
         self._asked = 0
-        self._settled: Wish | None = None
-        self._seen: frozenset[GpuUuid] = frozenset()
+        self._resumer = Resumer(self, self._changer, self._maker.finish, self._tell_resumed)
+        self._settled = Settled()
         self._again = Again(clock.monotonic, lambda tries: decide_delay(AGAIN, tries, SystemRandom()))
         self._changes: dict[GpuUuid, GpuChange] = {}
         self._waker = Waker()
@@ -124,7 +127,7 @@ class Mig:
                 tasks.start_soon(self._waker.follow, self._bus.watch_all(*WATCHED, client=self.name), name="mig states")
                 tasks.start_soon(self._watch_facts, name="mig facts")
                 task_status.started()
-                await self._finish(await self._wait_known())
+                await self._resumer.finish(await self._wait_known())
                 with self._relay.make_with(self._maker):
                     await self._wait_label()
                     while True:
@@ -160,6 +163,8 @@ class Mig:
         with self._bus.listen(ConfigurationReloaded, GpuAppeared, client=self.name) as facts:
             async for fact in facts:
                 self._again.note(fact.value)
+                if isinstance(fact.value, GpuAppeared):
+                    self._resumer.note_come(fact.value.gpu)
                 self._waker.wake()
 
     async def _wait_known(self) -> tuple[Change, ...]:
@@ -226,25 +231,28 @@ class Mig:
 
     async def _go_round(self) -> None:
         """Look at what is asked for and at the GPUs, and change what differs."""
+        await self._resumer.finish_come()
         before, self._remembered = self._remembered, self._note_label()
         if self._remembered != before:
             await self._remember()
         wish = self._decide()
         if not wish.layout:
-            self._settled = None
+            self._settled.forget()
             self._again.forget()
             self._conditions.replace(FAILED, {})
             self._publish(MigState())
             return
+        inventory, driver = self.read(Inventory), self.read(DriverState)
+        assert inventory is not None
+        self._settled.note_look(inventory, has_driver=driver is None or driver.ready)
         if self._again.is_barred(wish):
             return
-        inventory = self.read(Inventory)
-        assert inventory is not None
         layout, problem = await self._find(wish.layout, inventory)
         judgement = self._judge(layout, inventory) if layout is not None else Judgement(wanted={})
         problems = (problem,) if problem else judgement.problems
-        owed = [uuid for uuid in judgement.differing if uuid not in self._list_seen(wish)]
-        if problems and (owed or wish != self._settled):
+        cut = self._settled.list_cut(wish, inventory)
+        owed = [uuid for uuid in judgement.differing if uuid not in cut]
+        if problems and (owed or not self._settled.is_of(wish)):
             self._fail(wish, "; ".join(problems), None)
         elif owed:
             await self._apply(wish, judgement, owed)
@@ -261,18 +269,13 @@ class Mig:
         self._conditions.replace(INVALID, {"": "; ".join(told)} if told else {})
         return find_layout(name, configured, of_file.layouts, inventory.gpus)
 
-    def _list_seen(self, wish: Wish) -> frozenset[GpuUuid]:
-        """The GPUs that were there while this was in place: if one differs, somebody has cut it otherwise since."""
-        return self._seen if wish == self._settled else frozenset()
-
     def _note_in_place(self, wish: Wish, inventory: Inventory, judgement: Judgement) -> None:
         self._conditions.replace(DRIFTED, judgement.tell_drift(wish.layout, inventory.gpus))
         self._conditions.replace(FAILED, {})
         for gpu in judgement.wanted.keys() - set(judgement.differing):
             self._conditions.clear(HALF, key=gpu)
             self._conditions.clear(REBOOT, key=gpu)
-        self._seen = self._list_seen(wish) | {gpu.uuid for gpu in inventory.gpus}
-        self._settled = wish
+        self._settled.note_in_place(wish, inventory)
         self._again.forget()
         detail = "; ".join(judgement.left)
         self._publish(MigState(layout=wish.layout, origin=wish.origin, standing="success", detail=detail))
@@ -326,15 +329,8 @@ class Mig:
     def _judge(self, layout: Layout, inventory: Inventory) -> Judgement:
         return judge(layout, inventory.gpus, self.read(Offering), self._maker.list_gpus())
 
-    async def _finish(self, changes: tuple[Change, ...]) -> None:
-        """Go on with what another life of the agent has begun, whoever it was for."""
-        for gpu, problem in (await self._maker.finish()).items():
-            self._log.warning("mig_partition_not_taken_back", gpu=gpu, reason=problem)
-            self.set_condition(HALF, gpu, problem)
-        for change in changes:
-            self._log.info("mig_change_resumed", change=change.number, gpu=change.gpu, steps=len(change.steps))
-            if problem := await self._changer.finish(change):
-                self._log.warning("mig_change_not_resumed", change=change.number, reason=problem)
+    def _tell_resumed(self, change: Change) -> None:
+        self._log.info("mig_change_resumed", change=change.number, gpu=change.gpu, steps=len(change.steps))
 
     def _publish(self, state: MigState) -> None:
         self._bus.publish_state(replace(state, changes=tuple(self._changes.values())), source=self.name)

@@ -8,6 +8,7 @@ import pytest
 from nodeagent.components.mig.wish import BY_LABEL
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.mig import LayoutEntry, MigSettings
+from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import ControlRefused
 from nodeagent.model.events import ConfigurationReloaded, MigChangeEnded, WishRefused
 from nodeagent.model.offering import Door, GpuDoor, Offering
@@ -250,6 +251,50 @@ async def test_a_gpu_that_was_away_is_not_cut_anew(clock: FakeClock) -> None:
         await anyio.sleep(60)
         assert world.codes() == {"mig-drifted"}
         assert (await world.profiles())[3] == ["7g.80gb"]
+
+
+async def go_away(world: World, how: str) -> None:
+    """One GPU, or the driver with all of them; what is cut into the GPU is gone with it."""
+    if how == "driver":
+        world.bus.publish_state(DriverState(phase=DriverPhase.NOT_LOADED), source="driver")
+    elif how == "hidden":
+        world.hidden = {3}
+        await world.look()
+    else:
+        await world.gpus.inject("lost", ["3"])
+        await world.look()
+    await anyio.sleep(60)
+    if how == "lost":
+        await world.gpus.inject("back", ["3"])
+    await world.gpus.inject("mig", ["3", "off"])
+
+
+async def come_back(world: World) -> None:
+    if world.bus.latest(DriverState) is not None:
+        world.bus.publish_state(DriverState(phase=DriverPhase.READY), source="driver")
+        await anyio.sleep(1)  # until the inventory looks, all is as it was
+    world.hidden = set()
+    await world.look()
+    await anyio.sleep(60)
+
+
+@pytest.mark.parametrize("how", ["driver", "hidden", "lost"])
+async def test_a_gpu_that_comes_back_without_its_cut_is_cut_anew(clock: FakeClock, how: str) -> None:
+    """A card that was reset and a driver that was loaded anew have no MIG devices: nobody has taken them away."""
+    world = World(clock, layout="all-1g.10gb")
+    async with world.running():
+        await world.until_standing("success")
+        for _ in range(2):
+            await go_away(world, how)
+            await come_back(world)
+            assert (world.state.standing, world.codes()) == ("success", set())
+            assert (await world.profiles())[3] == SEVEN
+        await world.look()
+        await world.gpus.inject("mig", ["3", "off"])
+        await world.look()
+        await anyio.sleep(60)
+        assert world.codes() == {"mig-drifted"}  # that was somebody
+        assert (await world.profiles())[3] == WHOLE
 
 
 async def test_a_gpu_that_comes_later_and_cannot_be_cut_is_told(clock: FakeClock) -> None:

@@ -90,6 +90,32 @@ async def test_whoever_is_killed_goes_on_where_it_was(clock: FakeClock, step: in
         assert world.book.ended == ["done"] * 8
 
 
+@pytest.mark.parametrize("step", range(2, 5))
+async def test_what_was_begun_waits_for_a_gpu_that_is_not_there(clock: FakeClock, step: int) -> None:
+    """It goes on when that comes, and not again when another does."""
+    world = World(clock)
+    world.book.kill_at = step
+    async with world.running():
+        world.ask("all-1g.10gb")
+        await anyio.sleep_forever()
+    (change,) = world.book.under_way.values()
+    begun = next(gpu.index for gpu in (await world.gpus.read_inventory()).gpus if gpu.uuid == change.gpu)
+    world.hidden = {begun, 5}
+    async with world.running():
+        await world.until_standing("success")
+        assert world.codes() == {"mig-half-way"}
+        world.hidden = {begun}
+        await world.look()
+        await anyio.sleep(60)
+        assert world.book.under_way == {change.number: change}
+        world.hidden = set()
+        await world.look()
+        await anyio.sleep(60)
+        assert (world.book.under_way, world.codes()) == ({}, set())
+        assert await world.profiles() == [SEVEN] * 8
+        assert world.book.ended == ["done"] * 8
+
+
 async def test_ampere_is_reset_for_its_mode(clock: FakeClock) -> None:
     """One GPU after the other."""
     world = World(clock, "a100-40gb")

@@ -3,14 +3,15 @@
 Outlives the component behind it: while that is built anew the list stands, and questions are to be asked again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from nodeagent.components.fractions.relay import PartsRelay
 from nodeagent.config.live import LiveSettings
+from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.gathered import Gathered
 from nodeagent.model.errors import DeviceUnhealthy, DeviceUnknown
 from nodeagent.model.ids import DeviceId, ResourceName
-from nodeagent.model.plugin import AdvertisedDevice, ContainerAnswer, PluginOptions
+from nodeagent.model.plugin import AdvertisedDevice, ContainerAnswer, PluginOptions, PluginState
 from nodeagent.rules.fractions.tokens import prefer_tokens
 
 
@@ -62,3 +63,13 @@ class TokenPlugin:
             AllocationError: it must not start now.
         """
         await self._relay.find_keeper().pre_start(self._resource, devices)
+
+
+async def tell_known(bus: Bus, list_offered: Callable[[], Collection[ResourceName]], tell: Callable[[], None]) -> None:
+    """Tell it once the kubelet has taken each of these resources."""
+    with bus.watch(PluginState, client="fractions told") as states:
+        async for state in states:
+            known = {each.name for each in state.value.resources if each.registered}
+            if known.issuperset(list_offered()):
+                tell()
+                return

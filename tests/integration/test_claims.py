@@ -26,6 +26,7 @@ from tests.integration.claims import (
     TELL,
     TEMPLATES,
     VERSION,
+    ask,
     check,
     make_claim,
     make_template,
@@ -150,6 +151,38 @@ def test_configurations_are_obeyed_or_refused_by_the_name_of_the_field(
     assert "time slice Default" in agent.run("claims", "explain", "default/turns")
     pods.delete("refused", "taking-turns")
     wait_none(agent)
+
+
+@pytest.fixture
+def may_look(node: Cluster) -> Iterator[None]:
+    """The namespace's pods may look at devices that others have."""
+    label = "resource.kubernetes.io/admin-access"
+    node.run("kubectl", "label", "namespace", "default", f"{label}=true")
+    yield
+    node.run("kubectl", "label", "namespace", "default", f"{label}-")
+
+
+@pytest.mark.usefixtures("may_look")
+def test_who_looks_at_all_gpus_is_in_nobodys_way(node: Cluster, agent: AgentUnderTest, pods: Pods) -> None:
+    """By a claim with `adminAccess`: beside whoever has them, and whoever comes is given them all the same."""
+    pods.run(render("before", claim=make_claim(node, "before")))
+    spec = ask()
+    spec["devices"]["requests"][0]["exactly"] |= {"allocationMode": "All", "adminAccess": True}
+    document = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "look"}, "spec": spec}
+    node.api.post(CLAIMS, document)
+    pods.run(render("look", claim="look"))
+    assert len(check(node, agent, "look", "look")) == 8
+    pods.run(render("after", claim=make_claim(node, "after", *(f"gpu-{number}" for number in range(7)))))
+    before, after = check(node, agent, "before", "before"), check(node, agent, "after", "after")
+    assert (len(before), len(after), before & after) == (1, 7, set())
+    pods.delete("look")
+    wait_until(
+        "the claim that looked to be put away",
+        lambda: "it is prepared" if "look" in prepared(agent) else None,
+        timeout_seconds=30,
+    )
+    assert {"before", "after"} <= prepared(agent).keys()
+    assert told(node, "before") == before
 
 
 def test_claims_outlive_the_agent_the_kubelet_the_api_server_and_the_files(

@@ -49,10 +49,10 @@ FRACTIONS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture
-def extender(node: Cluster) -> Iterator[ExtenderUnderTest]:
+def extender(node: Cluster, request: pytest.FixtureRequest) -> Iterator[ExtenderUnderTest]:
     """With its rights, and a scheduler that asks it; twenty nodes of eight GPUs that say so by annotation."""
     node.run("kubectl", "apply", "-f", str(RIGHTS))
-    made = ExtenderUnderTest(node)
+    made = ExtenderUnderTest(node, by_tls=getattr(request, "param", False))
     capacity = {CORE: str(100 * GPUS), MEMORY: str(BLOCKS * GPUS)}
     for name in NODES:
         create_node(node, name, {ANNOTATION: publish(eight())}, capacity)
@@ -207,6 +207,18 @@ def check_real_node(agent: AgentUnderTest, pods: Pods, found: list[Json]) -> Non
     for pod in here:
         wanted = {int(index) for index in pod["metadata"]["annotations"][INDEX].split(",")}
         assert {indexes[part["gpu"]] for part in bindings[pod["metadata"]["name"]]["parts"]} == wanted
+
+
+@pytest.mark.parametrize("extender", [True], indirect=True, ids=["tls"])
+def test_it_is_asked_by_those_who_have_a_certificate(node: Cluster, pods: Pods, extender: ExtenderUnderTest) -> None:
+    """And known by its own, of an authority that nothing else of the cluster trusts; nobody else is answered."""
+    create_pods(pods, Random(7), range(10), only_api=True)
+    found = wait_settled(node, 10)
+    check_sums(found)
+    assert all(pod["spec"].get("nodeName") in NODES for pod in found)
+    with pytest.raises(OSError, match=r"(?i)certificate required|closed|reset|EOF"):
+        extender.open("/readyz", with_certificate=False)
+    assert extender.open("/readyz") == 200
 
 
 def test_a_request_that_can_never_be_is_said_on_the_pod(node: Cluster, pods: Pods, extender: ExtenderUnderTest) -> None:

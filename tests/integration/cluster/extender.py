@@ -6,6 +6,7 @@ Owns its process, its port and the scheduler's configuration; whoever stops the 
 import dataclasses
 import os
 import signal
+import ssl
 import subprocess
 import urllib.request
 from pathlib import Path
@@ -19,6 +20,7 @@ from tests.integration.cluster.commands import render_scheduler
 from tests.integration.cluster.control import Cluster
 from tests.integration.cluster.errors import ApiUnreachable
 from tests.integration.cluster.layout import CHECKOUT, choose_free_ports
+from tests.integration.cluster.making.certificates import write_pair
 from tests.integration.cluster.making.render import render_kubeconfig
 from tests.integration.cluster.namespace import join_namespace
 from tests.integration.cluster.processes import spawn, wait_until, write_record
@@ -42,12 +44,22 @@ class ExtenderUnderTest:
     """One extender; start and stop it as often as the scenario needs."""
 
     cluster: Cluster
+    by_tls: bool = False
+    """Whether those who ask, and it, know each other by certificates."""
     port: int = dataclasses.field(default_factory=lambda: choose_free_ports(1)[0])
     process: subprocess.Popen[bytes] | None = None
 
     @property
     def directory(self) -> Path:
         return self.cluster.layout.agent
+
+    @property
+    def url(self) -> str:
+        return f"http{'s' if self.by_tls else ''}://127.0.0.1:{self.port}"
+
+    def tls_file(self, name: str) -> str:
+        """Of the authority, of the extender, or of who asks it."""
+        return str(self.directory / "extender-tls" / name)
 
     def start(self) -> None:
         """With a token of its own account; returns at once."""
@@ -61,6 +73,8 @@ class ExtenderUnderTest:
             "extender.listen": f"127.0.0.1:{self.port}",
             "extender.assume_seconds": "20",
         }
+        if self.by_tls:
+            settings["extender.web_config_file"] = self._write_tls()
         words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
         environment = {key: os.environ[key] for key in ("PATH", "LANG", "TMPDIR") if key in os.environ}
         with layout.log(RECORD).open("ab") as output:
@@ -74,6 +88,27 @@ class ExtenderUnderTest:
             )
         write_record(self.process.pid, layout.records / RECORD)
 
+    def _write_tls(self) -> str:
+        folder = self.directory / "extender-tls"
+        if not folder.exists():
+            folder.mkdir()
+            write_pair(folder)
+        served = {"cert_file": self.tls_file("server.crt"), "key_file": self.tls_file("server.key")}
+        asking = {"client_auth_type": "RequireAndVerifyClientCert", "client_ca_file": self.tls_file("ca.crt")}
+        file = folder / "web.yaml"
+        file.write_text(yaml.safe_dump({"tls_server_config": served | asking}))
+        return str(file)
+
+    def open(self, path: str, *, with_certificate: bool = True) -> int:
+        """The status that whoever asks is answered with."""
+        context = None
+        if self.by_tls:
+            context = ssl.create_default_context(cafile=self.tls_file("ca.crt"))
+            if with_certificate:
+                context.load_cert_chain(self.tls_file("client.crt"), self.tls_file("client.key"))
+        with urllib.request.urlopen(f"{self.url}{path}", timeout=5, context=context) as answer:
+            return int(answer.status)
+
     def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
         assert self.process is not None, "start it first"
         self.process.send_signal(number)
@@ -84,16 +119,18 @@ class ExtenderUnderTest:
 
         def probe() -> str | None:
             try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=5):
-                    return None
+                self.open("/readyz")
             except OSError as error:
                 return f"{error}"
+            return None
 
         wait_until("the extender to be ready", probe, timeout_seconds=READY_SECONDS)
 
     def restart_scheduler(self) -> None:
         """The real kube-scheduler, told of the extender."""
         layout = self.cluster.layout
+        files = {"caFile": "ca.crt", "certFile": "client.crt", "keyFile": "client.key"}
+        by_tls = {"enableHTTPS": True, "tlsConfig": {key: self.tls_file(name) for key, name in files.items()}}
         configuration: dict[str, Any] = {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
@@ -101,7 +138,8 @@ class ExtenderUnderTest:
             "leaderElection": {"leaderElect": False},
             "extenders": [
                 {
-                    "urlPrefix": f"http://127.0.0.1:{self.port}/scheduler",
+                    "urlPrefix": f"{self.url}/scheduler",
+                    **(by_tls if self.by_tls else {}),
                     "filterVerb": "predicates",
                     "nodeCacheCapable": True,
                     "httpTimeout": "10s",

@@ -14,16 +14,26 @@ _EC = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-
 
 def write_certificates(folder: Path) -> None:
     """Everything that the API server and the kubelet need to trust each other."""
-    _openssl(
-        *("req", "-x509", *_EC, "-subj", "/CN=nodeagent-test-ca"),
-        *("-keyout", f"{folder}/ca.key", "-out", f"{folder}/ca.crt"),
-        *("-addext", "basicConstraints=critical,CA:TRUE", "-addext", "keyUsage=critical,keyCertSign,cRLSign"),
-    )
+    _found(folder, "/CN=nodeagent-test-ca")
     names = f"IP:127.0.0.1,IP:{SERVICE_ADDRESS},DNS:localhost,DNS:kubernetes.default.svc"
     _issue(folder, "apiserver", "/CN=kube-apiserver", "serverAuth", names)
     _issue(folder, "kubelet", f"/CN={NODE_NAME}", "serverAuth", f"DNS:{NODE_NAME},IP:127.0.0.1")
     _issue(folder, "kubelet-client", "/CN=kube-apiserver", "clientAuth", "DNS:kube-apiserver")
     _openssl("ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", f"{folder}/service-accounts.key")
+
+
+def write_pair(folder: Path) -> None:
+    """One who is asked at 127.0.0.1 and one who asks, of an authority that nothing of the cluster knows."""
+    _found(folder, "/CN=nodeagent-test-other-ca")
+    _issue(folder, "server", "/CN=server", "serverAuth", "IP:127.0.0.1")
+    _issue(folder, "client", "/CN=client", "clientAuth", "DNS:client")
+
+
+def _found(folder: Path, subject: str) -> None:
+    _openssl(
+        *("req", "-x509", *_EC, "-subj", subject, "-keyout", f"{folder}/ca.key", "-out", f"{folder}/ca.crt"),
+        *("-addext", "basicConstraints=critical,CA:TRUE", "-addext", "keyUsage=critical,keyCertSign,cRLSign"),
+    )
 
 
 def _issue(folder: Path, name: str, subject: str, usage: str, alternative_names: str) -> None:

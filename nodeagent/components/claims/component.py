@@ -112,6 +112,7 @@ class Claims:
         self._api: ClaimApi | None = None
         self._health: Gathered[tuple[DeviceHealth, ...]] = Gathered(())
         self._is_known, self._is_described = anyio.Event(), anyio.Event()
+        self._undescribed = set[str]()
         self._locks: dict[str, anyio.Lock] = {}
         self._users = Counter[str]()
         self._passing: dict[str, None] = {}
@@ -253,6 +254,7 @@ class Claims:
         """Put away what nobody has any more, and have nothing mean anything of which nothing is known."""
         async for _ in Ticker(LOOK_SECONDS):
             try:
+                await self._describe(tuple(self._undescribed))
                 await self._reconcile()
             except NodeagentError as error:
                 self._log.debug("claims_not_reconciled", error=str(error))
@@ -283,14 +285,21 @@ class Claims:
     async def _write_all(self) -> None:
         await self._is_known.wait()
         await self._is_described.wait()
-        inventory, book = await self._find_inventory(), self._around.keeper.claim_book()
-        for uid in list(book.claims) if book is not None else ():
+        book = self._around.keeper.claim_book()
+        await self._describe(tuple(book.claims) if book is not None else ())
+
+    async def _describe(self, uids: Sequence[str]) -> None:
+        """Have what is ready mean what it did; what it lacks now, such as a GPU or a daemon, may be back later."""
+        for uid in uids:
+            inventory = await self._find_inventory()
+            self._undescribed.discard(uid)
             try:
                 async with self._alone_with(uid):
                     claim = self._find_book().claims.get(uid)
                     if claim is not None and claim.is_ready:
                         await make_ready(claim, self._makers, self._around.keeper, inventory)
             except NodeagentError as error:
+                self._undescribed.add(uid)
                 self._log.warning("claim_not_described", uid=uid, error=str(error))
 
     async def _watch_states(self) -> None:

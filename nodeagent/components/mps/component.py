@@ -127,6 +127,8 @@ class Mps:
             if gpu is None or gpu.mig_enabled:
                 raise MpsRefused(f"{uuid} is {'not on this node' if gpu is None else 'cut into MIG devices'}")
         refuse_claim(wanted, [keeper.wanted for keeper in self._keepers.values()])
+        # Who has it already keeps it, broken or not: it comes back by itself, and nobody would have it started again.
+        is_new = wanted.name not in self._claims
         self._claims[wanted.name] = wanted
         self._waker.wake()
         with anyio.move_on_after(CLAIM_SECONDS):
@@ -137,8 +139,9 @@ class Mps:
                 if keeper is not None and keeper.shown.phase is MpsPhase.BROKEN:
                     break
                 await self._told.wait()
-        self._claims.pop(wanted.name, None)
-        self._waker.wake()
+        if is_new:
+            self._claims.pop(wanted.name, None)
+            self._waker.wake()
         keeper = self._keepers.get(wanted.name)
         raise MpsRefused(
             f"the MPS daemon of the claim is not ready: {keeper.shown.reason if keeper else 'not started'}"

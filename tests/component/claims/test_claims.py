@@ -4,6 +4,7 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
+from nodeagent.components.claims.reconcile import LOOK_SECONDS
 from nodeagent.model.allocation import ClaimedDevice, PodIdentity
 from nodeagent.model.claims import ClaimStanding
 from nodeagent.model.errors import NodeagentError
@@ -154,14 +155,19 @@ async def test_an_agent_that_starts_again_knows_its_claims_and_describes_them_an
 
 
 async def test_one_that_cannot_be_described_at_the_start_does_not_keep_the_others_from_it(world: World) -> None:
-    """It is told when the kubelet asks."""
+    """It is told when the kubelet asks, and described as soon as it can be."""
     api(world)
     async with world.running():
         await world.prepare()
     world.specs.broken = "the GPU is gone"
+    world.specs.files.clear()
     async with world.running():
         await anyio.sleep(0.1)
         assert await world.prepare() == {"claim-1": "the GPU is gone"}
+        await anyio.sleep(LOOK_SECONDS + 1)
+        world.specs.broken = ""
+        await anyio.sleep(LOOK_SECONDS)
+        assert sorted(world.specs.files) == ["claim-1"]
 
 
 async def test_who_comes_after_the_end_is_turned_away_unless_a_pod_is_alive(world: World) -> None:

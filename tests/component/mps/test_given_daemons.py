@@ -66,6 +66,28 @@ async def test_a_claim_that_cannot_have_its_daemon_is_told_why_and_leaves_nothin
         await world.relay.close_claim("uid-1")
 
 
+async def test_a_claim_that_is_asked_for_again_while_its_daemon_is_broken_keeps_it(
+    make_world: Callable[..., World], fake: FakeMps
+) -> None:
+    """Its containers have it already: they are told that it does not work, and it comes back, after a restart too."""
+    world = make_world(sharing=slice_time(2), claims=True)
+    async with world.running():
+        gpus = await world.uuids()
+        access = await world.relay.open_claim("uid-1", gpus, MpsLimits())
+    for _ in range(2):
+        async with world.running():
+            (daemon,) = await world.until_phase(MpsPhase.READY)
+            fake.behave("refuse")
+            assert daemon.pid is not None
+            os.kill(daemon.pid, signal.SIGKILL)
+            await world.until_phase(MpsPhase.BROKEN)
+            with pytest.raises(MpsRefused, match="is not ready"):
+                await world.relay.open_claim("uid-1", gpus, MpsLimits())
+            fake.behave()
+            await world.until_phase(MpsPhase.READY)
+            assert await world.relay.open_claim("uid-1", gpus, MpsLimits()) == access
+
+
 def make_part(number: int, gpu: GpuUuid, cores: int, mib: int, enforcement: Enforcement = Enforcement.MPS) -> Binding:
     """A container has a part of a GPU."""
     return Binding(

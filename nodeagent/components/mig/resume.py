@@ -1,6 +1,6 @@
 """Goes on with changes that another life of the agent has begun, at once or when their GPU has come.
 
-Owns which of them wait for a GPU that is not there. Refuses to try again what failed for another reason.
+Owns which of them could not be finished. Refuses to try one again before its GPU has come anew.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence

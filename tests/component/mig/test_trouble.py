@@ -75,14 +75,19 @@ async def test_a_journal_that_breaks_before_the_first_call_undoes_nothing(clock:
         assert await world.profiles() == [WHOLE] * 8
 
 
-@pytest.mark.parametrize("step", range(1, 17))
-async def test_whoever_is_killed_goes_on_where_it_was(clock: FakeClock, step: int) -> None:
-    """At any step: the next life of the agent reads the GPU, and ends in the layout that was asked for."""
-    world = World(clock)
+async def be_killed(world: World, step: int) -> None:
+    """In the middle of cutting, at this step."""
     world.book.kill_at = step
     async with world.running():
         world.ask("all-1g.10gb")
         await anyio.sleep_forever()
+
+
+@pytest.mark.parametrize("step", range(1, 17))
+async def test_whoever_is_killed_goes_on_where_it_was(clock: FakeClock, step: int) -> None:
+    """At any step: the next life of the agent reads the GPU, and ends in the layout that was asked for."""
+    world = World(clock)
+    await be_killed(world, step)
     assert len(world.book.under_way) == 1
     async with world.running():
         await world.until_standing("success")
@@ -94,10 +99,7 @@ async def test_whoever_is_killed_goes_on_where_it_was(clock: FakeClock, step: in
 async def test_what_was_begun_waits_for_a_gpu_that_is_not_there(clock: FakeClock, step: int) -> None:
     """It goes on when that comes, and not again when another does."""
     world = World(clock)
-    world.book.kill_at = step
-    async with world.running():
-        world.ask("all-1g.10gb")
-        await anyio.sleep_forever()
+    await be_killed(world, step)
     (change,) = world.book.under_way.values()
     begun = next(gpu.index for gpu in (await world.gpus.read_inventory()).gpus if gpu.uuid == change.gpu)
     world.hidden = {begun, 5}

@@ -30,6 +30,9 @@ __all__ = ["short_dir"]
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 Verdicts = dict[str, str]
+# It counts on calls that stay open. Both servers refuse them at once, so that too many are open only when all of them
+# come in one read, which is up to the clock; tests/component/edge/grpc/test_attacks.py has the bound.
+UP_TO_THE_CLOCK = "http2/5.1.2 Sends HEADERS frames that causes their advertised concurrent stream limit to be exceeded"
 NO_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -118,5 +121,6 @@ async def test_we_fail_nothing_that_grpclib_passes(short_dir: Path) -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
         theirs = await judge(plain_port, short_dir / "plain.xml")
     assert len(ours) == len(theirs) > 140
+    del ours[UP_TO_THE_CLOCK], theirs[UP_TO_THE_CLOCK]
     taken_away = {case for case, verdict in theirs.items() if verdict == "passed" != ours[case]}
     assert taken_away == set(), f"ours {Counter(ours.values())}, grpclib's {Counter(theirs.values())}"

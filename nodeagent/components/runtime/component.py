@@ -14,7 +14,6 @@ from anyio.abc import TaskStatus
 from nodeagent.components.runtime.choose import NoRuntime
 from nodeagent.components.runtime.describe import describe_difference
 from nodeagent.components.runtime.look import Look, ShimWish, decide_shim, look_at_runtime, render_state
-from nodeagent.components.runtime.plan import Wanted
 from nodeagent.components.runtime.prove import PlanDisproved, Proof, prove_plan
 from nodeagent.components.runtime.withdraw import withdraw
 from nodeagent.config.live import LiveSettings
@@ -54,6 +53,14 @@ class RuntimeNotInForce(NodeagentError):
         super().__init__(f"{timeout_seconds:g} s after the restart {reason}")
 
 
+class RuntimeChangedMeanwhile(NodeagentError):
+    """Somebody else took the setting out of the files while the runtime was restarted with it."""
+
+    def __init__(self, look: Look) -> None:
+        difference = ", ".join(describe_difference(change) for change in look.plan.changes) or look.plan.problem
+        super().__init__(f"changed by somebody else while the runtime was restarted: {difference}")
+
+
 async def judge_plan(runtime: ContainerRuntime, look: Look) -> Proof:
     """Have the runtime's own program judge the change, and show what it does with it where that can be shown.
 
@@ -81,11 +88,16 @@ async def restart_and_verify(
     """Restart the runtime, and see that it answers and that the setting is in force; otherwise take all of it back.
 
     Raises:
+        RuntimeChangedMeanwhile: nobody can see that any more; the files are as somebody else has left them, and the
+            runtime runs with what they were.
         NodeagentError: it did not; the files are as they were, and the runtime was restarted with them.
     """
     try:
         await runtime.restart(look.runtime.restart_command)
-        await _wait_in_force(runtime, live, look.wanted)
+        await _wait_in_force(runtime, live, look)
+    except RuntimeChangedMeanwhile:
+        # A restart with those files might be the end of a runtime that runs, and is not ours to make.
+        raise
     except NodeagentError:
         # Once begun, the way back is gone to its end, even by an agent that is told to stop meanwhile.
         with anyio.CancelScope(shield=True):
@@ -97,7 +109,8 @@ async def restart_and_verify(
         raise
 
 
-async def _wait_in_force(runtime: ContainerRuntime, live: LiveSettings, wanted: Wanted) -> None:
+async def _wait_in_force(runtime: ContainerRuntime, live: LiveSettings, restarted: Look) -> None:
+    wanted = restarted.wanted
     timeout = live.now.runtime.restart_timeout_seconds
     reason = "it does not answer"
     with anyio.move_on_after(timeout):
@@ -106,6 +119,8 @@ async def _wait_in_force(runtime: ContainerRuntime, live: LiveSettings, wanted: 
             look = await look_at_runtime(runtime, live.now.runtime, cdi=wanted.cdi, shim=shim)
             if isinstance(look, Look) and look.is_in_force:
                 return
+            if isinstance(look, Look) and look.tree != restarted.tree and (look.plan.changes or look.plan.problem):
+                raise RuntimeChangedMeanwhile(look)
             reason = look.reason if isinstance(look, NoRuntime) else "the setting is not in force"
             await anyio.sleep(VERIFY_SECONDS)
     raise RuntimeNotInForce(timeout, reason)
@@ -302,6 +317,9 @@ class Runtime:
         self._failure = ""
         try:
             await restart_and_verify(self._runtime, self._live, look, self._written)
+        except RuntimeChangedMeanwhile as error:
+            # No fault of the restart: the step that follows finds the change, as at any other time.
+            self._log.warning("runtime_changed_meanwhile", reason=str(error))
         except NodeagentError as error:
             self._failure = str(error)
         self._written = ()

@@ -37,6 +37,8 @@ class FakeRuntime:
         self.also: tuple[RuntimeCandidate, ...] = ()
         self.ignores_cdi = False
         self.breaks_when_restarted = False
+        self.meddled_with: bytes | None = None
+        """What somebody else makes of the file as soon as the next restart is over."""
         self.refuses = ""
         self.broken = ""
         self.restarts: list[float] = []
@@ -113,6 +115,8 @@ class FakeRuntime:
         enabled = self._read_cdi()
         self.alive = not (self.breaks_when_restarted and enabled)
         self._running = enabled
+        if self.meddled_with is not None:
+            self.files[MAIN], self.meddled_with = self.meddled_with, None
         if not self.alive:
             raise NodeagentError("the unit failed")
 

@@ -210,6 +210,33 @@ async def test_a_restart_that_does_not_help_is_rolled_back(fault: str) -> None:
         assert around.found == {}
 
 
+async def test_what_is_changed_while_it_restarts_is_no_failed_restart() -> None:
+    """It is put back at once, as at any other time; it is in force since that restart."""
+    around = Surroundings(FakeRuntime(), manage=True, restart="now")
+    around.runtime.meddled_with = START + b"# theirs\n"
+    with around.bus.listen(RuntimeConfigured, RuntimeRestarted, client="test") as facts:
+        async with around.running():
+            await anyio.sleep(5)
+            assert b"# theirs\n" in around.runtime.files[MAIN]
+            assert b"enable_cdi = true" in around.runtime.files[MAIN]
+            assert (len(around.runtime.restarts), around.found) == (1, {})
+            told = [(await anext(facts)).value for _ in range(3)]
+    written = RuntimeConfigured(paths=(MAIN,))
+    assert told == [written, RuntimeRestarted(command=COMMAND), replace(written, repair=True)]
+
+
+async def test_a_file_that_is_broken_while_it_restarts_brings_no_second_restart() -> None:
+    """The runtime runs; restarted with that file it would not come back."""
+    around = Surroundings(FakeRuntime(), manage=True, restart="now")
+    around.runtime.meddled_with = b"version =\n"
+    async with around.running():
+        await anyio.sleep(3600)
+        assert around.runtime.files[MAIN] == b"version =\n"
+        assert len(around.runtime.restarts) == 1
+        assert "line 1, column 10" in around.found["runtime-config-blocked"]
+        assert "runtime-restart-failed" not in around.found
+
+
 async def test_a_restart_that_was_pending_before_is_rolled_back_from_the_record() -> None:
     """An agent that did not write the files itself gives back what the record says."""
     around = Surroundings(FakeRuntime(), manage=True, restart="now")

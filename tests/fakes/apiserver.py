@@ -41,6 +41,8 @@ class FakeApiServer:
         self.token = TOKEN
         self.answers: deque[Callable[[], Awaitable[web.StreamResponse]]] = deque()
         """What the next requests get instead of an honest answer."""
+        self.delays: deque[float] = deque()
+        """How long the next requests wait before they are looked at."""
         self.watch_lines: deque[bytes] = deque()
         """What the next watch says first."""
         self.port = 0
@@ -166,6 +168,8 @@ class FakeApiServer:
         path = "/" + request.match_info["path"]
         watching = request.query.get("watch") == "1"
         self.requests.append(("WATCH" if watching else request.method, path))
+        if self.delays:
+            await anyio.sleep(self.delays.popleft())
         if self.answers:
             return await self.answers.popleft()()
         if request.headers.get("Authorization") != f"Bearer {self.token}":
@@ -217,8 +221,10 @@ class FakeApiServer:
         if path == "/apis/resource.k8s.io":
             return web.json_response({"kind": "APIGroup", "versions": [{"version": "v1"}]})
         if "/resourceclaims/" in path:
-            claim = self.claims.get(path.rpartition("/")[2])
-            return self._refuse(404, "no such claim") if claim is None else web.json_response(claim)
+            name = path.rpartition("/")[2]
+            if name in self.claims:
+                return web.json_response(self.claims[name])
+            return self._refuse(404, "no such claim", reason="NotFound", details={"name": name})
         return self._serve_slice(request, path.partition("/resourceslices")[2].removeprefix("/"), body)
 
     def _serve_slice(self, request: web.Request, name: str, body: Json) -> web.StreamResponse:
@@ -356,5 +362,5 @@ class FakeApiServer:
         self._changed.set()
 
     @staticmethod
-    def _refuse(status: int, message: str) -> web.Response:
-        return web.json_response({"kind": "Status", "message": message, "code": status}, status=status)
+    def _refuse(status: int, message: str, **more: object) -> web.Response:
+        return web.json_response({"kind": "Status", "message": message, "code": status} | more, status=status)

@@ -3,7 +3,8 @@
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from nodeagent.components.claims.component import Claims, Surroundings
+from nodeagent.components.claims.around import Surroundings
+from nodeagent.components.claims.component import Claims
 from nodeagent.components.claims.make import Makers
 from nodeagent.components.claims.shares import ShareFiles
 from nodeagent.components.claims.turns import Turns

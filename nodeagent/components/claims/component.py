@@ -5,13 +5,14 @@ Refuses to answer before the journal holds the claim, and to need the API server
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import anyio
 from anyio.abc import TaskStatus
 
+from nodeagent.components.claims.around import Surroundings
 from nodeagent.components.claims.make import Makers, make_ready, put_away
 from nodeagent.components.claims.prepare import (
     NodeView,
@@ -22,8 +23,9 @@ from nodeagent.components.claims.prepare import (
     list_capacities,
     plan_claim,
 )
-from nodeagent.components.claims.reconcile import LOOK_SECONDS, Doubts, explain_end, list_doubtful
+from nodeagent.components.claims.reconcile import LOOK_SECONDS, Doubts, explain_end, list_doubtful, refer_to
 from nodeagent.components.claims.tell import plan_health
+from nodeagent.components.claims.turns import list_turns
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.gathered import Gathered
@@ -46,7 +48,7 @@ from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.journal import PreparedClaim
 from nodeagent.model.offering import Door, Offering
-from nodeagent.model.ports import ClaimApi, ClaimDriver, ClaimKeeper, PodListing
+from nodeagent.model.ports import ClaimApi
 from nodeagent.model.runtime import CdiState
 from nodeagent.rules.claims.naming import list_devices
 
@@ -65,30 +67,6 @@ asked anew all the same is made ready, keeps its devices from others, and is put
 
 
 Answer: TypeAlias = Callable[[ClaimReference], Coroutine[Any, Any, None]]
-
-
-class ServeClaims(Protocol):
-    """Keeps the driver registered with the kubelet and its questions answered, until cancelled."""
-
-    async def __call__(
-        self, driver: ClaimDriver, report: Callable[[ClaimStanding], None], opened: Callable[[], None]
-    ) -> None:
-        """Serve; reports each change of what the kubelet knows, and says when it can be asked.
-
-        Raises:
-            NodeagentError: a socket cannot be served.
-        """
-        ...
-
-
-class Surroundings(NamedTuple):
-    """Whom the part asks."""
-
-    keeper: ClaimKeeper
-    serve: ServeClaims
-    read_pods: Callable[[], Awaitable[PodListing]]
-    open_api: Callable[[], Awaitable[ClaimApi]] | None
-    """None where there is no API server."""
 
 
 class Claims:
@@ -164,12 +142,16 @@ class Claims:
 
     async def unprepare(self, claims: Sequence[ClaimReference]) -> Mapping[str, str]:
         """Put claims away; the port's contract is in `model.ports`."""
+        return await self._put_all_away(dict.fromkeys(claims, "its last pod on this node has ended"))
+
+    async def _put_all_away(self, ended: Mapping[ClaimReference, str]) -> Mapping[str, str]:
+        """By uid what keeps each of them; empty where nothing does."""
         answers: dict[str, str] = {}
 
         async def answer(reference: ClaimReference) -> None:
             try:
                 with anyio.fail_after(PREPARE_SECONDS):
-                    await self._unprepare(reference.uid, "its last pod on this node has ended")
+                    await self._unprepare(reference.uid, ended[reference])
                 answers[reference.uid] = ""
                 self._tell_refused(reference, "")
             except NodeagentError as error:
@@ -178,7 +160,7 @@ class Claims:
                 late = f"cannot be put away within {PREPARE_SECONDS:g} s; the next try goes on from here"
                 answers[reference.uid] = self._tell_refused(reference, late)
 
-        await _for_each(claims, answer)
+        await _for_each(ended, answer)
         return answers
 
     async def wait_health(self, known: tuple[DeviceHealth, ...] | None) -> tuple[DeviceHealth, ...]:
@@ -242,6 +224,9 @@ class Claims:
                 for oldest in list(self._passing)[:-PASSING_MAX]:
                     del self._passing[oldest]
                 return
+            if next(list_turns(claim), None) is not None:
+                # It outlives the agent, and is given back only on GPUs that are known.
+                await self._wait_known()
             inventory = self._bus.latest(Inventory)
             known = inventory.value if inventory is not None else None
             await put_away(claim, self._makers, self._around.keeper, known, why)
@@ -272,8 +257,9 @@ class Claims:
         for claim in asked:
             assert api is not None
             ends[claim.uid] = explain_end(claim, await api.find_claim(claim.namespace, claim.name))
-        for uid, why in self._doubts.judge(ends).items():
-            await self._unprepare(uid, why)
+        over = self._doubts.judge(ends)
+        # One that stays keeps no other from it, and says why: the kubelet does not ask about it any more.
+        await self._put_all_away({refer_to(claim): over[claim.uid] for claim in asked if claim.uid in over})
 
     async def _watch_files(self) -> None:
         """Write specifications anew at the start, and when those of the node had to be: a reboot wipes them all."""
@@ -327,11 +313,14 @@ class Claims:
         assert offering is not None
         return NodeView(inventory, offering.value, self._live.now.claims.driver, self._pool, self._makers.powers)
 
-    async def _find_inventory(self) -> Inventory:
+    async def _wait_known(self) -> None:
         if not self._is_known.is_set():
             # Asking costs a turn of the loop, in which others would come first.
             with anyio.move_on_after(PATIENCE_SECONDS):
                 await self._is_known.wait()
+
+    async def _find_inventory(self) -> Inventory:
+        await self._wait_known()
         inventory = self._bus.latest(Inventory)
         if inventory is None or not self._is_known.is_set():
             raise ClaimRefused("the GPUs of this node are not known yet: see `nodeagent status`")
@@ -386,9 +375,7 @@ class Claims:
         self._conditions.replace("claims-not-registered", {"": problem} if problem else {}, cause=envelope)
 
 
-async def _for_each(
-    claims: Iterable[ClaimReference], answer: Callable[[ClaimReference], Coroutine[Any, Any, None]]
-) -> None:
+async def _for_each(claims: Iterable[ClaimReference], answer: Answer) -> None:
     """All at once, each uid once; of a single one others hear when it is answered: a pod waits for it."""
     references = list({claim.uid: claim for claim in claims}.values())
     if len(references) == 1:

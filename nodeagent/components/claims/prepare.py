@@ -216,6 +216,10 @@ def _plan_device(uid: str, chosen: _Chosen, sharing: ClaimSharing | None, view: 
         raise ClaimRefused(
             f"device {device.name} is had beside others, and a time slice is all of the GPU's: leave the interval out"
         )
+    if is_beside and sharing is not None and sharing.way is SharingWay.MPS:
+        raise ClaimRefused(
+            f"device {device.name} is had beside others, and MPS takes all of a GPU for its own clients: leave MPS out"
+        )
     uuid: DeviceUuid = device.gpu.uuid if device.is_gpu else device.mig.uuid if device.mig else MigUuid("")
     is_made = not device.is_gpu and device.mig is None
     share = f"-{result.share_id}" if result.share_id else ""

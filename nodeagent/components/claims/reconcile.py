@@ -5,11 +5,12 @@ has it, in two looks that lie apart.
 Refuses to conclude anything from a source that cannot be read: unreadable is not gone.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
 from nodeagent.model.allocation import ClaimedDevice
-from nodeagent.model.claims import ResourceClaim
+from nodeagent.model.claims import ClaimReference, ResourceClaim
 from nodeagent.model.journal import PreparedClaim
 
 LOOK_SECONDS: Final = 60.0
@@ -21,9 +22,23 @@ CONFIRM_LOOKS: Final = 10
 def list_doubtful(
     claims: Iterable[PreparedClaim], claimed: Iterable[ClaimedDevice], driver: str
 ) -> tuple[PreparedClaim, ...]:
-    """The prepared claims that no container has by the kubelet's list; a pod may have one in none of its containers."""
+    """The prepared claims that no container has by the kubelet's list; a pod may have one in none of its containers.
+
+    The list has no uids: of several claims of one name, which nobody has at the same time, it does not say which it is.
+    """
+    prepared = tuple(claims)
     held = {(one.claim_namespace, one.claim) for one in claimed if one.driver == driver}
-    return tuple(claim for claim in claims if (claim.namespace, claim.name) not in held)
+    named = Counter((claim.namespace, claim.name) for claim in prepared)
+    return tuple(
+        claim
+        for claim in prepared
+        if (claim.namespace, claim.name) not in held or named[claim.namespace, claim.name] > 1
+    )
+
+
+def refer_to(claim: PreparedClaim) -> ClaimReference:
+    """The claim as the kubelet would ask about it."""
+    return ClaimReference(namespace=claim.namespace, name=claim.name, uid=claim.uid)
 
 
 def explain_end(claim: PreparedClaim, found: ResourceClaim | None) -> str:

@@ -17,7 +17,7 @@ from nodeagent.components.slices.describe import (
     describe_capacity,
     describe_shares,
 )
-from nodeagent.components.slices.taints import decide_taints, explain_closed
+from nodeagent.components.slices.taints import TAINTS_MAX, decide_taints, explain_closed
 from nodeagent.config.sections.claim_slices import TaintRule
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
@@ -109,10 +109,12 @@ def _render_group(sight: Sight, devices: Iterable[NamedDevice], *, on_demand: bo
 def _decide_taints(sight: Sight, device: NamedDevice) -> tuple[DeviceTaint, ...]:
     driver = sight.choices.driver
     is_open = device.gpu.uuid in sight.offering.list_open(Door.CLAIMS)
-    return (
+    taints = (
         *explain_closed(device, driver, is_open=is_open, mig=sight.mig),
         *decide_taints(device, sight.health, driver, sight.choices.taints),
     )
+    # The worst come first; with one too many the API server would take nothing of the slice.
+    return taints[:TAINTS_MAX]
 
 
 def _render(sight: Sight, device: NamedDevice, taints: tuple[DeviceTaint, ...], *, on_demand: bool) -> SliceDevice:

@@ -8,7 +8,7 @@ import json
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import ExitStack, aclosing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, TypeVar
 
@@ -22,11 +22,13 @@ from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.kube.credentials import Access, Credentials, name_identity, open_access
 from nodeagent.edge.kube.errors import (
     ApiBusy,
+    ApiNotFound,
     ApiUnauthorized,
     ApiUnreachable,
     CredentialsInvalid,
     find_message,
     names_budget,
+    names_object,
     translate_status,
 )
 from nodeagent.edge.kube.library import Library, load_library
@@ -67,6 +69,9 @@ class _Session:
     authorization: str
     http: aiohttp.ClientSession
     loaded_at: float
+    users: int = 0
+    """Requests under way."""
+    watched: set[aiohttp.ClientResponse] = field(default_factory=set)
 
     async def send(
         self,
@@ -106,7 +111,6 @@ class KubeClient:
         self._worker = WorkerThread("API credentials")
         self._rate, self._urgent = RateLimit(), RateLimit()
         self._session: _Session | None = None
-        self._watched: set[aiohttp.ClientResponse] = set()
         self._opening = anyio.Lock(fast_acquire=True)
         self.counts: Counter[ApiCall] = Counter()
         """How often each verb met with each outcome, since the agent started."""
@@ -131,11 +135,7 @@ class KubeClient:
             KubeError: it did not succeed; a rejected identity was renewed and tried once more before that.
         """
         types = (content_type, accept)
-        try:
-            return await self._request(method, path, attempted, query, body, types, _parse, in_turn=in_turn)
-        except ApiUnauthorized:
-            await self.aclose()
-            return await self._request(method, path, attempted, query, body, types, _parse, in_turn=in_turn)
+        return await self._request(method, path, attempted, query, body, types, _parse, in_turn=in_turn)
 
     async def fetch(self, path: str, parse: Callable[[bytes], T], *, attempted: str, query: Mapping[str, str]) -> T:
         """An answer that is too large for everything in it to be made; `parse` raises a `ValueError` of what is wrong.
@@ -144,11 +144,7 @@ class KubeClient:
             KubeError: it did not succeed; a rejected identity was renewed and tried once more before that.
         """
         types = (JSON, JSON)
-        try:
-            return await self._request("GET", path, attempted, query, None, types, parse)
-        except ApiUnauthorized:
-            await self.aclose()
-            return await self._request("GET", path, attempted, query, None, types, parse)
+        return await self._request("GET", path, attempted, query, None, types, parse)
 
     async def watch(
         self, path: str, *, attempted: str, query: Mapping[str, str], silence_seconds: float, accept: str = JSON
@@ -187,7 +183,7 @@ class KubeClient:
         with self._translating(session, attempted, "WATCH"):
             with anyio.fail_after(self._read_settings().timeout_seconds):
                 response = await session.send("GET", path, (JSON, accept), query=query)
-        self._watched.add(response)
+        session.watched.add(response)
         try:
             with self._translating(session, attempted, "WATCH"):
                 self._count("WATCH", str(response.status))
@@ -197,7 +193,7 @@ class KubeClient:
                     async for line in lines:
                         yield parse(line)
         finally:
-            self._watched.discard(response)
+            session.watched.discard(response)
             response.close()
 
     async def read_namespace(self) -> str:
@@ -216,11 +212,7 @@ class KubeClient:
         """End the connections; the next request opens new ones with credentials read anew."""
         session, self._session = self._session, None
         if session is not None:
-            for response in self._watched:
-                # The library closes the connection and tells no reader: a watch would wait until its silence is over.
-                response.content.set_exception(aiohttp.ClientConnectionError("the connection was given up"))
-            with anyio.CancelScope(shield=True):
-                await session.http.close()
+            await _close(session)
         self._worker.close()
 
     async def _request(
@@ -234,16 +226,31 @@ class KubeClient:
         parse: Callable[[bytes], T],
         *,
         in_turn: bool = True,
+        is_last: bool = False,
     ) -> T:
         session = await self._take_turn(attempted, in_turn=in_turn)
-        with self._translating(session, attempted, method):
-            with anyio.fail_after(self._read_settings().timeout_seconds):
-                response = await session.send(method, path, types, query=query, body=body)
-                async with response:
-                    content = await response.read()
-                    self._count(method, str(response.status))
-                    await self._check(response, attempted)
-                    return parse(content)
+        session.users += 1
+        try:
+            with self._translating(session, attempted, method):
+                with anyio.fail_after(self._read_settings().timeout_seconds):
+                    response = await session.send(method, path, types, query=query, body=body)
+                    async with response:
+                        content = await response.read()
+                        self._count(method, str(response.status))
+                        await self._check(response, attempted)
+                        return parse(content)
+        except ApiUnauthorized:
+            if is_last:
+                raise
+            # Of many with the same identity the first gives it up: what it renewed is not for the next to give up.
+            if self._session is session:
+                self._session = None
+        finally:
+            session.users -= 1
+            # Who is on the way by an identity that was given up still gets an answer.
+            if self._session is not session and not session.users:
+                await _close(session)
+        return await self._request(method, path, attempted, query, body, types, parse, in_turn=in_turn, is_last=True)
 
     async def _take_turn(self, attempted: str, *, in_turn: bool = True) -> _Session:
         """A session with fresh credentials, when it is this request's turn."""
@@ -308,6 +315,8 @@ class KubeClient:
         refused = translate_status(attempted, response.status, message, retry_after)
         if isinstance(refused, ApiBusy):
             refused.is_budget = is_budget
+        elif isinstance(refused, ApiNotFound):
+            refused.is_object = names_object(content)
         raise refused
 
     def _count(self, verb: str, outcome: str) -> None:
@@ -321,6 +330,14 @@ class KubeClient:
             self._count(verb, NO_ANSWER)
             reason = str(error) or ("too slow" if isinstance(error, TimeoutError) else type(error).__name__)
             raise ApiUnreachable(session.access.server, attempted, reason) from error
+
+
+async def _close(session: _Session) -> None:
+    for response in session.watched:
+        # The library closes the connection and tells no reader: a watch would wait until its silence is over.
+        response.content.set_exception(aiohttp.ClientConnectionError("the connection was given up"))
+    with anyio.CancelScope(shield=True):
+        await session.http.close()
 
 
 async def _read_lines(content: aiohttp.StreamReader, silence_seconds: float) -> AsyncGenerator[bytes, None]:

@@ -78,6 +78,8 @@ class ApiNotFound(ApiRefused):
     """No such object, or no such kind of object."""
 
     remedy = "create it, or install what defines its kind"
+    is_object = False
+    """Whether the API server names the object: it knows the kind, and has none of that name."""
 
 
 class ApiConflict(ApiRefused):
@@ -127,6 +129,14 @@ def names_budget(content: bytes) -> bool:
     with suppress(ValueError, AttributeError, TypeError):
         causes = (json.loads(content).get("details") or {}).get("causes") or ()
         return any(cause.get("reason") == "DisruptionBudget" for cause in causes)
+    return False
+
+
+def names_object(content: bytes) -> bool:
+    """Whether a 404 is about an object: one for a path that is not served, or from somebody else, tells of none."""
+    with suppress(ValueError, AttributeError, TypeError):
+        status = json.loads(content)
+        return status.get("reason") == "NotFound" and bool((status.get("details") or {}).get("name"))
     return False
 
 

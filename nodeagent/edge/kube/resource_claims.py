@@ -38,8 +38,13 @@ class KubeClaims:
         path = f"{GROUP}/{version}/namespaces/{quote(namespace, safe='')}/resourceclaims/{quote(name, safe='')}"
         try:
             document = await self._client.request("GET", path, attempted=what, in_turn=False)
-        except ApiNotFound:
-            return None
+        except ApiNotFound as error:
+            if error.is_object:
+                return None
+            # A claim that is said to be gone is put away: a version that an upgrade took with it must not say that.
+            self._version = ""
+            reason = f"it has no resource.k8s.io {version} any more, or another one answers ({error.message})"
+            raise ApiUnreachable("the API server", what, reason) from error
         with _making_sense(what):
             return parse_claim(document)
 

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from nodeagent.components.allocations.book import Node
 from nodeagent.components.allocations.component import Allocations
 from nodeagent.components.allocations.relay import JournalRelay
-from nodeagent.components.claims.component import Claims, ServeClaims, Surroundings
+from nodeagent.components.claims.around import ServeClaims, Surroundings
+from nodeagent.components.claims.component import Claims
 from nodeagent.components.claims.make import Makers
 from nodeagent.components.claims.shares import ShareFiles
 from nodeagent.components.claims.turns import Turns

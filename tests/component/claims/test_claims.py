@@ -5,7 +5,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.claims.reconcile import LOOK_SECONDS
-from nodeagent.model.allocation import ClaimedDevice, PodIdentity
+from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.claims import ClaimStanding
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.events import CdiSpecsWritten, ClaimPrepared
@@ -14,9 +14,7 @@ from nodeagent.model.journal import PreparedClaim
 from nodeagent.model.ports import PodListing
 from tests.component.claims.harness import ONE, World, api
 from tests.support.claims import (
-    DRIVER,
     POD,
-    POOL,
     make_claim,
     make_reference,
     make_result,
@@ -304,38 +302,6 @@ async def test_before_all_is_known_nothing_is_told_of_devices(world: World) -> N
     async with world.running():
         await anyio.sleep(0.1)
         assert world.specs.files == {}
-
-
-async def test_a_claim_that_nobody_has_any_more_is_put_away_without_being_asked_to(world: World) -> None:
-    """By two looks that agree; a source that cannot be read releases nothing."""
-    api(world)
-    assert world.api is not None
-    held = ClaimedDevice(
-        pod=POD, container="main", claim="c1", claim_namespace="ns", driver=DRIVER, pool=POOL, device="gpu-0"
-    )
-    async with world.running():
-        await world.prepare(make_reference(), make_reference("claim-2", "c2"))
-        world.specs.files["left-over"] = ()
-        world.kubelet.listing = PodListing(claimed=(held,))
-        world.api.claims.clear()
-        world.api.broken = "away"
-        await anyio.sleep(290)
-        assert len(world.prepared) == 2
-        assert "left-over" not in world.specs.files
-        world.api.broken = ""
-        world.kubelet.listing = None
-        await anyio.sleep(300)
-        assert len(world.prepared) == 2
-        world.kubelet.listing = PodListing(claimed=(held,))
-        await anyio.sleep(50)
-        assert len(world.prepared) == 2
-        await anyio.sleep(60)
-        assert list(world.prepared) == ["claim-1"]
-    world.api = None
-    async with world.running():
-        world.kubelet.listing = PodListing()
-        await anyio.sleep(300)
-        assert list(world.prepared) == ["claim-1"]
 
 
 async def test_health_is_told_when_it_changes(world: World) -> None:

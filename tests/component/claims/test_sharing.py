@@ -109,6 +109,24 @@ async def test_before_gpus_are_known_a_claim_with_a_time_slice_is_put_away(world
         assert dark.slices == {}
 
 
+async def test_a_time_slice_is_given_back_though_the_agent_has_just_started(world: World) -> None:
+    """It outlives the agent, and whoever has the GPU next would have it too."""
+    turns = gpu_config({"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": "Long"}})
+    assert world.api is not None
+    world.api.put(make_claim(make_result(), configs=(make_config(turns),)))
+    async with world.running():
+        await world.prepare()
+        assert world.slices == {gpu_uuid(0): 3}
+    again = World(world.clock)
+    again.store = world.store
+    async with again.keeping(), again.serving(), anyio.create_task_group() as tasks:
+        tasks.start_soon(again.unprepare)
+        await anyio.sleep(1)
+        again.tell()
+        await anyio.sleep(1)
+        assert (again.slices, again.prepared) == ({gpu_uuid(0): 0}, {})
+
+
 async def test_what_was_made_by_parts_that_are_off_now_is_not_forgotten(world: World) -> None:
     """The claim stays until they are on again, and says which."""
     world.inventory = replace(world.inventory, gpus=(replace(cuttable(0), minor=0), *world.inventory.gpus[1:]))

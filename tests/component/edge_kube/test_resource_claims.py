@@ -50,6 +50,22 @@ CLAIM: dict[str, Any] = {
         },
     },
 }
+GONE = json.dumps(
+    {
+        "kind": "Status",
+        "message": 'resourceclaims.resource.k8s.io "c1" not found',
+        "reason": "NotFound",
+        "details": {"name": "c1", "group": "resource.k8s.io", "kind": "resourceclaims"},
+    }
+).encode()
+NO_PATH = json.dumps(
+    {
+        "kind": "Status",
+        "message": "the server could not find the requested resource",
+        "reason": "NotFound",
+        "details": {},
+    }
+).encode()
 
 
 def script(server: FakeApiServer, *documents: object) -> None:
@@ -111,7 +127,7 @@ async def test_one_that_is_gone_is_none_and_trouble_is_told(tmp_path: Path) -> N
     async with open_client(tmp_path) as (server, client):
         claims = KubeClaims(client)
         script(server, GROUP)
-        server.answer(404)
+        server.answer(404, body=GONE)
         assert await claims.find_claim("ns", "c1") is None
         for status in (403, 500):
             server.answer(status)
@@ -131,6 +147,21 @@ async def test_one_that_is_gone_is_none_and_trouble_is_told(tmp_path: Path) -> N
         script(server, {"versions": [7]})
         with pytest.raises(ApiUnreachable, match="its answer makes no sense"):
             await KubeClaims(client).find_claim("ns", "c1")
+
+
+@pytest.mark.parametrize("body", [b"404 page not found\n", b"<html>no such host</html>", NO_PATH])
+async def test_a_server_that_does_not_know_the_path_says_nothing_of_a_claim(tmp_path: Path, body: bytes) -> None:
+    """It has lost a version with an upgrade, or another one answers in its place: the version is asked for anew."""
+    async with open_client(tmp_path) as (server, client):
+        claims = KubeClaims(client)
+        script(server, {"versions": [{"version": "v1beta2"}]}, CLAIM)
+        assert await claims.find_claim("ns", "c1") is not None
+        server.answer(404, body=body)
+        with pytest.raises(ApiUnreachable, match=r"read claim ns/c1: .* it has no resource.k8s.io v1beta2 any more"):
+            await claims.find_claim("ns", "c1")
+        script(server, GROUP, CLAIM)
+        assert await claims.find_claim("ns", "c1") is not None
+        assert server.requests[-1][1].startswith("/apis/resource.k8s.io/v1/")
 
 
 async def test_a_pod_is_alive_until_it_has_ended_is_asked_to_go_or_is_another_one(tmp_path: Path) -> None:

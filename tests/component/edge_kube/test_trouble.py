@@ -2,6 +2,7 @@
 
 import json
 import time
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -20,7 +21,8 @@ from nodeagent.edge.kube.errors import (
     ApiUnreachable,
     CredentialsInvalid,
 )
-from tests.component.edge_kube.harness import open_node
+from nodeagent.model.cluster import ApiCall
+from tests.component.edge_kube.harness import open_client, open_node
 from tests.fakes.apiserver import NODE
 
 IMPATIENT = ClientSettings(timeout_seconds=0.2, requests_per_second=1000, burst=100)
@@ -97,6 +99,21 @@ async def test_a_renewed_token_is_taken_up(tmp_path: Path) -> None:
         server.token = "token-2"
         server.write_kubeconfig(tmp_path / "kubeconfig", token="token-2")
         assert (await node.read_node()).name == NODE
+
+
+@pytest.mark.parametrize("spread_seconds", [0.0, 0.02])
+async def test_a_token_that_is_renewed_fails_none_of_many_requests(tmp_path: Path, spread_seconds: float) -> None:
+    """As when many claims are prepared at once: nobody's refusal ends what another has on the way."""
+    path = f"/api/v1/nodes/{NODE}"
+    async with open_client(tmp_path) as (server, client):
+        await client.request("GET", path, attempted="begin")
+        server.token = "token-2"
+        server.write_kubeconfig(tmp_path / "kubeconfig", token="token-2")
+        server.delays.extend(spread_seconds * (number % 5) for number in range(24))
+        async with anyio.create_task_group() as tasks:
+            for number in range(12):
+                tasks.start_soon(partial(client.request, "GET", path, attempted=f"ask {number}", in_turn=False))
+        assert client.counts[ApiCall(verb="GET", outcome="200")] == 13
 
 
 async def test_the_server_decides_when_to_come_back(tmp_path: Path) -> None:

@@ -39,7 +39,9 @@ class FakeClient:
             return {"versions": [{"version": "v1"}]}
         name = path.rpartition("/")[2]
         if name not in self.documents:
-            raise ApiNotFound(attempted, 404, "not found")
+            missing = ApiNotFound(attempted, 404, "not found")
+            missing.is_object = True
+            raise missing
         return self.documents[name]
 
 

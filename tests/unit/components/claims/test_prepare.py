@@ -199,6 +199,14 @@ def test_mps_is_refused_where_nobody_runs_it_for_mig_devices_and_with_limits_tha
         plan(make_result(), view=look(powers=ALL), configs=(make_config(tiny),))
 
 
+def test_mps_is_refused_on_a_gpu_that_others_have_too() -> None:
+    """Its daemon takes the GPU for its own clients alone: whoever else has it could not begin to compute any more."""
+    mps = make_config(gpu_config({"strategy": "MPS"}), source="FromClass")
+    for beside in (make_result(is_admin=True), make_result(share_id="s", consumed={"memory": "1Gi"})):
+        with pytest.raises(ClaimRefused, match="gpu-0 is had beside others, and MPS takes all of a GPU"):
+            plan(beside, view=look(powers=ALL), configs=(mps,))
+
+
 def test_a_share_is_as_much_as_the_scheduler_has_counted() -> None:
     """By the bare name or the driver's; memory that nobody counted is all of it, and cores none of its own."""
     gpu = replace(make_gpu(0), memory_total_bytes=80 << 30)

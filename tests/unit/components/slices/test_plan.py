@@ -69,6 +69,16 @@ def test_no_limit_of_the_api_is_passed_by_sixteen_boards(model: str) -> None:
             assert one.consumes.name in sets
 
 
+def test_a_device_has_no_more_taints_than_the_api_takes() -> None:
+    """One more, and the server refuses the whole slice: what the door says counts among them, and stays."""
+    gpu = make_gpu(0)
+    found = [(f"xid-{number}", Verdict.UNHEALTHY) for number in range(16)]
+    report = make_report(make_inventory([gpu]), {gpu.uuid: found})
+    (device,) = devices(make_sight([gpu], health=report, offering=make_doors([gpu], closed=[0]))).values()
+    assert len(device.taints) == 16
+    assert device.taints[0].key == "gpu.nvidia.com/closed"
+
+
 def test_devices_of_one_gpu_stay_together() -> None:
     """So that what happens to one GPU is one write."""
     contents = [one for one in plan_contents(make_sight(boards(5), choices=ON_DEMAND)) if one.devices]

@@ -59,14 +59,34 @@ static uint32_t find_factor(struct vgpu_bucket *bucket, unsigned slot, uint64_t 
     return factor;
 }
 
+/* A long launch in a small part is paid for until as far ahead as anybody waits, and no further. */
+static uint64_t bound(uint64_t due, uint64_t now)
+{
+    return due > now + FURTHEST_NS ? now + FURTHEST_NS : due;
+}
+
+/* Nobody has paid so far ahead, also by a clock that was read a moment later: somebody else wrote that. */
+static bool is_nonsense(uint64_t due, uint64_t now)
+{
+    return due > now + 2 * FURTHEST_NS;
+}
+
 /* When this may go. */
 static uint64_t take(struct vgpu_bucket *bucket, uint64_t charge, uint64_t now)
 {
     uint64_t due = atomic_load(&bucket->due_ns), from;
     do {
-        from = due + BURST_NS < now || due > now + FURTHEST_NS ? now - BURST_NS : due;
-    } while (!atomic_compare_exchange_weak(&bucket->due_ns, &due, from + charge));
+        from = due + BURST_NS < now || is_nonsense(due, now) ? now - BURST_NS : bound(due, now);
+    } while (!atomic_compare_exchange_weak(&bucket->due_ns, &due, bound(from + charge, now)));
     return from;
+}
+
+static void add(struct vgpu_bucket *bucket, uint64_t charge, uint64_t now)
+{
+    uint64_t due = atomic_load(&bucket->due_ns), next;
+    do {
+        next = is_nonsense(due, now) ? due : bound(due + charge, now);
+    } while (!atomic_compare_exchange_weak(&bucket->due_ns, &due, next));
 }
 
 void bucket_pay(unsigned slot, uint64_t cost_ns)
@@ -97,9 +117,10 @@ void bucket_correct(unsigned slot, uint64_t paid_ns, uint64_t cost_ns)
     uint32_t limit = files_core_limit(slot);
     if (limit == 0)
         return;
-    uint32_t factor = find_factor(bucket, slot, now_ns());
+    uint64_t now = now_ns();
+    uint32_t factor = find_factor(bucket, slot, now);
     if (cost_ns >= paid_ns)
-        atomic_fetch_add(&bucket->due_ns, control_charge(cost_ns - paid_ns, limit, factor));
+        add(bucket, control_charge(cost_ns - paid_ns, limit, factor), now);
     else
         atomic_fetch_sub(&bucket->due_ns, control_charge(paid_ns - cost_ns, limit, factor));
 }

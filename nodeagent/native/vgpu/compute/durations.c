@@ -5,7 +5,7 @@
 #include "ledger/lock.h"
 
 #define KNOWN 4096u  /* functions and graphs; a power of two */
-#define PENDING 32u
+#define PLACES 64u   /* of them that one may have */
 #define FIRST 4u     /* launches that are looked at without exception */
 #define EVERY 32u
 #define RELAXED 2    /* a mode of capture in which events may be made and asked */
@@ -19,13 +19,24 @@ struct duration {
 
 static struct duration known[KNOWN];
 static struct lock changing; /* of what is pending; who finds it taken goes on without */
-static struct sample pending[PENDING];
+static struct sample pending[DURATIONS_PENDING];
 static atomic_uint pending_count;
+
+/* Nobody says when a function or graph is gone, so that all places may be those of what is no more: each in its turn. */
+static struct duration *replace(size_t at, const void *launched)
+{
+    static atomic_uint turn;
+    struct duration *one = &known[(at + atomic_fetch_add_explicit(&turn, 1, memory_order_relaxed) % PLACES) % KNOWN];
+    atomic_store(&one->average_ns, 0);
+    atomic_store(&one->launches, 0);
+    atomic_store(&one->launched, launched);
+    return one;
+}
 
 struct duration *durations_find(const void *launched)
 {
     size_t at = (size_t)((uintptr_t)launched * UINT64_C(0x9e3779b97f4a7c15) >> 40);
-    for (size_t tries = 0; tries < 64; tries++) {
+    for (size_t tries = 0; tries < PLACES; tries++) {
         struct duration *one = &known[(at + tries) % KNOWN];
         const void *owner = atomic_load_explicit(&one->launched, memory_order_acquire);
         if (!owner && atomic_compare_exchange_strong(&one->launched, &owner, launched))
@@ -33,7 +44,7 @@ struct duration *durations_find(const void *launched)
         if (owner == launched)
             return one;
     }
-    return NULL;
+    return replace(at, launched);
 }
 
 uint64_t durations_average(const struct duration *duration)
@@ -62,11 +73,12 @@ static void drop(const struct sample *sample)
 bool durations_begin(struct sample *sample, struct duration *duration, CUstream stream, bool per_thread)
 {
     uint32_t launches = atomic_fetch_add_explicit(&duration->launches, 1, memory_order_relaxed);
-    if ((launches >= FIRST && launches % EVERY) || atomic_load(&pending_count) >= PENDING)
+    if ((launches >= FIRST && launches % EVERY) || atomic_load(&pending_count) >= DURATIONS_PENDING)
         return false;
     int mode = exchange_mode(RELAXED);
     bool made = false;
     *sample = (struct sample){.duration = duration};
+    DRIVER_CALL(cuCtxGetCurrent, &sample->context);
     if (DRIVER_CALL(cuEventCreate, &sample->first, 0) == CUDA_SUCCESS) {
         if (DRIVER_CALL(cuEventCreate, &sample->last, 0) == CUDA_SUCCESS)
             made = record(sample->first, stream, per_thread) == CUDA_SUCCESS;
@@ -77,21 +89,24 @@ bool durations_begin(struct sample *sample, struct duration *duration, CUstream 
     return made;
 }
 
+/* False where there are too many. */
+static bool keep(const struct sample *sample)
+{
+    lock_take(&changing);
+    unsigned count = atomic_load(&pending_count);
+    bool kept = count < DURATIONS_PENDING;
+    if (kept) {
+        pending[count] = *sample;
+        atomic_store(&pending_count, count + 1);
+    }
+    lock_give(&changing);
+    return kept;
+}
+
 void durations_end(const struct sample *sample, CUstream stream, bool per_thread)
 {
     int mode = exchange_mode(RELAXED);
-    bool kept = false;
-    if (record(sample->last, stream, per_thread) == CUDA_SUCCESS) {
-        lock_take(&changing);
-        unsigned count = atomic_load(&pending_count);
-        kept = count < PENDING;
-        if (kept) {
-            pending[count] = *sample;
-            atomic_store(&pending_count, count + 1);
-        }
-        lock_give(&changing);
-    }
-    if (!kept)
+    if (record(sample->last, stream, per_thread) != CUDA_SUCCESS || !keep(sample))
         drop(sample);
     exchange_mode(mode);
 }
@@ -127,6 +142,27 @@ void durations_look(void)
     atomic_store(&pending_count, left);
     exchange_mode(mode);
     lock_give(&changing);
+}
+
+void durations_take_of(struct sample_list *list, CUcontext context)
+{
+    list->count = 0;
+    lock_take(&changing);
+    unsigned count = atomic_load(&pending_count), left = 0;
+    for (unsigned i = 0; i < count; i++)
+        if (context && pending[i].context == context)
+            list->samples[list->count++] = pending[i];
+        else
+            pending[left++] = pending[i];
+    atomic_store(&pending_count, left);
+    lock_give(&changing);
+}
+
+void durations_put_back(const struct sample_list *list)
+{
+    for (unsigned i = 0; i < list->count; i++)
+        if (!keep(&list->samples[i]))
+            drop(&list->samples[i]);
 }
 
 void durations_after_fork(void)

@@ -11,15 +11,18 @@
 
 struct duration;
 
-/* Of a function or graph; NULL where there are too many. */
+/* Of a function or graph. Where there are too many, another one is forgotten for it. */
 struct duration *durations_find(const void *launched);
 
 /* 0 where nothing is known yet. */
 uint64_t durations_average(const struct duration *duration);
 
+#define DURATIONS_PENDING 32u
+
 /* A launch that is looked at. */
 struct sample {
     struct duration *duration;
+    CUcontext context; /* whose the events are */
     CUevent first, last;
     unsigned slot;
     uint64_t paid_ns;
@@ -31,6 +34,14 @@ void durations_end(const struct sample *sample, CUstream stream, bool per_thread
 
 /* Take note of what is done: called before launches. What was not paid for is paid for now. */
 void durations_look(void);
+
+/* Those of a context that may be about to end, and its events with it: nobody asks for them until they are put back. */
+struct sample_list {
+    struct sample samples[DURATIONS_PENDING];
+    unsigned count;
+};
+void durations_take_of(struct sample_list *list, CUcontext context);
+void durations_put_back(const struct sample_list *list);
 
 /* In the child of a fork. */
 void durations_after_fork(void);

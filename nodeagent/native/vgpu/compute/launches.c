@@ -15,8 +15,8 @@ static bool is_captured(CUstream stream, bool per_thread)
     return asked == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-/* Pay and wait; true where the launch is to be looked at. */
-static bool begin_limited(struct sample *sample, const void *launched, CUstream stream, bool per_thread)
+/* Pay and wait, with the stream's context the current one; true where the launch is to be looked at. */
+static bool begin_there(struct sample *sample, const void *launched, CUstream stream, bool per_thread)
 {
     unsigned slot = devices_find_current_slot();
     if (!bucket_is_limited(slot) || is_captured(stream, per_thread))
@@ -30,6 +30,17 @@ static bool begin_limited(struct sample *sample, const void *launched, CUstream 
     bool looked_at = durations_begin(sample, duration, stream, per_thread);
     sample->slot = slot;
     sample->paid_ns = cost;
+    return looked_at;
+}
+
+/* A graph runs where its stream is, whichever context the thread has meanwhile, and so does a kernel of no context. */
+static bool begin_limited(struct sample *sample, const void *launched, CUstream stream, bool per_thread)
+{
+    bool entered, looked_at = false;
+    if (devices_enter(stream, &entered)) {
+        looked_at = begin_there(sample, launched, stream, per_thread);
+        devices_leave(entered);
+    }
     return looked_at;
 }
 

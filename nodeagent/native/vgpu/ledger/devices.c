@@ -2,7 +2,6 @@
 #include "ledger/devices.h"
 
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <string.h>
 
 #include "ledger/files.h"
@@ -52,4 +51,22 @@ unsigned devices_find_current_slot(void)
 {
     CUdevice device;
     return DRIVER_CALL(cuCtxGetDevice, &device) == CUDA_SUCCESS ? devices_find_slot(device) : FILES_NO_SLOT;
+}
+
+/* The three that have no context of their own are of the current one. */
+bool devices_enter(CUstream stream, bool *entered)
+{
+    CUcontext current = NULL, own = NULL;
+    DRIVER_CALL(cuCtxGetCurrent, &current);
+    *entered = (uintptr_t)stream > 2 && DRIVER_CALL(cuStreamGetCtx, stream, &own) == CUDA_SUCCESS && own != current;
+    bool lets = !*entered || DRIVER_CALL(cuCtxPushCurrent_v2, own) == CUDA_SUCCESS;
+    *entered = *entered && lets;
+    return lets;
+}
+
+void devices_leave(bool entered)
+{
+    CUcontext own;
+    if (entered)
+        DRIVER_CALL(cuCtxPopCurrent_v2, &own);
 }

@@ -2,6 +2,8 @@
 #ifndef VGPU_DEVICES_H
 #define VGPU_DEVICES_H
 
+#include <stdbool.h>
+
 #include "front/driver.h"
 
 /* FILES_NO_SLOT for one that no limits are said for, or that the driver does not know. */
@@ -9,5 +11,12 @@ unsigned devices_find_slot(CUdevice device);
 
 /* Of the device of the thread's current context. */
 unsigned devices_find_current_slot(void);
+
+/*
+ * A stream may be of another context than the current one: make that the thread's, and its own again where `entered` says
+ * so. False where the driver does not let it.
+ */
+bool devices_enter(CUstream stream, bool *entered);
+void devices_leave(bool entered);
 
 #endif

@@ -325,6 +325,14 @@ struct vgpu_usage *files_usage(void)
     return atomic_load_explicit(&usage_map, memory_order_acquire);
 }
 
+struct vgpu_usage *files_open_usage(void)
+{
+    lock_take(&looking);
+    open_usage();
+    lock_give(&looking);
+    return files_usage();
+}
+
 void files_after_fork(void)
 {
     atomic_store(&looking.held, 0);

@@ -47,6 +47,9 @@ uint64_t files_generation(void);
 /* The usage file, or NULL where there is none to use. */
 struct vgpu_usage *files_usage(void);
 
+/* The same, before anybody has looked at the limits. */
+struct vgpu_usage *files_open_usage(void);
+
 /* CLOCK_MONOTONIC to a few milliseconds. */
 uint64_t files_now_ns(void);
 

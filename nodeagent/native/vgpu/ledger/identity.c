@@ -85,8 +85,21 @@ uint64_t identity_namespace(void)
     return parse_number(&at);
 }
 
+/* In a namespace that has no /proc of its own, the one that is there tells of other processes by these numbers. */
+static bool is_proc_ours(void)
+{
+    char target[32];
+    ssize_t length = readlink("/proc/self", target, sizeof target - 1);
+    if (length <= 0)
+        return false;
+    target[length] = '\0';
+    const char *at = target;
+    return parse_number(&at) == (uint64_t)getpid();
+}
+
 bool identity_is_alive(uint64_t identity)
 {
+    uint64_t start = identity & VGPU_OWNER_START_MASK;
     int pid = (int)(identity >> VGPU_OWNER_PID_SHIFT & VGPU_OWNER_PID_MASK);
     int kept = errno;
     bool gone = pid == 0 || (kill(pid, 0) != 0 && errno == ESRCH);
@@ -95,8 +108,8 @@ bool identity_is_alive(uint64_t identity)
         struct life life;
         snprintf(path, sizeof path, "/proc/%d/stat", pid);
         /* Unreadable means nothing: /proc may hide the processes of others. */
-        if (read_life(path, &life))
-            gone = (life.start & VGPU_OWNER_START_MASK) != (identity & VGPU_OWNER_START_MASK) ||
+        if (is_proc_ours() && read_life(path, &life))
+            gone = (start && (life.start & VGPU_OWNER_START_MASK) != start) ||
                    ((life.state == 'Z' || life.state == 'X') && life.threads <= 1);
     }
     errno = kept;

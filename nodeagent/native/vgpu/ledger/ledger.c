@@ -83,17 +83,28 @@ static void raise_high_water(struct vgpu_usage *usage, uint32_t count)
         ;
 }
 
-/* A slot for this process: the one it had before exec, else a free one. */
-static struct vgpu_process *claim(struct vgpu_usage *usage)
+/* The slot that this process had before exec, with nothing in it, or NULL. */
+static struct vgpu_process *find_former(struct vgpu_usage *usage)
 {
     uint64_t held = VGPU_OWNER_HELD | identity_own(), namespace = identity_namespace();
-    for (uint32_t i = 0; i < VGPU_PROCESSES; i++) {
+    uint32_t count = atomic_load(&usage->header.high_water);
+    for (uint32_t i = 0; i < count && i < VGPU_PROCESSES; i++) {
         struct vgpu_process *process = &usage->slots[i];
         if (namespace && atomic_load(&process->owner) == held && atomic_load(&process->pid_namespace) == namespace) {
             clear_shares(process);
             return process;
         }
     }
+    return NULL;
+}
+
+/* A slot for this process: the one it had before exec, else a free one. */
+static struct vgpu_process *claim(struct vgpu_usage *usage)
+{
+    uint64_t held = VGPU_OWNER_HELD | identity_own(), namespace = identity_namespace();
+    struct vgpu_process *former = find_former(usage);
+    if (former)
+        return former;
     for (uint32_t i = 0; i < VGPU_PROCESSES; i++) {
         struct vgpu_process *process = &usage->slots[i];
         uint64_t nobody = 0;
@@ -247,6 +258,14 @@ unsigned ledger_list(unsigned slot, struct ledger_holder holders[VGPU_PROCESSES]
                 (struct ledger_holder){(unsigned)(owner >> VGPU_OWNER_PID_SHIFT & VGPU_OWNER_PID_MASK), used};
     }
     return found;
+}
+
+/* With exec the driver has let go of everything, also where the new program never asks for it: who shares with it waits. */
+__attribute__((constructor)) static void forget_former(void)
+{
+    struct vgpu_usage *usage = files_open_usage();
+    if (usage)
+        find_former(usage);
 }
 
 void ledger_after_fork(void)

@@ -1,6 +1,7 @@
 /* See contexts.h. */
 #include "memory/contexts.h"
 
+#include "compute/durations.h"
 #include "ledger/claim.h"
 #include "ledger/devices.h"
 #include "ledger/files.h"
@@ -76,11 +77,15 @@ CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *wanted, unsigned 
 /* What was in it is taken out first: the driver may give addresses, and the context's own, to others at once. */
 #define DESTROY(name)                                     \
     struct block_list *list = blocks_take_of(context);    \
+    struct sample_list samples;                           \
+    durations_take_of(&samples, context);                 \
     CUresult result = DRIVER_CALL(name, context);         \
     if (result == CUDA_SUCCESS)                           \
         release(list);                                    \
-    else                                                  \
+    else {                                                \
         blocks_put_back(list);                            \
+        durations_put_back(&samples);                     \
+    }                                                     \
     return result
 
 CUresult cuCtxDestroy(CUcontext context)
@@ -124,19 +129,30 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
     return result;
 }
 
-static void end_primary(CUdevice device)
+static CUcontext find_primary(CUdevice device)
 {
-    if (device >= 0 && device < DEVICES_MOST && primary[device] && !is_active(device)) {
-        release(blocks_take_of(primary[device]));
-        primary[device] = NULL;
-    }
+    return device >= 0 && device < DEVICES_MOST ? primary[device] : NULL;
 }
 
-#define END_PRIMARY(name)                         \
-    lock_take(&changing);                         \
-    CUresult result = DRIVER_CALL(name, device);  \
-    end_primary(device);                          \
-    lock_give(&changing);                         \
+/* Where that was the last who had retained it. */
+static void end_primary(CUdevice device, const struct sample_list *samples)
+{
+    CUcontext context = find_primary(device);
+    if (!context || is_active(device)) {
+        durations_put_back(samples);
+        return;
+    }
+    release(blocks_take_of(context));
+    primary[device] = NULL;
+}
+
+#define END_PRIMARY(name)                                  \
+    lock_take(&changing);                                  \
+    struct sample_list samples;                            \
+    durations_take_of(&samples, find_primary(device));     \
+    CUresult result = DRIVER_CALL(name, device);           \
+    end_primary(device, &samples);                         \
+    lock_give(&changing);                                  \
     return result
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice device)

@@ -4,23 +4,20 @@
 #include <stdbool.h>
 
 #include "ledger/claim.h"
+#include "ledger/devices.h"
 #include "ledger/files.h"
 #include "ledger/ledger.h"
 #include "memory/pools.h"
 
-/* A stream may be of another context than the current one; the three that have no context of their own are of that one. */
 static CUdevice find_device(CUstream stream)
 {
-    CUcontext current = NULL, own = NULL;
-    CUdevice device = -1;
-    DRIVER_CALL(cuCtxGetCurrent, &current);
-    bool is_other = (uintptr_t)stream > 2 && DRIVER_CALL(cuStreamGetCtx, stream, &own) == CUDA_SUCCESS && own != current;
-    if (is_other && DRIVER_CALL(cuCtxPushCurrent_v2, own) != CUDA_SUCCESS)
+    CUdevice device;
+    bool entered;
+    if (!devices_enter(stream, &entered))
         return -1;
     if (DRIVER_CALL(cuCtxGetDevice, &device) != CUDA_SUCCESS)
         device = -1;
-    if (is_other)
-        DRIVER_CALL(cuCtxPopCurrent_v2, &own);
+    devices_leave(entered);
     return device;
 }
 

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from nodeagent.edge.host.vgpu.layout import BUCKET, PROCESS, PROCESSES, USAGE_HEADER
 from nodeagent.edge.host.vgpu.limits_file import (
     DeviceLimit,
     Limits,
@@ -16,7 +17,7 @@ from nodeagent.edge.host.vgpu.limits_file import (
 )
 from nodeagent.edge.host.vgpu.usage_file import create_usage
 from tests.component.vgpu.build import build_program
-from tests.component.vgpu.cuda_talk import OUT
+from tests.component.vgpu.cuda_talk import OUT, Caller
 from tests.component.vgpu.limited import limit, list_environ
 from tests.component.vgpu.place import UUIDS, Place
 from tests.fakes.cuda.driver import FakeDriver
@@ -57,6 +58,20 @@ def start(place: Place, driver: FakeDriver, entry: str, microseconds: int, milli
     command = [str(build_program("spin")), entry, str(microseconds), str(milliseconds)]
     environ = list_environ(place, driver)
     return subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def load(one: Caller, name: bytes) -> int:
+    _, module = one.call("cuModuleLoadData", OUT, "@q1")
+    words = "".join(
+        f"q{int.from_bytes(name[at : at + 8].ljust(8, bytes(1)), 'little')}," for at in range(0, len(name) + 1, 8)
+    )
+    code, function = one.call("cuModuleGetFunction", OUT, module, "@" + words.rstrip(","))
+    assert code == 0
+    return function
+
+
+def launch(one: Caller, function: int) -> tuple[int, ...]:
+    return one.call("cuLaunchKernel", function, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0)
 
 
 def finish(process: subprocess.Popen[str], microseconds: int) -> float:
@@ -117,6 +132,19 @@ def test_a_wait_ends_where_the_limit_does(place: Place, driver: FakeDriver) -> N
     assert time.monotonic() - began < 5
 
 
+def test_what_is_paid_far_ahead_is_waited_for(place: Place, driver: FakeDriver) -> None:
+    """A kernel of 0.4 s at one percent, a sixteenth of it left: the next one would wait for more than ten minutes."""
+    create(place, 1)
+    with place.usage_path.open("r+b") as file:
+        file.seek(USAGE_HEADER.size + PROCESSES * PROCESS.size + BUCKET.offsets["control"])
+        file.write((65536 // 16).to_bytes(8, "little"))
+    with start(place, driver, "cuLaunchKernel", 400_000, 60_000) as process:
+        time.sleep(2.5)
+        busy = sum(driver.read().busy_ns.values())
+        process.kill()
+    assert busy == 400_000_000
+
+
 def measure(place: Place, process: subprocess.Popen[str], own: int, total: int) -> None:
     """As the agent tells every tenth of a second, as long as it runs."""
     number = 0
@@ -159,3 +187,75 @@ def test_what_is_wrong_is_the_drivers_to_say(place: Place, driver: FakeDriver) -
         assert one.call("cuLaunchGridAsync", 77, 1, 1, 0) == (INVALID_HANDLE,)
         _, module = one.call("cuModuleLoadData", OUT, "@q1")
         assert module
+
+
+@pytest.mark.parametrize("symbol", ["cuDevicePrimaryCtxReset_v2", "cuDevicePrimaryCtxRelease_v2", "cuCtxDestroy_v2"])
+def test_what_ended_with_its_context_is_not_asked_for(place: Place, driver: FakeDriver, symbol: str) -> None:
+    """Launches whose end nobody has seen yet: their events are the context's."""
+    create(place, 50)
+    with limit(place, driver) as one:
+        context = 0
+        if symbol == "cuCtxDestroy_v2":
+            _, context = one.call("cuCtxCreate_v2", OUT, 0, 0)
+        function = load(one, b"us_50000")
+        assert launch(one, function) == (0,)
+        assert one.call(symbol, context) == (0,)
+        one.start()
+        assert [launch(one, function) for _ in range(3)] == [(0,)] * 3
+
+
+def test_a_context_that_others_have_retained_keeps_what_was_seen(place: Place, driver: FakeDriver) -> None:
+    """Giving it back in between is no way to pay for nothing."""
+    create(place, 10)
+    with limit(place, driver) as one:
+        function = load(one, b"us_20000")
+        one.start()
+        began = time.monotonic()
+        for _ in range(4):
+            assert launch(one, function) == (0,)
+            assert one.call("cuDevicePrimaryCtxRetain", OUT, 0)[0] == 0
+            assert one.call("cuDevicePrimaryCtxRelease_v2", 0) == (0,)
+            assert one.call("cuStreamSynchronize", 0) == (0,)
+        assert time.monotonic() - began > 0.4
+
+
+def test_whatever_was_launched_before_a_function_pays(place: Place, driver: FakeDriver) -> None:
+    """A program that lives long, and makes its graphs anew for each step of its work."""
+    create(place, 10)
+    with limit(place, driver) as one:
+        short, long = load(one, b"us_1"), load(one, b"us_20000")
+        _, stream = one.call("cuStreamCreate", OUT, 0)
+        assert one.call("cuStreamBeginCapture_v2", stream, 0) == (0,)
+        assert one.call("cuLaunchKernel", short, 1, 1, 1, 1, 1, 1, 0, stream, 0, 0) == (0,)
+        _, graph = one.call("cuStreamEndCapture", stream, OUT)
+        for _ in range(6000):
+            _, made = one.call("cuGraphInstantiateWithFlags", OUT, graph, 0)
+            assert one.call("cuGraphLaunch", made, 0) == (0,)
+        began = time.monotonic()
+        for _ in range(8):
+            assert launch(one, long) == (0,)
+            assert one.call("cuStreamSynchronize", 0) == (0,)
+        assert time.monotonic() - began > 1
+
+
+def test_a_graph_pays_for_the_device_of_its_stream(place: Place, driver: FakeDriver) -> None:
+    """Whichever context is the thread's meanwhile: it is the stream that says where."""
+    devices = (DeviceLimit(UUIDS[0], memory_bytes=1 << 30), DeviceLimit(UUIDS[1], core_percent=10))
+    create_limits(place.limits_path, Limits(devices))
+    create_usage(place.usage_path)
+    with limit(place, driver) as one:
+        _, first = one.call("cuCtxGetCurrent", OUT)
+        one.start(1)
+        function = load(one, b"us_20000")
+        _, stream = one.call("cuStreamCreate", OUT, 0)
+        assert one.call("cuStreamBeginCapture_v2", stream, 0) == (0,)
+        assert one.call("cuLaunchKernel", function, 1, 1, 1, 1, 1, 1, 0, stream, 0, 0) == (0,)
+        _, graph = one.call("cuStreamEndCapture", stream, OUT)
+        _, made = one.call("cuGraphInstantiateWithFlags", OUT, graph, 0)
+        assert one.call("cuCtxSetCurrent", first) == (0,)
+        began = time.monotonic()
+        for _ in range(8):
+            assert one.call("cuGraphLaunch", made, stream) == (0,)
+            assert one.call("cuStreamSynchronize", stream) == (0,)
+        assert time.monotonic() - began > 1
+        assert one.call("cuCtxGetCurrent", OUT) == (0, first)

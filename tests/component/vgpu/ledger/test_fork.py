@@ -6,8 +6,11 @@ from collections.abc import Callable
 import pytest
 
 from nodeagent.edge.host.vgpu.layout import LIMITS_HEADER
+from tests.component.vgpu.cuda_talk import OUT
+from tests.component.vgpu.limited import limit
 from tests.component.vgpu.place import Place
 from tests.component.vgpu.talk import Talk, talk
+from tests.fakes.cuda.driver import FakeDriver
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("cc") is None, reason="the library is C"),
@@ -63,7 +66,7 @@ def test_exec_begins_anew_in_the_same_slot(place: Place) -> None:
         assert one.reserve(1000) == "granted"
         one.say("exec")
         assert ask_pid(one) == pid
-        assert list_shares(place) == {pid: 1000}
+        assert list_shares(place) == {pid: 0}
         assert (one.reserve(1001), one.reserve(1000)) == ("denied", "granted")
         assert list_shares(place) == {pid: 1000}
         assert place.read().processes[0].shares[0].refusals == 1
@@ -82,6 +85,21 @@ def leave_half_written(place: Place) -> None:
     place.create(1 << 30)
     place.usage_path.unlink()
     place.overwrite(LIMITS_HEADER.offsets["sequence"], b"\1")
+
+
+@pytest.mark.parametrize("context_bytes", [0, 100])
+def test_a_program_without_the_driver_has_nothing_of_what_was_there_before_it(
+    place: Place, driver: FakeDriver, context_bytes: int
+) -> None:
+    """One that looks at the devices and becomes another, which only starts the programs that work."""
+    place.create(1000, context_bytes=context_bytes)
+    with limit(place, driver) as one, limit(place, driver) as two:
+        assert one.call("cuMemAlloc_v2", OUT, 700)[0] == 0
+        one.say("become cat")
+        assert one.ask("hello") == "hello"
+        assert two.call("cuMemAlloc_v2", OUT, 800)[0] == 0
+        assert sorted(list_shares(place).values()) == [0, 800 + context_bytes]
+        assert one.ask("still here") == "still here"
 
 
 @pytest.mark.long

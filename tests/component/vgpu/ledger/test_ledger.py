@@ -94,6 +94,25 @@ def test_share_of_a_killed_process_comes_back(place: Place) -> None:
                 assert more == "denied"
 
 
+def can_make_namespaces() -> bool:
+    command = ["unshare", "--pid", "--fork", "true"]
+    return bool(shutil.which(command[0])) and subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.skipif(not can_make_namespaces(), reason="only who may do so")
+@pytest.mark.parametrize("mount", ["", "--mount-proc"])
+def test_the_living_keep_theirs_in_a_namespace_of_their_own(place: Place, mount: str) -> None:
+    """Also where a sandbox leaves the outer one's /proc in it, which tells of other processes."""
+    place.create(1000)
+    first, second = place.path / "first", place.path / "second"
+    hold = f"timeout 20 {build_ledger_program('ledger_race')} hold 600"
+    wait = "while ! [ -s {} ]; do sleep 0.01; done"
+    script = f"{hold} > {first} & {wait.format(first)}; {hold} > {second} & {wait.format(second)}; kill 0"
+    command = f"unshare --pid --fork {mount} setsid sh -c".split()
+    subprocess.run([*command, script], env=place.environ(), check=False, timeout=30)
+    assert (first.read_text(), second.read_text()) == ("granted\n", "denied\n")
+
+
 def test_every_slot_taken_is_what_the_fail_mode_says(place: Place) -> None:
     """Slots of a namespace that cannot be looked into are not given away."""
     place.create(1000)

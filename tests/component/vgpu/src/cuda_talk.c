@@ -4,6 +4,7 @@
  *   call ROUTE SYMBOL ARGUMENT...   what it returned, then what it wrote
  *   where ROUTE SYMBOL              file and symbol of the address
  *   fork, end                       as in ledger_talk.c
+ *   become PROGRAM                  the same process with this program
  *
  * A route is `dlsym` with the driver's handle, `default` with none, or `VERSION:FLAGS` for cuGetProcAddress_v2. An
  * argument is a number, `out` for 8 bytes to write to, or `@` and fields of a structure with commas between: `q1` has 8
@@ -115,7 +116,9 @@ int main(void)
             if (child > 0)
                 waitpid(child, NULL, 0);
             dprintf(STDOUT_FILENO, child == 0 ? "child\n" : "parent\n");
-        } else if (sscanf(line, "where %31s %63s", route, symbol) == 2)
+        } else if (sscanf(line, "become %31s", route) == 1)
+            execlp(route, route, (char *)NULL);
+        else if (sscanf(line, "where %31s %63s", route, symbol) == 2)
             say_where(find(route, symbol));
         else if (sscanf(line, "call %31s %63s%n", route, symbol, &used) == 2)
             call(find(route, symbol), line + used);

@@ -38,6 +38,7 @@ static void end(const struct context *context)
 {
     memory_forget(context);
     array_forget(context);
+    events_forget(context);
     account_credit(context->device, count_overhead());
 }
 

@@ -62,6 +62,7 @@ void pool_synchronize(void);
 
 /* stream.c: of a stream that is being captured, the graph that grows by it. */
 struct graph *stream_capturing(void *stream);
+void events_forget(const struct context *context);
 
 /* launch.c: of this process. All its work is done one after another. */
 uint64_t launch_end(void);

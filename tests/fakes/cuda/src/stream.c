@@ -1,4 +1,6 @@
 /* Streams and events: always done with everything, and captured into a graph where a program wants that. */
+#include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "fake.h"
@@ -10,8 +12,13 @@ struct stream {
     struct graph *graph;
 };
 struct event {
+    struct event *next;
+    const struct context *context;
     uint64_t at_ns; /* when all that came before it is done */
 };
+
+static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER;
+static struct event *events;
 
 /* The three small numbers are streams that every context has. */
 static int is_made(const void *stream)
@@ -93,14 +100,56 @@ EXPORT result cuEventCreate(struct event **event, unsigned flags)
     BEGIN;
     (void)flags;
     REQUIRE(event, INVALID_VALUE);
-    *event = calloc(1, sizeof **event);
-    return *event ? SUCCESS : OUT_OF_MEMORY;
+    struct event *fresh = calloc(1, sizeof *fresh);
+    REQUIRE(fresh, OUT_OF_MEMORY);
+    fresh->context = context_current();
+    pthread_mutex_lock(&changing);
+    fresh->next = events;
+    events = fresh;
+    pthread_mutex_unlock(&changing);
+    *event = fresh;
+    return SUCCESS;
+}
+
+static void free_those(const struct event *event, const struct context *context)
+{
+    pthread_mutex_lock(&changing);
+    for (struct event **place = &events; *place;) {
+        struct event *each = *place;
+        if (each != event && (!context || each->context != context)) {
+            place = &each->next;
+            continue;
+        }
+        *place = each->next;
+        free(each);
+    }
+    pthread_mutex_unlock(&changing);
+}
+
+void events_forget(const struct context *context)
+{
+    free_those(NULL, context);
+}
+
+/* What CUDA calls undefined is the program's end here: the events of a context end with it. */
+static int is_event(const struct event *event)
+{
+    pthread_mutex_lock(&changing);
+    const struct event *each = events;
+    while (each && each != event)
+        each = each->next;
+    pthread_mutex_unlock(&changing);
+    if (event && !each) {
+        fprintf(stderr, "fake driver: an event that is no more\n");
+        abort();
+    }
+    return event != NULL;
 }
 
 EXPORT result cuEventSynchronize(struct event *event)
 {
     BEGIN;
-    REQUIRE(event, INVALID_HANDLE);
+    REQUIRE(is_event(event), INVALID_HANDLE);
     launch_wait(event->at_ns);
     pool_synchronize();
     return SUCCESS;
@@ -109,14 +158,15 @@ EXPORT result cuEventSynchronize(struct event *event)
 EXPORT result cuEventDestroy_v2(struct event *event)
 {
     BEGIN;
-    REQUIRE(event, INVALID_HANDLE);
-    free(event);
+    REQUIRE(is_event(event), INVALID_HANDLE);
+    free_those(event, NULL);
     return SUCCESS;
 }
 
 static result record(struct event *event, void *stream)
 {
-    REQUIRE(event && !stream_capturing(stream), INVALID_HANDLE);
+    REQUIRE(is_event(event) && !stream_capturing(stream), INVALID_HANDLE);
+    REQUIRE(event->context == (is_made(stream) ? ((struct stream *)stream)->context : context_current()), INVALID_HANDLE);
     uint64_t now = launch_now(), end = launch_end();
     event->at_ns = end > now ? end : now;
     return SUCCESS;
@@ -137,14 +187,14 @@ EXPORT result cuEventRecord_ptsz(struct event *event, void *stream)
 EXPORT result cuEventQuery(const struct event *event)
 {
     BEGIN;
-    REQUIRE(event, INVALID_HANDLE);
+    REQUIRE(is_event(event), INVALID_HANDLE);
     return event->at_ns > launch_now() ? NOT_READY : SUCCESS;
 }
 
 EXPORT result cuEventElapsedTime(float *milliseconds, const struct event *first, const struct event *last)
 {
     BEGIN;
-    REQUIRE(milliseconds && first && last, INVALID_VALUE);
+    REQUIRE(milliseconds && is_event(first) && is_event(last), INVALID_VALUE);
     REQUIRE(last->at_ns <= launch_now(), NOT_READY);
     *milliseconds = (float)((double)(last->at_ns - first->at_ns) / 1e6);
     return SUCCESS;

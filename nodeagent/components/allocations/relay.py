@@ -139,7 +139,7 @@ class JournalRelay:
         def decide(ledger: Ledger) -> Sequence[Record]:
             kept = [
                 Reserved(reservation=replace(each, number=ledger.next_number + count))
-                for count, each in enumerate(list_kept(ledger.fractions, binding.reservations, leaving))
+                for count, each in enumerate(list_kept(ledger.fractions, binding, leaving))
             ]
             bound.append(binding if binding.number else replace(binding, number=ledger.next_number + len(kept)))
             fractions, new = ledger.fractions, bound[-1]

@@ -108,7 +108,8 @@ def choose(start: Start, view: PartView, table: PartTable, now_seconds: float) -
     if not is_promised:
         raise PartsUnavailable(f"the journal has no promise of the {len(caller.cores)} ids of {resources[0]}")
     # Promised once more, they are another container's than before, which was told a name of its own.
-    leaving = tuple(number for number in (standing.same, *standing.superseded) if number is not None)
+    found = (standing.same, *standing.superseded, *_list_earlier(table, caller))
+    leaving = tuple(dict.fromkeys(number for number in found if number is not None))
     demand, core_limit = read_demand(start, view)
     wish = _read_choice(start, view) if start.settings.use_scheduler_choice else Wish()
     enforcement = read_enforcement(start, demand)
@@ -244,17 +245,31 @@ def read_demand(start: Start, view: PartView) -> tuple[Demand, int | None]:
         demand = read_counts(profile, len(caller.cores), len(caller.memory), view.largest_bytes)
         annotations = start.pod.annotations if start.pod is not None else {}
         return demand, read_core_limit(profile, annotations, demand)
-    container = _find_container(start)
-    if container is None:
+    sizes = _list_limits(start)
+    if not sizes:
         raise RequestInvalid(profile.share, "the API server has not told yet how large the pod's shares are")
-    return read_shares(profile, len(caller.cores), container, view.largest_bytes), None
+    demands = [read_shares(profile, len(caller.cores), each, view.largest_bytes) for each in sizes]
+    return _join_shares(demands, view.largest_bytes)
 
 
-def _find_container(start: Start) -> Mapping[str, str] | None:
-    if start.pod is None:
-        return None
-    known = {container.name: container.limits for container in start.pod.containers}
-    return known.get(start.caller.containers[0])
+def _list_limits(start: Start) -> tuple[Mapping[str, str], ...]:
+    """Of each container that may be the one; none while that is not known of all."""
+    known = {each.name: each.limits for each in start.pod.containers} if start.pod is not None else {}
+    found = tuple(known[name] for name in start.caller.containers if name in known)
+    return found if len(found) == len(start.caller.containers) else ()
+
+
+def _join_shares(demands: Sequence[Demand], largest_bytes: int) -> tuple[Demand, int | None]:
+    """What serves whichever of these containers starts, and the most compute that it may use."""
+
+    def measure(each: Demand) -> tuple[bool, int]:
+        percent = each.memory_percent
+        return each.is_exclusive, each.memory_bytes if percent is None else largest_bytes * percent // 100
+
+    cores = [each.cores for each in demands]
+    # One without a limit of compute is not to be held to what another is promised.
+    core_limit = CORES if 0 in cores and 0 < max(cores) < CORES else None
+    return replace(max(demands, key=measure), cores=max(cores)), core_limit
 
 
 def _read_choice(start: Start, view: PartView) -> Wish:
@@ -280,6 +295,18 @@ def _list_ids(
         for resource in resources
     )
     return cores, memory
+
+
+def _list_earlier(table: PartTable, caller: Caller) -> tuple[int, ...]:
+    """Bindings of the same container under whatever ids: it starts, so what it was before has ended.
+
+    A kubelet that has lost its notes gives a pod other ids than before, and forgets these.
+    """
+    return tuple(
+        number
+        for number, binding in table.bindings.items()
+        if binding.pod.uid and binding.pod.uid == caller.pod.uid and binding.container in caller.containers
+    )
 
 
 def find_promises(

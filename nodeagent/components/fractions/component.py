@@ -29,7 +29,6 @@ from nodeagent.components.fractions.decide import (
     describe_parts,
     list_daemon_faults,
     list_resources,
-    name_files,
     plan_limits,
     plan_lists,
     plan_view,
@@ -273,13 +272,12 @@ class Fractions:
             changed = change_parts(found[0], wish.cores, wish.memory_bytes)
             view = self._find_view()
             try:
-                binding = await self._ledger.bind(changed, view.capacities)
-                await self._folders.write(name_files(binding), self._plan_limits(binding, view))
+                await self._tending.change(found[0], changed, view.capacities, self._plan_limits(changed, view))
             except NodeagentError as error:
                 raise ControlRefused(str(error)) from error
-        self._tell_bound(binding, f"set by {wish.who}")
-        later = " from its next start on, as MPS takes it then" if binding.enforcement is Enforcement.MPS else ""
-        return f"{describe_pod(binding)} has {describe_parts(binding)}{later}"
+        self._tell_bound(changed, f"set by {wish.who}")
+        later = " from its next start on, as MPS takes it then" if changed.enforcement is Enforcement.MPS else ""
+        return f"{describe_pod(changed)} has {describe_parts(changed)}{later}"
 
     async def _start(self, view: PartView, devices: Sequence[DeviceId]) -> None:
         if lack := self._reasons.tell_runtime():

@@ -23,7 +23,10 @@ class Caller(Value, frozen=True):
 
     pod: PodIdentity
     containers: tuple[str, ...]
-    """One; several where containers of a pod that never run at once hold the same ids, and none can be ruled out."""
+    """One; several where containers of a pod that never run at once hold the same ids, and none can be ruled out.
+
+    That which the kubelet's list has comes first: it runs when the init containers have ended.
+    """
     cores: tuple[DeviceId, ...]
     memory: tuple[DeviceId, ...] = ()
 
@@ -82,7 +85,7 @@ def find_caller(records: Records, core: ResourceName, memory: ResourceName | Non
     if len(pods) > 1:
         raise CallerUnclear(core, f"the kubelet's records name {' and '.join(sorted(map(PodIdentity.describe, pods)))}")
     pod = find_other_half(records, *pods)
-    containers = tuple(dict.fromkeys(container for _, container in (*noted, *listed)))
+    containers = tuple(dict.fromkeys(container for _, container in (*listed, *noted)))
     held = [_find_memory(records, memory, pod, container) for container in containers]
     # They never run at once, and the pod was admitted with as much as the one that has most.
     most = max(held, key=len)

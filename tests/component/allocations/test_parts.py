@@ -17,7 +17,7 @@ from tests.support.virtual_time import FakeClock
 pytestmark = pytest.mark.virtual_time
 
 CAPACITIES = (part(0, 100, 32), part(1, 100, 32))
-WANTED = make_bound(0, [1, 2], part(0, 60, 8))
+WANTED = replace(make_bound(0, [1, 2], part(0, 60, 8)), container="setup")
 
 
 async def test_promised_bound_and_released(world: World) -> None:
@@ -82,6 +82,16 @@ async def test_who_leaves_for_another_keeps_its_promise(world: World) -> None:
         assert list(world.durable().fractions.reservations) == [5, 6, 8]
         assert world.relay.parts() == world.durable().fractions
         assert third.number == 9
+
+
+async def test_what_a_container_had_under_other_ids_is_promised_to_it_no_more(world: World) -> None:
+    """The kubelet has forgotten those, and may have given them to somebody else, to whom they would seem promised."""
+    async with world.running():
+        for devices in ("ab", "cd"):
+            await world.relay.reserve(CORE, ids(devices), "")
+        first = await world.relay.bind(make_bound(0, [1], part(0, 60, 8)), CAPACITIES)
+        await world.relay.bind(make_bound(0, [2], part(0, 60, 8)), CAPACITIES, [first.number])
+        assert list(world.durable().fractions.reservations) == [2]
 
 
 async def test_what_cannot_be_written_is_not_so(world: World) -> None:

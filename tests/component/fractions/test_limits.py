@@ -118,6 +118,18 @@ async def test_limits_of_a_running_container_are_changed(world: World) -> None:
         await world.relay.set_part(PartWish(pod="train", cores=50, who="me"))
         assert world.facts(PartBound)[-1].reason == "set by me"
         assert (await world.start(held)).parts == (part(0, 50, 1),)
+
+
+async def test_limits_that_the_container_was_not_told_are_not_given_away(world: World) -> None:
+    """Where its file cannot be written it goes on with what it had, and that stays its own."""
+    async with world.running():
+        binding = await world.start(await world.admit("train", 30, 32))
+        world.folders.broken = "input/output error"
+        with pytest.raises(ControlRefused, match="input/output error"):
+            await world.relay.set_part(PartWish(pod="train", cores=10, memory_bytes=GIB, who="me"))
+        assert world.table.bindings == {binding.number: binding}
+        assert world.durable_bindings() == [binding]
+        assert len(world.facts(PartBound)) == 1
         with pytest.raises(ControlRefused, match="32 GiB"):
             await world.relay.set_part(PartWish(pod="ns/train", memory_bytes=33 * GIB, who="me"))
         world.folders.broken = "read-only file system"

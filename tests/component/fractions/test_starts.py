@@ -14,7 +14,7 @@ from nodeagent.model.errors import (
 )
 from nodeagent.model.events import PartBound, PartRefused
 from nodeagent.model.ids import DeviceId
-from nodeagent.model.parts import PartLimit
+from nodeagent.model.parts import ContainerState, PartLimit, PodContainer
 from nodeagent.model.plugin import ContainerMount
 from tests.component.fractions.harness import Held, World
 from tests.support.books import CORE, MEMORY
@@ -96,6 +96,34 @@ async def test_containers_that_share_their_ids_one_after_the_other(world: World)
         assert world.specs.find(first.cdi_name) == world.specs.find(second.cdi_name)
         assert len(world.table.bindings) == 1
         assert len(world.specs.files) == 1
+        assert [each.container for each in world.table.bindings.values()] == ["main"]
+
+
+async def test_ids_that_a_kubelet_without_notes_deals_anew_bind_nobody_twice(world: World) -> None:
+    """Two containers start with each other's ids, as after a reboot, and once more: each has one part throughout."""
+    async with world.running():
+        before = [await world.admit(name, 30, 32) for name in ("one", "two")]
+        for each in before:
+            await world.start(each)
+        world.held.clear()
+        # Each by its own name and uid, with what the other had.
+        dealt = [
+            await world.admit(mine.pod.name, 30, 32, share=Held(mine.pod, "main", other.cores, other.memory))
+            for mine, other in zip(before, reversed(before), strict=True)
+        ]
+        assert [each.cores for each in dealt] == [before[1].cores, before[0].cores]
+        world.containers = tuple(
+            PodContainer(id=each.pod.uid, pod_uid=each.pod.uid, name="main", state=ContainerState.RUNNING)
+            for each in dealt
+        )
+        for each in dealt:
+            await world.plugin(CORE).pre_start(each.cores)
+        bound = [await world.start(each) for each in dealt]
+        await anyio.sleep(60)
+        assert world.table.bindings == {each.number: each for each in bound}
+        assert used(world.table) == {gpu_uuid(0): (60, 16 * GIB, 2)}
+        assert world.details("part-orphaned") == {}
+        assert [await world.start(each) for each in dealt] == bound
 
 
 async def test_a_larger_container_after_a_smaller_one_takes_its_place(world: World) -> None:

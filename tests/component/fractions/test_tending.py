@@ -224,3 +224,24 @@ async def test_a_program_that_was_given_nothing_is_named_until_it_ends(world: Wo
         world.containers = None
         assert await see(rogue) == named
         assert await see() == {}
+
+
+async def test_files_stay_while_nobody_knows_whose_they_are(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The journal's keeper falls away in the midst of a look: what it says then is not that there is nobody."""
+    ends: list[bool] = []
+
+    async def list_containers() -> tuple[PodContainer, ...]:
+        if world.journal.parts() and world.table.bindings:
+            ends.append(True)
+            monkeypatch.setattr(world.journal, "parts", lambda: None)
+        return ()
+
+    monkeypatch.setattr(world, "_list_containers", list_containers)
+    async with world.running():
+        await world.start(await world.admit("train", 30, 32))
+        table, files, limits = world.table, dict(world.specs.files), dict(world.folders.limits)
+        await anyio.sleep(15)
+        assert ends
+        assert (world.specs.files, world.folders.limits) == (files, limits)
+        monkeypatch.undo()
+        assert world.table == table

@@ -60,16 +60,17 @@ def refuse_binding(
     return ""
 
 
-def list_kept(fractions: PartTable, redeemed: Collection[int], leaving: Iterable[int]) -> tuple[Reservation, ...]:
-    """What stays promised of bindings that leave for one that redeems these: all but the ids that are promised to it.
+def list_kept(fractions: PartTable, new: Binding, leaving: Iterable[int]) -> tuple[Reservation, ...]:
+    """What stays promised of bindings that leave for a new one: all but the ids that are promised to that.
 
     An init container starts again after a reboot, with the ids that it had; the kubelet does not ask for them again.
+    What the same container had under other ids the kubelet has forgotten: it may be another's by now.
     """
-    taken = {each.tokens for each in map(fractions.reservations.get, redeemed) if each}
+    taken = {each.tokens for each in map(fractions.reservations.get, new.reservations) if each}
     return tuple(
         reservation
         for number in leaving
-        if (binding := fractions.bindings.get(number)) is not None
+        if (binding := fractions.bindings.get(number)) is not None and binding.container != new.container
         for reservation in map(fractions.reservations.__getitem__, binding.reservations)
         if reservation.tokens not in taken
     )

@@ -85,10 +85,12 @@ class Callers:
         if not is_proven(noted, first, devices, names[-1]):
             return None
         try:
-            return find_caller(Records(noted=noted), first, memory, devices)
+            caller = find_caller(Records(noted=noted), first, memory, devices)
         except CallerUnclear as error:
             self._log.debug("notes_do_not_tell", error=str(error))
             return None
+        # Of several that share their ids the list alone tells which is no init container; the notes have no order.
+        return caller if len(caller.containers) == 1 else None
 
     async def _find_by_all(self, view: PartView, devices: Sequence[DeviceId]) -> Caller:
         """By the kubelet's list and its notes; either may be missing, not both."""

@@ -212,6 +212,9 @@ class Tending:
         """One look at all sources; what they agree has ended is given back."""
         look = await self._look()
         async with self._turn:
+            if self._ledger.parts() is None:
+                # Whoever keeps the journal has failed meanwhile: everything would seem unknown to it.
+                return
             await self._adopt_all(look)
             table = self._table()
             judgement = judge_all(table, look, self._over_since)
@@ -280,7 +283,10 @@ class Tending:
         if look.listing is None or look.checkpoint is None:
             return
         names = await _try(self._files.folders.list_names) or ()
-        known = list_file_names(self._table())
+        table = self._ledger.parts()
+        if table is None:
+            return
+        known = list_file_names(table)
         for name in (name for name in names if name not in known):
             try:
                 await self._files.specs.remove_part(name)
@@ -344,6 +350,22 @@ class Tending:
         return {
             gpu: frozenset(places[pid].pod_uid for pid in pids if pid in places) for gpu, pids in by_gpu.items() if pids
         }
+
+    async def change(
+        self, living: Binding, changed: Binding, capacities: Sequence[GpuPart], limits: Sequence[PartLimit]
+    ) -> None:
+        """Give a running container other limits; one that cannot be told of them keeps those that it has.
+
+        Raises:
+            NodeagentError: it keeps them.
+        """
+        await self._ledger.bind(changed, capacities)
+        try:
+            await self._files.folders.write(name_files(changed), limits)
+        except NodeagentError:
+            # It goes on with what it was told before, so that must not be given to anybody else.
+            await self._ledger.bind(living, None)
+            raise
 
     async def remove_files(self, binding: Binding) -> None:
         """What is left of a container that has ended; what cannot be removed now is looked for again later."""

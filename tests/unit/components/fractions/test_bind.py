@@ -21,7 +21,7 @@ from nodeagent.config.sections.fractions import EnforcementName, FractionsSettin
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.errors import ControlRefused, NoRoom, PartsUnavailable, RequestInvalid
 from nodeagent.model.ids import DeviceId, ResourceName
-from nodeagent.model.journal import Enforcement, PartTable
+from nodeagent.model.journal import Enforcement, GpuPart, PartTable
 from nodeagent.model.parts import ContainerRequest, PodRequest
 from nodeagent.model.ports import ContainerDevices
 from nodeagent.rules.fractions.profiles import CoresProfile, SharesProfile, plan_profile
@@ -123,6 +123,16 @@ def test_ids_that_were_promised_anew_are_another_containers() -> None:
     assert (choice.leaving, choice.binding.parts) == ((), (part(1, 3, 8),))
 
 
+def test_a_container_that_starts_under_other_ids_is_no_second_one() -> None:
+    """A kubelet that has lost its notes gives it others; what other containers have, and other pods, stays."""
+    alone, mine = make_view(make_parted(1)), make_bound(5, (3,), part(0, 100, 32))
+    promises = [*PROMISED, make_promise(3, "xyz")]
+    assert choose(Start(CALLER, None), alone, make_table(promises, [mine]), 9.0).leaving == (5,)
+    for other in (replace(mine, container="side"), replace(mine, pod=make_pod(uid="later"))):
+        with pytest.raises(NoRoom):
+            choose(Start(CALLER, None), alone, make_table(promises, [other]), 9.0)
+
+
 @pytest.mark.parametrize("promises", [(), PROMISED[1:]])
 def test_nothing_is_given_that_was_not_promised(promises: Iterable[object]) -> None:
     """The runtime was told a name that stands in the promise; without it nothing could be meant by that name."""
@@ -220,6 +230,43 @@ def test_shares_are_as_large_as_the_pod_says() -> None:
     assert choice.binding.parts == (part(1, 25, 4),)
 
 
+GIVEN_COMPUTE = {"nvidia.com/gpucores": "25"}
+
+
+@pytest.mark.parametrize(
+    ("setup", "main", "given", "core_limit"),
+    [
+        ({"nvidia.com/gpumem": "1024"}, {"nvidia.com/gpumem": "8192"}, part(0, 0, 8), None),
+        ({"nvidia.com/gpumem": "8192"}, {"nvidia.com/gpumem": "1024"}, part(0, 0, 8), None),
+        (GIVEN_COMPUTE | {"nvidia.com/gpumem": "1024"}, {"nvidia.com/gpumem": "8192"}, part(0, 25, 8), 100),
+        ({"nvidia.com/gpumem-percentage": "50"}, GIVEN_COMPUTE | {"nvidia.com/gpumem": "1024"}, part(0, 25, 16), 100),
+        ({"nvidia.com/gpumem": "1024"}, {}, part(0, 100, 32), None),
+    ],
+)
+@pytest.mark.parametrize("containers", [("setup", "main"), ("main", "setup")])
+def test_shares_that_two_containers_have_in_turn_are_as_large_as_the_larger(
+    containers: tuple[str, ...],
+    setup: dict[str, str],
+    main: dict[str, str],
+    given: GpuPart,
+    core_limit: int | None,
+) -> None:
+    """Nothing tells which of them starts, and neither is held to less than it asked for."""
+    caller = replace(make_caller([DeviceId("s")]), containers=containers)
+    said = request(
+        containers=(
+            ContainerRequest(name="setup", is_init=True, limits=setup),
+            ContainerRequest(name="main", limits=main),
+        )
+    )
+    promised = make_table([make_promise(1, "s", SHARE), make_promise(2, "s", SHARE)])
+    binding = choose(Start(caller, said), make_view(profile="hami"), promised, 5.0).binding
+    assert (binding.parts, binding.core_limit) == ((given,), core_limit)
+    for half in (said.containers[:1], said.containers[1:]):
+        with pytest.raises(RequestInvalid, match="the API server has not told yet"):
+            choose(Start(caller, replace(said, containers=half)), make_view(profile="hami"), promised, 5.0)
+
+
 @pytest.mark.parametrize(
     ("said", "word", "enforcement"),
     [
@@ -255,7 +302,7 @@ MPS = FractionsSettings(enforcement="mps")
 
 def test_a_part_that_mps_holds_is_alone_with_its_like() -> None:
     """Beside others of its kind it is on the fullest GPU, beside any other it is not; whole GPUs are nobody's part."""
-    some = make_bound(7, (), part(0, 30, 8))
+    some = make_bound(7, (), part(0, 30, 8), pod=make_pod("b"))
     for enforcement, given in ((Enforcement.LIBRARY, 1), (Enforcement.MPS, 0)):
         table = make_table(PROMISED, [replace(some, enforcement=enforcement)])
         choice = choose(Start(CALLER, None, MPS, has_mps=True), make_view(), table, 5.0)

@@ -166,7 +166,7 @@ class Devices:
         finally:
             self._has_looked.wake()
         self._bus.retract_state(Degraded, self.name)
-        await self._run_commands(classes)
+        due = await self._run_commands(classes)
         allocations = self._bus.latest(AllocationTable)
         held = find_holders(allocations.value if allocations is not None else None, map(name_resource, classes))
         before = self._known
@@ -174,7 +174,7 @@ class Devices:
             classes,
             self._host,
             before,
-            Findings(self._texts, self._commands, is_new),
+            Findings(self._texts, self._commands, due if is_new else ()),
             held,
             self._live.now.health.clean_polls,
         )
@@ -187,8 +187,9 @@ class Devices:
             self._conditions.replace(code, details, cause=envelope)
         return True
 
-    async def _run_commands(self, classes: Sequence[DeviceClass]) -> None:
+    async def _run_commands(self, classes: Sequence[DeviceClass]) -> set[ResourceName]:
         """Run the commands of the classes whose time has come, one after the other; old answers stand meanwhile."""
+        ran: set[ResourceName] = set()
         now = self._clock.monotonic()
         grouped = plan_classes(classes, self._host)
         there = {device.id for each in grouped.values() for device in each.devices}
@@ -198,9 +199,11 @@ class Devices:
             if self._due.get(resource, now) > now:
                 continue
             self._due[resource] = now + each.health.period_seconds
+            ran.add(resource)
             for device in grouped[resource].devices if each.health.command else ():
                 command = plan_command(each, device)
                 self._commands[device.id] = await self._scan.run_command(command, each.health.timeout_seconds)
+        return ran
 
     async def _offer(self, classes: Sequence[DeviceClass], table: DeviceTable, allocations: AllocationTable) -> None:
         """Have the kubelet told, and names written before that."""

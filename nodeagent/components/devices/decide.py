@@ -3,7 +3,7 @@
 Owns how what is remembered of a device meets what is there. A device that is gone is remembered while somebody has it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -39,8 +39,8 @@ class Findings(NamedTuple):
     """Of files below /sys, by path."""
     commands: Mapping[DeviceId, str] = {}
     """By device what its command found; empty where nothing."""
-    is_new: bool = False
-    """Whether this look counts on the way back to healthy: one that repeats the last does not."""
+    is_due: Collection[ResourceName] = ()
+    """The classes for which this look counts on the way back to healthy: not those whose time has yet to come."""
 
 
 def plan_wish(classes: Iterable[DeviceClass]) -> ScanWish:
@@ -89,7 +89,7 @@ def look_at(
             if said := findings.commands.get(name):
                 against.append(said)
             before = known[name].judged if name in known else None
-            verdict = judge(before, against, is_there=True, clean_looks=clean_looks, counts=findings.is_new)
+            verdict = judge(before, against, is_there=True, clean_looks=clean_looks, counts=resource in findings.is_due)
             found[name] = Known(_tell(device, verdict), verdict)
         for device_id in map(DeviceId, held.keys() - there.keys()):
             if (own_name := parse_id(device_id, resource)) is not None:

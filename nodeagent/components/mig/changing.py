@@ -14,6 +14,7 @@ from nodeagent.components.mig.around import Around
 from nodeagent.components.mig.carry import Carrier, End
 from nodeagent.components.mig.clear import Clearer
 from nodeagent.components.mig.clients import Clients
+from nodeagent.components.mig.judge import list_others
 from nodeagent.components.mig.session import SessionDesk
 from nodeagent.components.mig.users import Users
 from nodeagent.components.mig.watch import is_told
@@ -23,6 +24,7 @@ from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.ids import DeviceUuid, GpuUuid
 from nodeagent.model.journal import Change
 from nodeagent.model.mig import GpuChange, Write
+from nodeagent.model.offering import Offering
 from nodeagent.model.plugin import PluginState
 from nodeagent.model.ports import ChangeKeeper
 from nodeagent.rules.mig.affected import list_affected
@@ -33,6 +35,8 @@ from nodeagent.rules.mig.wanted import Wanted
 
 SEEN_SECONDS: Final = 20.0
 """How long it may take until what was made is seen."""
+OUTDONE: Final = "outdone"
+"""How a change ends that could not be settled when it was over, once another one of the same GPU begins."""
 UNSEEN: Final = "it was cut, and is not seen so: see `nodeagent gpu list`"
 TOLD_SECONDS: Final = 2.0
 """How long the kubelet is given to hear that devices are gone, before those who have them are looked for."""
@@ -71,6 +75,7 @@ class Changer:
             WishChanged: it must be judged anew.
             NodeagentError: nothing was changed.
         """
+        self._require_wished(gpu, wish)
         busy = self._users.list_busy(gpu)
         writes = plan_writes(Goal(wanted=wanted), read_partitions(gpu), busy=busy)
         affected = list_affected(gpu, writes)
@@ -82,9 +87,9 @@ class Changer:
             await self._wait_free(gpu, affected, change, wish)
             await self._clients.pause(lambda doing: self._around.show(replace(change, doing=doing)))
             async with self._turn:
-                if gpu.uuid in self._list_held():
-                    raise WishChanged(wish.layout)
+                self._require_wished(gpu, wish)
                 before = await (await self._sessions.get()).read(gpu)
+                await self._settle_outdone(gpu)
                 intent = Intent(layout=wish.layout, wanted=wanted, before=before)
                 number = await self._keeper.begin_change(OWNER, gpu.uuid, begin_step(intent, self._now()))
                 return await self._carry(gpu, number, Progress(intent=intent), change, busy)
@@ -97,6 +102,9 @@ class Changer:
 
         A GPU that is gone keeps its change.
         """
+        known = self._keeper.changes(OWNER)
+        if known is not None and change.number not in {one.number for one in known}:
+            return ""
         try:
             progress = read_progress(change)
             gpu = self._around.find_gpu(change.gpu)
@@ -116,6 +124,18 @@ class Changer:
             await self._sessions.close()
             self._around.show(shown, is_over=True)
         return ""
+
+    def _require_wished(self, gpu: Gpu, wish: Wish) -> None:
+        """It may be long since it was judged: other GPUs came before it, and each of them was waited for."""
+        others = list_others(self._around.read(Offering), self._list_held())
+        if gpu.uuid in others or not self._around.is_wished(wish):
+            raise WishChanged(wish.layout)
+
+    async def _settle_outdone(self, gpu: Gpu) -> None:
+        """Else a restart would go on with it, over the heads of those who have what this change makes."""
+        for one in self._keeper.changes(OWNER) or ():
+            if one.gpu == gpu.uuid:
+                await self._keeper.settle_change(one.number, OUTDONE)
 
     async def _carry(
         self, gpu: Gpu, number: int, progress: Progress, shown: GpuChange, busy: frozenset[int] = frozenset()
@@ -149,9 +169,10 @@ class Changer:
         """
         began = self._now()
         while found := await self._users.find_in_the_way(gpu, affected):
+            # Before anybody is asked to go, and after: that takes its time.
+            self._require_wished(gpu, wish)
             clearing = await self._clearer.clear(gpu, found, self._now() - began)
-            if not self._around.is_wished(wish):
-                raise WishChanged(wish.layout)
+            self._require_wished(gpu, wish)
             self._around.set_condition(BUSY, gpu.uuid, f"GPU {gpu.index}: {clearing.detail}")
             self._around.show(replace(change, doing=clearing.doing))
             await self._sessions.close()

@@ -33,6 +33,7 @@ from nodeagent.components.mig.wish import (
     decode_remembered,
     encode_remembered,
     find_layout,
+    note_boot,
     note_label,
     render_layouts,
 )
@@ -148,7 +149,8 @@ class Mig:
         judgement = self._judge(layout, inventory)
         if judgement.problems:
             raise ControlRefused(f"nothing is changed: {'; '.join(judgement.problems)}")
-        self._remembered = replace(self._remembered, layout=wanted, origin=who, boot="")
+        # What the label says by now was said before, and must not outrank this when it is looked at.
+        self._remembered = replace(self._note_label(), layout=wanted, origin=who, boots={})
         await self._remember()
         self._asked += 1
         # Whoever waits for it must not take the standing of what was asked for before.
@@ -257,8 +259,8 @@ class Mig:
         elif owed:
             await self._apply(wish, judgement, owed)
         else:
-            if self._remembered.boot:
-                self._remembered = replace(self._remembered, boot="")
+            if self._remembered.boots:
+                self._remembered = replace(self._remembered, boots={})
                 await self._remember()
             self._note_in_place(wish, inventory, judgement)
 
@@ -277,17 +279,17 @@ class Mig:
             self._conditions.clear(REBOOT, key=gpu)
         self._settled.note_in_place(wish, inventory)
         self._again.forget()
-        detail = "; ".join(judgement.left)
-        self._publish(MigState(layout=wish.layout, origin=wish.origin, standing="success", detail=detail))
+        state = MigState(layout=wish.layout, origin=wish.origin, standing="success", detail="; ".join(judgement.left))
+        self._publish(state)
 
-    async def _await_boot(self, wish: Wish, reason: str) -> None:
-        """A boot is needed; where the node was booted for it already, another one helps no more."""
-        if self._remembered.boot not in ("", self._boot):
-            self._fail(wish, f"{reason}, nor did a boot of the node")
+    async def _await_boot(self, wish: Wish, reasons: Mapping[GpuUuid, str]) -> None:
+        """A boot is needed; where the node was booted for the same GPU already, another one helps no more."""
+        if vain := [reasons[uuid] for uuid in reasons if self._remembered.boots.get(uuid, self._boot) != self._boot]:
+            self._fail(wish, f"{vain[0]}, nor did a boot of the node")
             return
-        self._remembered = replace(self._remembered, boot=self._boot)
+        self._remembered = note_boot(self._remembered, reasons, self._boot)
         await self._remember()
-        self._again.note_failed(wish, reason, ())
+        self._again.note_failed(wish, reason := "; ".join(reasons.values()), ())
         self._publish(MigState(layout=wish.layout, origin=wish.origin, standing="rebooting", detail=reason))
         self._log.warning("mig_layout_waits_for_boot", layout=wish.layout, reason=reason)
 
@@ -306,16 +308,18 @@ class Mig:
         self._conditions.replace(FAILED, {})
         self._publish(MigState(layout=wish.layout, origin=wish.origin, standing="pending"))
         self._log.info("mig_layout_begun", layout=wish.layout, origin=wish.origin, gpus=list(owed))
-        uuid = owed[0]
+        uuid, waiting = owed[0], dict[GpuUuid, str]()
         try:
             for uuid in owed:
                 end = await self._changer.change(gpu := self.find_gpu(uuid), judgement.wanted[uuid], wish)
                 if end.outcome is Outcome.REBOOT:
-                    await self._await_boot(wish, f"GPU {gpu.index}: {end.detail}")
-                    return
-                if end.outcome is not Outcome.DONE or end.detail:
+                    # The others need the same boot: it is to find the mode of all of them set.
+                    waiting[uuid] = f"GPU {gpu.index}: {end.detail}"
+                elif end.outcome is not Outcome.DONE or end.detail:
                     self._fail(wish, f"GPU {gpu.index}: {end.detail}", (uuid,))
                     return
+            if waiting:
+                await self._await_boot(wish, waiting)
         except WishChanged:
             pass
         except NodeagentError as error:

@@ -77,6 +77,12 @@ def find_other(gpu: Gpu, door: Door | None, held: Collection[GpuUuid] = ()) -> s
     return f"goes through the door {door}" if door in _SHARED else ""
 
 
+def list_others(offering: Offering | None, held: Collection[GpuUuid]) -> frozenset[GpuUuid]:
+    """The GPUs that somebody else looks after by now."""
+    doors = offering.doors if offering is not None else ()
+    return frozenset({*held, *(each.gpu for each in doors if each.door in _SHARED)})
+
+
 def advise(gpu: Gpu) -> str:
     """What to do before a GPU can be cut that others look after."""
     return f"choose whole or none for it first, with `doors.rules` or `nodeagent gpu set-door {gpu.index} none`"

@@ -4,15 +4,17 @@ Owns the order: what was said last counts, be it by the label or by a person; wi
 Refuses to take silence for a wish: a label that is taken off asks for nothing, and changes nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec import field
+from msgspec.structs import replace
 
 from nodeagent.config.sections.doors import ALL
 from nodeagent.config.sections.mig import LayoutEntry
 from nodeagent.model.cluster import MIG_CONFIG_LABEL
 from nodeagent.model.gpu import Gpu
+from nodeagent.model.ids import GpuUuid
 from nodeagent.model.nearest import suggest
 from nodeagent.model.values import Value
 from nodeagent.rules.mig.layouts import Layout, LayoutPart
@@ -36,8 +38,8 @@ class Remembered(Value, frozen=True):
     label: str = ""
     paused: Mapping[str, str] = field(default_factory=dict)
     """Labels of the node that pause others, with what they said before: owed to them whatever happens."""
-    boot: str = ""
-    """The boot of the node in which it was told that a boot is needed."""
+    boots: Mapping[GpuUuid, str] = field(default_factory=dict)
+    """By GPU: the boot of the node in which it was told that this GPU needs one."""
 
 
 class Wish(Value, frozen=True):
@@ -72,6 +74,11 @@ def note_label(remembered: Remembered, label: str | None) -> Remembered:
         return remembered
     paused = remembered.paused
     return Remembered(layout=label, origin=BY_LABEL, label=label, paused=paused) if label else Remembered(paused=paused)
+
+
+def note_boot(remembered: Remembered, gpus: Iterable[GpuUuid], boot: str) -> Remembered:
+    """What is remembered once it is told, in this boot, that these GPUs need another one."""
+    return replace(remembered, boots={**remembered.boots, **dict.fromkeys(gpus, boot)})
 
 
 def decide_wish(remembered: Remembered, configured: str | None, number: int) -> Wish:

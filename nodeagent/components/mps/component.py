@@ -197,7 +197,7 @@ class Mps:
         for keeper in self._keepers.values():
             target = wanted.get(keeper.wanted.name)
             fits = target is not None and set(target.gpus) <= set(keeper.wanted.gpus)
-            keeper.want(target.limits if target is not None and fits else None)
+            keeper.want(target if fits else None)
         for one in wanted.values():
             taken = {gpu for keeper in self._keepers.values() for gpu in keeper.wanted.gpus}
             if one.name not in self._keepers and not taken & set(one.gpus):

@@ -121,6 +121,19 @@ async def test_health_is_looked_at_in_the_rhythm_of_the_class(world: World) -> N
         assert await world.listed() == {X0: True, X1: True}
 
 
+async def test_looks_for_another_class_bring_nothing_back(world: World) -> None:
+    """Between two of its own they would count what was found once."""
+    slow = make_class(nodes=["/dev/x*"], health={"command": ["probe", "{node}"], "period_seconds": 60})
+    quick = make_class("b.com/other", nodes=["/dev/y*"], health={"period_seconds": 2})
+    world.scan.said["probe", "/dev/x0"] = "probe ended with 1"
+    async with world.running(slow, quick):
+        world.scan.said.clear()
+        await anyio.sleep(110)
+        assert await world.listed() == {X0: False, X1: True}
+        await anyio.sleep(20)
+        assert await world.listed() == {X0: True, X1: True}
+
+
 async def test_classes_come_and_go_with_the_configuration(world: World) -> None:
     """A specification stays as long as somebody may start again by it."""
     one, two = make_class(nodes=["/dev/x0"]), make_class("b.com/other", nodes=["/dev/x1"])

@@ -9,7 +9,7 @@ from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import Step
 from nodeagent.model.mig import Write, WriteKind
 from nodeagent.rules.mig.change import Intent, begin_step
-from tests.component.mig.harness import SEVEN, WHOLE, World
+from tests.component.mig.harness import BALANCED, SEVEN, WHOLE, World
 from tests.support.mig import partitions_of, wish
 from tests.support.virtual_time import FakeClock
 
@@ -137,7 +137,7 @@ async def test_a_reset_that_this_machine_does_not_do_is_left_to_its_boot(clock: 
         state = await world.until_standing("rebooting")
         assert "cannot reset the GPU" in state.detail
         assert "mig-reboot-needed" in world.codes()
-        assert world.book.ended == ["reboot"]
+        assert world.book.ended == ["reboot"] * 2
         assert (await world.look()).gpus[0].mig.pending  # type: ignore[union-attr]
     async with world.running():
         world.ask("all-enabled")
@@ -153,12 +153,41 @@ async def test_a_reset_that_this_machine_does_not_do_is_left_to_its_boot(clock: 
         assert not world.codes()
 
 
-async def boot(world: World, mode: WriteKind) -> None:
+async def test_one_boot_is_enough_for_all_gpus(clock: FakeClock) -> None:
+    """It finds the mode of each of them set."""
+    world = World(clock, "a100-40gb")
+    await world.gpus.inject("mig-refuse", ["reset", "99"])
+    async with world.running():
+        world.ask("all-enabled")
+        state = await world.until_standing("rebooting")
+        assert state.detail.count("cannot reset the GPU") == 2
+        assert [gpu.mig.pending for gpu in (await world.look()).gpus if gpu.mig is not None] == [True, True]
+
+
+@pytest.mark.parametrize("helps", [True, False])
+async def test_a_boot_is_in_vain_only_for_a_gpu_that_was_there(clock: FakeClock, helps: bool) -> None:
+    """One that comes after it has its own."""
+    world = World(clock, "a100-40gb")
+    world.store.boot, world.hidden = "boot-1", {1}
+    await world.gpus.inject("mig-refuse", ["reset", "99"])
+    async with world.running():
+        world.ask("all-enabled")
+        await world.until_standing("rebooting")
+    if helps:
+        await boot(world, WriteKind.MODE_ON, 0)
+    world.store.boot, world.hidden = "boot-2", set()
+    async with world.running():
+        state = await world.until(lambda state: state.standing in {"rebooting", "failed"})
+        assert state.standing == ("rebooting" if helps else "failed")
+        assert state.detail.startswith(f"GPU {int(helps)}: ")
+
+
+async def boot(world: World, mode: WriteKind, *indexes: int) -> None:
     """The mode is set and in force, and this driver goes on refusing resets."""
     await world.gpus.inject("mig-refuse", ["none"])
     async with world.gpus.begin() as session:
         for gpu in (await world.look()).gpus:
-            for kind in (mode, WriteKind.RESET):
+            for kind in (mode, WriteKind.RESET) if gpu.index in indexes or not indexes else ():
                 await session.write(gpu, Write(kind=kind))
     await world.gpus.inject("mig-refuse", ["reset", "99"])
 
@@ -175,7 +204,7 @@ async def test_a_boot_that_helped_is_forgotten(clock: FakeClock) -> None:
     world.store.boot = "boot-2"
     async with world.running():
         await world.until_standing("success")
-        assert world.book.ended == ["reboot"]
+        assert world.book.ended == ["reboot"] * 2
     await boot(world, WriteKind.MODE_OFF)
     world.store.boot = "boot-3"
     async with world.running():
@@ -199,7 +228,46 @@ async def test_a_change_that_cannot_be_resumed_is_told(clock: FakeClock) -> None
         assert told[1].startswith(f"change 1 of {gpu} cannot be read")
         world.ask("all-enabled")
         await world.until_standing("success")
-        assert world.book.ended == ["done"] * 8
+        assert world.book.ended == ["outdone"] + ["done"] * 8
+        assert [change.gpu for change in world.book.under_way.values()] == [gone]
+
+
+async def test_a_change_that_could_not_be_settled_is_not_gone_on_with_after_another(clock: FakeClock) -> None:
+    """Pods have what the later one has made."""
+    world = World(clock)
+    async with world.running():
+        world.book.settles = False
+        world.ask("all-1g.10gb")
+        await world.until_standing("failed")
+        assert (await world.profiles())[0] == SEVEN
+        world.book.settles = True
+        world.ask("all-balanced")
+        await world.until_standing("success")
+        given = (await world.look()).gpus[0].mig_devices
+        world.hold(*(device.uuid for device in given))
+    async with world.running():
+        await anyio.sleep(100)
+        assert (await world.look()).gpus[0].mig_devices == given
+        assert world.book.ended == ["outdone"] + ["done"] * 8
+
+
+async def test_a_change_that_another_has_outdone_is_not_gone_on_with_when_its_gpu_comes(clock: FakeClock) -> None:
+    """It could not be finished at the start, and waits for that."""
+    world = World(clock)
+    await be_killed(world, 2)
+    world.book.settles = False
+    async with world.running():
+        await world.until(lambda _: "mig-half-way" in world.codes())
+        world.book.settles = True
+        world.ask("all-balanced")
+        await world.until_standing("success")
+        await world.gpus.inject("lost", ["0"])
+        await world.look()
+        await world.gpus.inject("back", ["0"])
+        await world.look()
+        await anyio.sleep(100)
+        assert world.book.ended == ["outdone"] + ["done"] * 8
+        assert (await world.profiles(), world.codes()) == ([BALANCED] * 8, set())
 
 
 async def test_nothing_is_begun_before_the_journal_is_known(clock: FakeClock) -> None:

@@ -73,6 +73,36 @@ async def test_one_daemon_of_a_resource_keeps_its_other_gpus_when_one_is_taken_a
     world.close()
 
 
+@pytest.mark.parametrize("is_killed", [False, True])
+async def test_one_daemon_of_a_resource_comes_again_without_a_gpu_that_is_gone(
+    clock: FakeClock, tmp_path: Path, is_killed: bool
+) -> None:
+    """Its other GPUs are not lost with that one; also where the agent was not there to see it go."""
+    world = World(clock, tmp_path, sharing=share(2, devices="all"), daemon_per="resource")
+    here, gone = await world.uuids()
+    async with world.running():
+        (daemon,) = await world.until_phase(MpsPhase.READY)
+        world.hold(f"{here}::0")
+        if not is_killed:
+            await world.gpus.inject("unplug", ["1"])
+            await world.look()
+            await anyio.sleep(5)
+            assert world.state.daemons[0].gpus == (here, gone)
+            assert daemon.pid is not None
+            await world.host.kill(daemon.pid)
+            (again,) = (await world.until(lambda state: state.daemons[0].starts == 2)).daemons
+            assert (again.phase, again.gpus) == (MpsPhase.READY, (here,))
+    if is_killed:
+        await world.gpus.inject("unplug", ["1"])
+        world.host = SimulatedMps()
+    for _ in range(2):
+        async with world.running():
+            (again,) = await world.until_phase(MpsPhase.READY)
+            assert again.gpus == (here,)
+    assert world.book.ended == ["gone"]
+    world.close()
+
+
 async def test_what_another_version_has_written_is_left_alone(clock: FakeClock, tmp_path: Path) -> None:
     """And told, as nobody else will give the GPU back."""
     world = World(clock, tmp_path)

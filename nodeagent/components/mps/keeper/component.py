@@ -74,6 +74,8 @@ class Keeper:
     ) -> None:
         """`engaged` are GPUs that another life of the agent has made its own: the change, and the mode before."""
         self.wanted, self.is_wanted = wanted, True
+        self._asked = wanted.gpus
+        """Those of its GPUs that there is to be a daemon for now."""
         self._around, self._engaged = around, dict(engaged or {})
         self._place = plan_place(around.live.now, wanted.name)
         self._waker, self._failing = Waker(), Backoff(BACKOFF, SystemRandom())
@@ -92,11 +94,12 @@ class Keeper:
             since_seconds=around.clock.wall(),
         )
 
-    def want(self, limits: MpsLimits | None) -> None:
+    def want(self, target: Wanted | None) -> None:
         """Have it with these limits from now on, `None`: have it no more; and look again at what it waits for."""
-        self.is_wanted = limits is not None
-        if limits is not None:
-            self.wanted = replace(self.wanted, limits=limits)
+        self.is_wanted = target is not None
+        if target is not None:
+            self._asked = target.gpus
+            self.wanted = replace(self.wanted, limits=target.limits)
         self._waker.wake()
 
     async def run(self) -> None:
@@ -138,12 +141,26 @@ class Keeper:
 
     async def _wait_turn(self) -> bool:
         """Whether it is still wanted when nothing is in its way any more."""
-        if not self._is_running:
-            self._is_running = await self._around.host.find(self._place) is not None
+        is_running = await self._around.host.find(self._place) is not None
+        self._is_running = self._is_running or is_running
+        await self._leave_gone(is_running=is_running)
         while self.is_wanted and (reason := self._find_obstacle()):
             self._show(MpsPhase.WAITING, reason)
             await self._waker.wait()
+            await self._leave_gone(is_running=is_running)
         return self.is_wanted
+
+    async def _leave_gone(self, *, is_running: bool) -> None:
+        """Go on without GPUs that are gone and not asked for; a daemon that runs counts those it came with."""
+        for uuid in self.wanted.gpus if not self._around.find_obstacle() else ():
+            is_needed = uuid in self._asked or self._around.find_gpu(uuid) is not None
+            if is_needed or (is_running and uuid in self._engaged):
+                continue
+            if uuid in self._engaged:
+                await self._around.journal.settle_change(self._engaged[uuid][0], "gone")
+                del self._engaged[uuid]
+            self.wanted = replace(self.wanted, gpus=tuple(one for one in self.wanted.gpus if one != uuid))
+            self._show(self.shown.phase, self.shown.reason, gpus=self.wanted.gpus)
 
     def _find_obstacle(self) -> str:
         if obstacle := self._around.find_obstacle():

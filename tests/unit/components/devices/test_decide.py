@@ -22,6 +22,8 @@ from tests.support.devices import make_class, make_host, make_node
 
 THING = make_class(nodes=["/dev/x*"])
 X0, X1 = render_id("example.com/thing", "x0"), render_id("example.com/thing", "x1")
+DUE = Findings(is_due=(ResourceName("example.com/thing"),))
+"""A look whose time has come."""
 POD = PodIdentity(namespace="a", name="b")
 
 
@@ -41,7 +43,7 @@ def look(
     known: dict[DeviceId, Known] | None = None,
     held: Sequence[Allocation] = (),
     one: DeviceClass = THING,
-    findings: Findings = Findings(is_new=True),  # noqa: B008  # a frozen value
+    findings: Findings = DUE,
 ) -> dict[DeviceId, Known]:
     holders = find_holders(AllocationTable(allocations=tuple(held)), [ResourceName(one.resource or "")])
     return look_at([one], host, known or {}, findings, holders, 2)
@@ -71,7 +73,7 @@ def test_a_device_comes_back_by_clean_looks() -> None:
     """Looks that follow at once upon another do not count."""
     host, hidden = make_host("/dev/x0"), make_host()
     gone = look(hidden, look(host), [hold(X0)])
-    quick = Findings(is_new=False)
+    quick = Findings()
     back = look(host, look(host, gone, [hold(X0)], findings=quick), [hold(X0)], findings=quick)
     assert back[X0].device.standing is Standing.UNHEALTHY
     again = look(host, look(host, back))
@@ -97,7 +99,7 @@ def test_conditions_name_the_device_and_who_has_it() -> None:
     there = make_host("/dev/x0", "/dev/x1")
     zero, one = render_id("example.com/thing", "0"), render_id("example.com/thing", "1")
     known = look(there, one=ctl)
-    known = look(host, known, [hold(zero)], one=ctl, findings=Findings(commands={one: "it is broken"}, is_new=True))
+    known = look(host, known, [hold(zero)], one=ctl, findings=Findings(commands={one: "it is broken"}))
     held = find_holders(AllocationTable(allocations=(hold(zero),)), [ResourceName("example.com/thing")])
     found = decide_conditions([ctl], plan_table([ctl], host, known), held)
     assert found == {

@@ -13,7 +13,8 @@ from anyio.abc import TaskStatus
 
 from nodeagent.components.runtime.choose import NoRuntime
 from nodeagent.components.runtime.describe import describe_difference
-from nodeagent.components.runtime.look import Look, ShimWish, decide_shim, look_at_runtime, render_state
+from nodeagent.components.runtime.look import Look, ShimWish, decide_shim, look_at_runtime, read_tree, render_state
+from nodeagent.components.runtime.plan import join_changes
 from nodeagent.components.runtime.prove import PlanDisproved, Proof, prove_plan
 from nodeagent.components.runtime.withdraw import withdraw
 from nodeagent.config.live import LiveSettings
@@ -27,7 +28,7 @@ from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.events import ConfigurationReloaded, RuntimeConfigured, RuntimeRestarted
 from nodeagent.model.ports import ContainerRuntime
-from nodeagent.model.runtime import CdiState, FileChange, RuntimeState
+from nodeagent.model.runtime import CdiState, ConfigTree, FileChange, RuntimeState
 
 REVIEW_SECONDS = 30.0
 """How long a change that shows in no file, such as a restart of the runtime, may go unseen."""
@@ -139,10 +140,12 @@ class Runtime:
         self._attention = Waker()
         self._written: tuple[FileChange, ...] = ()
         """What this run of the component wrote and no restart has proved yet."""
+        self._is_pending = False
+        """Whether a restart was needed when the runtime answered last."""
         self._repairs: deque[float] = deque()
         self._has_configured = False
-        self._refused: Look | NoRuntime | None = None
-        """How things were after a restart that failed; while they stay so, nothing is tried again."""
+        self._refused: ConfigTree | None = None
+        """The files as they were after a restart that failed; while they stay so, nothing is tried again."""
         self._failure = ""
         self._disproved: tuple[Look, PlanDisproved] | None = None
         """What a trial has shown to be no good, and why."""
@@ -233,20 +236,20 @@ class Runtime:
                 look = await self._look()
                 self._attention.wake()
         if isinstance(look, Look) and look.restart_needed and self._may_restart():
+            restarted = look.runtime
             problems |= await self._restart(look)
             look = await self._look()
             self._attention.wake()
             if problems:
-                self._refused = look
+                # A runtime that does not answer yet is no other than the one that was rolled back.
+                self._refused = look.tree if isinstance(look, Look) else await read_tree(self._runtime, restarted)
         return problems | self._describe(look)
 
     def _is_given_up(self, look: Look | NoRuntime) -> bool:
         """Whether everything is still as a failed restart left it."""
-        if isinstance(look, Look) and isinstance(self._refused, Look) and look.tree == self._refused.tree:
-            return True
-        if isinstance(look, Look):
+        if isinstance(look, Look) and look.tree != self._refused:
             self._refused = None
-        return False
+        return self._refused is not None
 
     async def _look(self) -> Look | NoRuntime:
         settings = self._live.now
@@ -254,6 +257,11 @@ class Runtime:
         state = render_state(look)
         before = self._bus.latest(RuntimeState)
         self._bus.publish_state(state, source=self.name, cause=self._cause)
+        if isinstance(look, Look):
+            if self._is_pending and look.is_in_force:
+                # Somebody else's restart has proved it.
+                self._written = ()
+            self._is_pending = bool(look.restart_needed)
         if before is None or (before.value.kind, before.value.version) != (state.kind, state.version):
             self._log.info("runtime_detected", kind=state.kind, version=state.version, socket=state.socket)
         return look
@@ -287,8 +295,8 @@ class Runtime:
 
     async def _configure(self, look: Look) -> None:
         proof = await self._write(look)
-        self._written = look.plan.changes
-        paths = tuple(change.path for change in self._written)
+        self._written = join_changes(self._written, look.plan.changes)
+        paths = tuple(change.path for change in look.plan.changes)
         unproved = proof.unproved
         self._log.info("runtime_configured", paths=paths, repair=self._has_configured, unproved=unproved or None)
         configured = RuntimeConfigured(paths=paths, repair=self._has_configured, unproved=unproved)

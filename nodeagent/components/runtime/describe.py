@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from nodeagent.components.runtime.plan_docker import parse_daemon_json
+from nodeagent.components.runtime.plan_docker import is_daemon_json, parse_daemon_json
 from nodeagent.components.runtime.toml_edit import KeyPath, parse_toml
 from nodeagent.model.runtime import FileChange
 
@@ -17,7 +17,7 @@ def describe_difference(change: FileChange) -> str:
     Raises:
         ConfigUnparsable: one of the two is no document.
     """
-    parse = parse_daemon_json if change.path.endswith(".json") else parse_toml
+    parse = parse_daemon_json if is_daemon_json(change.after) else parse_toml
     before, after = parse(change.path, change.before), parse(change.path, change.after)
     found = [f"{'.'.join(key)} is {now}, not {wanted}" for key, now, wanted in _list_differences(before, after)]
     more = f" and {len(found) - _MOST} more" if len(found) > _MOST else ""

@@ -106,7 +106,7 @@ async def look_at_runtime(
     chosen = decide_runtime(evidence, settings)
     if isinstance(chosen, NoRuntime):
         return chosen
-    tree = await runtime.read_config(chosen.kind, chosen.config_file, PLANNERS[chosen.kind].list_own_places(chosen))
+    tree = await read_tree(runtime, chosen)
     # A release too old for CDI serves by its runtime class alone, where that was asked for.
     wrapper = shim.program if shim is not None else evidence.wrapper if settings.legacy_class else ""
     wanted = Wanted(
@@ -117,6 +117,15 @@ async def look_at_runtime(
     )
     plan = _plan(chosen, tree, wanted, lacks_program=settings.legacy_class and not wrapper)
     return Look(runtime=chosen, tree=tree, wanted=wanted, plan=plan, shim=shim)
+
+
+async def read_tree(runtime: ContainerRuntime, chosen: ChosenRuntime) -> ConfigTree:
+    """Its files, whether or not it answers.
+
+    Raises:
+        NodeagentError: the node does not answer.
+    """
+    return await runtime.read_config(chosen.kind, chosen.config_file, PLANNERS[chosen.kind].list_own_places(chosen))
 
 
 def render_state(look: Look | NoRuntime) -> RuntimeState:

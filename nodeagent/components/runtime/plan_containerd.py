@@ -18,7 +18,7 @@ from nodeagent.components.runtime.containerd_config import (
     highest_config_version,
 )
 from nodeagent.components.runtime.plan import CLASS, HEADER, OWN_NAME, RuntimePlan, Wanted, apply_to_tree, list_changes
-from nodeagent.components.runtime.toml_edit import KeyPath, get, parse_toml, set_keys
+from nodeagent.components.runtime.toml_edit import KeyPath, get, get_table, parse_toml, set_keys
 from nodeagent.model.runtime import ConfigTree, FileChange, RuntimeFlavour
 
 _RUNC: Final = "runc"
@@ -71,6 +71,11 @@ def find_read_files(runtime: ChosenRuntime, tree: ConfigTree) -> ConfigTree:
     """
     # k0s reads its directory without being told.
     return tree if runtime.flavour is RuntimeFlavour.K0S else drop_dormant(tree, find_drop_in(runtime))
+
+
+def _is_runc(entry: dict[str, Any]) -> bool:
+    told = entry.get("runtime_type", _RUNC_SHIM)
+    return isinstance(told, str) and told in _RUNC_SHIMS
 
 
 class _Planner:
@@ -171,14 +176,11 @@ class _Planner:
             return {(*self._runtimes, CLASS, "options", name): self._wanted.wrapper for name in program}
         bases = (known.get(name) for name in (self.config.default_runtime, _RUNC, "crun"))
         # What is no relative of runc, such as a virtual machine, has other options and runs no wrapper.
-        base: dict[str, Any] = next(
-            (each for each in bases if isinstance(each, dict) and each.get("runtime_type", _RUNC_SHIM) in _RUNC_SHIMS),
-            {},
-        )
+        base: dict[str, Any] = next((each for each in bases if isinstance(each, dict) and _is_runc(each)), {})
         entry: dict[str, Any] = {
             name: value for name, value in base.items() if name not in {"options", "runtime_engine", "runtime_root"}
         }
-        options = {**base.get("options", {}), **dict.fromkeys(program, self._wanted.wrapper)}
+        options = {**get_table(base, ("options",)), **dict.fromkeys(program, self._wanted.wrapper)}
         at: KeyPath = (*self._runtimes, CLASS)
         flat: dict[KeyPath, Any] = {(*at, "runtime_type"): entry.pop("runtime_type", "") or _RUNC_SHIM}
         flat |= {(*at, name): value for name, value in entry.items()}

@@ -68,11 +68,21 @@ def parse_daemon_json(path: str, content: bytes | None) -> dict[str, Any]:
     return document
 
 
+def is_daemon_json(written: bytes | None) -> bool:
+    """Whether this is what we write for Docker, whose file may have any name; no TOML begins with a brace."""
+    return (written or b"").startswith(b"{")
+
+
 def render_daemon_json(document: dict[str, Any], like: bytes) -> bytes:
     """The settings in their own order, indented as the file was."""
     found = _INDENT.search(like.decode("utf-8", "replace"))
     end = b"" if like and not like.endswith(b"\n") else b"\n"
-    return json.dumps(document, indent=found[1] if found else _DEFAULT_INDENT, ensure_ascii=False).encode() + end
+    indent = found[1] if found else _DEFAULT_INDENT
+    try:
+        return json.dumps(document, indent=indent, ensure_ascii=False).encode() + end
+    except UnicodeEncodeError:
+        # Half a pair of characters can only be written as it was: by its number.
+        return json.dumps(document, indent=indent).encode() + end
 
 
 def _require_object(path: str, document: dict[str, Any], name: str) -> dict[str, Any]:

@@ -49,6 +49,9 @@ def parse_toml(path: str, content: bytes | None) -> dict[str, Any]:
         raise ConfigUnparsable(path, f"it is no TOML, {str(error)[:1].lower()}{str(error)[1:]}") from error
     except RecursionError as error:
         raise ConfigUnparsable(path, "it is nested too deeply") from error
+    except ValueError as error:
+        # Of a number with thousands of digits the parser says nothing of its own.
+        raise ConfigUnparsable(path, f"it has a value that nobody can read, {error}") from error
 
 
 def set_keys(path: str, content: bytes, changes: Mapping[KeyPath, Any]) -> bytes:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
-from nodeagent.components.runtime.plan_docker import parse_daemon_json, render_daemon_json
+from nodeagent.components.runtime.plan_docker import is_daemon_json, parse_daemon_json, render_daemon_json
 from nodeagent.components.runtime.toml_edit import ConfigUneditable, ConfigUnparsable, KeyPath, parse_toml
 from nodeagent.model.runtime import EditedFile
 
@@ -27,17 +27,18 @@ def withdraw(file: EditedFile) -> bytes | None:
         ConfigUnparsable: the file is not what its format says.
         ConfigUneditable: our keys cannot be taken out without touching something else.
     """
-    parse = parse_daemon_json if file.path.endswith(".json") else parse_toml
+    is_json = is_daemon_json(file.ours)
+    parse = parse_daemon_json if is_json else parse_toml
     before, ours, now = (parse(file.path, content) for content in (file.before, file.ours, file.now))
     wanted = compare(before, ours, now)
     if file.before is None and not wanted.keys() - {"version"}:
         return None
-    if file.before is None and "version" in now:
-        # The keys that stay were written for it.
+    if wanted and "version" in now and "version" not in wanted:
+        # The keys that stay were written for it, also where the file was there before and said nothing.
         wanted = {"version": now["version"]} | wanted
     if wanted == now:
         return file.now
-    if file.path.endswith(".json"):
+    if is_json:
         return render_daemon_json(wanted, file.now)
     for attempt in (_merge_lines, _delete_keys):
         content = attempt(file, wanted, now)

@@ -1,6 +1,7 @@
 """Writes a runtime's configuration files, and gives back what was there before.
 
-Owns the record of our changes: for each file its content before the first of them and the fingerprint of what we wrote.
+Owns the record of our changes: for each file its content before the first of them and the fingerprint of what we wrote;
+once more where we have written over what others made of that.
 It is written before the file is, so that a crash between the two still leads back.
 Symbolic links stay links; the file they lead to is replaced.
 """
@@ -98,9 +99,16 @@ class RuntimeFiles:
             HostError: a file cannot be written.
             BackupUnreadable: the record is damaged.
         """
-        outcomes = {entry: self._give_back(entry, withdraw) for entry in self._load()}
-        self._store(entry for entry, outcome in outcomes.items() if outcome is _Outcome.KEPT)
-        paths = {each: tuple(entry.path for entry, found in outcomes.items() if found is each) for each in _Outcome}
+        entries, kept = self._load(), list[_Entry]()
+        outcomes: dict[str, _Outcome | None] = dict.fromkeys(entry.path for entry in entries)
+        # Newest first: what it leads back to may still have what we wrote before others edited the file.
+        for entry in reversed(entries):
+            if outcomes[entry.path] is not _Outcome.KEPT:
+                outcomes[entry.path] = self._give_back(entry, withdraw) or outcomes[entry.path]
+            if outcomes[entry.path] is _Outcome.KEPT:
+                kept.insert(0, entry)
+        self._store(kept)
+        paths = {each: tuple(path for path, found in outcomes.items() if found is each) for each in _Outcome}
         return Restored(
             given_back=paths[_Outcome.GIVEN_BACK], taken_out=paths[_Outcome.TAKEN_OUT], kept=paths[_Outcome.KEPT]
         )
@@ -132,7 +140,7 @@ class RuntimeFiles:
         Raises:
             BackupUnreadable: the record is damaged.
         """
-        return tuple(entry.path for entry in self._load())
+        return tuple(dict.fromkeys(entry.path for entry in self._load()))
 
     def _load(self) -> tuple[_Entry, ...]:
         try:
@@ -156,18 +164,26 @@ class RuntimeFiles:
 
 
 def _note_changes(known: Iterable[_Entry], changes: Iterable[FileChange]) -> tuple[_Entry, ...]:
-    entries = {entry.path: entry for entry in known}
+    entries: dict[str, tuple[_Entry, ...]] = {}
+    for entry in known:
+        entries[entry.path] = (*entries.get(entry.path, ()), entry)
     for change in changes:
-        after = (_fingerprint(change.after),) if change.after is not None else ()
-        ours = base64.b64encode(change.after).decode() if change.after is not None else None
-        entry = entries.get(change.path)
-        if entry is not None and change.before is not None and _fingerprint(change.before) in entry.after:
-            # Ours over ours: what was there before us is still what counts.
-            entries[change.path] = replace(entry, after=(*entry.after, *after), ours=ours)
-        else:
-            before = base64.b64encode(change.before).decode() if change.before is not None else None
-            entries[change.path] = _Entry(path=change.path, before=before, after=after, ours=ours)
-    return tuple(entries.values())
+        entries[change.path] = _note_change(entries.get(change.path, ()), change)
+    return tuple(entry for each in entries.values() for entry in each)
+
+
+def _note_change(known: tuple[_Entry, ...], change: FileChange) -> tuple[_Entry, ...]:
+    """What is known of a file, oldest first; several entries where others have edited what we had written."""
+    after = (_fingerprint(change.after),) if change.after is not None else ()
+    ours = base64.b64encode(change.after).decode() if change.after is not None else None
+    if known and change.before is not None and _fingerprint(change.before) in known[-1].after:
+        # Ours over ours: what was there before us is still what counts.
+        return (*known[:-1], replace(known[-1], after=(*known[-1].after, *after), ours=ours))
+    before = base64.b64encode(change.before).decode() if change.before is not None else None
+    # What others have taken back, or away, to how it once was has nothing of ours from then on.
+    befores = [entry.before for entry in known]
+    rest = known[: befores.index(before)] if before in befores else known if before is not None else ()
+    return (*rest, _Entry(path=change.path, before=before, after=after, ours=ours))
 
 
 def _make_directory(path: Path) -> None:

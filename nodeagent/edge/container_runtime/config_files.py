@@ -7,6 +7,7 @@ Refuses to merge them: what the sum of them means is for the plan.
 import os
 import tomllib
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 from typing import Final
 
 from nodeagent.edge.host.errors import HostError
@@ -42,11 +43,17 @@ def read_config_tree(
 def _list_further(
     kind: RuntimeKind, main: str, files: dict[str, ConfigFile], problems: list[str], host: HostPaths
 ) -> Iterator[str]:
-    match RUNTIMES[kind].further_files:
+    record = RUNTIMES[kind]
+    match record.further_files:
         case FurtherFiles.IMPORTS:
             yield from _list_imports(main, files, problems, host)
         case FurtherFiles.DIRECTORY:
-            yield from host.walk(f"{main}.d")
+            # It keeps its name whatever the daemon was told its main file is called.
+            yield from host.walk(str(PurePosixPath(main).with_name(f"{PurePosixPath(record.config_file).name}.d")))
+        case FurtherFiles.CONFS:
+            directory = PurePosixPath(f"{main}.d")
+            paths = map(PurePosixPath, host.walk(str(directory)))
+            yield from (str(path) for path in paths if path.parent == directory and path.suffix == ".conf")
         case FurtherFiles.NONE:
             return
 

@@ -8,10 +8,13 @@ exactly what the daemon would read.
 import re
 import subprocess
 import tempfile
+import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import Any, Final
+
+import tomlkit
 
 from nodeagent.edge.container_runtime.errors import ConfigRefused, ProgramMissing, RestartFailed
 from nodeagent.edge.host.driver.roots import see_from_host
@@ -115,13 +118,30 @@ def _write_copy(host: HostPaths, directory: str, record: RuntimeRecord, tree: Co
     main, *others = [(file.content or b"").decode("utf-8", "replace") for file in tree.files]
     paths = [f"{directory}/import-{number}.toml" for number, _ in enumerate(others)]
     for path, text in zip(paths, others, strict=True):
-        host.here(path).write_text(_IMPORTS.sub("", text))
+        host.here(path).write_text(_drop_imports(text))
     if record.further_files is FurtherFiles.IMPORTS:
         names = ", ".join(f'"{path}"' for path in paths)
-        main = f"imports = [{names}]\n" + _IMPORTS.sub("", main)
+        main = f"imports = [{names}]\n" + _drop_imports(main)
     place = f"{directory}/main"
     host.here(place).write_text(main)
     return place
+
+
+def _drop_imports(text: str) -> str:
+    """The same without imports; in other words where a pattern or a remark has a bracket, or the key is spelt oddly."""
+    document, kept = _parse(text), _IMPORTS.sub("", text)
+    if document is None:
+        # What is wrong with it is for the program to say.
+        return kept
+    document.pop("imports", None)
+    return kept if _parse(kept) == document else tomlkit.dumps(document)
+
+
+def _parse(text: str) -> dict[str, Any] | None:
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _knows_flag(command: Sequence[str], flag: str) -> bool:

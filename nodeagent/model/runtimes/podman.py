@@ -18,6 +18,6 @@ PODMAN: Final = RuntimeRecord(
     first_with_groups=(5, 0),
     is_command=True,
     speaks_cri=False,
-    further_files=FurtherFiles.DIRECTORY,
+    further_files=FurtherFiles.CONFS,
     monitor="conmon",
 )

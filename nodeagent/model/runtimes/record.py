@@ -17,7 +17,9 @@ class FurtherFiles(Enum):
     IMPORTS = auto()
     """It names them, under `imports`."""
     DIRECTORY = auto()
-    """They lie in the directory that is called like it, with `.d` behind."""
+    """They lie beside it in the directory that is called like its usual one, with `.d` behind: all, at any depth."""
+    CONFS = auto()
+    """They lie in the directory that is called like it, with `.d` behind: what is called `*.conf`, nothing below."""
 
 
 class RuntimePlace(Value, frozen=True):

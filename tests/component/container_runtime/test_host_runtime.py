@@ -1,6 +1,7 @@
 """The whole edge over a made-up containerd: changes are judged, written, and followed by a restart."""
 
-from pathlib import Path
+import tomllib
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import anyio
@@ -47,6 +48,30 @@ async def test_a_change_is_judged_by_the_runtimes_own_program(host: Path) -> Non
     assert not await edge.edge.check(RuntimeKind.CONTAINERD, "/usr/lib/systemd/systemd", tree)
     with pytest.raises(ProgramMissing, match="/nowhere/containerd, which runs, is no longer there"):
         await edge.edge.check(RuntimeKind.CONTAINERD, "/nowhere/containerd", tree)
+    edge.edge.close()
+
+
+@pytest.mark.parametrize(
+    "imports",
+    [
+        'imports = [\n "more.toml", # see [docs]\n]',
+        '  imports = ["more.toml"]',
+        '"imports" = ["more.toml"]',
+        'imports = ["[m]*.toml"]',
+        'imports = ["more.toml"]\r',
+    ],
+    ids=["a remark", "indented", "in quotes", "a set of letters", "other line ends"],
+)
+async def test_imports_are_replaced_however_they_are_written(host: Path, imports: str) -> None:
+    """The program would refuse a copy in which half of them, or the key twice, is left; a table's own key stays."""
+    edge = Edge(host, 'cp "$2" "${0%/usr/bin/*}/judged"')
+    edge.main.write_bytes(f'{imports}\nversion = 2\n[plugins.x]\nimports = ["own"]\n'.encode())
+    (edge.main.parent / "more.toml").write_text("")
+    tree = await edge.edge.read_config(RuntimeKind.CONTAINERD, str(edge.main))
+    assert await edge.edge.check(RuntimeKind.CONTAINERD, str(edge.program), tree)
+    judged = tomllib.loads((host / "judged").read_text())
+    assert [PurePosixPath(path).name for path in judged.pop("imports")] == ["import-0.toml"]
+    assert judged == {"version": 2, "plugins": {"x": {"imports": ["own"]}}}
     edge.edge.close()
 
 

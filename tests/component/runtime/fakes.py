@@ -39,6 +39,8 @@ class FakeRuntime:
         self.breaks_when_restarted = False
         self.meddled_with: bytes | None = None
         """What somebody else makes of the file as soon as the next restart is over."""
+        self.silent_seconds = 0.0
+        """How long it does not answer after a restart."""
         self.refuses = ""
         self.broken = ""
         self.restarts: list[float] = []
@@ -60,12 +62,14 @@ class FakeRuntime:
 
     async def read_evidence(self) -> RuntimeEvidence:
         await self._work()
+        began = self.restarts[-1] if self.restarts else -self.silent_seconds
+        answers = self.alive and anyio.current_time() >= began + self.silent_seconds
         candidate = RuntimeCandidate(
             kind=RuntimeKind.CONTAINERD,
             socket="/run/containerd/containerd.sock",
-            answers=self.alive,
-            version=self.version if self.alive else "",
-            cdi_in_force=(self._running and not self.ignores_cdi) if self.alive else None,
+            answers=answers,
+            version=self.version if answers else "",
+            cdi_in_force=(self._running and not self.ignores_cdi) if answers else None,
         )
         return RuntimeEvidence(candidates=() if self.gone else (candidate, *self.also), wrapper=WRAPPER)
 

@@ -54,12 +54,10 @@ class HostPaths:
             yield str(PurePosixPath(fixed) / found)
 
     def walk(self, directory: str) -> Iterator[str]:
-        """The host's paths of all files below a directory, sorted in each."""
+        """The host's paths of all files below a directory, files and directories in one order of their names."""
         base = self.here(directory)
-        for place, below, names in os.walk(base):
-            below.sort()
-            inside = PurePosixPath(directory) / Path(place).relative_to(base)
-            yield from (str(inside / name) for name in sorted(names))
+        found = (Path(place, name).relative_to(base) for place, _, names in os.walk(base) for name in names)
+        yield from (str(PurePosixPath(directory) / each) for each in sorted(found, key=lambda each: each.parts))
 
     def read(self, path: str, *, limit_bytes: int = READ_LIMIT_BYTES) -> bytes | None:
         """A file's content; `None` when there is no such file.

@@ -23,6 +23,7 @@ from nodeagent.model.runtime import FileChange
             b'{"features": {"cdi": true}}',
             "/d.json (features.cdi is false, not true)",
         ),
+        ("/docker.conf", b"{}", b'{"debug": true}', "/docker.conf (debug is missing, not true)"),
         (
             "/a.toml",
             b"",
@@ -30,7 +31,7 @@ from nodeagent.model.runtime import FileChange
             "/a.toml (a is missing, not 1, b is missing, not 2, c is missing, not 3 and 2 more)",
         ),
     ],
-    ids=["changed", "no file", "another kind", "json", "many"],
+    ids=["changed", "no file", "another kind", "json", "json by another name", "many"],
 )
 def test_both_values_are_told(path: str, before: bytes | None, after: bytes, said: str) -> None:
     """The first three; of a table only what is in it."""

@@ -10,6 +10,7 @@ from nodeagent.components.runtime.choose import ChosenRuntime
 from nodeagent.components.runtime.plan import RuntimePlan, Wanted
 from nodeagent.components.runtime.plan_crio import plan_crio
 from nodeagent.components.runtime.plan_docker import plan_docker
+from nodeagent.components.runtime.plan_podman import plan_podman
 from nodeagent.components.runtime.toml_edit import ConfigUnparsable
 from nodeagent.model.runtime import ConfigFile, ConfigTree, RuntimeFlavour, RuntimeKind
 
@@ -84,6 +85,12 @@ def test_docker_gets_the_class_on_request() -> None:
     assert docker("28.2.0", '{"runtimes": {"nvidia": {"path": "x"}}}', CLASS).changes == ()
 
 
+def test_half_a_pair_of_characters_stays_as_it_was() -> None:
+    """JSON may have one; no file can have it but by its number."""
+    (change,) = docker("27.0.0", '{"labels": ["\\ud83d"]}').changes
+    assert b'"\\ud83d"' in (change.after or b"")
+
+
 def test_an_old_docker_is_told() -> None:
     """Before 25 there is no CDI; the class alone still works."""
     assert "knows no CDI" in docker("24.0.7", None).problem
@@ -144,3 +151,36 @@ def test_a_later_file_replaces_a_runtime_of_crio() -> None:
     (change,) = crio("1.33.1", MAIN, later, wanted=CLASS).changes
     assert b"monitor_path" not in (change.after or b"")
     assert crio("1.33.1", MAIN, "[crio.runtime.runtimes.nvidia]\n", wanted=CLASS).changes == ()
+
+
+def test_a_later_file_of_crio_that_overrules_ours_is_named() -> None:
+    """NVIDIA's toolkit calls its file 99-nvidia; what is not in force is not said to be."""
+    theirs = ConfigFile(
+        path=f"{CRIO}.d/99-nvidia.toml",
+        content=b'[crio.runtime.runtimes.nvidia]\nruntime_path = "/usr/bin/nvidia-container-runtime"\n',
+    )
+    wanted = Wanted(wrapper="/shim", names=())
+    runtime = make_runtime(RuntimeKind.CRIO, "1.33.1", CRIO)
+    main = ConfigFile(path=CRIO, content=MAIN.encode())
+    (change,) = plan_crio(runtime, ConfigTree(files=(main,)), wanted).changes
+    ours = ConfigFile(path=change.path, content=change.after)
+    assert plan_crio(runtime, ConfigTree(files=(main, ours)), wanted) == RuntimePlan(cdi_enabled=True)
+    for files in ((main, theirs), (main, ours, theirs)):
+        found = plan_crio(runtime, ConfigTree(files=files), wanted)
+        assert found.changes == ()
+        assert found.problem == (
+            f"another file sets crio.runtime.runtimes.nvidia after ours: take it out of {theirs.path}"
+        )
+
+
+def test_a_later_file_of_podman_that_overrules_ours_is_named() -> None:
+    """In the same words."""
+    theirs = ConfigFile(path="/c.d/99-z.conf", content=b'[engine]\nruntime = "crun"\n')
+    tree = ConfigTree(files=(ConfigFile(path="/c"), theirs))
+    found = plan_podman(make_runtime(RuntimeKind.PODMAN, "5.4", "/c"), tree, Wanted(wrapper="/shim", default=True))
+    assert found.problem == "another file sets engine.runtime after ours: take it out of /c.d/99-z.conf"
+
+
+def test_a_default_of_crio_that_is_no_text_is_no_name() -> None:
+    """CRI-O would not start with it; the plan says what it says of any other."""
+    assert crio("1.33.1", "[crio.runtime]\ndefault_runtime = []\n", wanted=CLASS).changes

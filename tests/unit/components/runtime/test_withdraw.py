@@ -16,6 +16,7 @@ version = 2
   enable_cdi = false # off
   sandbox_image = "pause"
 """
+COMMENT = "# nothing is set\n"
 OURS = """# by hand
 version = 2
 imports = ["/etc/containerd/conf.d/*.toml"]
@@ -129,6 +130,22 @@ runtime_type = 'runc'
 def test_a_file_of_our_own_goes_unless_others_use_it(now: str, left: str | None) -> None:
     """What stays keeps the version it was written for."""
     assert take_out(now, before=None, ours="version = 3\n[a]\nx = 1\n") == left
+
+
+def test_a_file_that_said_nothing_keeps_the_version_of_what_stays() -> None:
+    """Without it containerd would read the tables of others as those of version 1, and pass over them."""
+    ours = f'version = 2\nimports = ["/x"]\n{COMMENT}'
+    theirs = '[plugins."cri"]\nsandbox_image = "pause"\n'
+    assert take_out(ours + theirs, before=COMMENT, ours=ours) == f"version = 2\n{COMMENT}{theirs}"
+    assert take_out(f"{ours}# note\n", before=COMMENT, ours=ours) == f"{COMMENT}# note\n"
+
+
+@pytest.mark.parametrize("path", ["/etc/docker/daemon.json", "/etc/docker/daemon.conf"])
+def test_a_json_file_may_have_any_name(path: str) -> None:
+    """Docker is told by a flag where its file is."""
+    ours = '{"runtimes": {"nvidia": {"path": "/w"}}}'
+    taken = take_out('{"debug": true, "runtimes": {"nvidia": {"path": "/w"}}}', before="{}", ours=ours, path=path)
+    assert json.loads(taken or "") == {"debug": True}
 
 
 def test_a_json_file_keeps_its_order() -> None:

@@ -79,6 +79,33 @@ def test_our_part_is_taken_out_of_a_file_that_others_changed_since(node: Node) -
     assert node.files.list_paths() == ()
 
 
+def test_our_part_of_before_goes_too_where_we_wrote_again_over_what_others_made_of_it(node: Node) -> None:
+    """A default runtime that stayed behind would be a program that is gone."""
+    node.main.write_bytes(PLAIN)
+    node.files.apply([node.change(PLAIN + b"ours = 1\n")])
+    node.main.write_bytes(PLAIN + b"ours = 1\ntheirs = 2\n")
+    node.files.apply([node.change(PLAIN + b"ours = 1\ntheirs = 2\nalso_ours = 3\n")])
+    assert node.files.list_paths() == (str(node.main),)
+    assert RuntimeFiles(node.state).restore(withdraw) == Restored(taken_out=(str(node.main),))
+    assert node.main.read_bytes() == PLAIN + b"theirs = 2\n"
+    assert node.files.list_paths() == ()
+
+
+@pytest.mark.parametrize("theirs", [PLAIN, None], ids=["as it was", "gone"])
+def test_what_others_took_back_is_what_is_given_back(node: Node, theirs: bytes | None) -> None:
+    """However often; the record has one entry for it."""
+    node.main.write_bytes(PLAIN)
+    for number in range(3):
+        node.files.apply([node.change(PLAIN + b"ours = %d\n" % number)])
+        node.main.write_bytes(theirs or b"")
+        if theirs is None:
+            node.main.unlink()
+    node.files.apply([node.change(PLAIN + b"ours = 9\n")])
+    assert len(json.loads((node.state / RECORD_NAME).read_bytes())) == 1
+    assert node.files.restore(withdraw) == Restored(given_back=(str(node.main),))
+    assert (node.main.read_bytes() if node.main.exists() else None) == theirs
+
+
 def test_a_file_without_our_part_any_longer_is_not_written(node: Node) -> None:
     """Somebody has taken it out already."""
     node.main.write_bytes(PLAIN)

@@ -42,6 +42,35 @@ def test_crio_reads_its_whole_directory(tmp_path: Path) -> None:
     assert names == ["crio.conf", "crio.conf.d/10-a.conf", "crio.conf.d/20-b", "crio.conf.d/sub/30-c.bak"]
 
 
+def test_crio_reads_directories_and_files_in_one_order(tmp_path: Path) -> None:
+    """What is read last counts, and that is not what lies deepest."""
+    main = tmp_path / "crio.conf"
+    (tmp_path / "crio.conf.d/10").mkdir(parents=True)
+    names = ("crio.conf.d/10/z", "crio.conf.d/20", "crio.conf.d/99-nodeagent.conf")
+    for name in reversed(names):
+        (tmp_path / name).write_text("")
+    tree = read_config_tree(RuntimeKind.CRIO, str(main))
+    assert [file.path for file in tree.files] == [str(main), *(str(tmp_path / name) for name in names)]
+
+
+def test_crio_reads_its_directory_beside_a_main_file_of_any_name(tmp_path: Path) -> None:
+    """Our own file is there; unread, it would be taken for one that somebody else keeps changing."""
+    (tmp_path / "crio.conf.d").mkdir()
+    (tmp_path / "crio.conf.d/99-nodeagent.conf").write_text("")
+    tree = read_config_tree(RuntimeKind.CRIO, str(tmp_path / "own.conf"))
+    assert [file.path for file in tree.files][1:] == [str(tmp_path / "crio.conf.d/99-nodeagent.conf")]
+
+
+def test_podman_reads_what_is_called_conf(tmp_path: Path) -> None:
+    """A remark for people beside them is no configuration, and what lies deeper is not read."""
+    main = tmp_path / "containers.conf"
+    (tmp_path / "containers.conf.d/old.conf").mkdir(parents=True)
+    for name in ("10.conf", "README", "10.conf.rpmsave", "old.conf/5.conf"):
+        (tmp_path / "containers.conf.d" / name).write_text("not TOML")
+    tree = read_config_tree(RuntimeKind.PODMAN, str(main))
+    assert [file.path for file in tree.files] == [str(main), f"{main}.d/10.conf"]
+
+
 def test_an_absent_file_has_no_content_and_no_problem(tmp_path: Path) -> None:
     """Runtimes run without one; a directory in its place is a problem."""
     (file,) = read_config_tree(RuntimeKind.DOCKER, str(tmp_path / "daemon.json")).files

@@ -1,9 +1,12 @@
 """From the words on the command line to an exit code."""
 
+import errno
 import gc
+import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any, TextIO
 
 from msgspec import Struct
@@ -12,6 +15,7 @@ from nodeagent.cli.commands import ROOT
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.frame.parser import build_parser
 
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 TELL_MACHINE = "nodeagent.cli.answers.machine:tell_machine"
 
 
@@ -36,8 +40,11 @@ def run_command_line(words: Sequence[str], streams: Streams) -> int:
     run: Callable[..., int] = _import_command(arguments.chosen.runs)
     if arguments.chosen.of_machine:
         _import_command(TELL_MACHINE)(arguments, streams.err)
+    code: int = ExitCode.OK
     try:
-        return run(arguments, streams)
+        code = run(arguments, streams)
+        # Here, where it can be told: at exit the interpreter complains in words and with a code of its own.
+        streams.out.flush()
     except CommandFailed as error:
         print(f"nodeagent: {error}", file=streams.err)
         return error.code
@@ -46,7 +53,14 @@ def run_command_line(words: Sequence[str], streams: Streams) -> int:
     except BrokenPipeError:
         # The reader, such as `head`, has what it wanted; the interpreter must not complain about it at exit.
         sys.stdout = None
-        return ExitCode.OK
+    except OSError as error:
+        # Of files that a command writes by name it speaks itself; what is left is the place where the answer goes.
+        if error.errno not in NO_ROOM or error.filename is not None:
+            raise
+        sys.stdout = None
+        print(f"nodeagent: cannot write the answer: {os.strerror(error.errno)}: make room for it", file=streams.err)
+        return code or ExitCode.BAD_INPUT
+    return code
 
 
 def _import_command(where: str) -> Callable[..., Any]:
@@ -62,4 +76,8 @@ def _import_command(where: str) -> Callable[..., Any]:
 
 def main() -> int:
     """The console script."""
-    return run_command_line(sys.argv[1:], Streams(sys.stdout, sys.stderr))
+    if sys.stdout is not None:
+        return run_command_line(sys.argv[1:], Streams(sys.stdout, sys.stderr))
+    # Who starts it with its output closed wants none of it.
+    with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
+        return run_command_line(sys.argv[1:], Streams(nowhere, sys.stderr))

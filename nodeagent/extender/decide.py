@@ -26,6 +26,7 @@ from nodeagent.extender.texts import (
     tell_no_daemons,
     tell_other_names,
 )
+from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import Enforcement
 from nodeagent.rules.fractions.demands import PodDemand
 from nodeagent.rules.fractions.enforcement import tell_several
@@ -117,12 +118,23 @@ class Decider:
         assert pod.demand is not None
         return [name for _, name in heapq.nsmallest(most, self._sort(pod, pod.demand, names).fitting)]
 
-    def place(self, pod: GpuPod, name: str) -> PodPlacement:
-        """What the evaluators say of one node that gives out parts."""
+    def place(self, pod: GpuPod, name: str, wishes: Mapping[int, Sequence[GpuUuid]] | None = None) -> PodPlacement:
+        """What the evaluators say of one node that gives out parts; `wishes` are GPUs by the container's number."""
         account = self._cluster.find_account(name)
         assert account is not None
         assert pod.demand is not None
-        return place_pod(narrow(account.look(pod)[0].space, account.published.models, pod.selection), pod.demand)
+        space = narrow(account.look(pod)[0].space, account.published.models, pod.selection)
+        return place_pod(space, pod.demand, wishes)
+
+    def can_keep(self, pod: GpuPod, choice: Choice) -> bool:
+        """Whether the evaluators would still give a pod that counts nowhere what was chosen for it.
+
+        They alone know all that keeps two from one GPU, and that a pod's own init container is in nobody's way.
+        """
+        if self._cluster.find_account(choice.node) is None:
+            return False
+        chosen = _list_gpus(choice.placement)
+        return _list_gpus(self.place(pod, choice.node, chosen)) == chosen
 
     def judge(self, pod: GpuPod, name: str) -> Verdict:
         """What the numbers say of one node that gives out parts."""
@@ -163,6 +175,11 @@ class Decider:
                 self._kinds.clear()
             kind = self._kinds[key] = Kind(next(self._numbers), pod, demand, policy, self._cluster.profiles.enforcement)
         return kind
+
+
+def _list_gpus(placement: PodPlacement) -> dict[int, tuple[GpuUuid, ...]]:
+    """The GPUs of each container; fewer containers than the pod has where it does not fit."""
+    return {number: tuple(sorted(part.gpu for part in each.shares)) for number, each in placement.placements.items()}
 
 
 class Kind:

@@ -219,14 +219,9 @@ class Service:
             await self._picture.wait_seen(pod.uid, version)
         if scope.cancelled_caught:
             raise ChoiceNotWritten(pod.title, f"it was written and not seen again within {seconds:g} s")
-        account = self._cluster.find_account(choice.node)
-        gpus = {part.gpu for part in choice.placement.parts}
-        crowded = account is None or any(
-            room.is_overcommitted or (room.users_max is not None and room.users > room.users_max)
-            for room in account.space.rooms
-            if room.gpu in gpus
-        )
-        if crowded:
+        with self._cluster.aside(pod.uid):
+            is_alone = self._decider.can_keep(pod, choice)
+        if not is_alone:
             raise ChoiceNotWritten(pod.title, f"another replica chose the same on {choice.node} at the same time")
 
     async def _clear(self, seen: SeenPod) -> None:

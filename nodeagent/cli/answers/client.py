@@ -50,6 +50,8 @@ class AgentClient:
         `hint`: what to say where it does not answer as an agent does.
         """
         self._connection, self.where, self._port, self._hint = connection, where, port, hint
+        # Or a second question would go to port 80, to whoever listens there, and the answer be taken for the agent's.
+        connection.auto_open = 0
         self.simulated = ""
         """The profile of made-up hardware that the answer was about; empty for a node."""
 

@@ -117,7 +117,8 @@ def apply(arguments: argparse.Namespace, streams: Streams) -> int:
     if not arguments.json:
         print(f"{say_simulated(agent)}{said}", file=streams.out, flush=True)
     elif arguments.wait == 0:
-        _print_step(streams, ApplyRecord(said=said, state=agent.read(f"{API}/mig", MigState)))
+        state = find_agent(settings, environ).read(f"{API}/mig", MigState)
+        _print_step(streams, ApplyRecord(said=said, state=state))
     return _wait(arguments, settings, environ, streams, said) if arguments.wait != 0 else ExitCode.OK
 
 

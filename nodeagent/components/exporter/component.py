@@ -373,6 +373,8 @@ class Exporter:
                 what="reading the list of fields",
             )
         except (HostError, WorkerError) as error:
+            # Whatever comes back is taken anew, the same too: only that takes this off, and tells its own lines again.
+            self._read_file = None
             self._conditions.replace(UNUSABLE, {str(path): str(error)})
             return
         if self._read_file != (str(path), content):

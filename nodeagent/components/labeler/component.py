@@ -223,6 +223,8 @@ class Labeler:
             self._taken_back.add(sink)
 
     async def _take_back_from_node(self) -> None:
+        # Who wants nothing there has no conflict, whether or not the node can be reached.
+        self._note_contested({}, {})
         node = self._find_node()
         if self._node is None or node is None or not node.value.owned_labels or not self._is_answered(node, {}):
             return
@@ -256,14 +258,7 @@ class Labeler:
         ours = {key: seen.labels[key] for key in seen.owned_labels if key in seen.labels}
         wanted = keep_last_good(labels, ours) if first_look else labels
         plan = self._plan(wanted, seen.labels, ours)
-        self._note_contested(plan.contested)
-        self._conditions.replace(
-            "labels-contested",
-            {
-                key: f"it says {value or 'nothing'}, not {labels[key] or 'nothing'}"
-                for key, value in plan.contested.items()
-            },
-        )
+        self._note_contested(plan.contested, labels)
         if plan.apply is not None and self._is_answered(node, wanted):
             await self._node.apply_labels(seen, plan.apply)
             self._sent = Sent(seen.labels, wanted, node.seq, self._clock.monotonic())
@@ -279,8 +274,12 @@ class Labeler:
             return True
         return sent.seq != node.seq and self._clock.monotonic() - sent.at_seconds >= SENT_SECONDS
 
-    def _note_contested(self, contested: dict[str, str]) -> None:
-        """Say it once for each conflict, not once a round."""
+    def _note_contested(self, contested: dict[str, str], labels: dict[str, str]) -> None:
+        """The condition stands for as long as the conflict does; the fact is told once for each, not once a round."""
+        self._conditions.replace(
+            "labels-contested",
+            {key: f"it says {value or 'nothing'}, not {labels[key] or 'nothing'}" for key, value in contested.items()},
+        )
         if contested and contested != self._contested:
             node = self._bus.latest(ClusterNode)
             self._bus.publish_fact(LabelsContested(keys=tuple(contested)), source=self.name, cause=node)

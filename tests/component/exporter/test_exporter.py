@@ -189,6 +189,22 @@ async def test_a_list_that_is_not_there_leaves_the_one_before_in_force(clock: Fa
     assert "check that the path is right" in condition.detail
 
 
+async def test_a_list_that_is_back_as_it_was_is_no_trouble_any_more(clock: FakeClock, tmp_path: Path) -> None:
+    """A mount that is away for a moment brings the same list back: its condition goes, and what it said of it stays."""
+    file, away = tmp_path / "fields.csv", tmp_path / "away"
+    file.write_text("DCGM_FI_DEV_SM_CLOCK, gauge, s\nnonsense\n")
+    bench = Bench(clock, fields_file=file)
+    async with bench.running():
+        file.rename(away)
+        await anyio.sleep(FIELDS_FILE_LOOK_SECONDS + 1)
+        missing = [one.key for one in bench.conditions.active()]
+        away.rename(file)
+        await anyio.sleep(FIELDS_FILE_LOOK_SECONDS + 1)
+        back = [one.key for one in bench.conditions.active()]
+    assert missing == [str(file)]
+    assert back == [f"{file}:2"]
+
+
 @pytest.mark.parametrize(
     ("headers", "content_type", "coding"),
     [

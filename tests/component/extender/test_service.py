@@ -10,8 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from nodeagent.extender.texts import ELSEWHERE
 from tests.component.extender.harness import OpenExtender, capacity, open_extender, open_server
-from tests.support.gpus import gpu_uuid
-from tests.support.placement import six
+from tests.support.gpus import gpu_uuid, make_inventory
+from tests.support.placement import make_sized, six
 from tests.support.scheduling import SHARE, limit, publish
 from tests.support.waiting import wait_until
 
@@ -206,6 +206,49 @@ async def test_two_replicas_never_give_the_same_gpu(tmp_path: Path) -> None:
             for extender in (one, two):
                 await extender.wait_seen("c")
             assert bool((await two.ask("predicates", "c"))["NodeNames"]) == (not chosen)
+
+
+@pytest.mark.parametrize(("wishes", "most"), [(("mps", "library"), 48), (("mps", "mps"), 1)])
+async def test_two_replicas_never_mix_what_mps_keeps_apart(tmp_path: Path, wishes: tuple[str, str], most: int) -> None:
+    """There is room for both on the GPU, but not for one past the daemon of the other, nor for one client too many."""
+    async with open_server() as server:
+        text = publish(make_inventory(make_sized(1)), enforcement="mps", mps_clients=most)
+        server.put_node("n", {"nvidia.com/gpu-fractions": text})
+        for name, wish in zip("ab", wishes, strict=True):
+            server.put_pod(name, limit(30, 1), annotations={"nodeagent.io/gpu-enforcement": wish})
+        (tmp_path / "two").mkdir()
+        async with (
+            open_extender(server, tmp_path, confirm_seconds=10) as one,
+            open_extender(server, tmp_path / "two", confirm_seconds=10) as two,
+        ):
+            server.hold_watches = True
+            found: list[Any] = []
+
+            async def ask(extender: OpenExtender, pod: str) -> None:
+                found.append(await extender.ask("predicates", pod))
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(ask, one, "a")
+                tasks.start_soon(ask, two, "b")
+                await wait_until(lambda: server.requests["patch pods"] == 2)
+                server.release_watches()
+            assert sum(bool(each["NodeNames"]) for each in found) <= 1
+            assert any("another replica chose the same on n" in each["Error"] for each in found)
+
+
+@pytest.mark.parametrize("init", [{SHARE: "1", "nvidia.com/gpumem": "4096"}, {SHARE: "1"}], ids=["a part", "all of it"])
+@pytest.mark.parametrize("mps", [{}, {"enforcement": "mps", "mps_clients": 1}], ids=["no MPS", "MPS"])
+async def test_a_pod_is_not_in_its_own_way(tmp_path: Path, init: dict[str, str], mps: dict[str, Any]) -> None:
+    """An init container is over when the others run on the GPU that it had, and counts for no second user of it."""
+    async with open_server() as server:
+        text = publish(make_inventory(make_sized(1)), profile="hami", users_max=1, **mps)
+        server.put_node("n", {"nvidia.com/gpu-fractions": text})
+        pod = server.put_pod("a", {SHARE: "1", "nvidia.com/gpumem": "1024"})
+        early = {"name": "early", "resources": {"limits": init}}
+        server.put("pods", "a", pod | {"spec": pod["spec"] | {"initContainers": [early]}})
+        async with open_extender(server, tmp_path, confirm_seconds=10) as extender:
+            found = await extender.ask("predicates", "a")
+            assert (found["NodeNames"], found["Error"]) == (["n"], "")
 
 
 async def test_a_choice_that_is_not_seen_again_is_not_answered(tmp_path: Path) -> None:

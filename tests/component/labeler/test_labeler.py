@@ -129,6 +129,27 @@ async def test_a_contested_label_is_said_and_left(clock: FakeClock) -> None:
         assert ("labels-contested", COUNT) not in stage.codes()
 
 
+async def test_labels_that_are_wanted_no_more_are_contested_no_more(clock: FakeClock) -> None:
+    """Once nothing is wanted on the node, what others say there is their business; wanted again, it is told again."""
+    stage = Stage(clock, "node")
+    stage.api.node = replace(stage.api.node, labels={COUNT: "7"})
+    async with stage.running():
+        with stage.bus.listen(LabelsContested, client="test") as conflicts:
+            stage.say(READY, make_inventory([make_gpu(0)]))
+            stage.reach()
+            await settle(20)
+            assert ("labels-contested", COUNT) in stage.codes()
+            stage.live.replace(Settings(labels=LabelsSettings(sinks=("nfd_file",))))
+            stage.reach()
+            await settle(20)
+            assert ("labels-contested", COUNT) not in stage.codes()
+            stage.live.replace(Settings(labels=LabelsSettings(sinks=("node",))))
+            stage.reach()
+            await settle(20)
+            assert ("labels-contested", COUNT) in stage.codes()
+            assert [(await anext(conflicts)).value.keys for _ in range(2)] == [(COUNT,)] * 2
+
+
 async def test_what_cannot_be_written_is_said_and_tried_again(clock: FakeClock) -> None:
     """The other sinks are served, the reason is on the state and a condition, and both go once it works."""
     async with Stage(clock, "node", "nfd_file", "stdout").running() as stage:

@@ -116,29 +116,40 @@ def test_what_is_exported_asserts(tmp_path: Path) -> None:
 
 
 class Agent:
-    """Tells one state after the other, the last again and again."""
+    """Tells one state after the other, the last again and again; each time it is found it answers one question."""
 
     simulated = ""
+    is_found = False
 
     def __init__(self, states: Iterator[MigState]) -> None:
         self._states, self._newest = states, MigState()
         self.told: list[Mapping[str, object]] = []
 
+    def find(self, *_: object, **__: object) -> "Agent":
+        self.is_found = True
+        return self
+
     def post(self, path: str, command: Mapping[str, object]) -> str:
         assert path == "/api/v1/layout"
+        self._answer()
         self.told.append(command)
         return "it is asked for"
 
     def read(self, _path: str, _kind: object) -> MigState:
+        self._answer()
         self._newest = next(self._states, self._newest)
         return self._newest
+
+    def _answer(self) -> None:
+        assert self.is_found, "it has hung up after the question before"
+        self.is_found = False
 
 
 def apply(
     monkeypatch: pytest.MonkeyPatch, states: Sequence[MigState], *words: str
 ) -> tuple[Agent, int, list[str], str]:
     agent = Agent(iter(states))
-    monkeypatch.setattr(commands, "find_agent", lambda *_, **__: agent)
+    monkeypatch.setattr(commands, "find_agent", agent.find)
     monkeypatch.setattr(commands, "LOOK_SECONDS", 0.0)
     monkeypatch.setenv("SUDO_USER", "me")
     code, out, err = run_here("mig", "apply", *words)
@@ -202,7 +213,7 @@ def test_show_says_what_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [row[3] for row in table.rows] == ["switch MIG on", "-"]
     assert describe_state(replace(DONE, detail="x")) == ["asked for: all-enabled (me), success: x"]
     assert describe_state(MigState()) == describe_state(None) == []
-    monkeypatch.setattr(commands, "find_agent", lambda *_, **__: Agent(iter([DONE])))
+    monkeypatch.setattr(commands, "find_agent", Agent(iter([DONE])).find)
     monkeypatch.setattr(commands, "read_gpus", _read_nothing)
     assert "asked for: all-enabled (me), success" in run_here("mig", "show")[1]
 

@@ -156,3 +156,13 @@ def test_a_made_up_place_is_named_and_not_looked_into(machine: Machine, named: s
 def test_the_defaults_are_those_of_a_node() -> None:
     """Else `simulate fault` would take every agent for one that was named."""
     assert Settings().node.run_dir == load_settings(environ={}, overrides=[]).settings.node.run_dir
+
+
+def test_a_second_question_goes_to_nobody_else(machine: Machine) -> None:
+    """A connection that was hung up is not opened again: to the library, one of a socket file means port 80."""
+    machine.listen(machine.run_dir / "admin.sock")
+    agent = machine.find()
+    with pytest.raises(CommandFailed, match=r"admin\.sock does not answer"):
+        agent.get("/api/v1/state")
+    assert agent._connection.sock is None
+    assert not agent._connection.auto_open

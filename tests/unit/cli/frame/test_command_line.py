@@ -5,6 +5,8 @@ import io
 import json
 import os
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -233,6 +235,37 @@ def test_interrupt_and_closed_pipe_end_quietly(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("nodeagent.cli.version.run", break_pipe)
     monkeypatch.setattr("sys.stdout", io.StringIO())
     assert run_here("version")[0] == 0
+
+
+@pytest.mark.parametrize("buffering", ["", "1"])
+@pytest.mark.parametrize("words", [("version",), ("metrics", "list", "--json")])
+def test_where_an_answer_cannot_be_written_is_said_in_one_line(words: tuple[str, ...], buffering: str) -> None:
+    """Short ones are written only at the end; 1 would mean that something on the node is wrong."""
+    environ = {**os.environ, "PYTHONUNBUFFERED": buffering}
+    command = [sys.executable, "-m", "nodeagent", *words]
+    with Path("/dev/full").open("wb") as full:
+        told = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, env=environ, text=True, check=False)
+    line = "nodeagent: cannot write the answer: No space left on device: make room for it\n"
+    assert (told.returncode, told.stderr) == (ExitCode.BAD_INPUT, line)
+
+
+def test_an_output_that_is_closed_is_wanted_by_nobody() -> None:
+    """As started by a program that closed all it had."""
+    command = ["sh", "-c", f"exec {shlex.quote(sys.executable)} -m nodeagent metrics list >&-"]
+    told = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+    assert (told.returncode, told.stderr) == (ExitCode.OK, "")
+
+
+@pytest.mark.parametrize("buffering", ["", "1"])
+def test_a_reader_that_is_gone_is_no_error(buffering: str) -> None:
+    """Not even where all of the answer waits to be written until the end."""
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    environ = {**os.environ, "PYTHONUNBUFFERED": buffering}
+    command = [sys.executable, "-m", "nodeagent", "version"]
+    told = subprocess.run(command, stdout=write_end, stderr=subprocess.PIPE, env=environ, text=True, check=False)
+    os.close(write_end)
+    assert (told.returncode, told.stderr) == (ExitCode.OK, "")
 
 
 def test_every_help_teaches_with_an_example() -> None:

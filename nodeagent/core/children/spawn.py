@@ -37,9 +37,10 @@ def spawn(argv: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[bytes
 
 def discard(process: subprocess.Popen[bytes]) -> None:
     """End a process that nobody has come to own; it is gone afterwards, unless it sleeps in a driver."""
+    # First: one that hears the end of its input would end by itself, now and then.
+    process.kill()
     for file in (process.stdin, process.stdout, process.stderr):
         if file is not None:
             file.close()
-    process.kill()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(_GONE_SECONDS)

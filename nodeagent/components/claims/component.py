@@ -6,7 +6,7 @@ Refuses to answer before the journal holds the claim, and to need the API server
 
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeAlias
 
 import anyio
@@ -226,7 +226,8 @@ class Claims:
                 return
             if next(list_turns(claim), None) is not None:
                 # It outlives the agent, and is given back only on GPUs that are known.
-                await self._wait_known()
+                with suppress(ClaimRefused):
+                    await self._find_inventory()
             inventory = self._bus.latest(Inventory)
             known = inventory.value if inventory is not None else None
             await put_away(claim, self._makers, self._around.keeper, known, why)
@@ -313,14 +314,11 @@ class Claims:
         assert offering is not None
         return NodeView(inventory, offering.value, self._live.now.claims.driver, self._pool, self._makers.powers)
 
-    async def _wait_known(self) -> None:
+    async def _find_inventory(self) -> Inventory:
         if not self._is_known.is_set():
             # Asking costs a turn of the loop, in which others would come first.
             with anyio.move_on_after(PATIENCE_SECONDS):
                 await self._is_known.wait()
-
-    async def _find_inventory(self) -> Inventory:
-        await self._wait_known()
         inventory = self._bus.latest(Inventory)
         if inventory is None or not self._is_known.is_set():
             raise ClaimRefused("the GPUs of this node are not known yet: see `nodeagent status`")

@@ -226,17 +226,30 @@ async def test_a_program_that_was_given_nothing_is_named_until_it_ends(world: Wo
         assert await see() == {}
 
 
-async def test_files_stay_while_nobody_knows_whose_they_are(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("at", ["containers", "files"])
+async def test_files_stay_while_nobody_knows_whose_they_are(
+    world: World, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
     """The journal's keeper falls away in the midst of a look: what it says then is not that there is nobody."""
     ends: list[bool] = []
 
-    async def list_containers() -> tuple[PodContainer, ...]:
+    def end() -> None:
         if world.journal.parts() and world.table.bindings:
             ends.append(True)
             monkeypatch.setattr(world.journal, "parts", lambda: None)
+
+    async def list_containers() -> tuple[PodContainer, ...]:
+        end()
         return ()
 
-    monkeypatch.setattr(world, "_list_containers", list_containers)
+    async def list_names() -> tuple[str, ...]:
+        end()
+        return tuple(world.folders.limits)
+
+    if at == "containers":
+        monkeypatch.setattr(world, "_list_containers", list_containers)
+    else:
+        monkeypatch.setattr(world.folders, "list_names", list_names)
     async with world.running():
         await world.start(await world.admit("train", 30, 32))
         table, files, limits = world.table, dict(world.specs.files), dict(world.folders.limits)

@@ -65,6 +65,8 @@ class Control:
         self._applying, self._parts = applying, parts
         self._reader = WorkerThread("configuration reader")
         self._node_label = ""
+        # A reload that waits while a label is followed must not then bring back what the label before asked for.
+        self._loading = anyio.Lock()
         self._resume_at: float | None = None
         self._release_changed = anyio.Event()
         self._log = get_logger(component=SOURCE)
@@ -75,10 +77,15 @@ class Control:
 
     async def reload(self) -> str:
         """Read the configuration anew; what cannot be read, or is invalid, changes nothing."""
-        return await self._load(self._node_label)
+        async with self._loading:
+            return await self._load(self._node_label)
 
     async def follow_label(self, label: str, *, cause: int | None = None) -> str:
         """Put the named configuration in force that the node's label asks for; an unknown name changes nothing."""
+        async with self._loading:
+            return await self._follow(label, cause)
+
+    async def _follow(self, label: str, cause: int | None) -> str:
         settings = self._live.now.device_plugin
         if settings.config_dir is None:
             raise ControlRefused(f"cannot use configuration {label}: device_plugin.config_dir names no directory")
@@ -112,6 +119,8 @@ class Control:
             raise self._reject(tuple(str(problem) for problem in error.problems), cause) from error
         except CoreError as error:
             raise self._reject((str(error),), cause) from error
+        if node_label and loaded.unchosen:  # its file has gone since: without it the rest is not what is in force
+            raise self._reject((loaded.unchosen,), cause)
         self._conditions.clear("configuration-invalid", cause=cause)
         return self._apply(decide_reload(self._live.now, loaded.settings), cause)
 

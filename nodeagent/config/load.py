@@ -33,6 +33,8 @@ class Loaded(Struct, frozen=True):
     origins: MappingOf[str, Origin]
     notices: tuple[str, ...] = ()
     files: tuple[Path, ...] = ()
+    unchosen: str = ""
+    """Why no named configuration could be chosen, where there is a directory of them."""
 
     def origin_of(self, path: str) -> Origin:
         """Who said it: `http.listen` may be the default, a line of a file, a variable or a flag."""
@@ -72,13 +74,14 @@ def load_settings(
 
     loaded = decide()
     named = _find_named(loaded.settings, node_label)
+    unchosen = "; ".join(named.notices)
     problems.extend(named.problems)
     parts.extend(_read_file(text) for text in named.texts)
     if named.texts or named.problems:
         loaded = decide()
     said = [*files.notices, *named.notices, *(notice for part in parts for notice in part.notices), *loaded.notices]
     read = tuple(text.path for text in (*files.texts, *named.texts))
-    return msgspec.structs.replace(loaded, notices=tuple(said), files=read)
+    return msgspec.structs.replace(loaded, notices=tuple(said), files=read, unchosen=unchosen)
 
 
 def _find_named(settings: Settings, node_label: str) -> FilesRead:

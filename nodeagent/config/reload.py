@@ -4,7 +4,7 @@ A new configuration that is invalid never gets here: loading it raises, and what
 Pure; whoever holds the settings applies the plan and names what waits for a restart.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import msgspec
@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from nodeagent.config.explain import plain_value, show_value
 from nodeagent.config.knobs import Section, knobs_of
+from nodeagent.config.rules import concerns, find_broken
 from nodeagent.config.schema import Settings
 
 
@@ -40,16 +41,32 @@ class ReloadPlan(Struct, frozen=True):
 
 
 def decide_reload(old: Settings, new: Settings) -> ReloadPlan:
-    """Take over what may change in a running agent; leave and name what may not."""
+    """Take over what may change in a running agent; leave and name what may not.
+
+    What waits for a restart can be what makes the rest valid: where the two together would break a rule, all that the
+    rule is about waits.
+    """
+    held: set[str] = set()
+    while True:
+        plan = _plan(old, new, held)
+        changed = [change.path for change in plan.changed_reloadable]
+        broken = {path for rule in find_broken(plan.settings) for path in changed if concerns(path, rule.reads)}
+        if not broken:
+            return plan
+        held |= broken
+
+
+def _plan(old: Settings, new: Settings, held: Collection[str]) -> ReloadPlan:
     now: list[Change] = []
     later: list[Change] = []
     sections: dict[str, Any] = {}
     for name in knobs_of(Settings):
         before, after = getattr(old, name), getattr(new, name)
         taken: dict[str, Any] = {}
-        for key, change, reload in _differences(name, before, after):
-            (now if reload else later).append(change)
-            if reload:
+        for key, change, may_change in _differences(name, before, after):
+            is_taken = may_change and change.path not in held
+            (now if is_taken else later).append(change)
+            if is_taken:
                 taken[key] = getattr(after, key)
         sections[name] = msgspec.structs.replace(before, **taken) if taken else before
     return ReloadPlan(Settings(**sections), tuple(now), tuple(later))

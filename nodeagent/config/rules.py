@@ -34,15 +34,19 @@ class Rule(Struct, frozen=True):
 def decide_breaches(settings: Settings, refused: Collection[str]) -> Iterator[Breach]:
     """Every breach of a rule that can be judged."""
     for rule in RULES:
-        if not any(_concerns(path, rule.reads) for path in refused):
+        if not any(concerns(path, rule.reads) for path in refused):
             yield from rule.judge(settings)
 
 
-def _concerns(refused: str, reads: tuple[str, ...]) -> bool:
-    """Whether a refused place lies in, or holds, one of the settings that are read."""
+def find_broken(settings: Settings) -> Iterator[Rule]:
+    """Every rule that these settings break."""
+    return (rule for rule in RULES if any(True for _ in rule.judge(settings)))
+
+
+def concerns(place: str, reads: tuple[str, ...]) -> bool:
+    """Whether a place lies in, or holds, one of the settings that are read."""
     return any(
-        refused == path or refused.startswith((f"{path}.", f"{path}[")) or path.startswith(f"{refused}.")
-        for path in reads
+        place == path or place.startswith((f"{path}.", f"{path}[")) or path.startswith(f"{place}.") for path in reads
     )
 
 

@@ -1,10 +1,13 @@
 """Switching between named configurations, from the label's value to the settings in force."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from threading import Event
 
+import anyio
+import anyio.to_thread
 import pytest
 
 from nodeagent.app.control import Control
@@ -24,6 +27,7 @@ from tests.component.inventory.harness import ScriptedGpus
 SHARED = "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}\n"
 
 
+SECONDS_MAX = 5.0
 FILES = {"plain": "{}", "shared": SHARED, "broken": "sharing: 5\n"}
 
 
@@ -61,14 +65,16 @@ class NobodyClears:
 
 
 @asynccontextmanager
-async def open_control(main: Path, live: LiveSettings) -> AsyncIterator[Control]:
+async def open_control(
+    main: Path, live: LiveSettings, load_again: Callable[[str], Loaded] | None = None
+) -> AsyncIterator[Control]:
     clock = SystemClock()
     bus, gpus = Bus(clock), ScriptedGpus()
     control = Control(
         bus,
         Conditions(bus, clock, CATALOGUE),
         live,
-        load_again=partial(load, main),
+        load_again=load_again or partial(load, main),
         crash=lambda *_: None,
         gpus=gpus,
         faults=None,
@@ -113,3 +119,35 @@ async def test_an_invalid_configuration_changes_nothing(main: Path, live: LiveSe
         with pytest.raises(ControlRefused, match="sharing"):
             await control.follow_label("broken")
         assert live.now == before
+
+
+async def test_a_reload_without_the_file_of_the_label_changes_nothing(main: Path, live: LiveSettings) -> None:
+    """Its settings stay in force, it is said why, and the file's return is taken up by the next reload."""
+    async with open_control(main, live) as control:
+        await control.follow_label("shared")
+        file = main.parent / "configs" / "shared"
+        file.unlink()
+        with pytest.raises(ControlRefused, match=r"'shared'.*broken, plain"):
+            await control.reload()
+        assert is_shared(live)
+        file.write_text("{}")
+        await control.reload()
+        assert not is_shared(live)
+
+
+async def test_a_reload_meanwhile_does_not_undo_a_label(main: Path, live: LiveSettings) -> None:
+    """It waits until the label is followed, and then reads what that asks for."""
+    begun, go_on = Event(), Event()
+
+    def load_slowly(node_label: str) -> Loaded:
+        begun.set()
+        assert go_on.wait(SECONDS_MAX)
+        return load(main, node_label)
+
+    async with open_control(main, live, load_slowly) as control, anyio.create_task_group() as tasks:
+        tasks.start_soon(control.follow_label, "shared")
+        assert await anyio.to_thread.run_sync(begun.wait, SECONDS_MAX)
+        tasks.start_soon(control.reload)
+        await anyio.wait_all_tasks_blocked()
+        go_on.set()
+    assert is_shared(live)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.config.reload import decide_reload
+from nodeagent.config.rules import decide_breaches
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.fractions import FractionsSettings
 from nodeagent.config.sections.sharing import Mps, SharedResource, SharingSettings
@@ -53,3 +54,33 @@ def test_sharing_changes_as_a_whole(tmp_path: Path) -> None:
     assert change.before == "null"
     assert '"replicas": 2' in change.after
     assert plan.settings == new
+
+
+def share(name: str) -> str:
+    return f"sharing: {{timeSlicing: {{resources: [{{name: {name}, replicas: 4}}]}}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "waits"),
+    [
+        (
+            "mps: {claims: true}\n",
+            "driver: {cuda_smoke_test: true}\n",
+            {"mps.claims", "driver.cuda_smoke_test"},
+        ),
+        (
+            share("nvidia.com/gpu"),
+            "device_plugin: {resource_prefix: acme.com}\n" + share("acme.com/gpu"),
+            {"device_plugin.resource_prefix", "sharing.timeSlicing"},
+        ),
+    ],
+)
+def test_what_is_only_valid_after_a_restart_waits_for_it(
+    tmp_path: Path, before: str, after: str, waits: set[str]
+) -> None:
+    """What is in force is never what loading would have refused; what has nothing to do with it is taken."""
+    old = load_text(tmp_path, before).settings
+    plan = decide_reload(old, load_text(tmp_path, f"{after}log: {{level: debug}}\n").settings)
+    assert not list(decide_breaches(plan.settings, ()))
+    assert {change.path for change in plan.changed_needs_restart} == waits
+    assert [change.path for change in plan.changed_reloadable] == ["log.level"]

@@ -103,6 +103,8 @@ class LivePages:
     def update(self) -> Iterator[None]:
         """Render all that are read, and forget what nobody came to follow; yields where others may have their turn."""
         for path, live in list(self._pages.items()):
+            if self._pages.get(path) is not live:
+                continue  # a page that was loaded while others were rendered has pushed it out, or taken its place
             if live.readers:
                 page = yield from self._render(path)
                 assert page is not None, "an address that was a page stays one"

@@ -13,6 +13,8 @@ from nodeagent.model.telemetry import GpuSample, NodeSample
 
 MEASURES: Final = 4
 _UNKNOWN: Final = -1
+_MOST: Final = 2**31 - 1
+"""What a place has room for; a driver that subtracts more than there is tells almost 2^64, and that is no reading."""
 
 
 class Span(NamedTuple):
@@ -69,7 +71,7 @@ class Period:
             self._sums, self._counts = [0] * MEASURES, [0] * MEASURES
         base = step % self.span.steps * MEASURES
         for measure, value in enumerate(values):
-            if value is not None:
+            if value is not None and value <= _MOST:
                 self._sums[measure] += value
                 self._counts[measure] += 1
                 self._means[base + measure] = self._sums[measure] // self._counts[measure]

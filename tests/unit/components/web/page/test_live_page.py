@@ -162,3 +162,18 @@ def test_a_gap_is_left_where_no_reading_was() -> None:
     trends.add(_sample(STEP_SECONDS * 500, 0))
     curve = plan_curves(make_gpu(0), make_sample(0), trends.points()[make_uuid(0)])[0]
     assert render_spark(curve).count("L") == 1
+
+
+def test_pages_let_go_while_others_are_rendered_are_no_failure() -> None:
+    """Addresses walked through while a page is rendered push out others that were about to be forgotten."""
+    pages = LivePages(_Renderer(), "e")
+    pages.follow("/read")
+    for number in range(UNREAD_MAX):
+        pages.load(f"/{number}")
+    list(pages.update())
+    slow = pages.update()
+    next(slow)
+    pages.load("/one-more")
+    again = pages.follow("/0")
+    list(slow)
+    assert pages.follow("/0") is again

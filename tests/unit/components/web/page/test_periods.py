@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nodeagent.components.web.page.periods import HOUR, MEASURES, Period, PeriodBook, Reading, Span
+from nodeagent.components.web.page.periods import HOUR, MEASURES, Period, PeriodBook, Reading, Span, read_measures
 from nodeagent.model.telemetry import NodeSample
 from tests.support.nodes import make_sample
 from tests.support.samples import make_uuid
@@ -25,6 +25,17 @@ def test_a_step_has_its_mean_and_its_highest() -> None:
         period.add(of(value), time)
     assert list(period.read(0)) == [Reading(10, 23, 40), Reading(11, 7, 7)]
     assert list(period.read(1)) == []
+
+
+def test_what_no_hardware_has_is_no_reading() -> None:
+    """A driver that subtracts more than there is tells almost 2^64 bytes; the page goes on with what it had."""
+    book, sample = PeriodBook(), make_sample(0)
+    wrong = replace(sample, memory_used_bytes=2**64 - (1 << 20), gpu_utilization_percent=2**32 - 1)
+    for time, each in enumerate((sample, wrong)):
+        book.add(NodeSample(time_seconds=float(time), gpus=(each,)))
+    hour, _ = book.periods()[make_uuid(0)]
+    told = read_measures(sample)
+    assert [[one.highest for one in hour.read(measure)] for measure in range(MEASURES)] == [[each] for each in told]
 
 
 def test_what_is_too_old_is_gone_and_gaps_are_gaps() -> None:

@@ -38,6 +38,7 @@ from nodeagent.components.fractions.measuring.component import Measuring
 from nodeagent.components.fractions.plugin.component import TokenPlugin, tell_known
 from nodeagent.components.fractions.reasons.component import Reasons
 from nodeagent.components.fractions.relay import PartsRelay
+from nodeagent.components.fractions.renewing.component import Renewing
 from nodeagent.components.fractions.requests.component import PodRequests, Requests
 from nodeagent.components.fractions.tending.component import Files, KubeletRecords, Sources, Tending
 from nodeagent.config.live import LiveSettings
@@ -150,6 +151,7 @@ class Fractions:
         )
         self._daemons = PartDaemons(bus, live)
         self._measuring = Measuring(bus, live, ledger, folders)
+        self._renewing = Renewing(ledger, folders, lambda one: self._plan_limits(one, self._find_view()), self._turn)
         self._untold: dict[int, str] = {}
         self._log = get_logger(component=self.name)
 
@@ -174,6 +176,7 @@ class Fractions:
                 tasks.start_soon(self._tending.prepare_promised, name="fractions promised")
                 tasks.start_soon(self._end_finished, name="fractions finished")
                 tasks.start_soon(self._measuring.run, name="fractions measured")
+                tasks.start_soon(self._renewing.run, name="fractions renewed")
                 tasks.start_soon(self._tell_named, name="fractions named")
                 while True:
                     await self._waker.wait()

@@ -4,14 +4,11 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.model.errors import (
-    ControlRefused,
-    PartsUnavailable,
-)
+from nodeagent.model.errors import ControlRefused, NodeagentError, PartsUnavailable
 from nodeagent.model.events import PartBound
 from nodeagent.model.journal import Enforcement
 from nodeagent.model.mps import MpsLimits, MpsPhase, MpsState
-from nodeagent.model.parts import PartMeasure, PartWish, PodRequest
+from nodeagent.model.parts import PartLimit, PartMeasure, PartWish, PodRequest
 from nodeagent.model.telemetry import GpuSample, NodeSample, ProcessSample
 from nodeagent.model.usage import ContainerUse, PartUsage, PartUse
 from nodeagent.rules.mps.parts import name_part_daemon, plan_part_access
@@ -135,6 +132,49 @@ async def test_limits_that_the_container_was_not_told_are_not_given_away(world: 
         world.folders.broken = "read-only file system"
         with pytest.raises(ControlRefused, match="read-only file system"):
             await world.relay.set_part(PartWish(pod="train", container="main", cores=10, who="me"))
+
+
+async def test_limits_that_are_in_the_journal_alone_reach_the_container(world: World) -> None:
+    """An agent that is killed between the two leaves the file as it was; settings do not reach who runs already."""
+    async with world.running():
+        held = await world.admit("train", 30, 32)
+        binding = await world.start(held)
+        ((name, before),) = world.folders.limits.items()
+        await world.relay.set_part(PartWish(pod="train", memory_bytes=GIB, who="me"))
+        after = world.folders.limits[name]
+    world.folders.limits[name] = before
+    async with world.running():
+        assert world.table.bindings[binding.number].parts == (part(0, 30, 1),)
+        assert world.folders.limits == {name: after}
+        world.live.replace(make_settings(limit_compute=True, context_mib=300))
+        await anyio.sleep(30)
+        assert world.folders.limits == {name: after}
+        world.folders.limits[name] = before
+        world.folders.broken = "read-only file system"
+        await anyio.sleep(30)
+        world.folders.broken = ""
+        await anyio.sleep(30)
+        assert world.folders.limits[name][0].memory_bytes == GIB
+
+
+async def test_limits_of_which_half_is_written_are_made_whole(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By such a file the library holds no new process of the container; one that is not there is the start's."""
+
+    async def read(name: str) -> tuple[PartLimit, ...]:
+        if world.folders.limits.get(name) == ():
+            raise NodeagentError("it is half written")
+        return world.folders.limits.get(name, ())
+
+    monkeypatch.setattr(world.folders, "read", read)
+    async with world.running():
+        await world.start(await world.admit("train", 30, 32))
+        ((name, whole),) = world.folders.limits.items()
+        world.folders.limits[name] = ()
+        await anyio.sleep(15)
+        assert world.folders.limits == {name: whole}
+        del world.folders.limits[name]
+        await anyio.sleep(15)
+        assert world.folders.limits == {}
 
 
 async def test_containers_are_told_how_busy_their_gpus_are(world: World) -> None:

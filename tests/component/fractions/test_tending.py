@@ -1,10 +1,13 @@
 """What was promised and bound is given back when all agree that it has ended, on virtual time."""
 
+from typing import Any
+
 import anyio
 import pytest
 
 from nodeagent.model.errors import NoRoom, PartsUnavailable
 from nodeagent.model.events import PartReleased
+from nodeagent.model.gpu import Unreadable
 from nodeagent.model.journal import Enforcement
 from nodeagent.model.parts import ContainerState, PodContainer
 from nodeagent.model.ports import PodListing
@@ -103,6 +106,39 @@ async def test_a_process_keeps_the_part_that_it_uses(world: World) -> None:
             assert len(world.table.bindings) == bindings
 
 
+UNREAD = (
+    {"lost": "a call did not come back", "silent": True},
+    {"unreadable": (Unreadable(what="processes", reason="unknown error"),)},
+)
+
+
+@pytest.mark.parametrize("unread", UNREAD)
+async def test_a_gpu_that_does_not_tell_who_uses_it_is_not_free(world: World, unread: dict[str, Any]) -> None:
+    """What a process has that outlives its container is given to nobody for that, nor is what others use."""
+    places = world.places = FakePlaces()
+    foreign = ProcessSample(pid=8, memory_used_bytes=8 * GIB)
+
+    async def see(*processes: ProcessSample, **more: Any) -> None:
+        gpu = GpuSample(uuid=gpu_uuid(0), processes=processes, **more)
+        for _ in range(60):
+            world.tell(NodeSample(time_seconds=world.clock.wall(), gpus=(gpu, GpuSample(uuid=gpu_uuid(1)))))
+            await anyio.sleep(1)
+
+    async with world.running():
+        held = await world.admit("train", 30, 32)
+        await world.start(held)
+        world.end(held)
+        places.known = {7: ProcessPlace(pod_uid=held.pod.uid), 8: ProcessPlace(name="python3")}
+        for _ in range(2):
+            await see(ProcessSample(pid=7), foreign)
+            assert len(world.table.bindings) == len(world.details("part-foreign-use")) == 1
+            await see(**unread)
+            assert len(world.table.bindings) == 1
+            assert read_published(world.offers.published).space.rooms[0].foreign_bytes == 8 * GIB
+        await see()
+        assert (world.table.bindings, world.details("part-foreign-use")) == ({}, {})
+
+
 async def test_what_the_journal_has_lost_is_taken_in_when_it_can_be_written(world: World) -> None:
     """At the beginning, and again until the disk takes it; the container keeps its GPU."""
     async with world.running():
@@ -140,6 +176,32 @@ async def test_one_that_is_taken_in_where_mps_holds_keeps_its_daemon(world: Worl
         await anyio.sleep(5)
         found = {one.pod.name: one.enforcement for one in world.table.bindings.values()}
     assert found == {"train": Enforcement.MPS, "big": Enforcement.ADVISE}
+
+
+@pytest.mark.parametrize("is_used", [False, True])
+async def test_one_that_is_taken_in_where_the_library_holds_starts_again_with_it(world: World, is_used: bool) -> None:
+    """By what is seen of the library in it, or by the settings; a whole GPU needs none."""
+    world.live.replace(make_settings(enforcement="library"))
+    async with world.running():
+        held, whole = await world.admit("train", 30, 32), await world.admit("big", 100)
+        for each in (held, whole):
+            await world.start(each)
+    mounts = dict(world.specs.files)
+    if is_used:
+        world.live.replace(make_settings())
+        world.folders.used = set(mounts)
+    world.store.current = world.store.previous = None
+    world.containers = tuple(
+        PodContainer(id=one.pod.name, pod_uid=one.pod.uid, name="main", state=ContainerState.RUNNING)
+        for one in (held, whole)
+    )
+    async with world.running():
+        await anyio.sleep(5)
+        found = {one.pod.name: one.enforcement for one in world.table.bindings.values()}
+        assert found == {"train": Enforcement.LIBRARY, "big": Enforcement.ADVISE}
+        for each in (held, whole):
+            await world.start(each)
+        assert world.specs.files == mounts
 
 
 async def test_a_container_without_the_library_is_named(world: World) -> None:

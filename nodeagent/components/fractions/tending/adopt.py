@@ -142,7 +142,7 @@ def _find_parts(
         parts = (
             GpuPart(
                 gpu=each.gpu,
-                cores=_count_cores(entry, view) if each.cores is None else each.cores,
+                cores=_count_cores(entry, each, view) if each.cores is None else each.cores,
                 memory_bytes=whole[each.gpu] if each.memory_bytes is None else each.memory_bytes,
             )
             for each in told
@@ -154,9 +154,14 @@ def _find_parts(
     return _guess_parts(entry, memory, gpus, view, whole), source
 
 
-def _count_cores(entry: ContainerDevices, view: PartView) -> int:
-    """Of a container that nothing limits: what it asked for, by the number of its ids."""
-    return min(len(entry.devices), CORES) if isinstance(view.profile, CoresProfile) else CORES
+def _count_cores(entry: ContainerDevices, told: PartLimit, view: PartView) -> int:
+    """Of a container whose compute nothing limits: what it asked for, by the number of its ids.
+
+    Shares do not tell; but one that is held to a part of the memory is no whole GPU, which nobody else could be on.
+    """
+    if isinstance(view.profile, CoresProfile):
+        return min(len(entry.devices), CORES)
+    return CORES if told.memory_bytes is None else 0
 
 
 def _guess_parts(

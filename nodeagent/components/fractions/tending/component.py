@@ -13,9 +13,11 @@ from msgspec.structs import replace
 from nodeagent.components.fractions.decide import PartView, describe_binding, list_file_names, name_files, read_name
 from nodeagent.components.fractions.tending.adopt import Adoption, list_unknown_names, plan_adoptions
 from nodeagent.components.fractions.tending.foreign import (
+    ForeignProcess,
     describe_foreign,
     find_foreign,
     list_unnamed_pods,
+    list_unread,
     sum_foreign,
 )
 from nodeagent.components.fractions.tending.judge import (
@@ -147,6 +149,7 @@ class Tending:
         self._live, self._turn, self._note, self._wake, self._view = live, turn, note, wake, view
         self.foreign: Mapping[GpuUuid, int] = {}
         """By GPU the bytes that programs use which were given nothing."""
+        self._found: tuple[ForeignProcess, ...] = ()
         self._foreign_pods: Mapping[str, str] = {}
         """The names of pods that such programs are of, by uid."""
         self._over_since: Mapping[int, float] = {}
@@ -197,7 +200,8 @@ class Tending:
         pids = [process.pid for gpu in sample.value.gpus for process in gpu.processes]
         places = await self._sources.places.read_places(pids)
         ignored = self._live.now.fractions.ignored_processes
-        found = find_foreign(self._view().gpus, self._table(), sample.value, places, ignored)
+        found = find_foreign(self._view().gpus, self._table(), sample.value, places, ignored, self._found)
+        self._found = found
         unnamed = list_unnamed_pods(found, self._foreign_pods)
         if unnamed and (containers := await _try(self._sources.list_containers)) is not None:
             self._foreign_pods = {one.pod_uid: f"{one.namespace}/{one.pod}" for one in containers if one.pod}
@@ -317,7 +321,7 @@ class Tending:
             pod=adoption.pod,
             container=adoption.container,
             parts=adoption.parts,
-            enforcement=self._guess_enforcement(adoption.parts),
+            enforcement=await self._guess_enforcement(promised[0].cdi_name, adoption.parts),
             since_seconds=self._clock.wall(),
             cdi_name=promised[0].cdi_name,
             why=f"found after the journal was lost, by {adoption.source}",
@@ -325,10 +329,14 @@ class Tending:
         )
         await self._ledger.bind(binding, None)
 
-    def _guess_enforcement(self, parts: Sequence[GpuPart]) -> Enforcement:
-        """Only MPS matters from now on: without its record a daemon through which somebody works would be ended."""
-        is_part = len(parts) == 1 and parts[0].cores < CORES
-        return Enforcement.MPS if is_part and self._live.now.fractions.enforcement == "mps" else Enforcement.ADVISE
+    async def _guess_enforcement(self, cdi_name: str, parts: Sequence[GpuPart]) -> Enforcement:
+        """Without it a daemon through which somebody works is ended, and what starts again is held by nothing."""
+        if any(part.cores >= CORES for part in parts):
+            return Enforcement.ADVISE
+        if await _try(partial(self._files.folders.is_used, read_name(cdi_name))):
+            return Enforcement.LIBRARY
+        usual = Enforcement(self._live.now.fractions.enforcement)
+        return Enforcement.ADVISE if usual is Enforcement.MPS and len(parts) > 1 else usual
 
     async def _look(self) -> PartLook:
         """Ask everybody; who does not answer is told apart from who has nothing to say."""
@@ -336,20 +344,22 @@ class Tending:
         listing = await _try(self._kubelet.read_pods)
         checkpoint = await _try(self._kubelet.read_checkpoint)
         containers = await _try(self._sources.list_containers)
-        return PartLook(listing, checkpoint, containers, await self._find_users(), now, finished)
+        users, unread = await self._find_users()
+        return PartLook(listing, checkpoint, containers, users, now, finished, unread)
 
-    async def _find_users(self) -> Mapping[GpuUuid, frozenset[str]] | None:
-        """By GPU the pods whose processes use it; `None` where the driver does not say."""
+    async def _find_users(self) -> tuple[Mapping[GpuUuid, frozenset[str]] | None, frozenset[GpuUuid]]:
+        """By GPU the pods whose processes use it, `None` where the driver does not say; and of which it does not."""
         if self._sources.places is None:
-            return {}
+            return {}, frozenset()
         sample = self._bus.latest(NodeSample)
         if sample is None or sample.value.is_old(self._clock.wall()):
-            return None
+            return None, frozenset()
         by_gpu = {gpu.uuid: [process.pid for process in gpu.processes] for gpu in sample.value.gpus}
         places = await self._sources.places.read_places([pid for pids in by_gpu.values() for pid in pids])
-        return {
+        users = {
             gpu: frozenset(places[pid].pod_uid for pid in pids if pid in places) for gpu, pids in by_gpu.items() if pids
         }
+        return users, list_unread(sample.value)
 
     async def change(
         self, living: Binding, changed: Binding, capacities: Sequence[GpuPart], limits: Sequence[PartLimit]

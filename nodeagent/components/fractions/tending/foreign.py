@@ -12,7 +12,7 @@ from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import PartTable
 from nodeagent.model.ports import ProcessPlace
-from nodeagent.model.telemetry import NodeSample
+from nodeagent.model.telemetry import GpuSample, NodeSample
 from nodeagent.model.units import render_bytes
 
 _STEP_BYTES = 256 << 20
@@ -46,6 +46,7 @@ def find_foreign(
     sample: NodeSample,
     places: Mapping[int, ProcessPlace],
     ignored: Collection[str],
+    before: Iterable[ForeignProcess] = (),
 ) -> tuple[ForeignProcess, ...]:
     """All such processes.
 
@@ -55,6 +56,7 @@ def find_foreign(
         sample: what runs on them.
         places: whose a process is.
         ignored: names of processes of the host that may use GPUs beside everybody.
+        before: what was found last; it still is where a GPU does not tell now who uses it.
     """
     tenants: dict[GpuUuid, set[str]] = {}
     for binding in table.bindings.values():
@@ -67,12 +69,26 @@ def find_foreign(
         known = tenants.get(gpu.uuid, set())
         if gpu.uuid not in ours or "" in known:
             continue
+        if _is_unread(gpu):
+            seen = {process.pid for process in gpu.processes}
+            kept = (one for one in before if one.gpu.uuid == gpu.uuid and one.pid not in seen)
+            found += (one for one in kept if one.place.pod_uid not in known)
         for process in gpu.processes:
             place = places.get(process.pid)
             if place is None or place.pod_uid in known or (not place.pod_uid and place.name in left_alone):
                 continue
             found.append(ForeignProcess(ours[gpu.uuid], process.pid, place, process.memory_used_bytes or 0))
     return tuple(found)
+
+
+def list_unread(sample: NodeSample) -> frozenset[GpuUuid]:
+    """The GPUs that do not tell now who uses them, which is not that nobody does."""
+    return frozenset(gpu.uuid for gpu in sample.gpus if _is_unread(gpu))
+
+
+def _is_unread(gpu: GpuSample) -> bool:
+    """One that is lost for good is read: nobody uses it any more."""
+    return gpu.silent or any(each.what == "processes" for each in gpu.unreadable)
 
 
 def sum_foreign(found: Iterable[ForeignProcess]) -> dict[GpuUuid, int]:

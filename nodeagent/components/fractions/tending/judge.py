@@ -42,6 +42,8 @@ class PartLook(NamedTuple):
     """By a clock that never jumps."""
     finished: Collection[str] = ()
     """The uids of pods of which the API server says that nothing of them will run any more."""
+    unread: Collection[GpuUuid] = ()
+    """The GPUs of which the driver does not say now who uses them."""
 
 
 class Judgement(NamedTuple):
@@ -165,7 +167,9 @@ def _ask_gpus(binding: Binding, look: PartLook) -> Process:
     if look.users is None:
         return Process.UNKNOWN
     users = (look.users.get(part.gpu, frozenset()) for part in binding.parts)
-    return Process.CONTAINER if any(binding.pod.uid in each for each in users) else Process.NONE
+    if any(binding.pod.uid in each for each in users):
+        return Process.CONTAINER
+    return Process.UNKNOWN if any(part.gpu in look.unread for part in binding.parts) else Process.NONE
 
 
 def _ask_runtime(binding: Binding, containers: tuple[PodContainer, ...] | None) -> Container:

@@ -36,6 +36,7 @@ CORES_ALL: Final = 100
 _PARTS: Final = 100
 """A hundredth, as the file counts: in 1/10000."""
 _MODE: Final = 0o755
+_HEAD_BYTES: Final = 8
 _TIMEOUT_SECONDS: Final = 5.0
 _PATIENCE_SECONDS: Final = 0.003
 """How long the loop stands still for a write, for which a container waits."""
@@ -83,14 +84,14 @@ class HostPartFolders:
         for directory in (self._root, folder):
             _make(directory)
         usage = folder / USAGE
-        if not _is_there(usage):
+        if not _is_there(usage) or _is_blank(usage):
             create_usage(usage)
         return PartFolder(limits=str(folder / LIMITS), usage=str(usage))
 
     def _write(self, name: str, content: Limits) -> PartFolder:
         folder = self._prepare(name)
         limits = Path(folder.limits)
-        if not _is_there(limits):
+        if not _is_there(limits) or _is_blank(limits):
             create_limits(limits, content)
         elif not _says(limits, content):
             change_limits(limits, content)
@@ -162,15 +163,30 @@ def _is_there(path: Path) -> bool:
 
     Raises:
         FileNotWritten: a link, a directory or a device is in its place.
+        FileUnreadable: nobody can say.
     """
     try:
         status = path.lstat()
     except FileNotFoundError:
         return False
+    except OSError as problem:
+        raise FileUnreadable(path, problem) from problem
     if not stat.S_ISREG(status.st_mode):
         error = FileExistsError(17, "something that is no file is in its place: remove it")
         raise FileNotWritten(path, "write it", error, replaced=False)
     return True
+
+
+def _is_blank(path: Path) -> bool:
+    """Whether nothing is in it: nobody waits for the disk, and a power cut leaves the name with nothing or zeros."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            return not os.read(descriptor, _HEAD_BYTES).strip(b"\0")
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise FileUnreadable(path, error) from error
 
 
 def _says(path: Path, limits: Limits) -> bool:

@@ -96,6 +96,14 @@ def test_whole_gpus_and_shares_are_adopted_too() -> None:
     assert (share.parts, len(share.promises)) == ((part(1, 100, 32),), 1)
 
 
+@pytest.mark.parametrize(("limit", "parts"), [(8 << 30, part(1, 0, 8)), (None, part(1, 100, 32))])
+def test_a_share_that_is_held_to_its_memory_is_no_whole_gpu(limit: int | None, parts: GpuPart) -> None:
+    """Others have shares of that GPU too; one that is held to nothing may have all of it."""
+    noted = see(hold(tokens(1, 1, TokenKind.SHARE), resource=SHARE))
+    (found,) = adopt(noted, {"p1": (PartLimit(gpu=gpu_uuid(1), memory_bytes=limit),)}, profile="hami")
+    assert found.parts == (parts,)
+
+
 @pytest.mark.parametrize("running", [(), ("other",)])
 def test_what_does_not_run_is_promised_and_not_bound(running: Sequence[str]) -> None:
     """Its GPU is chosen when it starts."""

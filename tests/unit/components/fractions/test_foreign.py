@@ -10,7 +10,7 @@ from nodeagent.components.fractions.tending.foreign import (
     list_unnamed_pods,
     sum_foreign,
 )
-from nodeagent.model.gpu import Gpu
+from nodeagent.model.gpu import Gpu, Unreadable
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import Binding
 from nodeagent.model.ports import ProcessPlace
@@ -104,3 +104,12 @@ def test_who_uses_no_memory_bothers_nobody() -> None:
 def test_a_name_is_asked_for_only_of_pods_that_are_told_of() -> None:
     found = [use(12, 1, name="python3"), use(11, 1, "stranger"), use(10, 1, "known")]
     assert list_unnamed_pods(found, {"u-known": "ml/known"}) == {"u-stranger"}
+
+
+@pytest.mark.parametrize(("pids", "pod", "found"), [((), "z", {11}), ((12,), "z", {11, 12}), ((), "stranger", set())])
+def test_who_was_seen_stays_while_the_gpu_does_not_tell(pids: tuple[int, ...], pod: str, found: set[int]) -> None:
+    """Beside those that are seen; one that was given a part meanwhile is no stranger any more."""
+    (gpu,) = sample(*map(run, pids)).gpus
+    now = replace(sample(), gpus=(replace(gpu, unreadable=(Unreadable(what="processes", reason="no"),)),))
+    before = (use(11, 1, pod="stranger"),)
+    assert {one.pid for one in find_foreign(GPUS, tabulate(bind(1, pod)), now, PLACES, IGNORED, before)} == found

@@ -97,6 +97,17 @@ def test_damaged_limits_are_made_whole(folders: Folders) -> None:
     assert read_limits(limits).devices[0].memory_bytes == 1 << 30
 
 
+@pytest.mark.parametrize("is_long", [True, False])
+def test_what_a_power_cut_emptied_is_made_anew(folders: Folders, is_long: bool) -> None:
+    """The container starts again after the boot, by files as they were: of its limits, and of its use."""
+    folder = folders.write("p1", [ONE])
+    for path in map(Path, (folder.limits, folder.usage)):
+        path.write_bytes(bytes(path.stat().st_size if is_long else 0))
+    folders.write("p1", [ONE])
+    assert folders.read("p1") == (ONE,)
+    assert not folders.is_used("p1")
+
+
 def test_a_folder_keeps_its_gpus(folders: Folders) -> None:
     """The library counts by slot: a slot that became another GPU's would count for both."""
     folders.write("p1", [ONE])
@@ -128,6 +139,8 @@ def test_what_cannot_be_made_listed_or_removed_is_said(tmp_path: Path) -> None:
         below.list_names()
     with pytest.raises(FileNotWritten, match="remove it"):
         below.remove("p1")
+    with pytest.raises(FileUnreadable, match="limits"):
+        below.read("p1")
 
 
 async def test_a_file_system_that_hangs_is_given_up(tmp_path: Path) -> None:

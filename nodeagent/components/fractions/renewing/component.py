@@ -1,0 +1,63 @@
+"""Brings limits files in line with the journal: who changed both may have ended in between, or have written late.
+
+Refuses to change more than the journal says: what settings say of limits holds from the next start on.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import anyio
+
+from nodeagent.components.fractions.decide import name_files
+from nodeagent.components.fractions.renewing.decide import is_outdated
+from nodeagent.core.life.ticker import Ticker
+from nodeagent.core.log.lines import get_logger
+from nodeagent.model.errors import NodeagentError
+from nodeagent.model.journal import Binding, PartTable
+from nodeagent.model.parts import PartLimit
+from nodeagent.model.ports import PartFolders, PartLedger
+
+RENEW_SECONDS: Final = 10.0
+
+
+class Renewing:
+    """A task of the component `fractions`."""
+
+    def __init__(
+        self,
+        ledger: PartLedger,
+        folders: PartFolders,
+        plan: Callable[[Binding], Sequence[PartLimit]],
+        turn: anyio.Lock,
+    ) -> None:
+        """`plan` says what a binding is held to; `turn` is held by whoever changes what is bound."""
+        self._ledger, self._folders, self._plan, self._turn = ledger, folders, plan, turn
+        self._log = get_logger(component="fractions")
+
+    async def run(self) -> None:
+        """Look at all files now and then, until cancelled; the first time at once."""
+        async for _ in Ticker(RENEW_SECONDS):
+            for binding in tuple(self._table().bindings.values()):
+                if await self._is_outdated(binding):
+                    await self._renew(binding.number)
+
+    async def _is_outdated(self, binding: Binding) -> bool:
+        try:
+            return is_outdated(await self._folders.read(name_files(binding)), self._plan(binding))
+        except NodeagentError:
+            return True  # half written, perhaps: by it the library does not know what to hold new processes to
+
+    async def _renew(self, number: int) -> None:
+        async with self._turn:
+            binding = self._table().bindings.get(number)
+            if binding is None or not await self._is_outdated(binding):
+                return
+            try:
+                await self._folders.write(name_files(binding), self._plan(binding))
+            except NodeagentError as error:
+                self._log.warning("part_limits_not_renewed", pod=binding.pod.describe(), error=str(error))
+            else:
+                self._log.warning("part_limits_renewed", pod=binding.pod.describe(), container=binding.container)
+
+    def _table(self) -> PartTable:
+        return self._ledger.parts() or PartTable()

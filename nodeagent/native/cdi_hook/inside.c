@@ -11,12 +11,17 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { NAMES_LIMIT = 1 << 16 };
+enum { NAMES_LIMIT = 1 << 16, TRIES_LIMIT = 10000 };
 
 int open_inside(int root, const char *path, int flags, mode_t mode) {
     struct open_how how = {.flags = (unsigned)(flags | O_CLOEXEC), .mode = flags & O_CREAT ? mode : 0,
                            .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
-    return (int)syscall(SYS_openat2, root, path, &how, sizeof how);
+    int descriptor, tries = 0;
+    /* Whatever is renamed or mounted meanwhile, anywhere on the host: the kernel then cannot tell whether a link upwards
+     * has stayed inside, and wants to be asked again. */
+    do descriptor = (int)syscall(SYS_openat2, root, path, &how, sizeof how);
+    while (descriptor < 0 && errno == EAGAIN && ++tries < TRIES_LIMIT);
+    return descriptor;
 }
 
 /* The directory that a path is in, made where it is missing. */

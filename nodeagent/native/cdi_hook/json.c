@@ -51,15 +51,30 @@ const char *find_key(const char *at, const char *key) {
     }
 }
 
+/* As runc's writer puts `&`, `<` and `>`: \u0026. What is beyond printable ASCII it does not write so, and -1 here. */
+static int read_escape(const char *at) {
+    static const char DIGITS[] = "0123456789abcdef";
+    int number = 0;
+    for (int each = 1; each <= 4; each++) {
+        const char *digit = at[each] ? strchr(DIGITS, at[each] | 32) : NULL;
+        if (!digit) return -1;
+        number = number * 16 + (int)(digit - DIGITS);
+    }
+    return number >= ' ' && number < 0x7f ? number : -1;
+}
+
 /* A JSON string without the escapes that no path needs; empty when it is something else. */
 void copy_string(const char *at, char *into, size_t room) {
     into[0] = 0;
     if (!at || *at != '"') return;
     size_t used = 0;
     for (at++; *at && *at != '"'; at++) {
-        if (*at == '\\' && *++at != '"' && *at != '\\' && *at != '/') fail("a path in the state has an escape \\%c", *at);
+        int each = *at, is_escaped = *at == '\\';
+        if (is_escaped) each = *++at;
+        if (is_escaped && each == 'u' && (each = read_escape(at)) >= 0) at += 4;
+        else if (is_escaped && each != '"' && each != '\\' && each != '/') fail("a path in the state has an escape \\%c", *at);
         if (used + 1 >= room) fail("a path in the state is too long");
-        into[used++] = *at;
+        into[used++] = (char)each;
     }
     into[used] = 0;
 }

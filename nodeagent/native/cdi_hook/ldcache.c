@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const char CONFIGURATION[] = "etc/ld.so.conf.d/00-nodeagent.conf";
+static const char CONFIGURATION[] = "etc/ld.so.conf.d/00-nodeagent.conf", TOP[] = "etc/ld.so.conf";
+
+#ifndef LDCONFIG_SECONDS
+#define LDCONFIG_SECONDS 60 /* less than the two minutes that the kubelet waits; a test has less of it */
+#endif
 
 int open_ldconfig(const char *path) {
     const char *places[] = {path, "/sbin/ldconfig.real", "/usr/sbin/ldconfig.real", "/sbin/ldconfig", "/usr/sbin/ldconfig"};
@@ -58,6 +63,9 @@ static void run_ldconfig(int ldconfig) {
     pid_t child = fork();
     if (child < 0) fail("cannot start ldconfig: %s", strerror(errno));
     if (!child) {
+        /* What it reads is the image's: a pipe that nobody writes to would keep it, and the container, for ever. */
+        signal(SIGALRM, SIG_DFL);
+        alarm(LDCONFIG_SECONDS);
         enter();
         prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
         char *arguments[] = {"ldconfig", "-f", "/etc/ld.so.conf", "-C", "/etc/ld.so.cache", NULL}, *environment[] = {NULL};
@@ -67,16 +75,30 @@ static void run_ldconfig(int ldconfig) {
     int status;
     while (waitpid(child, &status, 0) < 0)
         if (errno != EINTR) fail("cannot wait for ldconfig: %s", strerror(errno));
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
+        fail("ldconfig did not end within %d s: what does /etc/ld.so.conf of the image lead to?", LDCONFIG_SECONDS);
     if (!WIFEXITED(status) || WEXITSTATUS(status)) fail("ldconfig failed in the container");
 }
 
+/* Adds to a file of the image, or makes one that begins with `first`, unless it has already what is looked for. */
+static void extend(int root, const char *path, const char *first, const char *sought, const char *added) {
+    int present = open_inside(root, path, O_RDONLY | O_NONBLOCK, 0);
+    if (present < 0) write_inside(root, path, first, O_TRUNC, 0644);
+    char *content = present >= 0 ? read_all(present, STATE_LIMIT, path) : NULL;
+    if (!strstr(content ? content : first, sought)) write_inside(root, path, added, O_APPEND, 0644);
+    free(content);
+    if (present >= 0) close(present);
+}
+
 void update_ldcache(int root, char **folders, int count, const char *ldconfig) {
-    char text[FOLDERS_LIMIT * PATH_LIMIT / 16] = "", separator;
+    char text[FOLDERS_LIMIT * PATH_LIMIT / 16] = "";
     int alpine = open_inside(root, "etc/alpine-release", O_RDONLY | O_NONBLOCK, 0);
-    separator = alpine >= 0 ? ':' : '\n';
+    const char *separator = alpine >= 0 ? ":" : "\n";
+    /* musl passes over what is empty; the separator in front keeps ours apart from a last one that has none behind it. */
+    if (alpine >= 0) strcpy(text, separator);
     for (int number = 0; number < count; number++) {
         if (strlen(text) + strlen(folders[number]) + 2 > sizeof text) fail("too many folders");
-        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%c", folders[number], separator);
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s", folders[number], separator);
     }
     if (alpine >= 0) {
         close(alpine);
@@ -89,16 +111,12 @@ void update_ldcache(int root, char **folders, int count, const char *ldconfig) {
 #endif
         );
         /* Without this file musl searches three directories; with it, only those that it names. */
-        int present = open_inside(root, path, O_RDONLY | O_NONBLOCK, 0);
-        if (present >= 0) close(present);
-        else write_inside(root, path, "/lib:/usr/local/lib:/usr/lib:", O_TRUNC, 0644);
-        write_inside(root, path, text, O_APPEND, 0644);
+        extend(root, path, "/lib:/usr/local/lib:/usr/lib", text, text);
         return;
     }
     int copy = copy_ldconfig(ldconfig);
     write_inside(root, CONFIGURATION, text, O_TRUNC, 0644);
-    int present = open_inside(root, "etc/ld.so.conf", O_RDONLY | O_NONBLOCK, 0);
-    if (present >= 0) close(present);
-    else write_inside(root, "etc/ld.so.conf", "include /etc/ld.so.conf.d/*.conf\n", O_TRUNC, 0644);
+    /* An image may have this file without the line by which ours are read. */
+    extend(root, TOP, "include /etc/ld.so.conf.d/*.conf\n", "ld.so.conf.d/*", "\ninclude /etc/ld.so.conf.d/*-nodeagent.conf\n");
     run_ldconfig(copy);
 }

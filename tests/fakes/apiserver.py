@@ -199,13 +199,13 @@ class FakeApiServer:
         if subresource == "eviction":
             return self._evict(name, body)
         pod = self.pods.get(name)
-        return self._refuse(404, "no such pod") if pod is None else web.json_response(pod)
+        return self._miss("pods", name) if pod is None else web.json_response(pod)
 
     def _evict(self, name: str, body: Json) -> web.StreamResponse:
         """As the real one: the uid must be that of the pod, and a disruption budget has the last word."""
         pod = self.pods.get(name)
         if pod is None:
-            return self._refuse(404, f'pods "{name}" not found')
+            return self._miss("pods", name)
         if body.get("deleteOptions", {}).get("preconditions", {}).get("uid") not in (None, pod["metadata"]["uid"]):
             return self._refuse(409, "the UID in the precondition is not that of the pod")
         if name in self.protected:
@@ -224,7 +224,7 @@ class FakeApiServer:
             name = path.rpartition("/")[2]
             if name in self.claims:
                 return web.json_response(self.claims[name])
-            return self._refuse(404, "no such claim", reason="NotFound", details={"name": name})
+            return self._miss("resourceclaims", name)
         return self._serve_slice(request, path.partition("/resourceslices")[2].removeprefix("/"), body)
 
     def _serve_slice(self, request: web.Request, name: str, body: Json) -> web.StreamResponse:
@@ -234,7 +234,7 @@ class FakeApiServer:
         name = name or body["metadata"]["name"]
         before = self.slices.get(name)
         if (request.method == "POST") is (before is not None):
-            return self._refuse(404 if before is None else 409, f'resourceslices "{name}"')
+            return self._refuse(409, f'resourceslices "{name}"') if before else self._miss("resourceslices", name)
         wanted = body.get("preconditions") or body.get("metadata") or {}
         known = {} if before is None else before["metadata"]
         if any(wanted[key] != known[key] for key in ("uid", "resourceVersion") if before is not None):
@@ -250,7 +250,7 @@ class FakeApiServer:
         if request.method == "PATCH":
             self.features[name] = body
         if name not in self.features:
-            return self._refuse(404, f'nodefeatures "{name}" not found')
+            return self._miss("nodefeatures", name)
         if request.method == "DELETE":
             return web.json_response(self.features.pop(name))
         return web.json_response(self.features[name])
@@ -259,7 +259,7 @@ class FakeApiServer:
         name, _, subresource = rest.partition("/")
         node = self.nodes.get(name)
         if node is None:
-            return self._refuse(404, f'nodes "{name}" not found')
+            return self._miss("nodes", name)
         if request.method == "GET":
             return web.json_response(node)
         refusal = None
@@ -360,6 +360,10 @@ class FakeApiServer:
         node["metadata"]["resourceVersion"] = str(self.version)
         self._changes.append((self.version, json.loads(json.dumps(node))))
         self._changed.set()
+
+    def _miss(self, kind: str, name: str) -> web.Response:
+        """As the real one: it knows the kind, and has none of that name."""
+        return self._refuse(404, f'{kind} "{name}" not found', reason="NotFound", details={"name": name, "kind": kind})
 
     @staticmethod
     def _refuse(status: int, message: str, **more: object) -> web.Response:

@@ -55,11 +55,15 @@ class Slices:
     name = "slices"
     _told: Mapping[str, StoredSlice] | None = None
     """By the watch."""
+    _watches = 0
+    """How many there were."""
     _planned: tuple[Sight, tuple[SliceContent, ...]] | None = None
     _written: tuple[SliceContent, ...] | None = None
     """What the server had when all was as it should be."""
     _repaired_at: float | None = None
     _repair_due: float | None = None
+    _unheard = ""
+    """Why the watch is away; empty while it is there."""
 
     def __init__(
         self,
@@ -117,11 +121,14 @@ class Slices:
             try:
                 async with aclosing(self._api.follow_slices()) as tables:
                     async for table in tables:
+                        self._note_heard()
+                        self._watches += self._told is None
                         self._told = table
                         self._own.settle(table)
                         self._waker.wake()
             except NodeagentError as error:
                 self._note_failure(error)
+                self._unheard = str(error)
             self._told = None
             self._own.forget()
             await anyio.sleep(backoff.delay_after_failure(ran_seconds=self._clock.monotonic() - began))
@@ -226,20 +233,26 @@ class Slices:
 
     async def _write(self, write: SliceWrite, node_uid: str) -> None:
         """One write; what the server answers is what there is, until the watch says otherwise."""
-        numbers = (write.generation, write.slice_count)
+        numbers, watch = (write.generation, write.slice_count), self._watches
         if write.kind == "delete":
             assert write.stored is not None
             await self._api.delete(write.stored)
-            self._own.note_deleted(write.stored)
+            if self._is_seen_by(watch):
+                self._own.note_deleted(write.stored)
             return
         answer = (
             await self._api.create(write.name, write.content, numbers, node_uid)
             if write.stored is None
             else await self._api.update(write.stored, write.content, numbers, node_uid)
         )
-        self._own.note_written(answer)
+        if self._is_seen_by(watch):
+            self._own.note_written(answer)
         self._newest = max(self._newest, write.generation)
         self._note_kept(write, answer)
+
+    def _is_seen_by(self, watch: int) -> bool:
+        """Whether the watch that a write began under tells what becomes of it; otherwise the next list knows better."""
+        return self._told is not None and watch == self._watches
 
     def _note_kept(self, write: SliceWrite, answer: StoredSlice) -> None:
         if answer.content == write.content:
@@ -267,6 +280,14 @@ class Slices:
             self._log.warning("slices_not_written", reason=str(error))
         self._bus.publish_state(replace(before, problem=str(error)), source=self.name)
         self._conditions.set("slices-not-written", detail=str(error))
+
+    def _note_heard(self) -> None:
+        """What kept the watch away is over; while there is nothing to write no round would say so."""
+        problem, self._unheard = self._unheard, ""
+        before = self._find(PublishedSlices)
+        if problem and before is not None and before.problem == problem:
+            self._bus.publish_state(replace(before, problem=""), source=self.name)
+            self._conditions.clear("slices-not-written")
 
     def _find(self, state: type[T]) -> T | None:
         envelope = self._bus.latest(state)

@@ -117,8 +117,10 @@ class Wishes:
             async for wishes, inventory, driver in changes:
                 if self._live.now.mig.manage:
                     continue  # it is carried out, and told, by the part that cuts GPUs
-                if wishes is not None and inventory is not None and driver is not None and driver.value.ready:
-                    self._heed_mig_wish(judge_mig_wish(wishes.value, inventory.value.gpus), wishes)
+                if wishes is not None:
+                    can_ask = inventory is not None and driver is not None and driver.value.ready
+                    gpus = inventory.value.gpus if inventory is not None and can_ask else None
+                    self._heed_mig_wish(judge_mig_wish(wishes.value, gpus, self._mig), wishes)
 
     def _heed_mig_wish(self, wish: MigWish, cause: Envelope[ClusterWishes]) -> None:
         if wish == self._mig:

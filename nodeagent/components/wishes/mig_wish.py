@@ -32,6 +32,10 @@ class WishStanding(StrEnum):
     UNKNOWN = "unknown"
 
 
+_SAID = (WishStanding.CHANGING, WishStanding.FAILED)
+"""By another manager, until it says otherwise."""
+
+
 class MigWish(Value, frozen=True):
     """What is asked for, and how it stands."""
 
@@ -58,18 +62,26 @@ _CONDITIONS = {
 }
 
 
-def judge_mig_wish(wishes: ClusterWishes, gpus: Sequence[Gpu]) -> MigWish:
-    """How the wish of the node's labels stands; an empty label is no wish."""
+NO_WISH = MigWish()
+
+
+def judge_mig_wish(wishes: ClusterWishes, gpus: Sequence[Gpu] | None, before: MigWish = NO_WISH) -> MigWish:
+    """How the wish of the node's labels stands; an empty label is no wish.
+
+    Without `gpus`, which cannot be asked now, they are as they were `before`.
+    """
     config, state = wishes.mig_config, wishes.mig_state
     if not config:
-        return MigWish()
+        return NO_WISH
     if state in _CHANGING:
         detail = f"another manager is carrying out {config} ({MIG_STATE_LABEL}={state})"
         return MigWish(standing=WishStanding.CHANGING, config=config, detail=detail)
     if state == "failed":
         detail = f"another manager could not carry out {config} ({MIG_STATE_LABEL}=failed); its log says why"
         return MigWish(standing=WishStanding.FAILED, config=config, detail=detail)
-    return _compare(config, state, gpus)
+    if gpus is not None:
+        return _compare(config, state, gpus)
+    return before if before.config == config and before.standing not in _SAID else NO_WISH
 
 
 def _compare(config: str, state: str, gpus: Sequence[Gpu]) -> MigWish:

@@ -180,10 +180,15 @@ class KubeClient:
             KubeError: it was refused or broke, or said nothing for so long that its other end must be gone.
         """
         session = await self._take_turn(attempted)
-        with self._translating(session, attempted, "WATCH"):
-            with anyio.fail_after(self._read_settings().timeout_seconds):
-                response = await session.send("GET", path, (JSON, accept), query=query)
-        session.watched.add(response)
+        session.users += 1
+        try:
+            with self._translating(session, attempted, "WATCH"):
+                with anyio.fail_after(self._read_settings().timeout_seconds):
+                    response = await session.send("GET", path, (JSON, accept), query=query)
+            session.watched.add(response)
+        finally:
+            session.users -= 1
+            await self._leave(session)
         try:
             with self._translating(session, attempted, "WATCH"):
                 self._count("WATCH", str(response.status))
@@ -242,22 +247,28 @@ class KubeClient:
         except ApiUnauthorized:
             if is_last:
                 raise
-            # Of many with the same identity the first gives it up: what it renewed is not for the next to give up.
-            if self._session is session:
-                self._session = None
+            self._give_up(session)
         finally:
             session.users -= 1
-            # Who is on the way by an identity that was given up still gets an answer.
-            if self._session is not session and not session.users:
-                await _close(session)
+            await self._leave(session)
         return await self._request(method, path, attempted, query, body, types, parse, in_turn=in_turn, is_last=True)
+
+    def _give_up(self, session: _Session) -> None:
+        """Of many with the same identity the first gives it up: what it renewed is not for the next to give up."""
+        if self._session is session:
+            self._session = None
+
+    async def _leave(self, session: _Session) -> None:
+        """Who is on the way by an identity that was given up still gets an answer."""
+        if self._session is not session and not session.users:
+            await _close(session)
 
     async def _take_turn(self, attempted: str, *, in_turn: bool = True) -> _Session:
         """A session with fresh credentials, when it is this request's turn."""
         settings = self._read_settings()
         rate = (settings.requests_per_second, settings.burst) if in_turn else _AT_ONCE
         wait = (self._rate if in_turn else self._urgent).reserve(
-            anyio.current_time(), per_second=rate[0], burst=rate[1]
+            anyio.current_time(), per_second=rate[0], burst=rate[1], patience=settings.timeout_seconds
         )
         if wait > settings.timeout_seconds:
             # The caller has other work to do than to wait for so long.
@@ -327,6 +338,9 @@ class KubeClient:
         try:
             yield
         except _TROUBLE as error:
+            if isinstance(error, aiohttp.ClientSSLError):
+                # An authority is replaced under us as tokens are, and was read when the way was opened.
+                self._give_up(session)
             self._count(verb, NO_ANSWER)
             reason = str(error) or ("too slow" if isinstance(error, TimeoutError) else type(error).__name__)
             raise ApiUnreachable(session.access.server, attempted, reason) from error

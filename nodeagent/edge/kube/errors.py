@@ -81,6 +81,15 @@ class ApiNotFound(ApiRefused):
     is_object = False
     """Whether the API server names the object: it knows the kind, and has none of that name."""
 
+    def demand_object(self) -> None:
+        """Return where the object is gone; who does not know it, as a proxy in the server's place, says nothing of it.
+
+        Raises:
+            ApiUnreachable: the server itself has not answered.
+        """
+        if not self.is_object:
+            raise ApiUnreachable("the API server", self.attempted, f"another one answers ({self.message})") from self
+
 
 class ApiConflict(ApiRefused):
     """Another writer changed or holds the same thing."""

@@ -11,6 +11,8 @@ from nodeagent.edge.kube.node_document import FIELD_MANAGER
 from nodeagent.model.cluster import ClusterNode, NodeEvent
 
 NOTE_MAX = 1024
+"""Bytes: the API server counts no characters, and refuses an event with more."""
+_MORE = "…"
 _NAME_MAX = 63
 
 
@@ -33,6 +35,14 @@ def render_event(
         "action": event.reason,
         "reason": event.reason,
         "type": "Warning" if event.warning else "Normal",
-        "note": note if len(note) <= NOTE_MAX else note[: NOTE_MAX - 1] + "…",
+        "note": _cut(note),
         "regarding": {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid},
     }
+
+
+def _cut(note: str) -> str:
+    # What came from files and programs may have characters that are none.
+    content = note.encode("utf-8", "replace")
+    if len(content) <= NOTE_MAX:
+        return note
+    return content[: NOTE_MAX - len(_MORE.encode())].decode("utf-8", "ignore") + _MORE

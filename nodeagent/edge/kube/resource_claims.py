@@ -58,7 +58,8 @@ class KubeClaims:
         what = f"read pod {pod.namespace}/{pod.name}"
         try:
             document = await self._client.request("GET", path, attempted=what, in_turn=False)
-        except ApiNotFound:
+        except ApiNotFound as error:
+            error.demand_object()
             return False
         with _making_sense(what):
             metadata, phase = document.get("metadata") or {}, (document.get("status") or {}).get("phase")

@@ -73,6 +73,7 @@ class KubeSlices:
             document = await self._client.request("GET", f"/api/v1/nodes/{self._pool.node}", attempted=attempted)
             return str(document["metadata"]["uid"])
         except ApiNotFound as error:
+            error.demand_object()
             raise NodeMissing(self._pool.node) from error
         except (KeyError, TypeError) as error:
             reason = f"its answer makes no sense ({error!r})"
@@ -114,8 +115,9 @@ class KubeSlices:
         try:
             attempted = f"delete slice {stored.name}"
             await self._client.request("DELETE", f"{_PATH}/{stored.name}", attempted=attempted, body=body)
-        except ApiNotFound:
-            return
+        except ApiNotFound as error:
+            # One that is believed to be gone is not looked for any more.
+            error.demand_object()
 
     async def _send(self, method: str, path: str, attempted: str, body: Json) -> StoredSlice:
         document = await self._client.request(method, path, attempted=attempted, body=body)

@@ -128,9 +128,11 @@ async def test_events_are_about_the_node(tmp_path: Path) -> None:
         state = await node.read_node()
         await node.write_event(state, NodeEvent(reason="GPUUnhealthy", note="x" * 2000), 3)
         await node.write_event(state, NodeEvent(reason="GPURecovered", note="GPU 1", warning=False), 3)
-        first, second = server.events
+        await node.write_event(state, NodeEvent(reason="GPUUnhealthy", note="ü" * 600), 1)
+        first, second, third = server.events
         assert first["regarding"] == {"apiVersion": "v1", "kind": "Node", "name": NODE, "uid": "uid-of-node-1"}
-        assert (first["type"], len(first["note"])) == ("Warning", 1024)
+        assert (first["type"], len(first["note"].encode())) == ("Warning", 1024)
+        assert third["note"] == "ü" * 510 + "…", "the server counts bytes"
         assert (second["type"], second["note"]) == ("Normal", "GPU 1 (3 times since this was last told)")
         assert first["metadata"]["name"] != second["metadata"]["name"]
 

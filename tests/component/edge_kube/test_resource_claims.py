@@ -179,8 +179,10 @@ async def test_a_pod_is_alive_until_it_has_ended_is_asked_to_go_or_is_another_on
         ):
             script(server, document)
             assert await claims.is_alive(POD) is alive
-        server.answer(404)
         assert await claims.is_alive(POD) is False
+        server.answer(404, body=b"404 page not found\n")
+        with pytest.raises(ApiUnreachable, match=r"read pod ns/train: .* another one answers"):
+            await claims.is_alive(POD)
         server.answer(500)
         with pytest.raises(KubeError, match="read pod ns/train"):
             await claims.is_alive(POD)

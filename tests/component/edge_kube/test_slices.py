@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -66,6 +67,17 @@ async def test_who_comes_second_is_told_so(tmp_path: Path) -> None:
         await slices.delete(made)
         with pytest.raises(ApiNotFound):
             await slices.update(made, OTHER, (1, 1), "u")
+
+
+async def test_who_stands_in_the_place_of_the_server_takes_nothing_away(tmp_path: Path) -> None:
+    """A slice is gone and a node is missing when the API server says so, not when a proxy knows no such page."""
+    async with open_slices(tmp_path) as (server, slices):
+        made = await slices.create("s", ONE, (1, 1), "u")
+        for ask in (partial(slices.delete, made), slices.read_node_uid):
+            server.answer(404, body=b"<html>no such host</html>")
+            with pytest.raises(ApiUnreachable, match="another one answers"):
+                await ask()
+        assert list(server.slices) == ["s"]
 
 
 async def test_slices_are_listed_and_then_followed(tmp_path: Path) -> None:

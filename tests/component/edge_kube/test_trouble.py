@@ -139,6 +139,20 @@ async def test_a_long_silence_is_not_waited_out(tmp_path: Path) -> None:
         assert len(server.requests) == 1
 
 
+async def test_who_was_turned_away_delays_nobody_afterwards(tmp_path: Path) -> None:
+    """A scheduler asks hundreds of times a second while the server wants peace; when that is over, it is over."""
+    settings = ClientSettings(timeout_seconds=0.5, requests_per_second=10, burst=2)
+    async with open_node(tmp_path, settings) as (server, node):
+        server.answer(503, headers={"Retry-After": "2"})
+        with pytest.raises(ApiFailed):
+            await node.read_node()
+        for _ in range(200):
+            with pytest.raises(ApiBusy):
+                await node.read_node()
+        await anyio.sleep(2)
+        assert (await node.read_node()).name == NODE
+
+
 async def test_credentials_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     """A kubeconfig that is gone says which one, and no request is made."""
     async with open_node(tmp_path) as (server, node):

@@ -7,6 +7,7 @@ import ssl
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -134,3 +135,37 @@ async def test_both_ends_show_certificates(tmp_path: Path, monkeypatch: pytest.M
         assert await ask(authority.root.key, own, "kubernetes") is CredentialsInvalid
     assert list((tmp_path / "scratch").iterdir()) == []
     assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("by_watch", [False, True])
+async def test_an_authority_that_is_replaced_is_trusted_without_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, by_watch: bool
+) -> None:
+    """As when a cluster rotates its own: the kubelet brings the new one to the files that the agent has read once."""
+    forget_environment(monkeypatch)
+    server = FakeApiServer()
+
+    def rotate(name: str) -> None:
+        (tmp_path / name).mkdir()
+        authority = Authority(tmp_path / name)
+        shown = authority.issue("kubernetes")
+        server.tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        server.tls.load_cert_chain(shown.cert, shown.key)
+        if server.port:
+            write_kubeconfig(tmp_path / "kubeconfig", server.url, authority.root.cert, None, "kubernetes")
+
+    rotate("old")
+    async with server.running():
+        write_kubeconfig(tmp_path / "kubeconfig", server.url, tmp_path / "old" / "ca.pem", None, "kubernetes")
+        client = KubeClient(Kubeconfig(tmp_path / "kubeconfig"))
+        ask = partial(client.request, "GET", f"/api/v1/nodes/{NODE}", attempted="read the node")
+        await ask()
+        await server.stop()
+        rotate("new")
+        await server.start()
+        query = {"watch": "1", "resourceVersion": "1"}
+        watch = client.watch("/api/v1/nodes", attempted="watch", query=query, silence_seconds=5)
+        with pytest.raises(ApiUnreachable, match="certificate verify failed"):
+            await (anext(watch) if by_watch else ask())
+        assert (await ask())["metadata"]["name"] == NODE
+        await client.aclose()

@@ -1,6 +1,6 @@
 """Slices between the bus and the API server: there at once, kept, put back, and never written for nothing."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
@@ -24,7 +24,7 @@ from nodeagent.model.events import ConfigurationReloaded, SlicesWritten
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.health import Verdict
 from nodeagent.model.ids import PciAddress
-from nodeagent.model.slices import PublishedSlices, SliceContent, SliceDevice, SlicePool, Version
+from nodeagent.model.slices import PublishedSlices, SliceContent, SliceDevice, SlicePool, StoredSlice, Version
 from tests.fakes.slices import FakeSliceApi, SliceRefused
 from tests.support.gpus import make_gpu, make_inventory
 from tests.support.slices import DRIVER, make_doors, make_report
@@ -206,6 +206,20 @@ async def test_a_taint_is_tried_until_the_server_has_it() -> None:
         assert world.summary.problem == ""
 
 
+async def test_a_list_that_failed_is_not_told_for_longer_while_there_is_nothing_to_write() -> None:
+    """A node whose driver is yet to come writes no slices; that none could be read once is over all the same."""
+    world = World()
+    world.api.fail(SliceRefused("no right"))
+    async with world.running():
+        await world.settle(20)
+        assert "slices-not-written" in world.active()
+        world.api.fail(None)
+        await world.settle(60)
+        assert world.api.lists == 1
+        assert "slices-not-written" not in world.active()
+        assert world.summary.problem == ""
+
+
 async def test_a_write_that_is_refused_is_tried_again_while_the_watch_goes_on() -> None:
     """A conflict, a webhook, a quota: whatever it was, it may be over."""
     async with World().published() as world:
@@ -237,6 +251,42 @@ async def test_what_the_kubelet_wipes_is_put_back() -> None:
         await world.settle(1)
         assert sorted(world.devices) == ["gpu-0", "gpu-1"]
         assert world.summary.generation == 2
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+async def test_what_was_wiped_while_nobody_watched_is_put_back(*, is_late: bool) -> None:
+    """A watch that broke while an answer was on its way told of neither the slice nor its end; the next list does."""
+
+    class Slow(FakeSliceApi):
+        gap, answer = anyio.Event(), anyio.Event()
+
+        async def follow_slices(self) -> AsyncGenerator[Mapping[str, StoredSlice], None]:
+            first = dict(self.stored)
+            yield first
+            await self.gap.wait()
+            self.gap = anyio.Event()
+
+        async def create(self, *arguments: Any) -> StoredSlice:
+            made = await super().create(*arguments)
+            await self.answer.wait()
+            return made
+
+    world, api = World(), Slow()
+    world.api = api
+    world.know_node()
+    world.tell()
+    async with world.running():
+        await world.settle()
+        api.gap.set()
+        await world.settle()
+        if not is_late:
+            api.answer.set()
+            await world.settle()
+        api.wipe()
+        await world.settle(60)
+        api.answer.set()
+        await world.settle(60)
+        assert sorted(world.devices) == ["gpu-0", "gpu-1"]
 
 
 async def test_what_somebody_writes_into_a_slice_is_written_over() -> None:

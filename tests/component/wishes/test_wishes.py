@@ -203,6 +203,25 @@ async def test_a_mig_configuration_that_is_not_there_is_said(clock: FakeClock) -
         assert len(stage.refused) == 1
 
 
+async def test_a_mig_wish_goes_while_nobody_can_ask_the_gpus(clock: FakeClock) -> None:
+    """A driver that is away holds up what needs the GPUs, not what the labels say by themselves."""
+    async with Stage(clock).running() as stage:
+        stage.bus.publish_state(make_inventory([make_gpu(0, mig=["1g.10gb"])]), source="test")
+        stage.bus.publish_state(READY, source="test")
+        await stage.wish(mig_config="all-disabled")
+        stage.bus.publish_state(STUCK, source="test")
+        await stage.wish(mig_config="all-disabled", pause=PAUSE)
+        assert "mig-config-not-applied" in stage.codes(), "nothing is known to be otherwise"
+        await stage.wish(mig_config="all-disabled", mig_state="pending")
+        assert stage.codes() == {"mig-config-changing"}
+        await stage.wish(mig_config="all-disabled", mig_state="success")
+        assert stage.codes() == set()
+        await stage.wish(mig_config="all-disabled", mig_state="failed")
+        assert stage.codes() == {"mig-config-not-applied"}
+        await stage.wish()
+        assert stage.codes() == set()
+
+
 async def test_a_mig_configuration_is_left_to_the_part_that_cuts_gpus(clock: FakeClock) -> None:
     """Two that tell of one wish would contradict each other."""
     stage = Stage(clock)

@@ -27,3 +27,12 @@ def test_nobody_asks_before_the_time_that_was_named() -> None:
     limit.hold_back(105)
     assert limit.reserve(100, per_second=5, burst=9) == pytest.approx(10)
     assert limit.reserve(111, per_second=5, burst=9) == 0
+
+
+def test_who_will_not_wait_takes_no_turn() -> None:
+    """He is told for how long it would have been, and nobody waits for longer because he asked."""
+    limit = RateLimit()
+    limit.hold_back(110)
+    waits = [limit.reserve(100, per_second=1, burst=2, patience=5) for _ in range(1000)]
+    assert set(waits) == {10}
+    assert [limit.reserve(111, per_second=1, burst=2, patience=5) for _ in range(3)] == pytest.approx([0, 0, 1])

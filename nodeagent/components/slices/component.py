@@ -7,6 +7,7 @@ Writes nothing while nothing differs, and asks nothing: one watch tells what oth
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from random import Random
 from typing import TypeVar
 
@@ -237,22 +238,21 @@ class Slices:
         if write.kind == "delete":
             assert write.stored is not None
             await self._api.delete(write.stored)
-            if self._is_seen_by(watch):
-                self._own.note_deleted(write.stored)
+            self._note_own(watch, partial(self._own.note_deleted, write.stored))
             return
         answer = (
             await self._api.create(write.name, write.content, numbers, node_uid)
             if write.stored is None
             else await self._api.update(write.stored, write.content, numbers, node_uid)
         )
-        if self._is_seen_by(watch):
-            self._own.note_written(answer)
+        self._note_own(watch, partial(self._own.note_written, answer))
         self._newest = max(self._newest, write.generation)
         self._note_kept(write, answer)
 
-    def _is_seen_by(self, watch: int) -> bool:
-        """Whether the watch that a write began under tells what becomes of it; otherwise the next list knows better."""
-        return self._told is not None and watch == self._watches
+    def _note_own(self, watch: int, note: Callable[[], None]) -> None:
+        """Unless the watch that a write began under is away: nobody would tell its end, and the next list knows."""
+        if self._told is not None and watch == self._watches:
+            note()
 
     def _note_kept(self, write: SliceWrite, answer: StoredSlice) -> None:
         if answer.content == write.content:

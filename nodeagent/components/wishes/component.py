@@ -115,12 +115,12 @@ class Wishes:
         """Say what became of the MIG configuration that is asked for; carrying it out is others' work."""
         with self._bus.watch_all(ClusterWishes, Inventory, DriverState, client=f"{self.name} MIG layout") as changes:
             async for wishes, inventory, driver in changes:
-                if self._live.now.mig.manage:
-                    continue  # it is carried out, and told, by the part that cuts GPUs
-                if wishes is not None:
-                    can_ask = inventory is not None and driver is not None and driver.value.ready
-                    gpus = inventory.value.gpus if inventory is not None and can_ask else None
-                    self._heed_mig_wish(judge_mig_wish(wishes.value, gpus, self._mig), wishes)
+                # Where this agent cuts GPUs, that part carries it out, and tells of it.
+                if wishes is None or self._live.now.mig.manage:
+                    continue
+                can_ask = inventory is not None and driver is not None and driver.value.ready
+                gpus = inventory.value.gpus if inventory is not None and can_ask else None
+                self._heed_mig_wish(judge_mig_wish(wishes.value, gpus, self._mig), wishes)
 
     def _heed_mig_wish(self, wish: MigWish, cause: Envelope[ClusterWishes]) -> None:
         if wish == self._mig:

@@ -1,5 +1,7 @@
 """What holds containers to their parts: the library or a daemon, limits that change, and what both are told."""
 
+from collections.abc import Sequence
+
 import anyio
 import pytest
 from msgspec.structs import replace
@@ -8,7 +10,7 @@ from nodeagent.model.errors import ControlRefused, NodeagentError, PartsUnavaila
 from nodeagent.model.events import PartBound
 from nodeagent.model.journal import Enforcement
 from nodeagent.model.mps import MpsLimits, MpsPhase, MpsState
-from nodeagent.model.parts import PartLimit, PartMeasure, PartWish, PodRequest
+from nodeagent.model.parts import PartFolder, PartLimit, PartMeasure, PartWish, PodRequest
 from nodeagent.model.telemetry import GpuSample, NodeSample, ProcessSample
 from nodeagent.model.usage import ContainerUse, PartUsage, PartUse
 from nodeagent.rules.mps.parts import name_part_daemon, plan_part_access
@@ -175,6 +177,29 @@ async def test_limits_of_which_half_is_written_are_made_whole(world: World, monk
         del world.folders.limits[name]
         await anyio.sleep(15)
         assert world.folders.limits == {}
+
+
+async def test_limits_that_somebody_is_about_to_write_are_left_to_them(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was outdated when it was looked at need not be when it is this task's turn."""
+    looks: list[str] = []
+
+    async def read(name: str) -> tuple[PartLimit, ...]:
+        looks.append(name)
+        if len(looks) == 1:
+            raise NodeagentError("it is half written")
+        return world.folders.limits[name]
+
+    async def write(name: str, limits: Sequence[PartLimit]) -> PartFolder:
+        pytest.fail(f"{name} is written with {limits}")
+
+    async with world.running():
+        await world.start(await world.admit("train", 30, 32))
+        monkeypatch.setattr(world.folders, "read", read)
+        monkeypatch.setattr(world.folders, "write", write)
+        await anyio.sleep(15)
+        assert len(looks) >= 2
 
 
 async def test_containers_are_told_how_busy_their_gpus_are(world: World) -> None:

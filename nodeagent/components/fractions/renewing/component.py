@@ -51,7 +51,7 @@ class Renewing:
         async with self._turn:
             binding = self._table().bindings.get(number)
             if binding is None or not await self._is_outdated(binding):
-                return
+                return  # whoever held the turn has seen to it
             try:
                 await self._folders.write(name_files(binding), self._plan(binding))
             except NodeagentError as error:

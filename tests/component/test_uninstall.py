@@ -50,6 +50,7 @@ class UsedNode:
             "cdi": {"dir": str(root / "cdi"), "hook_dir": str(root / "hooks")},
             "shim": {"dir": str(root / "shims"), "nvidia_name_dir": str(root / "bin")},
             "kubelet": {"device_plugins_dir": str(self.plugins)},
+            "claims": {"plugins_dir": str(root / "dra"), "registry_dir": str(root / "registry")},
             "kubernetes": {"enabled": "false"},
             "labels": {"nfd_dir": str(root / "features.d")},
         }
@@ -81,10 +82,18 @@ class UsedNode:
             self.write("markers", "toolkit-ready"),
             self.write("plugins", "kubelet.sock"),
         ]
-        dead = socket.socket(socket.AF_UNIX)
-        dead.bind(str(self.plugins / "nvidia-gpu.sock"))
-        dead.close()
-        self.ours.append(self.plugins / "nvidia-gpu.sock")
+        for place in (
+            self.plugins / "nvidia-gpu.sock",
+            self.plugins / "tencent.com-vcuda-core.sock",
+            self.plugins / "tencent.com-vcuda-memory.sock",
+            root / "registry/gpu.nvidia.com-reg.sock",
+            root / "dra/gpu.nvidia.com/dra.sock",
+        ):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            dead = socket.socket(socket.AF_UNIX)
+            dead.bind(str(place))
+            dead.close()
+            self.ours.append(place)
 
     def write(self, directory: str, name: str) -> Path:
         path = self.root / directory / name
@@ -118,6 +127,7 @@ def test_nothing_of_the_agent_is_left_and_nothing_of_others_is_touched(used: Use
     assert used.runtime.read_text() == "something"
     assert not used.state.exists()
     assert not (used.root / "run").exists()
+    assert not (used.root / "dra/gpu.nvidia.com").exists()
     assert "restart the container runtime" in out
 
 

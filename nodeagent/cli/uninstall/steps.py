@@ -21,8 +21,10 @@ from nodeagent.cli.answers.places import ADMIN_SOCKET
 from nodeagent.components.cdi.decide import plan_own_paths
 from nodeagent.components.cdi.plan_specs import HOOK_PROGRAM
 from nodeagent.components.driver.plan_markers import MARKERS
+from nodeagent.components.fractions.decide import list_resources
 from nodeagent.components.runtime.withdraw import withdraw
 from nodeagent.config.schema import Settings
+from nodeagent.config.sections.claims import locate_registration, locate_service
 from nodeagent.edge.container_runtime.change_files import RECORD_NAME, RuntimeFiles
 from nodeagent.edge.host.errors import describe_os_error
 from nodeagent.edge.host.files.cdi_files import SpecFiles
@@ -38,6 +40,7 @@ from nodeagent.model.shim_names import NVIDIA_NAMES, USUAL_DIRECTORIES
 from nodeagent.rules.cdi_names import CLAIM_FILES, PART_FILES
 from nodeagent.rules.devices.answer import SPEC_PREFIX
 from nodeagent.rules.devices.group import name_resource
+from nodeagent.rules.fractions.profiles import plan_profile
 from nodeagent.rules.offer.devices import Resource
 
 STATE_NAMES: Final = (LOCK, LOCK_NAME, JOURNAL_NAME, "verdicts.json", "gpus.json", "events.json", MEMORY, RECORD_NAME)
@@ -148,12 +151,20 @@ def remove_features(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
 def remove_sockets(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
     """Sockets on which nobody answers: the agent unlinks its own unless it was killed, a living one is another's."""
     directory = settings.kubelet.device_plugins_dir
-    classes = (Resource(name=name_resource(each), devices=()).socket for each in settings.devices.classes)
-    for path in (*sorted(directory.glob(_SOCKET_PATTERN)), *(directory / name for name in classes)):
+    resources = (*map(name_resource, settings.devices.classes), *list_resources(plan_profile(settings.fractions)))
+    own = (directory / Resource(name=name, devices=()).socket for name in resources)
+    yield from _remove_dead(dict.fromkeys((*sorted(directory.glob(_SOCKET_PATTERN)), *own)), "device plugin", dry=dry)
+    service = locate_service(settings.claims)
+    yield from _remove_dead((locate_registration(settings.claims), service), "DRA driver", dry=dry)
+    yield from _remove_directory(service.parent, dry=dry)
+
+
+def _remove_dead(paths: Iterable[Path], whose: str, *, dry: bool) -> Iterator[Outcome]:
+    for path in paths:
         if path.exists() and _answers(path):
-            yield Outcome(Step.KEPT, str(path), "another device plugin answers there")
+            yield Outcome(Step.KEPT, str(path), f"another {whose} answers there")
         else:
-            yield from _remove([path], "socket of a device plugin", dry=dry)
+            yield from _remove([path], f"socket of a {whose}", dry=dry)
 
 
 def remove_run_dir(settings: Settings, *, dry: bool) -> Iterator[Outcome]:

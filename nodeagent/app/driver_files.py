@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from nodeagent.app.host_root import see_in_host_root
+from nodeagent.app.host_root import see_dev_root, see_in_host_root
 from nodeagent.config.schema import Settings
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.edge.host.driver.driver_files import DriverFileFinder
@@ -24,7 +24,7 @@ def choose_driver_files(settings: Settings, worker: WorkerThread) -> DriverFileS
     finder = DriverFileFinder(proc_root=node.proc_dir, sys_root=node.sys_dir)
     return HostDriverFiles(
         see_in_host_root(settings, settings.driver.root),
-        settings.driver.dev_root,
+        see_dev_root(settings),
         finder,
         worker,
         host_root=node.host_root,

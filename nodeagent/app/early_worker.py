@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from nodeagent.app.host_root import see_in_host_root
+from nodeagent.app.host_root import see_dev_root, see_in_host_root
 from nodeagent.config.schema import Settings
 from nodeagent.edge.nvml.agent.command import EarlyWorker, render_command, render_environment
 
@@ -36,11 +36,10 @@ def name_driver(settings: Settings) -> tuple[str, str]:
 
 def are_nodes_there(settings: Settings) -> bool:
     """Whether each GPU that the kernel module lists has a device node; so it is, too, where it lists none."""
-    driver = settings.driver
     listed = _count(settings.node.proc_dir / "driver/nvidia/gpus", "*")
-    roots = (
-        (driver.dev_root,) if driver.dev_root else (see_in_host_root(settings, driver.root), settings.node.host_root)
-    )
+    dev_root = see_dev_root(settings)
+    either = see_in_host_root(settings, settings.driver.root), settings.node.host_root
+    roots = either if dev_root is None else (dev_root,)
     return listed <= max(_count(root / "dev", "nvidia[0-9]*") for root in roots)
 
 

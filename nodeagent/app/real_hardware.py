@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from nodeagent.app.early_worker import name_driver
 from nodeagent.app.hardware import ExtraReadings, Hardware, is_partitioning_used
-from nodeagent.app.host_root import see_in_host_root
+from nodeagent.app.host_root import see_dev_root, see_in_host_root
 from nodeagent.components.driver.plan_markers import DriverPlace
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
@@ -189,7 +189,7 @@ def plan_probe(settings: Settings) -> ProbeSettings:
     driver, node = settings.driver, settings.node
     return ProbeSettings(
         driver_root=see_in_host_root(settings, driver.root),
-        dev_root=driver.dev_root,
+        dev_root=see_dev_root(settings),
         nvml_library=driver.nvml_library,
         host_root=node.host_root,
         proc_root=node.proc_dir,

@@ -201,7 +201,8 @@ class AbsolutePath(Struct, frozen=True):
         text = node.text if isinstance(node, Scalar) else ""
         if not text.startswith("/") or len(text) > 4096 or not text.isprintable():  # PATH_MAX
             raise place.wrong(node, self.label)
-        return Path(text)
+        # Two slashes in front are a root of their own to Python's paths, and below no other.
+        return Path(f"/{text.lstrip('/')}")
 
     def plain(self, value: Path) -> object:
         """Its text."""

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
+from nodeagent.app.host_root import find_driver_roots
 from nodeagent.components.allocations.book import Node
 from nodeagent.components.allocations.component import Allocations
 from nodeagent.components.allocations.relay import JournalRelay
@@ -141,8 +142,9 @@ class KubeletSide:
         if settings.gpus.simulated_profile is not None:
             # Made-up GPUs have no nodes that a container could be given.
             return HandoutFacts()
-        dev_root = settings.driver.dev_root or settings.driver.root
-        return await self._handout.read(dev_root, settings.device_plugin.imex_channel_ids)
+        # Where the CDI specifications have the nodes from, too: a root without a `dev` has the host's.
+        channels = settings.device_plugin.imex_channel_ids
+        return await self._handout.read(lambda: find_driver_roots(settings), channels)
 
 
 def _distribution(durations: Durations) -> Distribution:

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from nodeagent.app.host_root import see_in_host_root
+from nodeagent.app.host_root import find_driver_roots
 from nodeagent.components.mps.component import Mps
 from nodeagent.components.mps.relay import MpsClaimsRelay
 from nodeagent.config.live import LiveSettings
@@ -12,7 +12,6 @@ from nodeagent.core.channels.bus import Bus
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
-from nodeagent.edge.host.driver.roots import resolve_driver_roots
 from nodeagent.edge.host.processes.process_places import HostProcessPlaces
 from nodeagent.model.ports import ChangeKeeper, GpuPartitioning, MpsHost
 
@@ -74,9 +73,4 @@ def read_memory() -> int:
 
 def find_driver_root(settings: Settings) -> Path:
     """The driver's root as this process sees it now: a driver container may have come meanwhile."""
-    roots = resolve_driver_roots(
-        see_in_host_root(settings, settings.driver.root),
-        dev_root=settings.driver.dev_root,
-        host_root=settings.node.host_root,
-    )
-    return roots.driver
+    return find_driver_roots(settings).driver

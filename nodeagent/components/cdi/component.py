@@ -30,7 +30,7 @@ from nodeagent.components.cdi.plan_claims import list_stale, plan_claim_spec
 from nodeagent.components.cdi.plan_parts import PartUndescribed, plan_part
 from nodeagent.components.cdi.plan_specs import HOOK_PROGRAM, SpecPlan, SpecWishes, plan_common_edits, plan_specs
 from nodeagent.components.cdi.registry import SpecReading, parse_spec
-from nodeagent.components.cdi.relay import PartSpecsRelay
+from nodeagent.components.cdi.relay import PartSpecsRelay, SpecsUnavailable
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.sections.containers import CdiSettings
 from nodeagent.core.channels.bus import Bus
@@ -67,6 +67,7 @@ CONTEST_SECONDS, CONTEST_REWRITES = 60.0, 5
 
 Origin: TypeAlias = tuple[Inventory, DriverFiles, SpecWishes]
 """What specifications follow from."""
+Planned: TypeAlias = tuple[Origin, dict[str, bytes], SpecPlan]
 
 
 class Cdi:
@@ -108,7 +109,7 @@ class Cdi:
         self._written: dict[str, bytes] = {}
         self._rewrites: deque[float] = deque()
         self._retries = 0
-        self._planned: tuple[Origin, dict[str, bytes], SpecPlan] | None = None
+        self._planned: Planned | None = None
         self._news = News()
         self._reloaded: Envelope[ConfigurationReloaded] | None = None
         self._log = get_logger(component=self.name)
@@ -139,14 +140,19 @@ class Cdi:
         environment: Mapping[str, str],
     ) -> None:
         """Write the specification of one container; the port's contract is in `model.ports`."""
-        assert self._planned is not None
-        origin, _, plan = self._planned
+        origin, _, plan = self._find_planned()
         spec = plan_part(names, gpus, (mounts, environment), origin, plan.common)
         specs = render_specs(SpecPlan(specs=(spec,)))
         (content,) = specs.values()
         await self._directories.write_spec(name_part_file(names[0]), content, durable=False)
         if self._shim is not None and is_by_shim(self._read_runtime()):
             await self._shim.write_part(names[0], spec)
+
+    def _find_planned(self) -> Planned:
+        """What was planned last; nothing yet where GPUs were done without until a moment ago."""
+        if self._planned is None:
+            raise SpecsUnavailable
+        return self._planned
 
     async def remove_part(self, name: str) -> None:
         """Take the specification of one container away; the port's contract is in `model.ports`."""
@@ -156,8 +162,7 @@ class Cdi:
 
     async def write_claim(self, uid: str, devices: Sequence[ClaimedSpec]) -> None:
         """Write the specification of one claim; the port's contract is in `model.ports`."""
-        assert self._planned is not None
-        origin, _, plan = self._planned
+        origin, _, plan = self._find_planned()
         try:
             spec = plan_claim_spec(devices, origin, plan.common)
         except PartUndescribed:

@@ -298,11 +298,13 @@ class Health:
         if key not in self._held_lines:
             tasks.start_soon(self._report_line, key, name="health held line")
         self._held_lines[key] = reported
+        self._judge.hold_line(key)
 
     async def _report_line(self, key: object) -> None:
         """Tell what only the log knows; what NVML has told meanwhile only gets its text."""
         await anyio.sleep(HOLD_LOG_SECONDS)
         reported = self._held_lines.pop(key)
+        self._judge.release_line(key)
         now = self._now()
         if not is_echo(self._hearsay, reported, now.at):
             self._bus.publish_fact(reported, source=self.name)

@@ -58,6 +58,7 @@ class Judge:
         """The newest record that was looked at."""
         self.driver_line_sequence = book.kernel_log_sequence
         """The newest that said something: its position must not be forgotten, or it would be told again."""
+        self._held_lines: dict[object, int] = {}
         self._records: dict[str, GpuRecord] = {record.gpu: record for record in book.records}
         self._standings: dict[str, Standing] = {standing.device: standing for standing in book.standings}
         self._inventory = Inventory(generation=0)
@@ -99,6 +100,19 @@ class Judge:
     def find_record(self, uuid: str) -> GpuRecord:
         """What is remembered of a GPU; an empty record for one that nothing is remembered of."""
         return self._records.get(uuid) or GpuRecord(gpu=GpuUuid(uuid))
+
+    def hold_line(self, key: object) -> None:
+        """The newest record of the kernel log says something that is yet to be judged."""
+        if self.kernel_log_sequence is not None:
+            self._held_lines.setdefault(key, self.kernel_log_sequence)
+
+    def release_line(self, key: object) -> None:
+        """It is judged now, with all like it."""
+        self._held_lines.pop(key, None)
+
+    def _before_held(self, sequence: int | None) -> int | None:
+        """The position to be written down: an agent that ends now has not said what it still holds."""
+        return None if sequence is None else min((sequence, *(held - 1 for held in self._held_lines.values())))
 
     def note_inventory(self, inventory: Inventory) -> None:
         """Take the GPUs that there are now; one that is gone from the bus and comes back was power-cycled."""
@@ -258,13 +272,13 @@ class Judge:
             saved_at=at,
             records=tuple(self._records[uuid] for uuid in sorted(self._records)),
             standings=tuple(self._standings.values()),
-            kernel_log_sequence=self.kernel_log_sequence,
+            kernel_log_sequence=self._before_held(self.kernel_log_sequence),
         )
 
     def fingerprint(self) -> object:
         """Equal while nothing changed that must be written before anyone is told."""
         return (
-            self.driver_line_sequence,
+            self._before_held(self.driver_line_sequence),
             tuple(self._standings.values()),
             tuple((uuid, _summarise(record)) for uuid, record in self._records.items()),
         )

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from nodeagent.components.cdi.component import REVIEW_SECONDS
 from nodeagent.components.cdi.relay import SpecsUnavailable
-from nodeagent.model.driver import DriverPhase
+from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.runtime import RuntimeKind, RuntimeState
 from nodeagent.model.shim import Capability, ShimEnv, ShimNode
@@ -47,6 +47,20 @@ async def test_nobody_is_asked_before_the_driver_works_and_after_the_component_h
         around.show()
         async with around.running():
             await around.parts.write_part(("p1",), (make_uuid(1),), (), {})
+
+
+async def test_a_driver_that_came_late_and_cannot_be_described_yet_is_told() -> None:
+    """Where GPUs were done without nothing is planned: whoever asks in between is told why, and is served after."""
+    around = Surroundings()
+    around.bus.publish_state(DriverState(phase=DriverPhase.NO_HARDWARE, is_needed=False), source="test")
+    async with around.running():
+        with pytest.raises(SpecsUnavailable, match="cannot be written yet"):
+            await around.parts.write_part(("p1",), (make_uuid(1),), (), {})
+        with pytest.raises(SpecsUnavailable):
+            await around.parts.write_claim("c1", ())
+        around.show()
+        await anyio.sleep(SETTLED_SECONDS)
+        await around.parts.write_part(("p1",), (make_uuid(1),), (), {})
 
 
 async def test_a_gpu_that_is_not_there_and_a_disk_that_fails_are_told() -> None:

@@ -31,6 +31,7 @@ QUIET_CODES = {
     ("nvmlDeviceGetGpuInstanceProfileInfoV", 2): "this is how the driver says that there is no such profile",
     ("nvmlDeviceGetGpuInstanceProfileInfoV", 25): "version 1 is asked",
     ("nvmlDeviceGetNvLinkState", 2): "this is how some drivers say that there is no such link",
+    ("nvmlDeviceGetMigDeviceHandleByIndex", 2): "this is how some drivers say that there is no such device",
 }
 SHIFTED = {
     ("nvmlDeviceGetMemoryInfo_v2", "sample.memory_used_bytes"): "version 1 counts what is reserved as used",

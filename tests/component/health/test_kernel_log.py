@@ -137,6 +137,27 @@ async def test_lines_while_the_agent_was_down_are_news(tmp_path: Path, log: Kern
     assert await find_told_by_the_next(tmp_path, log) == [119]
 
 
+async def test_line_that_was_held_when_the_agent_ended_is_told_by_the_next(tmp_path: Path, log: KernelLogPipe) -> None:
+    """What is written down as read has been told: a line that waits for NVML's word is not, whatever ends the agent."""
+    async with Node(tmp_path, kernel_log=log.path).running() as node:
+        await node.wait_verdict(0, HEALTHY)
+        line = f"NVRM: Xid (PCI:{address(node, 1)}): 48, pid=12, name=python, DBE at 0x1"
+        log.say(line, at=5)
+        await anyio.sleep(0.3)
+        assert node.told(XidReported) == []
+    # The kernel still has it, and gives it to whoever opens the log.
+    again = KernelLogPipe(tmp_path / "kmsg-again")
+    try:
+        again.say(line, at=5)
+        after = Node(tmp_path, kernel_log=again.path)
+        after.clock.advance(1000)
+        async with after.running():
+            await after.wait_verdict(1, UNHEALTHY)
+            assert [fact.value.xid for fact in after.told(XidReported)] == [48]
+    finally:
+        again.close()
+
+
 async def test_silent_log_is_remembered_too(tmp_path: Path, log: KernelLogPipe) -> None:
     """What the driver says after a first reading without a word of it is news, whenever it is read."""
     async with Node(tmp_path, kernel_log=log.path).running() as node:

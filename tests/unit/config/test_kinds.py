@@ -42,6 +42,7 @@ TAKEN: list[tuple[Kind[Any], str, Any]] = [
     (Text(), "NVIDIA A100*", "NVIDIA A100*"),
     (Regex(), "'^app.*'", "^app.*"),
     (AbsolutePath(), "/a/b", Path("/a/b")),
+    (AbsolutePath(), "//a/b/", Path("/a/b")),
     (ListenAddress(), "0.0.0.0:1", Address("0.0.0.0", 1)),
     (ListenAddress(), "':9400'", Address("", 9400)),
     (ListenAddress(), "'[::1]:65535'", Address("::1", 65535)),

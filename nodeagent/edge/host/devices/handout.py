@@ -6,12 +6,13 @@ Refuses to make any: that is `device_node_files`' job.
 
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.errors import WorkerError
+from nodeagent.edge.host.driver.roots import DriverRoots
 from nodeagent.edge.host.errors import FileTooLarge, FileUnreadable, HostStuck
 from nodeagent.edge.host.files.atomic_file import read_bounded
 from nodeagent.model.plugin import HandoutFacts, MigCapability
@@ -30,8 +31,8 @@ class HandoutReader:
         self._root, self._proc_dir = root, proc_dir
         self._worker = WorkerThread("handout")
 
-    async def read(self, dev_root: Path, channels: Iterable[int]) -> HandoutFacts:
-        """One look; `dev_root` is where the host has its `dev`, the channels are those configured.
+    async def read(self, find_roots: Callable[[], DriverRoots], channels: Iterable[int]) -> HandoutFacts:
+        """One look; `find_roots` says, in the thread, where the nodes are, the channels are those configured.
 
         Raises:
             HostStuck: the file system does not answer.
@@ -39,7 +40,9 @@ class HandoutReader:
         wanted = tuple(channels)
         try:
             return await self._worker.run(
-                lambda: self._read(dev_root, wanted), timeout_seconds=READ_SECONDS, what="reading the driver's nodes"
+                lambda: self._read(find_roots(), wanted),
+                timeout_seconds=READ_SECONDS,
+                what="reading the driver's nodes",
             )
         except WorkerError as error:
             raise HostStuck(self._proc_dir, str(error)) from error
@@ -48,16 +51,18 @@ class HandoutReader:
         """End the thread."""
         self._worker.close()
 
-    def _read(self, dev_root: Path, channels: Iterable[int]) -> HandoutFacts:
-        roots = (self._root / dev_root.relative_to("/"), self._root)
+    def _read(self, roots: DriverRoots, channels: Iterable[int]) -> HandoutFacts:
+        places = (roots.dev, self._root)
         return HandoutFacts(
-            control_nodes=tuple(node for node in CONTROL_NODES if (self._root / node.lstrip("/")).exists()),
-            dev_root=str(dev_root),
+            control_nodes=tuple(
+                node for node in CONTROL_NODES if any((place / node.lstrip("/")).exists() for place in places)
+            ),
+            dev_root=roots.dev_on_host,
             capabilities=read_capabilities(self._proc_dir / _MIG_MINORS),
             imex_channels=tuple(
                 channel
                 for channel in channels
-                if any(_is_character_device(root / IMEX_CHANNELS / f"channel{channel}") for root in roots)
+                if any(_is_character_device(place / IMEX_CHANNELS / f"channel{channel}") for place in places)
             ),
         )
 

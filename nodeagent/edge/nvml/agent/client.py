@@ -24,6 +24,7 @@ from nodeagent.edge.nvml.agent.protocol import Request, translate_failure
 from nodeagent.edge.nvml.agent.sampling import sample_gpus
 from nodeagent.edge.nvml.agent.topology import list_pairs, list_switches
 from nodeagent.edge.nvml.agent.unlisted import find_unlisted, name_missing
+from nodeagent.edge.nvml.agent.unread import keep_unread
 from nodeagent.edge.nvml.agent.usage import UsageBook
 from nodeagent.edge.nvml.errors import UNLOADABLE
 from nodeagent.model.driver import NvmlAnswer, PciFunction
@@ -274,7 +275,7 @@ class NvmlGpus:
             self._note_lost(index, str(failed))
             return
         assert gpu is not None
-        self._gpus[index] = gpu
+        self._gpus[index] = gpu = keep_unread(self._gpus.get(index), gpu)
         self._missing.pop(index, None)
         self._asker.note_persistent(index, is_persistent=gpu.persistence_mode is True)
 

@@ -65,7 +65,7 @@ def list_mig_handles(query: Query, count: int) -> list[tuple[int, Any]]:
         code, handle = query.attempt_of(query.handle, "nvmlDeviceGetMigDeviceHandleByIndex", index)
         if code == errors.SUCCESS:
             found.append((index, handle))
-        else:
+        elif code != errors.INVALID_ARGUMENT:  # by which some drivers say that there is none of this index
             query.mark(f"mig device {index}", code)
     return found
 

@@ -9,6 +9,7 @@ import pytest
 
 from nodeagent.edge.host.devices import handout
 from nodeagent.edge.host.devices.handout import HandoutReader, parse_capabilities, read_capabilities
+from nodeagent.edge.host.driver.roots import DriverRoots
 from nodeagent.edge.host.errors import HostStuck
 from nodeagent.model.plugin import HandoutFacts, MigCapability
 
@@ -51,7 +52,8 @@ async def test_nodes_and_channels_are_found(tmp_path: Path, monkeypatch: pytest.
     # only root may make device nodes: plain files stand for them here, a directory for anything else
     monkeypatch.setattr(stat, "S_ISCHR", stat.S_ISREG)
     reader = HandoutReader(root=tmp_path, proc_dir=tmp_path / "proc")
-    assert await reader.read(Path("/driver"), [0, 1, 2]) == HandoutFacts(
+    roots = DriverRoots(host=tmp_path, driver=tmp_path / "driver", dev=tmp_path / "driver")
+    assert await reader.read(lambda: roots, [0, 1, 2]) == HandoutFacts(
         control_nodes=("/dev/nvidiactl",), dev_root="/driver", capabilities=CAPABILITIES, imex_channels=(0,)
     )
     reader.close()
@@ -70,7 +72,7 @@ async def test_a_hung_look_ends_in_time(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(handout, "read_capabilities", hang)
     reader = HandoutReader(root=tmp_path, proc_dir=tmp_path)
     with pytest.raises(HostStuck, match="the driver's nodes"):
-        await reader.read(Path("/"), [])
+        await reader.read(lambda: DriverRoots(host=tmp_path, driver=tmp_path, dev=tmp_path), [])
     back.set()
     assert ended.wait(10)
     reader.close()

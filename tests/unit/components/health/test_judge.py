@@ -364,3 +364,18 @@ def test_passing_switch_errors_count_by_the_hour() -> None:
         assert bench.judge.note_switch_error(20001, moment(bench.at), is_fatal=False, is_old=True) is HEALTHY
         assert bench.judge.note_switch_error(20001, moment(bench.at), is_fatal=False, is_old=False) is HEALTHY
     assert bench.judge.note_switch_error(20009, moment(bench.at), is_fatal=False, is_old=False) is Verdict.SUSPECT
+
+
+def test_the_log_is_read_again_from_in_front_of_the_oldest_line_that_is_held() -> None:
+    """Where no position is known yet there is none to hold back."""
+    judge = Judge(VerdictBook(boot_id="boot"))
+    judge.hold_line("before any")
+    assert judge.book(0.0).kernel_log_sequence is None
+    for sequence in (7, 9):
+        judge.kernel_log_sequence = sequence
+        judge.hold_line(f"line {sequence}")
+        assert judge.book(0.0).kernel_log_sequence == 6
+    judge.release_line("line 7")
+    assert judge.book(0.0).kernel_log_sequence == 8
+    judge.release_line("line 9")
+    assert judge.book(0.0).kernel_log_sequence == 9

@@ -1,12 +1,10 @@
 """What a plan to change a runtime's configuration says, whatever the runtime."""
 
 from collections.abc import Iterable
-from pathlib import PurePosixPath
 from typing import Final
 
 from msgspec.structs import replace
 
-from nodeagent.components.runtime.toml_edit import KeyPath, get, parse_toml
 from nodeagent.model.runtime import ConfigFile, ConfigTree, FileChange
 from nodeagent.model.values import Value
 
@@ -48,29 +46,6 @@ class RuntimePlan(Value, frozen=True):
 def find_unread(tree: ConfigTree) -> str:
     """Why not all of the files could be read; empty when they could."""
     return next((problem for problem in (*tree.problems, *(file.problem for file in tree.files)) if problem), "")
-
-
-def apply_to_directory(tree: ConfigTree, changes: Iterable[FileChange]) -> ConfigTree:
-    """The tree as it will be for a runtime that reads a directory in the order of the names."""
-    main, *others = apply_to_tree(tree, changes).files
-    others.sort(key=lambda file: PurePosixPath(file.path).parts)
-    return ConfigTree(files=(main, *others), problems=tree.problems)
-
-
-def describe_overridden(tree: ConfigTree, own: str, keys: Iterable[KeyPath]) -> str:
-    """What to tell where keys are not in force although our file has them.
-
-    Raises:
-        ConfigUnparsable: a file is no TOML.
-    """
-    wanted = tuple(dict.fromkeys(keys))
-    paths = [file.path for file in tree.files]
-    later = tree.files[paths.index(own) + 1 :] if own in paths else ()
-    setters = [
-        file.path for file in later if any(get(parse_toml(file.path, file.content), key) is not None for key in wanted)
-    ]
-    names = ", ".join(".".join(key) for key in wanted)
-    return f"another file sets {names} after ours: take it out of {setters[-1] if setters else 'it'}"
 
 
 def list_changes(tree: ConfigTree, contents: Iterable[tuple[str, bytes]]) -> tuple[FileChange, ...]:

@@ -1,25 +1,16 @@
 """The least change to the configuration of CRI-O."""
 
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, Final
 
 from nodeagent.components.runtime.choose import ChosenRuntime
-from nodeagent.components.runtime.plan import (
-    CLASS,
-    HEADER,
-    OWN_NAME,
-    RuntimePlan,
-    Wanted,
-    apply_to_directory,
-    describe_overridden,
-    find_unread,
-    list_changes,
-)
-from nodeagent.components.runtime.toml_edit import KeyPath, get, get_table, merge, parse_toml, set_keys
+from nodeagent.components.runtime.plan import CLASS, OWN_NAME, RuntimePlan, Wanted, find_unread
+from nodeagent.components.runtime.plan_drop_in import plan_drop_in
+from nodeagent.components.runtime.toml_edit import KeyPath, get, get_table, merge, parse_toml
 from nodeagent.model.runtime import ConfigTree
 
 _CRIO: Final = ("crio", "runtime")
-_ENTRY_LENGTH: Final = len((*_CRIO, "runtimes", CLASS))
 
 
 def plan_crio(runtime: ChosenRuntime, tree: ConfigTree, wanted: Wanted) -> RuntimePlan:
@@ -35,21 +26,11 @@ def plan_crio(runtime: ChosenRuntime, tree: ConfigTree, wanted: Wanted) -> Runti
         return RuntimePlan(
             cdi_enabled=False, problem=f"CRI-O {runtime.version} knows no CDI: upgrade it to 1.24 or later"
         )
-    keys = _list_missing(tree, wanted)
-    if not keys:
-        return RuntimePlan(cdi_enabled=enabled)
     path = str(PurePosixPath(runtime.config_file).parent / "crio.conf.d" / f"{OWN_NAME}.conf")
-    own = next((file.content for file in tree.files if file.path == path), None)
-    changes = list_changes(tree, [(path, set_keys(path, own or HEADER, keys))])
-    after = apply_to_directory(tree, changes)
-    if left := _list_missing(after, wanted):
-        # NVIDIA's toolkit calls its file 99-nvidia, which is read after ours.
-        names = (key[:_ENTRY_LENGTH] for key in left)
-        return RuntimePlan(cdi_enabled=enabled, problem=describe_overridden(after, path, names))
-    return RuntimePlan(cdi_enabled=enabled, changes=changes)
+    return plan_drop_in(tree, path, partial(_list_missing, wanted), cdi_enabled=enabled)
 
 
-def _list_missing(tree: ConfigTree, wanted: Wanted) -> dict[KeyPath, Any]:
+def _list_missing(wanted: Wanted, tree: ConfigTree) -> dict[KeyPath, Any]:
     """The keys that are not as wanted, with the values they should have."""
     merged: dict[str, Any] = {}
     entries: dict[str, Any] = {}

@@ -1,21 +1,13 @@
 """The least change to the configuration of Podman, and of whatever else reads `containers.conf`."""
 
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, Final
 
 from nodeagent.components.runtime.choose import ChosenRuntime
-from nodeagent.components.runtime.plan import (
-    CLASS,
-    HEADER,
-    OWN_NAME,
-    RuntimePlan,
-    Wanted,
-    apply_to_directory,
-    describe_overridden,
-    find_unread,
-    list_changes,
-)
-from nodeagent.components.runtime.toml_edit import KeyPath, get, merge, parse_toml, set_keys
+from nodeagent.components.runtime.plan import CLASS, OWN_NAME, RuntimePlan, Wanted, find_unread
+from nodeagent.components.runtime.plan_drop_in import plan_drop_in
+from nodeagent.components.runtime.toml_edit import KeyPath, get, merge, parse_toml
 from nodeagent.model.runtime import ConfigTree
 
 _PROGRAMS: Final = ("engine", "runtimes", CLASS)
@@ -30,19 +22,11 @@ def plan_podman(runtime: ChosenRuntime, tree: ConfigTree, wanted: Wanted) -> Run
     """
     if problem := find_unread(tree):
         return RuntimePlan(cdi_enabled=True, problem=problem)
-    keys = _list_missing(tree, wanted)
-    if not keys:
-        return RuntimePlan(cdi_enabled=True)
     path = str(PurePosixPath(f"{runtime.config_file}.d") / f"{OWN_NAME}.conf")
-    own = next((file.content for file in tree.files if file.path == path), None)
-    changes = list_changes(tree, [(path, set_keys(path, own or HEADER, keys))])
-    after = apply_to_directory(tree, changes)
-    if left := _list_missing(after, wanted):
-        return RuntimePlan(cdi_enabled=True, problem=describe_overridden(after, path, left))
-    return RuntimePlan(cdi_enabled=True, changes=changes)
+    return plan_drop_in(tree, path, partial(_list_missing, wanted), cdi_enabled=True)
 
 
-def _list_missing(tree: ConfigTree, wanted: Wanted) -> dict[KeyPath, Any]:
+def _list_missing(wanted: Wanted, tree: ConfigTree) -> dict[KeyPath, Any]:
     """The keys that are not as wanted, with the values they should have."""
     merged: dict[str, Any] = {}
     for file in tree.files:

@@ -9,6 +9,7 @@ from nodeagent.components.runtime.plan import RuntimePlan, Wanted
 from nodeagent.components.runtime.plan_containerd import find_drop_in, find_read_files, plan_containerd
 from nodeagent.components.runtime.plan_crio import plan_crio
 from nodeagent.components.runtime.plan_docker import plan_docker
+from nodeagent.components.runtime.plan_drop_in import arrange_directory
 from nodeagent.components.runtime.plan_podman import plan_podman
 from nodeagent.model.runtime import ConfigTree, RuntimeKind
 
@@ -32,7 +33,7 @@ PLANNERS: Final[Mapping[RuntimeKind, Planner]] = {
         list_own_places=lambda runtime: (find_drop_in(runtime),),
         is_provable=True,
     ),
-    RuntimeKind.CRIO: Planner(plan_crio),
+    RuntimeKind.CRIO: Planner(plan_crio, arrange=lambda _runtime, tree: arrange_directory(tree)),
     RuntimeKind.DOCKER: Planner(plan_docker),
-    RuntimeKind.PODMAN: Planner(plan_podman),
+    RuntimeKind.PODMAN: Planner(plan_podman, arrange=lambda _runtime, tree: arrange_directory(tree)),
 }

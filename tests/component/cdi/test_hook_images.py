@@ -15,7 +15,7 @@ from tests.support.programs.native import HOOK_SOURCES
 pytestmark = [pytest.mark.slow, needs_compiler]
 
 
-@pytest.mark.skipif(shutil.which("strace") is None, reason="wants strace to give the kernel's answers")
+@pytest.mark.skipif(shutil.which("strace") is None, reason="wants strace: apt-get install strace")
 def test_links_upwards_are_followed_on_a_busy_host(bundle: Bundle) -> None:
     """The kernel answers EAGAIN where a link has `..` and anything was renamed or mounted on the host meanwhile."""
     (bundle.root / "opt/real").mkdir(parents=True)

@@ -20,18 +20,24 @@ from tests.support.claims import (
 
 pytestmark = pytest.mark.virtual_time
 
+HELD = PodListing(
+    claimed=(
+        ClaimedDevice(
+            pod=POD, container="main", claim="c1", claim_namespace="ns", driver=DRIVER, pool=POOL, device="gpu-0"
+        ),
+    )
+)
+"""A container has the claim c1 by the kubelet's list."""
+
 
 async def test_a_claim_that_nobody_has_any_more_is_put_away_without_being_asked_to(world: World) -> None:
     """By two looks that agree; a source that cannot be read releases nothing."""
     api(world)
     assert world.api is not None
-    held = ClaimedDevice(
-        pod=POD, container="main", claim="c1", claim_namespace="ns", driver=DRIVER, pool=POOL, device="gpu-0"
-    )
     async with world.running():
         await world.prepare(make_reference(), make_reference("claim-2", "c2"))
         world.specs.files["left-over"] = ()
-        world.kubelet.listing = PodListing(claimed=(held,))
+        world.kubelet.listing = HELD
         world.api.claims.clear()
         world.api.broken = "away"
         await anyio.sleep(290)
@@ -41,7 +47,7 @@ async def test_a_claim_that_nobody_has_any_more_is_put_away_without_being_asked_
         world.kubelet.listing = None
         await anyio.sleep(300)
         assert len(world.prepared) == 2
-        world.kubelet.listing = PodListing(claimed=(held,))
+        world.kubelet.listing = HELD
         await anyio.sleep(50)
         assert len(world.prepared) == 2
         await anyio.sleep(60)
@@ -77,13 +83,10 @@ async def test_a_claim_that_another_of_its_name_has_followed_is_put_away(world: 
     """The kubelet's list has names alone: who has the newer one does not have the older one's GPU."""
     api(world)
     assert world.api is not None
-    held = ClaimedDevice(
-        pod=POD, container="main", claim="c1", claim_namespace="ns", driver=DRIVER, pool=POOL, device="gpu-3"
-    )
     async with world.running():
         await world.prepare()
         world.api.put(make_claim(make_result("gpu-3"), uid="claim-9"))
         await world.prepare(make_reference("claim-9"))
-        world.kubelet.listing = PodListing(claimed=(held,))
+        world.kubelet.listing = HELD
         await anyio.sleep(3 * LOOK_SECONDS)
         assert list(world.prepared) == ["claim-9"]

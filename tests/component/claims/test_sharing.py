@@ -94,14 +94,19 @@ async def test_a_time_slice_is_set_for_a_claim_and_given_back_with_it(world: Wor
         assert world.slices == {first: 0}
 
 
-async def test_before_gpus_are_known_a_claim_with_a_time_slice_is_put_away(world: World) -> None:
-    """A pod must be able to end; after a boot the driver has its own."""
-    turns = gpu_config({"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": "Short"}})
+async def give_turn(world: World) -> None:
+    """A claim that another life of the agent has given a long time slice."""
+    turns = gpu_config({"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": "Long"}})
     assert world.api is not None
     world.api.put(make_claim(make_result(), configs=(make_config(turns),)))
     async with world.running():
         await world.prepare()
-        assert world.slices == {gpu_uuid(0): 1}
+        assert world.slices == {gpu_uuid(0): 3}
+
+
+async def test_before_gpus_are_known_a_claim_with_a_time_slice_is_put_away(world: World) -> None:
+    """A pod must be able to end; after a boot the driver has its own."""
+    await give_turn(world)
     dark = World(world.clock)
     dark.store = world.store
     async with dark.keeping(), dark.serving():
@@ -111,12 +116,7 @@ async def test_before_gpus_are_known_a_claim_with_a_time_slice_is_put_away(world
 
 async def test_a_time_slice_is_given_back_though_the_agent_has_just_started(world: World) -> None:
     """It outlives the agent, and whoever has the GPU next would have it too."""
-    turns = gpu_config({"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": "Long"}})
-    assert world.api is not None
-    world.api.put(make_claim(make_result(), configs=(make_config(turns),)))
-    async with world.running():
-        await world.prepare()
-        assert world.slices == {gpu_uuid(0): 3}
+    await give_turn(world)
     again = World(world.clock)
     again.store = world.store
     async with again.keeping(), again.serving(), anyio.create_task_group() as tasks:

@@ -1,11 +1,15 @@
 """The labeler between the bus and its sinks, on virtual time."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import pytest
 from msgspec.structs import replace
 
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.cluster import LabelsSettings
 from nodeagent.config.sections.sharing import SharedResource, SharingSettings, TimeSlicing
+from nodeagent.core.channels.subscription import Listen
 from nodeagent.model.cluster import ClusterLink, ClusterNode
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import NodeagentError
@@ -108,8 +112,9 @@ async def test_labels_survive_the_driver_and_the_agent(clock: FakeClock) -> None
         assert COUNT not in stage.file.text
 
 
-async def test_a_contested_label_is_said_and_left(clock: FakeClock) -> None:
-    """The condition names it with both values; every other label is written; it goes when the conflict does."""
+@asynccontextmanager
+async def contest(clock: FakeClock) -> AsyncIterator[tuple[Stage, Listen[LabelsContested]]]:
+    """Somebody else says another count of GPUs, and what the agent tells of that."""
     stage = Stage(clock, "node")
     stage.api.node = replace(stage.api.node, labels={COUNT: "7"})
     async with stage.running():
@@ -117,8 +122,14 @@ async def test_a_contested_label_is_said_and_left(clock: FakeClock) -> None:
             stage.say(READY, make_inventory([make_gpu(0)]))
             stage.reach()
             await settle(20)
-            assert (await anext(conflicts)).value == LabelsContested(keys=(COUNT,))
-            assert conflicts.take_nowait() is None, "one conflict is told once"
+            yield stage, conflicts
+
+
+async def test_a_contested_label_is_said_and_left(clock: FakeClock) -> None:
+    """The condition names it with both values; every other label is written; it goes when the conflict does."""
+    async with contest(clock) as (stage, conflicts):
+        assert (await anext(conflicts)).value == LabelsContested(keys=(COUNT,))
+        assert conflicts.take_nowait() is None, "one conflict is told once"
         assert stage.api.node.labels[COUNT] == "7"
         assert f"{P}gpu.product" in stage.api.node.labels
         assert ("labels-contested", COUNT) in stage.codes()
@@ -131,23 +142,17 @@ async def test_a_contested_label_is_said_and_left(clock: FakeClock) -> None:
 
 async def test_labels_that_are_wanted_no_more_are_contested_no_more(clock: FakeClock) -> None:
     """Once nothing is wanted on the node, what others say there is their business; wanted again, it is told again."""
-    stage = Stage(clock, "node")
-    stage.api.node = replace(stage.api.node, labels={COUNT: "7"})
-    async with stage.running():
-        with stage.bus.listen(LabelsContested, client="test") as conflicts:
-            stage.say(READY, make_inventory([make_gpu(0)]))
-            stage.reach()
-            await settle(20)
-            assert ("labels-contested", COUNT) in stage.codes()
-            stage.live.replace(Settings(labels=LabelsSettings(sinks=("nfd_file",))))
-            stage.reach()
-            await settle(20)
-            assert ("labels-contested", COUNT) not in stage.codes()
-            stage.live.replace(Settings(labels=LabelsSettings(sinks=("node",))))
-            stage.reach()
-            await settle(20)
-            assert ("labels-contested", COUNT) in stage.codes()
-            assert [(await anext(conflicts)).value.keys for _ in range(2)] == [(COUNT,)] * 2
+    async with contest(clock) as (stage, conflicts):
+        assert ("labels-contested", COUNT) in stage.codes()
+        stage.live.replace(Settings(labels=LabelsSettings(sinks=("nfd_file",))))
+        stage.reach()
+        await settle(20)
+        assert ("labels-contested", COUNT) not in stage.codes()
+        stage.live.replace(Settings(labels=LabelsSettings(sinks=("node",))))
+        stage.reach()
+        await settle(20)
+        assert ("labels-contested", COUNT) in stage.codes()
+        assert [(await anext(conflicts)).value.keys for _ in range(2)] == [(COUNT,)] * 2
 
 
 async def test_what_cannot_be_written_is_said_and_tried_again(clock: FakeClock) -> None:

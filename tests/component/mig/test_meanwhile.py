@@ -1,12 +1,15 @@
 """What is asked for, or chosen, while the GPUs of a layout are cut: the rest of them is judged anew."""
 
+from collections.abc import Sequence
+
 import pytest
 
-from nodeagent.model.gpu import Inventory
+from nodeagent.model.gpu import Gpu
 from nodeagent.model.mig import MigState
-from nodeagent.model.offering import Door, GpuDoor, Offering
+from nodeagent.model.offering import Door, Offering
 from tests.component.mig.harness import SEVEN, WHOLE, World
 from tests.component.mig.test_making_way import meet
+from tests.support.slices import make_doors
 from tests.support.virtual_time import FakeClock
 
 pytestmark = pytest.mark.virtual_time
@@ -17,24 +20,11 @@ def is_cutting(state: MigState) -> bool:
     return any(one.index == 0 and one.doing.startswith("create") for one in state.changes)
 
 
-def choose(world: World, inventory: Inventory, **doors: Door) -> None:
-    """These GPUs go by these doors, the others are whole."""
-    chosen = [doors.get(f"gpu{gpu.index}", Door.WHOLE) for gpu in inventory.gpus]
-    offering = Offering(
-        doors=tuple(
-            GpuDoor(
-                gpu=gpu.uuid,
-                index=gpu.index,
-                address=gpu.pci.address,
-                door=door,
-                wanted=door,
-                reason="a person",
-                is_open=True,
-            )
-            for gpu, door in zip(inventory.gpus, chosen, strict=True)
-        )
-    )
-    world.bus.publish_state(offering, source="offering")
+def choose(world: World, gpus: Sequence[Gpu], *shared: int) -> None:
+    """These GPUs are given in parts, the others are whole."""
+    parted = make_doors([gpu for gpu in gpus if gpu.index in shared], Door.FRACTIONS)
+    whole = make_doors([gpu for gpu in gpus if gpu.index not in shared], Door.WHOLE)
+    world.bus.publish_state(Offering(doors=parted.doors + whole.doors), source="offering")
 
 
 async def test_a_layout_that_nobody_asks_for_any_more_cuts_no_further_gpu(clock: FakeClock) -> None:
@@ -56,12 +46,12 @@ async def test_a_gpu_that_others_look_after_by_now_is_not_cut(clock: FakeClock) 
     """Its door was chosen while another GPU was waited for."""
     world = World(clock)
     async with world.running():
-        inventory = await world.look()
-        choose(world, inventory)
-        world.hold(inventory.gpus[0].uuid)
+        gpus = (await world.look()).gpus
+        choose(world, gpus)
+        world.hold(gpus[0].uuid)
         world.ask("all-1g.10gb")
         await world.until(lambda state: any("waits" in one.doing for one in state.changes))
-        choose(world, inventory, gpu1=Door.FRACTIONS)
+        choose(world, gpus, 1)
         world.hold()
         state = await world.until_standing("success")
         assert state.detail == "GPU 1 goes through the door fractions, and is left as it is"

@@ -1,7 +1,6 @@
 """Two agents of one state directory: the second is refused, or waits for the first to leave."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,15 +18,11 @@ from nodeagent.config.schema import Settings
 from nodeagent.edge.host.errors import StateLocked
 from nodeagent.edge.host.files.state_lock import StateLock
 from nodeagent.edge.http.errors import ListenFailed
+from tests.support.programs.namespaces import FIRST_OF_A_CONTAINER, needs_namespaces
 
-FIRST_OF_A_CONTAINER = ("unshare", "--map-root-user", "--pid", "--fork", "--kill-child")
 PATIENCE_SECONDS = 30.0
 ENOUGH_REFUSALS = 3
 """After so many the first agent leaves."""
-can_make_containers = (
-    shutil.which("unshare") is not None
-    and subprocess.run([*FIRST_OF_A_CONTAINER, "true"], capture_output=True, check=False).returncode == 0
-)
 
 
 def make_settings(directory: Path) -> Settings:
@@ -112,7 +107,7 @@ def test_use_is_told_at_an_address_of_its_own_where_parts_are_given(tmp_path: Pa
             pass
 
 
-@pytest.mark.skipif(not can_make_containers, reason="needs process namespaces")
+@needs_namespaces
 def test_the_first_process_of_a_container_stops_while_it_waits(tmp_path: Path) -> None:
     """The kernel keeps a signal from it that has no handler; the agent is not running yet, and ends all the same."""
     settings = make_settings(tmp_path)

@@ -14,6 +14,7 @@ from nodeagent.edge.host.vgpu.layout import PROCESS
 from nodeagent.edge.host.vgpu.usage_file import Reason, Status
 from tests.component.vgpu.build import build_ledger_program
 from tests.component.vgpu.place import Place
+from tests.support.programs.namespaces import FIRST_OF_A_CONTAINER, needs_namespaces
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("cc") is None, reason="the library is C"),
@@ -94,12 +95,7 @@ def test_share_of_a_killed_process_comes_back(place: Place) -> None:
                 assert more == "denied"
 
 
-def can_make_namespaces() -> bool:
-    command = ["unshare", "--pid", "--fork", "true"]
-    return bool(shutil.which(command[0])) and subprocess.run(command, capture_output=True, check=False).returncode == 0
-
-
-@pytest.mark.skipif(not can_make_namespaces(), reason="only who may do so")
+@needs_namespaces
 @pytest.mark.parametrize("mount", ["", "--mount-proc"])
 def test_the_living_keep_theirs_in_a_namespace_of_their_own(place: Place, mount: str) -> None:
     """Also where a sandbox leaves the outer one's /proc in it, which tells of other processes."""
@@ -108,8 +104,8 @@ def test_the_living_keep_theirs_in_a_namespace_of_their_own(place: Place, mount:
     hold = f"timeout 20 {build_ledger_program('ledger_race')} hold 600"
     wait = "while ! [ -s {} ]; do sleep 0.01; done"
     script = f"{hold} > {first} & {wait.format(first)}; {hold} > {second} & {wait.format(second)}; kill 0"
-    command = f"unshare --pid --fork {mount} setsid sh -c".split()
-    subprocess.run([*command, script], env=place.environ(), check=False, timeout=30)
+    command = [*FIRST_OF_A_CONTAINER, *mount.split(), "setsid", "sh", "-c", script]
+    subprocess.run(command, env=place.environ(), check=False, timeout=30)
     assert (first.read_text(), second.read_text()) == ("granted\n", "denied\n")
 
 

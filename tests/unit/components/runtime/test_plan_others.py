@@ -11,6 +11,7 @@ from nodeagent.components.runtime.plan import RuntimePlan, Wanted
 from nodeagent.components.runtime.plan_crio import plan_crio
 from nodeagent.components.runtime.plan_docker import plan_docker
 from nodeagent.components.runtime.plan_podman import plan_podman
+from nodeagent.components.runtime.planners import PLANNERS
 from nodeagent.components.runtime.toml_edit import ConfigUnparsable
 from nodeagent.model.runtime import ConfigFile, ConfigTree, RuntimeFlavour, RuntimeKind
 
@@ -179,6 +180,15 @@ def test_a_later_file_of_podman_that_overrules_ours_is_named() -> None:
     tree = ConfigTree(files=(ConfigFile(path="/c"), theirs))
     found = plan_podman(make_runtime(RuntimeKind.PODMAN, "5.4", "/c"), tree, Wanted(wrapper="/shim", default=True))
     assert found.problem == "another file sets engine.runtime after ours: take it out of /c.d/99-z.conf"
+
+
+@pytest.mark.parametrize("kind", [RuntimeKind.CRIO, RuntimeKind.PODMAN])
+def test_what_is_judged_is_in_the_order_in_which_it_will_be_read(kind: RuntimeKind) -> None:
+    """A new file of ours does not come last where another's name does: the daemon's own check would see another sum."""
+    names = ["/c", "/c.d/99-z.conf", "/c.d/99-nodeagent.conf", "/c.d/10-a.conf"]
+    tree = ConfigTree(files=tuple(ConfigFile(path=name) for name in names))
+    arranged = PLANNERS[kind].arrange(make_runtime(kind, "5.4", "/c"), tree)
+    assert [file.path for file in arranged.files] == ["/c", *sorted(names[1:])]
 
 
 def test_a_default_of_crio_that_is_no_text_is_no_name() -> None:

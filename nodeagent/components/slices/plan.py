@@ -17,7 +17,7 @@ from nodeagent.components.slices.describe import (
     describe_capacity,
     describe_shares,
 )
-from nodeagent.components.slices.taints import TAINTS_MAX, decide_taints, explain_closed
+from nodeagent.components.slices.taints import decide_taints, explain_closed
 from nodeagent.config.sections.claim_slices import TaintRule
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
@@ -30,6 +30,8 @@ from nodeagent.rules.claims.naming import NamedDevice, list_devices, list_places
 DEVICES_MAX: Final = 64
 """Of a slice whose devices have taints or counters; held to at all times, so that a taint moves no device."""
 SETS_MAX: Final = 8
+_TAINTS_MAX: Final = 16
+"""Of a device, whatever they are for."""
 
 
 class Abilities(Value, frozen=True):
@@ -114,7 +116,7 @@ def _decide_taints(sight: Sight, device: NamedDevice) -> tuple[DeviceTaint, ...]
         *decide_taints(device, sight.health, driver, sight.choices.taints),
     )
     # The worst come first; with one too many the API server would take nothing of the slice.
-    return taints[:TAINTS_MAX]
+    return taints[:_TAINTS_MAX]
 
 
 def _render(sight: Sight, device: NamedDevice, taints: tuple[DeviceTaint, ...], *, on_demand: bool) -> SliceDevice:

@@ -16,8 +16,6 @@ from nodeagent.rules.claims.naming import NamedDevice
 
 CLOSED: Final = "closed"
 CHANGING: Final = "changing"
-TAINTS_MAX: Final = 16
-"""Of a device, whatever they are for."""
 _NOT_JUDGED: Final = FoundFault(key="no-verdict", verdict=Verdict.UNKNOWN)
 _RANK: Final[dict[TaintEffect, int]] = {"NoExecute": 0, "NoSchedule": 1, "None": 2}
 
@@ -33,7 +31,7 @@ def decide_taints(
         DeviceTaint(key=f"{driver}/{each.key}", value=each.verdict.value, effect=_decide_effect(each, rules))
         for each in _list_findings(judged)
     ]
-    return tuple(sorted(taints, key=lambda one: (_RANK[one.effect], one.key))[:TAINTS_MAX])
+    return tuple(sorted(taints, key=lambda one: (_RANK[one.effect], one.key)))
 
 
 def _list_findings(judged: DeviceHealth | None) -> Iterator[FoundFault]:

@@ -6,6 +6,7 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
+from nodeagent.components.fractions.renewing.component import RENEW_SECONDS
 from nodeagent.model.errors import ControlRefused, NodeagentError, PartsUnavailable
 from nodeagent.model.events import PartBound
 from nodeagent.model.journal import Enforcement
@@ -149,13 +150,13 @@ async def test_limits_that_are_in_the_journal_alone_reach_the_container(world: W
         assert world.table.bindings[binding.number].parts == (part(0, 30, 1),)
         assert world.folders.limits == {name: after}
         world.live.replace(make_settings(limit_compute=True, context_mib=300))
-        await anyio.sleep(30)
+        await anyio.sleep(RENEW_SECONDS + 1)
         assert world.folders.limits == {name: after}
         world.folders.limits[name] = before
         world.folders.broken = "read-only file system"
-        await anyio.sleep(30)
+        await anyio.sleep(RENEW_SECONDS + 1)
         world.folders.broken = ""
-        await anyio.sleep(30)
+        await anyio.sleep(RENEW_SECONDS + 1)
         assert world.folders.limits[name][0].memory_bytes == GIB
 
 
@@ -172,10 +173,10 @@ async def test_limits_of_which_half_is_written_are_made_whole(world: World, monk
         await world.start(await world.admit("train", 30, 32))
         ((name, whole),) = world.folders.limits.items()
         world.folders.limits[name] = ()
-        await anyio.sleep(15)
+        await anyio.sleep(RENEW_SECONDS + 1)
         assert world.folders.limits == {name: whole}
         del world.folders.limits[name]
-        await anyio.sleep(15)
+        await anyio.sleep(RENEW_SECONDS + 1)
         assert world.folders.limits == {}
 
 
@@ -198,7 +199,7 @@ async def test_limits_that_somebody_is_about_to_write_are_left_to_them(
         await world.start(await world.admit("train", 30, 32))
         monkeypatch.setattr(world.folders, "read", read)
         monkeypatch.setattr(world.folders, "write", write)
-        await anyio.sleep(15)
+        await anyio.sleep(RENEW_SECONDS + 1)
         assert len(looks) >= 2
 
 

@@ -51,13 +51,21 @@ def refuse_binding(
         return flaw
     by_gpu = {capacity.gpu: capacity for capacity in capacities}
     without = {binding.number, *leaving}
+    living = fractions.bindings.get(binding.number)
     for part in binding.parts:
+        if living is not None and any(_is_within(part, each) for each in living.parts):
+            # What is promised over its size already is brought back under it step by step.
+            continue
         capacity = by_gpu.get(part.gpu)
         if capacity is None:
             return f"nothing of {part.gpu} is given in parts"
         if problem := _find_excess(part, fractions.sum_parts(part.gpu, without), capacity):
             return problem
     return ""
+
+
+def _is_within(part: GpuPart, held: GpuPart) -> bool:
+    return part.gpu == held.gpu and part.cores <= held.cores and part.memory_bytes <= held.memory_bytes
 
 
 def list_kept(fractions: PartTable, new: Binding, leaving: Iterable[int]) -> tuple[Reservation, ...]:

@@ -17,7 +17,8 @@ from nodeagent.model.journal import Binding, PartTable
 from nodeagent.model.parts import PartLimit
 from nodeagent.model.ports import PartFolders, PartLedger
 
-RENEW_SECONDS: Final = 10.0
+RENEW_SECONDS: Final = 60.0
+"""The look that matters most is the first; what else can come between the two is rare, and all files are read."""
 
 
 class Renewing:

@@ -142,6 +142,23 @@ def test_what_is_refused_before_it_is_written(binding: Binding, leaving: tuple[i
     assert refuse_binding(HALF_TAKEN, binding, CAPACITIES, leaving) == words
 
 
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [
+        (make_part("a", 90, 512), ""),
+        (make_part("a", 40, 700), ""),
+        (make_part("a", 91, 512), "GPU-a has 10 of 100 cores left, not 91"),
+        (make_part("a", 5, 769), "GPU-a has 256 MiB of 1 GiB left, not 769 MiB"),
+    ],
+)
+def test_what_is_promised_over_its_size_can_be_made_smaller(part: GpuPart, words: str) -> None:
+    """Step by step; what asks for more of anything must fit, as everything else must."""
+    over = after(
+        reserved(1), bound(2, (1,), make_part("a", 90, 768)), reserved(3), bound(4, (3,), make_part("a", 90, 768))
+    )
+    assert refuse_binding(over.fractions, make_binding(4, (3,), part), CAPACITIES) == words
+
+
 def test_what_runs_already_is_taken_in_even_where_it_is_too_much() -> None:
     """What was adopted is a fact: to leave it out would give the same memory away again."""
     ledger = after(reserved(1), bound(2, (1,), make_part("a", 90)), reserved(3), bound(4, (3,), make_part("a", 90)))

@@ -73,7 +73,7 @@ class DriverSettings(Section):
     dev_root: Path | None = knob(
         Maybe(AbsolutePath()),
         None,
-        "root under which dev/nvidia* lie; empty means the driver's root",
+        "the host's root under which dev/nvidia* lie; empty means the driver's, or / where that has none",
         "they lie together except with some driver containers",
     )
     nvml_library: Path | None = knob(

@@ -5,11 +5,15 @@ from collections.abc import Iterable
 
 def find_nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that a misspelt one most likely means; nothing where none is near."""
+    return next(iter(list_near(name, known, 1)), None)
+
+
+def list_near(name: str, known: Iterable[str], count: int) -> list[str]:
+    """The known names that a misspelt one may mean, the likeliest first."""
     from difflib import get_close_matches  # noqa: PLC0415  # 4 ms that only a mistake pays for
 
     folded = {_fold(one): one for one in known}
-    near = get_close_matches(_fold(name), folded, n=1, cutoff=0.6)
-    return folded[near[0]] if near else None
+    return [folded[near] for near in get_close_matches(_fold(name), folded, n=count, cutoff=0.6)]
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

@@ -4,7 +4,7 @@ import http.client
 import json
 import os
 import socket
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from typing import TypeVar
@@ -17,6 +17,7 @@ from nodeagent.cli.answers.places import (
     SimulationRecord,
     find_admin_socket,
     find_simulations_dir,
+    has_own_agent,
     list_simulations,
 )
 from nodeagent.cli.answers.table import SIMULATION_VARIABLE, clean
@@ -52,6 +53,8 @@ class AgentClient:
         self._connection, self.where, self._port, self._hint = connection, where, port, hint
         # Or a second question would go to port 80, to whoever listens there, and the answer be taken for the agent's.
         connection.auto_open = 0
+        self.is_for_node = False
+        """Whether an answer about made-up hardware is refused."""
         self.simulated = ""
         """The profile of made-up hardware that the answer was about; empty for a node."""
 
@@ -95,8 +98,7 @@ class AgentClient:
         try:
             self._connection.request("GET", path)
             answer = self._connection.getresponse()
-            self._see_that_it_is_ours(answer)
-            self.simulated = answer.headers.get(SIMULATED_HEADER, "")
+            self._judge_answerer(answer)
             if answer.status != HTTPStatus.OK:
                 raise self._refuse(answer.read(), answer.status)
             if self._connection.sock is not None:
@@ -126,9 +128,8 @@ class AgentClient:
         try:
             self._connection.request(method, path, body=body)
             answer = self._connection.getresponse()
-            self._see_that_it_is_ours(answer)
+            self._judge_answerer(answer)
             content = answer.read()
-            self.simulated = answer.headers.get(SIMULATED_HEADER, "")
         except http.client.BadStatusLine as error:
             if not self._port or isinstance(error, http.client.RemoteDisconnected):
                 raise self._tell_silence(error) from error
@@ -146,10 +147,17 @@ class AgentClient:
             return CommandFailed(f"{self.where} answers only whom it knows{AS_ROOT}", ExitCode.UNREACHABLE)
         return CommandFailed(_describe_problem(content, status), ExitCode.BAD_INPUT)
 
-    def _see_that_it_is_ours(self, answer: http.client.HTTPResponse) -> None:
+    def _judge_answerer(self, answer: http.client.HTTPResponse) -> None:
         server = "".join(letter for letter in answer.headers.get("Server", "") if letter.isprintable())[:80]
         if self._port and server != SERVER:
             raise self._tell_stranger(f"{answer.status} by {server or 'a program that does not give its name'}")
+        self.simulated = answer.headers.get(SIMULATED_HEADER, "")
+        if self.simulated and self.is_for_node:
+            raise CommandFailed(
+                f"{self.where} is answered by a simulation (a made-up {clean(self.simulated)}), and this node's "
+                "agent does not run: start it, or ask the simulation with --simulation NAME",
+                ExitCode.UNREACHABLE,
+            )
 
     def _tell_stranger(self, answered: str) -> CommandFailed:
         return CommandFailed(
@@ -177,9 +185,10 @@ def _describe_problem(content: bytes, status: int) -> str:
 def find_agent(
     settings: Settings, environ: Mapping[str, str], *, change: bool = False, to_simulation: bool = False
 ) -> AgentClient:
-    """The agent of these settings, or this user's simulation where there is none; `to_simulation`: in this order.
+    """The agent of these settings; `to_simulation`: this user's simulation before it.
 
-    A simulation that is named is the only one asked.
+    A simulation that is named is the only one asked. One that is not named answers only where this machine has no agent
+    of its own: an answer about made-up GPUs must never stand in for one of a node whose agent is down.
 
     Raises:
         CommandFailed: nobody answers, several simulations could, or somebody does whose word is worth nothing.
@@ -199,17 +208,32 @@ def find_agent(
         return _find_simulation(environ, named, tried)
 
     def find_port() -> AgentClient | None:
-        return None if change else _connect_tcp(settings, tried)
+        agent = None if change else _connect_tcp(settings, tried)
+        if agent is not None:
+            agent.is_for_node = find_simulation not in ways
+        return agent
 
-    # Whoever set the directory of an agent means that one.
-    is_first = to_simulation and run_dir == Settings().node.run_dir
-    ways = (find_simulation, find_own) if is_first else (find_own, find_simulation, find_port)
-    for find in (find_simulation,) if named else ways:
+    if named:
+        ways: tuple[Callable[[], AgentClient | None], ...] = (find_simulation,)
+    elif run_dir != Settings().node.run_dir or (has_own_agent(run_dir) and not to_simulation):
+        ways = (find_own, find_port)
+    else:
+        ways = (find_simulation, find_own) if to_simulation else (find_own, find_simulation, find_port)
+    for find in ways:
         agent = find()
         if agent is not None:
             return agent
     start = "start one with `nodeagent run` or `nodeagent simulate`"
-    raise CommandFailed(f"no agent answers at {', '.join(tried)}; {start}", ExitCode.UNREACHABLE)
+    running = () if find_simulation in ways else _list_nameable(environ)
+    asked = f"; of the made-up nodes that run{_list(running)}, ask one with --simulation NAME" if running else ""
+    raise CommandFailed(f"no agent answers at {', '.join(tried)}; {start}{asked}", ExitCode.UNREACHABLE)
+
+
+def _list_nameable(environ: Mapping[str, str]) -> Sequence[SimulationRecord]:
+    try:
+        return list_simulations(environ)
+    except DirectoryNotPrivate:
+        return ()  # another user's, which this user could not ask
 
 
 def _go_by_port(settings: Settings, path: Path, refusal: OSError, *, change: bool) -> AgentClient:

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from nodeagent.config.files import DEFAULT_CONFIG_FILE
 from nodeagent.edge.host.errors import HostError
 from nodeagent.edge.host.files.atomic_file import read_bounded, write_atomically
 from nodeagent.edge.host.files.private_directory import open_private
@@ -37,6 +38,11 @@ def find_simulations_dir(environ: Mapping[str, str]) -> Path:
     """The directory of this user's simulations, which `simulate fault` finds without being told."""
     base = environ.get("XDG_RUNTIME_DIR") or environ.get("TMPDIR") or tempfile.gettempdir()
     return Path(base) / f"nodeagent-simulations-{os.geteuid()}"
+
+
+def has_own_agent(run_dir: Path, config_file: Path = DEFAULT_CONFIG_FILE) -> bool:
+    """Whether this machine has an agent of its own, be it down: its directory or its configuration is there."""
+    return run_dir.exists() or config_file.exists()
 
 
 def find_admin_socket(directory: Path) -> Path:

@@ -15,7 +15,8 @@ STATUS = Command(
         ExitCode.UNREACHABLE,
     ),
     description=(
-        "Asks the running agent, or the running simulation where there is no agent.\nExit code 1: not all is well."
+        "Asks the running agent, or the running simulation where this machine has no agent of its own.\n"
+        "Exit code 1: not all is well."
     ),
     arguments=(
         *ASKING,

@@ -30,7 +30,7 @@ from nodeagent.rules.mig.export import export_layout, render_file
 from nodeagent.rules.mig.layouts import Layout, LayoutsRead, read_layouts
 from nodeagent.rules.mig.partitions import is_met, read_partitions
 from nodeagent.rules.mig.show import GpuPlan, plan_gpu
-from nodeagent.rules.mig.wanted import WantedOfNode, want_of_gpus
+from nodeagent.rules.mig.wanted import NO_MIG, UNSAID, WantedOfNode, want_of_gpus
 
 LOOK_SECONDS = 0.5
 """Pause between looks at how far a change is."""
@@ -78,7 +78,7 @@ def plan(arguments: argparse.Namespace, streams: Streams) -> int:
     answerer, records = read_gpus(arguments, settings, environ)
     gpus = tuple(record.gpu for record in records.gpus)
     want = want_of_gpus(_find(arguments, settings, gpus), gpus)
-    plans = tuple(_plan(each, want) for each in records.gpus if each.gpu.uuid in want.gpus)
+    plans = tuple(_plan(each, want) for each in records.gpus)
     record = PlanRecord(layout=arguments.layout, gpus=plans, problems=want.problems)
     models: dict[str, str] = {gpu.uuid: gpu.name for gpu in gpus}
     text = "".join(f"{line}\n" for line in render_plan(plans, want.problems, models))
@@ -182,6 +182,9 @@ def _read_file(path: Path) -> LayoutsRead:
 def _plan(record: GpuRecord, want: WantedOfNode) -> GpuPlan:
     """The plan for one GPU, which is not touched where it differs and others look after it."""
     gpu = record.gpu
+    if gpu.uuid not in want.gpus:
+        left = UNSAID if gpu.uuid in want.uncovered else NO_MIG
+        return GpuPlan(index=gpu.index, uuid=gpu.uuid, name=gpu.name, left=left)
     found = plan_gpu(gpu, want.gpus[gpu.uuid], read_partitions(gpu))
     other = find_other(gpu, _read_door(record))
     if not other or not (found.changes or found.refusal):
@@ -203,7 +206,7 @@ def _list_differing(records: Sequence[GpuRecord], want: WantedOfNode) -> list[st
         gpu = record.gpu
         wanted = want.gpus.get(gpu.uuid)
         if gpu.uuid in want.uncovered:
-            lines.append(f"GPU {gpu.index}: the layout says nothing of it")
+            lines.append(f"GPU {gpu.index}: {UNSAID}")
         elif wanted is not None and not is_met(wanted, read_partitions(gpu)):
             other = find_other(gpu, _read_door(record))
             stays = f", and stays so, as it {other}: {advise(gpu)}" if other else ""

@@ -10,7 +10,7 @@ from nodeagent.model.values import Value
 from nodeagent.rules.mig.layouts import Layout
 from nodeagent.rules.mig.partitions import is_met, read_partitions
 from nodeagent.rules.mig.steps import Goal, check_goal
-from nodeagent.rules.mig.wanted import Wanted, want_of_gpus
+from nodeagent.rules.mig.wanted import UNSAID, Wanted, want_of_gpus
 
 _SHARED: Final = frozenset({Door.FRACTIONS, Door.CLAIMS})
 """Doors whose users nobody here could keep from coming in while the GPU changes."""
@@ -25,7 +25,7 @@ class Judgement(Value, frozen=True):
     problems: tuple[str, ...] = ()
     """Why it cannot be had: nothing is changed then."""
     left: tuple[str, ...] = ()
-    """GPUs that are meant among all and are not touched, and why."""
+    """GPUs that are not touched although they can be cut, and why."""
 
     def tell_drift(self, layout: str, gpus: Iterable[Gpu]) -> dict[str, str]:
         """Where what differs was as it shall be before: the detail of the condition that says so."""
@@ -52,6 +52,8 @@ def judge(
     for gpu in sorted(gpus, key=lambda one: one.index):
         wanted = want.gpus.get(gpu.uuid)
         if wanted is None:
+            if gpu.mig is not None:
+                left.append(f"GPU {gpu.index} is left as it is: {UNSAID}")
             continue
         partitions = read_partitions(gpu)
         if is_met(wanted, partitions):

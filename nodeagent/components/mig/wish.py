@@ -15,13 +15,14 @@ from nodeagent.config.sections.mig import LayoutEntry
 from nodeagent.model.cluster import MIG_CONFIG_LABEL
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import GpuUuid
-from nodeagent.model.nearest import suggest
+from nodeagent.model.nearest import list_near
 from nodeagent.model.values import Value
 from nodeagent.rules.mig.layouts import Layout, LayoutPart
 from nodeagent.rules.mig.named import name_layouts
 from nodeagent.rules.mig.profiles import ProfileUnreadable, parse_profile
 
 WISH_VERSION = 1
+NEAR_COUNT = 3
 BY_LABEL = f"the label {MIG_CONFIG_LABEL}"
 BY_CONFIGURATION = "mig.layout of the configuration"
 
@@ -120,5 +121,9 @@ def find_layout(
     for known in (configured, of_file, generated):
         if name in known:
             return known[name], ""
-    names = [*configured, *of_file, *generated]
-    return None, f"there is no layout {name}: known are {', '.join(dict.fromkeys(names))}{suggest(name, names)}"
+    near = list_near(name, [*configured, *of_file, *generated], NEAR_COUNT)
+    if near:
+        return None, f"there is no layout {name}; did you mean {' or '.join(near)}?"
+    others = len({*configured, *of_file} - generated.keys())
+    more = f", and {others} more are in the configuration and its layouts file" if others else ""
+    return None, f"there is no layout {name}: this node's boards have {', '.join(generated)}{more}"

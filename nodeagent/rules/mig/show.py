@@ -25,7 +25,7 @@ class GpuPlan(Value, frozen=True):
     refusal: str = ""
     """Why it cannot be."""
     left: str = ""
-    """Why it is not touched although the layout means it among all."""
+    """Why the GPU is not touched."""
 
     @property
     def changes(self) -> bool:

@@ -3,7 +3,9 @@
 Owns which part of a layout counts for a GPU, and what of it a GPU that knows no MIG can have.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from msgspec import field
 
@@ -11,6 +13,9 @@ from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.values import Value
 from nodeagent.rules.mig.layouts import Layout, LayoutPart
+
+UNSAID: Final = "the layout says nothing of it"
+NO_MIG: Final = "it knows no MIG"
 
 
 class Wanted(Value, frozen=True):
@@ -60,7 +65,14 @@ def want_of_gpus(layout: Layout, gpus: Iterable[Gpu]) -> WantedOfNode:
         elif part.enabled and _is_named(part):
             problems.append(f"GPU {gpu.index} ({gpu.name}) knows no MIG: leave it out of the layout")
     problems += _list_absent(layout, ordered)
+    if not wanted and not problems and any(gpu.mig is not None for gpu in ordered if gpu.uuid in uncovered):
+        problems.append(f"the layout is for other boards than this node's: {_count_models(ordered)}")
     return WantedOfNode(gpus=wanted, named=frozenset(named), uncovered=tuple(uncovered), problems=tuple(problems))
+
+
+def _count_models(gpus: Iterable[Gpu]) -> str:
+    counts = Counter(gpu.name for gpu in gpus)
+    return ", ".join(f"{count} x {name}" for name, count in counts.items())
 
 
 def _is_named(part: LayoutPart) -> bool:

@@ -13,7 +13,7 @@ import pytest
 from nodeagent.cli.answers.client import AgentClient, find_agent
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed
-from nodeagent.components.web.api.records import StateRecord
+from nodeagent.components.web.api.records import SIMULATED_HEADER, StateRecord
 from nodeagent.config.load import load_settings
 from nodeagent.edge.http.messages import SERVER
 from tests.support.programs.command_line import run_here
@@ -43,13 +43,15 @@ ANSWERS = {
 
 
 @contextmanager
-def answering(status: int, body: bytes, server: str) -> Iterator[int]:
+def answering(status: int, body: bytes, server: str, simulated: str = "") -> Iterator[int]:
     """The port of a program that says this to everything."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response_only(status)
             self.send_header("Server", server)
+            if simulated:
+                self.send_header(SIMULATED_HEADER, simulated)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -100,6 +102,16 @@ def test_an_agent_whose_words_are_not_known_is_not_another_program(tmp_path: Pat
     assert (code, out) == (ExitCode.UNREACHABLE, "")
     assert "of another release? restart it" in err or "went away" in err
     assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("words", ASKING, ids=" ".join)
+def test_a_simulation_at_the_port_of_an_agent_is_not_that_agent(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """Its made-up GPUs would be taken for those of the node whose agent is down."""
+    with answering(200, b"{}", server=SERVER, simulated="dgx-h100") as port:
+        code, out, err = run_here(*words, *settings(tmp_path, port))
+    assert (code, out, len(err.splitlines())) == (ExitCode.UNREACHABLE, "", 1)
+    assert f"127.0.0.1:{port} is answered by a simulation (a made-up dgx-h100)" in err
+    assert "--simulation NAME" in err
 
 
 def test_a_program_that_speaks_no_http_is_another_one_too(tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ async def test_another_wish_ends_the_waiting(clock: FakeClock) -> None:
     [
         (
             "all-1g.5gb",
-            "there is no layout all-1g.5gb: known are mine, of-file, all-disabled, all-enabled, all-1g.10gb",
+            "there is no layout all-1g.5gb; did you mean all-1g.20gb or all-1g.10gb or",
         ),
         ("mine", "GPU 0 (NVIDIA H100 80GB HBM3): 4g.40gb does not fit 2 times: at most 1 of it can be on one GPU"),
         ("of-file", "there is no GPU 9 on this node, the last one is 7"),

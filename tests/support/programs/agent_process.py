@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from nodeagent.cli.answers.places import find_admin_socket, read_record
+from nodeagent.cli.answers.places import find_admin_socket, find_simulations_dir, read_record
+from nodeagent.cli.answers.table import SIMULATION_VARIABLE
 
 PATIENCE_SECONDS = 30.0
 """Generous: the machines are noisy, and no test measures speed."""
@@ -136,13 +137,19 @@ def command_environment(directory: Path) -> dict[str, str]:
     return {**kept, **own, "NO_COLOR": "1"}
 
 
+def name_simulation(directory: Path) -> dict[str, str]:
+    """The one simulation of this directory by name: unnamed, none answers where the machine has an agent of its own."""
+    places = [path.name for path in find_simulations_dir({"TMPDIR": str(directory)}).glob("*/")]
+    return {SIMULATION_VARIABLE: places[0]} if len(places) == 1 else {}
+
+
 def run_command(
     directory: Path, *words: str, timeout_seconds: float = PATIENCE_SECONDS
 ) -> subprocess.CompletedProcess[str]:
     """One command of the command line, to its end."""
     return subprocess.run(
         [sys.executable, "-m", "nodeagent", *words],
-        env=command_environment(directory),
+        env={**command_environment(directory), **name_simulation(directory)},
         capture_output=True,
         text=True,
         timeout=timeout_seconds,

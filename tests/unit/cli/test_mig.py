@@ -105,6 +105,40 @@ def test_an_assertion_is_silent_where_it_holds(tmp_path: Path) -> None:
     assert (code, out.splitlines()[0]) == (ExitCode.UNWELL, "GPU 1: the layout says nothing of it")
 
 
+def test_plan_and_assertion_agree_on_a_layout_for_other_boards(tmp_path: Path) -> None:
+    """Neither is silent about GPUs of which the layout says nothing, and both end alike where it covers none."""
+    file = tmp_path / "layouts.yaml"
+    file.write_text(
+        "version: v1\nmig-configs:\n"
+        "  elsewhere: [{devices: all, device-filter: ['0x233510DE'], mig-enabled: true, mig-devices: {1g.35gb: 7}}]\n"
+        "  first: [{devices: [0], mig-enabled: false}]\n"
+    )
+    words = ("--layouts", str(file), *H100)
+    problem = "the layout is for other boards than this node's: 8 x NVIDIA H100 80GB HBM3"
+    code, out, _ = run_here("mig", "plan", "elsewhere", *words)
+    assert (code, out.splitlines()[-1]) == (ExitCode.UNWELL, problem)
+    assert "GPU 7 (NVIDIA H100 80GB HBM3): left as it is: the layout says nothing of it" in out
+    code, out, _ = run_here("mig", "assert", "elsewhere", *words)
+    assert (code, out.splitlines()[0]) == (ExitCode.UNWELL, problem)
+    code, out, _ = run_here("mig", "plan", "first", *words)
+    assert (code, out.count("the layout says nothing of it"), "1 of 8 GPUs stays as it is" in out) == (0, 7, True)
+    code, out, _ = run_here("mig", "plan", "all-disabled", "--gpus", "simulated:t4")
+    assert (code, "knows no MIG" in out) == (ExitCode.OK, True)
+
+
+def test_an_unknown_layout_is_answered_with_what_is_near(tmp_path: Path) -> None:
+    """Not with all layouts of a file for every board there ever was."""
+    file = tmp_path / "layouts.yaml"
+    many = "".join(f"  lab-{number}: [{{devices: all, mig-enabled: false}}]\n" for number in range(80))
+    file.write_text("version: v1\nmig-configs:\n" + many)
+    code, _, err = run_here("mig", "plan", "all-1g10gb", "--layouts", str(file), *H100)
+    assert (code, "did you mean all-1g.10gb" in err) == (ExitCode.BAD_INPUT, True)
+    assert len(err) < 200
+    _, _, err = run_here("mig", "plan", "wxyz", "--layouts", str(file), *H100)
+    assert "there is no layout wxyz: this node's boards have all-disabled, all-enabled, all-1g.10gb" in err
+    assert "and 80 more are in the configuration and its layouts file" in err
+
+
 def test_what_is_exported_asserts(tmp_path: Path) -> None:
     """As YAML and as JSON, under the name that was asked for."""
     text = run_here("mig", "export", "--name", "lab", *A100)[1]
@@ -251,10 +285,11 @@ def test_a_door_in_the_way_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     file = tmp_path / "layouts.yaml"
     file.write_text("version: v1\nmig-configs: {one: [{devices: [0], mig-enabled: true}]}\n")
     code, out, _ = run_here("mig", "plan", "one", "--layouts", str(file))
+    out = out.splitlines()[0]
     advice = "choose whole or none for it first, with `doors.rules` or `nodeagent gpu set-door 0 none`"
     assert (code, out) == (
         ExitCode.UNWELL,
-        f"GPU 0 (NVIDIA H100 80GB HBM3): cannot be had: it goes through the door fractions: {advice}\n",
+        f"GPU 0 (NVIDIA H100 80GB HBM3): cannot be had: it goes through the door fractions: {advice}",
     )
     code, out, _ = run_here("mig", "assert", "all-7g.80gb")
     assert (code, out.splitlines()) == (

@@ -5,13 +5,14 @@ import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from nodeagent.cli.agent.simulations import claim_place
 from nodeagent.cli.answers import client
 from nodeagent.cli.answers.client import AgentClient, find_agent
-from nodeagent.cli.answers.places import find_admin_socket, find_simulations_dir
+from nodeagent.cli.answers.places import find_admin_socket, find_simulations_dir, has_own_agent
 from nodeagent.cli.main import CommandFailed
 from nodeagent.config.load import load_settings
 from nodeagent.config.schema import Settings
@@ -38,6 +39,13 @@ class Machine:
         self.listen(find_admin_socket(place))
 
     def find(self, *, port: int = 1, **how: bool) -> AgentClient:
+        """The agent of a command whose settings say nothing of this directory."""
+        own = load_settings(environ={}, overrides=[f"node.run_dir={self.run_dir}"]).settings
+        with mock.patch.object(client, "Settings", return_value=own):
+            return self.find_given(port=port, **how)
+
+    def find_given(self, *, port: int = 1, **how: bool) -> AgentClient:
+        """The agent of a command whose settings name the directory of the agent."""
         overrides = [f"node.run_dir={self.run_dir}", f"http.listen=127.0.0.1:{port}"]
         agent = find_agent(load_settings(environ={}, overrides=overrides).settings, self.environ, **how)
         agent._connection.close()
@@ -45,8 +53,10 @@ class Machine:
 
 
 @pytest.fixture
-def machine(short_dir: Path) -> Iterator[Machine]:
-    """A machine of this test's own."""
+def machine(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+    """A machine of this test's own, with no configuration of an agent."""
+    no_file = short_dir / "no-configuration"
+    monkeypatch.setattr(client, "has_own_agent", lambda run_dir: has_own_agent(run_dir, no_file))
     with ExitStack() as stack:
         yield Machine(short_dir, stack)
 
@@ -59,6 +69,21 @@ def test_the_agent_goes_before_a_simulation(machine: Machine) -> None:
     assert machine.find().where == f"{machine.run_dir}/admin.sock"
     machine.environ["NODEAGENT_SIMULATION"] = "1"
     assert machine.find().where == "simulation 1"
+
+
+def test_a_simulation_never_stands_in_for_an_agent_of_this_machine(machine: Machine) -> None:
+    """Where its directory is given or there, the agent is down: the answer of a made-up node would be taken for it."""
+    machine.simulate("1")
+    with pytest.raises(
+        CommandFailed, match=r"no agent answers at .*/run/admin\.sock, .*1 \(profile-1.*--simulation NAME"
+    ):
+        machine.find_given()
+    machine.run_dir.mkdir()
+    with pytest.raises(
+        CommandFailed, match=r"no agent answers at .*/run/admin\.sock, .*1 \(profile-1.*--simulation NAME"
+    ):
+        machine.find()
+    assert machine.find(change=True, to_simulation=True).where == "simulation 1"
 
 
 def test_of_several_simulations_none_is_guessed(machine: Machine) -> None:
@@ -82,15 +107,11 @@ def test_a_named_simulation_is_never_another_agent(machine: Machine) -> None:
         machine.find()
 
 
-def test_a_fault_is_for_the_simulation_beside_the_nodes_agent(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fault_is_for_the_simulation_beside_the_nodes_agent(machine: Machine) -> None:
     """The node's own agent has real GPUs; who names an agent's directory means that one."""
     machine.simulate("1")
     machine.listen(machine.run_dir / "admin.sock")
-    assert machine.find(change=True, to_simulation=True).where == f"{machine.run_dir}/admin.sock"
-    own = load_settings(environ={}, overrides=[f"node.run_dir={machine.run_dir}"]).settings
-    monkeypatch.setattr(client, "Settings", lambda: own)
+    assert machine.find_given(change=True, to_simulation=True).where == f"{machine.run_dir}/admin.sock"
     assert machine.find(change=True, to_simulation=True).where == "simulation 1"
 
 

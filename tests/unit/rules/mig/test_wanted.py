@@ -35,6 +35,15 @@ def test_a_gpu_of_which_nothing_is_said_stays_as_it_is() -> None:
     assert (set(want.gpus), want.uncovered) == ({gpu_uuid(0), gpu_uuid(1)}, (gpu_uuid(2),))
 
 
+def test_a_layout_for_other_boards_alone_cannot_be_had() -> None:
+    """Whoever asked for the layout would take silence for success; a node without MIG has nothing to miss."""
+    elsewhere = LayoutPart(enabled=True, filters=(DeviceFilter(device_id=1),), profiles=SEVEN)
+    model = "3 x NVIDIA A100-SXM4-40GB"
+    assert want_of_gpus((elsewhere,), GPUS).problems == (f"the layout is for other boards than this node's: {model}",)
+    assert want_of_gpus((elsewhere,), [make_gpu(0)]).problems == ()
+    assert want_of_gpus((elsewhere, LayoutPart(enabled=True, indexes=(0,))), GPUS).problems == ()
+
+
 def test_a_gpu_without_mig_is_refused_only_where_it_is_named() -> None:
     """What is meant for all leaves it as it is, and so does MIG off."""
     plain = make_gpu(0)
@@ -49,7 +58,7 @@ def test_a_gpu_that_is_not_there_is_told() -> None:
     absent = LayoutPart(enabled=True, indexes=(2, 3))
     assert want_of_gpus((absent,), GPUS).problems == ("there is no GPU 3 on this node, the last one is 2",)
     elsewhere = LayoutPart(enabled=True, indexes=(2, 3), filters=(DeviceFilter(device_id=1),))
-    assert want_of_gpus((elsewhere,), GPUS).problems == ()
+    assert want_of_gpus((LayoutPart(enabled=False), elsewhere), GPUS).problems == ()
 
 
 def test_a_wish_is_told_in_words() -> None:

@@ -10,6 +10,7 @@ import anyio
 from anyio.abc import TaskStatus
 
 from nodeagent.components.offering.decide import NO_CLAIMS, NO_PARTS, decide_conditions, list_served, plan_offering
+from nodeagent.components.offering.gone import HELD_GONE, list_held_gone
 from nodeagent.components.offering.relay import ChoosingRelay
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
@@ -106,6 +107,8 @@ class OfferingComponent:
         offering = plan_offering(
             seen.gpus, self._live.now, chosen, table.value.allocations, given, claimed, seen.unlisted
         )
+        gone = list_held_gone(seen, table.value, given, claimed)
+        self._conditions.replace(HELD_GONE, gone, cause=inventory)
         latest = self._bus.latest(Offering)
         if latest is not None and latest.value == offering:
             return True

@@ -88,6 +88,14 @@ HARDWARE_CONDITIONS: tuple[ConditionDefinition, ...] = (
         depends_on=(*BLINDING_BUT_ABSENCE, "gpus-all-gone"),
     ),
     ConditionDefinition(
+        code="gpu-held-gone",
+        severity="error",
+        title="a pod holds a GPU or MIG device that the driver no longer lists",
+        remedy="delete the pod, so that it gets a device that is there; should that GPU be there: `dmesg | grep NVRM`",
+        show_after_seconds=10.0,
+        depends_on=(*BLINDING_BUT_ABSENCE, "gpus-all-gone"),
+    ),
+    ConditionDefinition(
         code="gpus-all-gone",
         severity="error",
         title="all GPUs that this node had are gone",

@@ -216,3 +216,16 @@ async def test_whoever_has_a_part_is_waited_for_and_the_door_is_served_where_it_
         world.bus.publish_state(make_table(), source="allocations")
         await anyio.sleep(1)
         assert world.door(1).door is Door.WHOLE
+
+
+async def test_a_pod_on_a_gpu_that_is_gone_is_a_condition_whatever_the_count_says() -> None:
+    """All GPUs were swapped for as many others: the node has as many as before, and the pod has none that works."""
+    async with open_world(0) as world:
+        assert "gpu-held-gone" not in world.codes()
+        world.bus.publish_state(make_inventory([make_gpu(2), make_gpu(3)]), source="inventory")
+        await anyio.sleep(60)
+        (told,) = [one for one in world.conditions.all_set() if one.code == "gpu-held-gone"]
+        assert told.detail == f"ns/train-0 (main) holds {gpu_uuid(0)}"
+        world.tell()
+        await anyio.sleep(60)
+        assert "gpu-held-gone" not in world.codes()

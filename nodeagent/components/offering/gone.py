@@ -1,0 +1,48 @@
+"""Devices that pods hold and the driver no longer lists; pure.
+
+Owns the rule that a pod on a GPU that is gone is reported, however many GPUs the node has by now.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from nodeagent.model.allocation import AllocationTable, PodIdentity
+from nodeagent.model.claims import ClaimBook
+from nodeagent.model.gpu import Inventory
+from nodeagent.model.journal import PartTable
+from nodeagent.rules.ids import DEVICE_PREFIX, find_uuid, is_ours
+
+HELD_GONE: Final = "gpu-held-gone"
+
+
+def list_held_gone(
+    inventory: Inventory, allocations: AllocationTable, parts: PartTable, claims: ClaimBook
+) -> dict[str, str]:
+    """The detail of the condition by holder: a container, or a pod with a claim."""
+    listed = {gpu.uuid for gpu in inventory.gpus} | {mig.uuid for gpu in inventory.gpus for mig in gpu.mig_devices}
+    gone: dict[str, list[str]] = {}
+    for holder, device in _list_held(allocations, parts, claims):
+        if device not in listed and device not in gone.setdefault(holder, []):
+            gone[holder].append(device)
+    return {holder: f"{holder} holds {', '.join(devices)}" for holder, devices in gone.items() if devices}
+
+
+def _list_held(allocations: AllocationTable, parts: PartTable, claims: ClaimBook) -> Iterator[tuple[str, str]]:
+    for each in allocations.allocations:
+        holder = _describe(each.pod, each.container, f"allocation {each.number}")
+        for device in map(find_uuid, each.devices):
+            if is_ours(device) and not device.startswith(DEVICE_PREFIX):
+                yield holder, device
+    for gpu, bindings in parts.by_gpu.items():
+        for binding in bindings:
+            yield _describe(binding.pod, binding.container, f"binding {binding.number}"), gpu
+    for gpu, claimed in claims.by_gpu.items():
+        for claim, _ in claimed:
+            for pod in claim.pods or (None,):
+                yield _describe(pod, "", f"claim {claim.describe()}"), gpu
+
+
+def _describe(pod: PodIdentity | None, container: str, otherwise: str) -> str:
+    if pod is None:
+        return otherwise
+    return f"{pod.describe()} ({container})" if container else pod.describe()

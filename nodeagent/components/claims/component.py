@@ -58,6 +58,8 @@ PATIENCE_SECONDS = 20.0
 """How long a claim waits for what the agent does not know yet when it has just started."""
 HEALTH_WINDOW_SECONDS = 0.05
 RETRY_SECONDS = 2.0
+AT_ONCE = 16
+"""Claims of one call that are worked on: as many connections would be opened, and all would wait for one journal."""
 PASSING_MAX = 512
 """Claims that were put away without ever having been prepared, which are remembered.
 
@@ -126,10 +128,11 @@ class Claims:
     async def prepare(self, claims: Sequence[ClaimReference]) -> Mapping[str, tuple[DeviceAnswer, ...] | str]:
         """Make claims ready; the port's contract is in `model.ports`."""
         answers: dict[str, tuple[DeviceAnswer, ...] | str] = {}
+        until = anyio.current_time() + PREPARE_SECONDS
 
         async def answer(reference: ClaimReference) -> None:
             try:
-                with anyio.fail_after(PREPARE_SECONDS):
+                with anyio.fail_after(max(0.0, until - anyio.current_time())):
                     answers[reference.uid] = await self._prepare(reference)
             except NodeagentError as error:
                 answers[reference.uid] = self._tell_refused(reference, str(error))
@@ -147,10 +150,11 @@ class Claims:
     async def _put_all_away(self, ended: Mapping[ClaimReference, str]) -> Mapping[str, str]:
         """By uid what keeps each of them; empty where nothing does."""
         answers: dict[str, str] = {}
+        until = anyio.current_time() + PREPARE_SECONDS
 
         async def answer(reference: ClaimReference) -> None:
             try:
-                with anyio.fail_after(PREPARE_SECONDS):
+                with anyio.fail_after(max(0.0, until - anyio.current_time())):
                     await self._unprepare(reference.uid, ended[reference])
                 answers[reference.uid] = ""
                 self._tell_refused(reference, "")
@@ -374,11 +378,17 @@ class Claims:
 
 
 async def _for_each(claims: Iterable[ClaimReference], answer: Answer) -> None:
-    """All at once, each uid once; of a single one others hear when it is answered: a pod waits for it."""
+    """Several at once, each uid once; of a single one others hear when it is answered: a pod waits for it."""
     references = list({claim.uid: claim for claim in claims}.values())
     if len(references) == 1:
         await answer(references[0])
         return
+    waiting = iter(references)
+
+    async def answer_waiting() -> None:
+        for reference in waiting:
+            await answer(reference)
+
     async with anyio.create_task_group() as tasks:
-        for reference in references:
-            tasks.start_soon(answer, reference)
+        for _ in references[:AT_ONCE]:
+            tasks.start_soon(answer_waiting)

@@ -89,6 +89,7 @@ class FakeApi:
         self.alive = set[str]()
         self.broken = ""
         self.asked = 0
+        self._reading = self.reading_most = 0
         self.delay_seconds = 0.0
 
     def put(self, *claims: ResourceClaim) -> None:
@@ -96,7 +97,12 @@ class FakeApi:
 
     async def find_claim(self, namespace: str, name: str) -> ResourceClaim | None:
         self.asked += 1
-        await anyio.sleep(self.delay_seconds)
+        self._reading += 1
+        self.reading_most = max(self.reading_most, self._reading)
+        try:
+            await anyio.sleep(self.delay_seconds)
+        finally:
+            self._reading -= 1
         if self.broken:
             raise NodeagentError(self.broken)
         return self.claims.get(name)

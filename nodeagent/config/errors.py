@@ -32,6 +32,7 @@ def _one_line(text: str, limit: int = 2000) -> str:
     return shown if len(shown) <= limit else f"{shown[: limit - 1]}…"
 
 
+TOLD_MAX: Final = 50
 _LAYERS: Final = ("default", "file", "environment", "flag")
 
 
@@ -41,8 +42,13 @@ def _reading_order(problem: Problem) -> tuple[int, str, int]:
 
 
 class ConfigurationInvalid(Exception):  # named for the situation, as all our errors are
-    """The configuration cannot be used; `problems` holds every reason, not only the first."""
+    """The configuration cannot be used; `problems` holds every reason, up to as many as a person reads."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
-        self.problems = tuple(sorted(problems, key=_reading_order))
+        ordered = sorted(problems, key=_reading_order)
+        told, more = ordered[:TOLD_MAX], len(ordered) - TOLD_MAX
+        if more > 0:
+            # A file that is no configuration of this agent has thousands; each surface would carry all of them.
+            told.append(Problem(ordered[TOLD_MAX].origin, "", f"and {more} more problems; mend those above first"))
+        self.problems = tuple(told)
         super().__init__("\n".join(map(str, self.problems)))

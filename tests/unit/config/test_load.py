@@ -56,6 +56,14 @@ def test_lists_replace_and_mappings_merge(tmp_path: Path) -> None:
     assert settings.labels.sinks == ("stdout",)
 
 
+def test_thousands_of_problems_are_counted(tmp_path: Path) -> None:
+    """A file of another program: a person, an event and a log line get the first ones, and how many there are more."""
+    told = problems_of(tmp_path, "".join(f"key-{number}: 1\n" for number in range(3000)))
+    assert told[0].startswith("config.yaml:1: key-0: ")
+    assert told[-1] == "config.yaml:51: and 2950 more problems; mend those above first"
+    assert len("\n".join(told)) < 50_000
+
+
 def test_problems_of_all_sources_are_told_at_once(tmp_path: Path) -> None:
     """Files, variables and flags each have their say before anything is refused, in reading order."""
     (tmp_path / "conf.d").mkdir()

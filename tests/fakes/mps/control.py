@@ -13,7 +13,10 @@ from typing import NoReturn
 
 PIPES = os.environ.get("CUDA_MPS_PIPE_DIRECTORY") or "/tmp/nvidia-mps"
 LOGS = os.environ.get("CUDA_MPS_LOG_DIRECTORY") or "/var/log/nvidia-mps"
-CONTROL = PIPES + "/control"
+CONTROL, PRIVILEGED, QUEUE, PID_FILE = (
+    f"{PIPES}/{name}" for name in ("control", "control_privileged", "log", "nvidia-cuda-mps-control.pid")
+)
+NO_DAEMON = "Cannot find MPS control daemon process\n"
 END = b"\0"
 
 
@@ -29,6 +32,38 @@ def behaves(word: str) -> bool:
 def in_mib(size: str) -> int:
     """How much a limit is."""
     return int(size[:-1]) * (1024 if size[-1] == "G" else 1)
+
+
+def tell_size(size: str) -> str:
+    """A limit as it is told: in whole G where it has one."""
+    number = in_mib(size)
+    return f"{number}M" if number < 1024 else f"{number // 1024}G"
+
+
+def read_number(text: str) -> int:
+    """As C reads it: what is no number is 0."""
+    return int(text) if text.isdigit() else 0
+
+
+def read_peer(connection: socket.socket) -> tuple[int, int, int]:
+    """Process, user and group at the other end, as this process numbers them."""
+    pid, uid, gid = struct.unpack(
+        "3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    )
+    return pid, uid, gid
+
+
+OF_OWNER = ("set_default_active_thread_percentage", "set_default_device_pinned_mem_limit")
+OF_SERVER = (
+    "get_client_list",
+    "set_active_thread_percentage",
+    "get_active_thread_percentage",
+    "set_device_pinned_mem_limit",
+    "get_device_pinned_mem_limit",
+    "shutdown_server",
+)
+LOGGED = {"get_default_device_pinned_mem_limit": "No default pinned memory limit set for the device!"}
+"""What goes into the log where nothing is said."""
 
 
 class Server:
@@ -49,32 +84,44 @@ class Daemon:
         self.waiting_to_quit: socket.socket | None = None
         self.deadline: float | None = None
         self.connections: dict[socket.socket, bytes] = {}
+        self.front_ends: set[socket.socket] = set()
 
     def log(self, text: str) -> None:
         stamp = time.strftime("%Y-%m-%d %H:%M:%S.000")
-        with open(LOGS + "/control.log", "a") as file:
-            file.write(f"[{stamp} Control {os.getpid()}] {text}\n")
+        os.write(self.log_file, f"[{stamp} Control {os.getpid():5}] {text}\n".encode())
 
     def listen(self) -> None:
+        for directory in (PIPES, LOGS):
+            with suppress(FileExistsError):
+                os.mkdir(directory, 0o777)
+        if not os.path.isdir(PIPES) or not os.access(PIPES, os.W_OK | os.X_OK):
+            raise OSError(f"Cannot access CUDA_MPS_PIPE_DIRECTORY={PIPES}")
         lock = os.open(PIPES + "/control_lock", os.O_RDWR | os.O_CREAT, 0o666)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            sys.stdout.write("An instance of this daemon is already running\n")
-            sys.exit(1)
+            raise OSError("An instance of this daemon is already running") from None
         self.lock = lock
-        with suppress(FileNotFoundError):
-            os.unlink(CONTROL)
-        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.socket.bind(CONTROL)
-        os.chmod(CONTROL, 0o666)
-        self.socket.listen(64)
-        with open(PIPES + "/nvidia-cuda-mps-control.pid", "w") as file:
+        self.log_file = os.open(LOGS + "/control.log", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        self.sockets = [self.bind(CONTROL, 0o666), self.bind(PRIVILEGED, 0o755)]
+        with suppress(FileExistsError):
+            os.mkfifo(QUEUE, 0o777)
+        with open(PID_FILE, "w") as file:
             file.write(f"{os.getpid()}\n")
         self.log(f"Starting control daemon using socket {CONTROL}")
+        self.log(f"To connect CUDA applications to this daemon, set env CUDA_MPS_PIPE_DIRECTORY={PIPES}")
+
+    @staticmethod
+    def bind(path: str, mode: int) -> socket.socket:
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+        bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        bound.bind(path)
+        os.chmod(path, mode)
+        bound.listen(64)
+        return bound
 
     def serve(self) -> NoReturn:
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         read, write = os.pipe()
         os.set_blocking(write, False)
         signal.set_wakeup_fd(write)
@@ -85,15 +132,16 @@ class Daemon:
                 self.log("Segmentation fault")
                 os.kill(os.getpid(), signal.SIGKILL)
             timeout = None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
-            watched: list[socket.socket | int] = [self.socket, read, *connections]
+            watched: list[socket.socket | int] = [*self.sockets, read, *connections]
             ready, _, _ = select.select(watched, [], [], timeout)
             if read in ready:
                 os.read(read, 4096)
             self.reap()
             for each in ready:
-                if each is self.socket:
+                if each in self.sockets and isinstance(each, socket.socket):
                     connection, _ = each.accept()
                     connections[connection] = b""
+                    self.log("Accepting connection...")
                 elif isinstance(each, socket.socket) and each in connections:
                     self.read(each)
             self.finish_quit()
@@ -108,18 +156,26 @@ class Daemon:
             return
         *lines, self.connections[connection] = (self.connections[connection] + data).split(b"\n")
         for line in lines:
-            words = line.decode().split()
+            words = line.decode().split() or [""]
             if words[:1] == ["client!"]:
                 # As this process numbers it, whatever the client's own namespace says.
-                told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-                self.join(connection, struct.unpack("3i", told)[0], int(words[1]), *words[2:4])
+                self.join(connection, read_peer(connection)[0], int(words[1]), *words[2:4])
+            elif words == ["ui!"]:
+                self.front_ends.add(connection)
+                self.log("NEW UI")
             elif not behaves("hang"):
+                self.log("Cmd:" + line.decode())
                 answer = self.answer(connection, words)
                 if answer is not None:
+                    for text in answer.splitlines() or LOGGED.get(words[0], "").splitlines():
+                        self.log(text)
                     connection.sendall(answer.encode() + END)
 
     def drop(self, connection: socket.socket) -> None:
         self.connections.pop(connection, None)
+        if connection in self.front_ends:
+            self.front_ends.discard(connection)
+            self.log("UI closed")
         connection.close()
         for server in self.servers.values():
             server.clients.pop(connection, None)
@@ -144,8 +200,10 @@ class Daemon:
         pid = os.fork()
         if pid == 0:
             os.close(write)
-            self.socket.close()
+            for listening in self.sockets:
+                listening.close()
             os.close(self.lock)
+            os.close(self.log_file)
             for connection in self.connections:
                 connection.close()
             for server in self.servers.values():
@@ -176,23 +234,32 @@ class Daemon:
         connection.sendall(f"threads {threads} memory {told or '-'}\n".encode())
 
     def answer(self, connection: socket.socket, words: list[str]) -> str | None:
-        if not words:
-            return ""
         command, arguments = words[0], words[1:]
         handler = getattr(self, "do_" + command, None)
         if handler is None or (behaves("no-limits") and "pinned_mem_limit" in command):
-            return f"Unknown command {command}\n"
+            return f'Unknown command "{command}"\n'
+        if command in OF_OWNER and self.is_stranger(connection):
+            uid = read_peer(connection)[1]
+            return (
+                f"Insufficient privileges for UID {uid}. Control deamon settings can only be modified by the user"
+                " started it or by the root user.\n"
+            )
+        if command in OF_SERVER:
+            number = read_number(arguments[0]) if arguments else 0
+            if number not in self.servers:
+                return f"Server {number} not found\n"
         try:
             answer: str | None = handler(connection, *arguments)
-        except (TypeError, ValueError, KeyError):
-            return f"Invalid arguments of {command}\n"
+        except (TypeError, ValueError, KeyError, IndexError):
+            return ""
         return answer
+
+    @staticmethod
+    def is_stranger(connection: socket.socket) -> bool:
+        return read_peer(connection)[1] not in (0, os.getuid())
 
     def do_get_server_list(self, _: socket.socket) -> str:
         return "".join(f"{pid}\n" for pid in self.servers)
-
-    def do_get_server_status(self, _: socket.socket, pid: str) -> str:
-        return "ACTIVE\n" if int(pid) in self.servers else "Server not found\n"
 
     def do_start_server(self, _: socket.socket, flag: str, uid: str) -> str:
         if flag != "-uid":
@@ -203,14 +270,9 @@ class Daemon:
     def do_get_client_list(self, _: socket.socket, pid: str) -> str:
         return "".join(f"{client}\n" for client in self.servers[int(pid)].clients.values())
 
-    def do_ps(self, _: socket.socket, *_arguments: str) -> str:
-        rows = [f"{c} 1 GPU {pid} 0 python\n" for pid, one in self.servers.items() for c in one.clients.values()]
-        return "PID ID SERVER DEVICE NAMESPACE COMMAND\n" + "".join(rows)
-
-    def do_set_default_active_thread_percentage(self, _: socket.socket, percentage: str) -> str:
-        if not 0 < float(percentage) <= 100:
-            raise ValueError(percentage)
-        self.percentage = float(percentage)
+    def do_set_default_active_thread_percentage(self, _: socket.socket, percentage: str = "0") -> str:
+        wanted = round(float(percentage), 1)
+        self.percentage = wanted if 0 < wanted <= 100 else self.percentage
         return f"{self.percentage}\n"
 
     def do_get_default_active_thread_percentage(self, _: socket.socket) -> str:
@@ -228,14 +290,14 @@ class Daemon:
         return ""
 
     def do_get_default_device_pinned_mem_limit(self, _: socket.socket, device: str) -> str:
-        return f"{self.memory.get(int(device), 'none')}\n"
+        return f"{tell_size(self.memory[int(device)])}\n"
 
     def do_set_device_pinned_mem_limit(self, _: socket.socket, pid: str, device: str, limit: str) -> str:
         self.servers[int(pid)].memory[int(device)] = self.check_limit(limit)
         return ""
 
     def do_get_device_pinned_mem_limit(self, _: socket.socket, pid: str, device: str) -> str:
-        return f"{self.servers[int(pid)].memory.get(int(device), 'none')}\n"
+        return f"{tell_size(self.servers[int(pid)].memory[int(device)])}\n"
 
     @staticmethod
     def check_limit(limit: str) -> str:
@@ -244,11 +306,12 @@ class Daemon:
         return limit
 
     def do_shutdown_server(self, _: socket.socket, pid: str, *_force: str) -> str:
-        if int(pid) in self.servers:
-            os.kill(int(pid), signal.SIGKILL)
+        os.kill(int(pid), signal.SIGKILL)
         return ""
 
     def do_quit(self, connection: socket.socket, *arguments: str) -> str | None:
+        if self.is_stranger(connection):
+            return "Not enough privilege to execute quit command\n"
         if behaves("stay"):
             return ""
         if behaves("ignore-quit"):
@@ -265,8 +328,8 @@ class Daemon:
             return
         for pid in self.servers:
             os.kill(pid, signal.SIGKILL)
-        self.log("Control daemon exiting")
-        for name in (CONTROL, PIPES + "/nvidia-cuda-mps-control.pid"):
+        self.log("Exit with status 0")
+        for name in (PID_FILE, QUEUE):
             os.unlink(name)
         self.waiting_to_quit.sendall(END)
         os._exit(0)
@@ -294,9 +357,6 @@ def run_daemon(*, is_background: bool) -> int:
     os.close(read)
     try:
         daemon.listen()
-    except SystemExit:
-        os.write(write, b"-An instance of this daemon is already running\n")
-        os._exit(1)
     except OSError as error:
         os.write(write, f"-{error}\n".encode())
         os._exit(1)
@@ -309,15 +369,14 @@ def run_daemon(*, is_background: bool) -> int:
 
 
 def run_front_end() -> int:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.connect(CONTROL if os.getuid() else PRIVILEGED)
+    except OSError:
+        sys.stderr.write(NO_DAEMON)
+        return 1
+    connection.sendall(b"ui!\n")
     for line in sys.stdin:
-        if not line.strip():
-            continue
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            connection.connect(CONTROL)
-        except OSError:
-            sys.stderr.write("Cannot find MPS control daemon process\n")
-            return 1
         connection.sendall(line.strip().encode() + b"\n")
         answer = b""
         while not answer.endswith(END):
@@ -326,9 +385,9 @@ def run_front_end() -> int:
                 sys.stderr.write("The connection to the MPS control daemon is broken\n")
                 return 1
             answer += data
-        connection.close()
         sys.stdout.write(answer[:-1].decode())
         sys.stdout.flush()
+    connection.close()
     return 0
 
 

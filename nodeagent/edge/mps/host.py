@@ -23,7 +23,7 @@ from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.host.driver.library_search import resolve
 from nodeagent.edge.host.errors import describe_os_error
 from nodeagent.edge.mps import launch, memory
-from nodeagent.edge.mps.processes import find_daemon, list_family
+from nodeagent.edge.mps.processes import find_daemon, list_family, list_processes
 from nodeagent.edge.mps.run import Ran, run, wait_process
 from nodeagent.model.errors import MpsRefused, MpsSilent
 from nodeagent.model.ids import GpuUuid
@@ -107,6 +107,11 @@ class HostMps:
         """Return as soon as it has ended."""
         await wait_process(pid)
 
+    async def list_processes(self, pid: int, clients: Sequence[int]) -> frozenset[int]:
+        """By what the kernel says of them."""
+        nobody: frozenset[int] = frozenset()
+        return await self._look(lambda: list_processes(pid, clients), "look for servers and clients", nobody)
+
     async def kill(self, pid: int) -> None:
         """The servers first: they are what holds the GPU."""
         nobody: tuple[int, ...] = ()
@@ -115,7 +120,7 @@ class HostMps:
                 os.kill(process, signal.SIGKILL)
 
     async def read_log(self, place: MpsPlace) -> tuple[str, ...]:
-        """The newest lines of its logs."""
+        """The newest lines of its logs, which are cut when they are long."""
         lines: list[str] = []
         for name in _LOGS:
             path = place.logs / name
@@ -244,13 +249,20 @@ def _measure(path: Path) -> int:
 
 
 def _read_from(path: Path, start: int | None) -> tuple[str, int]:
-    """What was added; of a log that nobody has read so far, nothing."""
-    size = _measure(path)
-    if start is None or size <= start:
-        return "", size
-    with path.open("rb") as file:
-        file.seek(max(start, size - _LOG_LIMIT))
-        return file.read(_LOG_LIMIT).decode("utf-8", "replace"), size
+    """What was added; of a log that nobody has read so far, nothing. A long one is empty afterwards."""
+    try:
+        with path.open("rb+") as file:
+            size = file.seek(0, os.SEEK_END)
+            start = size if start is None else start if start <= size else 0
+            file.seek(max(start, size - _LOG_LIMIT))
+            text = file.read(_LOG_LIMIT).decode("utf-8", "replace")
+            # The daemon appends, wherever the end is. What it has just added is read before it is cut, next time.
+            if size > _LOG_LIMIT and file.seek(0, os.SEEK_END) == size:
+                file.truncate(0)
+                size = 0
+    except FileNotFoundError:
+        return "", 0
+    return text, size
 
 
 def _read_answer(ran: Ran, patience: float) -> tuple[str, ...]:

@@ -39,6 +39,11 @@ _FILES_SECONDS: Final = 5.0
 _LOG_LIMIT: Final = 16 * 1024
 _LABEL: Final = ("security.selinux", b"system_u:object_r:container_file_t:s0")
 _LOGS: Final = ("control.log", "server.log")
+_QUIT: Final = "quit"
+_RECEIPT: Final = "get_default_active_thread_percentage"
+"""What is always answered: without its answer the daemon has read nothing, though the front end may end well."""
+_TURN_SECONDS: Final = 0.05
+_NOT_SENT: Final = "Cannot send command"
 
 
 class MpsHostSettings(Struct, frozen=True):
@@ -93,15 +98,26 @@ class HostMps:
         return pid
 
     async def ask(self, place: MpsPlace, commands: Sequence[str], timeout_seconds: float = 0.0) -> tuple[str, ...]:
-        """Through the front end, which is killed when it takes too long."""
+        """Through the front end, which is killed when it takes too long, and tried again while another is served."""
         patience = timeout_seconds or self._settings.answer_timeout_seconds
         environment = {"CUDA_MPS_PIPE_DIRECTORY": str(place.pipes), "CUDA_MPS_LOG_DIRECTORY": str(place.logs)}
-        try:
-            argv = self._command(place, talks=True)
-            ran = await run(argv, environment, "".join(f"{one}\n" for one in commands), patience)
-        except (OSError, MpsRefused) as error:
-            raise MpsSilent(f"cannot ask the daemon: {error}") from error
-        return _read_answer(ran, patience)
+        is_last = any(command.startswith(_QUIT) for command in commands)
+        text = "".join(f"{one}\n" for one in (*commands, *(() if is_last else (_RECEIPT,))))
+        deadline, is_busy = anyio.current_time() + patience, False
+        while True:
+            try:
+                argv = self._command(place, talks=True)
+                ran = await run(argv, environment, text, max(0.0, deadline - anyio.current_time()))
+            except (OSError, MpsRefused) as error:
+                raise MpsSilent(f"cannot ask the daemon: {error}") from error
+            # One that is cut off by the deadline after others were turned away is no other case.
+            is_busy = _was_turned_away(ran, has_receipt=not is_last) or (is_busy and ran.status is None)
+            if not is_busy:
+                answer = _read_answer(ran, patience)
+                return answer if is_last else answer[:-1]
+            if anyio.current_time() + _TURN_SECONDS >= deadline:
+                raise MpsSilent("it serves one front end at a time, and another one does not end")
+            await anyio.sleep(_TURN_SECONDS)
 
     async def wait_end(self, pid: int) -> None:
         """Return as soon as it has ended."""
@@ -263,6 +279,13 @@ def _read_from(path: Path, start: int | None) -> tuple[str, int]:
     except FileNotFoundError:
         return "", 0
     return text, size
+
+
+def _was_turned_away(ran: Ran, *, has_receipt: bool) -> bool:
+    """Whether the daemon was serving another front end: this one has said nothing, or that it could not send."""
+    if ran.status is None:
+        return False
+    return _NOT_SENT in ran.output or (has_receipt and not ran.output)
 
 
 def _read_answer(ran: Ran, patience: float) -> tuple[str, ...]:

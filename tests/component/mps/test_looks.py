@@ -8,7 +8,9 @@ import pytest
 
 from nodeagent.components.mps.keeper.component import ANSWER_SECONDS
 from nodeagent.edge.simulated.mps import SimulatedMps
-from nodeagent.model.mps import MpsPhase, MpsPlace
+from nodeagent.model.errors import MpsRefused
+from nodeagent.model.ids import GpuUuid
+from nodeagent.model.mps import MpsPhase, MpsPlace, MpsState
 from tests.component.mps.harness import World, share
 from tests.support.virtual_time import FakeClock
 
@@ -125,4 +127,30 @@ async def test_limits_that_are_others_without_a_word_are_set_back(world: World, 
         await anyio.sleep(ANSWER_SECONDS + LOOK_SECONDS)
         assert await host.ask(place, ("get_default_active_thread_percentage",)) == ("25.0",)
         assert world.state.daemons[0].phase is MpsPhase.READY
+    world.close()
+
+
+async def test_one_that_fails_again_and_again_is_down_all_the_time(clock: FakeClock, tmp_path: Path) -> None:
+    """Its condition does not come and go with each try."""
+
+    class Refusing(SimulatedMps):
+        tries = 0
+
+        async def start(self, place: MpsPlace, gpus: Sequence[GpuUuid]) -> int:
+            self.tries += 1
+            if self.tries < 6:
+                raise MpsRefused("it did not come up")
+            return await super().start(place, gpus)
+
+    world = World(clock, tmp_path, sharing=share(4))
+    world.host = host = Refusing()
+    phases: list[MpsPhase] = []
+    async with world.running():
+        with world.bus.watch(MpsState, client="test") as states:
+            while not phases or phases[-1] is not MpsPhase.READY:
+                await anext(states)
+                phases += [one.phase for one in world.state.daemons]
+        assert host.tries == 6
+        failed = phases.index(MpsPhase.BROKEN)
+        assert set(phases[failed:-1]) == {MpsPhase.BROKEN}
     world.close()

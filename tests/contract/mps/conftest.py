@@ -42,11 +42,7 @@ class Control:
         done = subprocess.run(
             [*wrapper, str(self.program), *arguments],
             input=text,
-            env={
-                "CUDA_VISIBLE_DEVICES": "GPU-00000000-0000-0000-0000-000000000000",
-                "CUDA_MPS_PIPE_DIRECTORY": str(self.pipes),
-                "CUDA_MPS_LOG_DIRECTORY": str(self.logs),
-            },
+            env=self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -54,6 +50,20 @@ class Control:
             check=False,
         )
         return Answer(done.returncode, tuple(done.stdout.splitlines()))
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            "CUDA_VISIBLE_DEVICES": "GPU-00000000-0000-0000-0000-000000000000",
+            "CUDA_MPS_PIPE_DIRECTORY": str(self.pipes),
+            "CUDA_MPS_LOG_DIRECTORY": str(self.logs),
+        }
+
+    def open_front_end(self) -> subprocess.Popen[str]:
+        """One that stays as long as its input does."""
+        return subprocess.Popen(
+            [self.program], env=self.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
 
     def ask(self, *commands: str, wrapper: Sequence[str] = ()) -> Answer:
         """What it says to these commands, by one front end."""

@@ -131,6 +131,21 @@ def test_each_question_leaves_four_lines_in_its_log(control: Control) -> None:
     assert find_news(lines[2:], ("set_default_device_pinned_mem_limit 0 2G",)) == ()
 
 
+def test_it_serves_one_front_end_at_a_time(control: Control) -> None:
+    """Another one is turned away without an answer, whatever its status; it may come when the first has ended."""
+    control.start()
+    with control.open_front_end() as first:
+        assert first.stdin is not None
+        first.stdin.write("get_default_active_thread_percentage\n")
+        first.stdin.flush()
+        assert control.wait_log(6)[-1] == "100.0"
+        turned_away = control.ask("get_default_active_thread_percentage")
+        assert turned_away.lines in ((), ("Cannot send command to MPS control daemon process",))
+        first.stdin.close()
+        assert first.wait(20) == 0
+    assert control.ask("get_default_active_thread_percentage") == Answer(0, ("100.0",))
+
+
 def test_its_log_may_be_cut_while_it_writes(control: Control) -> None:
     """The daemon appends: what comes after a cut begins at the beginning, without a gap."""
     control.start()

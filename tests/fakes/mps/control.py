@@ -9,6 +9,7 @@ import struct
 import sys
 import time
 from contextlib import suppress
+from itertools import chain
 from typing import NoReturn
 
 PIPES = os.environ.get("CUDA_MPS_PIPE_DIRECTORY") or "/tmp/nvidia-mps"
@@ -84,7 +85,7 @@ class Daemon:
         self.waiting_to_quit: socket.socket | None = None
         self.deadline: float | None = None
         self.connections: dict[socket.socket, bytes] = {}
-        self.front_ends: set[socket.socket] = set()
+        self.front_end: socket.socket | None = None
 
     def log(self, text: str) -> None:
         stamp = time.strftime("%Y-%m-%d %H:%M:%S.000")
@@ -161,7 +162,11 @@ class Daemon:
                 # As this process numbers it, whatever the client's own namespace says.
                 self.join(connection, read_peer(connection)[0], int(words[1]), *words[2:4])
             elif words == ["ui!"]:
-                self.front_ends.add(connection)
+                if self.front_end is not None:
+                    # It serves one at a time, and turns others away without a word.
+                    self.drop(connection)
+                    return
+                self.front_end = connection
                 self.log("NEW UI")
             elif not behaves("hang"):
                 self.log("Cmd:" + line.decode())
@@ -173,8 +178,8 @@ class Daemon:
 
     def drop(self, connection: socket.socket) -> None:
         self.connections.pop(connection, None)
-        if connection in self.front_ends:
-            self.front_ends.discard(connection)
+        if connection is self.front_end:
+            self.front_end = None
             self.log("UI closed")
         connection.close()
         for server in self.servers.values():
@@ -375,15 +380,19 @@ def run_front_end() -> int:
     except OSError:
         sys.stderr.write(NO_DAEMON)
         return 1
-    connection.sendall(b"ui!\n")
-    for line in sys.stdin:
-        connection.sendall(line.strip().encode() + b"\n")
+    for line in chain(("ui!\n",), sys.stdin):
+        try:
+            connection.sendall(line.strip().encode() + b"\n")
+        except OSError:
+            sys.stderr.write("Cannot send command to MPS control daemon process\n")
+            return 1
+        if line == "ui!\n":
+            continue
         answer = b""
         while not answer.endswith(END):
             data = connection.recv(65536)
             if not data:
-                sys.stderr.write("The connection to the MPS control daemon is broken\n")
-                return 1
+                return 0
             answer += data
         sys.stdout.write(answer[:-1].decode())
         sys.stdout.flush()

@@ -132,7 +132,9 @@ class Keeper:
         """Have it running for as long as it is wanted and may."""
         if not await self._wait_turn():
             return
-        self._show(MpsPhase.STARTING)
+        if self.shown.phase is not MpsPhase.BROKEN:
+            # One that has failed stays so until it is ready: its condition is not to come and go with each try.
+            self._show(MpsPhase.STARTING)
         pid = await self._around.host.find(self._place)
         was_found = pid is not None
         await self._engage()

@@ -5,6 +5,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 import anyio
 import pytest
@@ -229,9 +230,9 @@ async def test_a_question_waits_for_the_front_end_that_is_served(
             await host.ask(place, ("get_server_list",), 3.0)
         turns: list[float] = []
 
-        async def end_other(seconds: float) -> None:
+        async def end_other(seconds: float, line: IO[str] = other.stdin) -> None:
             turns.append(seconds)
-            other.stdin.close()
+            line.close()
             other.wait(20)
 
         with monkeypatch.context() as patched:

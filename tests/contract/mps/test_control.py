@@ -93,7 +93,6 @@ def test_the_last_limits_count(control: Control) -> None:
         ("get_active_thread_percentage 7", "Server 7 not found"),
         ("set_device_pinned_mem_limit 7 0 5G", "Server 7 not found"),
         ("get_device_pinned_mem_limit 7 0", "Server 7 not found"),
-        ("shutdown_server 7", "Server 7 not found"),
         ("set_default_active_thread_percentage 200", "100.0"),
         ("set_default_active_thread_percentage 0", "100.0"),
         ("set_default_active_thread_percentage", "100.0"),

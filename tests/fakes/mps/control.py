@@ -41,28 +41,25 @@ def tell_size(size: str) -> str:
     return f"{number}M" if number < 1024 else f"{number // 1024}G"
 
 
+def check_limit(limit: str) -> str:
+    if limit[-1:] not in ("G", "M") or not limit[:-1].isdigit():
+        raise ValueError(limit)
+    return limit
+
+
 def read_number(text: str) -> int:
     """As C reads it: what is no number is 0."""
     return int(text) if text.isdigit() else 0
 
 
-def read_peer(connection: socket.socket) -> tuple[int, int, int]:
-    """Process, user and group at the other end, as this process numbers them."""
-    pid, uid, gid = struct.unpack(
-        "3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    )
-    return pid, uid, gid
+def read_peer(connection: socket.socket) -> tuple[int, int]:
+    """Process and user at the other end, as this process numbers them."""
+    pid, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return pid, uid
 
 
 OF_OWNER = ("set_default_active_thread_percentage", "set_default_device_pinned_mem_limit")
-OF_SERVER = (
-    "get_client_list",
-    "set_active_thread_percentage",
-    "get_active_thread_percentage",
-    "set_device_pinned_mem_limit",
-    "get_device_pinned_mem_limit",
-    "shutdown_server",
-)
+WHO_MAY = "Control deamon settings can only be modified by the user started it or by the root user."
 LOGGED = {"get_default_device_pinned_mem_limit": "No default pinned memory limit set for the device!"}
 """What goes into the log where nothing is said."""
 
@@ -240,20 +237,19 @@ class Daemon:
 
     def answer(self, connection: socket.socket, words: list[str]) -> str | None:
         command, arguments = words[0], words[1:]
-        handler = getattr(self, "do_" + command, None)
+        of_server = getattr(self, "server_" + command, None)
+        handler = of_server or getattr(self, "do_" + command, None)
         if handler is None or (behaves("no-limits") and "pinned_mem_limit" in command):
             return f'Unknown command "{command}"\n'
         if command in OF_OWNER and self.is_stranger(connection):
             uid = read_peer(connection)[1]
-            return (
-                f"Insufficient privileges for UID {uid}. Control deamon settings can only be modified by the user"
-                " started it or by the root user.\n"
-            )
-        if command in OF_SERVER:
-            number = read_number(arguments[0]) if arguments else 0
-            if number not in self.servers:
-                return f"Server {number} not found\n"
+            return f"Insufficient privileges for UID {uid}. {WHO_MAY}\n"
+        number = read_number(arguments[0]) if arguments else 0
+        if of_server is not None and number not in self.servers:
+            return f"Server {number} not found\n"
         try:
+            if of_server is not None:
+                return str(of_server(self.servers[number], *arguments[1:]))
             answer: str | None = handler(connection, *arguments)
         except (TypeError, ValueError, KeyError, IndexError):
             return ""
@@ -272,8 +268,8 @@ class Daemon:
         self.start_server(int(uid))
         return ""
 
-    def do_get_client_list(self, _: socket.socket, pid: str) -> str:
-        return "".join(f"{client}\n" for client in self.servers[int(pid)].clients.values())
+    def server_get_client_list(self, server: Server) -> str:
+        return "".join(f"{client}\n" for client in server.clients.values())
 
     def do_set_default_active_thread_percentage(self, _: socket.socket, percentage: str = "0") -> str:
         wanted = round(float(percentage), 1)
@@ -283,36 +279,26 @@ class Daemon:
     def do_get_default_active_thread_percentage(self, _: socket.socket) -> str:
         return f"{self.percentage}\n"
 
-    def do_set_active_thread_percentage(self, _: socket.socket, pid: str, percentage: str) -> str:
-        self.servers[int(pid)].percentage = float(percentage)
-        return f"{float(percentage)}\n"
+    def server_set_active_thread_percentage(self, server: Server, percentage: str) -> str:
+        server.percentage = float(percentage)
+        return f"{server.percentage}\n"
 
-    def do_get_active_thread_percentage(self, _: socket.socket, pid: str) -> str:
-        return f"{self.servers[int(pid)].percentage}\n"
+    def server_get_active_thread_percentage(self, server: Server) -> str:
+        return f"{server.percentage}\n"
 
     def do_set_default_device_pinned_mem_limit(self, _: socket.socket, device: str, limit: str) -> str:
-        self.memory[int(device)] = self.check_limit(limit)
+        self.memory[int(device)] = check_limit(limit)
         return ""
 
     def do_get_default_device_pinned_mem_limit(self, _: socket.socket, device: str) -> str:
         return f"{tell_size(self.memory[int(device)])}\n"
 
-    def do_set_device_pinned_mem_limit(self, _: socket.socket, pid: str, device: str, limit: str) -> str:
-        self.servers[int(pid)].memory[int(device)] = self.check_limit(limit)
+    def server_set_device_pinned_mem_limit(self, server: Server, device: str, limit: str) -> str:
+        server.memory[int(device)] = check_limit(limit)
         return ""
 
-    def do_get_device_pinned_mem_limit(self, _: socket.socket, pid: str, device: str) -> str:
-        return f"{tell_size(self.servers[int(pid)].memory[int(device)])}\n"
-
-    @staticmethod
-    def check_limit(limit: str) -> str:
-        if limit[-1:] not in ("G", "M") or not limit[:-1].isdigit():
-            raise ValueError(limit)
-        return limit
-
-    def do_shutdown_server(self, _: socket.socket, pid: str, *_force: str) -> str:
-        os.kill(int(pid), signal.SIGKILL)
-        return ""
+    def server_get_device_pinned_mem_limit(self, server: Server, device: str) -> str:
+        return f"{tell_size(server.memory[int(device)])}\n"
 
     def do_quit(self, connection: socket.socket, *arguments: str) -> str | None:
         if self.is_stranger(connection):
@@ -340,16 +326,13 @@ class Daemon:
         os._exit(0)
 
 
-def run_daemon(*, is_background: bool) -> int:
+def run_daemon() -> int:
     if behaves("refuse"):
         sys.stdout.write("Failed to start the daemon: no CUDA-capable device is detected\n")
         return 1
     if behaves("hang-start"):
         time.sleep(600)
     daemon = Daemon()
-    if not is_background:
-        daemon.listen()
-        return daemon.serve()
     read, write = os.pipe()
     if os.fork():
         os.close(write)
@@ -400,35 +383,4 @@ def run_front_end() -> int:
     return 0
 
 
-def run_client() -> int:
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        connection.connect(CONTROL)
-    except OSError as error:
-        sys.stdout.write(f"no daemon: {error}\n")
-        return 1
-    threads = os.environ.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") or "-"
-    memory = os.environ.get("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT") or "-"
-    connection.sendall(f"client! {os.getuid()} {threads} {memory}\n".encode())
-    while True:
-        watched: list[socket.socket | int] = [connection, 0]
-        ready, _, _ = select.select(watched, [], [])
-        if connection in ready:
-            data = connection.recv(65536)
-            if not data:
-                return 1
-            sys.stdout.write(data.decode())
-            sys.stdout.flush()
-        if 0 in ready and not os.read(0, 1):
-            return 0
-
-
-arguments = sys.argv[1:]
-if arguments == ["--client"]:
-    sys.exit(run_client())
-if arguments == ["-h"]:
-    sys.stdout.write("usage: nvidia-cuda-mps-control [-d | -f]\n")
-    sys.exit(0)
-if arguments in (["-d"], ["-f"]):
-    sys.exit(run_daemon(is_background=arguments == ["-d"]))
-sys.exit(run_front_end())
+sys.exit(run_daemon() if sys.argv[1:] == ["-d"] else run_front_end())

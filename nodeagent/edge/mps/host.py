@@ -102,7 +102,8 @@ class HostMps:
         patience = timeout_seconds or self._settings.answer_timeout_seconds
         environment = {"CUDA_MPS_PIPE_DIRECTORY": str(place.pipes), "CUDA_MPS_LOG_DIRECTORY": str(place.logs)}
         is_last = any(command.startswith(_QUIT) for command in commands)
-        text = "".join(f"{one}\n" for one in (*commands, *(() if is_last else (_RECEIPT,))))
+        receipt = () if is_last or tuple(commands[-1:]) == (_RECEIPT,) else (_RECEIPT,)
+        text = "".join(f"{one}\n" for one in (*commands, *receipt))
         deadline, is_busy = anyio.current_time() + patience, False
         while True:
             try:
@@ -114,7 +115,7 @@ class HostMps:
             is_busy = _was_turned_away(ran, has_receipt=not is_last) or (is_busy and ran.status is None)
             if not is_busy:
                 answer = _read_answer(ran, patience)
-                return answer if is_last else answer[:-1]
+                return answer[: len(answer) - len(receipt)]
             if anyio.current_time() + _TURN_SECONDS >= deadline:
                 raise MpsSilent("it serves one front end at a time, and another one does not end")
             await anyio.sleep(_TURN_SECONDS)

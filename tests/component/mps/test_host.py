@@ -241,3 +241,24 @@ async def test_a_question_waits_for_the_front_end_that_is_served(
         assert len(turns) == 1
     await host.kill(pid)
     await host.wait_end(pid)
+
+
+async def test_a_question_that_is_always_answered_wants_no_other_after_it(
+    short_dir: Path, worker: WorkerThread
+) -> None:
+    """The daemon writes a line for each command."""
+    fake = FakeMps(short_dir / "driver")
+    host = host_of(Path("/"), worker, fake.program)
+    place = MpsPlace(root=short_dir / "mps", name="x", has_own_memory=False)
+    pid = await host.start(place, ())
+    await host.read_log(place)
+    assert await host.ask(place, ("get_default_active_thread_percentage",)) == ("100.0",)
+    assert await host.ask(place, ("get_server_list",)) == ()
+    commands = [line.partition("Cmd:")[2] for line in await host.read_log(place) if "Cmd:" in line]
+    assert commands == [
+        "get_default_active_thread_percentage",
+        "get_server_list",
+        "get_default_active_thread_percentage",
+    ]
+    await host.kill(pid)
+    await host.wait_end(pid)

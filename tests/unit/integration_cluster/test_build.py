@@ -60,6 +60,7 @@ def test_a_broken_off_build_goes_on_where_it_stopped(calls: Path, monkeypatch: p
 def test_the_cache_lies_in_the_users_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a choice of its own the cache follows XDG_CACHE_HOME, never the checkout."""
     monkeypatch.delenv(CACHE_VARIABLE, raising=False)
+    monkeypatch.setattr("tests.support.files.cache.CHOSEN", None)
     monkeypatch.setenv("XDG_CACHE_HOME", "/var/cache/somebody")
     assert building.find_cache() == Path("/var/cache/somebody/nodeagent/cluster")
     monkeypatch.delenv("XDG_CACHE_HOME")

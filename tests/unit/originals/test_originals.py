@@ -20,7 +20,7 @@ from tests.originals.packages import (
     list_packages,
     read_pins,
 )
-from tests.support.files.cache import CACHE_VARIABLE
+from tests.support.files.cache import CACHE_VARIABLE, find_cache
 
 CONTENT = b"a package"
 PACKAGE = Package("535", "bookworm", "tool", "1-1", sha256(CONTENT).hexdigest())
@@ -120,3 +120,10 @@ def test_why_nothing_was_fetched_is_said(
     monkeypatch.setattr(fetch, "fetch_driver", refuse)
     assert main([]) == status
     assert said in "".join(capsys.readouterr())
+
+
+def test_the_cache_is_the_chosen_one_within_a_test_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What was chosen when tests were collected counts, though their environment has no variable of the agent's."""
+    monkeypatch.delenv(CACHE_VARIABLE)
+    monkeypatch.setattr("tests.support.files.cache.CHOSEN", str(tmp_path / "chosen"))
+    assert find_cache() == tmp_path / "chosen"

@@ -4,6 +4,7 @@ Owns when: a daemon through which somebody works is kept, with the way on. Compu
 tool, as there is no agent whose worker could.
 """
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -89,10 +90,9 @@ async def _list_clients(host: HostMps, place: MpsPlace) -> list[int]:
 
 
 async def _quit(host: HostMps, place: MpsPlace, pid: int) -> None:
-    try:
+    # Its front end also fails where a server did not end well: the daemon ends all the same.
+    with suppress(MpsSilent):
         await host.ask(place, (render_quit(_QUIT_SECONDS),), _QUIT_SECONDS + 2.0)
-    except MpsSilent:
-        await host.kill(pid)
     with anyio.move_on_after(_QUIT_SECONDS) as scope:
         await host.wait_end(pid)
     if scope.cancelled_caught:

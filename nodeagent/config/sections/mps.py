@@ -56,6 +56,6 @@ class MpsSettings(Section):
         Number(1, 600),
         15.0,
         "pause between looks at servers and clients; that a daemon dies is noticed at once",
-        "each look starts a process",
+        "a look reads its log and its processes; it is asked where they say something new, and every two minutes",
         reload=True,
     )

@@ -23,7 +23,7 @@ from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.host.driver.library_search import resolve
 from nodeagent.edge.host.errors import describe_os_error
 from nodeagent.edge.mps import launch, memory
-from nodeagent.edge.mps.processes import find_daemon, list_family
+from nodeagent.edge.mps.processes import find_daemon, list_family, list_processes
 from nodeagent.edge.mps.run import Ran, run, wait_process
 from nodeagent.model.errors import MpsRefused, MpsSilent
 from nodeagent.model.ids import GpuUuid
@@ -39,6 +39,11 @@ _FILES_SECONDS: Final = 5.0
 _LOG_LIMIT: Final = 16 * 1024
 _LABEL: Final = ("security.selinux", b"system_u:object_r:container_file_t:s0")
 _LOGS: Final = ("control.log", "server.log")
+_QUIT: Final = "quit"
+_RECEIPT: Final = "get_default_active_thread_percentage"
+"""What is always answered: without its answer the daemon has read nothing, though the front end may end well."""
+_TURN_SECONDS: Final = 0.05
+_NOT_SENT: Final = "Cannot send command"
 
 
 class MpsHostSettings(Struct, frozen=True):
@@ -93,19 +98,36 @@ class HostMps:
         return pid
 
     async def ask(self, place: MpsPlace, commands: Sequence[str], timeout_seconds: float = 0.0) -> tuple[str, ...]:
-        """Through the front end, which is killed when it takes too long."""
+        """Through the front end, which is killed when it takes too long, and tried again while another is served."""
         patience = timeout_seconds or self._settings.answer_timeout_seconds
         environment = {"CUDA_MPS_PIPE_DIRECTORY": str(place.pipes), "CUDA_MPS_LOG_DIRECTORY": str(place.logs)}
-        try:
-            argv = self._command(place, talks=True)
-            ran = await run(argv, environment, "".join(f"{one}\n" for one in commands), patience)
-        except (OSError, MpsRefused) as error:
-            raise MpsSilent(f"cannot ask the daemon: {error}") from error
-        return _read_answer(ran, patience)
+        is_last = any(command.startswith(_QUIT) for command in commands)
+        receipt = () if is_last or tuple(commands[-1:]) == (_RECEIPT,) else (_RECEIPT,)
+        text = "".join(f"{one}\n" for one in (*commands, *receipt))
+        deadline, is_busy = anyio.current_time() + patience, False
+        while True:
+            try:
+                argv = self._command(place, talks=True)
+                ran = await run(argv, environment, text, max(0.0, deadline - anyio.current_time()))
+            except (OSError, MpsRefused) as error:
+                raise MpsSilent(f"cannot ask the daemon: {error}") from error
+            # One that is cut off by the deadline after others were turned away is no other case.
+            is_busy = _was_turned_away(ran, has_receipt=not is_last) or (is_busy and ran.status is None)
+            if not is_busy:
+                answer = _read_answer(ran, patience)
+                return answer[: len(answer) - len(receipt)]
+            if anyio.current_time() + _TURN_SECONDS >= deadline:
+                raise MpsSilent("it serves one front end at a time, and another one does not end")
+            await anyio.sleep(_TURN_SECONDS)
 
     async def wait_end(self, pid: int) -> None:
         """Return as soon as it has ended."""
         await wait_process(pid)
+
+    async def list_processes(self, pid: int, clients: Sequence[int]) -> frozenset[int]:
+        """By what the kernel says of them."""
+        nobody: frozenset[int] = frozenset()
+        return await self._look(lambda: list_processes(pid, clients), "look for servers and clients", nobody)
 
     async def kill(self, pid: int) -> None:
         """The servers first: they are what holds the GPU."""
@@ -115,7 +137,7 @@ class HostMps:
                 os.kill(process, signal.SIGKILL)
 
     async def read_log(self, place: MpsPlace) -> tuple[str, ...]:
-        """The newest lines of its logs."""
+        """The newest lines of its logs, which are cut when they are long."""
         lines: list[str] = []
         for name in _LOGS:
             path = place.logs / name
@@ -244,13 +266,27 @@ def _measure(path: Path) -> int:
 
 
 def _read_from(path: Path, start: int | None) -> tuple[str, int]:
-    """What was added; of a log that nobody has read so far, nothing."""
-    size = _measure(path)
-    if start is None or size <= start:
-        return "", size
-    with path.open("rb") as file:
-        file.seek(max(start, size - _LOG_LIMIT))
-        return file.read(_LOG_LIMIT).decode("utf-8", "replace"), size
+    """What was added; of a log that nobody has read so far, nothing. A long one is empty afterwards."""
+    try:
+        with path.open("rb+") as file:
+            size = file.seek(0, os.SEEK_END)
+            start = size if start is None else start if start <= size else 0
+            file.seek(max(start, size - _LOG_LIMIT))
+            text = file.read(_LOG_LIMIT).decode("utf-8", "replace")
+            # The daemon appends, wherever the end is. What it has just added is read before it is cut, next time.
+            if size > _LOG_LIMIT and file.seek(0, os.SEEK_END) == size:
+                file.truncate(0)
+                size = 0
+    except FileNotFoundError:
+        return "", 0
+    return text, size
+
+
+def _was_turned_away(ran: Ran, *, has_receipt: bool) -> bool:
+    """Whether the daemon was serving another front end: this one has said nothing, or that it could not send."""
+    if ran.status is None:
+        return False
+    return _NOT_SENT in ran.output or (has_receipt and not ran.output)
 
 
 def _read_answer(ran: Ran, patience: float) -> tuple[str, ...]:

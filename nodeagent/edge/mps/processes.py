@@ -4,7 +4,7 @@ A process id in a file may be another's by now, so each is looked at; the file o
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -30,7 +30,12 @@ def list_family(pid: int) -> tuple[int, ...]:
     """A daemon's servers and it itself, in the order in which they are to end; none where it is no daemon."""
     if not is_daemon(pid):
         return ()
-    return (*map(int, _read(pid, f"task/{pid}/children").split()), pid)
+    return (*_list_servers(pid), pid)
+
+
+def list_processes(pid: int, clients: Iterable[int]) -> frozenset[int]:
+    """The servers that a daemon has, and those of these clients of theirs that live."""
+    return frozenset((*_list_servers(pid), *(one for one in clients if not _has_ended(one))))
 
 
 def read_gpus(pid: int) -> tuple[str, ...]:
@@ -38,6 +43,10 @@ def read_gpus(pid: int) -> tuple[str, ...]:
     words = _read(pid, "environ").split(b"\0")
     told = next((word for word in words if word.startswith(_GPUS)), b"")
     return tuple(uuid for uuid in told.removeprefix(_GPUS).decode("ascii", "replace").split(",") if uuid)
+
+
+def _list_servers(pid: int) -> tuple[int, ...]:
+    return tuple(map(int, _read(pid, f"task/{pid}/children").split()))
 
 
 def _list_candidates(pipes: Path) -> Iterator[int]:

@@ -11,6 +11,8 @@ from nodeagent.model.mps import MpsPlace
 
 _FIRST_PID = 4_000_000
 """Above every process of a host that has not been told to count further."""
+_GIB = 1024
+"""From so many MiB on, a limit is told in G."""
 
 
 class SimulatedMps:
@@ -52,6 +54,10 @@ class SimulatedMps:
                 await daemon.ended.wait()
                 return
 
+    async def list_processes(self, pid: int, clients: Sequence[int]) -> frozenset[int]:  # noqa: ARG002 - the port
+        """It has none."""
+        return frozenset()
+
     async def kill(self, pid: int) -> None:
         """End it."""
         for name in [name for name, daemon in self._daemons.items() if daemon.pid == pid]:
@@ -79,13 +85,15 @@ class _Daemon:
         """The lines that it says to a command."""
         match command.split():
             case ["set_default_active_thread_percentage", percentage]:
-                self._percentage = percentage
+                self._percentage = f"{float(percentage)}"
+                return (self._percentage,)
             case ["set_default_device_pinned_mem_limit", place, limit]:
-                self._memory[place] = limit
+                size = int(limit.removesuffix("M"))
+                self._memory[place] = limit if size < _GIB else f"{size // _GIB}G"
             case ["get_default_active_thread_percentage"]:
                 return (self._percentage,)
             case ["get_default_device_pinned_mem_limit", place]:
-                return (self._memory.get(place, ""),)
+                return (self._memory[place],) if place in self._memory else ()
             case ["quit", *_]:
                 self.has_quit = True
             case _:

@@ -71,12 +71,16 @@ class MpsHost(Protocol):
         """Return as soon as this process has ended, at once where it is gone."""
         ...
 
+    async def list_processes(self, pid: int, clients: Sequence[int]) -> frozenset[int]:
+        """The servers that a daemon has now, and those of these clients that still run; the daemon is asked nothing."""
+        ...
+
     async def kill(self, pid: int) -> None:
         """End a daemon that does not end when it is told to, with its servers."""
         ...
 
     async def read_log(self, place: MpsPlace) -> tuple[str, ...]:
-        """What it has written since it was read last, the newest lines where it is much."""
+        """What it has written since it was read last, the newest lines where it is much; logs stay short by it."""
         ...
 
     async def remove(self, place: MpsPlace) -> None:

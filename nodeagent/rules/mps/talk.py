@@ -3,13 +3,18 @@
 Owns the commands. Answers that nobody documents are not read: limits are set, and then asked for.
 """
 
+import re
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.mps import MpsLimits
 
 _PERCENTAGE = "get_default_active_thread_percentage"
 LOOK = ("get_server_list",)
+_SIZE: Final = re.compile(r"(?P<number>[0-9]{1,9})(?P<unit>[GM])")
+_MIB: Final = {"M": 1, "G": 1024}
+"""What is told in G has lost its MiB: drivers 535 and 550 tell 20389M as 19G. The exact limit is what was set."""
 
 
 def render_defaults(gpus: Sequence[GpuUuid], limits: MpsLimits) -> tuple[str, ...]:
@@ -19,15 +24,24 @@ def render_defaults(gpus: Sequence[GpuUuid], limits: MpsLimits) -> tuple[str, ..
     return (
         *(f"set_default_device_pinned_mem_limit {place} {size}M" for place, size in memory),
         *((f"set_default_active_thread_percentage {threads}",) if threads is not None else ()),
-        *(f"get_default_device_pinned_mem_limit {place}" for place, _ in memory),
-        _PERCENTAGE,
+        *_ask_limits(gpus, limits),
     )
+
+
+def render_look(gpus: Sequence[GpuUuid], limits: MpsLimits) -> tuple[str, ...]:
+    """Ask for its servers, which `read_servers` reads, and for its limits, which `find_refusal` does."""
+    return (*LOOK, *_ask_limits(gpus, limits))
+
+
+def read_servers(gpus: Sequence[GpuUuid], limits: MpsLimits, answer: Sequence[str]) -> tuple[int, ...]:
+    """The processes of its servers, by an answer whose limits are as they shall be."""
+    return read_pids(answer[: len(answer) - len(_ask_limits(gpus, limits))])
 
 
 def find_refusal(gpus: Sequence[GpuUuid], limits: MpsLimits, answer: Sequence[str]) -> str:
     """What was not taken, in words; empty where the daemon has the limits that it shall have."""
     memory = _list_memory(gpus, limits)
-    asked = len(memory) + 1
+    asked = len(_ask_limits(gpus, limits))
     if len(answer) < asked:
         return f"it does not tell its limits: {_quote(answer)}"
     *told, percentage = answer[-asked:]
@@ -59,17 +73,22 @@ def read_pids(answer: Iterable[str]) -> tuple[int, ...]:
     return tuple(int(line) for line in map(str.strip, answer) if line.isascii() and line.isdigit())
 
 
+def _ask_limits(gpus: Sequence[GpuUuid], limits: MpsLimits) -> tuple[str, ...]:
+    return (*(f"get_default_device_pinned_mem_limit {place}" for place, _ in _list_memory(gpus, limits)), _PERCENTAGE)
+
+
 def _list_memory(gpus: Sequence[GpuUuid], limits: MpsLimits) -> list[tuple[int, int]]:
     """By the daemon's own count of its devices."""
     return [(place, limits.memory_mib[gpu]) for place, gpu in enumerate(gpus) if gpu in limits.memory_mib]
 
 
 def _tells_size(text: str, size_mib: int) -> bool:
-    """Whether a limit is told that is this one; in which unit a daemon tells it differs."""
-    digits = "".join(letter for letter in text if letter.isdigit() or letter == ".")
-    number = _read_number(digits)
-    # 2048M may come back as 2G, and bytes as bytes.
-    return number is not None and any(abs(number * unit - size_mib) < 1 for unit in (1, 1 << 10, 2**-10, 2**-20))
+    """Whether a limit is told that is this one, in the unit of the daemon's own choice, which rounds down."""
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        return False
+    told, unit = int(found["number"]), _MIB[found["unit"]]
+    return told * unit <= size_mib < (told + 1) * unit
 
 
 def _read_number(text: str) -> float | None:

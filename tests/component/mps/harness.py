@@ -64,6 +64,7 @@ class World:
         place: Path,
         *,
         fake: FakeMps | None = None,
+        program: Path | None = None,
         sharing: SharingSettings | None = None,
         profile: str = "a100-40gb",
         places: ProcessPlaces | None = None,
@@ -82,14 +83,15 @@ class World:
         self.gpus.set_holders({})
         self.book, self.relay, self.places = Book(), MpsClaimsRelay(), places
         self._worker = WorkerThread("files of a test")
-        self.host: MpsHost = SimulatedMps() if fake is None else self._make_host(fake)
+        program = fake.program if fake is not None else program
+        self.host: MpsHost = SimulatedMps() if program is None else self._make_host(program)
         self._generation = 0
 
-    def _make_host(self, fake: FakeMps) -> HostMps:
+    def _make_host(self, program: Path) -> HostMps:
         mps = self.live.now.mps
         settings = MpsHostSettings(
             find_root=lambda: Path("/"),
-            program=fake.program,
+            program=program,
             start_timeout_seconds=mps.start_timeout_seconds,
             answer_timeout_seconds=mps.answer_timeout_seconds,
         )

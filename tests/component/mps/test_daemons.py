@@ -34,7 +34,7 @@ async def test_each_gpu_has_a_daemon_with_the_limits_of_a_share(world: World, fa
         pipes = world.root / uuid / "pipe"
         memory = daemon.limits.memory_mib[uuid]
         told = fake.ask(pipes, "get_default_active_thread_percentage", "get_default_device_pinned_mem_limit 0")
-        assert told == ["25.0", f"{memory}M"]
+        assert told == ["25.0", f"{memory // 1024}G"]
         assert daemon.pid is not None
         assert read_environment(daemon.pid) == [
             f"CUDA_MPS_LOG_DIRECTORY={world.root / uuid / 'log'}",
@@ -93,9 +93,10 @@ async def test_one_that_dies_is_started_again_and_those_who_worked_through_it_ar
 
 @pytest.mark.long
 async def test_one_that_does_not_answer_is_left_alone_while_somebody_has_its_gpu(
-    make_world: Callable[..., World], fake: FakeMps
+    make_world: Callable[..., World], fake: FakeMps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody new gets a share; with nobody left it is ended and started again."""
+    monkeypatch.setattr("nodeagent.components.mps.keeper.component.ANSWER_SECONDS", 1.0)
     world = make_world(answer_timeout_seconds=2.0, look_seconds=1.0)
     async with world.running():
         (first,) = await world.until_phase(MpsPhase.READY)

@@ -124,7 +124,7 @@ async def test_parts_of_a_gpu_have_a_daemon_while_there_are_any(
         await world.until(lambda state: state.daemons[0].limits.thread_percentage == 30)
         pipes = world.root / first.name / "pipe"
         told = fake.ask(pipes, "get_default_active_thread_percentage", "get_default_device_pinned_mem_limit 0")
-        assert told == ["30.0", "4096M"]
+        assert told == ["30.0", "4G"]
         own = {**plan_part_access(world.live.now, small).environment, "CUDA_MPS_PIPE_DIRECTORY": str(pipes)}
         with fake.open_client(own) as worker:
             assert worker.stdout is not None

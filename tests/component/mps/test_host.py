@@ -5,6 +5,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 import anyio
 import pytest
@@ -208,3 +209,56 @@ async def test_a_program_that_hangs_is_ended_with_all_that_it_started(short_dir:
     assert (ran.status, ran.said) == (None, "begun")
     assert (await run(("/bin/cat",), {}, "told\n", 5.0)) == (0, "told\n")
     assert (await run(("/bin/sh", "-c", "exit 3"), {}, "", 5.0)).said == "it said nothing"
+
+
+@pytest.mark.slow
+async def test_a_question_waits_for_the_front_end_that_is_served(
+    short_dir: Path, worker: WorkerThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is asked again until it has an answer; one whose turn does not come is told why."""
+    fake = FakeMps(short_dir / "driver")
+    host = host_of(Path("/"), worker, fake.program)
+    place = MpsPlace(root=short_dir / "mps", name="x", has_own_memory=False)
+    pid = await host.start(place, ())
+    with fake.open_front_end(place.pipes) as other:
+        assert other.stdin is not None
+        assert other.stdout is not None
+        other.stdin.write("get_default_active_thread_percentage\n")
+        other.stdin.flush()
+        assert other.stdout.readline() == "100.0\n"
+        with pytest.raises(MpsSilent, match="serves one front end at a time"):
+            await host.ask(place, ("get_server_list",), 3.0)
+        turns: list[float] = []
+
+        async def end_other(seconds: float, line: IO[str] = other.stdin) -> None:
+            turns.append(seconds)
+            line.close()
+            other.wait(20)
+
+        with monkeypatch.context() as patched:
+            patched.setattr("nodeagent.edge.mps.host.anyio.sleep", end_other)
+            assert await host.ask(place, ("get_default_active_thread_percentage",)) == ("100.0",)
+        assert len(turns) == 1
+    await host.kill(pid)
+    await host.wait_end(pid)
+
+
+async def test_a_question_that_is_always_answered_wants_no_other_after_it(
+    short_dir: Path, worker: WorkerThread
+) -> None:
+    """The daemon writes a line for each command."""
+    fake = FakeMps(short_dir / "driver")
+    host = host_of(Path("/"), worker, fake.program)
+    place = MpsPlace(root=short_dir / "mps", name="x", has_own_memory=False)
+    pid = await host.start(place, ())
+    await host.read_log(place)
+    assert await host.ask(place, ("get_default_active_thread_percentage",)) == ("100.0",)
+    assert await host.ask(place, ("get_server_list",)) == ()
+    commands = [line.partition("Cmd:")[2] for line in await host.read_log(place) if "Cmd:" in line]
+    assert commands == [
+        "get_default_active_thread_percentage",
+        "get_server_list",
+        "get_default_active_thread_percentage",
+    ]
+    await host.kill(pid)
+    await host.wait_end(pid)

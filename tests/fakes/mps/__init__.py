@@ -3,8 +3,8 @@
 What the real one is known to do: `-d` returns when the daemon listens; without arguments it is the front end, which
 sends each line of its standard input to the daemon and ends with 0 if it could; a server is started for the first
 client of a user, with the limits that are the defaults at that moment; a client's own, by its environment, count where
-they are tighter; `quit` waits for clients unless it is told how
-long. The text of answers that nobody documents is not imitated: whoever reads them must not depend on it.
+they are tighter; `quit` waits for clients unless it is told how long. `tests/contract/mps` holds it against NVIDIA's
+own of two drivers, and `docs/development/stand-ins.md` says from where each answer is known.
 """
 
 import os
@@ -18,6 +18,7 @@ from tests.support.programs.compiled import compile_once
 
 _SOURCE = Path(__file__).with_name("control.py")
 _CLIENT = Path(__file__).with_name("client.c")
+_PROGRAM = Path(__file__).with_name("client.py")
 NAME = "nvidia-cuda-mps-control"
 
 
@@ -49,6 +50,16 @@ class FakeMps:
         )
         return done.stdout.splitlines()
 
+    def open_front_end(self, pipes: Path) -> subprocess.Popen[str]:
+        """One that stays as long as its input does."""
+        return subprocess.Popen(
+            [self.program],
+            env={"CUDA_MPS_PIPE_DIRECTORY": str(pipes)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
     def install_client(self, place: Path) -> None:
         """A client that needs nothing but a kernel, for containers."""
         built = compile_once(self.root / "built", "mps-client", [_CLIENT], ["-static"])
@@ -60,7 +71,7 @@ class FakeMps:
         Its first line of output says what it may use: `threads 50.0 memory 0=10240M`.
         """
         return subprocess.Popen(
-            [self.program, "--client"],
+            [sys.executable, "-ISE", _PROGRAM],
             env={"PATH": os.environ.get("PATH", ""), **environment},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -9,11 +9,15 @@ import struct
 import sys
 import time
 from contextlib import suppress
+from itertools import chain
 from typing import NoReturn
 
 PIPES = os.environ.get("CUDA_MPS_PIPE_DIRECTORY") or "/tmp/nvidia-mps"
 LOGS = os.environ.get("CUDA_MPS_LOG_DIRECTORY") or "/var/log/nvidia-mps"
-CONTROL = PIPES + "/control"
+CONTROL, PRIVILEGED, QUEUE, PID_FILE = (
+    f"{PIPES}/{name}" for name in ("control", "control_privileged", "log", "nvidia-cuda-mps-control.pid")
+)
+NO_DAEMON = "Cannot find MPS control daemon process\n"
 END = b"\0"
 
 
@@ -29,6 +33,35 @@ def behaves(word: str) -> bool:
 def in_mib(size: str) -> int:
     """How much a limit is."""
     return int(size[:-1]) * (1024 if size[-1] == "G" else 1)
+
+
+def tell_size(size: str) -> str:
+    """A limit as it is told: in whole G where it has one."""
+    number = in_mib(size)
+    return f"{number}M" if number < 1024 else f"{number // 1024}G"
+
+
+def check_limit(limit: str) -> str:
+    if limit[-1:] not in ("G", "M") or not limit[:-1].isdigit():
+        raise ValueError(limit)
+    return limit
+
+
+def read_number(text: str) -> int:
+    """As C reads it: what is no number is 0."""
+    return int(text) if text.isdigit() else 0
+
+
+def read_peer(connection: socket.socket) -> tuple[int, int]:
+    """Process and user at the other end, as this process numbers them."""
+    pid, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return pid, uid
+
+
+OF_OWNER = ("set_default_active_thread_percentage", "set_default_device_pinned_mem_limit")
+WHO_MAY = "Control deamon settings can only be modified by the user started it or by the root user."
+LOGGED = {"get_default_device_pinned_mem_limit": "No default pinned memory limit set for the device!"}
+"""What goes into the log where nothing is said."""
 
 
 class Server:
@@ -49,32 +82,44 @@ class Daemon:
         self.waiting_to_quit: socket.socket | None = None
         self.deadline: float | None = None
         self.connections: dict[socket.socket, bytes] = {}
+        self.front_end: socket.socket | None = None
 
     def log(self, text: str) -> None:
         stamp = time.strftime("%Y-%m-%d %H:%M:%S.000")
-        with open(LOGS + "/control.log", "a") as file:
-            file.write(f"[{stamp} Control {os.getpid()}] {text}\n")
+        os.write(self.log_file, f"[{stamp} Control {os.getpid():5}] {text}\n".encode())
 
     def listen(self) -> None:
+        for directory in (PIPES, LOGS):
+            with suppress(FileExistsError):
+                os.mkdir(directory, 0o777)
+        if not os.path.isdir(PIPES) or not os.access(PIPES, os.W_OK | os.X_OK):
+            raise OSError(f"Cannot access CUDA_MPS_PIPE_DIRECTORY={PIPES}")
         lock = os.open(PIPES + "/control_lock", os.O_RDWR | os.O_CREAT, 0o666)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            sys.stdout.write("An instance of this daemon is already running\n")
-            sys.exit(1)
+            raise OSError("An instance of this daemon is already running") from None
         self.lock = lock
-        with suppress(FileNotFoundError):
-            os.unlink(CONTROL)
-        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.socket.bind(CONTROL)
-        os.chmod(CONTROL, 0o666)
-        self.socket.listen(64)
-        with open(PIPES + "/nvidia-cuda-mps-control.pid", "w") as file:
+        self.log_file = os.open(LOGS + "/control.log", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        self.sockets = [self.bind(CONTROL, 0o666), self.bind(PRIVILEGED, 0o755)]
+        with suppress(FileExistsError):
+            os.mkfifo(QUEUE, 0o777)
+        with open(PID_FILE, "w") as file:
             file.write(f"{os.getpid()}\n")
         self.log(f"Starting control daemon using socket {CONTROL}")
+        self.log(f"To connect CUDA applications to this daemon, set env CUDA_MPS_PIPE_DIRECTORY={PIPES}")
+
+    @staticmethod
+    def bind(path: str, mode: int) -> socket.socket:
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+        bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        bound.bind(path)
+        os.chmod(path, mode)
+        bound.listen(64)
+        return bound
 
     def serve(self) -> NoReturn:
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         read, write = os.pipe()
         os.set_blocking(write, False)
         signal.set_wakeup_fd(write)
@@ -85,15 +130,16 @@ class Daemon:
                 self.log("Segmentation fault")
                 os.kill(os.getpid(), signal.SIGKILL)
             timeout = None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
-            watched: list[socket.socket | int] = [self.socket, read, *connections]
+            watched: list[socket.socket | int] = [*self.sockets, read, *connections]
             ready, _, _ = select.select(watched, [], [], timeout)
             if read in ready:
                 os.read(read, 4096)
             self.reap()
             for each in ready:
-                if each is self.socket:
+                if each in self.sockets and isinstance(each, socket.socket):
                     connection, _ = each.accept()
                     connections[connection] = b""
+                    self.log("Accepting connection...")
                 elif isinstance(each, socket.socket) and each in connections:
                     self.read(each)
             self.finish_quit()
@@ -108,18 +154,30 @@ class Daemon:
             return
         *lines, self.connections[connection] = (self.connections[connection] + data).split(b"\n")
         for line in lines:
-            words = line.decode().split()
+            words = line.decode().split() or [""]
             if words[:1] == ["client!"]:
                 # As this process numbers it, whatever the client's own namespace says.
-                told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-                self.join(connection, struct.unpack("3i", told)[0], int(words[1]), *words[2:4])
+                self.join(connection, read_peer(connection)[0], int(words[1]), *words[2:4])
+            elif words == ["ui!"]:
+                if self.front_end is not None:
+                    # It serves one at a time, and turns others away without a word.
+                    self.drop(connection)
+                    return
+                self.front_end = connection
+                self.log("NEW UI")
             elif not behaves("hang"):
+                self.log("Cmd:" + line.decode())
                 answer = self.answer(connection, words)
                 if answer is not None:
+                    for text in answer.splitlines() or LOGGED.get(words[0], "").splitlines():
+                        self.log(text)
                     connection.sendall(answer.encode() + END)
 
     def drop(self, connection: socket.socket) -> None:
         self.connections.pop(connection, None)
+        if connection is self.front_end:
+            self.front_end = None
+            self.log("UI closed")
         connection.close()
         for server in self.servers.values():
             server.clients.pop(connection, None)
@@ -144,8 +202,10 @@ class Daemon:
         pid = os.fork()
         if pid == 0:
             os.close(write)
-            self.socket.close()
+            for listening in self.sockets:
+                listening.close()
             os.close(self.lock)
+            os.close(self.log_file)
             for connection in self.connections:
                 connection.close()
             for server in self.servers.values():
@@ -176,23 +236,31 @@ class Daemon:
         connection.sendall(f"threads {threads} memory {told or '-'}\n".encode())
 
     def answer(self, connection: socket.socket, words: list[str]) -> str | None:
-        if not words:
-            return ""
         command, arguments = words[0], words[1:]
-        handler = getattr(self, "do_" + command, None)
+        of_server = getattr(self, "server_" + command, None)
+        handler = of_server or getattr(self, "do_" + command, None)
         if handler is None or (behaves("no-limits") and "pinned_mem_limit" in command):
-            return f"Unknown command {command}\n"
+            return f'Unknown command "{command}"\n'
+        if command in OF_OWNER and self.is_stranger(connection):
+            uid = read_peer(connection)[1]
+            return f"Insufficient privileges for UID {uid}. {WHO_MAY}\n"
+        number = read_number(arguments[0]) if arguments else 0
+        if of_server is not None and number not in self.servers:
+            return f"Server {number} not found\n"
         try:
+            if of_server is not None:
+                return str(of_server(self.servers[number], *arguments[1:]))
             answer: str | None = handler(connection, *arguments)
-        except (TypeError, ValueError, KeyError):
-            return f"Invalid arguments of {command}\n"
+        except (TypeError, ValueError, KeyError, IndexError):
+            return ""
         return answer
+
+    @staticmethod
+    def is_stranger(connection: socket.socket) -> bool:
+        return read_peer(connection)[1] not in (0, os.getuid())
 
     def do_get_server_list(self, _: socket.socket) -> str:
         return "".join(f"{pid}\n" for pid in self.servers)
-
-    def do_get_server_status(self, _: socket.socket, pid: str) -> str:
-        return "ACTIVE\n" if int(pid) in self.servers else "Server not found\n"
 
     def do_start_server(self, _: socket.socket, flag: str, uid: str) -> str:
         if flag != "-uid":
@@ -200,55 +268,41 @@ class Daemon:
         self.start_server(int(uid))
         return ""
 
-    def do_get_client_list(self, _: socket.socket, pid: str) -> str:
-        return "".join(f"{client}\n" for client in self.servers[int(pid)].clients.values())
+    def server_get_client_list(self, server: Server) -> str:
+        return "".join(f"{client}\n" for client in server.clients.values())
 
-    def do_ps(self, _: socket.socket, *_arguments: str) -> str:
-        rows = [f"{c} 1 GPU {pid} 0 python\n" for pid, one in self.servers.items() for c in one.clients.values()]
-        return "PID ID SERVER DEVICE NAMESPACE COMMAND\n" + "".join(rows)
-
-    def do_set_default_active_thread_percentage(self, _: socket.socket, percentage: str) -> str:
-        if not 0 < float(percentage) <= 100:
-            raise ValueError(percentage)
-        self.percentage = float(percentage)
+    def do_set_default_active_thread_percentage(self, _: socket.socket, percentage: str = "0") -> str:
+        wanted = round(float(percentage), 1)
+        self.percentage = wanted if 0 < wanted <= 100 else self.percentage
         return f"{self.percentage}\n"
 
     def do_get_default_active_thread_percentage(self, _: socket.socket) -> str:
         return f"{self.percentage}\n"
 
-    def do_set_active_thread_percentage(self, _: socket.socket, pid: str, percentage: str) -> str:
-        self.servers[int(pid)].percentage = float(percentage)
-        return f"{float(percentage)}\n"
+    def server_set_active_thread_percentage(self, server: Server, percentage: str) -> str:
+        server.percentage = float(percentage)
+        return f"{server.percentage}\n"
 
-    def do_get_active_thread_percentage(self, _: socket.socket, pid: str) -> str:
-        return f"{self.servers[int(pid)].percentage}\n"
+    def server_get_active_thread_percentage(self, server: Server) -> str:
+        return f"{server.percentage}\n"
 
     def do_set_default_device_pinned_mem_limit(self, _: socket.socket, device: str, limit: str) -> str:
-        self.memory[int(device)] = self.check_limit(limit)
+        self.memory[int(device)] = check_limit(limit)
         return ""
 
     def do_get_default_device_pinned_mem_limit(self, _: socket.socket, device: str) -> str:
-        return f"{self.memory.get(int(device), 'none')}\n"
+        return f"{tell_size(self.memory[int(device)])}\n"
 
-    def do_set_device_pinned_mem_limit(self, _: socket.socket, pid: str, device: str, limit: str) -> str:
-        self.servers[int(pid)].memory[int(device)] = self.check_limit(limit)
+    def server_set_device_pinned_mem_limit(self, server: Server, device: str, limit: str) -> str:
+        server.memory[int(device)] = check_limit(limit)
         return ""
 
-    def do_get_device_pinned_mem_limit(self, _: socket.socket, pid: str, device: str) -> str:
-        return f"{self.servers[int(pid)].memory.get(int(device), 'none')}\n"
-
-    @staticmethod
-    def check_limit(limit: str) -> str:
-        if limit[-1:] not in ("G", "M") or not limit[:-1].isdigit():
-            raise ValueError(limit)
-        return limit
-
-    def do_shutdown_server(self, _: socket.socket, pid: str, *_force: str) -> str:
-        if int(pid) in self.servers:
-            os.kill(int(pid), signal.SIGKILL)
-        return ""
+    def server_get_device_pinned_mem_limit(self, server: Server, device: str) -> str:
+        return f"{tell_size(server.memory[int(device)])}\n"
 
     def do_quit(self, connection: socket.socket, *arguments: str) -> str | None:
+        if self.is_stranger(connection):
+            return "Not enough privilege to execute quit command\n"
         if behaves("stay"):
             return ""
         if behaves("ignore-quit"):
@@ -265,23 +319,20 @@ class Daemon:
             return
         for pid in self.servers:
             os.kill(pid, signal.SIGKILL)
-        self.log("Control daemon exiting")
-        for name in (CONTROL, PIPES + "/nvidia-cuda-mps-control.pid"):
+        self.log("Exit with status 0")
+        for name in (PID_FILE, QUEUE):
             os.unlink(name)
         self.waiting_to_quit.sendall(END)
         os._exit(0)
 
 
-def run_daemon(*, is_background: bool) -> int:
+def run_daemon() -> int:
     if behaves("refuse"):
         sys.stdout.write("Failed to start the daemon: no CUDA-capable device is detected\n")
         return 1
     if behaves("hang-start"):
         time.sleep(600)
     daemon = Daemon()
-    if not is_background:
-        daemon.listen()
-        return daemon.serve()
     read, write = os.pipe()
     if os.fork():
         os.close(write)
@@ -294,9 +345,6 @@ def run_daemon(*, is_background: bool) -> int:
     os.close(read)
     try:
         daemon.listen()
-    except SystemExit:
-        os.write(write, b"-An instance of this daemon is already running\n")
-        os._exit(1)
     except OSError as error:
         os.write(write, f"-{error}\n".encode())
         os._exit(1)
@@ -309,58 +357,30 @@ def run_daemon(*, is_background: bool) -> int:
 
 
 def run_front_end() -> int:
-    for line in sys.stdin:
-        if not line.strip():
-            continue
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.connect(CONTROL if os.getuid() else PRIVILEGED)
+    except OSError:
+        sys.stderr.write(NO_DAEMON)
+        return 1
+    for line in chain(("ui!\n",), sys.stdin):
         try:
-            connection.connect(CONTROL)
+            connection.sendall(line.strip().encode() + b"\n")
         except OSError:
-            sys.stderr.write("Cannot find MPS control daemon process\n")
+            sys.stderr.write("Cannot send command to MPS control daemon process\n")
             return 1
-        connection.sendall(line.strip().encode() + b"\n")
+        if line == "ui!\n":
+            continue
         answer = b""
         while not answer.endswith(END):
             data = connection.recv(65536)
             if not data:
-                sys.stderr.write("The connection to the MPS control daemon is broken\n")
-                return 1
+                return 0
             answer += data
-        connection.close()
         sys.stdout.write(answer[:-1].decode())
         sys.stdout.flush()
+    connection.close()
     return 0
 
 
-def run_client() -> int:
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        connection.connect(CONTROL)
-    except OSError as error:
-        sys.stdout.write(f"no daemon: {error}\n")
-        return 1
-    threads = os.environ.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") or "-"
-    memory = os.environ.get("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT") or "-"
-    connection.sendall(f"client! {os.getuid()} {threads} {memory}\n".encode())
-    while True:
-        watched: list[socket.socket | int] = [connection, 0]
-        ready, _, _ = select.select(watched, [], [])
-        if connection in ready:
-            data = connection.recv(65536)
-            if not data:
-                return 1
-            sys.stdout.write(data.decode())
-            sys.stdout.flush()
-        if 0 in ready and not os.read(0, 1):
-            return 0
-
-
-arguments = sys.argv[1:]
-if arguments == ["--client"]:
-    sys.exit(run_client())
-if arguments == ["-h"]:
-    sys.stdout.write("usage: nvidia-cuda-mps-control [-d | -f]\n")
-    sys.exit(0)
-if arguments in (["-d"], ["-f"]):
-    sys.exit(run_daemon(is_background=arguments == ["-d"]))
-sys.exit(run_front_end())
+sys.exit(run_daemon() if sys.argv[1:] == ["-d"] else run_front_end())

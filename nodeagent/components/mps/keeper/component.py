@@ -26,11 +26,14 @@ from nodeagent.model.mps import MpsClient, MpsDaemon, MpsLimits, MpsPhase, MpsSe
 from nodeagent.model.ports import ChangeKeeper, MpsHost
 from nodeagent.rules.mps.access import plan_place
 from nodeagent.rules.mps.daemons import OWNER, DaemonKind, Engagement, Wanted, engage_step
+from nodeagent.rules.mps.log import find_news, has_orders
 from nodeagent.rules.mps.talk import (
     LOOK,
     find_refusal,
     read_pids,
+    read_servers,
     render_defaults,
+    render_look,
     render_quit,
     render_server_limits,
 )
@@ -38,6 +41,8 @@ from nodeagent.rules.mps.talk import (
 QUIT_SECONDS: Final = 5
 """How long clients that are still there when a daemon is to end may take."""
 _SETTLE_SECONDS: Final = 2.0
+ANSWER_SECONDS: Final = 120.0
+"""How often a daemon is asked for its limits and servers though neither its log nor its processes say a change."""
 BACKOFF: Final = BackoffSettings(first_seconds=0.5, limit_seconds=60.0, stable_seconds=60.0)
 _FAILED: Final = (MpsRefused, MpsSilent, GpuError, DriverError, JournalUnavailable)
 
@@ -80,6 +85,9 @@ class Keeper:
         self._place = plan_place(around.live.now, wanted.name)
         self._waker, self._failing = Waker(), Backoff(BACKOFF, SystemRandom())
         self._configured: MpsLimits | None = None
+        self._orders: set[str] = set()
+        """Our own commands that change something: in its log they are no news."""
+        self._ask_at = 0.0
         self._is_running = False
         """Whether a daemon was found running: who has its GPUs has them through it, whatever is written down."""
         self._log = get_logger(component="mps").bind(daemon=wanted.name)
@@ -124,7 +132,9 @@ class Keeper:
         """Have it running for as long as it is wanted and may."""
         if not await self._wait_turn():
             return
-        self._show(MpsPhase.STARTING)
+        if self.shown.phase is not MpsPhase.BROKEN:
+            # One that has failed stays so until it is ready: its condition is not to come and go with each try.
+            self._show(MpsPhase.STARTING)
         pid = await self._around.host.find(self._place)
         was_found = pid is not None
         await self._engage()
@@ -133,7 +143,7 @@ class Keeper:
             pid = await self._around.host.start(self._place, self.wanted.gpus)
         await self._configure(has_servers=was_found)
         if was_found:
-            await self._look()
+            await self._look(pid, must_ask=True)
         self._show(MpsPhase.READY, pid=pid, starts=self.shown.starts + (not was_found))
         self._log.info("mps_daemon_adopted" if was_found else "mps_daemon_started", pid=pid)
         self._around.note_start(self)
@@ -198,13 +208,18 @@ class Keeper:
     async def _configure(self, *, has_servers: bool) -> None:
         """Set its limits, for clients of servers to come, and for new ones of those that run; see that it took them."""
         limits, gpus, host = self.wanted.limits, self.wanted.gpus, self._around.host
-        answer = await host.ask(self._place, render_defaults(gpus, limits))
+        answer = await self._order(render_defaults(gpus, limits))
         if refusal := find_refusal(gpus, limits, answer):
             raise MpsRefused(refusal)
         for server in read_pids(await host.ask(self._place, LOOK)) if has_servers else ():
-            await host.ask(self._place, render_server_limits(server, gpus, limits))
+            await self._order(render_server_limits(server, gpus, limits))
         self._configured = limits
+        self._ask_at = anyio.current_time() + ANSWER_SECONDS
         self._show(self.shown.phase, self.shown.reason, limits=limits)
+
+    async def _order(self, commands: Sequence[str]) -> tuple[str, ...]:
+        self._orders.update(commands)
+        return await self._around.host.ask(self._place, commands)
 
     async def _watch(self, pid: int) -> None:
         """Until it dies, is not wanted, or is to make room.
@@ -239,7 +254,7 @@ class Keeper:
             await self._quit()
 
     async def _note_death(self) -> None:
-        lines = await self._around.host.read_log(self._place)
+        lines = await self._read_news()
         reason = f"it ended; its log ends with {lines[-1]!r}" if lines else "it ended"
         clients = self.shown.clients
         self._show(MpsPhase.BROKEN, reason, pid=None, servers=(), last_fault=reason)
@@ -253,9 +268,10 @@ class Keeper:
     async def _look_again(self, pid: int) -> str:
         """Why it was ended; empty where it was not."""
         try:
-            if self._configured != self.wanted.limits:
+            is_broken = self.shown.phase is MpsPhase.BROKEN
+            if is_broken or self._configured != self.wanted.limits:
                 await self._configure(has_servers=True)
-            await self._look()
+            await self._look(pid, must_ask=is_broken or anyio.current_time() >= self._ask_at)
         except MpsSilent as error:
             self._show(MpsPhase.BROKEN, str(error), last_fault=str(error))
             if self._around.name_holders(self.wanted.gpus) or self.wanted.kind is DaemonKind.CLAIM:
@@ -269,14 +285,34 @@ class Keeper:
             self._show(MpsPhase.READY)
         return ""
 
-    async def _look(self) -> None:
-        """Its servers, and who works through them; what it has written meanwhile goes into our log."""
-        host, servers = self._around.host, []
-        for pid in read_pids(await host.ask(self._place, LOOK)):
+    async def _look(self, pid: int, *, must_ask: bool) -> None:
+        """See what its log and the kernel say of it; it is asked for its clients where they may have changed."""
+        host = self._around.host
+        news = await self._read_news()
+        for line in news:
+            self._log.info("mps_said", line=line)
+        if has_orders(news):
+            # A daemon of driver 535 takes limits from everybody who reaches its pipes, those of a server included.
+            await self._configure(has_servers=True)
+        clients = [client.pid for client in self.shown.clients]
+        known = {*clients, *(server.pid for server in self.shown.servers)}
+        if must_ask or news or known != await host.list_processes(pid, clients):
+            await self._ask_servers()
+
+    async def _read_news(self) -> tuple[str, ...]:
+        return find_news(await self._around.host.read_log(self._place), self._orders)
+
+    async def _ask_servers(self) -> None:
+        """Its servers, and who works through them; limits that are not those it was given are set again."""
+        host, gpus, limits, servers = self._around.host, self.wanted.gpus, self.wanted.limits, []
+        answer = await host.ask(self._place, look := render_look(gpus, limits))
+        if find_refusal(gpus, limits, answer):
+            await self._configure(has_servers=True)
+            answer = await host.ask(self._place, look)
+        self._ask_at = anyio.current_time() + ANSWER_SECONDS
+        for pid in read_servers(gpus, limits, answer):
             pids = read_pids(await host.ask(self._place, (f"get_client_list {pid}",)))
             servers.append(MpsServer(pid=pid, clients=await self._around.name_clients(pids)))
-        for line in await host.read_log(self._place):
-            self._log.info("mps_said", line=line)
         gone = [one for one in self.shown.servers if one.pid not in {server.pid for server in servers}]
         for server in gone:
             if server.clients:
@@ -309,14 +345,16 @@ class Keeper:
         pid = await host.find(self._place)
         if pid is None:
             return
+        reason = "it does not end"
         try:
             await host.ask(self._place, (render_quit(QUIT_SECONDS),), QUIT_SECONDS + _SETTLE_SECONDS)
         except MpsSilent as error:
-            self._log.warning("mps_daemon_killed", pid=pid, reason=str(error))
-            await host.kill(pid)
+            # Its front end also fails where a server did not end well: the daemon ends all the same.
+            reason = str(error)
         with anyio.move_on_after(_SETTLE_SECONDS):
             await host.wait_end(pid)
         if await host.find(self._place) == pid:
+            self._log.warning("mps_daemon_killed", pid=pid, reason=reason)
             await host.kill(pid)
         self._show(self.shown.phase, self.shown.reason, pid=None, servers=())
 

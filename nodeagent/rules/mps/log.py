@@ -1,0 +1,30 @@
+"""What of a daemon's log is news: everything but the traces of our own questions.
+
+Drivers 535 and 550 write four lines for a question: connection, front end, command, end; and the answer as a line more.
+"""
+
+import re
+from collections.abc import Collection, Iterable
+from typing import Final
+
+_HEAD: Final = re.compile(r"\[[^\]]*\] ")
+_COMMAND: Final = "Cmd:"
+_TRACE: Final = re.compile(
+    r"Accepting connection\.\.\.|NEW UI|UI closed|Cmd:get_.*|[0-9]+(\.[0-9]+)?[GM]?"
+    r"|No default pinned memory limit set for the device!"
+)
+"""What every question leaves behind, whoever asked it: who only asks changes nothing."""
+
+
+def find_news(lines: Iterable[str], own: Collection[str]) -> tuple[str, ...]:
+    """The lines that nobody has caused by a question; `own` are the commands of ours that change something."""
+    return tuple(line for line in lines if line.strip() and not _is_known(_HEAD.sub("", line, count=1).strip(), own))
+
+
+def has_orders(news: Iterable[str]) -> bool:
+    """Whether somebody else has told the daemon to do something: its limits may be others since."""
+    return any(_HEAD.sub("", line, count=1).startswith(_COMMAND) for line in news)
+
+
+def _is_known(text: str, own: Collection[str]) -> bool:
+    return _TRACE.fullmatch(text) is not None or (text.startswith(_COMMAND) and text.removeprefix(_COMMAND) in own)

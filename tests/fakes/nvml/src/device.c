@@ -202,11 +202,10 @@ EXPORT result nvmlDeviceGetSramEccErrorStatus(void *device, struct nvmlEccSramEr
   return 0;
 }
 
-EXPORT result nvmlDeviceGetUnrepairableMemoryFlag_v1(void *device, struct nvmlUnrepairableMemory_v1_t *status) {
+EXPORT result nvmlDeviceGetUnrepairableMemoryFlag_v1(void *device, struct nvmlUnrepairableMemoryStatus_v1_t *status) {
   BEGIN(NEED_WHOLE, device);
-  REQUIRE(status->version == nvmlUnrepairableMemory_v1_VERSION_WORD, NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
   REQUIRE(on.gpu->memory_unrepairable != ABSENT_32, NVML_ERROR_NOT_SUPPORTED);
-  status->unrepairableMemory = on.gpu->memory_unrepairable;
+  status->bUnrepairableMemory = on.gpu->memory_unrepairable;
   return 0;
 }
 
@@ -243,13 +242,16 @@ EXPORT result nvmlDeviceGetRetiredPages(void *device, uint32_t cause, uint32_t *
   return 0;
 }
 
+/* A structure that is copied whole brings along whatever lay in its gaps. */
+#define PUT_STATE(info) ((info)->state = (uint8_t)on.gpu->fabric_state, memset((info)->gap_, 0xa5, sizeof((info)->gap_)))
+
 EXPORT result nvmlDeviceGetGpuFabricInfo(void *device, struct nvmlGpuFabricInfo_t *info) {
   BEGIN(NEED_WHOLE, device);
   REQUIRE(on.gpu->fabric_state != ABSENT_32, NVML_ERROR_NOT_SUPPORTED);
   memcpy(info->clusterUuid, on.gpu->fabric_cluster, 16);
   info->status = on.gpu->fabric_status;
   info->cliqueId = on.gpu->fabric_clique;
-  info->state = (uint8_t)on.gpu->fabric_state;
+  PUT_STATE(info);
   return 0;
 }
 
@@ -263,7 +265,7 @@ EXPORT result nvmlDeviceGetGpuFabricInfoV(void *device, struct nvmlGpuFabricInfo
   memcpy(info->clusterUuid, on.gpu->fabric_cluster, 16);
   info->status = on.gpu->fabric_status;
   info->cliqueId = on.gpu->fabric_clique;
-  info->state = (uint8_t)on.gpu->fabric_state;
+  PUT_STATE(info);
   info->healthMask = on.gpu->fabric_health_mask;
   if (version >= 3) info->healthSummary = (uint8_t)on.gpu->fabric_health_summary;
   return 0;

@@ -1,4 +1,4 @@
-"""NVML's own header in four versions: `python -m tests.contract.nvml.headers` fetches what `requirements/nvml.txt` pins.
+"""NVML's own header in four versions: `python -m tests.contract.nvml.headers` fetches them as they are pinned.
 
 They are kept in the cache between runs. pip compares each package with its hash. The header is the same for all
 processors, so it is taken from the package for x86-64, which every version has.

@@ -1,7 +1,7 @@
 """What the NVML worker asks of the library, found in its sources: symbols, structures, and layouts of its own.
 
 A function is named by a string (`"nvmlDeviceGetName"`), wherever it stands; pynvml's code says which symbols and
-structures that function uses, and those that it calls. A structure that the worker makes itself is an attribute of pynvml.
+structures that function uses, and those that it calls. A structure that the worker makes is an attribute of pynvml.
 """
 
 import ast

@@ -143,6 +143,12 @@ EXPORT result nvmlDeviceGetMaxClockInfo(void *device, uint32_t clock, uint32_t *
   return one_of(on.gpu->clock_max_mhz, 4, clock, value);
 }
 
+/* Nobody has set any: they are those that the GPU runs at most. */
+EXPORT result nvmlDeviceGetApplicationsClock(void *device, uint32_t clock, uint32_t *value) {
+  BEGIN(NEED_WHOLE, device);
+  return one_of(on.gpu->clock_max_mhz, 4, clock, value);
+}
+
 EXPORT result nvmlDeviceGetTemperatureThreshold(void *device, uint32_t threshold, uint32_t *value) {
   BEGIN(NEED_WHOLE, device);
   return one_of(on.gpu->thresholds, 8, threshold, value);
@@ -191,6 +197,17 @@ EXPORT result nvmlDeviceGetTotalEccErrors(void *device, uint32_t uncorrected, ui
     *count = uncorrected ? on.gpu->ecc_uncorrected_aggregate : on.gpu->ecc_corrected_aggregate;
   else
     *count = uncorrected ? on.gpu->ecc_uncorrected_volatile : on.gpu->ecc_corrected_volatile;
+  return 0;
+}
+
+/* All of the errors that are counted are in the device's memory. */
+EXPORT result nvmlDeviceGetMemoryErrorCounter(void *device, uint32_t uncorrected, uint32_t aggregate, uint32_t place, uint64_t *count) {
+  BEGIN(NEED_WHOLE, device);
+  REQUIRE(uncorrected < 2 && aggregate < 2 && place < 8, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE(on.gpu->ecc_current == 1, NVML_ERROR_NOT_SUPPORTED);
+  const uint64_t counts[2][2] = {{on.gpu->ecc_corrected_volatile, on.gpu->ecc_corrected_aggregate},
+                                 {on.gpu->ecc_uncorrected_volatile, on.gpu->ecc_uncorrected_aggregate}};
+  *count = place == 2 ? counts[uncorrected][aggregate] : 0;
   return 0;
 }
 

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from nodeagent.edge.nvml import errors
-from tests.contract.nvml.libraries import Library
+from tests.contract.libraries import Library
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("cc") is None, reason="the fake is C"),

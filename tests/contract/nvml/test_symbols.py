@@ -11,7 +11,7 @@ from nodeagent.edge.nvml.worker.partition import Partitioner
 from nodeagent.edge.nvml.worker.query import Query
 from nodeagent.edge.nvml.worker.sample import Sampler
 from tests.component.edge_nvml.conftest import InProcess, Load
-from tests.contract.nvml.libraries import Library
+from tests.contract.libraries import Library
 from tests.contract.nvml.worker_calls import list_symbols
 from tests.fakes.nvml.build import list_functions
 

@@ -43,6 +43,7 @@ def test_the_version_is_told_without_a_start(library: Library) -> None:
     assert library.ask("start")["version"] == [SUCCESS, INVALID_VALUE, VERSIONS[library.name]]
 
 
+@pytest.mark.long
 def test_nothing_succeeds_before_a_start(library: Library) -> None:
     """NVIDIA's library looks at some arguments first, and then calls them invalid; ours says what is wrong besides."""
     refusals = {NOT_INITIALIZED} if library.name == "fake" else {NOT_INITIALIZED, INVALID_VALUE, INVALID_HANDLE}
@@ -65,6 +66,7 @@ def test_a_symbol_that_the_driver_lacks_is_a_driver_that_was_not_started(origina
     assert original.ask("lacking", **environ) == dict.fromkeys(sorted(NEWER & set(list_hooks())), NOT_INITIALIZED)
 
 
+@pytest.mark.long
 def test_the_vgpu_library_answers_as_the_driver_does(original: Library, place: Place) -> None:
     """Starts, versions, odd questions, and each function with nothing for arguments: codes are the driver's own."""
     preload = {"LD_PRELOAD": str(build_library()), "NODEAGENT_VGPU_DIR": str(place.path)}

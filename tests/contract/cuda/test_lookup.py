@@ -29,6 +29,7 @@ def name_symbol(answer: list[Any]) -> str | None:
     return None if place is None else str(place[1])
 
 
+@pytest.mark.slow
 def test_the_table_of_hooks_is_the_driver_s(library: Library) -> None:
     """Each base name that has hooks, at each version in which something begins, with each flag."""
     entries, exports = list_hook_entries(), frozenset(library.ask("exports"))
@@ -39,6 +40,7 @@ def test_the_table_of_hooks_is_the_driver_s(library: Library) -> None:
     assert len(found) > 400
 
 
+@pytest.mark.slow
 def test_the_fake_leads_where_the_driver_does(original: Library) -> None:
     """To the same symbol; or the fake has no such symbol, and no test asks for it."""
     entries, exports = list_fake_entries(), frozenset(original.ask("exports"))
@@ -58,6 +60,7 @@ def test_both_forms_and_the_status_agree(library: Library) -> None:
         assert (first_code, first_place) == ((0, place) if place else (500, None)), question
 
 
+@pytest.mark.long
 def test_the_vgpu_library_stands_before_the_driver_s_own_choice(library: Library, place: Place) -> None:
     """The hook of the same symbol where there is one, else the driver's place; codes and statuses are the driver's."""
     preload = {"LD_PRELOAD": str(build_library()), "NODEAGENT_VGPU_DIR": str(place.path)}

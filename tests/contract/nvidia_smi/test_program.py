@@ -92,7 +92,8 @@ def test_every_command_of_the_agent_is_asked_here() -> None:
     """A call of nvidia-smi that is not among the questions is one that nobody has held against the program."""
     options: set[str] = set()
     for path in Path(nodeagent.__file__).parent.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        text = path.read_text()
+        for node in ast.walk(ast.parse(text)) if "nvidia-smi" in text else ():
             words = [
                 each.value for each in ast.walk(node) if isinstance(each, ast.Constant) and isinstance(each.value, str)
             ]

@@ -21,10 +21,11 @@ ZEROES = [ctypes.c_void_p(0)] * 8
 
 def in_a_child(path: str, ask: Callable[[ctypes.CDLL], Any]) -> Any:
     """The answer of a process that has just loaded the library; a signal that ended it, below zero."""
+    library = ctypes.CDLL(path)  # once for all children, which begin with it as it is before any call
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        os.write(writing, json.dumps(ask(ctypes.CDLL(path))).encode())
+        os.write(writing, json.dumps(ask(library)).encode())
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading) as answers:

@@ -64,6 +64,7 @@ def test_without_a_driver_no_start_succeeds_and_every_end_does(library: Library)
     }
 
 
+@pytest.mark.long
 def test_before_a_start_nothing_else_is_answered(library: Library) -> None:
     """Every function that the worker or another client of the fake calls, and whatever the arguments are."""
     said = {name: codes for name, codes in library.ask("before").items() if name not in AT_ANY_TIME}

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.contract.child import in_a_child
 from tests.contract.cuda.entries import FLAGS, list_questions, list_symbols
 
 NOTHING = ctypes.c_void_p(0)
@@ -36,21 +37,6 @@ def locate(address: int | None) -> list[str] | None:
     ctypes.CDLL(None).dladdr(ctypes.c_void_p(address), ctypes.byref(place))
     exactly = place.symbol.decode() if place.symbol and place.at == address else "-"
     return [Path(place.file.decode()).name, exactly]
-
-
-def in_a_child(path: str, ask: Callable[[ctypes.CDLL], Any]) -> Any:
-    """The answer of a process that has just loaded the library; a signal that ended it, below zero."""
-    library = ctypes.CDLL(path)  # once for all children, which begin with it as it is before any call
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.write(writing, json.dumps(ask(library)).encode())
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading) as answers:
-        text = answers.read()
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    return json.loads(text) if status == 0 else status
 
 
 def say_start(path: str) -> Any:

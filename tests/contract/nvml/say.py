@@ -5,33 +5,18 @@ Each order of calls is tried in a process of its own, because a library remember
 
 import ctypes
 import json
-import os
 import sys
 from collections.abc import Callable
 from typing import Any
 
 from nodeagent.edge.nvml.worker.main import Worker
+from tests.contract.child import in_a_child
 from tests.contract.nvml.worker_calls import list_symbols
 from tests.fakes.nvml.build import list_functions
 
 ROOM = 96
 ZEROES = [ctypes.c_void_p(0)] * 8
 """For a function that is called before the library is ready: it looks at none of its arguments."""
-
-
-def in_a_child(path: str, ask: Callable[[ctypes.CDLL], Any]) -> Any:
-    """The answer of a process that has just loaded the library; a signal that ended it, below zero."""
-    library = ctypes.CDLL(path)  # once for all children, which begin with it as it is before any call
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.write(writing, json.dumps(ask(library)).encode())
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading) as answers:
-        text = answers.read()
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    return json.loads(text) if status == 0 else status
 
 
 def say_before(path: str) -> Any:

@@ -14,12 +14,15 @@ def in_a_child(path: str, ask: Callable[[ctypes.CDLL], Any]) -> Any:
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
+        status = 1
         try:
             os.write(writing, json.dumps(ask(library)).encode())
-        except BaseException:  # the child must not go on with the parent's work, whatever went wrong
+            status = 0
+        except Exception:
             traceback.print_exc()
-            os._exit(1)
-        os._exit(0)
+            raise
+        finally:
+            os._exit(status)  # the child must not go on with the parent's work, whatever went wrong
     os.close(writing)
     with os.fdopen(reading) as answers:
         text = answers.read()

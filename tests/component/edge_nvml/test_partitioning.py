@@ -42,7 +42,10 @@ def find_gpu(fake: FakeNvml, index: int) -> Gpu:
 
 
 def settings_for(fake: FakeNvml, tmp_path: Path, call_timeout_seconds: float = 60.0) -> PartitioningSettings:
-    """With a tool that resets what the fake plays: it is another process, which holds nothing of the worker's."""
+    """With a tool that resets what the fake plays: it is another process, which holds nothing of the worker's.
+
+    Like NVIDIA's it tells what it refuses on its standard output (tests/contract/nvidia_smi).
+    """
     tool = tmp_path / "reset.py"
     tool.write_text(
         "import pathlib, sys\n"
@@ -50,7 +53,8 @@ def settings_for(fake: FakeNvml, tmp_path: Path, call_timeout_seconds: float = 6
         "with (here / 'resets').open('a') as file:\n"
         "    file.write(sys.argv[1] + '\\n')\n"
         "refuses = here / 'refuses'\n"
-        "sys.exit(refuses.read_text() if refuses.exists() else 0)\n"
+        "print(refuses.read_text() if refuses.exists() else '')\n"
+        "sys.exit(255 if refuses.exists() else 0)\n"
     )
     return PartitioningSettings(
         library=str(fake.library_path),
@@ -157,12 +161,25 @@ async def test_ampere_is_reset_alone(make_fake: MakeFake, tmp_path: Path) -> Non
         await session.write(gpu, Write(kind=WriteKind.RESET))
         fake.reset(2)
         assert (await session.read(gpu)).enabled
-        (tmp_path / "refuses").write_text("GPU is in use by another client")
-        with pytest.raises(PartitionRefused, match="ended with 1: GPU is in use by another client") as refused:
-            await session.write(gpu, Write(kind=WriteKind.RESET))
+    assert (tmp_path / "resets").read_text() == f"{gpu.pci.address}\n"
+
+
+IN_USE = (
+    "GPU 00000000:3B:00.0 is currently in use by another process.",
+    "Unable to reset GPU 0: In use by another client",
+)
+"""As NVIDIA's tool says it: a sentence of its own, and NVML's words for the code."""
+
+
+@pytest.mark.parametrize("said", IN_USE)
+async def test_a_gpu_that_is_in_use_is_told_as_such(make_fake: MakeFake, tmp_path: Path, said: str) -> None:
+    """In whichever words the tool says it: that is waited for, and not a refusal for good."""
+    fake = make_fake("dgx-a100")
+    (tmp_path / "refuses").write_text(said)
+    async with cutting(fake, tmp_path) as session:
+        with pytest.raises(PartitionRefused, match=f"ended with 255: {said}") as refused:
+            await session.write(find_gpu(fake, 2), Write(kind=WriteKind.RESET))
         assert refused.value.in_use
-        (tmp_path / "refuses").write_text("")
-    assert (tmp_path / "resets").read_text() == f"{gpu.pci.address}\n" * 2
 
 
 def test_the_tool_is_that_of_the_driver_root() -> None:

@@ -3,6 +3,7 @@
 import struct
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pynvml
@@ -16,7 +17,7 @@ from nodeagent.edge.nvml.worker.gpm import METRICS, Profiler
 from nodeagent.edge.nvml.worker.library import SONAME, load_library
 from nodeagent.edge.nvml.worker.mig import read_mig
 from nodeagent.edge.nvml.worker.query import Query, call
-from nodeagent.edge.nvml.worker.sample import Sampler
+from nodeagent.edge.nvml.worker.sample import Sampler, read_unrepairable
 from tests.component.edge_nvml.conftest import Load
 
 
@@ -186,6 +187,23 @@ def test_a_board_outside_a_fabric_has_none(load_in_process: Load) -> None:
     loaded = load_in_process()
     loaded.fake.gpu(0).fabric_state = 0
     assert read_fabric(Query(loaded.handle(0), {})) is None
+
+
+@pytest.mark.parametrize("word", [0, 1])
+@pytest.mark.parametrize("flag", [0, 1])
+def test_a_memory_beyond_repair_is_seen_in_either_structure(
+    load_in_process: Load, monkeypatch: pytest.MonkeyPatch, word: int, flag: int
+) -> None:
+    """NVIDIA's header has the flag alone, its binding for Python a version in front of it."""
+
+    def write(_handle: Any, place: Any) -> int:
+        place._obj[word] = flag
+        return SUCCESS
+
+    handle = load_in_process().handle(0)
+    library = SimpleNamespace(nvmlDeviceGetUnrepairableMemoryFlag_v1=write)
+    monkeypatch.setattr(pynvml, "nvmlLib", library)
+    assert read_unrepairable(Query(handle, {})) is (flag == 1)
 
 
 def test_a_library_asked_for_by_name_tells_its_file(load_in_process: Load) -> None:

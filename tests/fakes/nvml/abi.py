@@ -1,4 +1,7 @@
-"""Turns ctypes layouts into a C header, so that the fake library and pynvml cannot disagree about a single byte."""
+"""Turns ctypes layouts into a C header, so that the fake library and pynvml disagree only where pynvml is wrong.
+
+tests/contract/nvml/test_structures.py holds what comes of it against NVIDIA's own header.
+"""
 
 import ctypes
 from typing import Any
@@ -28,7 +31,6 @@ NVML_STRUCTURES = (
     "c_nvmlGpuFabricInfo_v2_t",
     "c_nvmlGpuFabricInfo_v3_t",
     "c_nvmlEccSramErrorStatus_v1_t",
-    "c_nvmlUnrepairableMemory_v1_t",
     "c_nvmlRowRemapperHistogramValues",
     "c_nvmlGridLicenseExpiry_t",
     "c_nvmlGridLicensableFeature_v4_t",
@@ -57,11 +59,19 @@ VERSIONS = (
     "nvmlMarginTemperature_v1",
     "nvmlTemperature_v1",
     "nvmlEccSramErrorStatus_v1",
-    "nvmlUnrepairableMemory_v1",
     "ProcessesUtilizationInfo_v1",
     "NVML_GPM_METRICS_GET_VERSION",
     "NVML_GPM_SUPPORT_VERSION",
 )
+
+NARROWER = {
+    ("nvmlGpuFabricInfo_t", "state"): "uint8_t state; uint8_t gap_[3]",
+    ("nvmlGpuFabricInfo_v2_t", "state"): "uint8_t state; uint8_t gap_[3]",
+    ("nvmlGpuFabricInfo_v3_t", "state"): "uint8_t state; uint8_t gap_[3]",
+}
+"""Members that NVIDIA's header declares otherwise than pynvml: the byte is the value, whatever lies behind it."""
+UNKNOWN_TO_THE_BINDING = "struct nvmlUnrepairableMemoryStatus_v1_t {\n  uint32_t bUnrepairableMemory;\n};"
+"""As NVIDIA's header has it; pynvml's has a version in front."""
 
 _SCALARS: dict[Any, str] = {
     ctypes.c_char: "char",
@@ -83,7 +93,8 @@ def render_header() -> str:
     limits = {name: value for name, value in vars(layout).items() if name.isupper() and isinstance(value, int)}
     parts += [f"#define {name} {value:#x}" for name, value in limits.items()]
     parts += [_render_structure(structure, f"struct fake_{structure.__name__}") for structure in layout.STRUCTURES]
-    parts += [_render_structure(getattr(pynvml, name), _c_name(name)) for name in NVML_STRUCTURES]
+    parts += [_render_structure(get_structure(name), name_in_c(name)) for name in NVML_STRUCTURES]
+    parts.append(UNKNOWN_TO_THE_BINDING)
     parts += [f"#define {name}_VERSION_WORD {getattr(pynvml, name):#x}u" for name in VERSIONS]
     parts += [f"#define {name} {getattr(pynvml, name)}u" for name in dir(pynvml) if name.startswith("NVML_ERROR_")]
     parts.append("struct fake_field { uint32_t id; size_t offset; uint32_t type; };")
@@ -92,14 +103,22 @@ def render_header() -> str:
     return "\n".join(parts) + "\n"
 
 
-def _c_name(python_name: str) -> str:
-    return f"struct {python_name.removeprefix('c_')}"
+def get_structure(name: str) -> Any:
+    """A structure of pynvml's."""
+    return getattr(pynvml, name)
+
+
+def name_in_c(python_name: str) -> str:
+    """The type in the generated header that stands for a structure of pynvml's."""
+    keyword = "union" if issubclass(get_structure(python_name), ctypes.Union) else "struct"
+    return f"{keyword} {python_name.removeprefix('c_')}"
 
 
 def _render_structure(structure: Any, c_name: str) -> str:
     keyword, _, name = c_name.partition(" ")
-    keyword = "union" if issubclass(structure, ctypes.Union) else keyword
-    members = "".join(f"  {_render_member(kind, member)};\n" for member, kind in structure._fields_)
+    members = "".join(
+        f"  {NARROWER.get((name, member)) or _render_member(kind, member)};\n" for member, kind in structure._fields_
+    )
     size = ctypes.sizeof(structure)
     return f'{keyword} {name} {{\n{members}}};\n_Static_assert(sizeof({keyword} {name}) == {size}, "{name}");'
 

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -144,11 +144,11 @@ def name_simulation(directory: Path) -> dict[str, str]:
 
 
 def run_command(
-    directory: Path, *words: str, timeout_seconds: float = PATIENCE_SECONDS
+    directory: Path, *words: str, timeout_seconds: float = PATIENCE_SECONDS, front: Sequence[str] = ()
 ) -> subprocess.CompletedProcess[str]:
-    """One command of the command line, to its end."""
+    """One command of the command line, to its end; `front` is a command that becomes it."""
     return subprocess.run(
-        [sys.executable, "-m", "nodeagent", *words],
+        [*front, sys.executable, "-m", "nodeagent", *words],
         env={**command_environment(directory), **name_simulation(directory)},
         capture_output=True,
         text=True,
@@ -176,11 +176,16 @@ def running_busy_node(*words: str) -> Iterator[AgentProcess]:
 
 @contextlib.contextmanager
 def running_agent(
-    directory: Path, *words: str, variables: dict[str, str] | None = None, descriptors: int | None = None
+    directory: Path,
+    *words: str,
+    variables: dict[str, str] | None = None,
+    descriptors: int | None = None,
+    front: Sequence[str] = (),
 ) -> Iterator[AgentProcess]:
     """`nodeagent run` with all it writes below `directory`, stopped at the end of the block.
 
-    `descriptors` is how many files it may have open, as a unit's `LimitNOFILE=` says it.
+    `descriptors` is how many files it may have open, as a unit's `LimitNOFILE=` says it; `front` is a command in front
+    of it, which becomes the agent.
     """
     settings = {
         "node.state_dir": directory / "state",
@@ -194,18 +199,22 @@ def running_agent(
         "http.listen": "127.0.0.1:0",
     }
     sets = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-    with _running(directory, "run", *sets, *words, variables=variables, descriptors=descriptors) as agent:
+    with _running(directory, "run", *sets, *words, variables=variables, descriptors=descriptors, front=front) as agent:
         agent.wait_started()
         yield agent
 
 
 @contextlib.contextmanager
 def _running(
-    directory: Path, *words: str, variables: dict[str, str] | None = None, descriptors: int | None = None
+    directory: Path,
+    *words: str,
+    variables: dict[str, str] | None = None,
+    descriptors: int | None = None,
+    front: Sequence[str] = (),
 ) -> Iterator[AgentProcess]:
     limited = [sys.executable, "-c", LIMITED, str(descriptors)] if descriptors is not None else []
     process = subprocess.Popen(
-        [*limited, sys.executable, "-m", "nodeagent", *words],
+        [*front, *limited, sys.executable, "-m", "nodeagent", *words],
         env={**command_environment(directory), **(variables or {})},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

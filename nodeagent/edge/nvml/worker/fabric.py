@@ -13,6 +13,8 @@ from nodeagent.edge.nvml.worker.query import Query
 
 PHASES = {1: "not_started", 2: "in_progress", 3: "completed"}
 _OLDER = frozenset({errors.ARGUMENT_VERSION_MISMATCH, errors.FUNCTION_NOT_FOUND, errors.INVALID_ARGUMENT})
+_BYTE = 0xFF
+"""NVIDIA's header has one byte for the state; the binding reads the gap behind it too, which may hold anything."""
 
 
 def read_fabric(query: Query) -> dict[str, Any] | None:
@@ -38,11 +40,12 @@ def read_fabric(query: Query) -> dict[str, Any] | None:
 
 
 def _render(info: Any) -> dict[str, Any] | None:
-    if info.state not in PHASES:
+    state = info.state & _BYTE
+    if state not in PHASES:
         return None
     cluster = bytes(info.clusterUuid).hex()
     return {
-        "phase": PHASES[info.state],
+        "phase": PHASES[state],
         "status_code": info.status,
         "cluster_uuid": f"{cluster[:8]}-{cluster[8:12]}-{cluster[12:16]}-{cluster[16:20]}-{cluster[20:]}",
         "clique_id": info.cliqueId,

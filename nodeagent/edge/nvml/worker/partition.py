@@ -181,7 +181,7 @@ class Partitioner(Worker):
             raise ToolFailed(errors.UNLOADABLE, f"{argv[0]}: {os.strerror(error.errno or 0)}") from error
         if done.returncode:
             said = " ".join((done.stderr or done.stdout).split())[:_OUTPUT_SHOWN]
-            code = errors.IN_USE if "in use" in said else errors.UNLOADABLE
+            code = errors.IN_USE if "in use" in said.lower() else errors.UNLOADABLE
             raise ToolFailed(code, f"{' '.join(argv)} ended with {done.returncode}: {said or 'it said nothing'}")
 
     def _must(self, function: str, *arguments: Any) -> Any:

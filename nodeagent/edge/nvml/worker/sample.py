@@ -161,7 +161,7 @@ class Sampler:
         for function, arguments, name in _LEVELS:
             _put(levels, name, query.ask(name, function, *arguments))
         _put(levels, "sram_threshold_exceeded", _read_sram_threshold(query))
-        _put(levels, "memory_unrepairable", _read_unrepairable(query))
+        _put(levels, "memory_unrepairable", read_unrepairable(query))
         fabric = read_fabric(query)
         if fabric is not None:
             levels["fabric_health_mask"], levels["fabric_health_summary"] = (
@@ -259,12 +259,18 @@ def _read_sram_threshold(query: Query) -> bool | None:
     return None if answer is None else status.bThresholdExceeded == 1
 
 
-def _read_unrepairable(query: Query) -> bool | None:
-    """Past the binding, whose own function leaves the structure's version out."""
-    status = pynvml.c_nvmlUnrepairableMemory_v1_t()
-    status.version = pynvml.nvmlUnrepairableMemory_v1
-    function = "nvmlDeviceGetUnrepairableMemoryFlag_v1"
-    return status.unrepairableMemory == 1 if query.fill(function, "memory_unrepairable", ctypes.byref(status)) else None
+def read_unrepairable(query: Query) -> bool | None:
+    """Past the binding, whose structure has a version in front of the flag; NVIDIA's header has the flag alone.
+
+    Where the version still stands after the call, the library goes by the binding's structure.
+
+    Raises:
+        GpuGone: the GPU is lost.
+    """
+    words = (ctypes.c_uint * 2)(pynvml.nvmlUnrepairableMemory_v1, 0)
+    if not query.fill("nvmlDeviceGetUnrepairableMemoryFlag_v1", "memory_unrepairable", ctypes.byref(words)):
+        return None
+    return (words[1] if words[0] == pynvml.nvmlUnrepairableMemory_v1 else words[0]) == 1
 
 
 def _read_window(query: Query, sample: dict[str, Any]) -> None:

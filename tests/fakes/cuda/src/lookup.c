@@ -8,7 +8,7 @@
 #include "fake.h"
 
 #define PER_THREAD_STREAM 2u
-#define FLAGS_MOST 2u
+#define FLAGS_MOST 3u
 
 enum status { FOUND = 0, NO_SUCH_SYMBOL = 1, VERSION_TOO_LOW = 2 };
 
@@ -126,7 +126,6 @@ enum status { FOUND = 0, NO_SUCH_SYMBOL = 1, VERSION_TOO_LOW = 2 };
     ENTRY(cuGraphChildGraphNodeGetGraph, cuGraphChildGraphNodeGetGraph, 10000, 0) \
     ENTRY(cuGraphInstantiate, cuGraphInstantiate, 10000, 0)               \
     ENTRY(cuGraphInstantiate, cuGraphInstantiate_v2, 11000, 0)            \
-    ENTRY(cuGraphInstantiate, cuGraphInstantiateWithFlags, 12000, 0)      \
     ENTRY(cuGraphInstantiateWithFlags, cuGraphInstantiateWithFlags, 11040, 0) \
     ENTRY(cuGraphInstantiateWithParams, cuGraphInstantiateWithParams, 12000, 0) \
     ENTRY(cuGraphInstantiateWithParams, cuGraphInstantiateWithParams_ptsz, 12000, 1) \
@@ -178,20 +177,29 @@ EXPORT result fake_unsupported(void)
     return NOT_SUPPORTED;
 }
 
-/* The newest that is not newer than the version; one per thread before one that is not, where that is asked for. */
+/* Those for the stream per thread take the place of the others of their name, also in versions before them. */
+static int has_per_thread(const char *base)
+{
+    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++)
+        if (strcmp(entries[i].base, base) == 0 && entries[i].per_thread && entries[i].since <= fake_driver_version())
+            return 1;
+    return 0;
+}
+
+/* The newest that is not newer than the version, which may be one that the driver does not know. */
 static enum status find(const char *base, int version, uint64_t flags, void **place)
 {
     const struct entry *best = NULL;
     enum status status = NO_SUCH_SYMBOL;
+    int per_thread = flags == PER_THREAD_STREAM && has_per_thread(base);
     for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
         const struct entry *entry = &entries[i];
         if (strcmp(entry->base, base) != 0 || entry->since > fake_driver_version())
             continue;
         status = status == NO_SUCH_SYMBOL ? VERSION_TOO_LOW : status;
-        if (entry->since > version || (entry->per_thread && flags != PER_THREAD_STREAM))
+        if (entry->since > version || entry->per_thread != per_thread)
             continue;
-        if (!best || entry->per_thread > best->per_thread ||
-            (entry->per_thread == best->per_thread && entry->since > best->since))
+        if (!best || entry->since > best->since)
             best = entry;
         status = FOUND;
     }
@@ -206,7 +214,7 @@ static enum status find(const char *base, int version, uint64_t flags, void **pl
 EXPORT result cuGetProcAddress(const char *base, void **place, int version, uint64_t flags)
 {
     BEGIN_WITHOUT_INIT;
-    REQUIRE(base && place && flags <= FLAGS_MOST && version <= fake_driver_version(), INVALID_VALUE);
+    REQUIRE(base && place && flags <= FLAGS_MOST, INVALID_VALUE);
     return find(base, version, flags, place) == FOUND ? SUCCESS : NOT_FOUND;
 }
 
@@ -214,7 +222,7 @@ EXPORT result cuGetProcAddress(const char *base, void **place, int version, uint
 EXPORT result cuGetProcAddress_v2(const char *base, void **place, int version, uint64_t flags, int *status)
 {
     BEGIN_WITHOUT_INIT;
-    REQUIRE(base && place && flags <= FLAGS_MOST && version <= fake_driver_version(), INVALID_VALUE);
+    REQUIRE(base && place && flags <= FLAGS_MOST, INVALID_VALUE);
     enum status found = find(base, version, flags, place);
     if (status)
         *status = (int)found;

@@ -35,6 +35,12 @@ static void map_state(void) {
     for (int32_t mig = -1; mig < 2 * MIG_MAX; mig++) handles[gpu][mig + 1] = (struct handle){gpu, mig};
 }
 
+/* Without a state it is a library whose driver is not loaded. */
+static int has_driver(void) {
+  pthread_once(&mapped, map_state);
+  return fake != NULL;
+}
+
 void fake_sleep(uint64_t nanoseconds) {
   struct timespec left = {(time_t)(nanoseconds / 1000000000u), (long)(nanoseconds % 1000000000u)};
   while (nanosleep(&left, &left)) continue;
@@ -94,11 +100,10 @@ static result resolve(enum need need, const struct handle *handle, struct subjec
 }
 
 result fake_begin(int *slot, const char *name, enum need need, const void *handle, struct subject *subject) {
-  pthread_once(&mapped, map_state);
-  REQUIRE(fake, NVML_ERROR_DRIVER_NOT_LOADED);
+  REQUIRE(need == NEED_NOTHING || initialised, NVML_ERROR_UNINITIALIZED);
+  REQUIRE(has_driver(), NVML_ERROR_DRIVER_NOT_LOADED);
   if (*slot < 0) *slot = find_function(name);
   struct fake_Function *function = &fake->functions[*slot];
-  REQUIRE(need == NEED_NOTHING || initialised, NVML_ERROR_UNINITIALIZED);
   result found = need >= NEED_GPU ? resolve(need, handle, subject) : 0;
   result code = play(&function->faults[ANY_GPU]);
   if (!code && subject->index < GPUS_MAX) code = play(&function->faults[subject->index]);
@@ -137,15 +142,46 @@ EXPORT result nvmlInit_v2(void) {
 }
 
 EXPORT result nvmlShutdown(void) {
+  if (!initialised) return 0;
   BEGIN(NEED_INIT, NULL);
   initialised--;
   return 0;
 }
 
 EXPORT const char *nvmlErrorString(result code) {
-  static char text[64];
-  snprintf(text, sizeof(text), "error %u of the fake library", code);
-  return text;
+  static const char *const words[] = {
+    "Success",
+    "Uninitialized",
+    "Invalid Argument",
+    "Not Supported",
+    "Insufficient Permissions",
+    "Already Initialized",
+    "Not Found",
+    "Insufficient Size",
+    "Insufficient External Power",
+    "Driver Not Loaded",
+    "Timeout",
+    "Interrupt Request Issue",
+    "NVML Shared Library Not Found",
+    "Function Not Found",
+    "Corrupted infoROM",
+    "GPU is lost",
+    "GPU requires reset",
+    "GPU access blocked by the operating system",
+    "Driver/library version mismatch",
+    "In use by another client",
+    "Insufficient Memory",
+    "No data",
+    "vGPU ECC not supported",
+    "Insufficient Resources",
+    "Invalid Frequency",
+    "Argument version mismatch",
+    "Requested functionality has been deprecated",
+    "System is not in ready state",
+    "No supported GPUs were found",
+    "Resource not in correct state to perform requested operation",
+  };
+  return code < sizeof(words) / sizeof(*words) ? words[code] : "Unknown Error";
 }
 
 EXPORT result nvmlSystemGetDriverVersion(char *buffer, uint32_t length) {
@@ -154,18 +190,19 @@ EXPORT result nvmlSystemGetDriverVersion(char *buffer, uint32_t length) {
 }
 
 EXPORT result nvmlSystemGetNVMLVersion(char *buffer, uint32_t length) {
+  if (!has_driver()) return fake_string("13.1", buffer, length);
   BEGIN(NEED_NOTHING, NULL);
   return fake_string(fake->nvml_version, buffer, length);
 }
 
 EXPORT result nvmlSystemGetCudaDriverVersion(int32_t *version) {
-  BEGIN(NEED_NOTHING, NULL);
+  BEGIN(NEED_INIT, NULL);
   *version = (int32_t)fake->cuda_version;
   return 0;
 }
 
 EXPORT result nvmlSystemGetCudaDriverVersion_v2(int32_t *version) {
-  BEGIN(NEED_NOTHING, NULL);
+  BEGIN(NEED_INIT, NULL);
   *version = (int32_t)fake->cuda_version;
   return 0;
 }

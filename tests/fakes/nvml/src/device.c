@@ -143,6 +143,12 @@ EXPORT result nvmlDeviceGetMaxClockInfo(void *device, uint32_t clock, uint32_t *
   return one_of(on.gpu->clock_max_mhz, 4, clock, value);
 }
 
+/* Nobody has set any: they are those that the GPU runs at most. */
+EXPORT result nvmlDeviceGetApplicationsClock(void *device, uint32_t clock, uint32_t *value) {
+  BEGIN(NEED_WHOLE, device);
+  return one_of(on.gpu->clock_max_mhz, 4, clock, value);
+}
+
 EXPORT result nvmlDeviceGetTemperatureThreshold(void *device, uint32_t threshold, uint32_t *value) {
   BEGIN(NEED_WHOLE, device);
   return one_of(on.gpu->thresholds, 8, threshold, value);
@@ -194,6 +200,17 @@ EXPORT result nvmlDeviceGetTotalEccErrors(void *device, uint32_t uncorrected, ui
   return 0;
 }
 
+/* All of the errors that are counted are in the device's memory. */
+EXPORT result nvmlDeviceGetMemoryErrorCounter(void *device, uint32_t uncorrected, uint32_t aggregate, uint32_t place, uint64_t *count) {
+  BEGIN(NEED_WHOLE, device);
+  REQUIRE(uncorrected < 2 && aggregate < 2 && place < 8, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE(on.gpu->ecc_current == 1, NVML_ERROR_NOT_SUPPORTED);
+  const uint64_t counts[2][2] = {{on.gpu->ecc_corrected_volatile, on.gpu->ecc_corrected_aggregate},
+                                 {on.gpu->ecc_uncorrected_volatile, on.gpu->ecc_uncorrected_aggregate}};
+  *count = place == 2 ? counts[uncorrected][aggregate] : 0;
+  return 0;
+}
+
 EXPORT result nvmlDeviceGetSramEccErrorStatus(void *device, struct nvmlEccSramErrorStatus_v1_t *status) {
   BEGIN(NEED_WHOLE, device);
   REQUIRE(status->version == nvmlEccSramErrorStatus_v1_VERSION_WORD, NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
@@ -202,11 +219,10 @@ EXPORT result nvmlDeviceGetSramEccErrorStatus(void *device, struct nvmlEccSramEr
   return 0;
 }
 
-EXPORT result nvmlDeviceGetUnrepairableMemoryFlag_v1(void *device, struct nvmlUnrepairableMemory_v1_t *status) {
+EXPORT result nvmlDeviceGetUnrepairableMemoryFlag_v1(void *device, struct nvmlUnrepairableMemoryStatus_v1_t *status) {
   BEGIN(NEED_WHOLE, device);
-  REQUIRE(status->version == nvmlUnrepairableMemory_v1_VERSION_WORD, NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
   REQUIRE(on.gpu->memory_unrepairable != ABSENT_32, NVML_ERROR_NOT_SUPPORTED);
-  status->unrepairableMemory = on.gpu->memory_unrepairable;
+  status->bUnrepairableMemory = on.gpu->memory_unrepairable;
   return 0;
 }
 
@@ -243,13 +259,16 @@ EXPORT result nvmlDeviceGetRetiredPages(void *device, uint32_t cause, uint32_t *
   return 0;
 }
 
+/* A structure that is copied whole brings along whatever lay in its gaps. */
+#define PUT_STATE(info) ((info)->state = (uint8_t)on.gpu->fabric_state, memset((info)->gap_, 0xa5, sizeof((info)->gap_)))
+
 EXPORT result nvmlDeviceGetGpuFabricInfo(void *device, struct nvmlGpuFabricInfo_t *info) {
   BEGIN(NEED_WHOLE, device);
   REQUIRE(on.gpu->fabric_state != ABSENT_32, NVML_ERROR_NOT_SUPPORTED);
   memcpy(info->clusterUuid, on.gpu->fabric_cluster, 16);
   info->status = on.gpu->fabric_status;
   info->cliqueId = on.gpu->fabric_clique;
-  info->state = (uint8_t)on.gpu->fabric_state;
+  PUT_STATE(info);
   return 0;
 }
 
@@ -263,7 +282,7 @@ EXPORT result nvmlDeviceGetGpuFabricInfoV(void *device, struct nvmlGpuFabricInfo
   memcpy(info->clusterUuid, on.gpu->fabric_cluster, 16);
   info->status = on.gpu->fabric_status;
   info->cliqueId = on.gpu->fabric_clique;
-  info->state = (uint8_t)on.gpu->fabric_state;
+  PUT_STATE(info);
   info->healthMask = on.gpu->fabric_health_mask;
   if (version >= 3) info->healthSummary = (uint8_t)on.gpu->fabric_health_summary;
   return 0;

@@ -70,7 +70,7 @@ e2e: $(STAMP) ## scenarios on a real one-machine Kubernetes and Prometheus (root
 	@$(BIN)/python -m tests.conformance
 	@$(BIN)/python -m tests.deploy.helm build
 	@$(BIN)/python -m tests.integration.machine
-	$(BIN)/python -m pytest tests/conformance tests/integration tests/prometheus $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -p tests.integration.unsteady tests/conformance tests/integration tests/prometheus $(PYTEST_ARGS)
 
 pictures: $(STAMP) ## the page as pictures for the documentation, at three widths in both themes
 	$(BIN)/python -m tests.browser.pictures docs/images

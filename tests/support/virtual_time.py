@@ -7,7 +7,7 @@ none is, and no work is under way outside the loop, the clock jumps to the next 
   - a thread that was not there when the loop began, unless it is an idle anyio worker or says `is_idle = True`;
   - a child process that was not there when the loop began, alive or not yet reaped.
 While there is any, the clock runs at real speed, so nothing is declared late that is merely being worked on.
-A thread that is done within two real seconds takes no time at all: how long a write to a busy disk takes decides no test.
+A thread that is done within two real seconds takes no time at all: how slow a busy disk is decides no test.
 Sockets and pipes with both ends in this process need no such care: what is written is readable at once.
 """
 

@@ -164,9 +164,7 @@ async def test_event_marks_the_mig_instance_it_names(tmp_path: Path) -> None:
         assert not hit & others
         await node.break_it("xid", "95", str(gpu))
         await node.wait_report(
-            lambda report: (
-                {one.verdict for one in report.devices if one.gpu == readout.gpus[gpu].uuid} == {UNHEALTHY}
-            )
+            lambda report: {one.verdict for one in report.devices if one.gpu == readout.gpus[gpu].uuid} == {UNHEALTHY}
         )
 
 

@@ -8,6 +8,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 PYTEST_ARGS ?=
+# What a run starts on the machine goes with it, whatever ends it.
+REAPED := $(BIN)/python -m tests.integration.reaper
 BENCH_ARGS ?=
 SEED ?= 1
 STEPS ?= 200
@@ -70,7 +72,7 @@ e2e: $(STAMP) ## scenarios on a real one-machine Kubernetes and Prometheus (root
 	@$(BIN)/python -m tests.conformance
 	@$(BIN)/python -m tests.deploy.helm build
 	@$(BIN)/python -m tests.integration.machine
-	$(BIN)/python -m pytest -p tests.integration.unsteady tests/conformance tests/integration tests/prometheus $(PYTEST_ARGS)
+	$(REAPED) $(BIN)/python -m pytest -p tests.integration.unsteady tests/conformance tests/integration tests/prometheus $(PYTEST_ARGS)
 
 pictures: $(STAMP) ## the page as pictures for the documentation, at three widths in both themes
 	$(BIN)/python -m tests.browser.pictures docs/images
@@ -95,7 +97,7 @@ nightly: $(STAMP) native ## the long runs, those on a real kubelet among them (r
 	$(BIN)/python -m pytest -n auto -m nightly $(PYTEST_ARGS)
 	@$(BIN)/python -m tests.integration.cluster build
 	@$(BIN)/python -m tests.integration.runtimes.releases
-	$(BIN)/python -m pytest tests/integration -m nightly $(PYTEST_ARGS)
+	$(REAPED) $(BIN)/python -m pytest tests/integration -m nightly $(PYTEST_ARGS)
 	@$(BIN)/python -m tests.shake --runs $(RUNS)
 
 lock: ## pin dependencies anew (needs uv)

@@ -18,7 +18,7 @@ SPEED ?= 40
 RUNS ?= 10
 PROFILE ?= dgx-h100
 
-.PHONY: help setup run test lint format types contracts e2e browser pictures bench chaos soak shake nightly generate native manifests dist deb lock clean
+.PHONY: help setup run test lint format types contracts originals e2e browser pictures bench chaos soak shake nightly generate native manifests dist deb lock clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ types: $(STAMP) ## mypy, strict, package and tests
 contracts: $(STAMP) ## who may import whom
 	$(BIN)/lint-imports
 
+originals: $(STAMP) ## NVIDIA's own programs, which stand-ins are held against, into the cache (Debian's mirror, 200 MB once)
+	@$(BIN)/python -m tests.originals
+
 generate: $(STAMP) ## write generated files anew: docs pages, protocol code
 	$(BIN)/python -m tests.generate
 
@@ -72,6 +75,7 @@ e2e: $(STAMP) ## scenarios on a real one-machine Kubernetes and Prometheus (root
 	@$(BIN)/python -m tests.conformance
 	@$(BIN)/python -m tests.deploy.helm build
 	@$(BIN)/python -m tests.integration.machine
+	@$(BIN)/python -m tests.originals
 	$(REAPED) $(BIN)/python -m pytest -p tests.integration.unsteady tests/conformance tests/integration tests/prometheus $(PYTEST_ARGS)
 
 pictures: $(STAMP) ## the page as pictures for the documentation, at three widths in both themes

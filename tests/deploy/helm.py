@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from tests.support.files.cache import find_cache
+
 ROOT: Final = Path(__file__).parents[2]
 CHART: Final = ROOT / "deploy/chart"
 MANIFEST: Final = ROOT / "deploy/nodeagent.yaml"
@@ -34,8 +36,7 @@ metadata:
 
 def helm_path() -> Path:
     """Where the built program is kept."""
-    cache = Path(os.environ.get("NODEAGENT_CACHE") or Path.home() / ".cache/nodeagent")
-    return cache / "helm" / VERSION / "helm"
+    return find_cache() / "helm" / VERSION / "helm"
 
 
 def build_helm() -> None:

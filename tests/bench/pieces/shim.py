@@ -31,6 +31,7 @@ from nodeagent.model.shim import ShimEdits, ShimNode, ShimTable
 from nodeagent.rules.cdi_names import PUBLIC_KINDS
 from tests.bench.pieces.cdi import LIBRARY_COUNT
 from tests.bench.rows import Row
+from tests.support.files.cache import find_cache
 from tests.support.files.driver_tree import LIBRARIES, DriverTree, look_at_file
 from tests.support.programs.native import NATIVE
 from tests.support.samples import make_inventory
@@ -41,8 +42,7 @@ SPEC_BYTES: Final = 64 * 1024
 NOTHING: Final = "int main(void) { return 0; }\n"
 """The low-level runtime: what it takes itself is not the shim's."""
 VERSION: Final = "v1.18.0"
-CACHE: Final = Path(os.environ.get("NODEAGENT_CACHE") or Path.home() / ".cache/nodeagent")
-STOCK: Final = CACHE / "nvidia-container-runtime" / VERSION / "nvidia-container-runtime"
+STOCK: Final = find_cache() / "nvidia-container-runtime" / VERSION / "nvidia-container-runtime"
 MODULE: Final = f"github.com/NVIDIA/nvidia-container-toolkit/cmd/nvidia-container-runtime@{VERSION}"
 MEMORY: Final = Path("/dev/shm")  # what lies below is made by `tempfile`
 PAIRS: Final = Path(__file__).parent / "pairs.c"

@@ -4,7 +4,6 @@
 """
 
 import hashlib
-import os
 import platform
 import subprocess
 import sys
@@ -13,6 +12,8 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from tests.support.files.cache import find_cache
 
 PINS: Final = Path(__file__).parents[3] / "requirements/cuda.txt"
 FETCH_SECONDS: Final = 300
@@ -45,8 +46,7 @@ PACKAGES: Final = (
 
 def find_place() -> Path:
     """Where they are kept, for these pins and this processor."""
-    cache = Path(os.environ.get("NODEAGENT_CACHE") or Path.home() / ".cache/nodeagent")
-    return cache / "cuda" / f"{platform.machine()}-{hashlib.sha256(PINS.read_bytes()).hexdigest()[:16]}"
+    return find_cache() / "cuda" / f"{platform.machine()}-{hashlib.sha256(PINS.read_bytes()).hexdigest()[:16]}"
 
 
 def are_there() -> bool:

@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from tests.integration.cluster.making.build import find_cache, locked
 from tests.integration.cluster.making.plan import GO_ENVIRONMENT
 from tests.integration.runtimes.support import find_programs
+from tests.support.files.cache import find_cache, locked
 
 _MODULE: Final = "github.com/containerd/containerd"
 BUILD_SECONDS: Final = 1800
@@ -31,7 +31,7 @@ class BuiltRelease:
     @property
     def program(self) -> Path:
         """Where it is once it is built."""
-        return find_cache().parent / "containerd" / self.version / "containerd"
+        return find_cache() / "containerd" / self.version / "containerd"
 
 
 RELEASES: Final = (
@@ -46,7 +46,7 @@ def build(release: BuiltRelease) -> Path:
     """The program, built where it is missing."""
     program = release.program
     program.parent.mkdir(parents=True, exist_ok=True)
-    with locked(find_cache().parent / "containerd" / "lock"):
+    with locked(find_cache() / "containerd" / "lock"):
         if not program.exists():
             _build(release, program)
     return program

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from nodeagent.edge.host.files.host_program import BUILT, HOOK
 from tests.integration.cluster.layout import CHECKOUT
+from tests.support.files.cache import find_cache
 from tests.support.programs.agent_process import running_agent
 
 PROBE = Path(__file__).parent / "probe.c"
@@ -23,9 +24,11 @@ PATIENCE_SECONDS = 120
 
 def find_programs() -> str | None:
     """The directory with containerd, its shim and ctr: built for the cluster of these tests, or installed."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    cache = Path(os.environ.get("NODEAGENT_CACHE") or Path(home) / "nodeagent") / "cluster"
-    built = [path.parent for path in sorted(cache.glob("*/containerd")) if (path.parent / "ctr").exists()]
+    built = [
+        path.parent
+        for path in sorted((find_cache() / "cluster").glob("*/containerd"))
+        if (path.parent / "ctr").exists()
+    ]
     installed = shutil.which("containerd")
     return str(built[-1]) if built else str(Path(installed).parent) if installed else None
 

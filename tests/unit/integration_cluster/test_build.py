@@ -8,6 +8,7 @@ import pytest
 from tests.integration.cluster.errors import BuildFailed
 from tests.integration.cluster.making import build as building
 from tests.integration.cluster.making.plan import BuildPlan, Program
+from tests.support.files.cache import CACHE_VARIABLE
 
 PLAN = BuildPlan(tuple(Program(name, f"example.org/{name}", "example.org", "v1") for name in ("one", "two")), (), "key")
 GO = """#!/bin/sh
@@ -29,7 +30,7 @@ def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
     monkeypatch.setenv("CALLS", str(tmp_path / "calls"))
     monkeypatch.setenv("BROKEN", "")
-    monkeypatch.setenv(building.CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
     return tmp_path / "calls"
 
 
@@ -58,7 +59,7 @@ def test_a_broken_off_build_goes_on_where_it_stopped(calls: Path, monkeypatch: p
 
 def test_the_cache_lies_in_the_users_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a choice of its own the cache follows XDG_CACHE_HOME, never the checkout."""
-    monkeypatch.delenv(building.CACHE_VARIABLE, raising=False)
+    monkeypatch.delenv(CACHE_VARIABLE, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", "/var/cache/somebody")
     assert building.find_cache() == Path("/var/cache/somebody/nodeagent/cluster")
     monkeypatch.delenv("XDG_CACHE_HOME")

@@ -4,28 +4,25 @@ Owns the cache: one folder per key, complete or called `<key>.partial`; a broken
 Refuses to build with anything but the pinned modules (`-mod=readonly`).
 """
 
-import fcntl
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.integration.cluster.errors import BuildFailed
 from tests.integration.cluster.making.plan import GO_ENVIRONMENT, BuildPlan, Program, plan_build
+from tests.support.files.cache import find_cache as find_whole_cache
+from tests.support.files.cache import locked
 
 MODULE = Path(__file__).resolve().parents[1]
-CACHE_VARIABLE = "NODEAGENT_CACHE"
 PROGRESS_SECONDS = 15
 LAST_LINES = 20
 
 
 def find_cache() -> Path:
-    """Where built programs are kept: $NODEAGENT_CACHE, else below the user's cache directory."""
-    chosen = os.environ.get(CACHE_VARIABLE)
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return (Path(chosen) if chosen else Path(home) / "nodeagent") / "cluster"
+    """Where built programs are kept."""
+    return find_whole_cache() / "cluster"
 
 
 def read_plan(module: Path = MODULE) -> BuildPlan:
@@ -104,11 +101,3 @@ def _wait_saying(child: subprocess.Popen[bytes], say: Callable[[], None]) -> Non
         except subprocess.TimeoutExpired:
             continue
         return
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Two runs on one machine build once: the second waits, then finds everything built."""
-    with path.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

@@ -1,0 +1,1 @@
+"""Other people's programs that stand-ins of these tests are held against: fetched once, never installed."""

@@ -82,8 +82,10 @@ def _is_sleep(call: ast.Call) -> bool:
         case ast.Call(
             func=ast.Attribute(value=ast.Name(id="anyio" | "asyncio" | "time"), attr="sleep"), args=[seconds]
         ):
-            return not (isinstance(seconds, ast.Constant) and (seconds.value == 0 or seconds.value >= 3600))
-    return False
+            value = seconds.value if isinstance(seconds, ast.Constant) else None
+            return not (isinstance(value, int) and (value == 0 or value >= 3600))
+        case _:
+            return False
 
 
 def list_files() -> Iterator[tuple[str, str]]:

@@ -113,7 +113,7 @@ class Reaper:
                 _spare(before)
                 for number in ENDING:
                     signal.signal(number, signal.SIG_DFL)
-                os.execvp(self._command[0], self._command)
+                os.execvp(self._command[0], list(self._command))
             finally:
                 os._exit(127)
 

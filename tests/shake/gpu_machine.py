@@ -104,7 +104,9 @@ def widen(place: Path, scratch: Path) -> None:
     _mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", str(scratch))
     for entry in sorted(place.iterdir()):
         copy = scratch / entry.name
-        if entry.is_symlink():
+        if entry == Path("/dev/ptmx"):
+            copy.symlink_to("pts/ptmx")  # under a bind mount it finds no `pts` beside it
+        elif entry.is_symlink():
             copy.symlink_to(entry.readlink())
         elif str(entry) in EMPTIED:
             copy.mkdir()

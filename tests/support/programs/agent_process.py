@@ -142,7 +142,8 @@ def run_command(
     """One command of the command line, to its end."""
     return subprocess.run(
         [sys.executable, "-m", "nodeagent", *words],
-        env=command_environment(directory),
+        # where no agent of this machine is found: it would be asked before a simulation
+        env={"NODEAGENT_NODE__RUN_DIR": str(directory / "run"), **command_environment(directory)},
         capture_output=True,
         text=True,
         timeout=timeout_seconds,

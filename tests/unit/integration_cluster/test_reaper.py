@@ -23,6 +23,7 @@ from tests.integration.cluster.layout import Layout
 from tests.integration.cluster.processes import spawn
 
 layout, told = Layout.of_checkout(), Path(sys.argv[1])
+os.mkfifo(told / "go")
 layout.records.mkdir(parents=True)
 layout.logs.mkdir()
 etcd = spawn(("sleep", "1000"), layout.log("etcd"), layout.records / "etcd", dict(os.environ))
@@ -30,21 +31,27 @@ stubborn = subprocess.Popen(["sh", "-c", "trap '' TERM INT; while :; do sleep 10
 (told / "new").write_text(f"{os.getpid()} {os.getppid()} {etcd.pid} {stubborn.pid}")
 (told / "new").rename(told / "pids")
 try:
+    (told / "go").read_text()
     PAUSE
 except KeyboardInterrupt:
     (told / "interrupted").touch()
     sys.exit(2)
 """
-WAITS = "time.sleep(1000)"
-"""As pytest: it cleans up when it is interrupted, and then ends with 2."""
+WAITS = "sys.exit(0)"
+"""As pytest, where it is never let go on: it cleans up when it is interrupted, and then ends with 2."""
 
 
 class Run:
     """A run under the reaper, and every process that belongs to it."""
 
-    def __init__(self, front: subprocess.Popen[str], pids: Sequence[int]) -> None:
+    def __init__(self, front: subprocess.Popen[str], pids: Sequence[int], go: Path) -> None:
         self.front = front
+        self._go = go
         self.command, self.reaper, *_ = self.pids = pids
+
+    def go_on(self) -> None:
+        """Let the command come to its end by itself."""
+        self._go.write_text("")
 
     def wait_gone(self, handles: Sequence[int]) -> None:
         """Return when every process has ended: the kernel says so."""
@@ -86,7 +93,7 @@ def running(
         handles = [os.pidfd_open(pid) for pid in pids]
         for handle in handles:
             stack.callback(os.close, handle)
-        yield Run(front, pids), handles
+        yield Run(front, pids, directory / "go"), handles
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
@@ -143,6 +150,7 @@ def test_a_command_that_ends_by_itself_leaves_nothing(tmp_path: Path, short_path
     """Its own status is told."""
     root = short_path / "c"
     with running(tmp_path, root, "sys.exit(3)") as (run, handles):
+        run.go_on()
         run.wait_gone(handles)
         assert run.front.wait(LIMIT_SECONDS) == 3
     assert not root.exists()
@@ -152,6 +160,7 @@ def test_what_is_to_stay_stays(tmp_path: Path, short_path: Path) -> None:
     """The cluster that the next run is to have."""
     root = short_path / "c"
     with running(tmp_path, root, "sys.exit(3)", "--reuse-cluster") as (run, handles):
+        run.go_on()
         assert run.front.wait(LIMIT_SECONDS) == 3
         assert root.exists()
         for pid in run.pids[2:]:

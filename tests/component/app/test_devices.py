@@ -41,6 +41,7 @@ def write_settings(directory: Path) -> Path:
     settings = {
         "devices": {"classes": [{"resource": CARD, "nodes": [f"{dev}/card*"], "renumber": True}]},
         "node": {"sys_dir": str(sys_dir)},
+        "driver": {"root": str(directory)},
         "cdi": {"dir": str(directory / "cdi")},
         "health": {"clean_polls": 1},
     }

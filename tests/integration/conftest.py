@@ -20,6 +20,7 @@ from tests.integration.cluster.making.build import find_binaries, read_plan
 from tests.integration.cluster.making.requirements import require_cluster_machine
 from tests.integration.cluster.node import reset_node
 from tests.integration.cluster.pods import Pods
+from tests.integration.unsteady import has_failures
 
 SCENARIO_SECONDS = 180  # a real kubelet takes seconds for what a fake does at once
 KEPT_LOGS = CHECKOUT / "results" / "e2e"
@@ -102,7 +103,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         try:
             yield started
         finally:
-            if request.session.testsfailed:
+            if has_failures(request.session):
                 shutil.copytree(layout.logs, KEPT_LOGS, dirs_exist_ok=True)
             del request.session.stash[_kept_cluster]
             if not reuse:

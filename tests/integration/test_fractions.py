@@ -204,6 +204,7 @@ def test_an_init_container_with_less_memory_starts(agent: AgentUnderTest, pods: 
     assert len(read_bindings(agent)) == 1
 
 
+@pytest.mark.timeout(400)
 def test_a_deleted_checkpoint_gives_nothing_twice(agent: AgentUnderTest, pods: Pods, node: Cluster) -> None:
     """The kubelet takes what it has forgotten for free; the journal does not, and names who is concerned."""
     pods.run(render_part("a", 60, 16))
@@ -219,7 +220,7 @@ def test_a_deleted_checkpoint_gives_nothing_twice(agent: AgentUnderTest, pods: P
         found = [each["detail"] for each in agent.get_json("/api/v1/conditions") if each["code"] == "part-orphaned"]
         return None if all(any(name in each for each in found) for name in ("default/a", "default/b")) else str(found)
 
-    wait_until("the forgotten containers to be named", probe, timeout_seconds=60)
+    wait_until("the forgotten containers to be named", probe, timeout_seconds=120)
     pods.run(render_part("c", 60, 16))
     pods.run(render_part("d", 40, 16))
     assert {name: read_bindings(agent)[name] for name in ("a", "b")} == before
@@ -387,6 +388,7 @@ def test_a_gpu_goes_from_whole_to_parts_and_back_while_pods_run(
 ) -> None:
     """The one who has it is waited for; nobody new gets it by the old door."""
     pods.run(render_part("a", 30, 8))
+    assert read_bindings(agent).keys() == {"a"}  # by name from here on: it starts before the kubelet tells that
     said = agent.run("gpu", "set-door", "0", "whole")
     assert "GPU 0: door fractions until default/a (main) is gone, then whole" in said
     wait_count(node, CORE, 300)

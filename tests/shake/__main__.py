@@ -1,5 +1,8 @@
 """`python -m tests.shake --runs 10`: `make test` on fresh clones, half of them beside a `make run` and a busy machine.
 
+Every fourth is on a machine that seems to have a GPU and all that comes with it, where this is root's and NVIDIA's
+libraries were fetched (`make originals`); with `--scenarios` so is one run of `make e2e` at the end.
+
 Each clone is of the last commit, in a temporary directory, with a virtual environment of its own. The output of a run
 that failed is kept. Ends with 0 when every run passed.
 """
@@ -12,10 +15,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 
 from tests.shake.crowd import crowd, running
-from tests.shake.plan import Run, find_failures, is_crowded, render_end, render_run
+from tests.shake.gpu_machine import find_problem
+from tests.shake.plan import CROWDED, GPU, Run, choose_place, find_failures, render_end, render_run
 
 ROOT = Path(__file__).resolve().parents[2]
 OWN_TO_MAKE = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES", "PYTEST_ARGS", "VIRTUAL_ENV")
@@ -30,18 +35,28 @@ def main() -> int:
         "--logs", type=Path, default=ROOT / "results/shake", help="where failed runs leave their output"
     )
     parser.add_argument("--limit", type=float, default=3600.0, help="seconds after which a run is ended (%(default)s)")
+    parser.add_argument(
+        "--scenarios", action="store_true", help="`make e2e` on a machine that seems to have a GPU, too"
+    )
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that clones and processes go too
+    problem = find_problem()
+    if problem:
+        sys.stderr.write(f"no run is on a machine that seems to have a GPU: {problem}\n")
+    if problem and options.scenarios:
+        return 1
+    plan = [(choose_place(number, has_gpu=not problem), ("make", "test")) for number in range(1, options.runs + 1)]
+    plan += [(GPU, ("make", "e2e"))] * options.scenarios
     runs = []
-    for number in range(1, options.runs + 1):
-        runs.append(run_once(number, options.source, options.logs, options.limit))
-        sys.stdout.write(render_run(runs[-1], options.runs) + "\n")
+    for number, (place, command) in enumerate(plan, 1):
+        runs.append(run_once(number, place, command, options.source, options.logs, options.limit))
+        sys.stdout.write(render_run(runs[-1], len(plan)) + "\n")
         sys.stdout.flush()
     sys.stdout.write(render_end(runs) + "\n")
     return int(not runs or not all(run.has_passed for run in runs))
 
 
-def run_once(number: int, source: Path, logs: Path, limit_seconds: float) -> Run:
+def run_once(number: int, place: str, command: tuple[str, ...], source: Path, logs: Path, limit_seconds: float) -> Run:
     """A clone, its tests, and nothing left of either."""
     environment = {name: value for name, value in os.environ.items() if name not in OWN_TO_MAKE}
     with tempfile.TemporaryDirectory(prefix="shake-", ignore_cleanup_errors=True) as directory:
@@ -52,21 +67,28 @@ def run_once(number: int, source: Path, logs: Path, limit_seconds: float) -> Run
         )
         began = time.monotonic()
         if status == 0:
-            status = call_tests(number, clone, environment, log, limit_seconds)
+            status = call_tests(place, command, clone, environment, log, limit_seconds)
         output = log.read_text(errors="replace")
         if status != 0:
             logs.mkdir(parents=True, exist_ok=True)
             (logs / f"{number}.log").write_text(output)
     seconds = time.monotonic() - began
-    return Run(number, is_crowded(number), seconds, status, find_failures(output))
+    return Run(number, place, seconds, status, find_failures(output))
 
 
-def call_tests(number: int, clone: Path, environment: Mapping[str, str], log: Path, limit_seconds: float) -> int:
-    """The tests, alone or not; the status."""
-    if not is_crowded(number):
-        return call(("make", "test"), clone, environment, log, limit_seconds)
-    with crowd(clone, environment):
-        return call(("make", "test"), clone, environment, log, limit_seconds)
+def call_tests(
+    place: str,
+    command: tuple[str, ...],
+    clone: Path,
+    environment: Mapping[str, str],
+    log: Path,
+    limit_seconds: float,
+) -> int:
+    """The tests in their place; the status."""
+    if place == GPU:
+        command = (str(clone / ".venv/bin/python"), "-m", "tests.shake.gpu_machine", *command)
+    with crowd(clone, environment) if place == CROWDED else nullcontext():
+        return call(command, clone, environment, log, limit_seconds)
 
 
 def call(command: tuple[str, ...], clone: Path, environment: Mapping[str, str], log: Path, limit_seconds: float) -> int:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+ALONE, CROWDED, GPU = "alone", "crowded", "GPU"
 SHOWN = 3
 """Failures named on a line; the rest are counted."""
 _FAILURE = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
@@ -14,7 +15,7 @@ class Run(Struct, frozen=True):
     """One run of the tests, and how it ended."""
 
     number: int
-    is_crowded: bool
+    place: str
     seconds: float
     status: int
     failures: tuple[str, ...] = ()
@@ -25,9 +26,14 @@ class Run(Struct, frozen=True):
         return self.status == 0
 
 
-def is_crowded(number: int) -> bool:
-    """Every other run is beside a simulation and busy processes, the second one first."""
-    return number % 2 == 0
+def choose_place(number: int, *, has_gpu: bool) -> str:
+    """Where a run is: every other one beside a simulation and busy processes, and every fourth where a GPU seems to be.
+
+    `has_gpu` is whether this machine can be made to seem so.
+    """
+    if number % 2 == 0:
+        return CROWDED
+    return GPU if has_gpu and number % 4 == 3 else ALONE
 
 
 def find_failures(output: str) -> tuple[str, ...]:
@@ -37,11 +43,10 @@ def find_failures(output: str) -> tuple[str, ...]:
 
 def render_run(run: Run, runs: int) -> str:
     """The line about one run."""
-    place = "crowded" if run.is_crowded else "alone"
     outcome = "passed" if run.has_passed else f"failed ({run.status})"
     more = len(run.failures) - SHOWN
     names = ", ".join((*run.failures[:SHOWN], *([f"and {more} more"] if more > 0 else [])))
-    return f"{run.number:>3} of {runs}  {place:<7}  {run.seconds:6.0f} s  {outcome}{f': {names}' if names else ''}"
+    return f"{run.number:>3} of {runs}  {run.place:<7}  {run.seconds:6.0f} s  {outcome}{f': {names}' if names else ''}"
 
 
 def render_end(runs: Sequence[Run]) -> str:

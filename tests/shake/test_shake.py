@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.shake.crowd import crowd, running
-from tests.shake.plan import Run, find_failures, is_crowded, render_end, render_run
+from tests.shake.gpu_machine import find_problem
+from tests.shake.plan import ALONE, CROWDED, GPU, Run, choose_place, find_failures, render_end, render_run
 
 PATIENCE_SECONDS = 30.0
 needs_tools = pytest.mark.skipif(not (shutil.which("git") and shutil.which("make")), reason="needs git and make")
@@ -33,16 +34,18 @@ def test_failures_are_named_once() -> None:
 
 
 def test_half_of_the_runs_are_crowded() -> None:
-    """Of any even number."""
-    assert [is_crowded(number) for number in range(1, 5)] == [False, True, False, True]
+    """Of any even number; half of the others are where a GPU seems to be, if that can be had."""
+    places = [choose_place(number, has_gpu=True) for number in range(1, 6)]
+    assert places == [ALONE, CROWDED, GPU, CROWDED, ALONE]
+    assert [choose_place(number, has_gpu=False) for number in (2, 3)] == [CROWDED, ALONE]
 
 
 def test_a_line_says_how_a_run_went() -> None:
     """Seconds, outcome and names, of which there may be too many."""
-    assert render_run(Run(2, True, 61.4, 0), 10) == "  2 of 10  crowded      61 s  passed"
-    failed = Run(3, False, 5, 2, ("a", "b", "c", "d", "e"))
+    assert render_run(Run(2, CROWDED, 61.4, 0), 10) == "  2 of 10  crowded      61 s  passed"
+    failed = Run(3, ALONE, 5, 2, ("a", "b", "c", "d", "e"))
     assert render_run(failed, 10) == "  3 of 10  alone         5 s  failed (2): a, b, c, and 2 more"
-    again = Run(4, True, 5, 2, ("a",))
+    again = Run(4, CROWDED, 5, 2, ("a",))
     assert render_end([failed, again]).splitlines()[:2] == ["0 of 2 runs passed", "  2 times: a"]
 
 
@@ -174,3 +177,24 @@ def test_a_crowd_is_gone_with_its_block(tmp_path: Path) -> None:
     with crowd(tmp_path, os.environ):
         children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
     assert not any(Path(f"/proc/{pid}").exists() for pid in children)
+
+
+SEEN = """
+for path in /dev/nvidiactl /proc/driver/nvidia/version /sys/bus/pci/devices/*/vendor /sys/class/infiniband/mlx5_0 \
+    /etc/cdi/nvidia.yaml /run/cdi/other.yaml /etc/containerd/config.toml; do test -e "$path" || echo "no $path"; done
+ldconfig -p | grep -q libnvidia-ml.so.1 || echo no library
+ls /etc/passwd /dev/null >/dev/null
+exit 7
+"""
+
+
+@pytest.mark.skipif(bool(find_problem()), reason="wants root and NVIDIA's own libraries: make originals")
+def test_a_machine_seems_to_have_a_gpu_in_its_own_mounts_alone(tmp_path: Path) -> None:
+    """Everything is there for the command, whose status is told; outside nothing is, and nothing of it stays."""
+    command = [sys.executable, "-m", "tests.shake.gpu_machine", "sh", "-c", SEEN]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    mounts = Path("/proc/self/mounts").read_text()
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=100)
+    assert (done.returncode, done.stdout) == (7, ""), done.stderr
+    assert Path("/proc/self/mounts").read_text() == mounts
+    assert list(tmp_path.iterdir()) == []

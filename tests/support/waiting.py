@@ -1,8 +1,9 @@
 """Waiting for what has no event to wait for: another process, a log line, a counter."""
 
 import threading
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 import anyio
 
@@ -17,6 +18,20 @@ async def wait_until(is_so: Callable[[], object]) -> None:
     with anyio.fail_after(PATIENCE_SECONDS):
         while not is_so():  # noqa: ASYNC110  # the very purpose of this function
             await anyio.sleep(0.001)
+
+
+@contextmanager
+def hanging() -> Iterator[Callable[..., Any]]:
+    """A call that hangs as long as the block lasts: what a driver or a disk does that never answers."""
+    has_ended = threading.Event()
+
+    def hang(*_: object, **__: object) -> None:
+        has_ended.wait()
+
+    try:
+        yield hang
+    finally:
+        has_ended.set()
 
 
 async def in_thread(work: Callable[[], T]) -> T:

@@ -32,15 +32,20 @@ def kubelet(directory: Path) -> Iterator[None]:
 
 
 def write_settings(directory: Path) -> Path:
-    dev, sys_dir = directory / "dev", directory / "sys"
+    dev, sys_dir, proc = directory / "dev", directory / "sys", directory / "proc"
     dev.mkdir(exist_ok=True)
+    if not proc.exists():
+        proc.mkdir()  # with all that is asked there, but for a driver that this machine may have
+        for name in ("sys", "self", "mounts", "modules", "uptime", "stat", "meminfo", "cpuinfo"):
+            (proc / name).symlink_to(f"/proc/{name}")
     (sys_dir / "bus/pci/devices").mkdir(parents=True, exist_ok=True)
     for name, minor in (("card3", 3), ("card7", 5)):
         if not (dev / name).exists():
             os.mknod(dev / name, stat.S_IFCHR | 0o666, os.makedev(1, minor))
     settings = {
         "devices": {"classes": [{"resource": CARD, "nodes": [f"{dev}/card*"], "renumber": True}]},
-        "node": {"sys_dir": str(sys_dir)},
+        "node": {"sys_dir": str(sys_dir), "proc_dir": str(proc)},
+        "driver": {"root": str(directory)},
         "cdi": {"dir": str(directory / "cdi")},
         "health": {"clean_polls": 1},
     }

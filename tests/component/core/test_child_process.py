@@ -113,7 +113,7 @@ async def test_child_that_dies_without_reading_frees_who_still_writes() -> None:
                     await ask(child, "x" * 2_000_000)
 
             tasks.start_soon(write_much)
-            await anyio.sleep(0.05)
+            await anyio.wait_all_tasks_blocked()
             os.kill(pid, signal.SIGKILL)
         assert await ask(child, "hello") == "hello"
 

@@ -53,14 +53,14 @@ async def test_readiness_that_was_for_a_moment_is_waited_for_again(
     filled = _fill(writing)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(write_whole, writing, b"last")
-        await anyio.sleep(0.01)
+        await anyio.wait_all_tasks_blocked()
         assert false_alarms == [reading]
         os.read(reading, filled)
     assert await read_some(reading) == b"last"
     false_alarms.append(reading)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(read_some, reading)
-        await anyio.sleep(0.01)
+        await anyio.wait_all_tasks_blocked()
         assert false_alarms == []
         os.write(writing, b"now")
 

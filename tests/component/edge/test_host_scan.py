@@ -14,6 +14,7 @@ from nodeagent.edge.host.devices.host_scan import HostScan, ScanRoots, read_fing
 from nodeagent.edge.host.errors import HostStuck
 from nodeagent.model.devices import HostNode, PciPlace, ScanWish
 from nodeagent.model.ids import PciAddress
+from tests.support.waiting import hanging
 
 NULL, ZERO = (1, 3), (1, 5)
 RDMA = PciAddress("0000:3b:00.0")
@@ -156,11 +157,12 @@ async def test_files_of_sysfs_are_read_and_missing_ones_are_empty(scan: HostScan
 
 
 async def test_a_look_that_hangs_is_given_up(scan: HostScan, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sleep stands for a driver that hangs."""
+    """As a driver may that is asked for a device."""
     monkeypatch.setattr("nodeagent.edge.host.devices.host_scan.LOOK_SECONDS", 0.05)
-    monkeypatch.setattr("nodeagent.edge.host.devices.host_scan.scan_host", lambda *_: time.sleep(0.3))
-    with pytest.raises(HostStuck, match="looking for device nodes"):
-        await scan.look(ScanWish())
+    with hanging() as hang:
+        monkeypatch.setattr("nodeagent.edge.host.devices.host_scan.scan_host", hang)
+        with pytest.raises(HostStuck, match="looking for device nodes"):
+            await scan.look(ScanWish())
 
 
 def test_a_command_says_what_is_wrong() -> None:
@@ -191,8 +193,9 @@ async def test_a_command_whose_thread_is_stuck_speaks_against_the_device(
 ) -> None:
     """A process that not even a kill ends, in a sleep of the driver, holds nobody up."""
     monkeypatch.setattr("nodeagent.edge.host.devices.host_scan._SPARE_SECONDS", 0.02)
-    monkeypatch.setattr("nodeagent.edge.host.devices.host_scan.run_command", lambda *_: time.sleep(0.3))
-    assert "running probe" in await scan.run_command(["probe"], 0.02)
+    with hanging() as hang:
+        monkeypatch.setattr("nodeagent.edge.host.devices.host_scan.run_command", hang)
+        assert "running probe" in await scan.run_command(["probe"], 0.02)
 
 
 def test_a_directory_that_leads_nowhere_is_compared_like_any(roots: ScanRoots) -> None:

@@ -1,7 +1,6 @@
 """What a request to an API server may meet: refusals, silence, credentials that end or cannot be read."""
 
 import json
-import time
 from functools import partial
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from nodeagent.edge.kube.errors import (
 from nodeagent.model.cluster import ApiCall
 from tests.component.edge_kube.harness import open_client, open_node
 from tests.fakes.apiserver import NODE
+from tests.support.waiting import hanging
 
 IMPATIENT = ClientSettings(timeout_seconds=0.2, requests_per_second=1000, burst=100)
 
@@ -203,10 +203,11 @@ async def test_credentials_on_a_disk_that_hangs_are_given_up(tmp_path: Path, mon
     """Reading them has a deadline like everything else."""
     monkeypatch.setattr("nodeagent.edge.kube.client.LOAD_SECONDS", 0.05)
     async with open_node(tmp_path) as (_, node):
-        monkeypatch.setattr(Kubeconfig, "load", lambda *_: time.sleep(0.5))
-        with pytest.raises(CredentialsInvalid, match="reading API credentials"):
-            await node.read_node()
-        monkeypatch.setattr(Kubeconfig, "read_namespace", lambda *_: time.sleep(0.5))
-        client = KubeClient(Kubeconfig(tmp_path / "kubeconfig"))
-        with pytest.raises(CredentialsInvalid, match="reading our namespace"):
-            await client.read_namespace()
+        with hanging() as hang:
+            monkeypatch.setattr(Kubeconfig, "load", hang)
+            with pytest.raises(CredentialsInvalid, match="reading API credentials"):
+                await node.read_node()
+            monkeypatch.setattr(Kubeconfig, "read_namespace", hang)
+            client = KubeClient(Kubeconfig(tmp_path / "kubeconfig"))
+            with pytest.raises(CredentialsInvalid, match="reading our namespace"):
+                await client.read_namespace()

@@ -1,7 +1,7 @@
 """A simulated node with driver and inventory, round the health component; on virtual time."""
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -140,10 +140,14 @@ class Node:
 
     async def wait_verdict(self, index: int, verdict: Verdict, within_seconds: float = 60.0) -> float:
         """How long it took until the device had this verdict."""
+        return await self.wait_report(lambda report: report.devices[index].verdict is verdict, within_seconds)
+
+    async def wait_report(self, is_it: Callable[[HealthReport], bool], within_seconds: float = 60.0) -> float:
+        """How long it took until there was such a report."""
         began = anyio.current_time()
         with self.bus.watch(HealthReport, client="test") as reports, anyio.fail_after(within_seconds):
             async for envelope in reports:
-                if envelope.value.devices[index].verdict is verdict:
+                if is_it(envelope.value):
                     break
         return anyio.current_time() - began
 

@@ -62,7 +62,6 @@ async def test_one_chain_leads_from_the_xid_to_the_verdict(tmp_path: Path) -> No
         await node.wait_verdict(2, HEALTHY)
         await node.break_it("xid", "48", "2")
         await node.wait_verdict(2, UNHEALTHY)
-        await anyio.sleep(0.01)
         xid = node.told(XidReported)[0]
         change = next(one for one in node.told(VerdictChanged) if one.value.after is UNHEALTHY)
         report = node.told(HealthReport)[-1]
@@ -157,16 +156,16 @@ async def test_event_marks_the_mig_instance_it_names(tmp_path: Path) -> None:
         mig = readout.gpus[gpu].mig_devices[-1]
         instances = (str(mig.gpu_instance_id), str(mig.compute_instance_id))
         await node.break_it("xid", "94", str(gpu), *instances)
-        await anyio.sleep(0.05)
-        marked = [device.device for device in node.report.devices if device.verdict is not HEALTHY]
-        assert mig.uuid in marked
+        await node.wait_report(
+            lambda report: any(one.device == mig.uuid and one.verdict is not HEALTHY for one in report.devices)
+        )
         others = {device.uuid for device in readout.gpus[gpu].mig_devices} - {mig.uuid}
         hit = {device.device for device in node.report.devices if device.xid == 94}
         assert not hit & others
         await node.break_it("xid", "95", str(gpu))
-        await anyio.sleep(0.05)
-        whole = [device for device in node.report.devices if device.gpu == readout.gpus[gpu].uuid]
-        assert {device.verdict for device in whole} == {UNHEALTHY}
+        await node.wait_report(
+            lambda report: {one.verdict for one in report.devices if one.gpu == readout.gpus[gpu].uuid} == {UNHEALTHY}
+        )
 
 
 async def test_lost_driver_takes_all_devices_and_gives_them_back(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """The labeler's own edges on a real directory: the feature file and the node's facts."""
 
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from nodeagent.edge.host.machine.node_facts_reader import HostNodeFacts
 from nodeagent.edge.simulated.node_facts import simulate_facts
 from nodeagent.edge.simulated.profile import load_profile
 from nodeagent.model.node_facts import NodeFacts
+from tests.support.waiting import hanging
 
 
 async def test_a_feature_file_is_written_whole(tmp_path: Path) -> None:
@@ -49,23 +49,19 @@ async def test_a_directory_that_nobody_reads_is_not_made(tmp_path: Path) -> None
 async def test_a_disk_that_hangs_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the file system does, the caller hears within its time."""
     monkeypatch.setattr(feature_file, "_TIMEOUT_SECONDS", 0.05)
-    monkeypatch.setattr(feature_file, "read_bounded", lambda *_, **__: time.sleep(0.5))
     worker = WorkerThread("test")
-    with pytest.raises(HostStuck):
-        await FeatureFile(tmp_path / "x", worker).read()
+    with hanging() as hang:
+        monkeypatch.setattr(feature_file, "read_bounded", hang)
+        with pytest.raises(HostStuck):
+            await FeatureFile(tmp_path / "x", worker).read()
     worker.close()
 
 
 async def test_facts_that_hang_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Likewise for the node's own files."""
     monkeypatch.setattr("nodeagent.edge.host.machine.node_facts_reader._TIMEOUT_SECONDS", 0.05)
-
-    def hang() -> NodeFacts:
-        time.sleep(0.5)
-        return NodeFacts()
-
     worker = WorkerThread("test")
-    with pytest.raises(HostStuck):
+    with hanging() as hang, pytest.raises(HostStuck):
         await HostNodeFacts(hang, worker, tmp_path).read_facts()
     worker.close()
 

@@ -120,7 +120,18 @@ def open_box(layers: Sequence[Path], folder: Path, binds: Mapping[Path, str] | N
         (folder / name).mkdir(parents=True, exist_ok=True)
     (folder / "upper").chmod(0o755)
     script = render_mounts(layers, folder, binds or {})
-    namespaces = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation=private")
+    # if the test is killed, so is `unshare`, and with it the first process of the namespace, and so everything in it
+    namespaces = (
+        "setpriv",
+        "--pdeathsig",
+        "KILL",
+        "unshare",
+        "--mount",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--propagation=private",
+    )
     process = subprocess.Popen((*namespaces, "sh", "-c", script), stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:

@@ -149,7 +149,12 @@ def run_command(
     """One command of the command line, to its end; `front` is a command that becomes it."""
     return subprocess.run(
         [*front, sys.executable, "-m", "nodeagent", *words],
-        env={**command_environment(directory), **name_simulation(directory)},
+        # where no agent of this machine is found: it would be asked before a simulation
+        env={
+            "NODEAGENT_NODE__RUN_DIR": str(directory / "run"),
+            **command_environment(directory),
+            **name_simulation(directory),
+        },
         capture_output=True,
         text=True,
         timeout=timeout_seconds,

@@ -9,6 +9,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from tests.support import virtual_time
 from tests.support.virtual_time import START_WALL, FakeClock, JumpingSelector
 
 pytestmark = pytest.mark.virtual_time
@@ -37,22 +38,38 @@ async def test_clock_waits_for_a_busy_thread() -> None:
         await anyio.to_thread.run_sync(time.sleep, 0.05)
     assert anyio.current_time() < 60
     await anyio.sleep(3600)
-    assert anyio.current_time() > 3600
+    assert anyio.current_time() >= 3600
 
 
-async def test_clock_waits_for_a_plain_thread_and_not_for_an_idle_one() -> None:
+def test_clock_waits_for_a_plain_thread_and_not_for_an_idle_one() -> None:
     """A thread of anybody's counts as busy unless it says that it is idle."""
     done = threading.Event()
     thread = threading.Thread(target=done.wait, daemon=True)
-    thread.start()
-    try:
-        before = time.monotonic()
-        await anyio.sleep(0.02)
-        assert time.monotonic() - before >= 0.015
+    with JumpingSelector() as selector:
+        thread.start()
+        selector.select(86400)
+        waited = selector.now
         thread.is_idle = True  # type: ignore[attr-defined]  # what our own worker threads say of themselves
-        await anyio.sleep(86400)
-    finally:
-        done.set()
+        selector.select(86400)
+    done.set()
+    thread.join()
+    assert (waited < 3600, selector.now >= 86400) == (True, True)
+
+
+def test_a_thread_that_is_soon_done_takes_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow the disk: only a thread that hangs for seconds moves the clock."""
+    done = threading.Event()
+    thread = threading.Thread(target=done.wait, daemon=True)
+    with JumpingSelector() as selector:
+        thread.start()
+        for _ in range(5):
+            selector.select(0.001)
+        at_first = selector.now
+        monkeypatch.setattr(virtual_time, "_UNNOTICED_SECONDS", 0.0)
+        selector.select(0.001)
+    done.set()
+    thread.join()
+    assert (at_first, selector.now > 0) == (0.0, True)
 
 
 async def test_clock_waits_for_a_child_process() -> None:

@@ -176,10 +176,17 @@ def _ask_runtime(binding: Binding, containers: tuple[PodContainer, ...] | None) 
     if containers is None:
         return Container.UNREADABLE
     living = any(
-        (each.pod_uid, each.name) == (binding.pod.uid, binding.container) and each.state is not ContainerState.EXITED
+        each.name == binding.container and _is_in(each, binding.pod) and each.state is not ContainerState.EXITED
         for each in containers
     )
     return Container.PRESENT if living else Container.ABSENT
+
+
+def _is_in(container: PodContainer, pod: PodIdentity) -> bool:
+    """By name where nobody has told the pod's uid: the kubelet may have forgotten it before it could be read."""
+    if pod.uid:
+        return container.pod_uid == pod.uid
+    return (container.namespace, container.pod) == (pod.namespace, pod.name)
 
 
 def list_users_of_library(table: PartTable, look: PartLook) -> tuple[Binding, ...]:

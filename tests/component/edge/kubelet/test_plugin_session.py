@@ -26,7 +26,7 @@ GPU = ResourceName("nvidia.com/gpu")
 async def test_waits_for_a_kubelet_that_is_not_there_yet(short_dir: Path) -> None:
     """A plugin that is up before the kubelet registers when it comes, even when its directory is not there."""
     async with running_session(FakeDevicePlugin(), short_dir / "device-plugins") as standing:
-        await anyio.sleep(0.05)
+        await anyio.wait_all_tasks_blocked()
         assert standing.reports == []
         async with running_stand_in(short_dir) as kubelet:
             await kubelet.wait_offer(GPU, 8, 8)

@@ -66,7 +66,8 @@ def test_another_library_of_this_kind_behind(place: Place, driver: FakeDriver, w
 def test_a_program_without_a_driver_finds_none(place: Place) -> None:
     """Though functions of those names are there, and the loader says so as ever."""
     place.create(LIMIT)
-    environ = place.environ(LD_PRELOAD=str(build_library()), LD_LIBRARY_PATH="/nowhere")
+    (place.path / SONAME).touch()  # in front of the one that this machine may have, and no library
+    environ = place.environ(LD_PRELOAD=str(build_library()), LD_LIBRARY_PATH=str(place.path))
     done = take(environ, "global", 1)
     assert "undefined symbol: cu" in done.stdout
     assert done.returncode == 2

@@ -14,7 +14,7 @@ from nodeagent.edge.host.vgpu.layout import PROCESS
 from nodeagent.edge.host.vgpu.usage_file import Reason, Status
 from tests.component.vgpu.build import build_ledger_program
 from tests.component.vgpu.place import Place
-from tests.support.programs.namespaces import FIRST_OF_A_CONTAINER, needs_namespaces
+from tests.support.programs.namespaces import FIRST_OF_A_CONTAINER, needs_namespaces, needs_proc_mounts
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("cc") is None, reason="the library is C"),
@@ -96,7 +96,7 @@ def test_share_of_a_killed_process_comes_back(place: Place) -> None:
 
 
 @needs_namespaces
-@pytest.mark.parametrize("mount", ["", "--mount-proc"])
+@pytest.mark.parametrize("mount", ["", pytest.param("--mount-proc", marks=needs_proc_mounts)])
 def test_the_living_keep_theirs_in_a_namespace_of_their_own(place: Place, mount: str) -> None:
     """Also where a sandbox leaves the outer one's /proc in it, which tells of other processes."""
     place.create(1000)

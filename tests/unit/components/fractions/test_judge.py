@@ -112,6 +112,13 @@ def test_a_container_that_lives_keeps_its_part(state: ContainerState, action: Ac
     assert judge(bound(), look(containers=(other,))) == [Action.RELEASE]
 
 
+@pytest.mark.parametrize(("pod", "action"), [("a", Action.ORPHAN), ("b", Action.RELEASE)])
+def test_a_container_is_found_by_its_pods_name_where_the_uid_never_came(pod: str, action: Action) -> None:
+    """The kubelet may forget all that it noted before anybody could read a uid there; the runtime has both."""
+    container = PodContainer(id="1", pod_uid="uid", name="main", state=ContainerState.RUNNING, namespace="ns", pod=pod)
+    assert judge(bound(NAMED), look(PodListing(pods=(NAMED,)), containers=(container,))) == [action]
+
+
 def test_one_look_decides_nothing() -> None:
     """What seems over is remembered with the time of the first look, and forgotten when it is seen again."""
     first = judge_all(bound(), look(), {})

@@ -171,7 +171,7 @@ async def test_new_records_wake_the_reader(pipe: LogPipe) -> None:
 
 
 async def say_later(pipe: LogPipe) -> None:
-    await anyio.sleep(0.01)
+    await anyio.wait_all_tasks_blocked()
     pipe.say(2)
 
 

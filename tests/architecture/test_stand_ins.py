@@ -1,4 +1,4 @@
-"""Each stand-in is named on the page that says where its answers are known from, and the page names tests that exist."""
+"""Each stand-in is named on the page that says where its answers are known from, by tests that exist."""
 
 import re
 from pathlib import Path

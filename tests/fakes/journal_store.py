@@ -51,7 +51,9 @@ class FakeStore:
 
     async def begin(self, content: bytes) -> None:
         self._maybe_fail()
-        self.current, self.previous = content, self.previous if self.current is None else self.current
+        if self.current is not None:
+            self.previous = self.current
+        self.current = content
         self.begun += 1
         self._may_append = True
 

@@ -22,6 +22,7 @@ def open_api_server(tmp_path: Path) -> OpenApiServer:
             async def forget() -> None:
                 server.store.forget()
 
+            server.pace = 0.1
             assert server.token is not None
             yield ApiServerUnderTest(
                 server.url, server.token, tmp_path, None, None, server.stranger, protect=protect, forget=forget

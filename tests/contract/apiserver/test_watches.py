@@ -121,7 +121,6 @@ async def test_a_version_that_is_too_old_is_said_in_the_watch(open_api_server: O
                     pass
 
 
-@pytest.mark.long
 async def test_a_watch_ends_when_its_time_is_over(open_api_server: OpenApiServer) -> None:
     """Two seconds before that, a bookmark says up to which version nothing happened; then the answer ends."""
     async with open_api_server() as server:

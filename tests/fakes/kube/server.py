@@ -41,6 +41,8 @@ class KubeServer:
         """Of somebody who is known and has no rights."""
         self.port = 0
         self.tls: SSLContext | None = None
+        self.pace = 1.0
+        """How long a second of a watch's time takes."""
         self._watches: set[asyncio.Task[object]] = set()
         self._limits: set[anyio.CancelScope] = set()
         self._runner: web.AppRunner | None = None
@@ -195,9 +197,10 @@ class KubeServer:
         try:
             if await self.begin_watch(response):
                 watch = Watch(self.store, place.kind, selection, request, response, self.may_tell)
-                with anyio.move_on_after(float(request.query.get("timeoutSeconds", WATCH_SECONDS))) as limit:
+                seconds = float(request.query.get("timeoutSeconds", WATCH_SECONDS)) * self.pace
+                with anyio.move_on_after(seconds) as limit:
                     self._limits.add(limit)
-                    await watch.run(limit.deadline)
+                    await watch.run(limit.deadline, self.pace)
                 self._limits.discard(limit)
             return response
         finally:

@@ -33,15 +33,16 @@ class Watch:
         self._wants_bookmarks = request.query.get("allowWatchBookmarks") == "true"
         self._first = self._seen = int(request.query.get("resourceVersion") or 0)
 
-    async def run(self, end: float) -> None:
-        """Go on until somebody ends it; `end` is when that will be by the loop's clock."""
+    async def run(self, end: float, pace: float) -> None:
+        """Go on until somebody ends it; `end` is when that will be, `pace` how long a second takes."""
         if not self._seen:
             await self._say_present()
         elif self._seen < self._store.oldest:
             message = f"too old resource version: {self._seen} ({self._store.oldest})"
             await self._write({"type": "ERROR", "object": expired(message).document})
             return
-        bookmark_at = find_bookmark(anyio.current_time(), end)
+        last = end - BEFORE_THE_END_SECONDS * pace
+        bookmark_at = find_bookmark(anyio.current_time(), last, end)
         while True:
             # Taken before the changes are read: what happens while they are written must not be slept through.
             changed = self._store.changed
@@ -52,8 +53,8 @@ class Watch:
             with anyio.move_on_at(bookmark_at) as pause:
                 await changed.wait()
             if pause.cancelled_caught:
-                await self._say_bookmark(is_last=anyio.current_time() >= end - BEFORE_THE_END_SECONDS)
-                bookmark_at = find_bookmark(anyio.current_time(), end)
+                await self._say_bookmark(is_last=anyio.current_time() >= last)
+                bookmark_at = find_bookmark(anyio.current_time(), last, end)
 
     async def _say_present(self) -> None:
         self._first = self._seen = self._store.version
@@ -74,9 +75,8 @@ class Watch:
         await self._response.write(json.dumps(line).encode() + b"\n")
 
 
-def find_bookmark(now: float, end: float) -> float:
-    """When the next one is due: each minute, and shortly before the end."""
-    last = end - BEFORE_THE_END_SECONDS
+def find_bookmark(now: float, last: float, end: float) -> float:
+    """When the next one is due: each minute, and once shortly before the end."""
     return min(now + BOOKMARK_SECONDS, last) if now < last else end
 
 

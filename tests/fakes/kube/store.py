@@ -7,6 +7,7 @@ import asyncio
 import base64
 import json
 import uuid
+from bisect import bisect_right
 from collections.abc import Iterator
 from copy import deepcopy
 from typing import Final, NamedTuple
@@ -97,11 +98,10 @@ class ObjectStore:
 
     def since(self, version: int, plural: str, selection: Selection) -> Iterator[tuple[int, Json]]:
         """What a watch says of the changes after a version, each with its own."""
-        for change in self.changes:
-            if change.version <= version or change.plural != plural:
-                continue
+        first = bisect_right(self.changes, version, key=lambda change: change.version)
+        for change in self.changes[first:]:
             line = change.line or _tell(change, selection)
-            if line is not None:
+            if line is not None and change.plural == plural:
                 yield change.version, line
 
     def create(self, place: Place, body: Json, write: Write = Write()) -> Json:  # noqa: B008 - it is frozen

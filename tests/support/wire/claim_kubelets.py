@@ -105,8 +105,6 @@ class StandInClaimKubelet:
         await self.aclose()
         self._asked.clear()
         await self.wait_registered()
-        for claims in self._pods.values():
-            await self._prepare(claims)
 
     async def aclose(self) -> None:
         self._watching.cancel()

@@ -1,4 +1,7 @@
-"""A container runtime's CRI socket that answers three questions as the test says."""
+"""A container runtime's CRI socket that answers three questions as the test says.
+
+Its answers are compared with containerd's in `tests/contract/cri`.
+"""
 
 import json
 from collections.abc import AsyncIterator, Mapping
@@ -11,6 +14,11 @@ from grpclib.const import Cardinality, Handler, Status
 from grpclib.encoding.base import CodecBase
 from grpclib.exceptions import GRPCError
 from grpclib.server import Server, Stream
+
+CONDITIONS = ("RuntimeReady", "NetworkReady", "ContainerdHasNoDeprecationWarnings")
+OLD_SERVICE = "runtime.v1alpha2.RuntimeService"
+RUNNING, EXITED = 1, 2
+"""States of a container."""
 
 
 def encode_field(number: int, content: bytes | str) -> bytes:
@@ -56,11 +64,14 @@ class FakeCri:
         self.containers: dict[str, dict[str, str]] = {}
         """The labels of each by its id."""
         self.raw_containers: bytes | None = None
-        self.container_state = 1
+        self.container_state = RUNNING
+        self.states: dict[str, int] = {}
+        """Of those containers that are in another state, by id."""
 
     def __mapping__(self) -> dict[str, Handler]:
         return {
             "/runtime.v1.RuntimeService/Version": Handler(self._version, Cardinality.UNARY_UNARY, bytes, bytes),
+            f"/{OLD_SERVICE}/Version": Handler(self._refuse_old, Cardinality.UNARY_UNARY, bytes, bytes),
             "/runtime.v1.RuntimeService/Status": Handler(self._status, Cardinality.UNARY_UNARY, bytes, bytes),
             "/runtime.v1.RuntimeService/ListContainers": Handler(self._list, Cardinality.UNARY_UNARY, bytes, bytes),
         }
@@ -81,14 +92,23 @@ class FakeCri:
             await anyio.sleep_forever()
         if self.refuses:
             raise GRPCError(Status.UNIMPLEMENTED, "unknown service runtime.v1.RuntimeService")
-        fields = (encode_field(1, "0.1.0"), encode_field(2, self.name), encode_field(3, self.version))
+        fields = (
+            encode_field(1, "0.1.0"),
+            encode_field(2, self.name),
+            encode_field(3, self.version),
+            encode_field(4, "v1"),
+        )
         await stream.send_message(b"".join(fields))
+
+    async def _refuse_old(self, stream: Stream[bytes, bytes]) -> None:
+        raise GRPCError(Status.UNIMPLEMENTED, f"unknown service {OLD_SERVICE}")
 
     async def _status(self, stream: Stream[bytes, bytes]) -> None:
         self.was_verbose = await stream.recv_message() == b"\x08\x01"
-        ready = encode_field(1, "RuntimeReady") + encode_number(2 << 3) + encode_number(1)
-        status = encode_field(1, encode_field(1, ready))
-        if self.config is not None:
+        is_so = encode_number(2 << 3) + encode_number(1)
+        conditions = [encode_field(1, encode_field(1, kind) + is_so) for kind in CONDITIONS]
+        status = encode_field(1, b"".join(conditions))
+        if self.config is not None and self.was_verbose:
             status += encode_field(2, encode_field(1, "config") + encode_field(2, self.config))
         for handler in self.handlers:
             status += encode_field(3, encode_field(1, handler))
@@ -102,6 +122,7 @@ class FakeCri:
     def _encode(self, number: str, labels: Mapping[str, str]) -> bytes:
         """Its id, its name as metadata, its state, and its labels."""
         metadata = encode_field(3, encode_field(1, labels.get("io.kubernetes.container.name", "")))
-        state = encode_number(6 << 3) + encode_number(self.container_state) if self.container_state else b""
+        number_of_state = self.states.get(number, self.container_state)
+        state = encode_number(6 << 3) + encode_number(number_of_state) if number_of_state else b""
         pairs = [encode_field(8, encode_field(1, key) + encode_field(2, text)) for key, text in labels.items()]
         return encode_field(1, number) + metadata + state + b"".join(pairs)

@@ -1,4 +1,7 @@
-"""A journal store in memory whose disk can fail, and a kubelet that says what a test wants it to say."""
+"""A journal store in memory whose disk can fail, and a kubelet that says what a test wants it to say.
+
+What the store does is compared with the file on a disk in `tests/contract/journal`.
+"""
 
 from collections.abc import Collection
 
@@ -26,6 +29,7 @@ class FakeStore:
         self.append_seconds: float | None = None
         """`None` for a disk that is through at once."""
         self.is_open = False
+        self._may_append = False
         self.path = "/state/allocations.journal"
         self.room: tuple[int, int | None] = (1 << 40, None)
 
@@ -35,22 +39,31 @@ class FakeStore:
 
     async def open(self) -> tuple[bytes | None, bytes | None, str]:
         self._maybe_fail()
-        self.is_open = True
+        self.is_open, self._may_append = True, False
         return self.current, self.previous, self.problem
 
     async def set_aside(self, stamp: str) -> None:
         self._maybe_fail()
+        if self.current is None:
+            raise JournalUnavailable(self.path, "there is none")
         self.set_aside_names.append(stamp)
-        self.current = None
+        self.current, self._may_append = None, False
 
     async def begin(self, content: bytes) -> None:
         self._maybe_fail()
-        self.current, self.previous = content, self.current
+        if self.current is not None:
+            self.previous = self.current
+        self.current = content
         self.begun += 1
+        self._may_append = True
 
     async def append(self, content: bytes, *, durable: bool = True) -> None:
         if self.append_seconds is not None:
             await anyio.sleep(self.append_seconds)
+        if not self._may_append:
+            raise JournalUnavailable(self.path, "it must be begun first")
+        # What became of a write that failed nobody knows: the journal is begun anew after it.
+        self._may_append = not self.failure
         self._maybe_fail()
         self.synced = durable
         self.current = (self.current or b"") + content

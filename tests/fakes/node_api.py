@@ -1,10 +1,14 @@
-"""The cluster as a component sees it: one node that keeps what is written to it and can be taken away."""
+"""The cluster as a component sees it: one node that keeps what is written to it and can be taken away.
+
+What it does is compared with the agent's own client in `tests/contract/apiserver/test_ports.py`.
+"""
 
 from collections.abc import AsyncGenerator, Mapping
 
 import anyio
 from msgspec.structs import replace
 
+from nodeagent.edge.kube.errors import ApiConflict
 from nodeagent.model.cluster import READY_CONDITION, ClusterNode, NodeCondition, NodeEvent, Taint
 from nodeagent.model.errors import NodeagentError
 
@@ -13,7 +17,7 @@ class FakeNodeApi:
     """The port `NodeApi`; the test changes `node` by `become`, and sets `trouble` to have everything refused."""
 
     def __init__(self) -> None:
-        self.node = ClusterNode(name="node-1", uid="uid-1")
+        self._states = [ClusterNode(name="node-1", uid="uid-1")]
         self.trouble: NodeagentError | None = None
         self.write_trouble: NodeagentError | None = None
         self.writes: list[str] = []
@@ -22,47 +26,67 @@ class FakeNodeApi:
         self.events: list[tuple[NodeEvent, int]] = []
         self._changed = anyio.Event()
 
+    @property
+    def node(self) -> ClusterNode:
+        return self._states[-1]
+
+    @node.setter
+    def node(self, node: ClusterNode) -> None:
+        """Somebody makes it another one."""
+        self._tell(node)
+
     def become(self, **changes: object) -> None:
-        self.node = replace(self.node, **changes)
-        self._wake()
+        """The node changes; what changes nothing is not told."""
+        node = replace(self.node, **changes)
+        if node != self.node:
+            self._tell(node)
 
     def go_away(self, error: NodeagentError) -> None:
         self.trouble = error
         self._wake()
 
     async def follow_node(self) -> AsyncGenerator[ClusterNode, None]:
+        place = len(self._states) - 1
         while True:
             if self.trouble is not None:
                 raise self.trouble
-            yield self.node
-            seen = self.node
-            while self.node is seen and self.trouble is None:
+            yield self._states[place]
+            place += 1
+            while place == len(self._states) and self.trouble is None:
                 await self._changed.wait()
 
     async def apply_labels(self, node: ClusterNode, labels: Mapping[str, str]) -> None:
         self._write("labels")
         foreign = {key: value for key, value in self.node.labels.items() if key not in self.node.owned_labels}
+        for key in foreign.keys() & labels.keys():
+            if foreign[key] != labels[key]:
+                raise ApiConflict("apply this node's labels", 409, f"conflict: .metadata.labels.{key}")
         self.become(labels=foreign | dict(labels), owned_labels=tuple(sorted(labels)))
 
     async def write_condition(self, condition: NodeCondition, *, changed: bool) -> None:
         self._write(f"condition {'changed' if changed else 'same'}")
         if not self.shows_conditions:
             return
+        # Told even if it is the same: it has a new time.
         if condition.type == READY_CONDITION:
-            self.become(condition=condition)
+            self._tell(replace(self.node, condition=condition))
         else:
-            self.become(device_conditions=(*self._list_others(condition.type), condition))
+            self._tell(replace(self.node, device_conditions=(*self._list_others(condition.type), condition)))
 
     async def remove_condition(self, kind: str) -> None:
         self._write(f"no condition {kind}")
-        self.become(device_conditions=self._list_others(kind))
+        left = None if kind == READY_CONDITION else self.node.condition
+        self.become(device_conditions=self._list_others(kind), condition=left)
 
     def _list_others(self, kind: str) -> tuple[NodeCondition, ...]:
         return tuple(each for each in self.node.device_conditions if each.type != kind)
 
     async def write_label(self, key: str, value: str) -> None:
         self._write(f"label {key}")
-        self.become(labels=self.node.labels | {key: value})
+        owned = self.node.owned_labels
+        if self.node.labels.get(key) != value:
+            owned = tuple(each for each in owned if each != key)
+        self.become(labels=self.node.labels | {key: value}, owned_labels=owned)
 
     async def write_annotation(self, key: str, value: str | None) -> None:
         self._write(f"annotation {key}")
@@ -71,8 +95,11 @@ class FakeNodeApi:
 
     async def change_taint(self, taint: Taint, *, present: bool) -> None:
         self._write(f"taint {present}")
-        others = tuple(each for each in self.node.taints if each != taint)
-        self.become(taints=(*others, taint) if present else others)
+        others = tuple(each for each in self.node.taints if (each.key, each.effect) != (taint.key, taint.effect))
+        if not present:
+            self.become(taints=others)
+        elif others == self.node.taints:
+            self.become(taints=(*others, taint))
 
     async def write_event(self, node: ClusterNode, event: NodeEvent, count: int) -> None:
         self._write("event")
@@ -83,6 +110,10 @@ class FakeNodeApi:
         if error is not None:
             raise error
         self.writes.append(what)
+
+    def _tell(self, node: ClusterNode) -> None:
+        self._states.append(node)
+        self._wake()
 
     def _wake(self) -> None:
         self._changed.set()

@@ -1,4 +1,7 @@
-"""The slices of one node as a component sees them: kept as written, told by a watch, and at hand for somebody else."""
+"""The slices of one node as a component sees them: kept as written, told by a watch, and at hand for somebody else.
+
+What it does is compared with the agent's own client in `tests/contract/apiserver/test_ports.py`.
+"""
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 
@@ -57,6 +60,8 @@ class FakeSliceApi:
 
     async def delete(self, stored: StoredSlice) -> None:
         self._check_write()
+        if self.stored.get(stored.name, stored) != stored:
+            raise SliceRefused(f"{stored.name} was changed")
         self.writes.append(f"delete {stored.name[:4]}")
         self.stored.pop(stored.name, None)
         self._wake()
@@ -85,18 +90,22 @@ class FakeSliceApi:
             raise SliceRefused("not now")
 
     def _put(self, kind: str, name: str, content: SliceContent, numbers: tuple[int, int]) -> StoredSlice:
-        self.version += 1
         self.writes.append(f"{kind} {name[:4]}")
         before = self.stored.get(name)
-        self.stored[name] = StoredSlice(
+        kept = self.keep(content)
+        written = StoredSlice(
             name=name,
-            uid=before.uid if before is not None else f"uid-{self.version}",
-            version=str(self.version),
+            uid=before.uid if before is not None else f"uid-{self.version + 1}",
+            version=before.version if before is not None else "",
             generation=numbers[0],
             slice_count=numbers[1],
-            content=self.keep(content),
+            content=kept,
+            taint_times=find_times(kept, before.taint_times if before is not None else {}),
         )
-        self._wake()
+        if written != before:
+            self.version += 1
+            self.stored[name] = replace(written, version=str(self.version))
+            self._wake()
         return self.stored[name]
 
     def _check(self) -> None:
@@ -106,3 +115,13 @@ class FakeSliceApi:
     def _wake(self) -> None:
         changed, self._changed = self._changed, anyio.Event()
         changed.set()
+
+
+def find_times(content: SliceContent, known: Mapping[str, str]) -> dict[str, str]:
+    """Since when each taint has been there: a time that is said again stays, another is given by the server."""
+    names = [
+        f"{device.name} {taint.key} {taint.value} {taint.effect}"
+        for device in content.devices
+        for taint in device.taints
+    ]
+    return {name: known.get(name, "2026-01-01T12:00:00Z") for name in names}

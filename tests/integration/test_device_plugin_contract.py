@@ -10,7 +10,10 @@ from anyio.to_thread import run_sync
 from nodeagent.edge.kubelet.errors import PodResourcesUnavailable
 from nodeagent.edge.kubelet.pod_resources import PodResourcesClient
 from nodeagent.model.ids import ResourceName
-from tests.contract.kubelet.test_device_plugin import *  # noqa: F403  the tests themselves
+from tests.contract.kubelet.test_admission import *  # noqa: F403  the tests themselves
+from tests.contract.kubelet.test_device_plugin import *  # noqa: F403
+from tests.contract.kubelet.test_pod_resources import *  # noqa: F403
+from tests.contract.kubelet.test_registration import *  # noqa: F403
 from tests.integration.cluster.api import Json
 from tests.integration.cluster.control import Cluster
 from tests.integration.cluster.layout import NODE_NAME
@@ -39,8 +42,16 @@ class RealKubelet:
         await self.restart()
 
     async def run_pod(self, name: str, resources: Mapping[str, int]) -> str:
+        return await self._run_pod(render_pod(name, limits=resources))
+
+    async def force_pod(self, name: str, resources: Mapping[str, int]) -> str:
+        return await self._run_pod(render_pod(name, limits=resources, spec={"nodeName": NODE_NAME}))
+
+    async def _run_pod(self, pod: Json) -> str:
+        name = str(pod["metadata"]["name"])
+
         def run() -> Json:
-            self._pods.create(render_pod(name, limits=resources))
+            self._pods.create(pod)
             return self._pods.wait_for(
                 name, "Running or Failed", lambda pod: has_reached(pod, "Running") or has_reached(pod, "Failed")
             )

@@ -22,14 +22,10 @@ from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.kube.credentials import Access, Credentials, name_identity, open_access
 from nodeagent.edge.kube.errors import (
     ApiBusy,
-    ApiNotFound,
     ApiUnauthorized,
     ApiUnreachable,
     CredentialsInvalid,
-    find_message,
-    names_budget,
-    names_object,
-    translate_status,
+    translate_answer,
 )
 from nodeagent.edge.kube.library import Library, load_library
 from nodeagent.edge.kube.rate_limit import RateLimit
@@ -317,17 +313,14 @@ class KubeClient:
         if response.status < HTTPStatus.MULTIPLE_CHOICES:
             return
         content = await response.read()
-        is_budget = names_budget(content)
         retry_after = _parse_seconds(response.headers.get("Retry-After", ""))
+        refused = translate_answer(
+            attempted, response.status, content, reason=response.reason, retry_after_seconds=retry_after
+        )
+        is_budget = isinstance(refused, ApiBusy) and refused.is_budget
         if retry_after is not None and not is_budget:
             for rate in (self._rate, self._urgent):
                 rate.hold_back(anyio.current_time() + retry_after)
-        message = find_message(content) or response.reason or "no reason given"
-        refused = translate_status(attempted, response.status, message, retry_after)
-        if isinstance(refused, ApiBusy):
-            refused.is_budget = is_budget
-        elif isinstance(refused, ApiNotFound):
-            refused.is_object = names_object(content)
         raise refused
 
     def _count(self, verb: str, outcome: str) -> None:

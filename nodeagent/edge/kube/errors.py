@@ -8,7 +8,7 @@ KubeError
     ├── ApiUnauthorized   it does not know us (401)
     ├── ApiForbidden      it knows us and says no (403)
     ├── ApiNotFound       there is no such object or kind (404)
-    ├── ApiConflict       somebody else was there first (409)
+    ├── ApiConflict       somebody else was there first (409), or another object has its name (422)
     ├── ApiExpired        what the watch asked for is too old (410)
     ├── ApiBusy           it asks us to come back later (429)
     └── ApiFailed         it failed itself (5xx)
@@ -133,11 +133,34 @@ def translate_status(attempted: str, status: int, message: str, retry_after_seco
     return kind(attempted, status, message, retry_after_seconds=retry_after_seconds)
 
 
+def translate_answer(
+    attempted: str, status: int, content: bytes, *, reason: str | None, retry_after_seconds: float | None
+) -> ApiRefused:
+    """The error for a whole answer that is no success; `reason` is that of its head."""
+    message = find_message(content) or reason or "no reason given"
+    if names_uid(content):
+        return ApiConflict(attempted, status, message)
+    refused = translate_status(attempted, status, message, retry_after_seconds)
+    if isinstance(refused, ApiBusy):
+        refused.is_budget = names_budget(content)
+    elif isinstance(refused, ApiNotFound):
+        refused.is_object = names_object(content)
+    return refused
+
+
 def names_budget(content: bytes) -> bool:
     """Whether a refusal is that of a pod's disruption budget: no other has this word among its causes."""
     with suppress(ValueError, AttributeError, TypeError):
         causes = (json.loads(content).get("details") or {}).get("causes") or ()
         return any(cause.get("reason") == "DisruptionBudget" for cause in causes)
+    return False
+
+
+def names_uid(content: bytes) -> bool:
+    """Whether a patch was meant for an object that another one has replaced: its uid is refused as an invalid field."""
+    with suppress(ValueError, AttributeError, TypeError):
+        causes = (json.loads(content).get("details") or {}).get("causes") or ()
+        return any(cause.get("field") == "metadata.uid" for cause in causes)
     return False
 
 

@@ -53,11 +53,13 @@ class KubeLease:
     def _render(self, before: SeenLease | None, holder: str, seconds: float) -> Json:
         now = datetime.fromtimestamp(self._clock.wall(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         is_new = before is None or before.holder != holder
+        # A time that somebody else has left out is none, and the API server reads no empty one.
+        acquired = "" if before is None or is_new else before.acquired
         spec: Json = {
             "holderIdentity": holder,
             "leaseDurationSeconds": max(1, round(seconds)),
             "renewTime": now,
-            "acquireTime": now if is_new or before is None else before.acquired,
+            "acquireTime": acquired or now,
             "leaseTransitions": 0 if before is None else before.transitions + is_new,
         }
         metadata: Json = {"name": self._name, "namespace": self._namespace}

@@ -15,7 +15,8 @@ from nodeagent.edge.kubelet.proto import dra_v1_pb2 as wire
 from tests.bench.around.api_server import api_server
 from tests.bench.around.node import bench_node
 from tests.bench.rows import Row
-from tests.fakes.apiserver import NODE, TOKEN
+from tests.fakes.apiserver import NODE
+from tests.fakes.kube.server import TOKEN
 from tests.support.wire.claim_kubelet import registered
 from tests.support.wire.go_client import GoClient
 
@@ -32,7 +33,7 @@ def measure(rounds: int = ROUNDS) -> list[Row]:
         kubeconfig = api.server.write_kubeconfig(node.directory / "kubeconfig")
         registry, plugins = node.directory / "registry", node.directory / "plugins"
         registry.mkdir()
-        api.server.claims |= {f"c{number}": _claim(number) for number in range(rounds + WARM)}
+        api.server.claims.update({f"c{number}": _claim(number) for number in range(rounds + WARM)})
         reach = [
             "gpus.source=simulated:dgx-h100",
             "kubernetes.enabled=true",

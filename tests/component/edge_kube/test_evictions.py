@@ -16,7 +16,8 @@ POD = PodIdentity(namespace="ml", name="train", uid="uid-1")
 
 
 def add_pod(server: FakeApiServer, uid: str = "uid-1") -> None:
-    server.pods["train"] = {"metadata": {"namespace": "ml", "name": "train", "uid": uid, "labels": {"app": "x"}}}
+    metadata = {"namespace": "ml", "name": "train", "uid": uid, "labels": {"app": "x"}}
+    server.pods["train"] = {"metadata": metadata, "spec": {"nodeName": NODE, "terminationGracePeriodSeconds": 0}}
 
 
 async def test_a_pod_is_asked_to_go(tmp_path: Path) -> None:
@@ -49,7 +50,7 @@ async def test_a_budget_has_the_last_word_and_holds_up_nobody_else(tmp_path: Pat
     """Its status is that of too many requests, with a time to come back, which is about this pod alone."""
     async with open_client(tmp_path) as (server, client):
         add_pod(server)
-        server.protected.add("train")
+        server.store.budgets.add("x")
         assert await KubeEvictions(client, NODE).evict_pod(POD) is Eviction.BLOCKED
         with anyio.fail_after(5):
             await client.request("GET", f"/api/v1/nodes/{NODE}", attempted="read a node")

@@ -108,7 +108,7 @@ async def test_a_line_without_end_ends_the_watch(tmp_path: Path, monkeypatch: py
 async def test_a_version_that_is_gone_is_told(tmp_path: Path) -> None:
     """So that everything is listed anew."""
     async with open_fleet(tmp_path) as (server, client):
-        server.oldest = server.version + 1
+        server.store.oldest = server.version + 1
         with pytest.raises(ApiExpired):
             async for _ in pods_of(client).watch(str(server.version)):
                 pass
@@ -135,8 +135,7 @@ async def test_an_object_without_version_is_an_error(tmp_path: Path) -> None:
     """A watch could not be gone on with."""
     async with open_fleet(tmp_path) as (server, client):
         version = str(server.version)
-        server.version += 1
-        server._note("BOOKMARK", "pods", {"metadata": {}})
+        server.bookmark(version="")
         with pytest.raises(ApiUnreachable, match="an object has no version"):
             async for _ in pods_of(client).watch(version):
                 pass

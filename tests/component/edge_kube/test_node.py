@@ -12,7 +12,6 @@ from nodeagent.edge.kube.errors import (
     ApiConflict,
     ApiFailed,
     ApiForbidden,
-    ApiNotFound,
     ApiUnreachable,
     KubeError,
     NodeMissing,
@@ -52,7 +51,7 @@ async def test_a_node_that_was_replaced_is_not_labelled(tmp_path: Path) -> None:
         with pytest.raises(ApiConflict):
             await node.apply_labels(seen, {COUNT: "8"})
         del server.nodes[NODE]
-        with pytest.raises(ApiNotFound):
+        with pytest.raises(ApiConflict, match="no existing object was found"):
             await node.apply_labels(seen, {COUNT: "8"})
         with pytest.raises(NodeMissing, match=r"node-1: set node\.name"):
             await node.read_node()

@@ -18,7 +18,7 @@ def make_pod(name: str, status: dict[str, str] | None) -> dict[str, Any]:
     container = {"name": "main", "resources": {"limits": {"tencent.com/vcuda-core": 30}}}
     return {
         "metadata": {"name": name, "namespace": "ml", "uid": f"uid-{name}", "resourceVersion": "7"},
-        "spec": {"initContainers": [{"name": "fetch"}], "containers": [container]},
+        "spec": {"nodeName": NODE, "initContainers": [{"name": "fetch"}], "containers": [container]},
         **({} if status is None else {"status": status}),
     }
 
@@ -50,4 +50,4 @@ async def test_what_is_asked_for_and_whether_it_has_ended(tmp_path: Path) -> Non
 async def test_an_answer_that_is_no_pod_is_an_error(tmp_path: Path) -> None:
     """Nothing of it gets any further."""
     with pytest.raises(ApiUnreachable, match="makes no sense"):
-        await read(tmp_path, {"metadata": {"name": "a"}})
+        await read(tmp_path, {"metadata": {"name": "a"}, "spec": {"nodeName": NODE}})

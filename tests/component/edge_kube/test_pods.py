@@ -18,7 +18,7 @@ from tests.fakes.apiserver import NODE, FakeApiServer
 
 def make_pod(name: str, **labels: str) -> dict[str, object]:
     metadata = {"name": name, "namespace": "ml", "uid": f"uid-{name}", "labels": labels, "resourceVersion": "7"}
-    return {"metadata": metadata if labels else metadata | {"labels": None}}
+    return {"metadata": metadata if labels else metadata | {"labels": None}, "spec": {"nodeName": NODE}}
 
 
 def line(kind: str, content: object) -> bytes:
@@ -73,6 +73,6 @@ async def test_a_missing_right_is_named(tmp_path: Path) -> None:
 async def test_an_answer_that_is_no_pod_is_an_error(tmp_path: Path) -> None:
     """Nothing of it gets any further."""
     async with open_pods(tmp_path) as (server, _, pods):
-        server.pods = {"a": {"metadata": {"name": "a"}}}
+        server.pods = {"a": {"metadata": {"name": "a"}, "spec": {"nodeName": NODE}}}
         with pytest.raises(ApiUnreachable, match="makes no sense"):
             await take(pods, 1)

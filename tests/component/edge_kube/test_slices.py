@@ -95,7 +95,7 @@ async def test_slices_are_listed_and_then_followed(tmp_path: Path) -> None:
 async def test_an_answer_that_is_no_slice_is_an_error(tmp_path: Path) -> None:
     """Half an object must not be taken for an empty one."""
     async with open_slices(tmp_path) as (server, slices):
-        server.slices["s"] = {"metadata": {"name": "s"}}
+        server.slices["s"] = {"metadata": {"name": "s"}, "spec": {"driver": POOL.driver, "nodeName": POOL.node}}
         with pytest.raises(ApiUnreachable, match="makes no sense"):
             await take(slices, 1)
 

@@ -17,7 +17,8 @@ from nodeagent.edge.kube.credentials import Kubeconfig
 from nodeagent.edge.kube.errors import ApiUnreachable, CredentialsInvalid, KubeError
 from tests.component.edge_kube.harness import open_node
 from tests.component.http.certificates import Authority, Certificate
-from tests.fakes.apiserver import NODE, TOKEN, FakeApiServer
+from tests.fakes.apiserver import NODE, FakeApiServer
+from tests.fakes.kube.server import TOKEN
 
 
 @asynccontextmanager

@@ -75,9 +75,9 @@ async def test_a_version_that_is_too_old_is_listed_anew(tmp_path: Path) -> None:
         async with open_extender(server, tmp_path) as extender:
             before = extender.picture.relists
             await wait_until(lambda: server.watching == 2)
-            server.version += 10
-            server.oldest = server.version
-            server.bookmark()
+            server.store.version += 10
+            server.store.forget()
+            server.end_watches()
             await wait_until(lambda: extender.picture.relists == before + 2)
             assert extender.picture.silent_seconds == 0
 
@@ -105,7 +105,7 @@ async def test_what_is_gone_meanwhile_is_gone_after_another_list(tmp_path: Path)
             await server.stop()
             server.drop("pods", "a")
             server.drop("nodes", "m")
-            server.oldest = server.version
+            server.store.forget()
             await server.start()
             await wait_until(lambda: not extender.cluster.pods and used(extender, "m") == -1)
             assert used(extender) == 30

@@ -213,15 +213,31 @@ def pod_names(pods: Json) -> set[str]:
 
 def start_cluster(layout: Layout, binaries: Path) -> Cluster:
     """Clear the place, then bring a new cluster up in it."""
+    cluster = _prepare_cluster(layout, binaries)
+    cgroups.create(layout.cgroup_root, cgroups.read_hierarchies())
+    cluster.bring_up()
+    return cluster
+
+
+def start_api_server(layout: Layout, binaries: Path) -> Cluster:
+    """Clear the place, then bring an API server up in it, without anything that changes its objects by itself."""
+    cluster = _prepare_cluster(layout, binaries)
+    for name in ("etcd", "apiserver"):
+        cluster.start(name)
+    cluster.wait_api()
+    # Made by a controller in a whole cluster; no pod is created without one.
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+    cluster.api.post("/api/v1/namespaces/default/serviceaccounts", account)
+    return cluster
+
+
+def _prepare_cluster(layout: Layout, binaries: Path) -> Cluster:
     remove_cluster(layout)
     state = State(choose_ports(), binaries, sysctls.read_sysctls())
     write_files(layout, state.ports)
     state.write(layout)
-    cgroups.create(layout.cgroup_root, cgroups.read_hierarchies())
     open_namespace(layout)
-    cluster = Cluster(layout, state)
-    cluster.bring_up()
-    return cluster
+    return Cluster(layout, state)
 
 
 def find_cluster(layout: Layout) -> Cluster | None:

@@ -144,7 +144,9 @@ class DeviceManager:
 
     def choose(self, choice: Choice, preferred: Iterable[str]) -> tuple[str, ...]:
         """Decide: what the plugin prefers as far as it is free, then any; the devices are taken from here on."""
-        order = [*dict.fromkeys(name for name in preferred if name in choice.free)]
+        # Of a preference for more than is wanted the kubelet takes any: it has no order there.
+        order = sorted(choice.free.intersection(preferred))
+        self._random.shuffle(order)
         rest = sorted(choice.free.difference(order))
         self._random.shuffle(rest)
         chosen = (*choice.taken, *[*order, *rest][: choice.open])

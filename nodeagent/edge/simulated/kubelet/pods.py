@@ -45,7 +45,7 @@ class AdmissionRefused(Exception):
     reason = "UnexpectedAdmissionError"
 
     def __init__(self, pod: str, cause: str) -> None:
-        super().__init__(f"Allocate failed due to {cause}, which is unexpected")
+        super().__init__(f"Pod was rejected: Allocate failed due to {cause}, which is unexpected")
         self.pod, self.cause = pod, cause
 
 

@@ -23,6 +23,7 @@ INFO_SECONDS: Final = 1.0
 NOTIFY_SECONDS: Final = 5.0
 FIRST_PAUSE_SECONDS: Final = 0.5
 LONGEST_PAUSE_SECONDS: Final = 122.0
+REFUSED: Final = "RegisterPlugin error --"
 
 
 class RegistryWatch:
@@ -83,10 +84,15 @@ class RegistryWatch:
 
     async def _connect(self, info: PluginInfo, path: Path) -> str:
         """Register the plugin that has told about itself; returns what is wrong with it."""
-        if info.type != "DevicePlugin" or SUPPORTED_VERSION not in info.supported_versions:
-            return f"no handler for {info.type} {list(info.supported_versions)}"
+        if info.type != "DevicePlugin":
+            return f"{REFUSED} no handler registered for plugin type: {info.type} at socket {path}"
+        if SUPPORTED_VERSION not in info.supported_versions:
+            versions = " ".join(info.supported_versions)
+            problem = f"manager version, {SUPPORTED_VERSION}, is not among plugin supported versions [{versions}]"
+            return f"{REFUSED} plugin validation failed with err: {problem}"
         if not is_extended_resource(info.name):
-            return f'the ResourceName "{info.name}" is invalid'
+            problem = f'invalid name of device plugin socket: the ResourceName "{info.name}" is invalid'
+            return f"{REFUSED} plugin validation failed with err: {problem}"
         try:
             await self._registry.connect(info.name, Path(info.endpoint) if info.endpoint else path)
         except PluginFailed as error:

@@ -24,6 +24,7 @@ USERS: Mapping[str, tuple[str, str]] = {
     "controllers": ("controllers", "system:masters"),
     "scheduler": ("system:kube-scheduler", ""),
     "node": (f"system:node:{NODE_NAME}", "system:nodes"),
+    "stranger": ("stranger", ""),  # known, and without any right
 }
 
 

@@ -66,7 +66,7 @@ async def test_full_node_refuses(short_dir: Path) -> None:
             await kubelet.add_pod("ml", "second", {GPU: 1})
         failed = kubelet.pods[-1]
         assert (failed.phase, failed.reason) == (PodPhase.FAILED, "UnexpectedAdmissionError")
-        assert failed.message.startswith("Allocate failed due to")
+        assert failed.message.startswith("Pod was rejected: Allocate failed due to")
 
 
 async def test_stopped_plugin_fails_pods(short_dir: Path) -> None:

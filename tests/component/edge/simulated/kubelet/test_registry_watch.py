@@ -41,8 +41,11 @@ class Registration:
 @pytest.mark.parametrize(
     ("info", "why"),
     [
-        ({"type": "CSIPlugin", "name": "csi.x", "supported_versions": ["1.0.0"]}, "no handler for CSIPlugin"),
-        ({"type": "DevicePlugin", "name": GPU, "supported_versions": ["v2"]}, "no handler for DevicePlugin"),
+        (
+            {"type": "CSIPlugin", "name": "csi.x", "supported_versions": ["1.0.0"]},
+            "no handler registered for plugin type: CSIPlugin",
+        ),
+        ({"type": "DevicePlugin", "name": GPU, "supported_versions": ["v2"]}, "is not among plugin supported versions"),
         ({"type": "DevicePlugin", "name": "gpu", "supported_versions": ["v1beta1"]}, 'ResourceName "gpu" is invalid'),
         (
             {"type": "DevicePlugin", "name": GPU, "supported_versions": ["v1beta1"], "endpoint": "/nowhere/x.sock"},

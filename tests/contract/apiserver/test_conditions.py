@@ -1,0 +1,63 @@
+"""A node's conditions, written one by one into its status."""
+
+from typing import Any
+
+from tests.support.wire.api_servers import (
+    STRATEGIC,
+    Answer,
+    ApiServerUnderTest,
+    Json,
+    OpenApiServer,
+    path_of,
+    render_node,
+)
+
+FIRST, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z"
+
+
+async def write(server: ApiServerUnderTest, name: str, *conditions: Json) -> Answer:
+    patch = {"status": {"conditions": list(conditions)}}
+    return await server.ask("PATCH", f"{path_of('nodes', name)}/status", patch, kind=STRATEGIC)
+
+
+def condition(kind: str, **fields: Any) -> Json:
+    return {"type": kind, "status": "True"} | fields
+
+
+def list_types(node: Json) -> list[str]:
+    return [each["type"] for each in node["status"]["conditions"]]
+
+
+async def test_conditions_are_merged_by_their_type(open_api_server: OpenApiServer) -> None:
+    """One of a type replaces its fields and keeps those that are not named; others stay where they are."""
+    async with open_api_server() as server:
+        name = server.new_name("node")
+        await server.add("nodes", render_node(name))
+        await write(server, name, condition("a", reason="One", lastTransitionTime=FIRST, lastHeartbeatTime=FIRST))
+        await write(server, name, condition("b", reason="Two"))
+        both = (await write(server, name, condition("a", status="False", lastHeartbeatTime=LATER))).document
+        assert sorted(list_types(both)) == ["a", "b"]
+        found = next(each for each in both["status"]["conditions"] if each["type"] == "a")
+        assert (found["status"], found["reason"]) == ("False", "One")
+        assert (found["lastTransitionTime"], found["lastHeartbeatTime"]) == (FIRST, LATER)
+
+
+async def test_a_condition_is_taken_away_by_its_type(open_api_server: OpenApiServer) -> None:
+    """The others stay, and one that is not there is no error."""
+    async with open_api_server() as server:
+        name = server.new_name("node")
+        await server.add("nodes", render_node(name))
+        await write(server, name, condition("a"), condition("b"))
+        left = (await write(server, name, {"type": "a", "$patch": "delete"})).document
+        assert list_types(left) == ["b"]
+        again = await write(server, name, {"type": "a", "$patch": "delete"})
+        assert (again.status, list_types(again.document)) == (200, ["b"])
+
+
+async def test_times_that_are_not_given_are_null(open_api_server: OpenApiServer) -> None:
+    """A condition without times has them as null."""
+    async with open_api_server() as server:
+        name = server.new_name("node")
+        await server.add("nodes", render_node(name))
+        (found,) = (await write(server, name, condition("a"))).document["status"]["conditions"]
+        assert (found["lastTransitionTime"], found["lastHeartbeatTime"]) == (None, None)

@@ -1,0 +1,195 @@
+"""Every request of the agent, made by the function that makes it, on whichever API server is under test.
+
+A function of the package that speaks to the API server and is not called here fails the last line.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from random import Random
+from typing import TypeVar
+
+from nodeagent.cli.doctor.look import look_at_api
+from nodeagent.config.load import load_settings
+from nodeagent.core.clock import SystemClock
+from nodeagent.edge.kube.client import KubeClient
+from nodeagent.edge.kube.errors import NodeMissing
+from nodeagent.edge.kube.evictions import KubeEvictions
+from nodeagent.edge.kube.fleet import PodAnnotations, watch_nodes, watch_pods
+from nodeagent.edge.kube.lease import KubeLease
+from nodeagent.edge.kube.node import KubeNode
+from nodeagent.edge.kube.node_feature import NodeFeatureObject
+from nodeagent.edge.kube.pod_requests import KubePodRequests
+from nodeagent.edge.kube.pods import KubePods
+from nodeagent.edge.kube.resource_claims import KubeClaims
+from nodeagent.edge.kube.slices import KubeSlices
+from nodeagent.model.allocation import PodIdentity
+from nodeagent.model.cluster import Eviction, NodeCondition, NodeEvent, Taint
+from nodeagent.model.scheduling import SeenPod
+from nodeagent.model.slices import SliceContent, SliceDevice, SlicePool
+from tests.support.wire.api_requests import find_callers, recorded_callers
+from tests.support.wire.api_servers import (
+    NAMESPACE,
+    ApiServerUnderTest,
+    OpenApiServer,
+    render_claim,
+    render_node,
+    render_pod,
+)
+
+T = TypeVar("T")
+SILENCE_SECONDS = 60.0
+
+
+async def test_every_request_is_answered_as_the_agent_reads_it(open_api_server: OpenApiServer) -> None:
+    """Each function that speaks to the API server gets an answer that it understands."""
+    async with open_api_server() as server, server.client() as client:
+        with recorded_callers() as seen:
+            for ask in (ask_of_node, ask_of_pods, ask_of_claims, ask_of_slices, ask_of_feature, ask_of_fleet):
+                name = server.new_name("node")
+                await server.add("nodes", render_node(name))
+                await ask(server, client, name)
+            await ask_of_lease(server, client)
+            await ask_of_rights(server)
+        assert seen >= find_callers(), sorted(find_callers() - seen)
+
+
+async def take(values: AsyncGenerator[T, None]) -> T:
+    """The first of them."""
+    async with aclosing(values):
+        async for value in values:
+            return value
+    raise AssertionError("nothing came")
+
+
+async def ask_of_node(server: ApiServerUnderTest, client: KubeClient, name: str) -> None:
+    node = KubeNode(client, name, SystemClock(), Random(), silence_seconds=SILENCE_SECONDS)
+    seen = await node.read_node()
+    async with aclosing(node.follow_node()) as states:
+        assert (await anext(states)).owned_labels == ()
+        await node.apply_labels(seen, {"nvidia.com/gpu.count": "8"})
+        assert (await anext(states)).owned_labels == ("nvidia.com/gpu.count",)
+    condition = NodeCondition(status="False", reason="DriverStuck", message="m")
+    await node.write_condition(condition, changed=True)
+    assert (await node.read_node()).condition == condition
+    await node.remove_condition(condition.type)
+    await node.write_label("nvidia.com/mig.config.state", "pending")
+    await node.write_annotation("nvidia.com/x", "1")
+    taint = Taint(key="nvidia.com/starting", effect="NoSchedule")
+    await node.change_taint(taint, present=True)
+    found = await node.read_node()
+    assert (found.condition, found.annotations["nvidia.com/x"]) == (None, "1")
+    assert found.labels == {"nvidia.com/gpu.count": "8", "nvidia.com/mig.config.state": "pending"}
+    assert taint in found.taints
+    await node.change_taint(taint, present=False)
+    await node.write_annotation("nvidia.com/x", None)
+    await node.write_event(found, NodeEvent(reason="GPUUnhealthy", note="n"), 2)
+    found = await node.read_node()
+    assert ("nvidia.com/x" in found.annotations, taint in found.taints) == (False, False)
+    await server.drop("nodes", name)
+    try:
+        await node.read_node()
+    except NodeMissing:
+        return
+    raise AssertionError("the node is gone")
+
+
+async def ask_of_pods(server: ApiServerUnderTest, client: KubeClient, node: str) -> None:
+    name = server.new_name("pod")
+    labels = KubePods(client, node, Random(), silence_seconds=SILENCE_SECONDS)
+    requests = KubePodRequests(client, node, Random(), silence_seconds=SILENCE_SECONDS)
+    async with aclosing(labels.follow_pods()) as tables, aclosing(requests.follow()) as wanted:
+        assert ((await anext(tables)).pods, await anext(wanted)) == ((), {})
+        made = await server.add("pods", render_pod(name, node, app="x"))
+        (pod,) = (await anext(tables)).pods
+        assert (pod.pod, pod.uid, pod.labels) == (name, made["metadata"]["uid"], {"app": "x"})
+        request = (await anext(wanted))[NAMESPACE, name]
+        assert (request.containers[0].limits, request.is_finished) == ({"nvidia.com/gpu": "1"}, False)
+        await requests.annotate(request.pod, {"nvidia.com/y": "2"})
+        assert (await anext(wanted))[NAMESPACE, name].annotations["nvidia.com/y"] == "2"
+    claims, evictions = KubeClaims(client), KubeEvictions(client, node)
+    assert await claims.is_alive(request.pod) is True
+    assert await claims.is_alive(PodIdentity(namespace=NAMESPACE, name=name, uid="another")) is False
+    assert await evictions.list_pods(("x",)) == (f"{NAMESPACE}/{name}",)
+    assert await evictions.list_pods(("y",)) == ()
+    assert await evictions.evict_pod(request.pod) is Eviction.ASKED
+    assert await evictions.evict_pod(request.pod) is Eviction.GONE
+    assert await claims.is_alive(request.pod) is False
+
+
+async def ask_of_claims(server: ApiServerUnderTest, client: KubeClient, node: str) -> None:
+    name, claims = server.new_name("claim"), KubeClaims(client)
+    assert await claims.find_claim(NAMESPACE, name) is None
+    made = await server.add("resourceclaims", render_claim(name))
+    claim = await claims.find_claim(NAMESPACE, name)
+    assert claim is not None
+    assert (claim.uid, claim.is_allocated, claim.pods) == (made["metadata"]["uid"], False, ())
+
+
+async def ask_of_slices(server: ApiServerUnderTest, client: KubeClient, node: str) -> None:
+    slices = KubeSlices(
+        client, SlicePool(driver="gpu.nvidia.com", node=node), Random(), silence_seconds=SILENCE_SECONDS
+    )
+    uid = await slices.read_node_uid()
+    one, other = (SliceContent(devices=(SliceDevice(name=each),)) for each in ("gpu-0", "gpu-1"))
+    name = server.new_name("slice")
+    made = await slices.create(name, one, (1, 1), uid)
+    async with aclosing(slices.follow_slices()) as tables:
+        assert dict(await anext(tables)) == {name: made}
+        changed = await slices.update(made, other, (2, 1), uid)
+        assert dict(await anext(tables)) == {name: changed}
+    assert (changed.content, changed.uid) == (other, made.uid)
+    assert await slices.list_slices() == (changed,)
+    await slices.delete(changed)
+    await slices.delete(changed)
+    assert await slices.list_slices() == ()
+
+
+async def ask_of_feature(server: ApiServerUnderTest, client: KubeClient, node: str) -> None:
+    pod, owner = server.new_name("pod"), {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "u"}
+    document = render_pod(pod, node)
+    document["metadata"]["ownerReferences"] = [owner]
+    await server.add("pods", document)
+    feature = NodeFeatureObject(client, node, NAMESPACE, pod)
+    assert await feature.read() == ""
+    await feature.write("nvidia.com/gpu.count=8\nnvidia.com/mig=no\n")
+    await feature.write("nvidia.com/gpu.count=7\n")
+    assert await feature.read() == "nvidia.com/gpu.count=7\n"
+    stored = await server.read("nodefeatures", f"nvidia-features-for-{node}")
+    assert [each["kind"] for each in stored["metadata"]["ownerReferences"]] == ["DaemonSet", "Pod"]
+    assert stored["metadata"]["labels"] == {"nfd.node.kubernetes.io/node-name": node}
+    assert (await feature.remove(), await feature.remove()) == (True, False)
+
+
+async def ask_of_fleet(server: ApiServerUnderTest, client: KubeClient, node: str) -> None:
+    nodes = [
+        each.name async for page in watch_nodes(client, Random(), silence_seconds=60).list() for each in page.items
+    ]
+    assert node in nodes
+    watch, name = watch_pods(client, Random(), silence_seconds=SILENCE_SECONDS), server.new_name("pod")
+    version = [page.version async for page in watch.list()][-1]
+    made = await server.add("pods", render_pod(name, node))
+    change = await take(watch.watch(version))
+    assert change.found is not None
+    assert (change.kind, change.found.name, change.version) == ("changed", name, made["metadata"]["resourceVersion"])
+    pod = SeenPod(namespace=NAMESPACE, name=name, uid=made["metadata"]["uid"])
+    written = await PodAnnotations(client).write(pod, {"a": "1"}, at_version=change.version)
+    assert int(written) > int(change.version)
+
+
+async def ask_of_lease(server: ApiServerUnderTest, client: KubeClient) -> None:
+    lease = KubeLease(client, NAMESPACE, server.new_name("lease"), SystemClock())
+    assert await lease.read() is None
+    assert await lease.read() != await lease.write(None, "one", 15)
+
+
+async def ask_of_rights(server: ApiServerUnderTest) -> None:
+    node = server.new_name("node")
+    document = render_node(node)
+    await server.add("nodes", document | {"status": {"allocatable": {"nvidia.com/gpu": "8", "cpu": "4"}}})
+    for token, is_denied in ((None, False), (server.stranger, True)):
+        path = server.write_kubeconfig(token)
+        overrides = (f"kubernetes.kubeconfig={path}", f"node.name={node}")
+        facts = await look_at_api(load_settings(environ={}, overrides=overrides).settings, {})
+        assert facts is not None
+        assert (facts.problem, bool(facts.denied)) == ("", is_denied)
+        assert facts.allocatable == ({} if is_denied else {"nvidia.com/gpu": 8})

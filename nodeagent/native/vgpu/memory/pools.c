@@ -167,7 +167,7 @@ CUresult pools_take(struct pool *pool, CUdeviceptr *at, size_t bytes, CUstream s
     if (verdict != LEDGER_DENIED)
         result = ask(at, bytes, pool->handle, stream);
     if (verdict == LEDGER_GRANTED && result == CUDA_SUCCESS)
-        result = keep(pool, held, *at, bytes, stream, give_back);
+        result = keep(pool, held, WRITTEN(result, at), bytes, stream, give_back);
     else if (verdict == LEDGER_GRANTED)
         settle(pool, held);
     lock_give(&pool->lock);

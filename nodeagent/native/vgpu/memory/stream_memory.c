@@ -142,15 +142,15 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr at, CUstream stream)
 
 static CUresult know(CUresult result, const CUmemoryPool *handle, const CUmemLocation *location)
 {
-    if (result == CUDA_SUCCESS && location->type == CU_MEM_LOCATION_TYPE_DEVICE)
-        pools_add(*handle, location->id);
+    if (result == CUDA_SUCCESS && location && location->type == CU_MEM_LOCATION_TYPE_DEVICE)
+        pools_add(WRITTEN(result, handle), location->id);
     return result;
 }
 
 CUresult cuMemPoolCreate(CUmemoryPool *handle, const CUmemPoolProps *properties)
 {
     CUresult result = DRIVER_CALL(cuMemPoolCreate, handle, properties);
-    return know(result, handle, &properties->location);
+    return know(result, handle, properties ? &properties->location : NULL);
 }
 
 CUresult cuMemGetDefaultMemPool(CUmemoryPool *handle, CUmemLocation *location, CUmemAllocationType type)

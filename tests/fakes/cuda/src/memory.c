@@ -209,22 +209,27 @@ static result get_info(uint64_t *spare, uint64_t *total)
     return SUCCESS;
 }
 
+/* Either output may be NULL, and both. */
 EXPORT result cuMemGetInfo(unsigned *spare, unsigned *total)
 {
     BEGIN;
-    REQUIRE(spare && total, INVALID_VALUE);
     uint64_t wide_spare, wide_total;
     result verdict = get_info(&wide_spare, &wide_total);
-    if (verdict == SUCCESS) {
+    if (verdict == SUCCESS && spare)
         *spare = wide_spare > UINT32_MAX ? UINT32_MAX : (unsigned)wide_spare;
+    if (verdict == SUCCESS && total)
         *total = wide_total > UINT32_MAX ? UINT32_MAX : (unsigned)wide_total;
-    }
     return verdict;
 }
 
 EXPORT result cuMemGetInfo_v2(size_t *spare, size_t *total)
 {
     BEGIN;
-    REQUIRE(spare && total, INVALID_VALUE);
-    return get_info(spare, total);
+    uint64_t wide_spare, wide_total;
+    result verdict = get_info(&wide_spare, &wide_total);
+    if (verdict == SUCCESS && spare)
+        *spare = wide_spare;
+    if (verdict == SUCCESS && total)
+        *total = wide_total;
+    return verdict;
 }

@@ -1,7 +1,7 @@
 /*
  * spin ENTRY MICROSECONDS MILLISECONDS: launches kernels of that length in one of the ways there are, for so long, and
- * prints how many of them, and how many microseconds it was until all were done. On a real device a file of PTX comes
- * last, and what stands for the microseconds is how many turns its kernel `spin` makes.
+ * prints how many of them, and how many microseconds it was until all were done. It launches as far ahead as it is let.
+ * On a real device a file of PTX comes last, and what stands for the microseconds is how many turns its kernel `spin` makes.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#define AHEAD 4
 
 typedef uint64_t u;
 typedef int (*any)(u, u, u, u, u, u, u, u, u, u, u);
@@ -101,12 +99,9 @@ int main(int count, char **words)
     void *graph = strncmp(words[1], "cuGraph", 7) == 0 ? make_graph(function) : NULL;
     unsigned launched = 0;
     u start = now_us(), until = start + strtoull(words[3], NULL, 10) * 1000;
-    for (; now_us() < until; launched++) {
+    for (; now_us() < until; launched++)
         if (launch(words[1], function, graph))
             return 3;
-        if (launched % AHEAD == 0)
-            CALL("cuStreamSynchronize", 0);
-    }
     CALL("cuStreamSynchronize", 0);
     printf("%u %llu\n", graph ? launched * 16 : launched, (unsigned long long)(now_us() - start));
     return 0;

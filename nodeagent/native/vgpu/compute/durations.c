@@ -12,7 +12,6 @@
 #define FIRST 4u     /* launches that are looked at without exception */
 #define UNPAID 1u    /* of them that may go before the first is through */
 #define EVERY 32u
-#define RELAXED 2    /* a mode of capture in which events may be made and asked */
 #define WEIGHT 4     /* one in so many is the newest */
 #define LOOK_NS 50000L       /* the first pause between two looks; each is twice as long as the one before */
 #define LONGEST_NS 5000000L
@@ -85,7 +84,7 @@ bool durations_begin(struct sample *sample, struct duration *duration, CUstream 
     bool is_known = durations_average(duration) > 0;
     if ((is_known && launches >= FIRST && launches % EVERY) || atomic_load(&pending_count) >= DURATIONS_PENDING)
         return false;
-    int mode = exchange_mode(RELAXED);
+    int mode = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
     bool made = false;
     *sample = (struct sample){.duration = duration};
     DRIVER_CALL(cuCtxGetCurrent, &sample->context);
@@ -115,7 +114,7 @@ static bool keep(const struct sample *sample)
 
 void durations_end(const struct sample *sample, CUstream stream, bool per_thread, bool launched)
 {
-    int mode = exchange_mode(RELAXED);
+    int mode = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
     if (!launched || record(sample->last, stream, per_thread) != CUDA_SUCCESS || !keep(sample))
         drop(sample);
     exchange_mode(mode);
@@ -137,7 +136,7 @@ void durations_look(void)
 {
     if (atomic_load_explicit(&pending_count, memory_order_relaxed) == 0 || !lock_try(&changing))
         return;
-    int mode = exchange_mode(RELAXED);
+    int mode = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
     unsigned count = atomic_load(&pending_count), left = 0;
     for (unsigned i = 0; i < count; i++) {
         CUresult result = DRIVER_CALL(cuEventQuery, pending[i].last);

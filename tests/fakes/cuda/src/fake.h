@@ -53,14 +53,15 @@ struct context *context_current(void);
 /* memory.c: addresses; what has a pool is the pool's when it is freed, and goes with no context. */
 struct pool;
 result memory_place(address *at, uint64_t bytes, const struct context *context, struct pool *pool, int is_narrow);
-result memory_release(address at);
+result memory_release(address at, uint64_t passed_ns);
 void memory_forget(const struct context *context);
 
 /* array.c */
 void array_forget(const struct context *context);
 
 /* pool.c */
-void pool_free(struct pool *pool, uint64_t bytes);
+/* Until then it is kept: the stream has work to do before it comes to the free. */
+void pool_free(struct pool *pool, uint64_t bytes, uint64_t passed_ns);
 void pool_synchronize(void);
 
 /* stream.c: of a stream that is being captured, the graph that grows by it. */

@@ -1,4 +1,4 @@
-"""The vGPU library before NVIDIA's own driver: run with `pytest -m gpu tests/gpu` where a GPU is idle."""
+"""The vGPU library before NVIDIA's own driver: run by `make gpu` where a GPU is idle."""
 
 import os
 import subprocess

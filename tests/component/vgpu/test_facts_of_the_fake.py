@@ -16,7 +16,11 @@ pytestmark = [
     pytest.mark.may_block("nothing here runs on an event loop"),
 ]
 
-WANTED = {check_null_outputs: 3, measure_context: 300 * MIB, measure_odd_allocation: 5 * MIB + 1}
+WANTED: dict[Callable[[Caller], int], int] = {
+    check_null_outputs: 3,
+    measure_context: 300 * MIB,
+    measure_odd_allocation: 5 * MIB + 1,
+}
 
 
 @pytest.mark.parametrize("fact", ON_THE_FAKE, ids=lambda fact: fact.__name__)

@@ -54,7 +54,7 @@ static void *make_graph(void *function)
     CALL("cuStreamBeginCapture_v2", (u)stream, 0);
     u before = now_us();
     for (int i = 0; i < 16; i++)
-        CALL("cuLaunchKernel", (u)function, 1, 1, 1, 1, 1, 1, 0, (u)stream);
+        CALL("cuLaunchKernel", (u)function, 1, 1, 1, 1, 1, 1, 0, (u)stream, (u)arguments, 0);
     if (now_us() - before > 50000)
         fprintf(stderr, "waited while a stream was captured\n");
     CALL("cuStreamEndCapture", (u)stream, (u)&graph);
@@ -73,11 +73,11 @@ static int launch(const char *entry, void *function, void *graph)
         void *function;
         unsigned sizes[7];
         void *stream, **arguments;
-    } several = {function, {1, 1, 1, 1, 1, 1, 0}, NULL, NULL};
+    } several = {function, {1, 1, 1, 1, 1, 1, 0}, NULL, arguments};
     if (strncmp(entry, "cuGraph", 7) == 0)
         return CALL(entry, (u)graph, 0);
     if (strncmp(entry, "cuLaunchKernelEx", 16) == 0)
-        return CALL(entry, (u)&shape, (u)function, 0, 0);
+        return CALL(entry, (u)&shape, (u)function, (u)arguments, 0);
     if (strcmp(entry, "cuLaunchCooperativeKernelMultiDevice") == 0)
         return CALL(entry, (u)&several, 1, 0);
     return CALL(entry, (u)function, 1, 1, 1, 1, 1, 1, 0, 0, (u)arguments, 0);

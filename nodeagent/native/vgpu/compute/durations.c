@@ -81,8 +81,7 @@ static void drop(const struct sample *sample)
 bool durations_begin(struct sample *sample, struct duration *duration, CUstream stream, bool per_thread)
 {
     uint32_t launches = atomic_fetch_add_explicit(&duration->launches, 1, memory_order_relaxed);
-    bool is_known = durations_average(duration) > 0;
-    if ((is_known && launches >= FIRST && launches % EVERY) || atomic_load(&pending_count) >= DURATIONS_PENDING)
+    if ((launches >= FIRST && launches % EVERY && durations_average(duration) > 0) || atomic_load(&pending_count) >= DURATIONS_PENDING)
         return false;
     int mode = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
     bool made = false;

@@ -25,8 +25,11 @@ static bool begin_there(struct sample *sample, const void *launched, CUstream st
     struct duration *duration = launched ? durations_find(launched, slot) : NULL;
     if (!duration)
         return false;
-    durations_wait(duration);
     uint64_t cost = durations_average(duration);
+    if (__builtin_expect(cost == 0, 0)) {
+        durations_wait(duration);
+        cost = durations_average(duration);
+    }
     bucket_pay(slot, cost);
     bool looked_at = durations_begin(sample, duration, stream, per_thread);
     sample->slot = slot;

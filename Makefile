@@ -18,7 +18,7 @@ SPEED ?= 40
 RUNS ?= 10
 PROFILE ?= dgx-h100
 
-.PHONY: help setup run test lint format types contracts originals e2e browser pictures bench chaos soak shake nightly generate native manifests dist deb lock clean
+.PHONY: help setup run test lint format types contracts gpu originals e2e browser pictures bench chaos soak shake nightly generate native manifests dist deb lock clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ run: $(STAMP) ## a simulated GPU node with its status page (PROFILE=dgx-h100)
 
 test: $(STAMP) ## unit, property, component, contract, fault and architecture tests
 	$(BIN)/python -m pytest -n auto --dist worksteal $(PYTEST_ARGS)
+
+gpu: $(STAMP) ## what only a GPU can say, as one table (a GPU that nobody uses; ten minutes at most)
+	@$(BIN)/python -m tests.gpu $(PYTEST_ARGS)
 
 lint: $(STAMP) ## formatter and linter, no changes made
 	$(BIN)/ruff format --check .

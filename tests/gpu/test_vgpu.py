@@ -1,4 +1,4 @@
-"""The vGPU library before NVIDIA's own driver: run with `pytest -m gpu tests/gpu` where a GPU is idle."""
+"""The vGPU library before NVIDIA's own driver: run by `make gpu` where a GPU is idle."""
 
 import os
 import subprocess
@@ -43,6 +43,7 @@ TAKES: dict[str, Callable[[int], tuple[int | str, ...]]] = {
 PTX = Path(__file__).with_name("kernels.ptx")
 KERNEL_SECONDS = 0.002
 SPLIT_SECONDS = 60
+WORKLOAD_SECONDS = 15
 LAUNCHES = 1_000_000
 
 
@@ -115,8 +116,8 @@ def test_every_entry_point_is_routed_by_its_address(place: Place) -> None:
                 assert one.where(route, base) == f"{LIBRARY} {name}"
 
 
-def spin(turns: int, seconds: float, environ: dict[str, str]) -> subprocess.Popen[str]:
-    command = [str(build_program("spin")), "cuLaunchKernel", str(turns), str(int(seconds * 1000)), str(PTX)]
+def spin(turns: int, seconds: float, environ: dict[str, str], entry: str = "cuLaunchKernel") -> subprocess.Popen[str]:
+    command = [str(build_program("spin")), entry, str(turns), str(int(seconds * 1000)), str(PTX)]
     return subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True)
 
 
@@ -178,6 +179,41 @@ def test_two_programs_at_thirty_and_seventy(tmp_path: Path, record_property: Cal
         assert part == pytest.approx(cores / 100, abs=0.05)
 
 
+@pytest.fixture(scope="module")
+def known_turns() -> tuple[int, float]:
+    return find_turns({"PATH": os.environ["PATH"], "CUDA_VISIBLE_DEVICES": "0"})
+
+
+@pytest.mark.parametrize(
+    ("entry", "factor"),
+    [
+        ("cuLaunchKernel", 0.1),
+        ("cuLaunchKernel", 1.0),
+        ("cuLaunchKernel", 10.0),
+        ("cuLaunchKernel", 150.0),
+        ("cuLaunchKernelEx", 1.0),
+        ("cuLaunchCooperativeKernel", 1.0),
+        ("cuGraphLaunch", 1.0),
+    ],
+)
+def test_thirty_percent(
+    tmp_path: Path,
+    known_turns: tuple[int, float],
+    entry: str,
+    factor: float,
+    record_property: Callable[[str, object], None],
+) -> None:
+    """Of kernels from 0.2 ms to 0.3 s, launched as far ahead as the driver lets a program, in each way to launch."""
+    turns, seconds = known_turns
+    place = make_place(tmp_path / "place", cores=30)
+    program = spin(max(1, int(turns * factor)), WORKLOAD_SECONDS, list_environ(place), entry)
+    tell_measured({program.pid: place}, time.monotonic() + WORKLOAD_SECONDS)
+    count, elapsed = read_spin(program)
+    part = count * seconds * factor / elapsed
+    record_property("part", round(part, 3))
+    assert part == pytest.approx(0.30, abs=0.05)
+
+
 @pytest.mark.parametrize(("cores", "added_ns"), [(None, 60), (99, 120)])
 def test_a_million_launches(
     tmp_path: Path, cores: int | None, added_ns: int, record_property: Callable[[str, object], None]
@@ -217,9 +253,11 @@ print("went on")
 """
 
 
-def test_pytorch_lives_within_its_part(place: Place) -> None:
+@pytest.mark.parametrize("allocator", ["", "expandable_segments:True", "backend:cudaMallocAsync"])
+def test_pytorch_lives_within_its_part(place: Place, allocator: str) -> None:
     """It sees its part as the card, is refused past it with its own error, and goes on afterwards."""
     pytest.importorskip("torch")
     command = [sys.executable, "-c", TORCH, str(LIMIT)]
-    found = subprocess.run(command, env=list_environ(place), capture_output=True, text=True, check=False)
+    environ = {**list_environ(place), "PYTORCH_CUDA_ALLOC_CONF": allocator}
+    found = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
     assert (found.returncode, found.stdout.split("\n")[:2]) == (0, ["refused", "went on"]), found.stderr

@@ -29,6 +29,7 @@ _COSTS = (
     _Cost("vgpu: allocate and free, added", "allocate", 100_000, 250),
     _Cost("vgpu: launch, added", "launch", 200_000, 60),
     _Cost("vgpu: launch with a compute limit, added", "launch", 200_000, 120, cores=99),
+    _Cost("vgpu: cuMemGetInfo, added", "info", 100_000, 1000),
     _Cost("vgpu: dlsym, added", "find", 100_000, 100),
     _Cost("vgpu: start of a program, added", "start", 50, 300_000),
 )

@@ -10,6 +10,7 @@ from tests.support.programs.compiled import compile_once
 
 SONAME: Final = "libcuda.so.1"
 GIB: Final = 1 << 30
+NOTHING_WRITTEN: Final = -1
 _HERE: Final = Path(__file__).parent
 # Its own calls and addresses stay its own, whoever else has symbols of these names.
 _FLAGS: Final = (
@@ -69,7 +70,10 @@ class FakeDriver:
     has_everything: bool = False
     """Whether every entry point is found, though what this one lacks does not work."""
     fail: Mapping[str, str] = field(default_factory=dict)
-    """By symbol: the code that each call returns, or `CODE@CALL` for one call, counted from 1 in each process."""
+    """By symbol: the code that each call returns, or `CODE@CALL` for one call, counted from 1 in each process.
+
+    `NOTHING_WRITTEN` is success with nothing done.
+    """
 
     def environ(self) -> dict[str, str]:
         """For programs; the loader finds the library by it."""

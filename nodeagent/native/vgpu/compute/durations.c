@@ -1,5 +1,8 @@
 /* See durations.h. */
+#define _GNU_SOURCE
 #include "compute/durations.h"
+
+#include <time.h>
 
 #include "compute/bucket.h"
 #include "ledger/lock.h"
@@ -7,12 +10,15 @@
 #define KNOWN 4096u  /* functions and graphs; a power of two */
 #define PLACES 64u   /* of them that one may have */
 #define FIRST 4u     /* launches that are looked at without exception */
+#define UNPAID 1u    /* of them that may go before the first is through */
 #define EVERY 32u
-#define RELAXED 2    /* a mode of capture in which events may be made and asked */
 #define WEIGHT 4     /* one in so many is the newest */
+#define LOOK_NS 50000L       /* the first pause between two looks; each is twice as long as the one before */
+#define LONGEST_NS 5000000L
+#define PATIENCE_NS 10000000000L
 
 struct duration {
-    _Atomic(const void *) launched;
+    _Atomic uint64_t launched; /* and where */
     _Atomic uint64_t average_ns;
     _Atomic uint32_t launches;
 };
@@ -23,7 +29,7 @@ static struct sample pending[DURATIONS_PENDING];
 static atomic_uint pending_count;
 
 /* Nobody says when a function or graph is gone, so that all places may be those of what is no more: each in its turn. */
-static struct duration *replace(size_t at, const void *launched)
+static struct duration *replace(size_t at, uint64_t launched)
 {
     static atomic_uint turn;
     struct duration *one = &known[(at + atomic_fetch_add_explicit(&turn, 1, memory_order_relaxed) % PLACES) % KNOWN];
@@ -33,12 +39,14 @@ static struct duration *replace(size_t at, const void *launched)
     return one;
 }
 
-struct duration *durations_find(const void *launched)
+/* The same function may take another time on another device, and one of them may wait for the other. */
+struct duration *durations_find(const void *function, unsigned slot)
 {
-    size_t at = (size_t)((uintptr_t)launched * UINT64_C(0x9e3779b97f4a7c15) >> 40);
+    uint64_t launched = (uint64_t)(uintptr_t)function << 4 | slot;
+    size_t at = (size_t)(launched * UINT64_C(0x9e3779b97f4a7c15) >> 40);
     for (size_t tries = 0; tries < PLACES; tries++) {
         struct duration *one = &known[(at + tries) % KNOWN];
-        const void *owner = atomic_load_explicit(&one->launched, memory_order_acquire);
+        uint64_t owner = atomic_load_explicit(&one->launched, memory_order_acquire);
         if (!owner && atomic_compare_exchange_strong(&one->launched, &owner, launched))
             return one;
         if (owner == launched)
@@ -73,9 +81,9 @@ static void drop(const struct sample *sample)
 bool durations_begin(struct sample *sample, struct duration *duration, CUstream stream, bool per_thread)
 {
     uint32_t launches = atomic_fetch_add_explicit(&duration->launches, 1, memory_order_relaxed);
-    if ((launches >= FIRST && launches % EVERY) || atomic_load(&pending_count) >= DURATIONS_PENDING)
+    if ((launches >= FIRST && launches % EVERY && durations_average(duration) > 0) || atomic_load(&pending_count) >= DURATIONS_PENDING)
         return false;
-    int mode = exchange_mode(RELAXED);
+    int mode = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
     bool made = false;
     *sample = (struct sample){.duration = duration};
     DRIVER_CALL(cuCtxGetCurrent, &sample->context);
@@ -103,10 +111,10 @@ static bool keep(const struct sample *sample)
     return kept;
 }
 
-void durations_end(const struct sample *sample, CUstream stream, bool per_thread)
+void durations_end(const struct sample *sample, CUstream stream, bool per_thread, bool launched)
 {
-    int mode = exchange_mode(RELAXED);
-    if (record(sample->last, stream, per_thread) != CUDA_SUCCESS || !keep(sample))
+    int mode = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+    if (!launched || record(sample->last, stream, per_thread) != CUDA_SUCCESS || !keep(sample))
         drop(sample);
     exchange_mode(mode);
 }
@@ -127,7 +135,7 @@ void durations_look(void)
 {
     if (atomic_load_explicit(&pending_count, memory_order_relaxed) == 0 || !lock_try(&changing))
         return;
-    int mode = exchange_mode(RELAXED);
+    int mode = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
     unsigned count = atomic_load(&pending_count), left = 0;
     for (unsigned i = 0; i < count; i++) {
         CUresult result = DRIVER_CALL(cuEventQuery, pending[i].last);
@@ -142,6 +150,27 @@ void durations_look(void)
     atomic_store(&pending_count, left);
     exchange_mode(mode);
     lock_give(&changing);
+}
+
+static bool is_watched_enough(const struct duration *duration)
+{
+    lock_take(&changing);
+    unsigned count = atomic_load(&pending_count), own = 0;
+    for (unsigned i = 0; i < count; i++)
+        own += pending[i].duration == duration;
+    lock_give(&changing);
+    return own >= UNPAID || count >= DURATIONS_PENDING;
+}
+
+void durations_wait(const struct duration *duration)
+{
+    long waited = 0;
+    for (long pause = LOOK_NS; durations_average(duration) == 0 && waited < PATIENCE_NS && is_watched_enough(duration);) {
+        nanosleep(&(struct timespec){0, pause}, NULL);
+        waited += pause;
+        pause = pause * 2 < LONGEST_NS ? pause * 2 : LONGEST_NS;
+        durations_look();
+    }
 }
 
 void durations_take_of(struct sample_list *list, CUcontext context)

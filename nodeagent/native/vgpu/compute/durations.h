@@ -1,6 +1,6 @@
 /*
  * How long each function and graph takes on the device, as a moving average: some of its launches are put between two events
- * of the driver, and looked at when they are done. Nobody waits for that.
+ * of the driver, and looked at when they are done. Nobody waits for that but who launches further ahead what has never been through.
  */
 #ifndef VGPU_DURATIONS_H
 #define VGPU_DURATIONS_H
@@ -11,8 +11,8 @@
 
 struct duration;
 
-/* Of a function or graph. Where there are too many, another one is forgotten for it. */
-struct duration *durations_find(const void *launched);
+/* Of a function or graph on a device. Where there are too many, another one is forgotten for it. */
+struct duration *durations_find(const void *launched, unsigned slot);
 
 /* 0 where nothing is known yet. */
 uint64_t durations_average(const struct duration *duration);
@@ -28,9 +28,16 @@ struct sample {
     uint64_t paid_ns;
 };
 
-/* Whether this launch of it is to be looked at; then the launch, then its end. */
+/*
+ * Wait for the first sample of what nobody knows anything of, where as many launches of it are watched as may go unpaid: a
+ * driver takes a thousand launches before the first is through. What waits for another launch may be waited for in vain, so
+ * there is an end to it.
+ */
+void durations_wait(const struct duration *duration);
+
+/* Whether this launch of it is to be looked at; then the launch, then its end. One that failed says nothing. */
 bool durations_begin(struct sample *sample, struct duration *duration, CUstream stream, bool per_thread);
-void durations_end(const struct sample *sample, CUstream stream, bool per_thread);
+void durations_end(const struct sample *sample, CUstream stream, bool per_thread, bool launched);
 
 /* Take note of what is done: called before launches. What was not paid for is paid for now. */
 void durations_look(void);

@@ -22,10 +22,14 @@ static bool begin_there(struct sample *sample, const void *launched, CUstream st
     if (!bucket_is_limited(slot) || is_captured(stream, per_thread))
         return false;
     durations_look();
-    struct duration *duration = launched ? durations_find(launched) : NULL;
+    struct duration *duration = launched ? durations_find(launched, slot) : NULL;
     if (!duration)
         return false;
     uint64_t cost = durations_average(duration);
+    if (__builtin_expect(cost == 0, 0)) {
+        durations_wait(duration);
+        cost = durations_average(duration);
+    }
     bucket_pay(slot, cost);
     bool looked_at = durations_begin(sample, duration, stream, per_thread);
     sample->slot = slot;
@@ -56,7 +60,7 @@ static inline bool begin(struct sample *sample, const void *launched, CUstream s
     bool looked_at = begin(&sample, launched, stream, per_thread);              \
     CUresult result = DRIVER_CALL(name, __VA_ARGS__);                           \
     if (looked_at)                                                              \
-        durations_end(&sample, stream, per_thread);                             \
+        durations_end(&sample, stream, per_thread, result == CUDA_SUCCESS);     \
     return result
 
 #define SHAPE grid_x, grid_y, grid_z, block_x, block_y, block_z

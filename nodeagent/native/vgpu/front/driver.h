@@ -127,4 +127,7 @@ void *driver_find(enum driver_function which);
         call_ ? call_(__VA_ARGS__) : CUDA_ERROR_NOT_INITIALIZED;     \
     })
 
+/* What the driver has written: nothing where it failed, and where a driver lets a program want none. */
+#define WRITTEN(result, output) ((result) == CUDA_SUCCESS && (output) ? *(output) : 0)
+
 #endif

@@ -116,25 +116,25 @@ struct choice front_dlvsym(struct call *call)
 }
 
 /* A library that looks into its own files first would find the C library's functions, and the driver's, past this one. */
-static void *drop_deepbind(void *flags)
+static void *drop_deepbind(const char *path, void *flags)
 {
 #ifdef RTLD_DEEPBIND
-    return (void *)((uintptr_t)flags & ~(uintptr_t)RTLD_DEEPBIND);
-#else
-    return flags;
+    if ((uintptr_t)flags & RTLD_DEEPBIND && loader_may_refer(path))
+        return (void *)((uintptr_t)flags & ~(uintptr_t)RTLD_DEEPBIND);
 #endif
+    return flags;
 }
 
 struct choice front_dlopen(struct call *call)
 {
-    call->second = drop_deepbind(call->second);
+    call->second = drop_deepbind(call->first, call->second);
     return go_on(LOADER_DLOPEN);
 }
 
 /* Of what is limited there is one in a process: a second one in a namespace of its own would not be seen. */
 struct choice front_dlmopen(struct call *call)
 {
-    call->third = drop_deepbind(call->third);
+    call->third = drop_deepbind(call->second, call->third);
     for (int library = 0; call->first != (void *)LM_ID_BASE && library < LIBRARIES; library++)
         if (loader_is_name_of(library, call->second))
             return answer(((dlopen_type)loader_real(LOADER_DLOPEN))(call->second, (int)(uintptr_t)call->third));

@@ -1,9 +1,14 @@
 /* See loader.h. */
+#define _GNU_SOURCE
 #include "front/loader.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "front/real.h"
 #include "ledger/text.h"
@@ -56,4 +61,27 @@ bool loader_is_name_of(enum library which, const char *path)
 {
     const char *version = path ? text_after(text_file_name(path), stems[which]) : NULL;
     return version && (*version == '.' || *version == '\0');
+}
+
+static bool has_name(const char *content, size_t bytes)
+{
+    bool found = false;
+    for (int which = 0; which < LIBRARIES && !found; which++)
+        found = memmem(content, bytes, stems[which], strlen(stems[which])) != NULL;
+    return found;
+}
+
+bool loader_may_refer(const char *path)
+{
+    int file = path && text_file_name(path) != path ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+    if (file < 0)
+        return true;
+    off_t bytes = lseek(file, 0, SEEK_END);
+    void *content = bytes > 0 ? mmap(NULL, (size_t)bytes, PROT_READ, MAP_PRIVATE, file, 0) : MAP_FAILED;
+    close(file);
+    if (content == MAP_FAILED)
+        return true;
+    bool refers = has_name(content, (size_t)bytes);
+    munmap(content, (size_t)bytes);
+    return refers;
 }

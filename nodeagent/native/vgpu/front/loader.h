@@ -26,4 +26,10 @@ void *loader_find(enum library which, const char *name);
 /* Whether this is a name under which that library is opened. */
 bool loader_is_name_of(enum library which, const char *path);
 
+/*
+ * Whether a file has the name of one of them in it: as a library that it needs, or for a question of its own to the loader.
+ * True also where the loader alone knows which file is meant, and where it cannot be read.
+ */
+bool loader_may_refer(const char *path);
+
 #endif

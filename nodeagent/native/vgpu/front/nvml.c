@@ -70,7 +70,7 @@ nvml_result nvmlDeviceGetMemoryInfo(nvml_device device, struct nvml_memory *memo
     nvml_result result = call("nvmlDeviceGetMemoryInfo", device, (uintptr_t)memory, 0, 0);
     unsigned slot;
     uint64_t limit = result == NVML_SUCCESS ? find_limit(device, &slot) : FILES_UNLIMITED;
-    if (limit != FILES_UNLIMITED) {
+    if (limit != FILES_UNLIMITED && memory) {
         memory->total = lower(memory->total, limit);
         memory->used = lower(memory->total, ledger_used(slot));
         memory->free = lower(memory->free, memory->total - memory->used);
@@ -84,7 +84,7 @@ nvml_result nvmlDeviceGetMemoryInfo_v2(nvml_device device, struct nvml_memory_v2
     nvml_result result = call("nvmlDeviceGetMemoryInfo_v2", device, (uintptr_t)memory, 0, 0);
     unsigned slot;
     uint64_t limit = result == NVML_SUCCESS ? find_limit(device, &slot) : FILES_UNLIMITED;
-    if (limit != FILES_UNLIMITED) {
+    if (limit != FILES_UNLIMITED && memory) {
         memory->total = lower(memory->total, limit);
         memory->reserved = 0;
         memory->used = lower(memory->total, ledger_used(slot));

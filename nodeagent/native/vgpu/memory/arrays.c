@@ -101,7 +101,7 @@ static CUresult destroy_mipmap(uint64_t key)
 
 static CUresult end(const struct claim *claim, CUresult result, CUarray *array)
 {
-    uint64_t key = result == CUDA_SUCCESS ? (uint64_t)(uintptr_t)*array : 0;
+    uint64_t key = (uint64_t)(uintptr_t)WRITTEN(result, array);
     return claim_end(claim, result, BLOCK_ARRAY, key, destroy_array);
 }
 
@@ -150,7 +150,7 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESC
     if (!claim_begin(&claim, count_levels(shape, levels)))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = DRIVER_CALL(cuMipmappedArrayCreate, array, wanted, levels);
-    uint64_t key = result == CUDA_SUCCESS ? (uint64_t)(uintptr_t)*array : 0;
+    uint64_t key = (uint64_t)(uintptr_t)WRITTEN(result, array);
     return claim_end(&claim, result, BLOCK_MIPMAP, key, destroy_mipmap);
 }
 

@@ -36,7 +36,7 @@ static CUresult destroy(uint64_t key)
 
 static CUresult end(struct claim *claim, CUresult result, CUcontext *context, CUresult (*give_back)(uint64_t key))
 {
-    claim->context = result == CUDA_SUCCESS ? *context : NULL;
+    claim->context = WRITTEN(result, context);
     return claim_end(claim, result, BLOCK_CONTEXT, (uint64_t)(uintptr_t)claim->context, give_back);
 }
 
@@ -121,7 +121,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
     lock_take(&changing);
     if (is_active(device) || begin(&claim, device)) {
         result = DRIVER_CALL(cuDevicePrimaryCtxRetain, context, device);
-        if (result == CUDA_SUCCESS && device >= 0 && device < DEVICES_MOST)
+        if (result == CUDA_SUCCESS && context && device >= 0 && device < DEVICES_MOST)
             primary[device] = *context;
         result = end(&claim, result, context, give_back_primary);
     }

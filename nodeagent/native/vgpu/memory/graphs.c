@@ -85,13 +85,13 @@ static CUresult keep(uint64_t key)
 
 static CUresult end(const struct claim *claims, unsigned count, CUresult result, CUgraphExec *made)
 {
-    uint64_t key = result == CUDA_SUCCESS ? (uint64_t)(uintptr_t)*made : 0;
+    uint64_t key = (uint64_t)(uintptr_t)WRITTEN(result, made);
     CUresult kept = result;
     for (unsigned i = 0; i < count; i++)
         if (claim_end(&claims[i], result, BLOCK_GRAPH, key, keep) != result)
             kept = CUDA_ERROR_OUT_OF_MEMORY;
     if (kept != result)
-        cuGraphExecDestroy(*made);
+        cuGraphExecDestroy((CUgraphExec)(uintptr_t)key);
     return kept;
 }
 

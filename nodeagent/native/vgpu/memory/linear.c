@@ -51,7 +51,7 @@ CUresult cuMemAlloc(CUdeviceptr_v1 *at, unsigned bytes)
     if (!claim_begin(&claim, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = DRIVER_CALL(cuMemAlloc, at, bytes);
-    return end(&claim, result, result == CUDA_SUCCESS ? *at : 0);
+    return end(&claim, result, WRITTEN(result, at));
 }
 
 CUresult cuMemAlloc_v2(CUdeviceptr *at, size_t bytes)
@@ -60,7 +60,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *at, size_t bytes)
     if (!claim_begin(&claim, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = DRIVER_CALL(cuMemAlloc_v2, at, bytes);
-    return end(&claim, result, result == CUDA_SUCCESS ? *at : 0);
+    return end(&claim, result, WRITTEN(result, at));
 }
 
 CUresult cuMemAllocPitch(CUdeviceptr_v1 *at, unsigned *pitch, unsigned width, unsigned height, unsigned element)
@@ -69,8 +69,7 @@ CUresult cuMemAllocPitch(CUdeviceptr_v1 *at, unsigned *pitch, unsigned width, un
     if (!claim_begin(&claim, guess_pitched(width, height)))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = DRIVER_CALL(cuMemAllocPitch, at, pitch, width, height, element);
-    bool made = result == CUDA_SUCCESS;
-    return end_pitched(&claim, result, made ? *at : 0, made ? *pitch : 0, height);
+    return end_pitched(&claim, result, WRITTEN(result, at), WRITTEN(result, pitch), height);
 }
 
 CUresult cuMemAllocPitch_v2(CUdeviceptr *at, size_t *pitch, size_t width, size_t height, unsigned element)
@@ -79,8 +78,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *at, size_t *pitch, size_t width, size_t
     if (!claim_begin(&claim, guess_pitched(width, height)))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = DRIVER_CALL(cuMemAllocPitch_v2, at, pitch, width, height, element);
-    bool made = result == CUDA_SUCCESS;
-    return end_pitched(&claim, result, made ? *at : 0, made ? *pitch : 0, height);
+    return end_pitched(&claim, result, WRITTEN(result, at), WRITTEN(result, pitch), height);
 }
 
 CUresult cuMemAllocManaged(CUdeviceptr *at, size_t bytes, unsigned flags)
@@ -89,7 +87,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *at, size_t bytes, unsigned flags)
     if (!claim_begin(&claim, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = DRIVER_CALL(cuMemAllocManaged, at, bytes, flags);
-    return end(&claim, result, result == CUDA_SUCCESS ? *at : 0);
+    return end(&claim, result, WRITTEN(result, at));
 }
 
 CUresult cuMemFree(CUdeviceptr_v1 at)
@@ -127,31 +125,33 @@ static void narrow(uint64_t *spare, uint64_t *total)
 CUresult cuMemGetInfo(unsigned *spare, unsigned *total)
 {
     CUresult result = DRIVER_CALL(cuMemGetInfo, spare, total);
-    if (result == CUDA_SUCCESS) {
-        uint64_t wide_spare = *spare, wide_total = *total;
+    uint64_t wide_spare = WRITTEN(result, spare), wide_total = WRITTEN(result, total);
+    if (result == CUDA_SUCCESS)
         narrow(&wide_spare, &wide_total);
+    if (result == CUDA_SUCCESS && spare)
         *spare = (unsigned)wide_spare;
+    if (result == CUDA_SUCCESS && total)
         *total = (unsigned)wide_total;
-    }
     return result;
 }
 
 CUresult cuMemGetInfo_v2(size_t *spare, size_t *total)
 {
     CUresult result = DRIVER_CALL(cuMemGetInfo_v2, spare, total);
-    if (result == CUDA_SUCCESS) {
-        uint64_t wide_spare = *spare, wide_total = *total;
+    uint64_t wide_spare = WRITTEN(result, spare), wide_total = WRITTEN(result, total);
+    if (result == CUDA_SUCCESS)
         narrow(&wide_spare, &wide_total);
+    if (result == CUDA_SUCCESS && spare)
         *spare = wide_spare;
+    if (result == CUDA_SUCCESS && total)
         *total = wide_total;
-    }
     return result;
 }
 
 CUresult cuDeviceTotalMem(unsigned *bytes, CUdevice device)
 {
     CUresult result = DRIVER_CALL(cuDeviceTotalMem, bytes, device);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS && bytes)
         *bytes = (unsigned)lower(*bytes, read_limit(devices_find_slot(device)));
     return result;
 }
@@ -159,7 +159,7 @@ CUresult cuDeviceTotalMem(unsigned *bytes, CUdevice device)
 CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
 {
     CUresult result = DRIVER_CALL(cuDeviceTotalMem_v2, bytes, device);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS && bytes)
         *bytes = lower(*bytes, read_limit(devices_find_slot(device)));
     return result;
 }

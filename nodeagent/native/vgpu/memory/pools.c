@@ -100,7 +100,7 @@ static void shrink(struct pool *pool)
     settle(pool, 0);
 }
 
-bool pools_shrink(unsigned slot)
+static bool trim(unsigned slot)
 {
     bool freed = false;
     for (struct pool *pool = atomic_load(&pools); pool; pool = pool->next) {
@@ -113,6 +113,48 @@ bool pools_shrink(unsigned slot)
         lock_give(&pool->lock);
     }
     return freed;
+}
+
+/* What a pool has and nobody uses. Some of it may be of use to some streams only. */
+static uint64_t find_spare(const struct pool *pool)
+{
+    uint64_t reserved = 0, used = 0;
+    if (!pool->handle ||
+        DRIVER_CALL(cuMemPoolGetAttribute, pool->handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) ||
+        DRIVER_CALL(cuMemPoolGetAttribute, pool->handle, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used))
+        return 0;
+    return reserved > used ? reserved - used : 0;
+}
+
+/* The driver cannot trim what a stream has still to free. False where that is not so, or nobody may wait for the stream. */
+static bool wait_for_frees(unsigned slot, CUstream stream, bool per_thread)
+{
+    bool is_worth_it = false;
+    for (struct pool *pool = atomic_load(&pools); pool && !is_worth_it; pool = pool->next) {
+        lock_take(&pool->lock);
+        is_worth_it = pool->slot == slot && find_spare(pool) > 0;
+        lock_give(&pool->lock);
+    }
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUresult asked = !is_worth_it ? CUDA_ERROR_NOT_READY
+                     : per_thread ? DRIVER_CALL(cuStreamIsCapturing_ptsz, stream, &status)
+                                  : DRIVER_CALL(cuStreamIsCapturing, stream, &status);
+    if (asked != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE)
+        return false;
+    /* Another stream of this thread may be captured. */
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    DRIVER_CALL(cuThreadExchangeStreamCaptureMode, &mode);
+    CUresult waited =
+        per_thread ? DRIVER_CALL(cuStreamSynchronize_ptsz, stream) : DRIVER_CALL(cuStreamSynchronize, stream);
+    DRIVER_CALL(cuThreadExchangeStreamCaptureMode, &mode);
+    return waited == CUDA_SUCCESS;
+}
+
+bool pools_shrink(unsigned slot)
+{
+    bool freed = trim(slot);
+    bool freed_later = wait_for_frees(slot, NULL, false) && trim(slot);
+    return freed || freed_later;
 }
 
 void pools_settle(void)
@@ -133,7 +175,7 @@ static enum verdict reserve(struct pool *pool, uint64_t bytes)
     if (verdict != LEDGER_DENIED)
         return verdict;
     lock_give(&pool->lock);
-    bool freed = pools_shrink(pool->slot);
+    bool freed = trim(pool->slot);
     lock_take(&pool->lock);
     return freed ? ledger_reserve(pool->slot, bytes) : LEDGER_DENIED;
 }
@@ -145,33 +187,51 @@ static uint64_t round_up(uint64_t bytes)
 }
 
 /* The driver has allocated, and the pool has its lock: grown further than was thought, or beyond account, it goes back. */
-static CUresult keep(struct pool *pool, uint64_t held, CUdeviceptr at, size_t bytes, CUstream stream, pools_release give_back)
+static bool keep(struct pool *pool, uint64_t held, CUdeviceptr at, size_t bytes, CUstream stream, pools_release give_back)
 {
     bool fits = settle(pool, held);
     if (fits && blocks_add((struct block){at, BLOCK_LINEAR, POOL_SLOT, pool, bytes})) {
         pool->live++;
-        return CUDA_SUCCESS;
+        return true;
     }
     give_back(at, stream);
     shrink(pool);
-    return CUDA_ERROR_OUT_OF_MEMORY;
+    return false;
 }
 
-CUresult pools_take(struct pool *pool, CUdeviceptr *at, size_t bytes, CUstream stream, pools_allocate ask,
-                    pools_release give_back)
+/* With the pool's lock. False where there is no room; else the driver has answered. */
+static bool try_once(struct pool *pool, CUdeviceptr *at, size_t bytes, CUstream stream, const struct pools_way *way,
+                     CUresult *result)
 {
-    lock_take(&pool->lock);
     uint64_t held = round_up(bytes);
     enum verdict verdict = reserve(pool, held);
-    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-    if (verdict != LEDGER_DENIED)
-        result = ask(at, bytes, pool->handle, stream);
-    if (verdict == LEDGER_GRANTED && result == CUDA_SUCCESS)
-        result = keep(pool, held, *at, bytes, stream, give_back);
-    else if (verdict == LEDGER_GRANTED)
+    if (verdict == LEDGER_DENIED) {
+        uint64_t spare = find_spare(pool);
+        held = spare < bytes ? round_up(bytes - spare) : 0;
+        verdict = spare ? ledger_reserve(pool->slot, held) : LEDGER_DENIED;
+    }
+    if (verdict == LEDGER_DENIED)
+        return false;
+    *result = way->ask(at, bytes, pool->handle, stream);
+    if (verdict == LEDGER_GRANTED && *result == CUDA_SUCCESS)
+        return keep(pool, held, WRITTEN(*result, at), bytes, stream, way->give_back);
+    if (verdict == LEDGER_GRANTED)
         settle(pool, held);
+    return true;
+}
+
+CUresult pools_take(struct pool *pool, CUdeviceptr *at, size_t bytes, CUstream stream, const struct pools_way *way)
+{
+    CUresult result;
+    lock_take(&pool->lock);
+    bool fits = try_once(pool, at, bytes, stream, way, &result);
     lock_give(&pool->lock);
-    return result;
+    if (!fits && wait_for_frees(pool->slot, stream, way->per_thread)) {
+        lock_take(&pool->lock);
+        fits = try_once(pool, at, bytes, stream, way, &result);
+        lock_give(&pool->lock);
+    }
+    return fits ? result : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 bool pools_forget(const struct block *block)

@@ -1,6 +1,7 @@
 /*
  * What the driver has reserved for pools of memory is what counts, not what of it is in use. It is reserved before it can
- * grow, and what a pool keeps without need is given back before anything is refused.
+ * grow, and what a pool keeps without need is given back before anything is refused: for that the stream is waited for once,
+ * as the driver cannot give back what a stream has still to free.
  */
 #ifndef VGPU_POOLS_H
 #define VGPU_POOLS_H
@@ -20,9 +21,15 @@ struct pool *pools_find(CUmemoryPool handle);
 /* The one there is, or a new one; NULL where its device has no limits, or there is no memory for it. */
 struct pool *pools_add(CUmemoryPool handle, CUdevice device);
 
-/* Allocate from it by `ask`, within the limit. */
-CUresult pools_take(struct pool *pool, CUdeviceptr *at, size_t bytes, CUstream stream, pools_allocate ask,
-                    pools_release give_back);
+/* How the program asks, and how what it was given goes back. */
+struct pools_way {
+    pools_allocate ask;
+    pools_release give_back;
+    bool per_thread;
+};
+
+/* Allocate from it, within the limit. */
+CUresult pools_take(struct pool *pool, CUdeviceptr *at, size_t bytes, CUstream stream, const struct pools_way *way);
 
 /* As the driver's functions of these names; what was allocated stays until it is freed. */
 CUresult pools_destroy(struct pool *pool);

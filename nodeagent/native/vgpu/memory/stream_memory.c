@@ -88,12 +88,17 @@ static CUresult give_back_per_thread(CUdeviceptr at, CUstream stream)
     return DRIVER_CALL(cuMemFreeAsync_ptsz, at, stream);
 }
 
+static const struct pools_way by_current = {ask_current, give_back, false};
+static const struct pools_way by_current_per_thread = {ask_current_per_thread, give_back_per_thread, true};
+static const struct pools_way by_pool = {ask_pool, give_back, false};
+static const struct pools_way by_pool_per_thread = {ask_pool_per_thread, give_back_per_thread, true};
+
 CUresult cuMemAllocAsync(CUdeviceptr *at, size_t bytes, CUstream stream)
 {
     struct pool *pool;
     if (!choose(&pool, NULL, bytes, stream, false))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return pool ? pools_take(pool, at, bytes, stream, ask_current, give_back) : ask_current(at, bytes, NULL, stream);
+    return pool ? pools_take(pool, at, bytes, stream, &by_current) : ask_current(at, bytes, NULL, stream);
 }
 
 CUresult cuMemAllocAsync_ptsz(CUdeviceptr *at, size_t bytes, CUstream stream)
@@ -101,7 +106,7 @@ CUresult cuMemAllocAsync_ptsz(CUdeviceptr *at, size_t bytes, CUstream stream)
     struct pool *pool;
     if (!choose(&pool, NULL, bytes, stream, true))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return pool ? pools_take(pool, at, bytes, stream, ask_current_per_thread, give_back_per_thread)
+    return pool ? pools_take(pool, at, bytes, stream, &by_current_per_thread)
                 : ask_current_per_thread(at, bytes, NULL, stream);
 }
 
@@ -110,7 +115,7 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *at, size_t bytes, CUmemoryPool han
     struct pool *pool = NULL;
     if (handle && !choose(&pool, handle, bytes, stream, false))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return pool ? pools_take(pool, at, bytes, stream, ask_pool, give_back) : ask_pool(at, bytes, handle, stream);
+    return pool ? pools_take(pool, at, bytes, stream, &by_pool) : ask_pool(at, bytes, handle, stream);
 }
 
 CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *at, size_t bytes, CUmemoryPool handle, CUstream stream)
@@ -118,7 +123,7 @@ CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *at, size_t bytes, CUmemoryPoo
     struct pool *pool = NULL;
     if (handle && !choose(&pool, handle, bytes, stream, true))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return pool ? pools_take(pool, at, bytes, stream, ask_pool_per_thread, give_back_per_thread)
+    return pool ? pools_take(pool, at, bytes, stream, &by_pool_per_thread)
                 : ask_pool_per_thread(at, bytes, handle, stream);
 }
 
@@ -142,15 +147,15 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr at, CUstream stream)
 
 static CUresult know(CUresult result, const CUmemoryPool *handle, const CUmemLocation *location)
 {
-    if (result == CUDA_SUCCESS && location->type == CU_MEM_LOCATION_TYPE_DEVICE)
-        pools_add(*handle, location->id);
+    if (result == CUDA_SUCCESS && location && location->type == CU_MEM_LOCATION_TYPE_DEVICE)
+        pools_add(WRITTEN(result, handle), location->id);
     return result;
 }
 
 CUresult cuMemPoolCreate(CUmemoryPool *handle, const CUmemPoolProps *properties)
 {
     CUresult result = DRIVER_CALL(cuMemPoolCreate, handle, properties);
-    return know(result, handle, &properties->location);
+    return know(result, handle, properties ? &properties->location : NULL);
 }
 
 CUresult cuMemGetDefaultMemPool(CUmemoryPool *handle, CUmemLocation *location, CUmemAllocationType type)

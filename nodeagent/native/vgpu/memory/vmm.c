@@ -67,15 +67,16 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const C
     if (!claim_begin_on(&claim, is_ours ? devices_find_slot(wanted->location.id) : FILES_NO_SLOT, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = DRIVER_CALL(cuMemCreate, handle, bytes, wanted, flags);
+    CUmemGenericAllocationHandle made = WRITTEN(result, handle);
     struct physical *physical = result == CUDA_SUCCESS && claim.counted ? malloc(sizeof *physical) : NULL;
     if (physical) {
         lock_take(&changing);
-        struct physical **bucket = &physicals[choose_bucket(*handle)];
-        *physical = (struct physical){*bucket, *handle, claim, 1, 0};
+        struct physical **bucket = &physicals[choose_bucket(made)];
+        *physical = (struct physical){*bucket, made, claim, 1, 0};
         *bucket = physical;
         lock_give(&changing);
     } else if (result == CUDA_SUCCESS && claim.counted) {
-        DRIVER_CALL(cuMemRelease, *handle);
+        DRIVER_CALL(cuMemRelease, made);
         result = CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (result != CUDA_SUCCESS)
@@ -101,7 +102,7 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
 {
     lock_take(&changing);
     CUresult result = DRIVER_CALL(cuMemRetainAllocationHandle, handle, address);
-    struct physical *physical = result == CUDA_SUCCESS ? find(*handle) : NULL;
+    struct physical *physical = result == CUDA_SUCCESS ? find(WRITTEN(result, handle)) : NULL;
     if (physical)
         physical->references++;
     lock_give(&changing);

@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -94,7 +95,7 @@ def test_every_way_to_launch_pays(place: Place, driver: FakeDriver, entry: str) 
     hold(finish(start(place, driver, entry, 1000, 900), 1000), 0.25)
 
 
-@pytest.mark.parametrize(("cores", "microseconds"), [(10, 200), (50, 5000), (80, 20000), (30, 100000)])
+@pytest.mark.parametrize(("cores", "microseconds"), [(10, 200), (50, 5000), (80, 20000), (30, 100000), (30, 300000)])
 def test_parts_are_kept_by_time_whatever_the_kernels_are(
     place: Place, driver: FakeDriver, cores: int, microseconds: int
 ) -> None:
@@ -118,10 +119,10 @@ def test_processes_of_a_container_share_its_part(place: Place, driver: FakeDrive
     assert min(parts) > 0.02
 
 
-def wait_busy(place: Place, driver: FakeDriver) -> None:
-    """Until the first kernel has begun."""
+def wait_busy(place: Place, driver: FakeDriver, nanoseconds: int = 1) -> None:
+    """Until kernels of so long together have begun."""
     deadline = time.monotonic() + 20
-    while not ((place.path / "account").exists() and any(driver.read().busy_ns.values())):
+    while not ((place.path / "account").exists() and sum(driver.read().busy_ns.values()) >= nanoseconds):
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
@@ -129,11 +130,12 @@ def wait_busy(place: Place, driver: FakeDriver) -> None:
 def test_a_wait_ends_where_the_limit_does(place: Place, driver: FakeDriver) -> None:
     """A kernel of a fifth of a second at one percent would be waited for for twenty seconds."""
     create(place, 1)
-    process = start(place, driver, "cuLaunchKernel", 200_000, 1000)
-    wait_busy(place, driver)
-    began = time.monotonic()
-    change_limits(place.limits_path, say(None))
-    finish(process, 200_000)
+    with start(place, driver, "cuLaunchKernel", 200_000, 60_000) as process:
+        wait_busy(place, driver)
+        began = time.monotonic()
+        change_limits(place.limits_path, say(None))
+        wait_busy(place, driver, 2 * 200_000_000)
+        process.kill()
     assert time.monotonic() - began < 5
 
 
@@ -265,3 +267,26 @@ def test_a_graph_pays_for_the_device_of_its_stream(place: Place, driver: FakeDri
             assert one.call("cuStreamSynchronize", stream) == (0,)
         assert time.monotonic() - began > 1
         assert one.call("cuCtxGetCurrent", OUT) == (0, first)
+
+
+def test_no_more_goes_unpaid_than_is_watched(place: Place, driver: FakeDriver) -> None:
+    """Kernels of forty functions, 0.4 s together, of none of which anything is known when it is launched."""
+    create(place, 25)
+    with limit(place, driver) as one:
+        functions = [load(one, f"us_{5000 + number}".encode()) for number in range(40)]
+        began = time.monotonic()
+        for function in functions * 2:
+            assert launch(one, function) == (0,)
+        assert time.monotonic() - began > 0.5
+
+
+def test_a_launch_that_failed_says_nothing_of_its_function(place: Place, tmp_path: Path) -> None:
+    """Else a function that was called wrongly at first would be taken for one that costs nothing."""
+    create(place, 10)
+    driver = FakeDriver(tmp_path, fail={"cuLaunchKernel": "1@1"})
+    with limit(place, driver) as one:
+        function = load(one, b"us_100000")
+        assert launch(one, function) == (INVALID_VALUE,)
+        began = time.monotonic()
+        assert [launch(one, function) for _ in range(6)] == [(0,)] * 6
+        assert time.monotonic() - began > 1

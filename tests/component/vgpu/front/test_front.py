@@ -45,6 +45,21 @@ def test_every_way_leads_to_the_limit(place: Place, driver: FakeDriver, way: str
     assert (done.stdout, done.stderr) == ("0 ", "")
 
 
+@pytest.mark.parametrize(
+    ("name", "whose"), [(None, "own"), ("libcuda.so.1", "program's"), ("libnvidia-ml.so.1", "program's")]
+)
+def test_a_library_that_has_nothing_to_do_with_the_driver_looks_into_its_own_files_first(
+    place: Place, driver: FakeDriver, name: str | None, whose: str
+) -> None:
+    """As it was opened for; one that asks for the driver would find it past this library."""
+    place.create(LIMIT)
+    inside = build_small_library("deep", "-DINSIDE", *([f'-DREFERS="{name}"'] if name else []))
+    command = [build_program("deep", "-rdynamic"), inside]
+    for environ, wanted in ((driver.environ(), "own"), (list_environ(place, driver), whose)):
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
+        assert done.stdout == f"{wanted}\n"
+
+
 @pytest.mark.parametrize("way", ["linked", "handle", "address"])
 def test_another_library_of_this_kind_in_front(place: Place, driver: FakeDriver, way: str) -> None:
     """Both see the call; this one also where that one was given the driver's function by this one's dlsym."""

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.component.vgpu.compute.test_launches import load
 from tests.component.vgpu.cuda_talk import LATEST, OUT, Caller
 from tests.component.vgpu.limited import limit
 from tests.component.vgpu.memory.test_classes import describe_on
@@ -109,7 +110,9 @@ def test_a_pool_that_grows_by_more_than_was_asked_for(place: Place, tmp_path: Pa
         pool = create(one)
         assert one.call("cuMemAllocFromPoolAsync", OUT, LIMIT - 3000, pool, 0)[0] == 0
         check(place, driver, 2048 + 6144)
-        assert one.call("cuMemAllocFromPoolAsync", OUT, 1, pool, 0)[0] == OUT_OF_MEMORY
+        assert one.call("cuMemAllocFromPoolAsync", OUT, 953, pool, 0)[0] == OUT_OF_MEMORY
+        assert one.call("cuMemAllocFromPoolAsync", OUT, 952, pool, 0)[0] == 0
+        check(place, driver, LIMIT)
         assert driver.read().most[0] == LIMIT
     place.change(1000)
     with limit(place, driver) as one:
@@ -202,3 +205,48 @@ def test_pools_of_others_are_theirs(place: Place, driver: FakeDriver) -> None:
         assert place.read().sum_used(0) == 0
         for name in ("cuMemPoolImportPointer", "cuIpcOpenMemHandle", "cuImportExternalMemory"):
             assert "nodeagent" not in one.where(LATEST, name)
+
+
+def keep_busy(one: Caller) -> None:
+    """A kernel that everything after it waits for: what is freed behind it, no driver can trim."""
+    assert one.call("cuLaunchKernel", load(one, b"us_150000"), 1, 1, 1, 1, 1, 1, 0, 0, 0, 0) == (0,)
+
+
+@pytest.mark.parametrize("size", [LIMIT * 3 // 4, LIMIT])
+@pytest.mark.parametrize("symbol", ["cuMemAllocAsync", "cuMemAllocAsync_ptsz"])
+def test_what_its_stream_has_still_to_free_is_used_again(
+    place: Place, driver: FakeDriver, symbol: str, size: int
+) -> None:
+    """Without a wait, as by a driver without limits: the pool has it, and grows by the rest alone."""
+    place.create(LIMIT)
+    with limit(place, driver) as one:
+        keep_busy(one)
+        _, at = one.call(symbol, OUT, LIMIT * 3 // 4, 0)
+        for _ in range(3):
+            assert one.call("cuMemFreeAsync", at, 0) == (0,)
+            code, at = one.call(symbol, OUT, size, 0)
+            assert code == 0
+        check(place, driver, size)
+        assert one.call(symbol, OUT, LIMIT // 2, 0)[0] == OUT_OF_MEMORY
+        assert driver.read().most[0] == size
+
+
+@pytest.mark.parametrize("symbol", [*FROM_POOL, "cuMemAlloc_v2", "cuMemCreate"])
+def test_what_a_stream_has_still_to_free_is_waited_for_before_anything_is_refused(
+    place: Place, driver: FakeDriver, symbol: str
+) -> None:
+    """By another pool, and by any other kind of memory."""
+    place.create(LIMIT)
+    with limit(place, driver) as one:
+        other = create(one)
+        more = {"cuMemAlloc_v2": (), "cuMemCreate": (describe_on(0), 0)}.get(symbol, (other, 0))
+        keep_busy(one)
+        _, at = one.call("cuMemAllocAsync", OUT, LIMIT * 3 // 4, 0)
+        assert one.call("cuMemFreeAsync", at, 0) == (0,)
+        assert one.call(symbol, OUT, LIMIT + 1, *more)[0] == OUT_OF_MEMORY
+        keep_busy(one)
+        _, at = one.call("cuMemAllocAsync", OUT, LIMIT * 3 // 4, 0)
+        assert one.call("cuMemFreeAsync", at, 0) == (0,)
+        assert one.call(symbol, OUT, LIMIT // 2, *more)[0] == 0
+        check(place, driver, LIMIT // 2)
+        assert driver.read().most[0] <= LIMIT

@@ -3,6 +3,7 @@
  *
  *   allocate   a pair of cuMemAlloc_v2 and cuMemFree_v2        launch   cuLaunchKernel of a kernel that takes no time
  *   find       dlsym of a function of the driver's             start    this program, to its end
+ *   info       cuMemGetInfo_v2
  *
  * On a real device a file of PTX with a kernel `nothing` comes last.
  */
@@ -72,6 +73,8 @@ int main(int count, char **words)
         find("cuModuleGetFunction")((u)&function, (u)module, (u)name, 0, 0, 0, 0, 0, 0, 0, 0))
         return 3;
     any take = find("cuMemAlloc_v2"), give = find("cuMemFree_v2"), launch = find("cuLaunchKernel");
+    any ask = find("cuMemGetInfo_v2");
+    u spare, total;
     double began = now_ns();
     for (unsigned long long i = 0; i < turns; i++)
         if (strcmp(what, "allocate") == 0) {
@@ -79,6 +82,8 @@ int main(int count, char **words)
             give(at, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
         } else if (strcmp(what, "launch") == 0)
             launch((u)function, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0);
+        else if (strcmp(what, "info") == 0)
+            ask((u)&spare, (u)&total, 0, 0, 0, 0, 0, 0, 0, 0, 0);
         else if (strcmp(what, "find") == 0)
             take = find("cuMemAlloc_v2");
         else

@@ -1,7 +1,7 @@
 /*
  * spin ENTRY MICROSECONDS MILLISECONDS: launches kernels of that length in one of the ways there are, for so long, and
- * prints how many of them, and how many microseconds it was until all were done. On a real device a file of PTX comes
- * last, and what stands for the microseconds is how many turns its kernel `spin` makes.
+ * prints how many of them, and how many microseconds it was until all were done. It launches as far ahead as it is let.
+ * On a real device a file of PTX comes last, and what stands for the microseconds is how many turns its kernel `spin` makes.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#define AHEAD 4
 
 typedef uint64_t u;
 typedef int (*any)(u, u, u, u, u, u, u, u, u, u, u);
@@ -56,7 +54,7 @@ static void *make_graph(void *function)
     CALL("cuStreamBeginCapture_v2", (u)stream, 0);
     u before = now_us();
     for (int i = 0; i < 16; i++)
-        CALL("cuLaunchKernel", (u)function, 1, 1, 1, 1, 1, 1, 0, (u)stream);
+        CALL("cuLaunchKernel", (u)function, 1, 1, 1, 1, 1, 1, 0, (u)stream, (u)arguments, 0);
     if (now_us() - before > 50000)
         fprintf(stderr, "waited while a stream was captured\n");
     CALL("cuStreamEndCapture", (u)stream, (u)&graph);
@@ -75,11 +73,11 @@ static int launch(const char *entry, void *function, void *graph)
         void *function;
         unsigned sizes[7];
         void *stream, **arguments;
-    } several = {function, {1, 1, 1, 1, 1, 1, 0}, NULL, NULL};
+    } several = {function, {1, 1, 1, 1, 1, 1, 0}, NULL, arguments};
     if (strncmp(entry, "cuGraph", 7) == 0)
         return CALL(entry, (u)graph, 0);
     if (strncmp(entry, "cuLaunchKernelEx", 16) == 0)
-        return CALL(entry, (u)&shape, (u)function, 0, 0);
+        return CALL(entry, (u)&shape, (u)function, (u)arguments, 0);
     if (strcmp(entry, "cuLaunchCooperativeKernelMultiDevice") == 0)
         return CALL(entry, (u)&several, 1, 0);
     return CALL(entry, (u)function, 1, 1, 1, 1, 1, 1, 0, 0, (u)arguments, 0);
@@ -101,12 +99,9 @@ int main(int count, char **words)
     void *graph = strncmp(words[1], "cuGraph", 7) == 0 ? make_graph(function) : NULL;
     unsigned launched = 0;
     u start = now_us(), until = start + strtoull(words[3], NULL, 10) * 1000;
-    for (; now_us() < until; launched++) {
+    for (; now_us() < until; launched++)
         if (launch(words[1], function, graph))
             return 3;
-        if (launched % AHEAD == 0)
-            CALL("cuStreamSynchronize", 0);
-    }
     CALL("cuStreamSynchronize", 0);
     printf("%u %llu\n", graph ? launched * 16 : launched, (unsigned long long)(now_us() - start));
     return 0;

@@ -1,6 +1,6 @@
 /*
  * Kernels that take a set time: `us_500` of any module takes 500 microseconds. Nothing is computed; the work of a process is
- * a line of time that grows with each launch.
+ * a line of time that grows with each launch. A launch returns at once until as many are pending as the driver's queue holds.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -11,6 +11,7 @@
 #include "fake.h"
 
 #define FUNCTIONS_MOST 64
+#define QUEUE 1024
 
 struct function {
     uint64_t nanoseconds;
@@ -28,7 +29,7 @@ struct several {
 
 static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER;
 static struct function functions[FUNCTIONS_MOST];
-static uint64_t end_ns;
+static uint64_t end_ns, ends[QUEUE], launched;
 static int module;
 
 uint64_t launch_now(void)
@@ -55,11 +56,14 @@ void launch_wait(uint64_t until_ns)
 
 void launch_add(uint64_t nanoseconds)
 {
-    uint64_t now = launch_now();
     pthread_mutex_lock(&changing);
+    uint64_t now = launch_now(), *place = &ends[launched++ % QUEUE], free_at = *place;
     end_ns = (end_ns > now ? end_ns : now) + nanoseconds;
+    *place = end_ns;
     pthread_mutex_unlock(&changing);
     account_busy(nanoseconds);
+    if (free_at > now)
+        launch_wait(free_at);
 }
 
 uint64_t launch_duration(const void *function)

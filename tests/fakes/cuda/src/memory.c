@@ -61,7 +61,7 @@ static result allocate(address *at, uint64_t bytes, int is_narrow)
 }
 
 /* What does not belong to anybody is not valid, and address 0 is nothing to do. */
-result memory_release(address at)
+result memory_release(address at, uint64_t passed_ns)
 {
     REQUIRE(at, SUCCESS);
     pthread_mutex_lock(&changing);
@@ -74,7 +74,7 @@ result memory_release(address at)
     pthread_mutex_unlock(&changing);
     REQUIRE(found, INVALID_VALUE);
     if (found->pool)
-        pool_free(found->pool, found->bytes);
+        pool_free(found->pool, found->bytes, passed_ns);
     else if (found->context)
         account_credit(found->context->device, found->bytes);
     free(found);
@@ -159,13 +159,13 @@ EXPORT result cuMemAllocManaged(address *at, size_t bytes, unsigned flags)
 EXPORT result cuMemFree(unsigned at)
 {
     BEGIN;
-    return memory_release(at);
+    return memory_release(at, 0);
 }
 
 EXPORT result cuMemFree_v2(address at)
 {
     BEGIN;
-    return memory_release(at);
+    return memory_release(at, 0);
 }
 
 static result clear(address at, uint64_t count)
@@ -209,22 +209,27 @@ static result get_info(uint64_t *spare, uint64_t *total)
     return SUCCESS;
 }
 
+/* Either output may be NULL, and both. */
 EXPORT result cuMemGetInfo(unsigned *spare, unsigned *total)
 {
     BEGIN;
-    REQUIRE(spare && total, INVALID_VALUE);
     uint64_t wide_spare, wide_total;
     result verdict = get_info(&wide_spare, &wide_total);
-    if (verdict == SUCCESS) {
+    if (verdict == SUCCESS && spare)
         *spare = wide_spare > UINT32_MAX ? UINT32_MAX : (unsigned)wide_spare;
+    if (verdict == SUCCESS && total)
         *total = wide_total > UINT32_MAX ? UINT32_MAX : (unsigned)wide_total;
-    }
     return verdict;
 }
 
 EXPORT result cuMemGetInfo_v2(size_t *spare, size_t *total)
 {
     BEGIN;
-    REQUIRE(spare && total, INVALID_VALUE);
-    return get_info(spare, total);
+    uint64_t wide_spare, wide_total;
+    result verdict = get_info(&wide_spare, &wide_total);
+    if (verdict == SUCCESS && spare)
+        *spare = wide_spare;
+    if (verdict == SUCCESS && total)
+        *total = wide_total;
+    return verdict;
 }

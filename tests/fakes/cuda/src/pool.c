@@ -1,6 +1,7 @@
 /*
  * Memory in the order of streams. A pool grows in steps, keeps what is freed, and gives it back where a program waits for
- * the device, down to its threshold. Streams of the fake are always empty: what is asked for is done at once.
+ * the device, down to its threshold. What was freed behind work that is not done is used again at once, and trimmed only
+ * when that work is done.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@ struct pool {
     int is_imported;
     device device;
     uint64_t threshold, reserved, reserved_high, used, used_high;
+    uint64_t pending, pending_until_ns; /* freed, and not passed by the stream */
 };
 
 static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER;
@@ -30,7 +32,8 @@ static uint64_t round_up(uint64_t bytes)
 
 static void shrink(struct pool *pool, uint64_t keep)
 {
-    uint64_t needed = round_up(pool->used > keep ? pool->used : keep);
+    pool->pending = pool->pending_until_ns > launch_now() ? pool->pending : 0;
+    uint64_t held = pool->used + pool->pending, needed = round_up(held > keep ? held : keep);
     if (pool->reserved > needed) {
         account_credit(pool->device, pool->reserved - needed);
         pool->reserved = needed;
@@ -65,6 +68,8 @@ static result allocate_locked(struct pool *pool, address *at, uint64_t bytes)
         pool->reserved += growth;
     }
     pool->used += bytes;
+    if (pool->pending > pool->reserved - pool->used)
+        pool->pending = pool->reserved - pool->used;
     pool->reserved_high = pool->reserved > pool->reserved_high ? pool->reserved : pool->reserved_high;
     pool->used_high = pool->used > pool->used_high ? pool->used : pool->used_high;
     return memory_place(at, bytes, NULL, pool, 0);
@@ -85,10 +90,14 @@ static result allocate(struct pool *pool, address *at, uint64_t bytes, void *str
 }
 
 /* A pool that was destroyed is gone with the last that was allocated from it. */
-void pool_free(struct pool *pool, uint64_t bytes)
+void pool_free(struct pool *pool, uint64_t bytes, uint64_t passed_ns)
 {
     pthread_mutex_lock(&changing);
     pool->used -= bytes;
+    if (passed_ns > launch_now()) {
+        pool->pending += bytes;
+        pool->pending_until_ns = passed_ns;
+    }
     if (!pool->is_there)
         shrink(pool, 0);
     pthread_mutex_unlock(&changing);
@@ -98,8 +107,8 @@ void pool_synchronize(void)
 {
     pthread_mutex_lock(&changing);
     for (int i = 0; i < DEVICES_MOST + POOLS_MOST; i++)
-        if (pools[i].is_there)
-            shrink(&pools[i], pools[i].threshold);
+        if (pools[i].is_there || pools[i].reserved)
+            shrink(&pools[i], pools[i].is_there ? pools[i].threshold : 0);
     pthread_mutex_unlock(&changing);
 }
 
@@ -133,14 +142,14 @@ EXPORT result cuMemFreeAsync(address at, void *stream)
 {
     BEGIN;
     (void)stream;
-    return memory_release(at);
+    return memory_release(at, launch_end());
 }
 
 EXPORT result cuMemFreeAsync_ptsz(address at, void *stream)
 {
     BEGIN;
     (void)stream;
-    return memory_release(at);
+    return memory_release(at, launch_end());
 }
 
 static result create(struct pool **pool, device which, int is_imported)

@@ -13,18 +13,20 @@ void create_symlink(int root, const char *argument) {
         fail("--link=%s: expected TARGET::LINK", argument);
     memcpy(target, argument, (size_t)(separator - argument));
     target[separator - argument] = 0;
-    int parent = open_parent(root, separator + 2, &name);
+    int parent = open_parent(root, separator + 2, &name), reason = 0;
+    if (parent < 0) { pass_over(separator + 2); return; }
     ssize_t length = readlinkat(parent, name, present, sizeof present - 1);
     if (length >= 0) present[length] = 0;
     if (length < 0 || strcmp(present, target)) {
         snprintf(temporary, sizeof temporary, ".nodeagent-%d", (int)getpid());
         unlinkat(parent, temporary, 0);
-        if (symlinkat(target, parent, temporary)) fail("cannot make a link in %s: %s", separator + 2, strerror(errno));
-        if (renameat(parent, temporary, parent, name)) {
-            int reason = errno;
+        if (symlinkat(target, parent, temporary)) reason = errno;
+        else if (renameat(parent, temporary, parent, name)) {
+            reason = errno;
             unlinkat(parent, temporary, 0);
-            fail("cannot make the link %s: %s", separator + 2, strerror(reason));
         }
+        if (is_foreign(reason)) pass_over(separator + 2);
+        else if (reason) fail("cannot make the link %s: %s", separator + 2, strerror(reason));
     }
     close(parent);
 }

@@ -118,6 +118,17 @@ def test_a_container_starts_without_what_is_not_its_images(
     assert (libraries.directory / "config.json").read_text() == config
 
 
+def test_links_of_device_nodes_are_made_where_the_runtime_mounts_dev(libraries: Bundle) -> None:
+    """That file system is the container's own; a volume on it is not, nor is the host's."""
+    (libraries.root / "dev").mkdir()
+    link = "--link=../card0::/dev/dri/by-path/a"
+    for mounts in ("mkdir rootfs/dev/dri; mount -t tmpfs tmpfs rootfs/dev/dri", "mount --bind /dev rootfs/dev"):
+        code, err = run_with_mounts(libraries, f"mount -t tmpfs tmpfs rootfs/dev; {mounts}", "create-symlinks", link)
+        assert (code, "passed over" in err) == (0, True)
+    code, err = run_with_mounts(libraries, "mount -t tmpfs tmpfs rootfs/dev", "create-symlinks", link)
+    assert (code, err) == (0, "")
+
+
 def make_circle(root: Path) -> None:
     (root / "etc/ld.so.conf").write_text("include /etc/ld.so.conf.d/*.conf\n" * 2)
     (root / "etc/ld.so.conf.d/app.conf").write_text("include ../ld.so.conf\n" * 2)

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { NOTE_LIMIT = 1 << 16 };
@@ -90,9 +89,8 @@ static int is_compat_better(int root, const char *driver) {
     each_name(root, COMPAT, take_compat, &found);
     if (found.count != 1) return 0;
     snprintf(path, sizeof path, "%s/libcuda.so.%s", COMPAT, found.version);
-    int library = open_inside(root, path, O_RDONLY | O_NONBLOCK, 0);
-    struct stat status;
-    if (library < 0 || fstat(library, &status) || !S_ISREG(status.st_mode)) return 0;
+    int library = open_regular(root, path);
+    if (library < 0) return 0;
     size_t size, alignment;
     char *note = read_note(library, &size, &alignment);
     unsigned long major = strtoul(driver, NULL, 10);
@@ -107,10 +105,14 @@ void enable_compat(int root, const char *driver) {
     char path[96], folder[sizeof COMPAT + 3];
     snprintf(path, sizeof path, "etc/ld.so.conf.d/%s", COMPAT_CONFIGURATION);
     snprintf(folder, sizeof folder, "/%s\n", COMPAT);
-    if (is_compat_better(root, driver)) { write_inside(root, path, folder, O_TRUNC, 0644); return; }
+    if (is_compat_better(root, driver)) {
+        if (write_inside(root, path, folder, 0644)) pass_over(path);
+        return;
+    }
     /* A container that is started again may have it from before the host's driver was upgraded. */
-    int directory = open_inside(root, "etc/ld.so.conf.d", O_PATH | O_DIRECTORY, 0);
+    int directory = open_own(root, "etc/ld.so.conf.d", O_PATH | O_DIRECTORY);
     if (directory < 0) return;
-    if (unlinkat(directory, COMPAT_CONFIGURATION, 0) && errno != ENOENT) fail("cannot remove %s: %s", path, strerror(errno));
+    if (unlinkat(directory, COMPAT_CONFIGURATION, 0) && errno != ENOENT && !is_foreign(errno))
+        fail("cannot remove %s: %s", path, strerror(errno));
     close(directory);
 }

@@ -3,19 +3,19 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/mount.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 static const char CONFIGURATION[] = "etc/ld.so.conf.d/00-nodeagent.conf", TOP[] = "etc/ld.so.conf";
+
+enum { SAID = 3 }; /* the exit status of a child that has told why */
 
 #ifndef LDCONFIG_SECONDS
 #define LDCONFIG_SECONDS 60 /* less than the two minutes that the kubelet waits; a test has less of it */
@@ -45,30 +45,21 @@ static int copy_ldconfig(const char *path) {
     return copy;
 }
 
-static void enter(void) {
-    if (unshare(CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWNET))
-        fail("cannot leave the runtime's namespaces: %s", strerror(errno));
-    if (mount(NULL, "/", NULL, MS_PRIVATE | MS_REC, NULL)) fail("cannot make mounts private: %s", strerror(errno));
-    /* By its name, because a descriptor from before leads to the other namespace; twice, because the bind lies over it. */
-    if (chdir(root_path) || mount(".", ".", NULL, MS_BIND | MS_REC, NULL) || chdir(root_path))
-        fail("cannot bind the container's root: %s", strerror(errno));
-    if (syscall(SYS_pivot_root, ".", ".")) {
-        /* A host that runs from its initial RAM disk cannot pivot. */
-        if (mount(".", "/", NULL, MS_MOVE, NULL) || chroot(".")) fail("cannot change the root: %s", strerror(errno));
-    } else if (umount2(".", MNT_DETACH)) fail("cannot leave the host's root: %s", strerror(errno));
-    if (chdir("/")) fail("cannot enter the new root: %s", strerror(errno));
-}
-
-static void run_ldconfig(int ldconfig) {
+/* Folders are named on the command line where the configuration is not the image's to change. */
+static void run_ldconfig(int ldconfig, char **folders, int count) {
     pid_t child = fork();
     if (child < 0) fail("cannot start ldconfig: %s", strerror(errno));
     if (!child) {
         /* What it reads is the image's: a pipe that nobody writes to would keep it, and the container, for ever. */
         signal(SIGALRM, SIG_DFL);
         alarm(LDCONFIG_SECONDS);
-        enter();
+        failure = SAID;
+        lock_in();
+        check_includes("/etc/ld.so.conf");
         prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-        char *arguments[] = {"ldconfig", "-f", "/etc/ld.so.conf", "-C", "/etc/ld.so.cache", NULL}, *environment[] = {NULL};
+        char *arguments[FOLDERS_LIMIT + 6] = {"ldconfig", "-f", "/etc/ld.so.conf", "-C", "/etc/ld.so.cache"};
+        char *environment[] = {NULL};
+        memcpy(arguments + 5, folders, (size_t)count * sizeof *folders);
         syscall(SYS_execveat, ldconfig, "", arguments, environment, AT_EMPTY_PATH);
         fail("cannot run ldconfig: %s", strerror(errno));
     }
@@ -77,22 +68,41 @@ static void run_ldconfig(int ldconfig) {
         if (errno != EINTR) fail("cannot wait for ldconfig: %s", strerror(errno));
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
         fail("ldconfig did not end within %d s: what does /etc/ld.so.conf of the image lead to?", LDCONFIG_SECONDS);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == SAID) exit(failure);
     if (!WIFEXITED(status) || WEXITSTATUS(status)) fail("ldconfig failed in the container");
 }
 
 /* Adds to a file of the image, or makes one that begins with `first`, unless it has already what is looked for. */
-static void extend(int root, const char *path, const char *first, const char *sought, const char *added) {
-    int present = open_inside(root, path, O_RDONLY | O_NONBLOCK, 0);
-    if (present < 0) write_inside(root, path, first, O_TRUNC, 0644);
-    char *content = present >= 0 ? read_all(present, STATE_LIMIT, path) : NULL;
-    if (!strstr(content ? content : first, sought)) write_inside(root, path, added, O_APPEND, 0644);
-    free(content);
+static int extend(int root, const char *path, const char *first, const char *sought, const char *added) {
+    int present = open_regular(root, path);
+    if (present < 0 && errno != ENOENT && errno != ELOOP) fail("/%s of the image cannot be read, or is no file", path);
+    char *content = present >= 0 ? read_all(present, STATE_LIMIT, path) : NULL, *whole;
     if (present >= 0) close(present);
+    if (content && strstr(content, sought)) { free(content); return 0; }
+    if (asprintf(&whole, "%s%s", content ? content : first, content || !strstr(first, sought) ? added : "") < 0)
+        fail("no memory for %s", path);
+    int answer = write_inside(root, path, whole, 0644);
+    free(whole);
+    free(content);
+    return answer;
+}
+
+/* Whether the cache can be written: neither it nor its directory is a mount, and nothing there is read only. */
+static int has_place(int root) {
+    struct statvfs system;
+    int directory = open_own(root, "etc", O_PATH | O_DIRECTORY), file = -1;
+    if (directory < 0) return !is_foreign(errno);
+    int is_writable = !fstatvfs(directory, &system) && !(system.f_flag & ST_RDONLY);
+    if (is_writable) file = open_own(directory, "ld.so.cache", O_PATH | O_NOFOLLOW);
+    if (is_writable && file < 0) is_writable = !is_foreign(errno);
+    if (file >= 0) close(file);
+    close(directory);
+    return is_writable;
 }
 
 void update_ldcache(int root, char **folders, int count, const char *ldconfig) {
     char text[FOLDERS_LIMIT * PATH_LIMIT / 16] = "";
-    int alpine = open_inside(root, "etc/alpine-release", O_RDONLY | O_NONBLOCK, 0);
+    int alpine = open_inside(root, "etc/alpine-release", O_PATH);
     const char *separator = alpine >= 0 ? ":" : "\n";
     /* musl passes over what is empty; the separator in front keeps ours apart from a last one that has none behind it. */
     if (alpine >= 0) strcpy(text, separator);
@@ -111,12 +121,14 @@ void update_ldcache(int root, char **folders, int count, const char *ldconfig) {
 #endif
         );
         /* Without this file musl searches three directories; with it, only those that it names. */
-        extend(root, path, "/lib:/usr/local/lib:/usr/lib", text, text);
+        if (extend(root, path, "/lib:/usr/local/lib:/usr/lib", text, text)) pass_over(path);
         return;
     }
+    if (!has_place(root)) { pass_over("etc/ld.so.cache"); return; }
     int copy = copy_ldconfig(ldconfig);
-    write_inside(root, CONFIGURATION, text, O_TRUNC, 0644);
+    int is_foreign_place = write_inside(root, CONFIGURATION, text, 0644) != 0;
     /* An image may have this file without the line by which ours are read. */
-    extend(root, TOP, "include /etc/ld.so.conf.d/*.conf\n", "ld.so.conf.d/*", "\ninclude /etc/ld.so.conf.d/*-nodeagent.conf\n");
-    run_ldconfig(copy);
+    if (extend(root, TOP, "include /etc/ld.so.conf.d/*.conf\n", "ld.so.conf.d/*", "\ninclude /etc/ld.so.conf.d/*-nodeagent.conf\n"))
+        is_foreign_place = 1;
+    run_ldconfig(copy, folders, is_foreign_place ? count : 0);
 }

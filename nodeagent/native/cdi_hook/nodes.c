@@ -6,14 +6,7 @@
 #include <linux/mount.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
-
-/* Headers older than the call do not have them; its number is the same on every architecture. */
-#ifndef SYS_mount_setattr
-#define SYS_mount_setattr 442
-#endif
-struct mount_attributes { unsigned long long set, clear, propagation, user_namespace; };
 
 void protect_device_nodes(int root, const char *params) {
     int descriptor = open(params, O_RDONLY | O_CLOEXEC);
@@ -23,7 +16,7 @@ void protect_device_nodes(int root, const char *params) {
     char *setting = strstr(text, "ModifyDeviceFiles: 1");
     if (setting) {
         setting[strlen("ModifyDeviceFiles: ")] = '0';
-        int target = open_inside(root, "proc/driver/nvidia/params", O_PATH, 0);
+        int target = open_inside(root, "proc/driver/nvidia/params", O_PATH);
         if (target < 0 && errno == ENOENT) { free(text); return; }
         if (target < 0) fail("cannot open the container's %s: %s", params, strerror(errno));
         int context = (int)syscall(SYS_fsopen, "tmpfs", FSOPEN_CLOEXEC);

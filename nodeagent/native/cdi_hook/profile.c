@@ -1,10 +1,11 @@
 /* update-application-profile: which GPUs there are for EGL. */
 #include "hook.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+static const char PROFILE[] = "etc/nvidia/nvidia-application-profiles-rc.d/10-container.conf";
 
 static void take_gpu(const char *name, void *into) {
     static const char stem[] = "nvidia";
@@ -24,5 +25,5 @@ void update_profile(int root) {
     snprintf(text, sizeof text,
              "{\"profiles\": [{\"name\": \"_container_\", \"settings\": [\"EGLVisibleDGPUDevices\", 0x%llx]}],"
              " \"rules\": [{\"pattern\": [], \"profile\": \"_container_\"}]}\n", gpus);
-    write_inside(root, "etc/nvidia/nvidia-application-profiles-rc.d/10-container.conf", text, O_TRUNC, 0444);
+    if (write_inside(root, PROFILE, text, 0444)) pass_over(PROFILE);
 }

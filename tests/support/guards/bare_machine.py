@@ -124,8 +124,12 @@ class _Scan:
 def _loading(call: Callable[..., None]) -> Callable[..., None]:
     def loading(self: object, name: Any = None, *args: Any, **kwargs: Any) -> None:
         if isinstance(name, str) and name.startswith(LIBRARIES):
-            # only the one that the test itself has loaded, by its path
-            kwargs["mode"] = os.RTLD_NOLOAD
+            try:
+                # only the one that the test itself has loaded, by its path
+                call(self, name, *args, **{**kwargs, "mode": os.RTLD_NOLOAD})
+            except OSError:
+                raise OSError(f"{name}: cannot open shared object file: No such file or directory") from None
+            return
         call(self, name, *args, **kwargs)
 
     return loading

@@ -1,7 +1,7 @@
 """What a container that starts is given: what it has already, or what is chosen for it now; pure."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -24,6 +24,10 @@ from nodeagent.rules.mps.parts import plan_obstacles
 from nodeagent.rules.placement.evaluators import Demand
 from nodeagent.rules.placement.place import Placement, place, render_placement
 from nodeagent.rules.placement.space import CORES
+
+HELD_ALL_THE_SAME: Final = (
+    "its annotation asks for advise, which is only for pods to choose with `fractions.allow_advise`"
+)
 
 
 class Start(NamedTuple):
@@ -113,6 +117,7 @@ def choose(start: Start, view: PartView, table: PartTable, now_seconds: float) -
     demand, core_limit = read_demand(start, view)
     wish = _read_choice(start, view) if start.settings.use_scheduler_choice else Wish()
     enforcement = read_enforcement(start, demand)
+    is_held = enforcement is not Enforcement.ADVISE and _read_wish(start) is Enforcement.ADVISE
     rest = [one for number, one in table.bindings.items() if number not in leaving]
     obstacles = plan_obstacles(view.gpus, rest, start.daemons, by_mps=enforcement is Enforcement.MPS)
     space = withhold(plan_account(view, table, leaving), obstacles)
@@ -130,7 +135,7 @@ def choose(start: Start, view: PartView, table: PartTable, now_seconds: float) -
         cdi_name=next(each.cdi_name for each in promised if each.cdi_name),
         core_limit=core_limit,
         enforcement=enforcement,
-        why=placement.rule,
+        why=f"{placement.rule}; {HELD_ALL_THE_SAME}" if is_held else placement.rule,
     )
     return Choice(binding, leaving, placement, wish.problem, plan_correction(start, view, wish, placement))
 
@@ -160,14 +165,17 @@ def plan_correction(start: Start, view: PartView, wish: Wish, placement: Placeme
 def read_enforcement(start: Start, demand: Demand) -> Enforcement:
     """What holds the container to its part; nothing has to where it has whole GPUs.
 
+    A pod that would free itself of its limits is held to them all the same, unless the configuration leaves it that.
+
     Raises:
         RequestInvalid: the pod asks for another one that there is not.
     """
     if demand.is_exclusive:
         return Enforcement.ADVISE
-    key = start.settings.enforcement_annotation
-    wish = read_enforcement_wish(key, start.pod.annotations) if start.pod is not None else None
-    enforcement = wish or Enforcement(start.settings.enforcement)
+    key, wish = start.settings.enforcement_annotation, _read_wish(start)
+    configured = Enforcement(start.settings.enforcement)
+    is_loosening = wish is Enforcement.ADVISE and not start.settings.allow_advise
+    enforcement = configured if wish is None or is_loosening else wish
     if enforcement is not Enforcement.MPS:
         return enforcement
     if not start.has_mps:
@@ -179,6 +187,11 @@ def read_enforcement(start: Start, demand: Demand) -> Enforcement:
     if demand.gpus > 1:
         raise RequestInvalid(key, tell_several(demand.gpus))
     return enforcement
+
+
+def _read_wish(start: Start) -> Enforcement | None:
+    key = start.settings.enforcement_annotation
+    return read_enforcement_wish(key, start.pod.annotations) if start.pod is not None else None
 
 
 def change_parts(binding: Binding, cores: int | None, memory_bytes: int | None) -> Binding:

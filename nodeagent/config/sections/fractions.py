@@ -80,6 +80,13 @@ class FractionsSettings(Section):
         "one program that the library does not suit need not keep it from all others",
         reload=True,
     )
+    allow_advise: bool = knob(
+        Flag(),
+        default=False,
+        what="let that annotation choose advise where `fractions.enforcement` is another: the pod is held to nothing",
+        why="whoever writes a pod would free it of its limits, and take what others were promised",
+        reload=True,
+    )
     usage_listen: Address | None = knob(
         Maybe(ListenAddress()),
         None,

@@ -109,7 +109,8 @@ struct vgpu_share {
 
 /*
  * `owner` is 0 when free, else state (2 bits, from the top), pid (22 bits), start time in clock ticks (40 bits). The pid
- * is as seen in the namespace `pid_namespace`; whoever is in another cannot tell whether the process lives.
+ * is as seen in the namespace `pid_namespace`. Whoever is in another tells by a lock whether the process lives, where
+ * `is_present` says that there is one: on the byte of the file whose number is the slot's.
  */
 struct vgpu_process {
     _Atomic uint64_t owner;
@@ -117,7 +118,8 @@ struct vgpu_process {
     _Atomic uint64_t heartbeat_ns; /* CLOCK_MONOTONIC, of the last allocation or release */
     _Atomic uint32_t status;
     _Atomic uint32_t reason;
-    uint64_t more[4];
+    _Atomic uint64_t is_present;
+    uint64_t more[3];
     struct vgpu_share shares[VGPU_DEVICES];
 };
 

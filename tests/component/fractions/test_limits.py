@@ -27,7 +27,7 @@ pytestmark = pytest.mark.virtual_time
 async def test_the_library_is_mounted_where_it_holds_containers(world: World) -> None:
     """With the file that has it loaded; a pod may choose otherwise, and without it nothing starts that needs it."""
     pods = world.pods = FakePods()
-    world.live.replace(make_settings(enforcement="library"))
+    world.live.replace(make_settings(enforcement="library", allow_advise=True))
     async with world.running():
         held = await world.admit("train", 30, 32)
         free = await world.admit("infer", 30, 32)

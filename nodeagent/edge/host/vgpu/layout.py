@@ -90,7 +90,8 @@ PROCESS: Final = Record(
     heartbeat_ns="Q",
     status="I",
     reason="I",
-    **_list_spare(4),
+    is_present="Q",
+    **_list_spare(3),
     shares=f"{DEVICES * SHARE.size}s",
 )
 BUCKET: Final = Record(

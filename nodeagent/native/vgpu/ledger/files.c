@@ -72,14 +72,19 @@ static bool name_file(char path[PATH_BYTES], const char *name)
     return true;
 }
 
+int files_open(const char *name, bool writable)
+{
+    char path[PATH_BYTES];
+    if (!name_file(path, name))
+        return -1;
+    return open(path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+}
+
 /* The first `bytes` of a file in memory. NULL, and why in *found: -1 not there, else its size. */
 static void *map_file(const char *name, size_t bytes, bool writable, off_t *found)
 {
-    char path[PATH_BYTES];
     *found = -1;
-    if (!name_file(path, name))
-        return NULL;
-    int file = open(path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    int file = files_open(name, writable);
     if (file < 0)
         return NULL;
     *found = lseek(file, 0, SEEK_END);

@@ -44,6 +44,9 @@ uint64_t files_context_bytes(unsigned slot);
 /* Grows when slots may have changed. */
 uint64_t files_generation(void);
 
+/* A file of the place, by its name; -1 where it cannot be opened. */
+int files_open(const char *name, bool writable);
+
 /* The usage file, or NULL where there is none to use. */
 struct vgpu_usage *files_usage(void);
 

@@ -11,6 +11,7 @@
 #include "ledger/files.h"
 #include "ledger/identity.h"
 #include "ledger/ledger.h"
+#include "ledger/presence.h"
 #include "memory/pools.h"
 #include "memory/vmm.h"
 
@@ -26,6 +27,7 @@ static void forget(void)
     identity_after_fork();
     files_after_fork();
     ledger_after_fork();
+    presence_after_fork();
     blocks_after_fork();
     contexts_after_fork();
     durations_after_fork();

@@ -8,12 +8,14 @@
 #include "ledger/identity.h"
 #include "ledger/lock.h"
 #include "ledger/log.h"
+#include "ledger/presence.h"
 
 #define CONTEST_TRIES 400
 #define CONTEST_WAIT_NS 100000
 #define LOOK_EVERY_NS UINT64_C(10000000) /* for the dead, where only a question is asked */
+#define PRESENCE_TRIES 50
 
-static struct lock attaching;
+static struct lock attaching; /* whoever looks for a slot of this process, or takes one back */
 static _Atomic(struct vgpu_process *) own_slot;
 
 struct sums {
@@ -50,30 +52,63 @@ static void clear_shares(struct vgpu_process *process)
     }
 }
 
-/* Give back what the dead have. Whoever is killed in the middle of that leaves it to the next. */
-static bool sweep(struct vgpu_usage *usage)
+/*
+ * Whether the process of a slot has ended, as far as that can be told without its lock. Of another pid namespace nothing
+ * can: a container that is started again is in a new one, and so is each container that shares a claim.
+ */
+static bool may_have_ended(struct vgpu_process *process, uint64_t identity)
 {
-    uint64_t own = identity_own(), namespace = identity_namespace();
+    uint64_t namespace = identity_namespace();
+    if (namespace && atomic_load(&process->pid_namespace) == namespace) {
+        if (!identity_is_alive(identity))
+            return true;
+        /* Without its start the pid may be another process's by now. */
+        if (identity & VGPU_OWNER_START_MASK)
+            return false;
+    }
+    return atomic_load(&process->is_present) != 0;
+}
+
+/* Take a slot back from a process that has ended. Whoever is killed in the middle of that leaves it to the next. */
+static bool reclaim(struct vgpu_usage *usage, unsigned slot, uint64_t owner)
+{
+    struct vgpu_process *process = &usage->slots[slot];
+    bool is_present = atomic_load(&process->is_present) != 0;
+    if (is_present && presence_hold(slot) != PRESENCE_HELD)
+        return false;
+    bool is_ours = atomic_compare_exchange_strong(&process->owner, &owner, VGPU_OWNER_RECLAIMED | identity_own());
+    if (is_ours) {
+        clear_shares(process);
+        atomic_store(&process->pid_namespace, 0);
+        atomic_store(&process->is_present, 0);
+        atomic_store(&process->owner, 0);
+        log_line("took back what process %u had", (unsigned)(owner >> VGPU_OWNER_PID_SHIFT & VGPU_OWNER_PID_MASK));
+    }
+    if (is_present)
+        presence_drop(slot);
+    return is_ours;
+}
+
+/* Give back what the dead have; with the lock of those who look for a slot. */
+static bool sweep_attaching(struct vgpu_usage *usage)
+{
+    struct vgpu_process *own = atomic_load(&own_slot);
     bool freed = false;
     uint32_t count = atomic_load(&usage->header.high_water);
-    if (!namespace)
-        return false;
     for (uint32_t i = 0; i < count && i < VGPU_PROCESSES; i++) {
         struct vgpu_process *process = &usage->slots[i];
         uint64_t owner = atomic_load(&process->owner);
-        uint64_t identity = owner & ~VGPU_OWNER_STATE;
-        if (!owner || identity == own || atomic_load(&process->pid_namespace) != namespace)
-            continue;
-        if (identity_is_alive(identity))
-            continue;
-        if (!atomic_compare_exchange_strong(&process->owner, &owner, VGPU_OWNER_RECLAIMED | own))
-            continue;
-        clear_shares(process);
-        atomic_store(&process->pid_namespace, 0);
-        atomic_store(&process->owner, 0);
-        log_line("took back what process %u had", (unsigned)(identity >> VGPU_OWNER_PID_SHIFT));
-        freed = true;
+        if (owner && process != own && may_have_ended(process, owner & ~VGPU_OWNER_STATE))
+            freed = reclaim(usage, i, owner) || freed;
     }
+    return freed;
+}
+
+static bool sweep(struct vgpu_usage *usage)
+{
+    lock_take(&attaching);
+    bool freed = sweep_attaching(usage);
+    lock_give(&attaching);
     return freed;
 }
 
@@ -91,12 +126,31 @@ static struct vgpu_process *find_former(struct vgpu_usage *usage)
     uint32_t count = atomic_load(&usage->header.high_water);
     for (uint32_t i = 0; i < count && i < VGPU_PROCESSES; i++) {
         struct vgpu_process *process = &usage->slots[i];
-        if (namespace && atomic_load(&process->owner) == held && atomic_load(&process->pid_namespace) == namespace) {
-            clear_shares(process);
-            return process;
+        if (!namespace || atomic_load(&process->owner) != held || atomic_load(&process->pid_namespace) != namespace)
+            continue;
+        /* Exec has ended its lock: somebody may be taking the slot back, or have given it to another. */
+        if (atomic_load(&process->is_present) && presence_hold(i) == PRESENCE_TAKEN)
+            return NULL;
+        if (atomic_load(&process->owner) != held) {
+            presence_drop(i);
+            return NULL;
         }
+        clear_shares(process);
+        return process;
     }
     return NULL;
+}
+
+/* From here on others see that this process lives; where they cannot, they take it for granted. */
+static void show_presence(struct vgpu_process *process, unsigned slot)
+{
+    enum presence presence = presence_hold(slot);
+    /* Who takes a slot back lets it go before the lock. */
+    for (int left = PRESENCE_TRIES; left > 0 && presence == PRESENCE_TAKEN; left--) {
+        nanosleep(&(struct timespec){0, CONTEST_WAIT_NS}, NULL);
+        presence = presence_hold(slot);
+    }
+    atomic_store(&process->is_present, presence == PRESENCE_HELD);
 }
 
 /* A slot for this process: the one it had before exec, else a free one. */
@@ -113,6 +167,7 @@ static struct vgpu_process *claim(struct vgpu_usage *usage)
             continue;
         raise_high_water(usage, i + 1);
         atomic_store(&process->pid_namespace, namespace);
+        show_presence(process, i);
         return process;
     }
     return NULL;
@@ -128,7 +183,7 @@ static struct vgpu_process *find_own(struct vgpu_usage *usage)
     own = atomic_load(&own_slot);
     if (!own) {
         own = claim(usage);
-        if (!own && sweep(usage))
+        if (!own && sweep_attaching(usage))
             own = claim(usage);
         atomic_store(&own_slot, own);
     }
@@ -269,8 +324,11 @@ unsigned ledger_list(unsigned slot, struct ledger_holder holders[VGPU_PROCESSES]
 __attribute__((constructor)) static void forget_former(void)
 {
     struct vgpu_usage *usage = files_open_usage();
-    if (usage)
-        find_former(usage);
+    if (!usage)
+        return;
+    lock_take(&attaching);
+    find_former(usage);
+    lock_give(&attaching);
 }
 
 void ledger_after_fork(void)

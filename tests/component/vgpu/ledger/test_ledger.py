@@ -4,7 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,6 +20,9 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("cc") is None, reason="the library is C"),
     pytest.mark.may_block("nothing here runs on an event loop"),
 ]
+
+
+NO_PROC = 'mount -t tmpfs none /proc && exec "$@"'
 
 
 @contextmanager
@@ -107,6 +110,56 @@ def test_the_living_keep_theirs_in_a_namespace_of_their_own(place: Place, mount:
     command = [*FIRST_OF_A_CONTAINER, *mount.split(), "setsid", "sh", "-c", script]
     subprocess.run(command, env=place.environ(), check=False, timeout=30)
     assert (first.read_text(), second.read_text()) == ("granted\n", "denied\n")
+
+
+def live(place: Place, size: int, front: Sequence[str] = FIRST_OF_A_CONTAINER) -> subprocess.Popen[str]:
+    """A container, in a pid namespace of its own, whose process reserves so many bytes and lives on."""
+    program = str(build_ledger_program("ledger_race"))
+    words = [*front, "sh", "-c", f"{program} hold {size} & wait $!"]
+    return subprocess.Popen(words, env=place.environ(), stdout=subprocess.PIPE, text=True)
+
+
+@needs_namespaces
+@pytest.mark.parametrize(
+    "front",
+    [
+        pytest.param((*FIRST_OF_A_CONTAINER, "--mount-proc"), marks=needs_proc_mounts, id="own proc"),
+        pytest.param(FIRST_OF_A_CONTAINER, id="proc of the host"),
+        pytest.param((*FIRST_OF_A_CONTAINER, "--mount", "sh", "-c", NO_PROC, "-"), id="no proc"),
+    ],
+)
+def test_each_life_of_a_container_finds_its_memory_free(place: Place, front: Sequence[str]) -> None:
+    """Whatever ended the one before, and though nobody took back what it had: ten times most of the limit."""
+    place.create(1000)
+    for _ in range(10):
+        with live(place, 900, front) as container:
+            assert container.stdout is not None
+            assert container.stdout.readline() == "granted\n"
+            # Beside another container of the pod, which shares the claim.
+            with live(place, 200, front) as other:
+                assert other.stdout is not None
+                assert other.stdout.readline() == "denied\n"
+                other.kill()
+            container.kill()
+
+
+@needs_namespaces
+def test_the_end_of_one_container_takes_nothing_from_the_other(place: Place) -> None:
+    """Both share a claim, and neither sees the processes of the other."""
+    place.create(1000)
+    with live(place, 600) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "granted\n"
+        for _ in range(3):
+            with live(place, 300) as second:
+                assert second.stdout is not None
+                assert second.stdout.readline() == "granted\n"
+                second.kill()
+        with live(place, 500) as third:
+            assert third.stdout is not None
+            assert third.stdout.readline() == "denied\n"
+            third.kill()
+        first.kill()
 
 
 def test_every_slot_taken_is_what_the_fail_mode_says(place: Place) -> None:

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.fractions.bind import (
+    HELD_ALL_THE_SAME,
     Choice,
     Start,
     change_parts,
@@ -21,7 +22,7 @@ from nodeagent.config.sections.fractions import EnforcementName, FractionsSettin
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.errors import ControlRefused, NoRoom, PartsUnavailable, RequestInvalid
 from nodeagent.model.ids import DeviceId, ResourceName
-from nodeagent.model.journal import Enforcement, GpuPart, PartTable
+from nodeagent.model.journal import Binding, Enforcement, GpuPart, PartTable
 from nodeagent.model.parts import ContainerRequest, PodRequest
 from nodeagent.model.ports import ContainerDevices
 from nodeagent.rules.fractions.profiles import CoresProfile, SharesProfile, plan_profile
@@ -273,7 +274,7 @@ def test_shares_that_two_containers_have_in_turn_are_as_large_as_the_larger(
         (None, "advise", Enforcement.ADVISE),
         (None, "library", Enforcement.LIBRARY),
         ("library", "advise", Enforcement.LIBRARY),
-        ("advise", "library", Enforcement.ADVISE),
+        ("library", "mps", Enforcement.LIBRARY),
     ],
 )
 def test_a_pod_may_choose_what_holds_it_to_its_part(
@@ -288,6 +289,23 @@ def test_a_pod_may_choose_what_holds_it_to_its_part(
     table = make_table([make_promise(1, whole)])
     alone = choose(Start(make_caller(whole), pod, settings), make_view(), table, 5.0)
     assert alone.binding.enforcement is Enforcement.ADVISE
+
+
+def test_a_pod_frees_itself_of_its_limits_only_where_that_is_allowed() -> None:
+    """By default it is held all the same, and the reason of its choice says so."""
+    pod = request(annotations={"nodeagent.io/gpu-enforcement": "advise"})
+
+    def bind(*, allowed: bool) -> Binding:
+        settings = FractionsSettings(enforcement="library", allow_advise=allowed)
+        return choose(Start(CALLER, pod, settings), make_view(), make_table(PROMISED), 5.0).binding
+
+    assert bind(allowed=True).enforcement is Enforcement.ADVISE
+    held = bind(allowed=False)
+    assert held.enforcement is Enforcement.LIBRARY
+    assert held.why == f"{bind(allowed=True).why}; {HELD_ALL_THE_SAME}"
+    settings = FractionsSettings(enforcement="advise")
+    advised = choose(Start(CALLER, pod, settings), make_view(), make_table(PROMISED), 5.0).binding
+    assert (advised.enforcement, HELD_ALL_THE_SAME in advised.why) == (Enforcement.ADVISE, False)
 
 
 def test_an_enforcement_that_there_is_not_is_refused() -> None:

@@ -1,0 +1,20 @@
+/*
+ * Whether the process of a slot lives, for whoever is in another pid namespace, where its pid means nothing: each process
+ * holds a lock on one byte of the usage file, which the kernel takes away when the process has ended, however it did.
+ */
+#ifndef VGPU_PRESENCE_H
+#define VGPU_PRESENCE_H
+
+enum presence {
+    PRESENCE_HELD,   /* by this process from now on */
+    PRESENCE_TAKEN,  /* another process has it */
+    PRESENCE_UNKNOWN /* such locks cannot be had here */
+};
+
+enum presence presence_hold(unsigned slot);
+
+void presence_drop(unsigned slot);
+
+void presence_after_fork(void);
+
+#endif

@@ -21,7 +21,8 @@ from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.errors import CoreError
 from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.host.driver.library_search import resolve
-from nodeagent.edge.host.errors import describe_os_error
+from nodeagent.edge.host.errors import HostError, describe_os_error
+from nodeagent.edge.host.files.container_label import label_for_containers
 from nodeagent.edge.mps import launch, memory
 from nodeagent.edge.mps.processes import find_daemon, list_family, list_processes
 from nodeagent.edge.mps.run import Ran, run, wait_process
@@ -37,7 +38,6 @@ _LAUNCH: Final = (sys.executable, "-I", "-S", "-E", launch.__file__)
 _MEMORY: Final = (sys.executable, "-I", "-S", "-E", memory.__file__)
 _FILES_SECONDS: Final = 5.0
 _LOG_LIMIT: Final = 16 * 1024
-_LABEL: Final = ("security.selinux", b"system_u:object_r:container_file_t:s0")
 _LOGS: Final = ("control.log", "server.log")
 _QUIT: Final = "quit"
 _RECEIPT: Final = "get_default_active_thread_percentage"
@@ -209,7 +209,7 @@ class HostMps:
     async def _do(self, call: Callable[[], None], what: str) -> None:
         try:
             await self._worker.run(call, timeout_seconds=_FILES_SECONDS, what=what)
-        except (OSError, CoreError) as error:
+        except (OSError, CoreError, HostError) as error:
             raise MpsRefused(f"cannot {what}: {error}") from error
 
 
@@ -232,8 +232,7 @@ def _make_directories(place: MpsPlace) -> None:
         place.shared_memory.mkdir(mode=0o1777, parents=True, exist_ok=True)
         # Whatever the process's own mask is.
         place.shared_memory.chmod(0o1777)
-    if Path("/sys/fs/selinux/enforce").exists():
-        os.setxattr(place.pipes, *_LABEL)
+    label_for_containers(place.pipes)
 
 
 def _remove(place: MpsPlace) -> None:

@@ -3,6 +3,7 @@
 Owns where both lie. A library that running containers have is never written into: a newer one takes its name by rename.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -10,6 +11,7 @@ from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.errors import WorkerError
 from nodeagent.edge.host.errors import FileNotWritten, HostStuck
 from nodeagent.edge.host.files.atomic_file import write_atomically
+from nodeagent.edge.host.files.container_label import label_for_containers
 from nodeagent.edge.host.files.host_program import BUILT, HostProgram, Program
 from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.model.parts import PLACE, LibraryFiles
@@ -35,12 +37,18 @@ class HostVgpuLibrary:
 
     async def install(self) -> LibraryFiles:
         """Have both there, those of this release."""
+        await self._run(self._prepare, "preparing the vGPU library")
+        await self._library.install(self._root / NAME)
+        await self._run(
+            lambda: label_for_containers(self._root / NAME, self._root / PRELOAD), "labelling the vGPU library"
+        )
+        return self._files
+
+    async def _run(self, call: Callable[[], None], what: str) -> None:
         try:
-            await self._worker.run(self._prepare, timeout_seconds=_TIMEOUT_SECONDS, what="preparing the vGPU library")
+            await self._worker.run(call, timeout_seconds=_TIMEOUT_SECONDS, what=what)
         except WorkerError as error:
             raise HostStuck(self._root, str(error)) from error
-        await self._library.install(self._root / NAME)
-        return self._files
 
     def _prepare(self) -> None:
         path = self._root / PRELOAD

@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.errors import WorkerError
 from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable, HostStuck, VgpuFileInvalid
+from nodeagent.edge.host.files.container_label import label_for_containers
 from nodeagent.edge.host.vgpu.limits_file import (
     DeviceLimit,
     Limits,
@@ -86,6 +87,7 @@ class HostPartFolders:
         usage = folder / USAGE
         if not _is_there(usage) or _is_blank(usage):
             create_usage(usage)
+        label_for_containers(usage)
         return PartFolder(limits=str(folder / LIMITS), usage=str(usage))
 
     def _write(self, name: str, content: Limits) -> PartFolder:
@@ -95,6 +97,7 @@ class HostPartFolders:
             create_limits(limits, content)
         elif not _says(limits, content):
             change_limits(limits, content)
+        label_for_containers(limits)
         return folder
 
     def _remove(self, name: str) -> None:

@@ -46,6 +46,7 @@ class Terminal:
         self._wake_read, self._wake_write = os.pipe()
         self._handlers: dict[int, Any] = {}
         self._wakeup_before = -1
+        self._ended_by = 0
 
     def __enter__(self) -> Self:
         self._modes = termios.tcgetattr(self._keyboard)
@@ -64,7 +65,7 @@ class Terminal:
             signal.SIGWINCH: _do_nothing,  # waking up is all
             signal.SIGTSTP: self._suspend,
             signal.SIGCONT: self._resume,
-            **dict.fromkeys(ENDING, _end),
+            **dict.fromkeys(ENDING, self._end),
         }
         for number, handler in handlers.items():
             self._handlers[number] = signal.signal(number, handler)
@@ -93,9 +94,12 @@ class Terminal:
 
         Raises:
             EOFError: the terminal is gone.
+            EndedBySignal: the process was told to end where the interpreter drops errors, as while it frees objects.
         """
         seconds = ESCAPE_SECONDS if self._pending else None
         ready, _, _ = select.select([self._keyboard, self._wake_read], [], [], seconds)
+        if self._ended_by:
+            raise EndedBySignal(self._ended_by)
         if self._wake_read in ready:
             with suppress(BlockingIOError):
                 os.read(self._wake_read, 4096)
@@ -150,16 +154,16 @@ class Terminal:
         signal.signal(number, self._suspend)
         self._take()
 
+    def _end(self, number: int, _frame: FrameType | None) -> None:
+        self._ended_by = number
+        raise EndedBySignal(number)
+
     def _resume(self, _number: int, _frame: FrameType | None) -> None:
         self._take()
 
 
 def _do_nothing(_number: int, _frame: FrameType | None) -> None:
     pass
-
-
-def _end(number: int, _frame: FrameType | None) -> None:
-    raise EndedBySignal(number)
 
 
 @contextmanager

@@ -16,14 +16,14 @@ import termios
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
 import pytest
 from msgspec import json
 
-from nodeagent.cli.top.terminal import ENDING, ENTER, LEAVE, Terminal
+from nodeagent.cli.top.terminal import ENDING, ENTER, LEAVE, EndedBySignal, Terminal
 from tests.support.files.short_directory import short_dir
 from tests.unit.cli.top.test_view import make_record, make_state
 from tests.unit.components.exporter.builders import allocate, make_sample
@@ -224,6 +224,22 @@ def test_a_mistake_of_ours_leaves_the_terminal_as_it_was() -> None:
             assert select.select([keyboard], [], [], PATIENCE_SECONDS)[0], seen
             seen += os.read(keyboard, 4096)
         assert seen.decode() == ENTER + LEAVE
+    finally:
+        os.close(keyboard)
+        os.close(terminal)
+
+
+def test_a_signal_whose_error_the_interpreter_drops_ends_it_all_the_same() -> None:
+    """An error that is raised while objects are freed goes nowhere: the next wait for a key raises it again."""
+    keyboard, terminal = pty.openpty()
+    try:
+        with os.fdopen(os.dup(terminal), "w+b", buffering=0) as raw:
+            stream = io.TextIOWrapper(raw, write_through=True)
+            with Terminal(stream, stream) as taken:
+                with suppress(EndedBySignal):
+                    signal.raise_signal(signal.SIGHUP)
+                with pytest.raises(EndedBySignal):
+                    taken.wait()
     finally:
         os.close(keyboard)
         os.close(terminal)

@@ -373,7 +373,10 @@ def run_front_end() -> int:
             continue
         answer = b""
         while not answer.endswith(END):
-            data = connection.recv(65536)
+            try:
+                data = connection.recv(65536)
+            except ConnectionResetError:
+                data = b""  # closed by a daemon that has not read what was asked
             if not data:
                 return 0
             answer += data

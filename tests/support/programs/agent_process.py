@@ -137,9 +137,14 @@ def command_environment(directory: Path) -> dict[str, str]:
     return {**kept, **own, "NO_COLOR": "1"}
 
 
-def name_simulation(directory: Path) -> dict[str, str]:
-    """The one simulation of this directory by name: unnamed, none answers where the machine has an agent of its own."""
+def choose_answerer(directory: Path) -> dict[str, str]:
+    """Variables by which the simulations of this directory are meant, and never an agent of this machine.
+
+    Unnamed, a simulation answers only where the machine has no agent of its own; of several, a command asks which.
+    """
     places = [path.name for path in find_simulations_dir({"TMPDIR": str(directory)}).glob("*/")]
+    if not places:
+        return {"NODEAGENT_NODE__RUN_DIR": str(directory / "run")}
     return {SIMULATION_VARIABLE: places[0]} if len(places) == 1 else {}
 
 
@@ -149,12 +154,7 @@ def run_command(
     """One command of the command line, to its end; `front` is a command that becomes it."""
     return subprocess.run(
         [*front, sys.executable, "-m", "nodeagent", *words],
-        # where no agent of this machine is found: it would be asked before a simulation
-        env={
-            "NODEAGENT_NODE__RUN_DIR": str(directory / "run"),
-            **command_environment(directory),
-            **name_simulation(directory),
-        },
+        env={**command_environment(directory), **choose_answerer(directory)},
         capture_output=True,
         text=True,
         timeout=timeout_seconds,

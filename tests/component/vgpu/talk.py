@@ -1,7 +1,7 @@
 """A process of the container, asked line by line: what its ledger and its files do."""
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -42,6 +42,10 @@ class Talk:
     def release(self, size: int, slot: int = 0) -> None:
         assert self.ask(f"release {slot} {size}") == "released"
 
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
     def end(self) -> str:
         """What it has written to its standard error."""
         self.say("end")
@@ -49,10 +53,10 @@ class Talk:
 
 
 @contextmanager
-def talk(place: Place, program: str = "ledger_talk", **more: str) -> Iterator[Talk]:
-    """Such a process, with this environment besides."""
+def talk(place: Place, program: str = "ledger_talk", front: Sequence[str] = (), **more: str) -> Iterator[Talk]:
+    """Such a process, with this environment besides; `front` is a command that becomes it, or starts it."""
     with subprocess.Popen(
-        [build_ledger_program(program)],
+        [*front, build_ledger_program(program)],
         env=place.environ(**more),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

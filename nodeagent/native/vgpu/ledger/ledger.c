@@ -3,6 +3,7 @@
 #include "ledger/ledger.h"
 
 #include <time.h>
+#include <unistd.h>
 
 #include "ledger/files.h"
 #include "ledger/identity.h"
@@ -74,7 +75,8 @@ static bool reclaim(struct vgpu_usage *usage, unsigned slot, uint64_t owner)
 {
     struct vgpu_process *process = &usage->slots[slot];
     bool is_present = atomic_load(&process->is_present) != 0;
-    if (is_present && presence_hold(slot) != PRESENCE_HELD)
+    int lock = is_present ? presence_try(slot) : -1;
+    if (is_present && lock < 0)
         return false;
     bool is_ours = atomic_compare_exchange_strong(&process->owner, &owner, VGPU_OWNER_RECLAIMED | identity_own());
     if (is_ours) {
@@ -84,8 +86,8 @@ static bool reclaim(struct vgpu_usage *usage, unsigned slot, uint64_t owner)
         atomic_store(&process->owner, 0);
         log_line("took back what process %u had", (unsigned)(owner >> VGPU_OWNER_PID_SHIFT & VGPU_OWNER_PID_MASK));
     }
-    if (is_present)
-        presence_drop(slot);
+    if (lock >= 0)
+        close(lock);
     return is_ours;
 }
 
@@ -132,7 +134,7 @@ static struct vgpu_process *find_former(struct vgpu_usage *usage)
         if (atomic_load(&process->is_present) && presence_hold(i) == PRESENCE_TAKEN)
             return NULL;
         if (atomic_load(&process->owner) != held) {
-            presence_drop(i);
+            presence_drop();
             return NULL;
         }
         clear_shares(process);

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
-#include <stdbool.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "ledger/files.h"
@@ -13,53 +13,62 @@
 #ifndef F_OFD_SETLK
 #define F_OFD_SETLK 37
 #endif
-#define OUT_OF_THE_WAY 256 /* programs count on the first descriptors that are free */
 
-static _Atomic int file = -1;
+static _Atomic(void *) held;
+static _Atomic unsigned held_slot;
 
-/* Once for each process, by the same name as the mapping; whoever is called has the lock of those who look for a slot. */
-static int find_file(void)
+/* Of the open file, not of the process: a descriptor of the same file that anybody closes takes no lock away. */
+static int take_lock(int file, unsigned slot)
 {
-    int known = atomic_load(&file);
-    if (known >= 0)
-        return known;
-    int opened = files_open("usage", true);
-    int moved = opened < 0 ? -1 : fcntl(opened, F_DUPFD_CLOEXEC, OUT_OF_THE_WAY);
-    if (moved >= 0) {
-        close(opened);
-        opened = moved;
-    }
-    atomic_store(&file, opened);
-    return opened;
-}
-
-static int set_lock(unsigned slot, short type)
-{
-    /* Of the open file, not of the process: any other descriptor of the file may be closed. */
-    struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = (off_t)slot, .l_len = 1};
-    int descriptor = find_file();
-    return descriptor < 0 ? -1 : fcntl(descriptor, F_OFD_SETLK, &lock);
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)slot, .l_len = 1};
+    return fcntl(file, F_OFD_SETLK, &lock);
 }
 
 enum presence presence_hold(unsigned slot)
 {
-    int kept = errno;
-    enum presence presence = PRESENCE_HELD;
-    if (set_lock(slot, F_WRLCK) != 0)
-        presence = errno == EAGAIN || errno == EACCES ? PRESENCE_TAKEN : PRESENCE_UNKNOWN;
+    if (atomic_load(&held) && atomic_load(&held_slot) == slot)
+        return PRESENCE_HELD;
+    int kept = errno, file = files_open("usage", true);
+    enum presence presence = PRESENCE_UNKNOWN;
+    void *page = file < 0 ? MAP_FAILED : mmap(NULL, 1, PROT_READ, MAP_SHARED, file, 0);
+    if (page != MAP_FAILED && madvise(page, 1, MADV_DONTFORK) == 0) {
+        if (take_lock(file, slot) == 0)
+            presence = PRESENCE_HELD;
+        else if (errno == EAGAIN || errno == EACCES)
+            presence = PRESENCE_TAKEN;
+    }
+    if (file >= 0)
+        close(file);
+    if (presence == PRESENCE_HELD) {
+        presence_drop();
+        atomic_store(&held_slot, slot);
+        atomic_store(&held, page);
+    } else if (page != MAP_FAILED)
+        munmap(page, 1);
     errno = kept;
     return presence;
 }
 
-void presence_drop(unsigned slot)
+void presence_drop(void)
 {
-    int kept = errno;
-    set_lock(slot, F_UNLCK);
-    errno = kept;
+    void *page = atomic_exchange(&held, NULL);
+    if (page)
+        munmap(page, 1);
 }
 
-/* What was inherited is the parent's: closed with exec, and never used here. */
+int presence_try(unsigned slot)
+{
+    int kept = errno, file = files_open("usage", true);
+    if (file >= 0 && take_lock(file, slot) != 0) {
+        close(file);
+        file = -1;
+    }
+    errno = kept;
+    return file;
+}
+
+/* The parent's mapping is not there, and its address may be anything by now. */
 void presence_after_fork(void)
 {
-    atomic_store(&file, -1);
+    atomic_store(&held, NULL);
 }

@@ -1,6 +1,8 @@
 """A child has nothing of its parent's memory on the devices; a new image of a process has nothing of its old one's."""
 
+import os
 import shutil
+import signal
 from collections.abc import Callable
 
 import pytest
@@ -44,6 +46,20 @@ def test_a_child_has_a_slot_of_its_own(place: Place) -> None:
         assert list_shares(place) == {parent: 1000}
         one.release(600)
         assert one.ask("used 0") == "400"
+
+
+def test_a_child_that_lives_on_keeps_nothing_of_its_parent(place: Place) -> None:
+    """As the workers of a program that was killed do."""
+    place.create(1000)
+    with talk(place) as one:
+        assert one.reserve(900) == "granted"
+        child = int(one.ask("leave"))
+        try:
+            one.kill()
+            with talk(place) as other:
+                assert other.reserve(900) == "granted"
+        finally:
+            os.kill(child, signal.SIGKILL)
 
 
 def test_a_child_of_a_child(place: Place) -> None:

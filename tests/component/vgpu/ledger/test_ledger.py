@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from nodeagent.edge.host.vgpu.layout import PROCESS
 from nodeagent.edge.host.vgpu.usage_file import Reason, Status
 from tests.component.vgpu.build import build_ledger_program
 from tests.component.vgpu.place import Place
+from tests.component.vgpu.talk import Talk, talk
 from tests.support.programs.namespaces import FIRST_OF_A_CONTAINER, needs_namespaces, needs_proc_mounts
 
 pytestmark = [
@@ -22,6 +24,7 @@ pytestmark = [
 ]
 
 
+PATIENCE_SECONDS = 20.0
 NO_PROC = 'mount -t tmpfs none /proc && exec "$@"'
 
 
@@ -112,11 +115,12 @@ def test_the_living_keep_theirs_in_a_namespace_of_their_own(place: Place, mount:
     assert (first.read_text(), second.read_text()) == ("granted\n", "denied\n")
 
 
-def live(place: Place, size: int, front: Sequence[str] = FIRST_OF_A_CONTAINER) -> subprocess.Popen[str]:
-    """A container, in a pid namespace of its own, whose process reserves so many bytes and lives on."""
-    program = str(build_ledger_program("ledger_race"))
-    words = [*front, "sh", "-c", f"{program} hold {size} & wait $!"]
-    return subprocess.Popen(words, env=place.environ(), stdout=subprocess.PIPE, text=True)
+def reserve_soon(one: Talk, size: int) -> str:
+    """The verdict once what was killed has ended: of a container that takes a moment."""
+    until = time.monotonic() + PATIENCE_SECONDS
+    while (verdict := one.reserve(size)) == "denied" and time.monotonic() < until:
+        time.sleep(0.01)
+    return verdict
 
 
 @needs_namespaces
@@ -132,34 +136,37 @@ def test_each_life_of_a_container_finds_its_memory_free(place: Place, front: Seq
     """Whatever ended the one before, and though nobody took back what it had: ten times most of the limit."""
     place.create(1000)
     for _ in range(10):
-        with live(place, 900, front) as container:
-            assert container.stdout is not None
-            assert container.stdout.readline() == "granted\n"
-            # Beside another container of the pod, which shares the claim.
-            with live(place, 200, front) as other:
-                assert other.stdout is not None
-                assert other.stdout.readline() == "denied\n"
-                other.kill()
-            container.kill()
+        # Beside it another container of the pod, which shares the claim.
+        with talk(place, front=front) as one, talk(place, front=front) as other:
+            assert reserve_soon(one, 900) == "granted"
+            assert other.reserve(200) == "denied"
+            one.kill()
 
 
 @needs_namespaces
 def test_the_end_of_one_container_takes_nothing_from_the_other(place: Place) -> None:
     """Both share a claim, and neither sees the processes of the other."""
     place.create(1000)
-    with live(place, 600) as first:
-        assert first.stdout is not None
-        assert first.stdout.readline() == "granted\n"
+    with talk(place, front=FIRST_OF_A_CONTAINER) as first:
+        assert first.reserve(600) == "granted"
         for _ in range(3):
-            with live(place, 300) as second:
-                assert second.stdout is not None
-                assert second.stdout.readline() == "granted\n"
-                second.kill()
-        with live(place, 500) as third:
-            assert third.stdout is not None
-            assert third.stdout.readline() == "denied\n"
-            third.kill()
-        first.kill()
+            with talk(place, front=FIRST_OF_A_CONTAINER) as second:
+                assert reserve_soon(second, 300) == "granted"
+        with talk(place, front=FIRST_OF_A_CONTAINER) as third:
+            assert third.reserve(500) == "denied"
+
+
+@needs_namespaces
+def test_a_process_that_closes_its_descriptors_keeps_its_memory(place: Place) -> None:
+    """Daemons do that: to another container of the claim it lives as before, and when it has ended that is seen."""
+    place.create(1000)
+    with talk(place, front=FIRST_OF_A_CONTAINER) as first:
+        assert first.reserve(900) == "granted"
+        assert first.ask("close") == "closed"
+        with talk(place, front=FIRST_OF_A_CONTAINER) as second:
+            assert (second.reserve(101), second.reserve(100)) == ("denied", "granted")
+            first.kill()
+            assert reserve_soon(second, 900) == "granted"
 
 
 def test_every_slot_taken_is_what_the_fail_mode_says(place: Place) -> None:

@@ -8,6 +8,8 @@
  *   used SLOT            by all processes
  *   who                  the process's pid
  *   fork                 from here on the child answers, until `end`; then the parent
+ *   leave                a child that asks for nothing and lives on; its pid
+ *   close                every descriptor but those of standard input, output and error, as daemons do
  *   exec                 the same process with a new image
  *   watch LOW HIGH       looks until the limit of slot 0 has moved 40 times; how often it was neither of the two
  *   forks COUNT          children while four threads look and reserve; how many came through
@@ -117,6 +119,24 @@ static void hand_over(void)
     dprintf(STDOUT_FILENO, child == 0 ? "child\n" : "parent\n");
 }
 
+static void leave_child(void)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(PATIENCE_S);
+        pause();
+        _exit(0);
+    }
+    dprintf(STDOUT_FILENO, "%d\n", (int)child);
+}
+
+static void close_rest(void)
+{
+    for (int file = 3; file < 4096; file++)
+        close(file);
+    dprintf(STDOUT_FILENO, "closed\n");
+}
+
 int main(int count, char **words)
 {
     static const char *const verdicts[] = {"uncounted", "granted", "denied"};
@@ -133,6 +153,10 @@ int main(int count, char **words)
             dprintf(STDOUT_FILENO, "%d\n", (int)getpid());
         else if (strcmp(line, "fork") == 0)
             hand_over();
+        else if (strcmp(line, "leave") == 0)
+            leave_child();
+        else if (strcmp(line, "close") == 0)
+            close_rest();
         else if (strcmp(line, "exec") == 0)
             execv("/proc/self/exe", words);
         else if (sscanf(line, "find %63s", hex) == 1)

@@ -1,7 +1,8 @@
 """How a daemon is looked at: asked seldom, at once where something has changed, and repeated only where it has news."""
 
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -59,7 +60,7 @@ def world(clock: FakeClock, tmp_path: Path, host: LoggingMps) -> World:
 
 
 async def test_a_daemon_without_news_is_asked_seldom(
-    world: World, host: LoggingMps, capsys: pytest.CaptureFixture[str]
+    world: World, host: LoggingMps, log_lines: list[MutableMapping[str, Any]]
 ) -> None:
     """A sign of life in two minutes, not a question at each look; and nothing of it is repeated."""
     async with world.running():
@@ -70,7 +71,7 @@ async def test_a_daemon_without_news_is_asked_seldom(
         assert (
             3600 / (ANSWER_SECONDS + LOOK_SECONDS) - 1 <= host.asked.count("get_server_list") <= 3600 / ANSWER_SECONDS
         )
-        assert "mps_said" not in capsys.readouterr().out
+        assert not [line for line in log_lines if line["event"] == "mps_said"]
     world.close()
 
 
@@ -78,7 +79,7 @@ async def test_a_daemon_without_news_is_asked_seldom(
     "line", ["Starting new server 12 for user 0", "NEW CLIENT 9 from user 0: Server already exists"]
 )
 async def test_news_are_repeated_once_and_asked_after(
-    world: World, host: LoggingMps, capsys: pytest.CaptureFixture[str], line: str
+    world: World, host: LoggingMps, log_lines: list[MutableMapping[str, Any]], line: str
 ) -> None:
     """At the next look."""
     async with world.running():
@@ -88,7 +89,7 @@ async def test_news_are_repeated_once_and_asked_after(
         host.lines.append(HEAD + line)
         await anyio.sleep(2 * LOOK_SECONDS)
         assert host.asked == LOOK
-        assert capsys.readouterr().out.count(line) == 1
+        assert [HEAD + line] == [said["line"] for said in log_lines if said["event"] == "mps_said"]
     world.close()
 
 

@@ -117,7 +117,7 @@ def choose(start: Start, view: PartView, table: PartTable, now_seconds: float) -
     demand, core_limit = read_demand(start, view)
     wish = _read_choice(start, view) if start.settings.use_scheduler_choice else Wish()
     enforcement = read_enforcement(start, demand)
-    is_held = enforcement is not Enforcement.ADVISE and _read_wish(start) is Enforcement.ADVISE
+    is_held = enforcement is not Enforcement.ADVISE and _read_pod_enforcement(start) is Enforcement.ADVISE
     rest = [one for number, one in table.bindings.items() if number not in leaving]
     obstacles = plan_obstacles(view.gpus, rest, start.daemons, by_mps=enforcement is Enforcement.MPS)
     space = withhold(plan_account(view, table, leaving), obstacles)
@@ -172,7 +172,7 @@ def read_enforcement(start: Start, demand: Demand) -> Enforcement:
     """
     if demand.is_exclusive:
         return Enforcement.ADVISE
-    key, wish = start.settings.enforcement_annotation, _read_wish(start)
+    key, wish = start.settings.enforcement_annotation, _read_pod_enforcement(start)
     configured = Enforcement(start.settings.enforcement)
     is_loosening = wish is Enforcement.ADVISE and not start.settings.allow_advise
     enforcement = configured if wish is None or is_loosening else wish
@@ -189,7 +189,7 @@ def read_enforcement(start: Start, demand: Demand) -> Enforcement:
     return enforcement
 
 
-def _read_wish(start: Start) -> Enforcement | None:
+def _read_pod_enforcement(start: Start) -> Enforcement | None:
     key = start.settings.enforcement_annotation
     return read_enforcement_wish(key, start.pod.annotations) if start.pod is not None else None
 

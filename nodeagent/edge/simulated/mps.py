@@ -55,7 +55,7 @@ class SimulatedMps:
                 return
 
     async def list_processes(self, pid: int, clients: Sequence[int]) -> frozenset[int]:  # noqa: ARG002 - the port
-        """It has none."""
+        """Nothing: a simulated daemon starts no server process."""
         return frozenset()
 
     async def kill(self, pid: int) -> None:

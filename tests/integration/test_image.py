@@ -192,7 +192,7 @@ def without_cdi(node: Cluster) -> Iterator[Path]:
 
 def find_drop_in(config: Path) -> Path:
     """What the agent writes beside it."""
-    return config.parent / "conf.d/99-nodeagent.toml"
+    return config.parent / "conf.d/zz-nodeagent.toml"
 
 
 @pytest.fixture

@@ -85,7 +85,7 @@ def agent(runtime_class: Cluster, make_agent: MakeAgent, driver: Path) -> Iterat
 
 def _wait_configured(agent: AgentUnderTest, config: Path) -> None:
     def probe() -> str | None:
-        drop_in = config.parent / "conf.d/99-nodeagent.toml"
+        drop_in = config.parent / "conf.d/zz-nodeagent.toml"
         text = drop_in.read_text() if drop_in.exists() else ""
         return None if "nodeagent-oci-shim" in text else f"{drop_in}: {text}; {agent.read_log()}"
 

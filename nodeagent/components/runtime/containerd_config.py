@@ -6,6 +6,7 @@ versions meet; from 2.3 on each file is migrated by itself. 2.x merges key by ke
 switch for CDI any more.
 """
 
+from collections.abc import Collection, Sequence
 from os.path import normpath
 from pathlib import PurePosixPath
 from typing import Any, Final
@@ -114,10 +115,11 @@ class ContainerdConfig:
         """What the main file imports; `None` when it says nothing of imports."""
         return _list_imports(self.documents[0][1])
 
-    def imports_file(self, path: str) -> bool:
-        """Whether the main file brings in a file of this name, were it there."""
+    def imports_file(self, path: str, patterns: Sequence[str] | None = None) -> bool:
+        """Whether the main file brings in a file of this name, were it there; by these patterns instead of its own."""
         directory = PurePosixPath(self.main.path).parent
-        return any(PurePosixPath(path).match(normpath(directory / pattern)) for pattern in self.imports or ())
+        told = self.imports if patterns is None else patterns
+        return any(PurePosixPath(path).match(normpath(directory / pattern)) for pattern in told or ())
 
     def find_relative_import(self) -> str:
         """A pattern that is no whole path and brings in one of the files; empty when there is none."""
@@ -184,20 +186,21 @@ def arrange_imports(tree: ConfigTree) -> ConfigTree:
     return ConfigTree(files=tuple(known[path] for path in ordered), problems=tree.problems)
 
 
-def drop_dormant(tree: ConfigTree, path: str) -> ConfigTree:
-    """The files without this one, where no other imports it: whatever it says, nobody reads it.
+def drop_dormant(tree: ConfigTree, paths: Collection[str]) -> ConfigTree:
+    """The files without those of these that no other imports: whatever they say, nobody reads them.
 
     Raises:
-        ConfigUnparsable: a file that may import it is no TOML.
+        ConfigUnparsable: a file that may import them is no TOML.
     """
-    others = tuple(file for file in tree.files if file.path != path)
-    patterns = (
+    patterns = [
         normpath(PurePosixPath(file.path).parent / pattern)
-        for file in others
+        for file in tree.files
+        if file.path not in paths
         for pattern in _list_imports(parse_toml(file.path, file.content)) or ()
-    )
-    is_read = any(PurePosixPath(path).match(pattern) for pattern in patterns)
-    return tree if is_read else ConfigTree(files=others, problems=tree.problems)
+    ]
+    dormant = {path for path in paths if not any(PurePosixPath(path).match(pattern) for pattern in patterns)}
+    kept = tuple(file for file in tree.files if file.path not in dormant)
+    return ConfigTree(files=kept, problems=tree.problems)
 
 
 def _list_imports(document: dict[str, Any]) -> list[str] | None:

@@ -8,7 +8,10 @@ from msgspec.structs import replace
 from nodeagent.model.runtime import ConfigFile, ConfigTree, FileChange
 from nodeagent.model.values import Value
 
-OWN_NAME: Final = "99-nodeagent"
+OWN_NAME: Final = "zz-nodeagent"
+"""Directories are read in the order of the names and the last one wins: NVIDIA's toolkit calls its file `99-nvidia`."""
+FORMER_NAME: Final = "99-nodeagent"
+"""What earlier releases of the agent called it."""
 HEADER: Final = b"# Written by nodeagent; `nodeagent runtime unconfigure` takes it away.\n"
 CLASS: Final = "nvidia"
 
@@ -48,14 +51,24 @@ def find_unread(tree: ConfigTree) -> str:
     return next((problem for problem in (*tree.problems, *(file.problem for file in tree.files)) if problem), "")
 
 
-def list_changes(tree: ConfigTree, contents: Iterable[tuple[str, bytes]]) -> tuple[FileChange, ...]:
-    """The files whose content is to be another."""
+def list_changes(tree: ConfigTree, contents: Iterable[tuple[str, bytes | None]]) -> tuple[FileChange, ...]:
+    """The files whose content is to be another, or that are to go."""
     before = {file.path: file.content for file in tree.files}
     return tuple(
         FileChange(path=path, before=before.get(path), after=content)
         for path, content in contents
         if before.get(path) != content
     )
+
+
+def plan_move(tree: ConfigTree, former: str, own: str, *, is_read: bool = True) -> tuple[FileChange, ...]:
+    """Give our file of an earlier release its name of today; one that nothing reads any more only goes."""
+    contents = {file.path: file.content for file in tree.files}
+    ours = contents.get(former)
+    if ours is None or not ours.startswith(HEADER):
+        return ()
+    moved = contents.get(own) or (ours if is_read else None)
+    return list_changes(tree, [(own, moved), (former, None)])
 
 
 def join_changes(earlier: Iterable[FileChange], later: Iterable[FileChange]) -> tuple[FileChange, ...]:
@@ -74,9 +87,11 @@ def apply_to_tree(tree: ConfigTree, changes: Iterable[FileChange]) -> ConfigTree
     """The tree as it will be: changed files in their place, new ones last, as their names sort last."""
     after = {change.path: change.after for change in changes}
     known = {file.path for file in tree.files}
+    main = tree.files[0].path
     files = [
         ConfigFile(path=file.path, content=after.get(file.path, file.content), problem=file.problem)
         for file in tree.files
+        if file.path == main or after.get(file.path, b"") is not None
     ]
     files += [ConfigFile(path=path, content=content) for path, content in after.items() if path not in known]
     return ConfigTree(files=tuple(files), problems=tree.problems)

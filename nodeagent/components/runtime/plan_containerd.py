@@ -17,7 +17,18 @@ from nodeagent.components.runtime.containerd_config import (
     drop_dormant,
     highest_config_version,
 )
-from nodeagent.components.runtime.plan import CLASS, HEADER, OWN_NAME, RuntimePlan, Wanted, apply_to_tree, list_changes
+from nodeagent.components.runtime.plan import (
+    CLASS,
+    FORMER_NAME,
+    HEADER,
+    OWN_NAME,
+    RuntimePlan,
+    Wanted,
+    apply_to_tree,
+    join_changes,
+    list_changes,
+    plan_move,
+)
 from nodeagent.components.runtime.toml_edit import KeyPath, get, get_table, parse_toml, set_keys
 from nodeagent.model.runtime import ConfigTree, FileChange, RuntimeFlavour
 
@@ -28,8 +39,8 @@ _FIRST_BESIDE: Final = {(1, 6): 36, (1, 7): 18}
 """The patch releases from which on it is known that relative patterns are looked for beside the file."""
 _PATCH: Final = re.compile(r"\d+\.\d+\.(\d+)")
 _K0S_DROP_INS: Final = "/etc/k0s/containerd.d"
-_OWN_PATTERN: Final = f"{OWN_NAME}.t*ml"
-"""Our drop-in and nothing else: a name with a star may be missing, one without stops the daemon when it is."""
+_PATTERN_SUFFIX: Final = ".t*ml"
+"""Fits our drop-in and nothing else: a name with a star may be missing, one without stops the daemon when it is."""
 
 
 def plan_containerd(runtime: ChosenRuntime, tree: ConfigTree, wanted: Wanted) -> RuntimePlan:
@@ -43,11 +54,16 @@ def plan_containerd(runtime: ChosenRuntime, tree: ConfigTree, wanted: Wanted) ->
     enabled = planner.config.cdi_enabled
     if problem := planner.find_obstacle():
         return RuntimePlan(cdi_enabled=enabled, problem=problem)
-    keys = planner.list_missing()
-    if not keys:
+    changes = planner.plan_move()
+    moved = _Planner(runtime, arrange_imports(apply_to_tree(tree, changes)), wanted)
+    if keys := moved.list_missing():
+        changes = join_changes(changes, moved.plan_writes(keys))
+    elif not changes:
         return RuntimePlan(cdi_enabled=enabled)
-    changes = planner.plan_writes(keys)
     after = _Planner(runtime, arrange_imports(apply_to_tree(tree, changes)), wanted)
+    if after.list_missing():
+        changes = join_changes(changes, after.plan_last_import())
+        after = _Planner(runtime, arrange_imports(apply_to_tree(tree, changes)), wanted)
     if left := after.list_missing():
         names = ", ".join(".".join(key) for key in left)
         setter = after.config.find_setter(next(iter(left)))
@@ -56,11 +72,16 @@ def plan_containerd(runtime: ChosenRuntime, tree: ConfigTree, wanted: Wanted) ->
     return RuntimePlan(cdi_enabled=enabled, changes=changes, handlers=tuple(after.config.runtimes))
 
 
-def find_drop_in(runtime: ChosenRuntime) -> str:
+def find_drop_in(runtime: ChosenRuntime, name: str = OWN_NAME) -> str:
     """Where our own file is, or would be."""
     if runtime.flavour is RuntimeFlavour.K0S:
-        return f"{_K0S_DROP_INS}/{OWN_NAME}.toml"
-    return str(PurePosixPath(runtime.config_file).parent / "conf.d" / f"{OWN_NAME}.toml")
+        return f"{_K0S_DROP_INS}/{name}.toml"
+    return str(PurePosixPath(runtime.config_file).parent / "conf.d" / f"{name}.toml")
+
+
+def find_former_drop_in(runtime: ChosenRuntime) -> str:
+    """Where an earlier release of the agent put it."""
+    return find_drop_in(runtime, FORMER_NAME)
 
 
 def find_read_files(runtime: ChosenRuntime, tree: ConfigTree) -> ConfigTree:
@@ -70,7 +91,13 @@ def find_read_files(runtime: ChosenRuntime, tree: ConfigTree) -> ConfigTree:
         ConfigUnparsable: a file is no TOML.
     """
     # k0s reads its directory without being told.
-    return tree if runtime.flavour is RuntimeFlavour.K0S else drop_dormant(tree, find_drop_in(runtime))
+    if runtime.flavour is RuntimeFlavour.K0S:
+        return tree
+    return drop_dormant(tree, (find_former_drop_in(runtime), find_drop_in(runtime)))
+
+
+def _name_import(path: str) -> str:
+    return str(PurePosixPath(path).with_suffix(_PATTERN_SUFFIX))
 
 
 def _is_runc(entry: dict[str, Any]) -> bool:
@@ -171,10 +198,11 @@ class _Planner:
         """The class as a copy of the runtime in use, so that it keeps its cgroup driver and annotations."""
         known = self.config.runtimes
         program = ("BinaryName", "Runtime") if self.config.version == 1 else ("BinaryName",)
-        if CLASS in known:
+        if CLASS in known and not self._writes_drop_in:
             # Somebody else's: only what it starts is changed.
             return {(*self._runtimes, CLASS, "options", name): self._wanted.wrapper for name in program}
-        bases = (known.get(name) for name in (self.config.default_runtime, _RUNC, "crun"))
+        # Somebody else's, too, is written whole where it lies in another file, which may go one day.
+        bases = (known.get(name) for name in (CLASS, self.config.default_runtime, _RUNC, "crun"))
         # What is no relative of runc, such as a virtual machine, has other options and runs no wrapper.
         base: dict[str, Any] = next((each for each in bases if isinstance(each, dict) and _is_runc(each)), {})
         entry: dict[str, Any] = {
@@ -186,11 +214,37 @@ class _Planner:
         flat |= {(*at, name): value for name, value in entry.items()}
         return flat | {(*at, "options", name): value for name, value in options.items()}
 
+    def plan_move(self) -> tuple[FileChange, ...]:
+        """What gives our file of an earlier release its name of today, and has the main file import that."""
+        former, own = find_former_drop_in(self._runtime), find_drop_in(self._runtime)
+        is_read = any(file.path == former for file, _ in self.config.documents)
+        changes = plan_move(self._tree, former, own, is_read=is_read)
+        if not changes or not is_read or self._runtime.flavour is RuntimeFlavour.K0S:
+            return changes
+        content = self._read_main().replace(_name_import(former).encode(), _name_import(own).encode())
+        return changes + list_changes(self._tree, [(self._main.path, content)])
+
     def plan_writes(self, keys: dict[KeyPath, Any]) -> tuple[FileChange, ...]:
         """The files to write so that the keys are in force."""
-        if self._release < (2, 0) or self.config.version == 1 or self._runtime.flavour is RuntimeFlavour.MICROK8S:
-            return self._plan_edit(keys)
-        return self._plan_drop_in(keys)
+        return self._plan_drop_in(keys) if self._writes_drop_in else self._plan_edit(keys)
+
+    def plan_last_import(self) -> tuple[FileChange, ...]:
+        """The main file with our drop-in imported last, where others have put imports behind it."""
+        path = find_drop_in(self._runtime)
+        own, imports = _name_import(path), self.config.imports or []
+        if own not in imports:
+            return ()
+        others = [each for each in imports if each != own]
+        last = others if self.config.imports_file(path, others) else [*others, own]
+        return list_changes(
+            self._tree, [(self._main.path, set_keys(self._main.path, self._read_main(), {("imports",): last}))]
+        )
+
+    @property
+    def _writes_drop_in(self) -> bool:
+        """Whether our keys go into a file of their own."""
+        can = self._release >= (2, 0) and self.config.version != 1
+        return can and self._runtime.flavour is not RuntimeFlavour.MICROK8S
 
     def _plan_edit(self, keys: dict[KeyPath, Any]) -> tuple[FileChange, ...]:
         """Into the last file that has the section, because that one replaces all others."""
@@ -203,7 +257,7 @@ class _Planner:
         content = self._read(path) or HEADER + b"version = %d\n" % self.config.version
         contents = [(path, set_keys(path, content, keys))]
         if self._runtime.flavour is not RuntimeFlavour.K0S and not self.config.imports_file(path):
-            contents.append((self._main.path, self._add_import(str(PurePosixPath(path).parent / _OWN_PATTERN))))
+            contents.append((self._main.path, self._add_import(_name_import(path))))
         return list_changes(self._tree, contents)
 
     def _read_main(self) -> bytes:

@@ -7,7 +7,15 @@ from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from nodeagent.components.runtime.plan import HEADER, RuntimePlan, apply_to_tree, list_changes
+from nodeagent.components.runtime.plan import (
+    FORMER_NAME,
+    HEADER,
+    RuntimePlan,
+    apply_to_tree,
+    join_changes,
+    list_changes,
+    plan_move,
+)
 from nodeagent.components.runtime.toml_edit import KeyPath, get, parse_toml, set_keys
 from nodeagent.model.runtime import ConfigTree
 
@@ -23,14 +31,13 @@ def plan_drop_in(
     Raises:
         ConfigUnparsable: a file is no TOML.
     """
-    keys = list_missing(tree)
-    if not keys:
-        return RuntimePlan(cdi_enabled=cdi_enabled)
-    own = next((file.content for file in tree.files if file.path == path), None)
-    changes = list_changes(tree, [(path, set_keys(path, own or HEADER, keys))])
+    changes = plan_move(tree, str(PurePosixPath(path).with_stem(FORMER_NAME)), path)
+    moved = arrange_directory(apply_to_tree(tree, changes))
+    if keys := list_missing(moved):
+        own = next((file.content for file in moved.files if file.path == path), None)
+        changes = join_changes(changes, list_changes(moved, [(path, set_keys(path, own or HEADER, keys))]))
     after = arrange_directory(apply_to_tree(tree, changes))
     if left := list_missing(after):
-        # NVIDIA's toolkit calls its file for CRI-O 99-nvidia, which is read after ours.
         names = tuple(dict.fromkeys(key[:_NAMED_DEPTH] for key in left))
         return RuntimePlan(cdi_enabled=cdi_enabled, problem=_describe_overruled(after, path, names))
     return RuntimePlan(cdi_enabled=cdi_enabled, changes=changes)

@@ -6,7 +6,12 @@ from typing import Final, NamedTuple
 from nodeagent.components.runtime.choose import ChosenRuntime
 from nodeagent.components.runtime.containerd_config import arrange_imports
 from nodeagent.components.runtime.plan import RuntimePlan, Wanted
-from nodeagent.components.runtime.plan_containerd import find_drop_in, find_read_files, plan_containerd
+from nodeagent.components.runtime.plan_containerd import (
+    find_drop_in,
+    find_former_drop_in,
+    find_read_files,
+    plan_containerd,
+)
 from nodeagent.components.runtime.plan_crio import plan_crio
 from nodeagent.components.runtime.plan_docker import plan_docker
 from nodeagent.components.runtime.plan_drop_in import arrange_directory
@@ -30,7 +35,7 @@ PLANNERS: Final[Mapping[RuntimeKind, Planner]] = {
     RuntimeKind.CONTAINERD: Planner(
         plan_containerd,
         arrange=lambda runtime, tree: arrange_imports(find_read_files(runtime, tree)),
-        list_own_places=lambda runtime: (find_drop_in(runtime),),
+        list_own_places=lambda runtime: (find_former_drop_in(runtime), find_drop_in(runtime)),
         is_provable=True,
     ),
     RuntimeKind.CRIO: Planner(plan_crio, arrange=lambda _runtime, tree: arrange_directory(tree)),

@@ -129,7 +129,7 @@ async def test_the_runtime_is_seen_as_the_host_names_it(
     )
     assert evidence.kubelet_endpoint == "/run/containerd/containerd.sock"
     assert [file.path for file in found.tree.files] == [MAIN, "/etc/containerd/conf.d/10-site.toml"]
-    assert [change.path for change in found.plan.changes] == ["/etc/containerd/conf.d/99-nodeagent.toml"]
+    assert [change.path for change in found.plan.changes] == ["/etc/containerd/conf.d/zz-nodeagent.toml"]
 
 
 @pytest.mark.parametrize("hidden", ["absent", "unreadable", "nonsense"])
@@ -175,7 +175,7 @@ async def test_a_change_is_judged_written_and_put_into_force_on_the_host(
     async with fake.serving(host.root / "run/containerd/containerd.sock"):
         planned = await look(edge, live)
         proof = await write_plan(edge, planned)
-        drop_in = host.root / "opt/more/99-nodeagent.toml"
+        drop_in = host.root / "opt/more/zz-nodeagent.toml"
         assert "enable_cdi = true" in drop_in.read_text()
         # The program of this host is a script, which judges files and never starts.
         assert "does not come up on the side even without configuration" in proof.unproved
@@ -186,7 +186,7 @@ async def test_a_change_is_judged_written_and_put_into_force_on_the_host(
         await restart_and_verify(edge, live, after, planned.plan.changes)
         assert (host.root / "restarts").read_text() == "1 restart containerd.service\n"
     restored = await edge.restore(withdraw)
-    assert restored.given_back == ("/etc/containerd/conf.d/99-nodeagent.toml",)
+    assert restored.given_back == ("/etc/containerd/conf.d/zz-nodeagent.toml",)
     assert not drop_in.exists()
     assert (host.root / "opt/etc/config.toml").read_text() == CONFIG
 
@@ -204,7 +204,7 @@ async def test_a_restart_that_fails_on_the_host_is_taken_back(
         await write_plan(edge, planned)
         with pytest.raises(RestartFailed, match=r"^`systemctl restart containerd\.service` failed"):
             await restart_and_verify(edge, live, await look(edge, live), planned.plan.changes)
-    assert not (host.root / "opt/more/99-nodeagent.toml").exists()
+    assert not (host.root / "opt/more/zz-nodeagent.toml").exists()
 
 
 @needs_root

@@ -6,6 +6,7 @@ reason. Wherever it need not refuse, the real daemon must come up with what was 
 
 from typing import Final
 
+from nodeagent.components.runtime.plan import HEADER
 from tests.integration.runtimes.configuration import (
     BARE2,
     CRI1,
@@ -193,8 +194,8 @@ IMPORTS_2: Final = (
     give("dormant: broken files, class", V2, "class", **DORMANT),
     give("dormant: broken files, cdi off", full(2, CRI2, OFF), "cdi", **DORMANT),
     give("dormant: beside no main file's tables", "version = 2\n", "class", **DORMANT),
-    give("dormant: our own, as once written", full(2, CRI2, OFF), "cdi", **{"conf.d__99-nodeagent": LATER_OFF}),
-    give("dormant: our own, broken", full(2, CRI2, OFF), "class", **{"conf.d__99-nodeagent": "this is [no toml\n"}),
+    give("dormant: our own, as once written", full(2, CRI2, OFF), "cdi", **{"conf.d__zz-nodeagent": LATER_OFF}),
+    give("dormant: our own, broken", full(2, CRI2, OFF), "class", **{"conf.d__zz-nodeagent": "this is [no toml\n"}),
     give("imports: a file that is not there", f'imports = ["gone.toml"]\n{V2}', "class", always("is not there")),
     give(
         "imports: in a circle", ALL_OF + V2, "class", **{"conf.d__50-circle": f'version = 2\nimports = ["../{MAIN}"]\n'}
@@ -219,7 +220,7 @@ IMPORTS_2: Final = (
         ALL_OF + V2,
         "cdi",
         Refusal((2, 0), (2, 3), "after ours"),
-        **{"conf.d__zz-last": LATER_OFF},
+        **{"conf.d__zzz-last": LATER_OFF},
     ),
     give(
         "imports: a drop-in without version",
@@ -245,7 +246,13 @@ IMPORTS_2: Final = (
         "imports: our former wildcard",
         f'imports = ["/@main@/conf.d/*.toml"]\n{full(2, CRI2, OFF)}',
         "cdi",
-        **{"conf.d__99-nodeagent": f"version = 2\n{CRI2}]\nenable_cdi = true\n"},
+        **{"conf.d__zz-nodeagent": f"version = 2\n{CRI2}]\nenable_cdi = true\n"},
+    ),
+    give(
+        "imports: our drop-in of an earlier release",
+        f'imports = ["/@main@/conf.d/99-nodeagent.t*ml"]\n{full(2, CRI2, OFF)}',
+        "cdi",
+        **{"conf.d__99-nodeagent": f"{HEADER.decode()}version = 2\n{CRI2}]\nenable_cdi = true\n"},
     ),
     give(
         "mixed: a newer drop-in",
@@ -276,7 +283,6 @@ VERSION_3: Final = (
         ALL_OF + full(3, CRI3, OFF),
         "class",
         TOO_NEW,
-        Refusal((2, 0), (2, 3), "after ours"),
         **{"conf.d__99-nvidia": full(3, CRI3, OFF) + runc(CRI3, TOOLKIT, "nvidia")},
     ),
     give(

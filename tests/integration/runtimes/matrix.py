@@ -24,6 +24,7 @@ from tests.integration.runtimes.daemon import Served, serve
 from tests.integration.runtimes.support import run
 
 WRAPPER = "/usr/bin/nvidia-container-runtime"
+SHIM = "/var/lib/nodeagent/bin/nodeagent-oci-shim"
 CLASS = "nvidia"
 
 
@@ -108,7 +109,7 @@ class Node:
         settings = load_settings(
             environ={}, overrides=[f"runtime.legacy_class={str(wants == 'class').lower()}"]
         ).settings
-        shim = ShimWish(program=WRAPPER, default=wants == "default") if wants in {"shim", "default"} else None
+        shim = ShimWish(program=SHIM, default=wants == "default") if wants in {"shim", "default"} else None
         look = await look_at_runtime(self._edge, settings.runtime, shim=shim)
         assert not isinstance(look, NoRuntime)
         if look.plan.problem or not look.plan.changes:
@@ -173,7 +174,7 @@ def _find_lost(node: Node, first: Served, second: Served) -> list[str]:
     if (1, 7) <= release < (2, 4) and second.config["enableCDI"] is not True:
         faults.append("CDI is off")
     told = second.config["containerd"]
-    if wants in {"shim", "default"} and told["runtimes"][CLASS]["options"].get("BinaryName") != WRAPPER:
+    if wants in {"shim", "default"} and told["runtimes"][CLASS]["options"].get("BinaryName") != SHIM:
         faults.append(f"the class is {told['runtimes'][CLASS]}")
     if wants == "default" and told["defaultRuntimeName"] != CLASS:
         faults.append(f"the default is {told['defaultRuntimeName']}")

@@ -22,7 +22,7 @@ version = 3
   enable_cdi = false
   restrict_oom_score_adj = true
 """
-DROP_IN = "/etc/containerd/conf.d/99-nodeagent.toml"
+DROP_IN = "/etc/containerd/conf.d/zz-nodeagent.toml"
 REFUSES = "ExecStartPre=/bin/sh -c '! grep -qr \"enable_cdi = true\" /etc/containerd'"
 READS_ELSEWHERE = "BindReadOnlyPaths=/etc/elsewhere:/etc/containerd"
 AGENT = "nodeagent.service"
@@ -70,7 +70,7 @@ def test_a_change_that_works_is_in_force(machine: Machine) -> None:
     assert is_cdi_in_force(machine)
     assert read_pid(machine) != before
     lines = set(read_config(machine).splitlines()) - set(CONFIG.splitlines())
-    assert lines == {'imports = ["/etc/containerd/conf.d/99-nodeagent.t*ml"]'}
+    assert lines == {'imports = ["/etc/containerd/conf.d/zz-nodeagent.t*ml"]'}
     assert "the runtime's half" in read_config(machine)
     again = machine.nodeagent("runtime", "configure", "--restart")
     assert (again.returncode, again.stdout) == (0, "nothing to write\n")

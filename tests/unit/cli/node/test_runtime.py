@@ -184,7 +184,7 @@ def test_podman_is_configured_without_a_restart(tmp_path: Path) -> None:
     assert code == ExitCode.OK
     assert "afterwards: nothing, the files are read at every start" in out
     code, out, _ = run_here("runtime", "configure", *flags)
-    own = root / "etc/containers/containers.conf.d/99-nodeagent.conf"
+    own = root / "etc/containers/containers.conf.d/zz-nodeagent.conf"
     assert (code, "to bring it into force" in out) == (ExitCode.OK, False)
     assert f'nvidia = ["{tmp_path}/lib/nodeagent-oci-shim"]' in own.read_text()
     assert 'runtime = "nvidia"' in own.read_text()

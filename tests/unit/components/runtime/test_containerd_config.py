@@ -113,7 +113,7 @@ def test_cri_may_be_switched_off_anywhere() -> None:
     [
         ("conf.d/*.toml", True),
         ("./conf.d/../conf.d/*.toml", True),
-        ("/etc/containerd/conf.d/99-nodeagent.toml", True),
+        ("/etc/containerd/conf.d/zz-nodeagent.toml", True),
         ("/etc/containerd/*.toml", False),
         ("/srv/*.toml", False),
     ],
@@ -121,7 +121,7 @@ def test_cri_may_be_switched_off_anywhere() -> None:
 def test_a_star_does_not_lead_into_directories(pattern: str, brings: bool) -> None:
     """As the daemon's own patterns do not."""
     config = read((2, 0), f'version = 2\nimports = ["{pattern}", 5]')
-    assert config.imports_file("/etc/containerd/conf.d/99-nodeagent.toml") is brings
+    assert config.imports_file("/etc/containerd/conf.d/zz-nodeagent.toml") is brings
     assert config.imports == [pattern]
 
 

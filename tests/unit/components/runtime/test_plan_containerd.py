@@ -13,8 +13,8 @@ from nodeagent.components.runtime.toml_edit import ConfigUnparsable
 from nodeagent.model.runtime import ConfigFile, ConfigTree, RuntimeFlavour, RuntimeKind
 
 MAIN = "/etc/containerd/config.toml"
-DROP_IN = "/etc/containerd/conf.d/99-nodeagent.toml"
-OWN = "/etc/containerd/conf.d/99-nodeagent.t*ml"
+DROP_IN = "/etc/containerd/conf.d/zz-nodeagent.toml"
+OWN = "/etc/containerd/conf.d/zz-nodeagent.t*ml"
 WRAPPER = "/usr/bin/nvidia-container-runtime"
 CLASS = Wanted(cdi=False, wrapper=WRAPPER)
 V2 = """# ours since 2019
@@ -241,7 +241,7 @@ def test_k3s_is_left_to_write_its_own() -> None:
 def test_k0s_merges_a_file_in_its_own_directory() -> None:
     """No import is needed there."""
     found = plan("2.1.4", make_tree(make_off(V3)), flavour=RuntimeFlavour.K0S)
-    assert [change.path for change in found.changes] == ["/etc/k0s/containerd.d/99-nodeagent.toml"]
+    assert [change.path for change in found.changes] == ["/etc/k0s/containerd.d/zz-nodeagent.toml"]
 
 
 def test_microk8s_is_changed_in_its_template() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nodeagent.components.runtime.choose import ChosenRuntime
-from nodeagent.components.runtime.plan import RuntimePlan, Wanted
+from nodeagent.components.runtime.plan import HEADER, RuntimePlan, Wanted, apply_to_tree
 from nodeagent.components.runtime.plan_crio import plan_crio
 from nodeagent.components.runtime.plan_docker import plan_docker
 from nodeagent.components.runtime.plan_podman import plan_podman
@@ -130,7 +130,7 @@ def test_crio_needs_nothing_for_cdi() -> None:
 def test_the_class_of_crio_is_a_drop_in_copied_from_the_default() -> None:
     """It inherits the monitor; the main file is never changed."""
     (change,) = crio("1.33.1", MAIN, wanted=CLASS).changes
-    assert change.path == "/etc/crio/crio.conf.d/99-nodeagent.conf"
+    assert change.path == "/etc/crio/crio.conf.d/zz-nodeagent.conf"
     assert tomllib.loads((change.after or b"").decode()) == {
         "crio": {
             "runtime": {
@@ -155,9 +155,9 @@ def test_a_later_file_replaces_a_runtime_of_crio() -> None:
 
 
 def test_a_later_file_of_crio_that_overrules_ours_is_named() -> None:
-    """NVIDIA's toolkit calls its file 99-nvidia; what is not in force is not said to be."""
+    """What is not in force is not said to be."""
     theirs = ConfigFile(
-        path=f"{CRIO}.d/99-nvidia.toml",
+        path=f"{CRIO}.d/zzz.conf",
         content=b'[crio.runtime.runtimes.nvidia]\nruntime_path = "/usr/bin/nvidia-container-runtime"\n',
     )
     wanted = Wanted(wrapper="/shim", names=())
@@ -174,18 +174,58 @@ def test_a_later_file_of_crio_that_overrules_ours_is_named() -> None:
         )
 
 
+@pytest.mark.parametrize("name", ["99-nvidia.toml", "99-nvidia.conf"])
+def test_the_toolkits_file_of_crio_is_read_before_ours(name: str) -> None:
+    """By the name of its installer and by that of its operator; its class starts our program."""
+    theirs = ConfigFile(
+        path=f"{CRIO}.d/{name}",
+        content=b'[crio.runtime.runtimes.nvidia]\nruntime_path = "/theirs"\n',
+    )
+    runtime = make_runtime(RuntimeKind.CRIO, "1.33.1", CRIO)
+    tree = ConfigTree(files=(ConfigFile(path=CRIO, content=MAIN.encode()), theirs))
+    found = plan_crio(runtime, tree, Wanted(wrapper="/shim", names=()))
+    after = PLANNERS[RuntimeKind.CRIO].arrange(runtime, apply_to_tree(tree, found.changes)).files[-1]
+    assert after.path == f"{CRIO}.d/zz-nodeagent.conf"
+    read = tomllib.loads((after.content or b"").decode())["crio"]["runtime"]["runtimes"]["nvidia"]
+    assert read == {"runtime_path": "/shim", "runtime_type": "oci"}
+
+
+@pytest.mark.parametrize("is_missing", [False, True])
+def test_our_file_of_an_earlier_release_gets_its_new_name(is_missing: bool) -> None:
+    """What it says goes along, also where something else is missing; the former file goes in the same step."""
+    text = HEADER + b'[crio.runtime.runtimes.nvidia]\nruntime_path = "/shim"\nruntime_type = "oci"\n'
+    former = ConfigFile(path=f"{CRIO}.d/99-nodeagent.conf", content=text)
+    runtime = make_runtime(RuntimeKind.CRIO, "1.33.1", CRIO)
+    tree = ConfigTree(files=(ConfigFile(path=CRIO, content=MAIN.encode()), former))
+    wanted = Wanted(wrapper="/shim", names=(), default=is_missing)
+    new, gone = plan_crio(runtime, tree, wanted).changes
+    assert (gone.path, gone.before, gone.after) == (former.path, text, None)
+    assert (new.path, new.before) == (f"{CRIO}.d/zz-nodeagent.conf", None)
+    assert new.after is not None
+    assert new.after.startswith(HEADER)
+    assert text.removeprefix(HEADER) in new.after
+    assert (b'default_runtime = "nvidia"' in new.after) is is_missing
+    assert plan_crio(runtime, apply_to_tree(tree, (new, gone)), wanted) == RuntimePlan(cdi_enabled=True)
+
+
+def test_a_file_of_that_name_that_is_not_ours_stays() -> None:
+    """Only what begins with our own line is taken away."""
+    tree = ConfigTree(files=(ConfigFile(path=CRIO), ConfigFile(path=f"{CRIO}.d/99-nodeagent.conf", content=b"")))
+    assert plan_crio(make_runtime(RuntimeKind.CRIO, "1.33.1", CRIO), tree, Wanted()).changes == ()
+
+
 def test_a_later_file_of_podman_that_overrules_ours_is_named() -> None:
     """In the same words."""
-    theirs = ConfigFile(path="/c.d/99-z.conf", content=b'[engine]\nruntime = "crun"\n')
+    theirs = ConfigFile(path="/c.d/zzz.conf", content=b'[engine]\nruntime = "crun"\n')
     tree = ConfigTree(files=(ConfigFile(path="/c"), theirs))
     found = plan_podman(make_runtime(RuntimeKind.PODMAN, "5.4", "/c"), tree, Wanted(wrapper="/shim", default=True))
-    assert found.problem == "another file sets engine.runtime after ours: take it out of /c.d/99-z.conf"
+    assert found.problem == "another file sets engine.runtime after ours: take it out of /c.d/zzz.conf"
 
 
 @pytest.mark.parametrize("kind", [RuntimeKind.CRIO, RuntimeKind.PODMAN])
 def test_what_is_judged_is_in_the_order_in_which_it_will_be_read(kind: RuntimeKind) -> None:
     """A new file of ours does not come last where another's name does: the daemon's own check would see another sum."""
-    names = ["/c", "/c.d/99-z.conf", "/c.d/99-nodeagent.conf", "/c.d/10-a.conf"]
+    names = ["/c", "/c.d/99-z.conf", "/c.d/zz-nodeagent.conf", "/c.d/10-a.conf"]
     tree = ConfigTree(files=tuple(ConfigFile(path=name) for name in names))
     arranged = PLANNERS[kind].arrange(make_runtime(kind, "5.4", "/c"), tree)
     assert [file.path for file in arranged.files] == ["/c", *sorted(names[1:])]

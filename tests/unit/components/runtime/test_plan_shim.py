@@ -137,7 +137,7 @@ def test_crio_has_the_shim_in_a_file_of_its_own() -> None:
     """The class first, the default later: what is there is kept."""
     main = '[crio.runtime.runtimes.crun]\nmonitor_path = "/m"\n'
     tree, found = find_plan(RuntimeKind.CRIO, "1.33.1", main)
-    assert [change.path for change in found.changes] == ["/etc/crio/crio.conf.d/99-nodeagent.conf"]
+    assert [change.path for change in found.changes] == ["/etc/crio/crio.conf.d/zz-nodeagent.conf"]
     entry = {"monitor_path": "/m", "runtime_path": SHIM, "runtime_type": "oci"}
     assert get(read_last(tree), ("crio", "runtime", "runtimes", "nvidia")) == entry
     runtime = ChosenRuntime(
@@ -181,7 +181,7 @@ def test_docker_has_the_shim_as_class_and_as_default(content: str | None) -> Non
 def test_podman_has_the_shim_in_a_file_of_its_own(content: str | None) -> None:
     """It reads it at its next start; a class that leads to ours by another name is left alone."""
     tree, found = find_plan(RuntimeKind.PODMAN, "", content, DEFAULT)
-    assert [change.path for change in found.changes] == ["/etc/containers/containers.conf.d/99-nodeagent.conf"]
+    assert [change.path for change in found.changes] == ["/etc/containers/containers.conf.d/zz-nodeagent.conf"]
     assert read_last(tree) == {"engine": {"runtime": "nvidia", "runtimes": {"nvidia": [SHIM]}}}
     assert find_plan(RuntimeKind.PODMAN, "", PODMAN.format(f'"{NAME}"'))[1].changes == ()
     assert find_plan(RuntimeKind.PODMAN, "", content, Wanted())[1] == RuntimePlan(cdi_enabled=True)

@@ -57,6 +57,21 @@ def test_several_changes_lead_back_to_the_first_state(node: Node) -> None:
     assert node.main.read_bytes() == BEFORE
 
 
+@pytest.mark.parametrize("edited", [b"", b"[b]\ntheirs = 2\n"])
+def test_a_drop_in_that_got_another_name_is_gone_by_both(node: Node, edited: bytes) -> None:
+    """What others had put into it under its former name stays there, without ours."""
+    former, ours = node.drop_in.with_name("98.toml"), b"[a]\nours = 1\n"
+    node.files.apply([node.change(ours, former), node.change(BEFORE + b"98")])
+    former.write_bytes(ours + edited)
+    gone = FileChange(path=str(former), before=ours + edited, after=None)
+    node.files.apply([node.change(ours + edited, node.drop_in), gone, node.change(BEFORE + b"99")])
+    assert not former.exists()
+    RuntimeFiles(node.state).restore(withdraw)
+    assert node.main.read_bytes() == BEFORE
+    assert (former.read_bytes() if former.exists() else b"") == edited
+    assert not node.drop_in.exists()
+
+
 def test_what_somebody_else_wrote_meanwhile_is_what_is_given_back(node: Node) -> None:
     """A repair is taken back to the file of the program that had undone the setting."""
     node.files.apply([node.change(b"ours")])

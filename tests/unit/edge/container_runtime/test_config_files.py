@@ -46,7 +46,7 @@ def test_crio_reads_directories_and_files_in_one_order(tmp_path: Path) -> None:
     """What is read last counts, and that is not what lies deepest."""
     main = tmp_path / "crio.conf"
     (tmp_path / "crio.conf.d/10").mkdir(parents=True)
-    names = ("crio.conf.d/10/z", "crio.conf.d/20", "crio.conf.d/99-nodeagent.conf")
+    names = ("crio.conf.d/10/z", "crio.conf.d/20", "crio.conf.d/zz-nodeagent.conf")
     for name in reversed(names):
         (tmp_path / name).write_text("")
     tree = read_config_tree(RuntimeKind.CRIO, str(main))
@@ -56,9 +56,9 @@ def test_crio_reads_directories_and_files_in_one_order(tmp_path: Path) -> None:
 def test_crio_reads_its_directory_beside_a_main_file_of_any_name(tmp_path: Path) -> None:
     """Our own file is there; unread, it would be taken for one that somebody else keeps changing."""
     (tmp_path / "crio.conf.d").mkdir()
-    (tmp_path / "crio.conf.d/99-nodeagent.conf").write_text("")
+    (tmp_path / "crio.conf.d/zz-nodeagent.conf").write_text("")
     tree = read_config_tree(RuntimeKind.CRIO, str(tmp_path / "own.conf"))
-    assert [file.path for file in tree.files][1:] == [str(tmp_path / "crio.conf.d/99-nodeagent.conf")]
+    assert [file.path for file in tree.files][1:] == [str(tmp_path / "crio.conf.d/zz-nodeagent.conf")]
 
 
 def test_podman_reads_what_is_called_conf(tmp_path: Path) -> None:

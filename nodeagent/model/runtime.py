@@ -94,6 +94,16 @@ class TrialAnswer(Value, frozen=True):
     cdi_enabled: bool | None = None
 
 
+class DaemonProcess(Value, frozen=True):
+    """A process of a runtime's program, and what it has done so far."""
+
+    pid: int
+    age_seconds: float
+    cpu_seconds: float
+    moved_bytes: int = 0
+    """What it has read from storage and written there; zero where that is hidden."""
+
+
 class FileChange(Value, frozen=True):
     """A file as it is and as it should be."""
 

@@ -14,6 +14,7 @@ from anyio.abc import TaskStatus
 from nodeagent.components.runtime.choose import NoRuntime
 from nodeagent.components.runtime.describe import describe_difference
 from nodeagent.components.runtime.look import Look, ShimWish, decide_shim, look_at_runtime, read_tree, render_state
+from nodeagent.components.runtime.patience import Patience, Pause
 from nodeagent.components.runtime.plan import join_changes
 from nodeagent.components.runtime.prove import PlanDisproved, Proof, prove_plan
 from nodeagent.components.runtime.withdraw import withdraw
@@ -47,11 +48,14 @@ CODES = (
 )
 
 
+_log = get_logger(component="runtime")
+
+
 class RuntimeNotInForce(NodeagentError):
     """A restarted runtime does not do what its configuration says."""
 
-    def __init__(self, timeout_seconds: float, reason: str) -> None:
-        super().__init__(f"{timeout_seconds:g} s after the restart {reason}")
+    def __init__(self, waited_seconds: float, reason: str) -> None:
+        super().__init__(f"{waited_seconds:.0f} s after the restart {reason}")
 
 
 class RuntimeChangedMeanwhile(NodeagentError):
@@ -94,8 +98,8 @@ async def restart_and_verify(
         NodeagentError: it did not; the files are as they were, and the runtime was restarted with them.
     """
     try:
-        await runtime.restart(look.runtime.restart_command)
-        await _wait_in_force(runtime, live, look)
+        patience = await _restart(runtime, live, look)
+        await _wait_in_force(runtime, live, look, patience)
     except RuntimeChangedMeanwhile:
         # A restart with those files might be the end of a runtime that runs, and is not ours to make.
         raise
@@ -106,25 +110,75 @@ async def restart_and_verify(
                 await runtime.undo(changes)
             else:
                 await runtime.restore(withdraw)
-            await runtime.restart(look.runtime.restart_command)
+            await _restart(runtime, live, look)
         raise
 
 
-async def _wait_in_force(runtime: ContainerRuntime, live: LiveSettings, restarted: Look) -> None:
+async def _restart(runtime: ContainerRuntime, live: LiveSettings, look: Look) -> Patience:
+    """Restart it, and say how long it may still be waited for."""
+    command, timeout = look.runtime.restart_command, live.now.runtime.restart_timeout_seconds
+    took = await runtime.measure_start(command, timeout)
+    patience = Patience(timeout, took, anyio.current_time())
+    failures: list[NodeagentError] = []
+    if await _restart_in_time(runtime, look, patience, failures):
+        return patience
+    late = RuntimeNotInForce(patience.waited_seconds(anyio.current_time()), f"`{' '.join(command)}` is still at it")
+    raise next(iter(failures), late)
+
+
+async def _restart_in_time(
+    runtime: ContainerRuntime, look: Look, patience: Patience, failures: list[NodeagentError]
+) -> bool:
+    ended = anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        with anyio.CancelScope() as scope:
+            tasks.start_soon(_cancel_when_over, runtime, look, patience, scope, ended, name="runtime start")
+            try:
+                await runtime.restart(look.runtime.restart_command)
+            except NodeagentError as error:
+                failures.append(error)
+        ended.set()
+    return not scope.cancelled_caught and not failures
+
+
+async def _cancel_when_over(
+    runtime: ContainerRuntime, look: Look, patience: Patience, scope: anyio.CancelScope, ended: anyio.Event
+) -> None:
+    while not ended.is_set():
+        if patience.is_over(anyio.current_time()):
+            scope.cancel()
+        with anyio.move_on_after(VERIFY_SECONDS):
+            await ended.wait()
+        await _note_progress(runtime, look, patience)
+
+
+async def _note_progress(runtime: ContainerRuntime, look: Look, patience: Patience) -> None:
+    try:
+        processes = await runtime.list_daemons(look.runtime.kind)
+    except NodeagentError as error:
+        _log.debug("runtime_progress_unknown", reason=str(error))
+    else:
+        patience.note_processes(processes, anyio.current_time())
+
+
+async def _wait_in_force(runtime: ContainerRuntime, live: LiveSettings, restarted: Look, patience: Patience) -> None:
     wanted = restarted.wanted
-    timeout = live.now.runtime.restart_timeout_seconds
-    reason = "it does not answer"
-    with anyio.move_on_after(timeout):
-        while True:
-            shim = decide_shim(live.now.shim, wanted.wrapper if wanted.names is not None else "")
-            look = await look_at_runtime(runtime, live.now.runtime, cdi=wanted.cdi, shim=shim)
-            if isinstance(look, Look) and look.is_in_force:
-                return
-            if isinstance(look, Look) and look.tree != restarted.tree and (look.plan.changes or look.plan.problem):
-                raise RuntimeChangedMeanwhile(look)
-            reason = look.reason if isinstance(look, NoRuntime) else "the setting is not in force"
-            await anyio.sleep(VERIFY_SECONDS)
-    raise RuntimeNotInForce(timeout, reason)
+    while True:
+        shim = decide_shim(live.now.shim, wanted.wrapper if wanted.names is not None else "")
+        look = await look_at_runtime(runtime, live.now.runtime, cdi=wanted.cdi, shim=shim)
+        if isinstance(look, NoRuntime):
+            reason = look.reason
+            patience.note_silence(reason, anyio.current_time())
+            await _note_progress(runtime, restarted, patience)
+        elif look.is_in_force:
+            return
+        elif look.tree != restarted.tree and (look.plan.changes or look.plan.problem):
+            raise RuntimeChangedMeanwhile(look)
+        else:
+            reason = "the setting is not in force"
+        if patience.is_over(anyio.current_time()):
+            raise RuntimeNotInForce(patience.waited_seconds(anyio.current_time()), reason)
+        await anyio.sleep(VERIFY_SECONDS)
 
 
 class Runtime:
@@ -143,6 +197,7 @@ class Runtime:
         self._is_pending = False
         """Whether a restart was needed when the runtime answered last."""
         self._repairs: deque[float] = deque()
+        self._pause = Pause()
         self._has_configured = False
         self._refused: ConfigTree | None = None
         """The files as they were after a restart that failed; while they stay so, nothing is tried again."""
@@ -152,7 +207,6 @@ class Runtime:
         self._asked: int | None = None
         self._cause: int | None = None
         """What this step follows from: a reload, or what was done before in the same step."""
-        self._log = get_logger(component=self.name)
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Look, do what is asked for, say, wait; started after the first look, whatever it found."""
@@ -168,7 +222,8 @@ class Runtime:
             await self._try_step()
             task_status.started()
             while True:
-                with anyio.move_on_after(REVIEW_SECONDS):
+                pause = self._pause.left_seconds(self._clock.monotonic())
+                with anyio.move_on_after(min(REVIEW_SECONDS, pause or REVIEW_SECONDS)):
                     await self._attention.wait()
                 await self._try_step()
 
@@ -177,7 +232,7 @@ class Runtime:
             try:
                 await self._runtime.wait_change()
             except NodeagentError as error:
-                self._log.debug("runtime_watch_interrupted", reason=str(error))
+                _log.debug("runtime_watch_interrupted", reason=str(error))
             self._attention.wake()
             await anyio.sleep(1.0)
 
@@ -186,6 +241,7 @@ class Runtime:
             async for reload in reloads:
                 self._asked = reload.seq
                 self._refused = None
+                self._pause.forget()
                 self._attention.wake()
 
     async def _watch_allocations(self) -> None:
@@ -263,7 +319,7 @@ class Runtime:
                 self._written = ()
             self._is_pending = bool(look.restart_needed)
         if before is None or (before.value.kind, before.value.version) != (state.kind, state.version):
-            self._log.info("runtime_detected", kind=state.kind, version=state.version, socket=state.socket)
+            _log.info("runtime_detected", kind=state.kind, version=state.version, socket=state.socket)
         return look
 
     def _describe(self, look: Look | NoRuntime) -> dict[str, str]:
@@ -298,7 +354,7 @@ class Runtime:
         self._written = join_changes(self._written, look.plan.changes)
         paths = tuple(change.path for change in look.plan.changes)
         unproved = proof.unproved
-        self._log.info("runtime_configured", paths=paths, repair=self._has_configured, unproved=unproved or None)
+        _log.info("runtime_configured", paths=paths, repair=self._has_configured, unproved=unproved or None)
         configured = RuntimeConfigured(paths=paths, repair=self._has_configured, unproved=unproved)
         self._cause = self._bus.publish_fact(configured, source=self.name, cause=self._cause).seq
         self._has_configured = True
@@ -317,21 +373,24 @@ class Runtime:
         settings = self._live.now.runtime
         table = self._bus.latest(AllocationTable)
         is_idle = table is not None and not table.value.allocations
+        if self._pause.left_seconds(self._clock.monotonic()):
+            return False
         return settings.manage and (settings.restart == "now" or (settings.restart == "when_idle" and is_idle))
 
     async def _restart(self, look: Look) -> dict[str, str]:
         command = " ".join(look.runtime.restart_command)
-        self._log.info("runtime_restart_begun", command=command)
+        _log.info("runtime_restart_begun", command=command)
         self._failure = ""
         try:
             await restart_and_verify(self._runtime, self._live, look, self._written)
         except RuntimeChangedMeanwhile as error:
             # No fault of the restart: the step that follows finds the change, as at any other time.
-            self._log.warning("runtime_changed_meanwhile", reason=str(error))
+            _log.warning("runtime_changed_meanwhile", reason=str(error))
         except NodeagentError as error:
             self._failure = str(error)
         self._written = ()
-        self._log.info("runtime_restarted", command=command, rolled_back=self._failure or None)
+        self._pause.note_restart(self._clock.monotonic())
+        _log.info("runtime_restarted", command=command, rolled_back=self._failure or None)
         restarted = RuntimeRestarted(command=command, failure=self._failure)
         self._cause = self._bus.publish_fact(restarted, source=self.name, cause=self._cause).seq
         return {"runtime-restart-failed": self._failure} if self._failure else {}

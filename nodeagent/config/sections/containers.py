@@ -97,7 +97,8 @@ class RuntimeSettings(Section):
     restart_timeout_seconds: float = knob(
         Number(1, 600),
         30.0,
-        "how long a restarted runtime may take to answer before the change is rolled back",
+        "how long a restarted runtime, its service manager included, may take without getting on before the change is"
+        " rolled back; twice its last start where that is longer, and at most ten times as long while it gets on",
         "it answers within seconds even with many containers",
         reload=True,
     )

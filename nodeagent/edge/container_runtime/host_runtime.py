@@ -16,18 +16,27 @@ from nodeagent.core.life.ticker import until_beat
 from nodeagent.edge.container_runtime.change_files import RuntimeFiles
 from nodeagent.edge.container_runtime.config_files import read_config_tree
 from nodeagent.edge.container_runtime.detect import RuntimeDetector
-from nodeagent.edge.container_runtime.tools import check_config, find_host_root, restart_runtime
+from nodeagent.edge.container_runtime.starts import list_daemons, measure_start, restart_runtime
+from nodeagent.edge.container_runtime.tools import check_config, find_host_root
 from nodeagent.edge.container_runtime.trial import try_out
 from nodeagent.edge.host.errors import HostStuck
 from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.model.ports import Withdraw
-from nodeagent.model.runtime import ConfigTree, FileChange, Restored, RuntimeEvidence, RuntimeKind, TrialAnswer
+from nodeagent.model.runtime import (
+    ConfigTree,
+    DaemonProcess,
+    FileChange,
+    Restored,
+    RuntimeEvidence,
+    RuntimeKind,
+    TrialAnswer,
+)
+from nodeagent.model.runtimes import RUNTIMES
 
 T = TypeVar("T")
 
 _FILE_SECONDS = 10.0
 _TOOL_SECONDS = 30.0
-_RESTART_SECONDS = 120.0
 _POLL_SECONDS = 1.0
 
 
@@ -42,12 +51,10 @@ class HostRuntime:
         *,
         host_root: Path = Path("/"),
         proc_root: Path = Path("/proc"),
-        restart_timeout_seconds: float = _RESTART_SECONDS,
     ) -> None:
         self._host = HostPaths(host_root)
         self._files, self._detector, self._worker = RuntimeFiles(state_dir, self._host), detector, worker
-        self._state_dir, self._restart_timeout_seconds = state_dir, restart_timeout_seconds
-        self._proc_root = proc_root
+        self._state_dir, self._proc_root = state_dir, proc_root
         self._paths: tuple[str, ...] = ()
         self._seen: tuple[object, ...] = ()
 
@@ -106,12 +113,21 @@ class HostRuntime:
 
     async def restart(self, command: Sequence[str]) -> None:
         """Restart it through its service manager."""
-        seconds = self._restart_timeout_seconds
-        # A second more for the thread, so that the command's own timeout is the one that is told.
-        await self._run(
-            lambda: restart_runtime(command, timeout_seconds=seconds, host_root=self._find_programs().root),
-            "restarting it",
-            seconds + 1.0,
+        await restart_runtime(command, self._find_programs().root)
+
+    async def measure_start(self, command: Sequence[str], timeout_seconds: float) -> float:
+        """How long it took to start the last time."""
+        return await self._run(
+            lambda: measure_start(command, timeout_seconds, self._find_programs().root),
+            "asking how long it took to start",
+            timeout_seconds + 1.0,
+        )
+
+    async def list_daemons(self, kind: RuntimeKind) -> tuple[DaemonProcess, ...]:
+        """Its processes."""
+        program = RUNTIMES[kind].program
+        return await self._run(
+            lambda: list_daemons(program, self._proc_root), "looking at its processes", _FILE_SECONDS
         )
 
     def close(self) -> None:

@@ -1,8 +1,7 @@
-"""Runs the runtime's own tools: the check of a configuration before it is written, and the restart after.
+"""Runs the runtime's own tools: the check of a configuration before it is written.
 
-Owns the command lines. A daemon is restarted by its service manager and never by a signal: containerd dies of SIGHUP.
-The new configuration is checked in a directory of its own, with every import named one by one, so that the tool judges
-exactly what the daemon would read.
+Owns the command lines, and how they are run with the host's files. The new configuration is checked in a directory of
+its own, with every import named one by one, so that the tool judges exactly what the daemon would read.
 """
 
 import re
@@ -16,7 +15,7 @@ from typing import Any, Final
 
 import tomlkit
 
-from nodeagent.edge.container_runtime.errors import ConfigRefused, ProgramMissing, RestartFailed
+from nodeagent.edge.container_runtime.errors import ConfigRefused, ProgramMissing
 from nodeagent.edge.host.driver.roots import see_from_host
 from nodeagent.edge.host.errors import FileNotWritten
 from nodeagent.edge.host.machine.host_paths import HostPaths
@@ -25,7 +24,7 @@ from nodeagent.model.runtimes import RUNTIMES
 from nodeagent.model.runtimes.record import MAIN, FurtherFiles, RuntimeRecord
 
 _CHECK_SECONDS: Final = 20.0
-_SAID_LIMIT: Final = 500
+SAID_LIMIT: Final = 500
 _HOST_ENVIRONMENT: Final = (
     "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/snap/bin",
     # `systemctl` does nothing in a root that is not the first process's, unless told that this one is meant.
@@ -60,17 +59,6 @@ def check_config(kind: RuntimeKind, executable: str, tree: ConfigTree, host: Hos
         if said is not None:
             raise ConfigRefused(executable, said)
     return True
-
-
-def restart_runtime(command: Sequence[str], *, timeout_seconds: float, host_root: Path = Path("/")) -> None:
-    """Restart it, and return when the service manager says that it has started.
-
-    Raises:
-        RestartFailed: it has not.
-    """
-    said = _run(enter_root(host_root, command), timeout_seconds)
-    if said is not None:
-        raise RestartFailed(command, said)
 
 
 def enter_root(host_root: Path, command: Sequence[str]) -> list[str]:
@@ -166,4 +154,4 @@ def _run(command: Sequence[str], timeout_seconds: float) -> str | None:
     if done.returncode == 0:
         return None
     said = (done.stderr or done.stdout).decode("utf-8", "replace").strip()
-    return said[-_SAID_LIMIT:] or f"exit status {done.returncode}"
+    return said[-SAID_LIMIT:] or f"exit status {done.returncode}"

@@ -10,6 +10,7 @@ from nodeagent.model.parts import LibraryFiles, PartFolder, PartLimit, PartMeasu
 from nodeagent.model.plugin import ContainerMount
 from nodeagent.model.runtime import (
     ConfigTree,
+    DaemonProcess,
     EditedFile,
     FileChange,
     Restored,
@@ -282,9 +283,19 @@ class ContainerRuntime(Protocol):
         ...
 
     async def restart(self, command: Sequence[str]) -> None:
-        """Restart it.
+        """Restart it, and return when its service manager says that it has started, however long that takes.
+
+        Whoever has waited enough cancels it, by which the command ends and the service manager goes on.
 
         Raises:
             NodeagentError: it did not start.
         """
+        ...
+
+    async def measure_start(self, command: Sequence[str], timeout_seconds: float) -> float:
+        """How long what this command restarts took to start the last time, in seconds; zero where nobody knows."""
+        ...
+
+    async def list_daemons(self, kind: RuntimeKind) -> tuple[DaemonProcess, ...]:
+        """The processes of its program, the oldest first."""
         ...

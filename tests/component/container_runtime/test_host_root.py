@@ -63,7 +63,9 @@ class Host:
         (root / "opt/etc/config.toml").write_text(CONFIG)
         (root / "opt/more/10-site.toml").write_text("version = 2\n" + SWITCHED_OFF)
         self.install("containerd", 'test "$3" = config && grep -q imports "$2" && ! grep -q forbidden "$2"')
-        self.install("systemctl", "echo $SYSTEMD_IGNORE_CHROOT $@ >>/restarts; test ! -e /broken")
+        self.install(
+            "systemctl", "test $1 != show || exit; echo $SYSTEMD_IGNORE_CHROOT $@ >>/restarts; test ! -e /broken"
+        )
         for number, name in ((7, "containerd"), (8, "kubelet")):
             (root / f"proc/{number}/comm").write_text(f"{name}\n")
         (root / "proc/7/exe").symlink_to("/usr/bin/containerd")

@@ -25,9 +25,7 @@ class Edge:
         self.program.write_text(f"#!/bin/sh\n{script}\n")
         self.program.chmod(0o755)
         self.main = (host / "config.toml").absolute()
-        self.edge = HostRuntime(
-            (host / "state").absolute(), make_detector(host), WorkerThread("edge"), restart_timeout_seconds=10.0
-        )
+        self.edge = HostRuntime((host / "state").absolute(), make_detector(host), WorkerThread("edge"))
 
 
 CHECKS = 'test "$4" = dump && ! grep -q forbidden "$2" && grep -q import-0.toml "$2"'

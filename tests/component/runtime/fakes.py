@@ -12,6 +12,7 @@ from nodeagent.model.ports import Withdraw
 from nodeagent.model.runtime import (
     ConfigFile,
     ConfigTree,
+    DaemonProcess,
     FileChange,
     Restored,
     RuntimeCandidate,
@@ -41,6 +42,13 @@ class FakeRuntime:
         """What somebody else makes of the file as soon as the next restart is over."""
         self.silent_seconds = 0.0
         """How long it does not answer after a restart."""
+        self.took_seconds = 0.0
+        """How long its last start took, by its service manager."""
+        self.busy_share = 0.0
+        """What it takes of a processor."""
+        self.hides_processes = False
+        self.hanging_seconds = 0.0
+        """How long the restart's command takes."""
         self.refuses = ""
         self.broken = ""
         self.restarts: list[float] = []
@@ -116,6 +124,7 @@ class FakeRuntime:
     async def restart(self, command: Sequence[str]) -> None:
         await self._work()
         self.restarts.append(anyio.current_time())
+        await anyio.sleep(self.hanging_seconds)
         enabled = self._read_cdi()
         self.alive = not (self.breaks_when_restarted and enabled)
         self._running = enabled
@@ -123,6 +132,19 @@ class FakeRuntime:
             self.files[MAIN], self.meddled_with = self.meddled_with, None
         if not self.alive:
             raise NodeagentError("the unit failed")
+
+    async def measure_start(self, command: Sequence[str], timeout_seconds: float) -> float:
+        await self._work()
+        return self.took_seconds
+
+    async def list_daemons(self, kind: RuntimeKind) -> tuple[DaemonProcess, ...]:
+        await self._work()
+        if self.hides_processes:
+            raise NodeagentError("no answer about /proc")
+        if not self.restarts:
+            return ()
+        age = anyio.current_time() - self.restarts[-1]
+        return (DaemonProcess(pid=7, age_seconds=age, cpu_seconds=self.busy_share * age),)
 
     def _put(self, changes: Sequence[FileChange], *, back: bool) -> None:
         for change in changes:

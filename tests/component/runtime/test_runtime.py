@@ -1,76 +1,23 @@
 """The runtime component on virtual time, beside a runtime that does as the test says."""
 
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
-from typing import Any
-
 import anyio
 import pytest
-from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
-from nodeagent.components.runtime.component import SHIM_SECONDS, Runtime
-from nodeagent.config.live import LiveSettings
-from nodeagent.config.schema import Settings
-from nodeagent.core.channels.bus import Bus
-from nodeagent.core.conditions import Conditions
+from nodeagent.components.runtime.component import SHIM_SECONDS
 from nodeagent.core.life.report import Degraded
 from nodeagent.model.allocation import Allocation, AllocationTable
-from nodeagent.model.conditions import CATALOGUE
-from nodeagent.model.events import ConfigurationReloaded, RuntimeConfigured, RuntimeRestarted
+from nodeagent.model.events import RuntimeConfigured, RuntimeRestarted
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.runtime import CdiState, RuntimeKind, RuntimeState
 from tests.component.runtime.fakes import CRIO, MAIN, START, FakeRuntime
-from tests.support.virtual_time import FakeClock
+from tests.component.runtime.surroundings import COMMAND, Surroundings
 
 pytestmark = pytest.mark.virtual_time
 
-COMMAND = "systemctl restart containerd.service"
 HELD = AllocationTable(
     allocations=(Allocation(number=1, resource=ResourceName("r"), devices=(DeviceId("d"),), since_seconds=0.0),)
 )
-
-
-class Surroundings:
-    """Everything the component is wired to."""
-
-    def __init__(self, runtime: FakeRuntime, **settings: Any) -> None:
-        self.clock = FakeClock()
-        self.bus = Bus(self.clock)
-        self.conditions = Conditions(self.bus, self.clock, CATALOGUE)
-        self.runtime = runtime
-        self.live = LiveSettings(Settings())
-        self.configure(**settings)
-
-    def configure(self, **settings: Any) -> None:
-        self.live.replace(replace(self.live.now, runtime=replace(self.live.now.runtime, **settings)))
-        self.bus.publish_fact(ConfigurationReloaded(changed=tuple(settings)), source="test")
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        component = Runtime(self.bus, self.conditions, self.clock, self.live, self.runtime)
-        async with anyio.create_task_group() as tasks:
-            await tasks.start(lambda *, task_status: component.run(task_status=task_status))
-            yield
-            tasks.cancel_scope.cancel()
-
-    @asynccontextmanager
-    async def running_beside(
-        self, act: Callable[[], Coroutine[None, None, None]], tasks: TaskGroup
-    ) -> AsyncIterator[None]:
-        tasks.start_soon(act)
-        async with self.running():
-            yield
-
-    @property
-    def state(self) -> RuntimeState:
-        envelope = self.bus.latest(RuntimeState)
-        assert envelope is not None
-        return envelope.value
-
-    @property
-    def found(self) -> dict[str, str]:
-        return {condition.code: condition.detail for condition in self.conditions.all_set()}
 
 
 async def test_where_cdi_is_on_nothing_is_written() -> None:

@@ -6,7 +6,8 @@ import pytest
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.runtime import CdiState
 from tests.component.runtime.fakes import MAIN, START, FakeRuntime
-from tests.component.runtime.test_runtime import HELD, Surroundings
+from tests.component.runtime.surroundings import Surroundings
+from tests.component.runtime.test_runtime import HELD
 
 pytestmark = pytest.mark.virtual_time
 

@@ -144,6 +144,14 @@ def wait_in_force(machine: Machine) -> None:
         time.sleep(0.2)
 
 
+def wait_answer(machine: Machine) -> None:
+    """Wait until the daemon serves."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while "RuntimeName:  containerd" not in crictl(machine, "version"):
+        assert time.monotonic() < deadline, machine.systemd.read_journal(CONTAINERD)
+        time.sleep(0.2)
+
+
 def wait_journal(machine: Machine, said: str) -> None:
     """Wait until the agent has said so."""
     deadline = time.monotonic() + PATIENCE_SECONDS
@@ -232,3 +240,48 @@ def test_files_that_import_each_other_are_read_as_containerd_reads_them(machine:
     assert written == f"written: {DROP_IN}"
     assert is_proved(proof), proof
     assert is_cdi_in_force(machine)
+
+
+SLOW = "ExecStartPre=/bin/sleep 6"
+HANGS = "ExecStartPre=/bin/sh -c 'grep -qr \"enable_cdi = true\" /etc/containerd && sleep 1000 || true'"
+TIMED = ("--restart", "--set", "runtime.restart_timeout_seconds=4")
+
+
+def test_a_start_that_always_takes_longer_is_waited_for(machine: Machine) -> None:
+    """By what systemd says of the last one; a process that only waits does nothing that could be seen."""
+    machine.install_containerd(machine.programs, CONFIG, more=SLOW)
+    done = machine.nodeagent("runtime", "configure", *TIMED)
+    assert done.returncode == 0, done.stderr
+    assert is_cdi_in_force(machine)
+
+
+def test_a_daemon_that_gets_on_with_its_start_is_waited_for(machine: Machine) -> None:
+    """It was quick before, and now works for longer than the limit before it serves anybody; it is started once."""
+    starts = machine.systemd.path("/starts")
+    program = machine.shared / "containerd"
+    busy = "end=$(($(date +%s) + 8)); while test $(date +%s) -lt $end; do :; done"
+    program.write_text(
+        "#!/bin/sh\necho >>/starts\n"
+        f"if grep -qr 'enable_cdi = true' /etc/containerd; then {busy}; fi\nexec {machine.programs}/containerd\n"
+    )
+    program.chmod(0o755)
+    # So that the service manager is done at once, and only the daemon itself is waited for.
+    machine.install_containerd(machine.shared, CONFIG, more="Type=simple")
+    wait_answer(machine)
+    before = len(starts.read_text())
+    done = machine.nodeagent("runtime", "configure", *TIMED)
+    assert done.returncode == 0, done.stderr
+    assert is_cdi_in_force(machine)
+    assert len(starts.read_text()) == before + 1
+
+
+def test_a_service_manager_that_hangs_is_waited_for_no_longer(machine: Machine) -> None:
+    """What it was told to do is taken back, and the daemon runs with what it had."""
+    machine.install_containerd(machine.programs, CONFIG, more=HANGS)
+    began = time.monotonic()
+    done = machine.nodeagent("runtime", "configure", *TIMED)
+    assert done.returncode == 2
+    assert "s after the restart `systemctl restart containerd.service` is still at it" in done.stderr
+    assert time.monotonic() - began < PATIENCE_SECONDS
+    assert read_config(machine) == CONFIG
+    assert machine.systemd.run("systemctl", "is-active", CONTAINERD) == "active\n"

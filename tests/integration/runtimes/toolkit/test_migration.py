@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.runtimes import toolkit
 from tests.integration.runtimes.configuration import CRI2, CRI3, MAIN, OFF, Configuration, full, lines
 from tests.integration.runtimes.matrix import SHIM, WRAPPER, Node, Program, find_faults
 from tests.integration.runtimes.releases import BUILD_SECONDS, find_cluster_program
+from tests.integration.runtimes.toolkit import program as toolkit
 
 pytestmark = [
     pytest.mark.timeout(BUILD_SECONDS),

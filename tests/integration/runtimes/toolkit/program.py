@@ -1,7 +1,7 @@
 """NVIDIA's own configurer of runtimes, built from its module into the cache beside the releases of containerd.
 
 Its module brings its own locked dependencies, and the module itself is held to the sum that is written here.
-`python -m tests.integration.runtimes.toolkit` builds it.
+`python -m tests.integration.runtimes.toolkit.program` builds it.
 """
 
 import json

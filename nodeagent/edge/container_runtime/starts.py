@@ -1,0 +1,142 @@
+"""Restarts a runtime by its service manager, and tells how far a start is.
+
+Owns the command's life: it is waited for without a thread, and ended when whoever waits has had enough; the service
+manager then goes on by itself. A daemon is never restarted by a signal: containerd dies of SIGHUP.
+"""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import anyio
+
+from nodeagent.edge.container_runtime.errors import RestartFailed
+from nodeagent.edge.container_runtime.tools import SAID_LIMIT, enter_root
+from nodeagent.edge.host.files.pseudo_file import list_names, read_attribute, read_raw_attribute
+from nodeagent.model.runtime import DaemonProcess
+
+_END_SECONDS: Final = 2.0
+_SHOW_SECONDS: Final = 5.0
+_LEFT_REST: Final = "InactiveExitTimestampMonotonic"
+_WAS_THERE: Final = "ActiveEnterTimestampMonotonic"
+_MICROSECONDS: Final = 1e6
+
+
+async def restart_runtime(command: Sequence[str], host_root: Path = Path("/")) -> None:
+    """Restart it, and return when the service manager says that it has started.
+
+    Raises:
+        RestartFailed: it has not.
+    """
+    with _memory_file() as said:
+        try:
+            process = subprocess.Popen(  # noqa: ASYNC220, S603  # starting takes a millisecond; it is the service manager
+                enter_root(host_root, command),
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise RestartFailed(command, f"{error.filename or command[0]}: {error.strerror}") from error
+        try:
+            await _wait_end(process.pid)
+        finally:
+            status = process.poll()
+            if status is None:
+                await _kill(process)
+        if status != 0:
+            words = os.pread(said, os.fstat(said).st_size, 0).decode("utf-8", "replace").strip()
+            raise RestartFailed(command, words[-SAID_LIMIT:] or f"exit status {status}")
+
+
+def measure_start(command: Sequence[str], timeout_seconds: float, host_root: Path = Path("/")) -> float:
+    """How long the longest of these units took to start the last time, by systemd; zero where nobody knows."""
+    units = [word for word in command if word.endswith(".service")]
+    if not units:
+        return 0.0
+    show = ["systemctl", "show", f"--property={_LEFT_REST}", f"--property={_WAS_THERE}", *units]
+    try:
+        shown = subprocess.run(  # noqa: S603  # the service manager of the node
+            enter_root(host_root, show),
+            capture_output=True,
+            timeout=min(timeout_seconds, _SHOW_SECONDS),
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return 0.0
+    return parse_start_seconds(shown.stdout.decode("utf-8", "replace"))
+
+
+def parse_start_seconds(text: str) -> float:
+    """The longest start of which `systemctl show` tells both ends."""
+    longest = 0.0
+    for block in text.split("\n\n"):
+        told = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+        began, ended = (
+            int(told.get(name, "")) if told.get(name, "").isdecimal() else 0 for name in (_LEFT_REST, _WAS_THERE)
+        )
+        if began and ended > began:
+            longest = max(longest, (ended - began) / _MICROSECONDS)
+    return longest
+
+
+def list_daemons(program: str, proc_root: Path = Path("/proc")) -> tuple[DaemonProcess, ...]:
+    """The processes of this name, the oldest first."""
+    directories = (proc_root / name for name in list_names(proc_root) if name.isdigit())
+    found = (_read_process(each) for each in directories if read_attribute(each / "comm") == program)
+    return tuple(sorted(filter(None, found), key=lambda each: -each.age_seconds))
+
+
+def _read_process(directory: Path) -> DaemonProcess | None:
+    # The name in front may have blanks and brackets of its own.
+    fields = read_raw_attribute(directory / "stat").rpartition(b") ")[2].split()
+    try:
+        user, system, started = (int(fields[number]) for number in (11, 12, 19))
+    except (IndexError, ValueError):
+        # It has ended meanwhile.
+        return None
+    ticks = os.sysconf("SC_CLK_TCK")
+    return DaemonProcess(
+        pid=int(directory.name),
+        age_seconds=time.clock_gettime(time.CLOCK_BOOTTIME) - started / ticks,
+        cpu_seconds=(user + system) / ticks,
+        moved_bytes=_read_moved(directory),
+    )
+
+
+def _read_moved(directory: Path) -> int:
+    lines = read_raw_attribute(directory / "io").splitlines()
+    told = dict(line.split(b": ", 1) for line in lines if b": " in line)
+    return sum(int(told[name]) for name in (b"read_bytes", b"write_bytes") if told.get(name, b"").isdigit())
+
+
+async def _wait_end(pid: int) -> None:
+    descriptor = os.pidfd_open(pid)
+    try:
+        await anyio.wait_readable(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+async def _kill(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    with anyio.CancelScope(shield=True), anyio.move_on_after(_END_SECONDS):
+        await _wait_end(process.pid)
+    process.poll()
+
+
+@contextmanager
+def _memory_file() -> Iterator[int]:
+    descriptor = os.memfd_create("restart")
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

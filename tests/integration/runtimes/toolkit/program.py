@@ -11,9 +11,9 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from tests.integration.cluster.making.build import find_cache, locked
 from tests.integration.runtimes.releases import BUILD_SECONDS
 from tests.integration.runtimes.support import run
+from tests.support.files.cache import find_cache, locked
 
 MODULE: Final = "github.com/NVIDIA/nvidia-container-toolkit"
 VERSION: Final = "1.20.2"
@@ -31,7 +31,7 @@ def find_obstacle() -> str:
 
 def build() -> Path:
     """The program, built where it is missing."""
-    program = find_cache().parent / "nvidia-container-toolkit" / VERSION / "nvidia-ctk"
+    program = find_cache() / "nvidia-container-toolkit" / VERSION / "nvidia-ctk"
     program.parent.mkdir(parents=True, exist_ok=True)
     with locked(program.parent / "lock"):
         if not program.exists():

@@ -12,7 +12,7 @@ import pytest
 
 from tests.integration.cluster.agent import COMMAND, AgentUnderTest, Settings
 from tests.integration.cluster.commands import PROCESSES
-from tests.integration.cluster.control import Cluster, find_cluster, remove_cluster, start_cluster
+from tests.integration.cluster.control import Cluster, find_cluster, remove_cluster, start_api_server, start_cluster
 from tests.integration.cluster.errors import NotBuilt, RequirementsMissing
 from tests.integration.cluster.layout import CHECKOUT, Layout
 from tests.integration.cluster.lock import hold
@@ -89,13 +89,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 @pytest.fixture(scope="session")
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """The real cluster, started for this session and removed after it."""
-    try:
-        require_cluster_machine()
-    except RequirementsMissing as error:
-        pytest.exit(str(error), returncode=error.exit_status)
-    binaries, layout = find_binaries(read_plan()), Layout.of_checkout()
-    if binaries is None:
-        raise NotBuilt
+    binaries, layout = _find_programs()
     reuse = bool(request.config.getoption("--reuse-cluster"))
     with hold(layout):
         started = (find_cluster(layout) if reuse else None) or start_cluster(layout, binaries)
@@ -108,6 +102,30 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
             del request.session.stash[_kept_cluster]
             if not reuse:
                 remove_cluster(layout)
+
+
+def _find_programs() -> tuple[Path, Layout]:
+    """The cluster's programs, and the place of this checkout's cluster."""
+    try:
+        require_cluster_machine()
+    except RequirementsMissing as error:
+        pytest.exit(str(error), returncode=error.exit_status)
+    binaries = find_binaries(read_plan())
+    if binaries is None:
+        raise NotBuilt
+    return binaries, Layout.of_checkout()
+
+
+@pytest.fixture(scope="module")
+def api_server() -> Iterator[Cluster]:
+    """An API server and its etcd alone, in a place of their own, where nothing but a test changes objects."""
+    binaries, whole = _find_programs()
+    layout = Layout(whole.root.with_name(f"{whole.root.name}-api"))
+    with hold(layout):
+        try:
+            yield start_api_server(layout, binaries)
+        finally:
+            remove_cluster(layout)
 
 
 @pytest.fixture

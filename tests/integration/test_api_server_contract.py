@@ -3,7 +3,7 @@
 It runs without scheduler, controllers and kubelet, so that nothing but a test changes an object.
 """
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -21,36 +21,13 @@ from tests.contract.apiserver.test_pages import *  # noqa: F403
 from tests.contract.apiserver.test_ports import *  # noqa: F403
 from tests.contract.apiserver.test_slices import *  # noqa: F403
 from tests.contract.apiserver.test_watches import *  # noqa: F403
-from tests.integration.cluster.control import Cluster, remove_cluster, start_api_server
-from tests.integration.cluster.errors import NotBuilt, RequirementsMissing
-from tests.integration.cluster.layout import Layout
-from tests.integration.cluster.lock import hold
-from tests.integration.cluster.making.build import find_binaries, read_plan
-from tests.integration.cluster.making.requirements import require_cluster_machine
+from tests.integration.cluster.control import Cluster
 from tests.integration.cluster.making.setup import read_token
 from tests.integration.real_api_server import install, render_api_server
 from tests.integration.test_node_feature import CRD
 from tests.support.wire.api_servers import ApiServerUnderTest, OpenApiServer, path_of
 
 CLOSING_SECONDS = 0.1
-
-
-@pytest.fixture(scope="module")
-def api_server() -> Iterator[Cluster]:
-    """The API server and its etcd, in a place beside that of the whole cluster."""
-    try:
-        require_cluster_machine()
-    except RequirementsMissing as error:
-        pytest.exit(str(error), returncode=error.exit_status)
-    binaries, whole = find_binaries(read_plan()), Layout.of_checkout()
-    if binaries is None:
-        raise NotBuilt
-    layout = Layout(whole.root.with_name(f"{whole.root.name}-api"))
-    with hold(layout):
-        try:
-            yield start_api_server(layout, binaries)
-        finally:
-            remove_cluster(layout)
 
 
 @pytest.fixture

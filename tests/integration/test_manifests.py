@@ -26,6 +26,6 @@ def test_api_server_takes_every_object_of_the_manifests(node: Cluster) -> None:
     """Strictly: an unknown or misspelt field anywhere is an error, and nothing is stored."""
     told = node.run("kubectl", "apply", "--dry-run=server", "--validate=strict", "-f", str(MANIFEST))
     lines = told.splitlines()
-    assert len(lines) == len(KINDS) + 2, "two of each admission kind, for nodes and for their features"
+    assert len(lines) == len(KINDS) + 4, "three of each admission kind, for nodes, their features and their events"
     assert all("server dry run" in line for line in lines), told
     assert {line.partition("/")[0].partition(".")[0] for line in lines} == set(KINDS)

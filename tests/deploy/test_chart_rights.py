@@ -163,3 +163,33 @@ def test_others_may_be_asked_to_make_way_only_where_a_setting_needs_it(setting: 
     added = render_objects("--set", f"config.mig.manage=true,config.mig.{setting}")
     reviewed = read_objects((ROOT / "deploy/rbac-mig.yaml").read_text())
     assert {key: added.get(key) for key in reviewed} == reviewed
+
+
+@needs_helm
+def test_a_share_of_the_api_server_is_kept_for_agents_unless_it_is_not_wanted() -> None:
+    """The reviewed file, with the release's account."""
+    reviewed = read_objects((ROOT / "deploy/flow-control.yaml").read_text())
+    assert {key: render_objects().get(key) for key in reviewed} == reviewed
+    assert not reviewed.keys() & render_objects("--set", "flowControl=false").keys()
+
+
+@needs_helm
+def test_openshift_is_asked_for_the_constraints_that_the_pod_needs() -> None:
+    """By a role that names them, which no other cluster would know."""
+    name = ("Role", "nodeagent-openshift")
+    assert name not in render_objects()
+    objects = render_objects("--api-versions", "security.openshift.io/v1")
+    (rule,) = objects[name]["rules"]
+    assert (rule["resourceNames"], rule["verbs"]) == (["privileged"], ["use"])
+    (subject,) = objects["RoleBinding", "nodeagent-openshift"]["subjects"]
+    account = pod_of(objects)["serviceAccountName"]
+    assert (subject["name"], subject["namespace"]) == (account, "nodeagent")
+
+
+@needs_helm
+@pytest.mark.parametrize("driver", ["gpu.nvidia.com", "gpu.example.com"])
+def test_the_policy_of_slices_names_the_driver_of_the_configuration(driver: str) -> None:
+    """An agent that serves claims under another driver's name would be refused its own slices."""
+    objects = render_objects("--set", f"config.claims.enabled=true,config.claims.driver={driver}")
+    text = str(objects["ValidatingAdmissionPolicy", "nodeagent-own-slices"])
+    assert (f'driver == "{driver}"' in text, "gpu.nvidia.com" in text) == (True, driver == "gpu.nvidia.com")

@@ -62,6 +62,13 @@ def render_extender_permissions() -> str:
     return _HEAD.format(name=name) + "{{- if .Values.extender.enabled }}\n" + body + "{{- end }}\n"
 
 
+def render_flow_control() -> str:
+    """`deploy/chart/templates/flow-control.yaml`: unless the cluster's administrator wants none."""
+    name = "flow-control.yaml"
+    body = _template((DEPLOY / name).read_text(encoding="utf-8"), _NAMESPACE)
+    return _HEAD.format(name=name) + "{{- if .Values.flowControl }}\n" + body + "{{- end }}\n"
+
+
 def render_runtime_class() -> str:
     """`deploy/chart/templates/runtimeclass.yaml`: with the setting that needs it, and no other's class in the way."""
     name = "runtimeclass.yaml"

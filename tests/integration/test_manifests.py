@@ -17,6 +17,8 @@ KINDS = (
     "role",
     "rolebinding",
     "daemonset",
+    "flowschema",
+    "prioritylevelconfiguration",
     "validatingadmissionpolicy",
     "validatingadmissionpolicybinding",
 )

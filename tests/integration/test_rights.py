@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.deploy.chart import pod_of, read_manifest, read_objects, render_objects
+from tests.deploy.helm import MANIFEST
 from tests.integration.cluster.api import Api
 from tests.integration.cluster.control import Cluster
 from tests.integration.cluster.errors import ApiRefused
@@ -21,7 +23,7 @@ from tests.integration.cluster.processes import wait_until
 Json = dict[str, Any]
 NAMESPACE, OWN, OTHER = "nodeagent", "own", "other"
 DENIED_BY_POLICY = 422
-FILES = ("rbac", "rbac-claims", "rbac-fractions", "rbac-mig", "rbac-pod-labels", "rbac-extender")
+FILES = ("rbac", "rbac-claims", "rbac-fractions", "rbac-mig", "rbac-pod-labels", "rbac-extender", "flow-control")
 FINALIZERS = {"metadata": {"finalizers": ["example.com/never"]}}
 OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "00000000-0000-0000-0000-000000000000"}
 OWNERS = {"metadata": {"ownerReferences": [OWNER]}}
@@ -259,3 +261,52 @@ def test_evictions_spare_the_clusters_own_pods(callers: Callers) -> None:
     with pytest.raises(ApiRefused, match="not bound to a node"):
         evict(callers.unbound, pod)
     assert evict(callers.agent, pod)["status"] == "Success"
+
+
+def test_requests_of_agents_have_a_share_of_the_api_server_of_their_own(api_server: Cluster, callers: Callers) -> None:
+    """Their flow schema is taken before that of all service accounts, as the server itself counts."""
+
+    def find_other_flow() -> str | None:
+        before = count_dispatched(api_server)
+        callers.agent.read_node(OWN)
+        return None if count_dispatched(api_server) > before else "the request went by another flow schema"
+
+    # The server takes up a new one some time after it was made.
+    wait_until("the flow schema", find_other_flow, timeout_seconds=30)
+
+
+def count_dispatched(api_server: Cluster) -> int:
+    """Requests that the server carried out by the agents' flow schema and at its level."""
+    name = "apiserver_flowcontrol_dispatched_requests_total"
+    found = [
+        float(line.rpartition(" ")[2])
+        for line in api_server.run("kubectl", "get", "--raw", "/metrics").splitlines()
+        if line.startswith(name) and 'flow_schema="nodeagent"' in line and 'priority_level="nodeagent"' in line
+    ]
+    return int(sum(found))
+
+
+def test_pods_fit_the_pod_security_that_their_namespace_needs(callers: Callers) -> None:
+    """The extender's fits the strictest level; the agent's needs the level that the manifests give its namespace."""
+    admin = callers.admin
+    level = {"pod-security.kubernetes.io/enforce": "restricted"}
+    admin.post(
+        "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "s", "labels": level}}
+    )
+    agent = pod_of(read_manifest())
+    extender = render_objects("--set", "extender.enabled=true")["Deployment", "nodeagent-extender"]
+    for account in ("nodeagent", "nodeagent-extender"):
+        document = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account}}
+        admin.post("/api/v1/namespaces/s/serviceaccounts", document)
+    shipped = read_objects(MANIFEST.read_text())["Namespace", NAMESPACE]["metadata"]["labels"]
+    admin.patch(f"/api/v1/namespaces/{NAMESPACE}", {"metadata": {"labels": shipped}})
+    try_pod(admin, "s", extender["spec"]["template"]["spec"])
+    try_pod(admin, NAMESPACE, agent)
+    with pytest.raises(ApiRefused, match='violates PodSecurity "restricted'):
+        try_pod(admin, "s", agent)
+
+
+def try_pod(admin: Api, namespace: str, spec: Json) -> None:
+    """Have a pod admitted, which is then not stored."""
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": new_name()}, "spec": spec}
+    admin.post(f"/api/v1/namespaces/{namespace}/pods?dryRun=All", pod)

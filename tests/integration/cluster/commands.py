@@ -51,8 +51,6 @@ def render_apiserver(layout: Layout, ports: Ports) -> Command:
         f"--kubelet-certificate-authority={certs}/ca.crt",
         f"--kubelet-client-certificate={certs}/kubelet-client.crt",
         f"--kubelet-client-key={certs}/kubelet-client.key",
-        # Nothing to protect from overload here; leaving it out saves its start-up requests.
-        "--enable-priority-and-fairness=false",
     )
 
 

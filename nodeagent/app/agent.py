@@ -18,6 +18,7 @@ from nodeagent.core.life.report import ComponentReport, Phase
 from nodeagent.core.life.shutdown import ExitWatchdog, Shutdown
 from nodeagent.core.log.lines import configure_logging, get_logger, tell_repeats
 from nodeagent.core.values import ActiveConditions
+from nodeagent.edge.host.files.audit_file import open_audit
 from nodeagent.edge.host.machine.systemd_notify import SystemdNotifier
 from nodeagent.model.errors import ControlRefused
 
@@ -51,7 +52,8 @@ def run_agent(plan: AgentPlan) -> None:
         keep_heap_small()
         sys.setswitchinterval(SWITCH_SECONDS)
         try:
-            anyio.run(_run, plan, listeners)
+            with open_audit(settings.node.state_dir):
+                anyio.run(_run, plan, listeners)
         finally:
             tell_repeats(everything=True)
 

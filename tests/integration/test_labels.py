@@ -1,5 +1,6 @@
 """Labels, condition, taint and pauses on the real API server, with the shipped rights and no others."""
 
+import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -42,7 +43,7 @@ def select(cluster: Cluster, selector: str) -> list[str]:
 def test_the_node_is_found_by_its_labels(node: Cluster, make_agent: MakeAgent) -> None:
     """People select nodes by model, count and presence; a label of somebody else stays."""
     node.api.patch(NODE, {"metadata": {"labels": {"team": "blue"}}})
-    make_agent(gpus="simulated:dgx-h100", settings=QUICK)
+    agent = make_agent(gpus="simulated:dgx-h100", settings=QUICK)
     wait("the labels", lambda: labels_of(node).get(COUNT) == "8")
     for selector in (
         f"{PRODUCT}=NVIDIA-H100-80GB-HBM3",
@@ -54,6 +55,9 @@ def test_the_node_is_found_by_its_labels(node: Cluster, make_agent: MakeAgent) -
     wait("the condition", lambda: condition_of(node).get("status") == "True")
     managers = [each["manager"] for each in node.api.read_node()["metadata"]["managedFields"]]
     assert managers.count("nodeagent") == 2, "labels by apply, the condition by patch"
+    agent.stop()
+    noted = json.loads(agent.run("audit", "--json", "--of", "kubernetes"))
+    assert {(each["name"], each["outcome"]) for each in noted} == {(NODE, "done"), (f"{NODE}/status", "done")}
 
 
 QUERY = re.compile(r"kubectl get nodes -l '?([^'#\n]+?)'?\s+#")

@@ -6,7 +6,7 @@ from nodeagent.cli.commands.devices import DEVICES
 from nodeagent.cli.commands.fractions import FRACTIONS
 from nodeagent.cli.commands.mig import MIG
 from nodeagent.cli.commands.mps import MPS
-from nodeagent.cli.commands.node import ALLOCATIONS, DOCTOR, EVENTS, GPUS, STATUS, TOP
+from nodeagent.cli.commands.node import ALLOCATIONS, AUDIT, DOCTOR, EVENTS, GPUS, STATUS, TOP
 from nodeagent.cli.commands.parts import CDI, LABELS, METRICS, RENDER, RUNTIME
 from nodeagent.cli.commands.program import COMPLETION, CONFIGURATION, UNINSTALL, VERSION
 from nodeagent.cli.frame.command import Argument, Command
@@ -22,6 +22,7 @@ ROOT = Command(
         STATUS,
         DOCTOR,
         EVENTS,
+        AUDIT,
         TOP,
         GPUS,
         MIG,

@@ -83,6 +83,30 @@ ALLOCATIONS = Command(
 )
 
 
+AUDIT = Command(
+    "audit",
+    "what the agent changed outside itself: the cluster's objects, runtime files, services, GPUs, processes",
+    runs="nodeagent.cli.node.audit:run",
+    description=(
+        "Reads the audit log in node.state_dir, which outlives the agent; the newest change is last.\n"
+        "It has changes that failed, too, but neither events nor the agent's own files, and is bounded to 8 MiB."
+    ),
+    arguments=(
+        CONFIG,
+        SET,
+        *TABLE,
+        Argument(("--since",), "only changes of this last while, such as 1h", metavar="DURATION", parse=parse_duration),
+        Argument(("--of",), "only changes of these", choices=("kubernetes", "file", "service", "gpu", "process")),
+        Argument(("--last",), "so many changes (default: 100)", metavar="N", default=100, parse=int),
+    ),
+    examples=(
+        Example("nodeagent audit --since 1h", "what was changed in the last hour"),
+        Example("nodeagent audit --of kubernetes -o wide", "what was written to the API server, with its content"),
+        Example("nodeagent audit --json", "each change for scripts"),
+    ),
+)
+
+
 EVENTS = Command(
     "events",
     "what happened on this node, and what led to what",

@@ -27,6 +27,7 @@ from nodeagent.config.schema import Settings
 from nodeagent.config.sections.claims import locate_registration, locate_service
 from nodeagent.edge.container_runtime.change_files import RECORD_NAME, RuntimeFiles
 from nodeagent.edge.host.errors import describe_os_error
+from nodeagent.edge.host.files.audit_file import NAME as AUDIT_NAME
 from nodeagent.edge.host.files.cdi_files import SpecFiles
 from nodeagent.edge.host.files.host_program import locate_shared
 from nodeagent.edge.host.files.journal_disk import JOURNAL_NAME, LOCK_NAME
@@ -43,7 +44,17 @@ from nodeagent.rules.devices.group import name_resource
 from nodeagent.rules.fractions.profiles import plan_profile
 from nodeagent.rules.offer.devices import Resource
 
-STATE_NAMES: Final = (LOCK, LOCK_NAME, JOURNAL_NAME, "verdicts.json", "gpus.json", "events.json", MEMORY, RECORD_NAME)
+STATE_NAMES: Final = (
+    LOCK,
+    LOCK_NAME,
+    JOURNAL_NAME,
+    "verdicts.json",
+    "gpus.json",
+    "events.json",
+    AUDIT_NAME,
+    MEMORY,
+    RECORD_NAME,
+)
 """What files in the state directory begin with; journals and their like have suffixes, temporaries a leading dot."""
 _SOCKET_PATTERN: Final = "nvidia-*.sock"
 _DIAL_SECONDS: Final = 1.0

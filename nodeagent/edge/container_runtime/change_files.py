@@ -16,6 +16,7 @@ from typing import Final
 from msgspec import DecodeError, json
 from msgspec.structs import replace
 
+from nodeagent.core.log.audit import noting
 from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.container_runtime.errors import BackupUnreadable, FileChangedMeanwhile
 from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable
@@ -74,11 +75,11 @@ class RuntimeFiles:
         done: list[FileChange] = []
         try:
             for change in changes:
-                self._host.write(change.path, change.after)
+                self._write(change.path, change.after)
                 done.append(change)
         except FileNotWritten:
             for change in reversed(done):
-                self._host.write(change.path, change.before)
+                self._write(change.path, change.before)
             self._store(known)
             raise
 
@@ -90,7 +91,7 @@ class RuntimeFiles:
         """
         for change in changes:
             if self._host.read(change.path) == change.after:
-                self._host.write(change.path, change.before)
+                self._write(change.path, change.before)
 
     def restore(self, withdraw: Withdraw) -> Restored:
         """Give back, byte for byte, what was there before we came; from files that others have changed take our part.
@@ -113,6 +114,10 @@ class RuntimeFiles:
             given_back=paths[_Outcome.GIVEN_BACK], taken_out=paths[_Outcome.TAKEN_OUT], kept=paths[_Outcome.KEPT]
         )
 
+    def _write(self, path: str, content: bytes | None) -> None:
+        with noting("file", path, "remove it" if content is None else "write it"):
+            self._host.write(path, content)
+
     def _give_back(self, entry: _Entry, withdraw: Withdraw) -> _Outcome | None:
         """Make one file as it was, or as it would be without us; `None` when there is nothing to do."""
         now = self._host.read(entry.path)
@@ -120,7 +125,7 @@ class RuntimeFiles:
         if now == before:
             return None
         if now is None or _fingerprint(now) in entry.after:
-            self._host.write(entry.path, before)
+            self._write(entry.path, before)
             return _Outcome.GIVEN_BACK
         if entry.ours is None:
             return _Outcome.KEPT
@@ -131,7 +136,7 @@ class RuntimeFiles:
             _log.warning("runtime_file_kept", path=entry.path, reason=str(error))
             return _Outcome.KEPT
         if content != now:
-            self._host.write(entry.path, content)
+            self._write(entry.path, content)
         return _Outcome.TAKEN_OUT
 
     def list_paths(self) -> tuple[str, ...]:

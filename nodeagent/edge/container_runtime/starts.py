@@ -15,6 +15,7 @@ from typing import Final
 
 import anyio
 
+from nodeagent.core.log.audit import noting
 from nodeagent.edge.container_runtime.errors import RestartFailed
 from nodeagent.edge.container_runtime.tools import SAID_LIMIT, enter_root
 from nodeagent.edge.host.files.pseudo_file import list_names, read_attribute, read_raw_attribute
@@ -33,7 +34,7 @@ async def restart_runtime(command: Sequence[str], host_root: Path = Path("/")) -
     Raises:
         RestartFailed: it has not.
     """
-    with _memory_file() as said:
+    with noting("service", " ".join(command), "restart the container runtime"), _memory_file() as said:
         try:
             process = subprocess.Popen(  # noqa: ASYNC220, S603  # starting takes a millisecond; it is the service manager
                 enter_root(host_root, command),

@@ -7,7 +7,7 @@ wrong. Refuses to know any kind of object: paths and documents come from the mod
 import json
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from contextlib import ExitStack, aclosing, contextmanager
+from contextlib import ExitStack, aclosing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, TypeVar
@@ -18,6 +18,7 @@ import anyio
 from nodeagent import __version__
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.errors import WorkerError
+from nodeagent.core.log.audit import noting
 from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.kube.credentials import Access, Credentials, name_identity, open_access
 from nodeagent.edge.kube.errors import (
@@ -44,6 +45,7 @@ T = TypeVar("T")
 _log = get_logger(component="kube")
 _AT_ONCE = (100.0, 200)
 """Requests a second and at a time that pods wait for: as many as a node can start."""
+_UNNOTED = frozenset({"events", "leases", "selfsubjectaccessreviews", "selfsubjectrulesreviews"})
 _TROUBLE = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
 JSON = "application/json"
 READ_BYTES = 2 << 20
@@ -131,7 +133,8 @@ class KubeClient:
             KubeError: it did not succeed; a rejected identity was renewed and tried once more before that.
         """
         types = (content_type, accept)
-        return await self._request(method, path, attempted, query, body, types, _parse, in_turn=in_turn)
+        with noting("kubernetes", path, attempted, _tell(method, body)) if is_change(method, path) else nullcontext():
+            return await self._request(method, path, attempted, query, body, types, _parse, in_turn=in_turn)
 
     async def fetch(self, path: str, parse: Callable[[bytes], T], *, attempted: str, query: Mapping[str, str]) -> T:
         """An answer that is too large for everything in it to be made; `parse` raises a `ValueError` of what is wrong.
@@ -337,6 +340,17 @@ class KubeClient:
             self._count(verb, NO_ANSWER)
             reason = str(error) or ("too slow" if isinstance(error, TimeoutError) else type(error).__name__)
             raise ApiUnreachable(session.access.server, attempted, reason) from error
+
+
+def is_change(method: str, path: str) -> bool:
+    """Whether others rely on what a request changes: events only tell, leases are renewed all the time, reviews ask."""
+    collections = path.split("/")[-2:]
+    return method != "GET" and not _UNNOTED & {*collections}
+
+
+def _tell(method: str, body: object) -> str:
+    """What a patch says; whole objects are long, and can be looked at where they are."""
+    return json.dumps(body, separators=(",", ":"), ensure_ascii=False) if method == "PATCH" else ""
 
 
 async def _close(session: _Session) -> None:

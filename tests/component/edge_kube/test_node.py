@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
+from nodeagent.core.log.audit import DONE, Change, keeping
 from nodeagent.edge.kube.errors import (
     ApiConflict,
     ApiFailed,
@@ -223,3 +224,20 @@ async def test_a_watch_that_is_refused_has_the_same_names(tmp_path: Path) -> Non
             server.answer(403)
             with pytest.raises(ApiForbidden, match="watch node"):
                 await anext(states)
+
+
+async def test_what_is_written_is_noted_for_the_audit_log(tmp_path: Path) -> None:
+    """With the path, what it was for and the patch; a refusal too. Reading and telling of events change nothing."""
+    kept: list[Change] = []
+    async with open_node(tmp_path) as (server, node):
+        with keeping(kept.append):
+            await node.apply_labels(await node.read_node(), {COUNT: "8"})
+            await node.write_event(await node.read_node(), NodeEvent(reason="Sick", note="n", warning=True), 1)
+            seen = await node.read_node()
+            server.answer(403)
+            with pytest.raises(ApiForbidden):
+                await node.apply_labels(seen, {COUNT: "7"})
+            await node.change_taint(TAINT, present=True)
+    assert {each.name for each in kept} == {f"/api/v1/nodes/{NODE}"}
+    assert [each.outcome.partition(":")[0] for each in kept] == [DONE, "ApiForbidden", DONE]
+    assert json.loads(kept[0].detail)["metadata"]["labels"] == {COUNT: "8"}

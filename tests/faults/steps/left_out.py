@@ -15,6 +15,7 @@ LEFT_OUT: Final = {
     "edge/container_runtime/tools.py": "a copy in a scratch directory, for a program to judge",
     "edge/container_runtime/trial.py": "the same for a runtime that is tried",
     "edge/host/devices/device_node_files.py unlink": "after a node that could not be made",
+    "edge/host/files/audit_file.py": "lines of a log from which no state follows",
     "edge/host/files/atomic_file.py fchown": "a file of another user's, which takes another user",
     "edge/host/files/atomic_file.py unlink": "after a write that failed: tests/faults/host has every failure",
     "edge/host/files/private_directory.py": "of simulations",

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
+from nodeagent.core.log.audit import noting
 from nodeagent.edge.host.devices.device_nodes import (
     CapabilityFile,
     DeviceNode,
@@ -97,16 +98,20 @@ class DeviceNodeFiles:
     def _apply(self, change: NodeChange) -> None:
         path = self._node_path(change.node)
         try:
-            match change.step:
-                case NodeStep.CREATE | NodeStep.REPLACE:
-                    _put_in_place(path, partial(_make_node, node=change.node))
-                case NodeStep.SET_OWNERSHIP:
-                    _set_ownership(path, change.node)
-                case NodeStep.LINK:
-                    target = render_link_target(change.node, self._dev_root, self._host_root)
-                    _put_in_place(self._link_path(change.node), lambda link: link.symlink_to(target))
+            with noting("file", self._describe(change), change.step.value):
+                self._carry_out(change, path)
         except OSError as error:
             raise DeviceNodeNotApplied(path, change.step, error) from error
+
+    def _carry_out(self, change: NodeChange, path: Path) -> None:
+        match change.step:
+            case NodeStep.CREATE | NodeStep.REPLACE:
+                _put_in_place(path, partial(_make_node, node=change.node))
+            case NodeStep.SET_OWNERSHIP:
+                _set_ownership(path, change.node)
+            case NodeStep.LINK:
+                target = render_link_target(change.node, self._dev_root, self._host_root)
+                _put_in_place(self._link_path(change.node), lambda link: link.symlink_to(target))
 
     def _describe(self, change: NodeChange) -> str:
         name = f"/dev/{change.node.name}"

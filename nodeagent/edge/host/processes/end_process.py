@@ -10,6 +10,7 @@ from pathlib import Path
 
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.errors import WorkerError
+from nodeagent.core.log.audit import noting
 from nodeagent.edge.host.errors import HostStuck, ProcessNotEnded
 from nodeagent.edge.host.files.pseudo_file import read_raw_attribute
 from nodeagent.edge.host.processes.device_holders import parse_cgroup
@@ -43,7 +44,8 @@ class HostProcessEnding:
             group = read_raw_attribute(self._proc_root / str(pid) / "cgroup").decode("utf-8", "replace")
             if not pod_uid or parse_cgroup(group).pod_uid != pod_uid:
                 return False
-            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            with noting("process", str(pid), "end it: it kept more of a GPU's memory than its part", f"pod {pod_uid}"):
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
         except ProcessLookupError:
             return False
         except OSError as error:

@@ -5,7 +5,7 @@ Refuses to ask anything twice: a call whose answer was lost may have been made.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, asynccontextmanager
 from typing import Final, TypeVar
 
 import anyio
@@ -15,6 +15,7 @@ from msgspec import Struct, field
 
 from nodeagent.core.children.child_process import ChildProcess, ChildSettings
 from nodeagent.core.errors import ChildDied, ChildError, ChildStuck
+from nodeagent.core.log.audit import noting
 from nodeagent.edge.nvml import errors
 from nodeagent.edge.nvml.agent.command import render_command, render_environment
 from nodeagent.edge.nvml.agent.protocol import OPENED, Answer, Failure, translate_failure
@@ -135,8 +136,9 @@ class _Session:
 
     async def set_compute_mode(self, gpu: Gpu, mode: ComputeMode) -> None:
         """Say who may use it."""
-        with anyio.CancelScope(shield=True):
-            await self._compute_mode(gpu, mode.value, f"set compute mode {mode.name}")
+        what = f"set compute mode {mode.name}"
+        with anyio.CancelScope(shield=True), _noting(gpu, what):
+            await self._compute_mode(gpu, mode.value, what)
 
     async def _compute_mode(self, gpu: Gpu, mode: int | None, what: str) -> int:
         request = _Request(do="compute_mode", gpu=gpu.pci.address, uuid=gpu.uuid, mode=mode)
@@ -149,14 +151,14 @@ class _Session:
         """Say how long each who shares it has its turn."""
         what = f"set time slice {number} of GPU {gpu.index}"
         request = _Request(do="tool", argv=tuple(self._settings.render_time_slice(gpu.pci.address, number)))
-        with anyio.CancelScope(shield=True):
+        with anyio.CancelScope(shield=True), _noting(gpu, what):
             answer = await self._ask(request, _RESET, self._settings.call_timeout_seconds, what)
-        if answer.failure is not None:
-            raise _translate(gpu, what, answer.failure)
+            if answer.failure is not None:
+                raise _translate(gpu, what, answer.failure)
 
     async def write(self, gpu: Gpu, write: Write) -> int:
         """Make one call, to its end: whoever stops the agent waits, for a driver that is left in a call may be lost."""
-        with anyio.CancelScope(shield=True):
+        with anyio.CancelScope(shield=True), _noting(gpu, write.describe()):
             return await self._write(gpu, write)
         raise AssertionError("what is shielded is never cut short")
 
@@ -205,6 +207,10 @@ class _Session:
             raise DriverUnavailable(what, f"it ended the worker that cuts GPUs, which {error.how}") from error
         except (ChildError, msgspec.DecodeError) as error:
             raise DriverUnavailable(what, str(error)) from error
+
+
+def _noting(gpu: Gpu, what: str) -> AbstractContextManager[None]:
+    return noting("gpu", f"GPU {gpu.index} ({gpu.uuid})", what)
 
 
 def _translate(gpu: Gpu, what: str, failure: Failure) -> PartitionRefused:

@@ -125,7 +125,7 @@ async def read_tree(runtime: ContainerRuntime, chosen: ChosenRuntime) -> ConfigT
     Raises:
         NodeagentError: the node does not answer.
     """
-    return await runtime.read_config(chosen.kind, chosen.config_file, PLANNERS[chosen.kind].list_own_places(chosen))
+    return await runtime.read_config(chosen.kind, chosen.config_file, PLANNERS[chosen.kind].list_other_places(chosen))
 
 
 def render_state(look: Look | NoRuntime) -> RuntimeState:

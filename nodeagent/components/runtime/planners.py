@@ -7,10 +7,10 @@ from nodeagent.components.runtime.choose import ChosenRuntime
 from nodeagent.components.runtime.containerd_config import arrange_imports
 from nodeagent.components.runtime.plan import RuntimePlan, Wanted
 from nodeagent.components.runtime.plan_containerd import find_read_files, list_other_places, plan_containerd
-from nodeagent.components.runtime.plan_crio import plan_crio
+from nodeagent.components.runtime.plan_crio import find_crio_drop_in, plan_crio
 from nodeagent.components.runtime.plan_docker import plan_docker
 from nodeagent.components.runtime.plan_drop_in import arrange_directory
-from nodeagent.components.runtime.plan_podman import plan_podman
+from nodeagent.components.runtime.plan_podman import find_podman_drop_in, plan_podman
 from nodeagent.model.runtime import ConfigTree, RuntimeKind
 
 
@@ -33,7 +33,15 @@ PLANNERS: Final[Mapping[RuntimeKind, Planner]] = {
         list_other_places=list_other_places,
         is_provable=True,
     ),
-    RuntimeKind.CRIO: Planner(plan_crio, arrange=lambda _runtime, tree: arrange_directory(tree)),
+    RuntimeKind.CRIO: Planner(
+        plan_crio,
+        arrange=lambda _runtime, tree: arrange_directory(tree),
+        list_other_places=lambda runtime: (find_crio_drop_in(runtime),),
+    ),
     RuntimeKind.DOCKER: Planner(plan_docker),
-    RuntimeKind.PODMAN: Planner(plan_podman, arrange=lambda _runtime, tree: arrange_directory(tree)),
+    RuntimeKind.PODMAN: Planner(
+        plan_podman,
+        arrange=lambda _runtime, tree: arrange_directory(tree),
+        list_other_places=lambda runtime: (find_podman_drop_in(runtime),),
+    ),
 }

@@ -95,9 +95,12 @@ class Node:
     def close(self) -> None:
         self._edge.close()
 
-    def read_files(self) -> dict[str, bytes]:
-        files = (path for path in self.main.parent.rglob("*") if path.is_file())
-        return {str(path.relative_to(self.main.parent)): path.read_bytes() for path in sorted(files)}
+    def read_files(self) -> dict[str, bytes | None]:
+        """Everything below the directory of the main file; directories have no content."""
+        places = sorted(self.main.parent.rglob("*"))
+        return {
+            str(path.relative_to(self.main.parent)): path.read_bytes() if path.is_file() else None for path in places
+        }
 
     def configure(self) -> Outcome:
         return anyio.run(self._configure)

@@ -82,7 +82,8 @@ def test_k3s_reads_our_drop_in_and_its_own_file_is_not_touched(place: Path) -> N
     try:
         generated = node.main.read_bytes()
         assert node.configure().written
-        assert sorted(node.read_files()) == ["config-v3.toml.d/zz-nodeagent.toml", MAIN]
+        directory = "config-v3.toml.d"
+        assert sorted(node.read_files()) == [directory, f"{directory}/zz-nodeagent.toml", MAIN]
         assert node.main.read_bytes() == generated
         served = node.serve()
         assert served.runtimes["nvidia"]["options"]["BinaryName"] == SHIM

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cluster.layout import CHECKOUT, choose_free_ports
-from tests.integration.runtimes.machine import CONTAINERD, CONTAINERD_CONFIG, SOCKET, Machine, running_machine
+from tests.integration.cluster.layout import CHECKOUT
+from tests.integration.runtimes.machine import AGENT, CONTAINERD, CONTAINERD_CONFIG, SOCKET, Machine, running_machine
 from tests.support.programs.systemd import PYTHON, find_obstacle
 
 CONFIG = """# ours, do not reformat
@@ -25,7 +25,6 @@ version = 3
 DROP_IN = "/etc/containerd/conf.d/zz-nodeagent.toml"
 REFUSES = "ExecStartPre=/bin/sh -c '! grep -qr \"enable_cdi = true\" /etc/containerd'"
 READS_ELSEWHERE = "BindReadOnlyPaths=/etc/elsewhere:/etc/containerd"
-AGENT = "nodeagent.service"
 PATIENCE_SECONDS = 30.0
 
 
@@ -104,23 +103,7 @@ def test_a_change_that_does_not_work_is_rolled_back(machine: Machine, more: str,
 def test_the_agent_keeps_the_setting_in_force_against_another_writer(machine: Machine) -> None:
     """In the shipped unit, with all that it takes away: configured, restarted, and put back while nobody looks."""
     machine.install_containerd(machine.programs, CONFIG)
-    port = choose_free_ports(1)[0]
-    settings = (
-        "gpus.source=simulated:t4",
-        "runtime.manage=true",
-        "runtime.restart=now",
-        f"http.listen=127.0.0.1:{port}",
-    )
-    flags = " ".join(f"--set {setting}" for setting in settings)
-    unit = (CHECKOUT / "systemd/nodeagent.service").read_text()
-    unit = unit.replace("ExecStart=nodeagent run", f"ExecStart={CHECKOUT}/.venv/bin/python -m nodeagent run {flags}")
-    # The interpreter of a test may lie in somebody's home, and its checkout among temporary files.
-    for protection in ("ProtectHome", "PrivateTmp"):
-        unit = unit.replace(f"{protection}=yes", f"{protection}=no")
-    machine.systemd.write(f"/etc/systemd/system/{AGENT}", unit)
-    machine.systemd.run("mkdir", "-p", "/var/lib/kubelet/device-plugins")
-    machine.systemd.run("systemctl", "daemon-reload")
-    machine.systemd.run("systemctl", "start", "--no-block", AGENT)
+    machine.start_agent("gpus.source=simulated:t4", "runtime.manage=true", "runtime.restart=now")
     wait_in_force(machine)
     # Until the agent has seen it too, a change by another writer is a restart that failed.
     wait_journal(machine, '"event": "runtime_restarted"')

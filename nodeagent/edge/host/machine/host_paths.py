@@ -94,8 +94,12 @@ class HostPaths:
             FileNotWritten: one is empty and cannot be taken away.
         """
         for directory in directories:
+            place = self.here(directory)
+            # Of one that is not there, a file system that is read-only says that it is read-only.
+            if not place.is_dir():
+                continue
             try:
-                self.here(directory).rmdir()
+                place.rmdir()
             except OSError as error:
                 if error.errno not in _NOT_OURS:
                     raise FileNotWritten(Path(directory), "remove it", _repeat(error.errno), replaced=False) from error

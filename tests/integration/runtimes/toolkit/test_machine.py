@@ -126,7 +126,7 @@ def go_over(machine: Machine) -> None:
 
 
 def test_a_machine_goes_over_and_comes_back(machine: Machine) -> None:
-    """What ran before runs on, what starts after has its GPU from us, and back the files are the toolkit's to a byte."""
+    """What ran before runs on, what starts after has its GPU from us, and back all files are the toolkit's again."""
     configure_by_toolkit(machine, "--set-as-default")
     before = read_files(machine)
     assert sorted(before) == ["conf.d/99-nvidia.toml", "config.toml"]

@@ -157,6 +157,9 @@ def test_the_toolkits_package_goes_when_its_last_container_has_gone(machine: Mac
     configure_by_toolkit(machine)
     old = start(machine, "old", visible="void")
     go_over(machine)
+    told = machine.nodeagent("doctor", "--set", "runtime.shim=true", "--set", "gpus.source=simulated:t4").stdout
+    # The container of the pod itself is one, too.
+    assert "2 containers were made by NVIDIA's runtime" in " ".join(told.split())
     for path in ("/etc/containerd/conf.d/99-nvidia.toml", THEIRS, f"/usr/bin/{toolkit.CONFIGURER}"):
         machine.systemd.path(path).unlink()
     machine.systemd.run("systemctl", "restart", CONTAINERD)

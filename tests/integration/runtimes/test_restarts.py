@@ -162,12 +162,12 @@ exec chroot $root {python} -m nodeagent runtime "$@"
 """
 
 
-def run_in_container(machine: Machine, *words: str) -> subprocess.CompletedProcess[str]:
+def run_in_container(machine: Machine, *words: str, rights: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
     """Run the agent's command in a container of the machine's, with its root at /host as a DaemonSet has it."""
     script = CONTAINER.format(shared=f"{CHECKOUT} {PYTHON}", python=CHECKOUT / ".venv/bin/python")
     flags = ("--set", "node.host_root=/host", "--set", "node.state_dir=/host/var/lib/nodeagent")
     unshare = ("unshare", "--mount", "--pid", "--fork", "--propagation", "private")
-    return machine.systemd.call(*unshare, "sh", "-c", script, "sh", *words, *flags)
+    return machine.systemd.call(*unshare, *rights, "sh", "-c", script, "sh", *words, *flags)
 
 
 def test_an_agent_in_a_container_acts_on_its_host(machine: Machine) -> None:
@@ -186,6 +186,43 @@ def test_an_agent_in_a_container_acts_on_its_host(machine: Machine) -> None:
     assert not list(machine.systemd.path("/run").glob(".nodeagent-check-*"))
     assert run_in_container(machine, "unconfigure").returncode == 0
     assert read_config(machine) == CONFIG
+
+
+SECOND = "/srv/second/config.toml"
+SECOND_SOCKET = "/srv/second/containerd.sock"
+SECOND_CONFIG = f"""# another's
+version = 3
+root = "/srv/second/root"
+state = "/srv/second/state"
+[grpc]
+  address = "{SECOND_SOCKET}"
+[ttrpc]
+  address = "{SECOND_SOCKET}.ttrpc"
+[plugins.'io.containerd.cri.v1.runtime']
+  enable_cdi = false
+"""
+
+
+@pytest.mark.parametrize("rights", [(), ("setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace")])
+def test_of_two_daemons_an_agent_in_a_container_acts_on_the_one_behind_its_socket(
+    machine: Machine, rights: tuple[str, ...]
+) -> None:
+    """Which process that is the kernel hides from it; also where it may not look at the sockets of others."""
+    machine.install_containerd(machine.programs, CONFIG)
+    machine.systemd.write(SECOND, SECOND_CONFIG)
+    command = f"{machine.programs}/containerd --config {SECOND}"
+    machine.write_unit("second.service", command, str(machine.programs))
+    machine.systemd.run("systemctl", "start", "second.service")
+    flags = ("--set", f"runtime.socket={SECOND_SOCKET}")
+    detected = run_in_container(machine, "detect", "--json", *flags, rights=rights)
+    assert json.loads(detected.stdout)["config_file"] == SECOND, detected.stderr
+    done = run_in_container(machine, "configure", *flags, rights=rights)
+    assert done.returncode == 0, done.stderr
+    assert "written: /srv/second/conf.d/zz-nodeagent.toml" in done.stdout.splitlines()
+    assert (read_config(machine), machine.systemd.path(DROP_IN).exists()) == (CONFIG, False)
+    assert run_in_container(machine, "unconfigure", *flags).returncode == 0
+    assert machine.systemd.path(SECOND).read_text() == SECOND_CONFIG
+    assert not machine.systemd.path("/srv/second/conf.d").exists()
 
 
 def test_a_broken_change_by_an_agent_in_a_container_is_rolled_back(machine: Machine) -> None:

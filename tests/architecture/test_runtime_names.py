@@ -27,6 +27,7 @@ ALLOWED = {
     "edge/container_runtime/docker.py": "the protocol of Docker",
     "edge/container_runtime/trial.py": "starts containerd on the side",
     "components/runtime/containerd_config.py": "how containerd's releases read their files",
+    "components/runtime/containerd_template.py": "what MicroK8s makes of its template for containerd",
     "components/runtime/plan_containerd.py": "its plan",
     "components/runtime/plan_crio.py": "its plan",
     "components/runtime/plan_docker.py": "its plan",

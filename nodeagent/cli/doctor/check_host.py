@@ -129,6 +129,11 @@ def check_shim(facts: Facts) -> Iterator[Check]:
         yield judge("shim", found, "systemctl status nodeagent; nodeagent status")
     else:
         yield ok("shim", f"{shim.program} gives {shim.devices} devices to containers that ask by environment")
+    if facts.toolkit_containers:
+        found = (
+            f"{facts.toolkit_containers} containers were made by NVIDIA's runtime, which has to be there to end them"
+        )
+        yield warn("shim", found, "keep NVIDIA's toolkit installed until they are gone")
 
 
 def check_disk(facts: Facts) -> Iterator[Check]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from nodeagent.app.runtime_edge import see_processes
 from nodeagent.cli.doctor.facts import DirectoryFacts, Facts, PluginSocketFacts, ProcessFacts, SocketFacts
 from nodeagent.components.cdi.registry import SpecReading, is_spec_name, parse_spec
 from nodeagent.config.schema import Settings
@@ -20,6 +21,7 @@ from nodeagent.edge.host.files.atomic_file import read_bounded
 from nodeagent.edge.host.files.pseudo_file import list_names, read_raw_attribute
 from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.edge.host.shim.look import ShimSight, look_at_shim
+from nodeagent.edge.host.shim.users import count_toolkit_users
 from nodeagent.edge.kubelet.checkpoint_file import CHECKPOINT_NAME, read_checkpoint
 from nodeagent.edge.kubelet.errors import CheckpointUnreadable
 from nodeagent.model.cdi import SpecContent
@@ -57,6 +59,7 @@ def look_at_host(settings: Settings, seen: Facts) -> Facts:
         checkpoint_problem=checkpoint_problem,
         specs=read_specs((*(settings.node.host_root / each for each in CDI_DIRECTORIES), settings.cdi.dir)),
         shim=_look_at_shim(settings) if settings.runtime.shim else None,
+        toolkit_containers=_count_toolkit_containers(settings) if settings.runtime.shim else 0,
         mps_problem=look_at_mps(settings),
         mps_memory=look_at_memory(settings),
         directories=tuple(look_at_directory(path) for path in (settings.node.state_dir, settings.node.run_dir)),
@@ -95,6 +98,11 @@ def look_at_memory(settings: Settings) -> str:
 def _look_at_shim(settings: Settings) -> ShimSight:
     program, table = settings.shim.program, settings.shim.table_dir
     return look_at_shim(program, table, HostPaths(settings.node.host_root), settings.node.state_dir)
+
+
+def _count_toolkit_containers(settings: Settings) -> int:
+    ours = frozenset(map(str, (settings.shim.program, *settings.shim.nvidia_names)))
+    return count_toolkit_users(ours, HostPaths(settings.node.host_root), see_processes(settings))
 
 
 def _read_checkpoint(settings: Settings) -> tuple[KubeletCheckpoint | None, str]:

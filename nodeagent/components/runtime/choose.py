@@ -19,6 +19,7 @@ class ChosenRuntime(Value, frozen=True):
     flavour: RuntimeFlavour
     socket: str
     config_file: str
+    """Empty where it is not known."""
     version: str = ""
     executable: str = ""
     cdi_in_force: bool | None = None
@@ -87,17 +88,6 @@ def parse_version(text: str) -> tuple[int, int]:
     return (parts[0], parts[1])
 
 
-def find_config_flag(kind: RuntimeKind, arguments: Sequence[str]) -> str:
-    """The configuration file that the daemon was started with; empty when its default is in use."""
-    for number, argument in enumerate(arguments):
-        for flag in RUNTIMES[kind].config_flags:
-            if argument == flag and number + 1 < len(arguments):
-                return arguments[number + 1]
-            if argument.startswith(f"{flag}="):
-                return argument.partition("=")[2]
-    return ""
-
-
 def _restrict(candidates: Sequence[RuntimeCandidate], settings: RuntimeSettings) -> list[RuntimeCandidate]:
     kept = [each for each in candidates if settings.kind in {"auto", RUNTIMES[each.kind].setting}]
     if settings.socket is None:
@@ -113,8 +103,11 @@ def _prefer_kubernetes(candidates: list[RuntimeCandidate]) -> list[RuntimeCandid
 
 def _describe(candidate: RuntimeCandidate, settings: RuntimeSettings) -> ChosenRuntime:
     record = RUNTIMES[candidate.kind]
-    usual = record.find_place(candidate.flavour).config_file
-    found = usual or find_config_flag(candidate.kind, candidate.arguments) or record.config_file
+    found = record.find_place(candidate.flavour).config_file or record.find_config_flag(candidate.arguments)
+    # Who is not seen behind a socket of his own has a configuration of his own, too.
+    usual = {_normalise(place.socket) for place in record.places}
+    if not found and (candidate.pid is not None or _normalise(candidate.socket) in usual):
+        found = record.config_file
     config_file = str(settings.config_file) if settings.config_file else found
     return ChosenRuntime(
         kind=candidate.kind,

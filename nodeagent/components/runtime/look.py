@@ -125,7 +125,9 @@ async def read_tree(runtime: ContainerRuntime, chosen: ChosenRuntime) -> ConfigT
     Raises:
         NodeagentError: the node does not answer.
     """
-    return await runtime.read_config(chosen.kind, chosen.config_file, PLANNERS[chosen.kind].list_own_places(chosen))
+    if not chosen.config_file:
+        return ConfigTree(files=())
+    return await runtime.read_config(chosen.kind, chosen.config_file, PLANNERS[chosen.kind].list_other_places(chosen))
 
 
 def render_state(look: Look | NoRuntime) -> RuntimeState:
@@ -145,6 +147,12 @@ def render_state(look: Look | NoRuntime) -> RuntimeState:
 
 
 def _plan(chosen: ChosenRuntime, tree: ConfigTree, wanted: Wanted, *, lacks_program: bool) -> RuntimePlan:
+    if not chosen.config_file:
+        problem = (
+            f"the process behind {chosen.socket} cannot be told from others of its name, and so neither can its"
+            " configuration file: set `runtime.config_file`"
+        )
+        return RuntimePlan(cdi_enabled=chosen.cdi_in_force is not False, problem=problem)
     try:
         plan = PLANNERS[chosen.kind].plan(chosen, tree, wanted)
     except (ConfigUnparsable, ConfigUneditable) as error:

@@ -17,6 +17,13 @@ from nodeagent.components.runtime.containerd_config import (
     drop_dormant,
     highest_config_version,
 )
+from nodeagent.components.runtime.containerd_template import (
+    GENERATING,
+    IMPORTED,
+    fill_template,
+    find_go_template,
+    find_gpu_lock,
+)
 from nodeagent.components.runtime.plan import (
     CLASS,
     FORMER_NAME,
@@ -50,6 +57,12 @@ def plan_containerd(runtime: ChosenRuntime, tree: ConfigTree, wanted: Wanted) ->
         ConfigUnparsable: a file is no TOML.
         ConfigUneditable: a file cannot be extended.
     """
+    if template := find_go_template(runtime):
+        problem = (
+            f"{template} is a template that {runtime.flavour} alone can read: leave `runtime.config_file` unset, so"
+            " that what is made of it is read"
+        )
+        return RuntimePlan(cdi_enabled=runtime.release >= (2, 0), problem=problem)
     planner = _Planner(runtime, tree, wanted)
     enabled = planner.config.cdi_enabled
     if problem := planner.find_obstacle():
@@ -72,16 +85,20 @@ def plan_containerd(runtime: ChosenRuntime, tree: ConfigTree, wanted: Wanted) ->
     return RuntimePlan(cdi_enabled=enabled, changes=changes, handlers=tuple(after.config.runtimes))
 
 
-def find_drop_in(runtime: ChosenRuntime, name: str = OWN_NAME) -> str:
-    """Where our own file is, or would be."""
+def list_drop_ins(runtime: ChosenRuntime, name: str = OWN_NAME) -> tuple[str, ...]:
+    """Where our own file is, or would be; of several places, the first that is imported."""
     if runtime.flavour is RuntimeFlavour.K0S:
-        return f"{_K0S_DROP_INS}/{name}.toml"
-    return str(PurePosixPath(runtime.config_file).parent / "conf.d" / f"{name}.toml")
+        return (f"{_K0S_DROP_INS}/{name}.toml",)
+    directories = IMPORTED if runtime.flavour in GENERATING else ("conf.d",)
+    return tuple(
+        str(PurePosixPath(runtime.config_file).parent / directory / f"{name}.toml") for directory in directories
+    )
 
 
-def find_former_drop_in(runtime: ChosenRuntime) -> str:
-    """Where an earlier release of the agent put it."""
-    return find_drop_in(runtime, FORMER_NAME)
+def list_other_places(runtime: ChosenRuntime) -> tuple[str, ...]:
+    """Files that count though nothing leads to them: ours of this and of earlier releases, and MicroK8s' lock."""
+    lock = find_gpu_lock(runtime)
+    return (*list_drop_ins(runtime, FORMER_NAME), *list_drop_ins(runtime), *([lock] if lock else ()))
 
 
 def find_read_files(runtime: ChosenRuntime, tree: ConfigTree) -> ConfigTree:
@@ -93,7 +110,7 @@ def find_read_files(runtime: ChosenRuntime, tree: ConfigTree) -> ConfigTree:
     # k0s reads its directory without being told.
     if runtime.flavour is RuntimeFlavour.K0S:
         return tree
-    return drop_dormant(tree, (find_former_drop_in(runtime), find_drop_in(runtime)))
+    return drop_dormant(fill_template(runtime, tree), (*list_drop_ins(runtime, FORMER_NAME), *list_drop_ins(runtime)))
 
 
 def _name_import(path: str) -> str:
@@ -113,6 +130,10 @@ class _Planner:
         self._release = runtime.release
         self.config = ContainerdConfig(self._release, find_read_files(runtime, tree))
         self._main = self.config.main
+        self._texts = {file.path: file.content or b"" for file in tree.files}
+        """As they lie there: what is edited is a template, not what is made of it."""
+        places = list_drop_ins(runtime)
+        self._drop_in = next((path for path in places if self.config.imports_file(path)), places[0])
 
     def find_obstacle(self) -> str:
         """Why nothing can be done, or nothing should be."""
@@ -147,7 +168,7 @@ class _Planner:
                 " and its imports, so that containerd will start without CRI: add it there, or correct"
                 " `default_runtime_name`"
             )
-        if missing and self._runtime.flavour in {RuntimeFlavour.K3S, RuntimeFlavour.RKE2}:
+        if missing and self._runtime.flavour in GENERATING and not self._is_drop_in_imported:
             return (
                 f"{self._runtime.flavour} writes containerd's configuration itself at every start:"
                 f" take the setting out of its template beside {self._main.path}; it adds the class"
@@ -216,7 +237,7 @@ class _Planner:
 
     def plan_move(self) -> tuple[FileChange, ...]:
         """What gives our file of an earlier release its name of today, and has the main file import that."""
-        former, own = find_former_drop_in(self._runtime), find_drop_in(self._runtime)
+        former, own = str(PurePosixPath(self._drop_in).with_stem(FORMER_NAME)), self._drop_in
         is_read = any(file.path == former for file, _ in self.config.documents)
         changes = plan_move(self._tree, former, own, is_read=is_read)
         if not changes or not is_read or self._runtime.flavour is RuntimeFlavour.K0S:
@@ -230,7 +251,7 @@ class _Planner:
 
     def plan_last_import(self) -> tuple[FileChange, ...]:
         """The main file with our drop-in imported last, where others have put imports behind it."""
-        path = find_drop_in(self._runtime)
+        path = self._drop_in
         own, imports = _name_import(path), self.config.imports or []
         if own not in imports:
             return ()
@@ -246,6 +267,11 @@ class _Planner:
         can = self._release >= (2, 0) and self.config.version != 1
         return can and self._runtime.flavour is not RuntimeFlavour.MICROK8S
 
+    @property
+    def _is_drop_in_imported(self) -> bool:
+        """Whether our keys can be put into a file of their own without a change to another."""
+        return self._writes_drop_in and self.config.imports_file(self._drop_in)
+
     def _plan_edit(self, keys: dict[KeyPath, Any]) -> tuple[FileChange, ...]:
         """Into the last file that has the section, because that one replaces all others."""
         path = self.config.find_section_file()
@@ -253,7 +279,7 @@ class _Planner:
         return list_changes(self._tree, [(path, set_keys(path, content, keys))])
 
     def _plan_drop_in(self, keys: dict[KeyPath, Any]) -> tuple[FileChange, ...]:
-        path = find_drop_in(self._runtime)
+        path = self._drop_in
         content = self._read(path) or HEADER + b"version = %d\n" % self.config.version
         contents = [(path, set_keys(path, content, keys))]
         if self._runtime.flavour is not RuntimeFlavour.K0S and not self.config.imports_file(path):
@@ -262,11 +288,12 @@ class _Planner:
 
     def _read_main(self) -> bytes:
         """The main file; one that says nothing yet is given a version, without which it would be of the first."""
-        content = self._main.content or b""
+        content = self._texts[self._main.path]
         return content if self.config.documents[0][1] else b"version = %d\n" % self.config.version + content
 
     def _read(self, path: str) -> bytes:
-        return next((file.content for file, _ in self.config.documents if file.path == path and file.content), b"")
+        is_read = any(file.path == path for file, _ in self.config.documents)
+        return self._texts[path] if is_read else b""
 
     def _add_import(self, pattern: str) -> bytes:
         content = self._read_main()

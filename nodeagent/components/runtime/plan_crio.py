@@ -26,8 +26,12 @@ def plan_crio(runtime: ChosenRuntime, tree: ConfigTree, wanted: Wanted) -> Runti
         return RuntimePlan(
             cdi_enabled=False, problem=f"CRI-O {runtime.version} knows no CDI: upgrade it to 1.24 or later"
         )
-    path = str(PurePosixPath(runtime.config_file).parent / "crio.conf.d" / f"{OWN_NAME}.conf")
-    return plan_drop_in(tree, path, partial(_list_missing, wanted), cdi_enabled=enabled)
+    return plan_drop_in(tree, find_crio_drop_in(runtime), partial(_list_missing, wanted), cdi_enabled=enabled)
+
+
+def find_crio_drop_in(runtime: ChosenRuntime) -> str:
+    """Where our own file is, or would be."""
+    return str(PurePosixPath(runtime.config_file).parent / "crio.conf.d" / f"{OWN_NAME}.conf")
 
 
 def _list_missing(wanted: Wanted, tree: ConfigTree) -> dict[KeyPath, Any]:

@@ -22,8 +22,12 @@ def plan_podman(runtime: ChosenRuntime, tree: ConfigTree, wanted: Wanted) -> Run
     """
     if problem := find_unread(tree):
         return RuntimePlan(cdi_enabled=True, problem=problem)
-    path = str(PurePosixPath(f"{runtime.config_file}.d") / f"{OWN_NAME}.conf")
-    return plan_drop_in(tree, path, partial(_list_missing, wanted), cdi_enabled=True)
+    return plan_drop_in(tree, find_podman_drop_in(runtime), partial(_list_missing, wanted), cdi_enabled=True)
+
+
+def find_podman_drop_in(runtime: ChosenRuntime) -> str:
+    """Where our own file is, or would be."""
+    return str(PurePosixPath(f"{runtime.config_file}.d") / f"{OWN_NAME}.conf")
 
 
 def _list_missing(wanted: Wanted, tree: ConfigTree) -> dict[KeyPath, Any]:

@@ -6,16 +6,11 @@ from typing import Final, NamedTuple
 from nodeagent.components.runtime.choose import ChosenRuntime
 from nodeagent.components.runtime.containerd_config import arrange_imports
 from nodeagent.components.runtime.plan import RuntimePlan, Wanted
-from nodeagent.components.runtime.plan_containerd import (
-    find_drop_in,
-    find_former_drop_in,
-    find_read_files,
-    plan_containerd,
-)
-from nodeagent.components.runtime.plan_crio import plan_crio
+from nodeagent.components.runtime.plan_containerd import find_read_files, list_other_places, plan_containerd
+from nodeagent.components.runtime.plan_crio import find_crio_drop_in, plan_crio
 from nodeagent.components.runtime.plan_docker import plan_docker
 from nodeagent.components.runtime.plan_drop_in import arrange_directory
-from nodeagent.components.runtime.plan_podman import plan_podman
+from nodeagent.components.runtime.plan_podman import find_podman_drop_in, plan_podman
 from nodeagent.model.runtime import ConfigTree, RuntimeKind
 
 
@@ -25,8 +20,8 @@ class Planner(NamedTuple):
     plan: Callable[[ChosenRuntime, ConfigTree, Wanted], RuntimePlan]
     arrange: Callable[[ChosenRuntime, ConfigTree], ConfigTree] = lambda _runtime, tree: tree
     """Changed files in the order in which they will be read."""
-    list_own_places: Callable[[ChosenRuntime], tuple[str, ...]] = lambda _runtime: ()
-    """Where a file of ours may lie to which nothing leads (any longer)."""
+    list_other_places: Callable[[ChosenRuntime], tuple[str, ...]] = lambda _runtime: ()
+    """Where a file may lie that counts though nothing leads to it: one of ours, or a mark of the distribution's."""
     is_provable: bool = False
     """Whether its program can be started on the side to show that a plan does what it should."""
 
@@ -35,10 +30,18 @@ PLANNERS: Final[Mapping[RuntimeKind, Planner]] = {
     RuntimeKind.CONTAINERD: Planner(
         plan_containerd,
         arrange=lambda runtime, tree: arrange_imports(find_read_files(runtime, tree)),
-        list_own_places=lambda runtime: (find_former_drop_in(runtime), find_drop_in(runtime)),
+        list_other_places=list_other_places,
         is_provable=True,
     ),
-    RuntimeKind.CRIO: Planner(plan_crio, arrange=lambda _runtime, tree: arrange_directory(tree)),
+    RuntimeKind.CRIO: Planner(
+        plan_crio,
+        arrange=lambda _runtime, tree: arrange_directory(tree),
+        list_other_places=lambda runtime: (find_crio_drop_in(runtime),),
+    ),
     RuntimeKind.DOCKER: Planner(plan_docker),
-    RuntimeKind.PODMAN: Planner(plan_podman, arrange=lambda _runtime, tree: arrange_directory(tree)),
+    RuntimeKind.PODMAN: Planner(
+        plan_podman,
+        arrange=lambda _runtime, tree: arrange_directory(tree),
+        list_other_places=lambda runtime: (find_podman_drop_in(runtime),),
+    ),
 }

@@ -1,14 +1,15 @@
 """Writes a runtime's configuration files, and gives back what was there before.
 
 Owns the record of our changes: for each file its content before the first of them and the fingerprint of what we wrote;
-once more where we have written over what others made of that.
+once more where we have written over what others made of that. Directories that were made for a file are on record with
+it, and go with it when they are empty.
 It is written before the file is, so that a crash between the two still leads back.
 Symbolic links stay links; the file they lead to is replaced.
 """
 
 import base64
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum, auto
 from pathlib import Path
 from typing import Final
@@ -51,6 +52,8 @@ class _Entry(Value, frozen=True):
     """Fingerprints of what we wrote, newest last; several while one replaces the other."""
     ours: str | None = None
     """Base64 of the newest of them; what we changed is what differs from before."""
+    directories: tuple[str, ...] = ()
+    """Those that were made for it, the innermost first."""
 
 
 class RuntimeFiles:
@@ -71,7 +74,8 @@ class RuntimeFiles:
             if self._host.read(change.path) != change.before:
                 raise FileChangedMeanwhile(change.path)
         known = self._load()
-        self._store(_note_changes(known, changes))
+        made = {change.path: self._host.list_missing_directories(change.path) for change in changes if change.after}
+        self._store(_note_changes(known, changes, made))
         done: list[FileChange] = []
         try:
             for change in changes:
@@ -80,6 +84,8 @@ class RuntimeFiles:
         except FileNotWritten:
             for change in reversed(done):
                 self._write(change.path, change.before)
+            for change in reversed(changes):
+                self._host.remove_empty(made.get(change.path, ()))
             self._store(known)
             raise
 
@@ -88,10 +94,13 @@ class RuntimeFiles:
 
         Raises:
             HostError: a file cannot be written.
+            BackupUnreadable: the record is damaged; nothing was written.
         """
+        directories = {entry.path: entry.directories for entry in self._load()}
         for change in changes:
             if self._host.read(change.path) == change.after:
                 self._write(change.path, change.before)
+                self._host.remove_empty(directories.get(change.path, ()))
 
     def restore(self, withdraw: Withdraw) -> Restored:
         """Give back, byte for byte, what was there before we came; from files that others have changed take our part.
@@ -108,6 +117,8 @@ class RuntimeFiles:
                 outcomes[entry.path] = self._give_back(entry, withdraw) or outcomes[entry.path]
             if outcomes[entry.path] is _Outcome.KEPT:
                 kept.insert(0, entry)
+            else:
+                self._host.remove_empty(entry.directories)
         self._store(kept)
         paths = {each: tuple(path for path, found in outcomes.items() if found is each) for each in _Outcome}
         return Restored(
@@ -123,6 +134,9 @@ class RuntimeFiles:
         now = self._host.read(entry.path)
         before = base64.b64decode(entry.before) if entry.before is not None else None
         if now == before:
+            if entry.directories:
+                # What a writer that was killed has left beside it would keep them.
+                self._host.write(entry.path, before)
             return None
         if now is None or _fingerprint(now) in entry.after:
             self._write(entry.path, before)
@@ -168,16 +182,18 @@ class RuntimeFiles:
         write_atomically(self._record, json.encode(kept), mode=_RECORD_MODE, only_writer=True)
 
 
-def _note_changes(known: Iterable[_Entry], changes: Iterable[FileChange]) -> tuple[_Entry, ...]:
+def _note_changes(
+    known: Iterable[_Entry], changes: Iterable[FileChange], made: Mapping[str, tuple[str, ...]]
+) -> tuple[_Entry, ...]:
     entries: dict[str, tuple[_Entry, ...]] = {}
     for entry in known:
         entries[entry.path] = (*entries.get(entry.path, ()), entry)
     for change in changes:
-        entries[change.path] = _note_change(entries.get(change.path, ()), change)
+        entries[change.path] = _note_change(entries.get(change.path, ()), change, made.get(change.path, ()))
     return tuple(entry for each in entries.values() for entry in each)
 
 
-def _note_change(known: tuple[_Entry, ...], change: FileChange) -> tuple[_Entry, ...]:
+def _note_change(known: tuple[_Entry, ...], change: FileChange, made: tuple[str, ...]) -> tuple[_Entry, ...]:
     """What is known of a file, oldest first; several entries where others have edited what we had written."""
     after = (_fingerprint(change.after),) if change.after is not None else ()
     ours = base64.b64encode(change.after).decode() if change.after is not None else None
@@ -188,7 +204,9 @@ def _note_change(known: tuple[_Entry, ...], change: FileChange) -> tuple[_Entry,
     # What others have taken back, or away, to how it once was has nothing of ours from then on.
     befores = [entry.before for entry in known]
     rest = known[: befores.index(before)] if before in befores else known if before is not None else ()
-    return (*rest, _Entry(path=change.path, before=before, after=after, ours=ours))
+    # What somebody has taken away may have left the directory that was made for it.
+    directories = tuple(dict.fromkeys((*made, *(path for entry in known[len(rest) :] for path in entry.directories))))
+    return (*rest, _Entry(path=change.path, before=before, after=after, ours=ours, directories=directories))
 
 
 def _make_directory(path: Path) -> None:

@@ -23,7 +23,7 @@ _LIMIT_BYTES: Final = 4 * 1024 * 1024
 def read_config_tree(
     kind: RuntimeKind, main: str, *, extra: tuple[str, ...] = (), host: HostPaths | None = None
 ) -> ConfigTree:
-    """Every file that the runtime reads, and those of `extra` that exist, last."""
+    """Every file that the runtime reads, and those of `extra` that exist, last; a link in their place is a problem."""
     host = host or HostPaths()
     files: dict[str, ConfigFile] = {}
     problems: list[str] = []
@@ -35,7 +35,10 @@ def read_config_tree(
         if path not in files:
             _read_into(files, path, host)
     for path in extra:
-        if path not in files and host.here(path).exists():
+        if host.is_link(path):
+            problem = f"{path} is a symbolic link, and none is followed there: take it away"
+            files[path] = ConfigFile(path=path, problem=problem)
+        elif path not in files and host.here(path).exists():
             _read_into(files, path, host)
     return ConfigTree(files=tuple(files.values()), problems=tuple(problems))
 

@@ -4,7 +4,6 @@ Owns the way from a socket to the process behind it: the kernel tells its pid, a
 tells the binary and the command line, which are truer than any convention.
 """
 
-import itertools
 import socket as sockets
 import struct
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,8 +22,9 @@ from nodeagent.edge.container_runtime.kubelet_endpoint import (
     parse_kubelet_config_flag,
     parse_kubelet_endpoint,
 )
+from nodeagent.edge.container_runtime.listeners import find_listener, read_arguments
 from nodeagent.edge.host.errors import HostError
-from nodeagent.edge.host.files.pseudo_file import list_names, read_attribute, read_raw_attribute
+from nodeagent.edge.host.files.pseudo_file import list_names, read_attribute
 from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.model.runtime import RuntimeCandidate, RuntimeEvidence, RuntimeFlavour, RuntimeKind
 from nodeagent.model.runtimes import RUNTIMES, guess_kind, is_adapter
@@ -136,10 +136,10 @@ class RuntimeDetector:
         )
 
     def _look_behind(self, kind: RuntimeKind, flavour: RuntimeFlavour, socket: str) -> RuntimeCandidate:
-        """The process that listens there, or the only one of its name where the kernel hides who listens."""
-        pid = read_peer_pid(self._host.here(socket)) or self._find_only(RUNTIMES[kind].program)
+        """The process that listens there, also where the kernel hides it from whoever connects."""
+        pid = read_peer_pid(self._host.here(socket)) or self._find_hidden(kind, socket)
         process = self._proc_root / str(pid)
-        arguments = _read_arguments(process) if pid else ()
+        arguments = read_arguments(process) if pid else ()
         return RuntimeCandidate(
             kind=kind,
             flavour=flavour,
@@ -157,7 +157,7 @@ class RuntimeDetector:
     def _find_kubelet_endpoint(self) -> str:
         """What the running kubelet was told, by its command line or by the file that it names."""
         for process in self._find_processes("kubelet"):
-            arguments = _read_arguments(process)
+            arguments = read_arguments(process)
             return parse_kubelet_endpoint(arguments) or self._read_endpoint(parse_kubelet_config_flag(arguments))
         return ""
 
@@ -174,10 +174,10 @@ class RuntimeDetector:
             if number.isdigit() and read_attribute(self._proc_root / number / "comm") == name:
                 yield self._proc_root / number
 
-    def _find_only(self, name: str) -> int | None:
-        """The one process of this name; `None` when there are several, which would be a guess."""
-        found = list(itertools.islice(self._find_processes(name), 2))
-        return int(found[0].name) if len(found) == 1 else None
+    def _find_hidden(self, kind: RuntimeKind, socket: str) -> int | None:
+        record = RUNTIMES[kind]
+        found = find_listener(list(self._find_processes(record.program)), socket, record, self._host)
+        return int(found.name) if found is not None else None
 
 
 def read_peer_pid(path: Path) -> int | None:
@@ -205,8 +205,3 @@ def _read_link(path: Path) -> str:
 def _find_program(arguments: Sequence[str]) -> str:
     """The program by its command line, where an agent with few capabilities may not see whose process it is."""
     return arguments[0] if arguments and arguments[0].startswith("/") else ""
-
-
-def _read_arguments(process: Path) -> tuple[str, ...]:
-    raw = read_raw_attribute(process / "cmdline").rstrip(b"\0")
-    return tuple(part.decode("utf-8", "replace") for part in raw.split(b"\0")) if raw else ()

@@ -1,5 +1,6 @@
 """What is known of one container runtime: all that others would otherwise have to know it by name for."""
 
+from collections.abc import Sequence
 from enum import Enum, auto
 from typing import Final
 
@@ -70,6 +71,16 @@ class RuntimeRecord(Value, frozen=True):
     def find_place(self, flavour: RuntimeFlavour) -> RuntimePlace:
         """Where it is in this distribution; any other is as the plain one."""
         return next((each for each in self.places if each.flavour is flavour), self.places[0])
+
+    def find_config_flag(self, arguments: Sequence[str]) -> str:
+        """The configuration file that the daemon was started with; empty when its default is in use."""
+        for number, argument in enumerate(arguments):
+            for flag in self.config_flags:
+                if argument == flag and number + 1 < len(arguments):
+                    return arguments[number + 1]
+                if argument.startswith(f"{flag}="):
+                    return argument.partition("=")[2]
+        return ""
 
     def restart_command(self, flavour: RuntimeFlavour) -> tuple[str, ...]:
         """What brings a changed configuration into force; never a signal, of which some die; nothing for a command."""

@@ -256,6 +256,24 @@ def test_paths_lead_there_and_back(host: Host) -> None:
     assert paths.read("/etc/none") is None
 
 
+def test_a_link_is_seen_and_the_directories_above_it_are_followed(host: Host) -> None:
+    """As the host names them; one that leads nowhere is a link, too."""
+    paths = HostPaths(host.root)
+    paths.here("/etc/containerd/conf.d/own.toml").symlink_to("/gone")
+    assert paths.is_link("/etc/containerd/conf.d/own.toml")
+    assert not paths.is_link("/etc/containerd/conf.d/10-site.toml")
+    assert not paths.is_link("/etc/containerd/none/own.toml")
+    assert paths.list_missing_directories("/etc/containerd/a/b/c.toml") == ("/etc/containerd/a/b", "/etc/containerd/a")
+
+
+def test_a_directory_that_cannot_be_taken_away_is_told() -> None:
+    """One that is in use, gone, or no directory any more is no error; one that the system keeps is."""
+    paths = HostPaths()
+    paths.remove_empty(("/", "/none", "/dev/null"))
+    with pytest.raises(FileNotWritten, match=r"^cannot write /proc/self/task: remove it"):
+        paths.remove_empty(("/proc/self/task",))
+
+
 def test_what_cannot_be_done_is_told_with_the_hosts_path(host: Host) -> None:
     """The reader of the message looks for the file on the host."""
     paths = HostPaths(host.root)

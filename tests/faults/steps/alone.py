@@ -65,7 +65,7 @@ def is_runtime_whole(place: Path) -> bool:
     """As it was or as it is wanted, and never without a note of how it was."""
     now, record = (place / "config.toml").read_bytes(), place / "state" / "runtime-changes.json"
     added = place / "conf.d" / "ours.toml"
-    is_ours = now == AFTER or added.exists()
+    is_ours = now == AFTER or added.parent.exists()
     return now in (BEFORE, AFTER) and (not is_ours or str(place / "config.toml") in record.read_text())
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from nodeagent.edge.host.devices.device_node_files import DeviceNodeFiles
-from tests.integration.cluster.layout import CHECKOUT
+from tests.integration.cluster.layout import CHECKOUT, choose_free_ports
 from tests.integration.runtimes.support import LIBRARY, find_programs, run
 from tests.support.programs.systemd import PYTHON, Systemd, running_systemd
 
@@ -21,6 +21,7 @@ T4_VERSION = "535.261.03"
 CONTAINERD_CONFIG = "/etc/containerd/config.toml"
 SOCKET = "/run/containerd/containerd.sock"
 CONTAINERD = "containerd.service"
+AGENT = "nodeagent.service"
 _UNIT = """[Unit]
 Description={name} of a scenario
 StartLimitIntervalSec=0
@@ -70,6 +71,21 @@ class Machine:
         self.systemd.write(CONTAINERD_CONFIG, config)
         self.write_unit(CONTAINERD, f"{programs}/containerd", str(programs), more=more)
         self.systemd.run("systemctl", "start", CONTAINERD)
+
+    def start_agent(self, *settings: str) -> None:
+        """Have the agent with these settings as the shipped unit, with all that it takes away, and start it."""
+        port = choose_free_ports(1)[0]
+        flags = " ".join(f"--set {setting}" for setting in (*settings, f"http.listen=127.0.0.1:{port}"))
+        unit = (CHECKOUT / "systemd/nodeagent.service").read_text()
+        python = CHECKOUT / ".venv/bin/python"
+        unit = unit.replace("ExecStart=nodeagent run", f"ExecStart={python} -m nodeagent run {flags}")
+        # The interpreter of a test may lie in somebody's home, and its checkout among temporary files.
+        for protection in ("ProtectHome", "PrivateTmp"):
+            unit = unit.replace(f"{protection}=yes", f"{protection}=no")
+        self.systemd.write(f"/etc/systemd/system/{AGENT}", unit)
+        self.systemd.run("mkdir", "-p", "/var/lib/kubelet/device-plugins")
+        self.systemd.run("systemctl", "daemon-reload")
+        self.systemd.run("systemctl", "start", "--no-block", AGENT)
 
     def ctr(self, *words: str) -> str:
         return self.systemd.run(str(self.programs / "ctr"), "--address", SOCKET, *words)

@@ -18,7 +18,7 @@ from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.edge.container_runtime.detect import RuntimeDetector
 from nodeagent.edge.container_runtime.host_runtime import HostRuntime
 from nodeagent.model.errors import NodeagentError
-from nodeagent.model.runtime import RuntimeCandidate, RuntimeEvidence, RuntimeKind
+from nodeagent.model.runtime import RuntimeCandidate, RuntimeEvidence, RuntimeFlavour, RuntimeKind
 from tests.integration.runtimes.configuration import MAIN, Configuration, Release
 from tests.integration.runtimes.daemon import Served, serve
 from tests.integration.runtimes.support import run
@@ -47,10 +47,11 @@ class Program:
 class _Detector(RuntimeDetector):
     """Sees one containerd that serves the kubelet, with these files."""
 
-    def __init__(self, program: Program, main: Path) -> None:
+    def __init__(self, program: Program, main: Path, flavour: RuntimeFlavour) -> None:
         super().__init__()
         self._candidate = RuntimeCandidate(
             kind=RuntimeKind.CONTAINERD,
+            flavour=flavour,
             socket="/run/containerd/containerd.sock",
             answers=True,
             version=program.version,
@@ -74,22 +75,32 @@ class Outcome:
 class Node:
     """A directory with a node's files, and an agent that may change them."""
 
-    def __init__(self, program: Program, configuration: Configuration, place: Path) -> None:
+    def __init__(
+        self,
+        program: Program,
+        configuration: Configuration,
+        place: Path,
+        flavour: RuntimeFlavour = RuntimeFlavour.PLAIN,
+        main: str = MAIN,
+    ) -> None:
         self.program, self.configuration = program, configuration
-        self.main = place / "etc" / MAIN
+        self.main = place / "etc" / main
         self.main.parent.mkdir()
         for name, text in configuration.files.items():
             path = self.main.parent / name
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(text.replace("/@main@", str(self.main.parent)).encode())
-        self._edge = HostRuntime(place / "state", _Detector(program, self.main), WorkerThread("matrix"))
+        self._edge = HostRuntime(place / "state", _Detector(program, self.main, flavour), WorkerThread("matrix"))
 
     def close(self) -> None:
         self._edge.close()
 
-    def read_files(self) -> dict[str, bytes]:
-        files = (path for path in self.main.parent.rglob("*") if path.is_file())
-        return {str(path.relative_to(self.main.parent)): path.read_bytes() for path in sorted(files)}
+    def read_files(self) -> dict[str, bytes | None]:
+        """Everything below the directory of the main file; directories have no content."""
+        places = sorted(self.main.parent.rglob("*"))
+        return {
+            str(path.relative_to(self.main.parent)): path.read_bytes() if path.is_file() else None for path in places
+        }
 
     def configure(self) -> Outcome:
         return anyio.run(self._configure)
@@ -106,9 +117,8 @@ class Node:
 
     async def _configure(self) -> Outcome:
         wants = self.configuration.wants
-        settings = load_settings(
-            environ={}, overrides=[f"runtime.legacy_class={str(wants == 'class').lower()}"]
-        ).settings
+        legacy = f"runtime.legacy_class={str(wants == 'class').lower()}"
+        settings = load_settings(environ={}, overrides=[legacy, f"runtime.config_file={self.main}"]).settings
         shim = ShimWish(program=SHIM, default=wants == "default") if wants in {"shim", "default"} else None
         look = await look_at_runtime(self._edge, settings.runtime, shim=shim)
         assert not isinstance(look, NoRuntime)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cluster.layout import CHECKOUT, choose_free_ports
-from tests.integration.runtimes.machine import CONTAINERD, CONTAINERD_CONFIG, SOCKET, Machine, running_machine
+from tests.integration.cluster.layout import CHECKOUT
+from tests.integration.runtimes.machine import AGENT, CONTAINERD, CONTAINERD_CONFIG, SOCKET, Machine, running_machine
 from tests.support.programs.systemd import PYTHON, find_obstacle
 
 CONFIG = """# ours, do not reformat
@@ -25,7 +25,6 @@ version = 3
 DROP_IN = "/etc/containerd/conf.d/zz-nodeagent.toml"
 REFUSES = "ExecStartPre=/bin/sh -c '! grep -qr \"enable_cdi = true\" /etc/containerd'"
 READS_ELSEWHERE = "BindReadOnlyPaths=/etc/elsewhere:/etc/containerd"
-AGENT = "nodeagent.service"
 PATIENCE_SECONDS = 30.0
 
 
@@ -104,23 +103,7 @@ def test_a_change_that_does_not_work_is_rolled_back(machine: Machine, more: str,
 def test_the_agent_keeps_the_setting_in_force_against_another_writer(machine: Machine) -> None:
     """In the shipped unit, with all that it takes away: configured, restarted, and put back while nobody looks."""
     machine.install_containerd(machine.programs, CONFIG)
-    port = choose_free_ports(1)[0]
-    settings = (
-        "gpus.source=simulated:t4",
-        "runtime.manage=true",
-        "runtime.restart=now",
-        f"http.listen=127.0.0.1:{port}",
-    )
-    flags = " ".join(f"--set {setting}" for setting in settings)
-    unit = (CHECKOUT / "systemd/nodeagent.service").read_text()
-    unit = unit.replace("ExecStart=nodeagent run", f"ExecStart={CHECKOUT}/.venv/bin/python -m nodeagent run {flags}")
-    # The interpreter of a test may lie in somebody's home, and its checkout among temporary files.
-    for protection in ("ProtectHome", "PrivateTmp"):
-        unit = unit.replace(f"{protection}=yes", f"{protection}=no")
-    machine.systemd.write(f"/etc/systemd/system/{AGENT}", unit)
-    machine.systemd.run("mkdir", "-p", "/var/lib/kubelet/device-plugins")
-    machine.systemd.run("systemctl", "daemon-reload")
-    machine.systemd.run("systemctl", "start", "--no-block", AGENT)
+    machine.start_agent("gpus.source=simulated:t4", "runtime.manage=true", "runtime.restart=now")
     wait_in_force(machine)
     # Until the agent has seen it too, a change by another writer is a restart that failed.
     wait_journal(machine, '"event": "runtime_restarted"')
@@ -179,12 +162,12 @@ exec chroot $root {python} -m nodeagent runtime "$@"
 """
 
 
-def run_in_container(machine: Machine, *words: str) -> subprocess.CompletedProcess[str]:
+def run_in_container(machine: Machine, *words: str, rights: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
     """Run the agent's command in a container of the machine's, with its root at /host as a DaemonSet has it."""
     script = CONTAINER.format(shared=f"{CHECKOUT} {PYTHON}", python=CHECKOUT / ".venv/bin/python")
     flags = ("--set", "node.host_root=/host", "--set", "node.state_dir=/host/var/lib/nodeagent")
     unshare = ("unshare", "--mount", "--pid", "--fork", "--propagation", "private")
-    return machine.systemd.call(*unshare, "sh", "-c", script, "sh", *words, *flags)
+    return machine.systemd.call(*unshare, *rights, "sh", "-c", script, "sh", *words, *flags)
 
 
 def test_an_agent_in_a_container_acts_on_its_host(machine: Machine) -> None:
@@ -203,6 +186,43 @@ def test_an_agent_in_a_container_acts_on_its_host(machine: Machine) -> None:
     assert not list(machine.systemd.path("/run").glob(".nodeagent-check-*"))
     assert run_in_container(machine, "unconfigure").returncode == 0
     assert read_config(machine) == CONFIG
+
+
+SECOND = "/srv/second/config.toml"
+SECOND_SOCKET = "/srv/second/containerd.sock"
+SECOND_CONFIG = f"""# another's
+version = 3
+root = "/srv/second/root"
+state = "/srv/second/state"
+[grpc]
+  address = "{SECOND_SOCKET}"
+[ttrpc]
+  address = "{SECOND_SOCKET}.ttrpc"
+[plugins.'io.containerd.cri.v1.runtime']
+  enable_cdi = false
+"""
+
+
+@pytest.mark.parametrize("rights", [(), ("setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace")])
+def test_of_two_daemons_an_agent_in_a_container_acts_on_the_one_behind_its_socket(
+    machine: Machine, rights: tuple[str, ...]
+) -> None:
+    """Which process that is the kernel hides from it; also where it may not look at the sockets of others."""
+    machine.install_containerd(machine.programs, CONFIG)
+    machine.systemd.write(SECOND, SECOND_CONFIG)
+    command = f"{machine.programs}/containerd --config {SECOND}"
+    machine.write_unit("second.service", command, str(machine.programs))
+    machine.systemd.run("systemctl", "start", "second.service")
+    flags = ("--set", f"runtime.socket={SECOND_SOCKET}")
+    detected = run_in_container(machine, "detect", "--json", *flags, rights=rights)
+    assert json.loads(detected.stdout)["config_file"] == SECOND, detected.stderr
+    done = run_in_container(machine, "configure", *flags, rights=rights)
+    assert done.returncode == 0, done.stderr
+    assert "written: /srv/second/conf.d/zz-nodeagent.toml" in done.stdout.splitlines()
+    assert (read_config(machine), machine.systemd.path(DROP_IN).exists()) == (CONFIG, False)
+    assert run_in_container(machine, "unconfigure", *flags).returncode == 0
+    assert machine.systemd.path(SECOND).read_text() == SECOND_CONFIG
+    assert not machine.systemd.path("/srv/second/conf.d").exists()
 
 
 def test_a_broken_change_by_an_agent_in_a_container_is_rolled_back(machine: Machine) -> None:

@@ -7,7 +7,8 @@ the system calls in here use the other. Links are followed as the host would: `/
 import errno
 import glob
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from nodeagent.edge.host.driver.roots import follow_in_root
@@ -15,6 +16,8 @@ from nodeagent.edge.host.errors import FileNotWritten, FileTooLarge, FileUnreada
 from nodeagent.edge.host.files.atomic_file import READ_LIMIT_BYTES, read_bounded, remove_leftovers, write_atomically
 
 _DIRECTORY_MODE = 0o755
+_NOT_OURS = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR, errno.EBUSY)
+"""Reasons not to take a directory away: others use it, have something else in its place, or were faster."""
 
 
 class HostPaths:
@@ -75,6 +78,32 @@ class HostPaths:
         except FileTooLarge as error:
             raise FileTooLarge(Path(path), limit_bytes) from error
 
+    def is_link(self, path: str) -> bool:
+        """Whether the last part of a path is a symbolic link, wherever it leads."""
+        name = PurePosixPath(path)
+        return (self.here(str(name.parent)) / name.name).is_symlink()
+
+    def list_missing_directories(self, path: str) -> tuple[str, ...]:
+        """The directories above a path that are not there, the innermost first."""
+        return tuple(str(each) for each in PurePosixPath(path).parents if not self.here(str(each)).exists())
+
+    def remove_empty(self, directories: Iterable[str]) -> None:
+        """Take directories away that have nothing in them; others stay, and what is gone already is no error.
+
+        Raises:
+            FileNotWritten: one is empty and cannot be taken away.
+        """
+        for directory in directories:
+            place = self.here(directory)
+            # Of one that is not there, a file system that is read-only says that it is read-only.
+            if not place.is_dir():
+                continue
+            try:
+                place.rmdir()
+            except OSError as error:
+                if error.errno not in _NOT_OURS:
+                    raise FileNotWritten(Path(directory), "remove it", _repeat(error.errno), replaced=False) from error
+
     def write(self, path: str, content: bytes | None, *, mode: int = 0o644) -> None:
         """Replace a file, or take it away; a symbolic link stays one, and what it leads to is replaced.
 
@@ -85,7 +114,9 @@ class HostPaths:
         try:
             if content is None:
                 remove_leftovers(place)
-                place.unlink(missing_ok=True)
+                # Below a file there is nothing either.
+                with suppress(NotADirectoryError):
+                    place.unlink(missing_ok=True)
                 return
             step = "create its directory"
             place.parent.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)

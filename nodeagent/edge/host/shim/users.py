@@ -13,6 +13,7 @@ from nodeagent.edge.host.errors import HostError
 from nodeagent.edge.host.files.pseudo_file import list_names, read_raw_attribute
 from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.model.runtimes import RUNTIMES
+from nodeagent.model.shim_names import NVIDIA_NAMES
 
 _RUNTIME_FLAGS: Final = frozenset({"-r", "--runtime"})
 
@@ -20,6 +21,12 @@ _RUNTIME_FLAGS: Final = frozenset({"-r", "--runtime"})
 def count_users(programs: frozenset[str], host: HostPaths, proc_root: Path = Path("/proc")) -> int:
     """How many containers there are that one of these programs, by the host's names, has made."""
     return sum(program in programs for program in (*_list_noted(host), *_list_told(proc_root)))
+
+
+def count_toolkit_users(ours: frozenset[str], host: HostPaths, proc_root: Path = Path("/proc")) -> int:
+    """How many containers a runtime of NVIDIA's toolkit has made, which goes by the names of which some may be ours."""
+    made_by = (*_list_noted(host), *_list_told(proc_root))
+    return sum(Path(program).name in NVIDIA_NAMES and program not in ours for program in made_by)
 
 
 def _list_noted(host: HostPaths) -> Iterator[str]:

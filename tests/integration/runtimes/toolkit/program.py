@@ -1,7 +1,7 @@
-"""NVIDIA's own configurer of runtimes, built from its module into the cache beside the releases of containerd.
+"""NVIDIA's own toolkit, built from its module into the cache beside the releases of containerd.
 
 Its module brings its own locked dependencies, and the module itself is held to the sum that is written here.
-`python -m tests.integration.runtimes.toolkit.program` builds it.
+`python -m tests.integration.runtimes.toolkit.program` builds the programs that these tests use.
 """
 
 import json
@@ -26,19 +26,23 @@ FLAGS: Final = ("-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags=-s -w
 def find_obstacle() -> str:
     """Why it cannot be had here; empty when it can."""
     missing = [name for name in ("go", "cc") if shutil.which(name) is None]
-    return f"nvidia-ctk is built by {' and '.join(missing)}, not found here" if missing else ""
+    return f"NVIDIA's toolkit is built by {' and '.join(missing)}, not found here" if missing else ""
 
 
-def build() -> Path:
-    """The program, built where it is missing."""
-    program = find_cache() / "nvidia-container-toolkit" / VERSION / "nvidia-ctk"
+CONFIGURER: Final = "nvidia-ctk"
+RUNTIME: Final = "nvidia-container-runtime"
+
+
+def build(name: str = CONFIGURER) -> Path:
+    """One of its programs, built where it is missing."""
+    program = find_cache() / "nvidia-container-toolkit" / VERSION / name
     program.parent.mkdir(parents=True, exist_ok=True)
     with locked(program.parent / "lock"):
         if not program.exists():
             told = json.loads(_go("mod", "download", "-json", f"{MODULE}@v{VERSION}"))
             assert told["Sum"] == SUM, f"{MODULE} {VERSION} has another sum: {told['Sum']}"
             unfinished = program.with_suffix(".new")
-            _go("build", *FLAGS, "-o", str(unfinished), "./cmd/nvidia-ctk", place=Path(told["Dir"]))
+            _go("build", *FLAGS, "-o", str(unfinished), f"./cmd/{name}", place=Path(told["Dir"]))
             unfinished.rename(program)
     return program
 
@@ -70,4 +74,5 @@ def _go(*words: str, place: Path = Path("/")) -> str:
 
 
 if __name__ == "__main__":
-    build()
+    for each in (CONFIGURER, RUNTIME):
+        build(each)

@@ -118,6 +118,7 @@ def test_a_node_in_order_gets_a_clean_bill() -> None:
         ({"shim": replace(SHIM, problem="it is not there")}, "shim", Grade.FAIL, "do not start"),
         ({"shim": replace(SHIM, table_problem="it is damaged")}, "shim", Grade.FAIL, "are refused"),
         ({"shim": replace(SHIM, table_problem="it is damaged", passes=True)}, "shim", Grade.WARN, "start without"),
+        ({"toolkit_containers": 2}, "shim", Grade.WARN, "2 containers were made by NVIDIA's runtime"),
         ({"api": ApiFacts()}, "api server", Grade.WARN, "no credentials"),
         ({"api": ApiFacts(where="sa", problem="timeout")}, "api server", Grade.FAIL, "timeout"),
         ({"api": ApiFacts(where="sa", denied=("patch nodes",))}, "api server", Grade.FAIL, "may not patch nodes"),

@@ -124,6 +124,20 @@ def test_in_a_container_the_hosts_own_files_are_looked_at(short_dir: Path) -> No
     assert facts.clock_behind_seconds == 0
 
 
+def test_containers_of_the_toolkit_are_counted(short_dir: Path) -> None:
+    """By containerd's notes; those of our own program under its other name are none, and nobody asks without a shim."""
+    names = short_dir / "names"
+    made_by = ("/usr/bin/nvidia-container-runtime", f"{names}/nvidia-container-runtime", "/usr/bin/runc", "/bin/other")
+    for number, program in enumerate((*made_by, "/usr/local/nvidia/toolkit/nvidia-container-runtime.cdi")):
+        note = short_dir / f"run/containerd/io.containerd.runtime.v2.task/k8s.io/{number}/runtime"
+        note.parent.mkdir(parents=True)
+        note.write_text(program)
+    overrides = [f"node.host_root={short_dir}", f"shim.nvidia_name_dir={names}"]
+    for wanted, count in (("true", 2), ("false", 0)):
+        settings = load_settings(environ={}, overrides=[*overrides, f"runtime.shim={wanted}"]).settings
+        assert look_at_host(settings, HEALTHY).toolkit_containers == count
+
+
 def test_specifications_are_read_as_a_runtime_would(tmp_path: Path) -> None:
     """A broken file is a finding, other files are none, and a directory named twice counts once."""
     (tmp_path / "a.json").write_text("{")

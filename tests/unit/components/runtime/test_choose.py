@@ -10,11 +10,11 @@ from nodeagent.components.runtime.choose import (
     ChosenRuntime,
     NoRuntime,
     decide_runtime,
-    find_config_flag,
     parse_version,
 )
 from nodeagent.config.sections.containers import RuntimeSettings
 from nodeagent.model.runtime import RuntimeCandidate, RuntimeEvidence, RuntimeFlavour, RuntimeKind
+from nodeagent.model.runtimes import RUNTIMES
 
 CONTAINERD = RuntimeCandidate(
     kind=RuntimeKind.CONTAINERD, socket="/run/containerd/containerd.sock", answers=True, version="2.1.4"
@@ -100,7 +100,7 @@ def test_the_configuration_is_where_the_daemon_was_told(
     kind: RuntimeKind, arguments: tuple[str, ...], path: str
 ) -> None:
     """The command line of the running daemon is stronger than its default."""
-    assert find_config_flag(kind, arguments) == path
+    assert RUNTIMES[kind].find_config_flag(arguments) == path
 
 
 @pytest.mark.parametrize(
@@ -119,6 +119,22 @@ def test_distributions_have_their_own_places(flavour: RuntimeFlavour, config_fil
     assert isinstance(chosen, ChosenRuntime)
     assert chosen.config_file == config_file
     assert restart in " ".join(chosen.restart_command)
+
+
+@pytest.mark.parametrize(
+    ("socket", "pid", "config_file"),
+    [
+        ("/run/containerd/containerd.sock", None, "/etc/containerd/config.toml"),
+        ("/var/run/containerd/containerd.sock", None, "/etc/containerd/config.toml"),
+        ("/srv/second/containerd.sock", 7, "/etc/containerd/config.toml"),
+        ("/srv/second/containerd.sock", None, ""),
+    ],
+)
+def test_the_default_file_is_not_that_of_a_process_nobody_sees(socket: str, pid: int | None, config_file: str) -> None:
+    """Behind a socket of its own there is another one than the distribution's."""
+    chosen = decide(replace(CONTAINERD, socket=socket, pid=pid), socket=Path(socket))
+    assert isinstance(chosen, ChosenRuntime)
+    assert chosen.config_file == config_file
 
 
 def test_a_configured_file_is_taken() -> None:

@@ -11,7 +11,14 @@ from nodeagent.components.runtime.plan import RuntimePlan, Wanted
 from nodeagent.config.sections.containers import RuntimeSettings
 from nodeagent.config.sections.shim import ShimSettings
 from nodeagent.model.ports import ContainerRuntime
-from nodeagent.model.runtime import ConfigTree, FileChange, RuntimeEvidence, RuntimeFlavour, RuntimeKind
+from nodeagent.model.runtime import (
+    ConfigTree,
+    FileChange,
+    RuntimeCandidate,
+    RuntimeEvidence,
+    RuntimeFlavour,
+    RuntimeKind,
+)
 from tests.component.runtime.fakes import CRIO, START, WRAPPER, FakeRuntime
 
 CHANGE = FileChange(path="/x", before=None, after=b"")
@@ -149,6 +156,24 @@ async def test_a_release_too_old_for_cdi_serves_by_the_class_alone() -> None:
             return replace(await super().read_evidence(), wrapper="")
 
     assert "nvidia-container-runtime is not on this node" in (await look(Bare(START, "1.6.20"), CLASS)).plan.problem
+
+
+@pytest.mark.parametrize("cdi", [True, False, None])
+async def test_a_file_that_nobody_knows_is_neither_read_nor_written(cdi: bool | None) -> None:
+    """The remedy is the setting; whether CDI is on says the daemon itself."""
+    runtime = FakeRuntime()
+    hidden = RuntimeCandidate(
+        kind=RuntimeKind.CONTAINERD, socket="/srv/second.sock", answers=True, version="2.1.4", cdi_in_force=cdi
+    )
+    runtime.also = (hidden,)
+    found = await look(runtime, replace(RuntimeSettings(), socket=Path("/srv/second.sock")))
+    assert (found.tree, found.plan.changes, found.restart_needed) == (ConfigTree(files=()), (), "")
+    assert found.plan.problem == (
+        "the process behind /srv/second.sock cannot be told from others of its name, and so neither can its"
+        " configuration file: set `runtime.config_file`"
+    )
+    assert found.takes_cdi is (cdi is not False)
+    assert render_state(found).config_file == ""
 
 
 async def test_each_kind_has_its_planner() -> None:

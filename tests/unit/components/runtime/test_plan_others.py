@@ -234,3 +234,14 @@ def test_what_is_judged_is_in_the_order_in_which_it_will_be_read(kind: RuntimeKi
 def test_a_default_of_crio_that_is_no_text_is_no_name() -> None:
     """CRI-O would not start with it; the plan says what it says of any other."""
     assert crio("1.33.1", "[crio.runtime]\ndefault_runtime = []\n", wanted=CLASS).changes
+
+
+@pytest.mark.parametrize("kind", [RuntimeKind.CRIO, RuntimeKind.PODMAN])
+def test_a_link_under_the_name_of_our_file_is_refused(kind: RuntimeKind) -> None:
+    """It is looked for wherever ours would be, and what it leads to is not written."""
+    runtime = make_runtime(kind, "5.4.2", "/etc/containers/containers.conf")
+    (own,) = PLANNERS[kind].list_other_places(runtime)
+    assert own.endswith(".conf.d/zz-nodeagent.conf")
+    tree = ConfigTree(files=(ConfigFile(path=runtime.config_file), ConfigFile(path=own, problem=f"{own} is a link")))
+    found = PLANNERS[kind].plan(runtime, tree, CLASS)
+    assert (found.changes, found.problem) == ((), f"{own} is a link")

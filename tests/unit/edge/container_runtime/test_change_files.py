@@ -49,6 +49,73 @@ def test_everything_is_given_back_byte_for_byte(node: Node) -> None:
     assert node.files.restore(withdraw) == Restored()
 
 
+def list_paths(node: Node) -> list[str]:
+    """Everything below the configuration directory."""
+    return sorted(str(path.relative_to(node.main.parent)) for path in node.main.parent.rglob("*"))
+
+
+def test_directories_that_were_made_for_a_file_go_with_it(node: Node) -> None:
+    """Both of two; also where somebody has taken the file away meanwhile, and after a second change of ours."""
+    deep = node.drop_in.with_name("deep") / "own.toml"
+    node.files.apply([node.change(b"ours", deep)])
+    node.files.apply([node.change(b"ours again", deep)])
+    deep.unlink()
+    node.files.apply([node.change(b"once more", deep)])
+    RuntimeFiles(node.state).restore(withdraw)
+    assert list_paths(node) == ["config.toml"]
+
+
+def test_a_directory_that_was_there_stays(node: Node) -> None:
+    """Empty as it was; and one of ours in which somebody has put a file since."""
+    node.drop_in.parent.mkdir()
+    node.files.apply([node.change(b"ours", node.drop_in)])
+    node.files.restore(withdraw)
+    assert list_paths(node) == ["conf.d", "config.toml"]
+    other = node.main.parent / "more/own.toml"
+    node.files.apply([node.change(b"ours", other)])
+    other.with_name("theirs.toml").touch()
+    node.files.restore(withdraw)
+    assert list_paths(node) == ["conf.d", "config.toml", "more", "more/theirs.toml"]
+
+
+def test_a_directory_of_a_file_that_is_kept_stays(node: Node) -> None:
+    """What others have made of it cannot be told from ours."""
+    node.files.apply([node.change(b"a = 1\n", node.drop_in)])
+    node.drop_in.write_bytes(b"no TOML")
+    assert node.files.restore(withdraw).kept == (str(node.drop_in),)
+    node.drop_in.unlink()
+    assert node.files.restore(withdraw) == Restored()
+    assert list_paths(node) == ["config.toml"]
+
+
+def test_a_directory_goes_where_a_writer_was_killed_in_it(node: Node) -> None:
+    """What it left beside the file that it did not come to write is ours; a file in the directory's place is not."""
+    changes = [node.change(b"x", node.drop_in)]
+    node.files.apply(changes)
+    node.drop_in.rename(node.drop_in.with_name(f".{node.drop_in.name}.0123abcd.tmp"))
+    node.files.restore(withdraw)
+    assert list_paths(node) == ["config.toml"]
+    node.files.apply(changes)
+    node.drop_in.unlink()
+    node.drop_in.parent.rmdir()
+    node.drop_in.parent.touch()
+    assert node.files.restore(withdraw) == Restored()
+    assert list_paths(node) == ["conf.d", "config.toml"]
+
+
+def test_a_change_that_is_undone_leaves_no_directory(node: Node) -> None:
+    """After a restart that failed, and where the second file could not be written."""
+    changes = [node.change(b"x", node.drop_in)]
+    node.files.apply(changes)
+    node.files.undo(changes)
+    assert list_paths(node) == ["config.toml"]
+    node.main.with_name("in-place").touch()
+    second = FileChange(path=str(node.main.parent / "in-place/b.toml"), before=None, after=b"x")
+    with pytest.raises(FileNotWritten):
+        node.files.apply([*changes, second])
+    assert list_paths(node) == ["config.toml", "in-place"]
+
+
 def test_several_changes_lead_back_to_the_first_state(node: Node) -> None:
     """What was there before us is what counts, however often we wrote."""
     for after in (b"one", b"two", b"three"):

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from nodeagent.edge.container_runtime.config_files import read_config_tree
 from nodeagent.model.runtime import RuntimeKind
 
@@ -105,3 +107,27 @@ def test_extra_files_are_read_where_they_exist(tmp_path: Path) -> None:
     assert read_names(RuntimeKind.CONTAINERD, main, str(extra)) == ["config.toml"]
     extra.write_text("")
     assert read_names(RuntimeKind.CONTAINERD, main, str(extra), str(main)) == ["config.toml", "extra.toml"]
+
+
+@pytest.mark.parametrize("is_imported", [False, True])
+@pytest.mark.parametrize("target", ["there.toml", "gone.toml"])
+def test_a_link_under_the_name_of_our_file_is_not_followed(tmp_path: Path, target: str, is_imported: bool) -> None:
+    """What it leads to is somebody else's: neither read as ours nor, whether it is there or not, written."""
+    main, own = tmp_path / "config.toml", tmp_path / "conf.d/zz-nodeagent.toml"
+    main.write_text('imports = ["conf.d/*.toml"]\n' if is_imported else "")
+    (tmp_path / "there.toml").write_text("a = 1\n")
+    own.parent.mkdir()
+    own.symlink_to(f"../{target}")
+    tree = read_config_tree(RuntimeKind.CONTAINERD, str(main), extra=(str(own),))
+    assert [file.path for file in tree.files] == [str(main), str(own)]
+    assert tree.files[-1].content is None
+    assert tree.files[-1].problem == f"{own} is a symbolic link, and none is followed there: take it away"
+
+
+def test_a_link_above_our_file_is_followed(tmp_path: Path) -> None:
+    """Administrators move whole directories, and so do distributions."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real/own.toml").write_text("a = 1\n")
+    (tmp_path / "conf.d").symlink_to("real")
+    tree = read_config_tree(RuntimeKind.CONTAINERD, str(tmp_path / "m"), extra=(str(tmp_path / "conf.d/own.toml"),))
+    assert tree.files[-1].content == b"a = 1\n"

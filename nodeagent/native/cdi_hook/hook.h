@@ -30,6 +30,10 @@ const char *skip_value(const char *at); /* NULL where it has no end */
 const char *find_key(const char *at, const char *key);
 void copy_string(const char *at, char *into, size_t room);
 
+/* ---- walk.c: the same as openat2 within a root, for a path or a directory --------------------------------------------- */
+
+int walk_inside(int root, const char *path, int flags, int own); /* own: a mount on the way is EXDEV */
+
 /* ---- inside.c: the container's files, whatever links its image has ------------------------------------------------- */
 
 int open_inside(int root, const char *path, int flags);

@@ -20,6 +20,7 @@ extern int failure; /* the exit status of who fails: the container does not star
 extern char root_path[2 * PATH_LIMIT + 16]; /* where open_root found the container's root */
 
 void fail(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
+void warn(const char *format, ...) __attribute__((format(printf, 1, 2))); /* the container starts all the same */
 char *read_all(int descriptor, size_t limit, const char *what);
 int open_root(void);
 

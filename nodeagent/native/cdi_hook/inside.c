@@ -58,7 +58,7 @@ int is_foreign(int error) {
 }
 
 void pass_over(const char *path) {
-    fprintf(stderr, "nodeagent-cdi-hook: /%s is on a mount or read only, passed over\n", path + (*path == '/'));
+    warn("/%s is on a mount or read only, passed over", path + (*path == '/'));
 }
 
 /* The directory that a path is in, made where it is missing; -1 where it is not on the root's own file system. */

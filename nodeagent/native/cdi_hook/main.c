@@ -48,7 +48,7 @@ int main(int count, char **arguments) {
     while (command < COMMANDS && strcmp(name, NAMES[command])) command++;
     if (command == COMMANDS) {
         /* A specification that is newer than this program must not keep containers from starting. */
-        fprintf(stderr, "nodeagent-cdi-hook: does not know %s, passed over\n", name);
+        warn("does not know %s, passed over", name);
         return 0;
     }
     if (command == PROFILE) failure = 0;

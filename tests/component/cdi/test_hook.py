@@ -126,7 +126,8 @@ def test_device_nodes_are_protected(bundle: Bundle, unshared: list[str]) -> None
     inside = bundle.root / "proc/driver/nvidia/params"
     inside.parent.mkdir(parents=True)
     inside.write_text("ModifyDeviceFiles: 1\n")
-    command = f"'{bundle.program}' disable-device-node-modification --params='{params}' && cat '{inside}' && ! echo x >> '{inside}'"
+    hook = f"'{bundle.program}' disable-device-node-modification --params='{params}'"
+    command = f"{hook} && cat '{inside}' && ! echo x >> '{inside}'"
     done = subprocess.run([*unshared, command], input=bundle.state, capture_output=True, text=True, check=True)
     assert done.stdout == params.read_text().replace("ModifyDeviceFiles: 1", "ModifyDeviceFiles: 0")
     assert inside.read_text() == "ModifyDeviceFiles: 1\n"

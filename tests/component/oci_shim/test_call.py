@@ -91,7 +91,7 @@ def test_errors_are_where_the_engine_looks(format_: str, shape: str, shim: Shim)
 @pytest.mark.parametrize("kind", ["link", "pipe", "link to nothing"])
 @pytest.mark.parametrize("which", ["log", "debug"])
 def test_no_log_is_written_through_a_link_or_to_a_pipe(kind: str, which: str, shim: Shim) -> None:
-    """Whoever can put one in its place must not have root append to another file, or wait; standard error has the line."""
+    """Whoever can put one there must not have root append to another file, or wait; standard error has the line."""
     victim, log = shim.place / "victim", shim.place / "log"
     if kind == "pipe":
         os.mkfifo(log)

@@ -240,7 +240,7 @@ def test_the_source_of_a_mount_is_cleaned_too(shim: Shim) -> None:
 
 
 def test_management_devices_are_for_who_looks_after_the_node(shim: Shim) -> None:
-    """The privileged, and listed namespaces by containerd's word; what CRI-O passes on a pod may have written itself."""
+    """The privileged, and listed namespaces by containerd's word; what CRI-O passes on a pod may have written."""
     managing = ShimDevice(kind="cdi", names=("management.nvidia.com/gpu=all",), edits=((make_node("nvidia0"),),))
     table = replace(TABLE, devices=(*TABLE.devices, managing))
     asked = f"{VISIBLE}management.nvidia.com/gpu=all"

@@ -128,7 +128,7 @@ def test_it_is_read_as_runc_reads_it(text: str, gpus: list[str], shim: Shim) -> 
     ],
 )
 def test_what_is_no_json_is_refused(text: str, shim: Shim) -> None:
-    """As runc would, where somebody may be asking for GPUs; the place is told. The rest is the low-level runtime's to refuse."""
+    """As runc would, where somebody may be asking for GPUs; the rest is the low-level runtime's to refuse."""
     asking = (
         f"{text}NVIDIA_VISIBLE_DEVICES" if not text.endswith("}") else text.replace("{", '{"NVIDIA_VISIBLE_DEVICES', 1)
     )

@@ -1,7 +1,7 @@
-"""NVIDIA's own configurer of runtimes, built from its module into the cache beside the releases of containerd.
+"""NVIDIA's own configurer of runtimes and its runtime, built from their module into the cache beside containerd.
 
 Its module brings its own locked dependencies, and the module itself is held to the sum that is written here.
-`python -m tests.integration.runtimes.toolkit.program` builds it.
+`python -m tests.integration.runtimes.toolkit.program` builds them.
 """
 
 import json
@@ -18,6 +18,7 @@ from tests.support.files.cache import find_cache, locked
 MODULE: Final = "github.com/NVIDIA/nvidia-container-toolkit"
 VERSION: Final = "1.20.2"
 SUM: Final = "h1:ndvx+2v4c8HmRf8A5aONf1+sE32jNDZ7qnIaBEAN5i8="
+PROGRAMS: Final = ("nvidia-ctk", "nvidia-container-runtime")
 # Its interface to NVML is C; nothing of that is called here.
 ENVIRONMENT: Final = {"CGO_ENABLED": "1", "GOWORK": "off"}
 FLAGS: Final = ("-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags=-s -w")
@@ -29,16 +30,16 @@ def find_obstacle() -> str:
     return f"nvidia-ctk is built by {' and '.join(missing)}, not found here" if missing else ""
 
 
-def build() -> Path:
+def build(name: str = "nvidia-ctk") -> Path:
     """The program, built where it is missing."""
-    program = find_cache() / "nvidia-container-toolkit" / VERSION / "nvidia-ctk"
+    program = find_cache() / "nvidia-container-toolkit" / VERSION / name
     program.parent.mkdir(parents=True, exist_ok=True)
     with locked(program.parent / "lock"):
         if not program.exists():
             told = json.loads(_go("mod", "download", "-json", f"{MODULE}@v{VERSION}"))
             assert told["Sum"] == SUM, f"{MODULE} {VERSION} has another sum: {told['Sum']}"
             unfinished = program.with_suffix(".new")
-            _go("build", *FLAGS, "-o", str(unfinished), "./cmd/nvidia-ctk", place=Path(told["Dir"]))
+            _go("build", *FLAGS, "-o", str(unfinished), f"./cmd/{name}", place=Path(told["Dir"]))
             unfinished.rename(program)
     return program
 
@@ -70,4 +71,5 @@ def _go(*words: str, place: Path = Path("/")) -> str:
 
 
 if __name__ == "__main__":
-    build()
+    for each in PROGRAMS:
+        build(each)

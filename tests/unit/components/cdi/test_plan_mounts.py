@@ -54,7 +54,7 @@ def test_a_library_without_soname_is_shown_by_its_file_name() -> None:
 
 
 def test_plugins_stay_where_they_are() -> None:
-    """Modules of X.Org and VDPAU are opened by path; the linker's cache lists VDPAU's, as NVIDIA's toolkit has it do."""
+    """Modules of X.Org and VDPAU are opened by path; the linker's cache lists VDPAU's, as NVIDIA's does."""
     module = make_library("libglxserver_nvidia", directory="/usr/lib/xorg/modules/extensions")
     video = make_library("libvdpau_nvidia", directory=f"{DIRECTORY}/vdpau")
     files = make_files(libraries=(module, video), files=())

@@ -136,7 +136,7 @@ class ShimSettings(Section):
         ListOf(NAMESPACE),
         (),
         "namespaces of Kubernetes whose containers may ask for management.nvidia.com/gpu without CAP_SYS_ADMIN, where"
-        " the container runtime is containerd",
+        " the container runtime says the namespace and a pod cannot",
         "the device has every node of the driver, and is for programs that look after the node",
         reload=True,
     )

@@ -109,6 +109,8 @@ class ShimPolicy(Value, frozen=True):
     runtimes: tuple[str, ...] = ("runc", "crun")
     swarm: tuple[str, ...] = ()
     prefixes: tuple[str, ...] = ("cdi.k8s.io/",)
+    namespaces: tuple[str, ...] = ()
+    """Namespaces of Kubernetes whose containers may have management devices without privilege."""
 
 
 class ShimTable(Value, frozen=True):

@@ -124,4 +124,5 @@ def plan_policy(settings: ShimSettings) -> ShimPolicy:
         runtimes=settings.runtimes,
         swarm=settings.swarm_resources,
         prefixes=settings.annotation_prefixes,
+        namespaces=settings.management_namespaces,
     )

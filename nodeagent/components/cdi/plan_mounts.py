@@ -21,8 +21,9 @@ EVERYWHERE = ("/usr/lib64", "/usr/lib")
 ONLY_FOR_STORAGE = frozenset({"/etc/cufile.json", "/run/udev"})
 """Files that belong to GPUDirect Storage alone."""
 
-_UNLINKED_DIRECTORIES = ("/vdpau", "/xorg/", "/nvidia/xorg")
-"""Plug-ins that are opened by path; nothing is gained by showing them to the dynamic linker."""
+_MODULES = ("/xorg/", "/nvidia/xorg")
+_VIDEO = "/vdpau"
+"""Plug-ins that are opened by path: those of X.Org nobody asks the dynamic linker for, VDPAU's some players do."""
 
 _EXTRA_NAMES = {
     "libcuda.so": ("libcuda.so",),
@@ -37,12 +38,20 @@ _EXTRA_NAMES = {
 
 _VIDEO_PLUGIN = "libvdpau_nvidia.so"
 _TRITON = "TRITON_LIBCUDA_PATH"
+_DIRECTORIES = "NVIDIA_CTK_LIBCUDA_DIR"
 
 
 def plan_environment(files: DriverFiles, *, hooks: bool) -> tuple[str, ...]:
-    """Without a linker cache that lists it, Triton finds libcuda by this variable alone: it asks `ldconfig -p`."""
-    directories = [each.directory for each in files.libraries if each.name.startswith("libcuda.so.")]
-    return () if hooks or not directories else (f"{_TRITON}={directories[0]}",)
+    """Where the driver's libraries are, as NVIDIA's toolkit says it in every container.
+
+    Without a linker cache that lists it, Triton finds libcuda by a variable alone: it asks `ldconfig -p`.
+    """
+    version = f".so.{files.version}"
+    own = (each for each in files.libraries if each.name.endswith(version) and _is_linked(each))
+    directories = ":".join(dict.fromkeys(each.directory for each in own))
+    known = [each.directory for each in files.libraries if each.name.startswith("libcuda.so.")]
+    triton = () if hooks or not known else (f"{_TRITON}={known[0]}",)
+    return (*((f"{_DIRECTORIES}={directories}",) if directories else ()), *triton)
 
 
 def plan_mounts(files: DriverFiles, *, hooks: bool) -> tuple[Mount, ...]:
@@ -71,7 +80,7 @@ def list_plugin_places(library: DriverLibrary, files: DriverFiles) -> tuple[str,
 
 def list_library_directories(files: DriverFiles) -> tuple[str, ...]:
     """Where the libraries are that a linker cache should list."""
-    return tuple(sorted({library.directory for library in files.libraries if _is_linked(library)}))
+    return tuple(sorted({library.directory for library in files.libraries if not _is_module(library)}))
 
 
 def _plan_library_mounts(files: DriverFiles, *, hooks: bool) -> Iterator[Mount]:
@@ -99,8 +108,12 @@ def _plan_file_mounts(files: DriverFiles) -> Iterable[Mount]:
         yield Mount(host_path=socket.host_path, container_path=socket.path, options=SOCKET)
 
 
+def _is_module(library: DriverLibrary) -> bool:
+    return any(part in f"{library.directory}/" for part in _MODULES)
+
+
 def _is_linked(library: DriverLibrary) -> bool:
-    return not any(part in f"{library.directory}/" for part in _UNLINKED_DIRECTORIES)
+    return not _is_module(library) and not library.directory.endswith(_VIDEO)
 
 
 def _mount(file: DriverFile, place: str) -> Mount:

@@ -6,6 +6,7 @@ from typing import Literal
 from nodeagent.config.compound import ListOf
 from nodeagent.config.kinds import AbsolutePath, Flag, Maybe, OneOf, Text
 from nodeagent.config.knobs import Section, knob
+from nodeagent.config.sections.cluster import NAMESPACE
 from nodeagent.config.sections.hardware import VARIABLE
 from nodeagent.model.shim_names import NVIDIA_NAMES, SHIM_PLACE, SHIM_PROGRAM
 
@@ -129,6 +130,14 @@ class ShimSettings(Section):
         ("cdi.k8s.io/",),
         "annotations whose keys begin so name CDI devices",
         "it is the prefix that container runtimes use",
+        reload=True,
+    )
+    management_namespaces: tuple[str, ...] = knob(
+        ListOf(NAMESPACE),
+        (),
+        "namespaces of Kubernetes whose containers may ask for management.nvidia.com/gpu without CAP_SYS_ADMIN, where"
+        " the container runtime says the namespace and a pod cannot",
+        "the device has every node of the driver, and is for programs that look after the node",
         reload=True,
     )
 

@@ -20,6 +20,7 @@ extern int failure; /* the exit status of who fails: the container does not star
 extern char root_path[2 * PATH_LIMIT + 16]; /* where open_root found the container's root */
 
 void fail(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
+void warn(const char *format, ...) __attribute__((format(printf, 1, 2))); /* the container starts all the same */
 char *read_all(int descriptor, size_t limit, const char *what);
 int open_root(void);
 
@@ -29,6 +30,10 @@ const char *skip_space(const char *at);
 const char *skip_value(const char *at); /* NULL where it has no end */
 const char *find_key(const char *at, const char *key);
 void copy_string(const char *at, char *into, size_t room);
+
+/* ---- walk.c: the same as openat2 within a root, for a path or a directory --------------------------------------------- */
+
+int walk_inside(int root, const char *path, int flags, int own); /* own: a mount on the way is EXDEV */
 
 /* ---- inside.c: the container's files, whatever links its image has ------------------------------------------------- */
 

@@ -17,12 +17,16 @@ enum { NAMES_LIMIT = 1 << 16, TRIES_LIMIT = 10000 };
 static int open_resolved(int root, const char *path, int flags, unsigned long long resolve) {
     struct open_how how = {.flags = (unsigned)(flags | O_CLOEXEC),
                            .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS | resolve};
+    static int has_no_call;
     int descriptor, tries = 0;
+    if (has_no_call) return walk_inside(root, path, flags, !!(resolve & RESOLVE_NO_XDEV));
     /* Whatever is renamed or mounted meanwhile, anywhere on the host: the kernel then cannot tell whether a link upwards
      * has stayed inside, and wants to be asked again. */
     do descriptor = (int)syscall(SYS_openat2, root, path, &how, sizeof how);
     while (descriptor < 0 && errno == EAGAIN && ++tries < TRIES_LIMIT);
-    return descriptor;
+    if (descriptor >= 0 || errno != ENOSYS) return descriptor;
+    has_no_call = 1; /* before 5.6 */
+    return open_resolved(root, path, flags, resolve);
 }
 
 int open_inside(int root, const char *path, int flags) {
@@ -54,7 +58,7 @@ int is_foreign(int error) {
 }
 
 void pass_over(const char *path) {
-    fprintf(stderr, "nodeagent-cdi-hook: /%s is on a mount or read only, passed over\n", path + (*path == '/'));
+    warn("/%s is on a mount or read only, passed over", path + (*path == '/'));
 }
 
 /* The directory that a path is in, made where it is missing; -1 where it is not on the root's own file system. */

@@ -27,7 +27,7 @@ static const char *value_of(const char *argument, const char *flag) {
 /* What containers will need of the host: a kernel that opens paths within a root, and its ldconfig. */
 static void check_host(void) {
     int host = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (host < 0 || open_inside(host, ".", O_PATH | O_DIRECTORY) < 0)
+    if (host < 0 || open_own(host, ".", O_PATH | O_DIRECTORY) < 0)
         fail("this kernel does not open paths within a root: %s", strerror(errno));
     open_ldconfig(NULL);
 }
@@ -48,7 +48,7 @@ int main(int count, char **arguments) {
     while (command < COMMANDS && strcmp(name, NAMES[command])) command++;
     if (command == COMMANDS) {
         /* A specification that is newer than this program must not keep containers from starting. */
-        fprintf(stderr, "nodeagent-cdi-hook: does not know %s, passed over\n", name);
+        warn("does not know %s, passed over", name);
         return 0;
     }
     if (command == PROFILE) failure = 0;

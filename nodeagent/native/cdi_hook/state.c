@@ -7,21 +7,51 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <syslog.h>
 #include <unistd.h>
 
 enum { CONFIG_LIMIT = 16 << 20 };
 
+static const char PROGRAM[] = "nodeagent-cdi-hook";
+
 char root_path[2 * PATH_LIMIT + 16];
 int failure = 1;
+
+/* Runtimes show what a hook has said when it fails, and nothing when it succeeds: such a line goes to the host's log as well,
+ * which is reached until the container's root is entered. It is lost where nobody takes it at once: no container waits for it. */
+static void write_log(const char *line) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = "/dev/log"};
+    char text[3 * PATH_LIMIT];
+    int size = snprintf(text, sizeof text, "<%d>%s[%d]: %s%s%s", LOG_DAEMON | LOG_WARNING, PROGRAM, (int)getpid(), line,
+                        *root_path ? ", in the container with the root " : "", root_path);
+    int log = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (log < 0) return;
+    sendto(log, text, (size_t)size < sizeof text ? (size_t)size : sizeof text - 1, MSG_NOSIGNAL, (struct sockaddr *)&address, sizeof address);
+    close(log);
+}
+
+static void say(const char *format, va_list values, int is_shown) {
+    char line[PATH_LIMIT + 256];
+    vsnprintf(line, sizeof line, format, values);
+    fprintf(stderr, "%s: %s\n", PROGRAM, line);
+    if (!is_shown) write_log(line);
+}
 
 void fail(const char *format, ...) {
     va_list values;
     va_start(values, format);
-    fputs("nodeagent-cdi-hook: ", stderr);
-    vfprintf(stderr, format, values);
-    fputc('\n', stderr);
+    say(format, values, failure);
     va_end(values);
     exit(failure);
+}
+
+void warn(const char *format, ...) {
+    va_list values;
+    va_start(values, format);
+    say(format, values, 0);
+    va_end(values);
 }
 
 char *read_all(int descriptor, size_t limit, const char *what) {

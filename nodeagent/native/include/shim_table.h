@@ -8,6 +8,7 @@
  *   runtime CANDIDATE                            low-level runtime: path or name, in order
  *   swarm   VARIABLE                             takes the place of NVIDIA_VISIBLE_DEVICES, in order
  *   prefix  TEXT                                 annotations whose key begins so name CDI devices
+ *   namespace NAME                               its containers may have management devices without privilege
  *   version PROPERTY VERSION                     cuda or driver, for requirements
  *   fresh   PATH TEXT                            the table is stale unless the first line of the file is this
  *   edits   NUMBER                               counted from 0; what follows belongs to it

@@ -1,10 +1,12 @@
-/* Whole files, read within a bound and replaced by rename. */
+/* Whole files, read within a bound and replaced by rename; longer ones, looked through for words. */
 #include "shim.h"
 
 #include <asm/errno.h>
 #include <linux/fcntl.h>
 
-enum { OTHERS_WRITE = 022, PERMISSIONS = 07777, PATH_LIMIT = 4096 };
+#include <string.h>
+
+enum { OTHERS_WRITE = 022, PERMISSIONS = 07777, WORD_LIMIT = 256, BLOCK_SIZE = 1 << 16 };
 
 static long read_open(int file, size_t limit, bool only_roots, bool only_head, Text *into) {
     Status status;
@@ -49,18 +51,30 @@ long read_head(const char *path, size_t limit, Text *into) {
     return read_path(path, limit, true, true, into);
 }
 
-/* Where a symbolic link leads, so that the link stays. */
-static const char *follow(const char *path) {
-    for (int steps = 0; steps < 40; steps++) {
-        char target[PATH_LIMIT];
-        long size = sys_readlink(path, target, sizeof target);
-        if (size <= 0 || (size_t)size == sizeof target) return path;
-        Text next = {0};
-        if (target[0] != '/') text_add(&next, path, (size_t)(base_name(path) - path));
-        text_add(&next, target, (size_t)size);
-        path = text_end(&next);
+static bool mentions(const char *at, const Names *words) {
+    for (size_t each = 0; each < words->count; each++) {
+        const char *word = words->at[each];
+        size_t size = strlen(word);
+        if (*at == *word && !memcmp(at, word, size < WORD_LIMIT ? size : WORD_LIMIT)) return true;
     }
-    return path;
+    return false;
+}
+
+bool file_mentions(const char *path, const Names *words) {
+    char *block = take(BLOCK_SIZE + WORD_LIMIT);
+    size_t kept = 0;
+    long got = 0, file = sys_open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
+    bool found = false;
+    while (file >= 0 && !found && (got = sys_read((int)file, block + kept, BLOCK_SIZE - kept)) > 0) {
+        size_t size = kept + (size_t)got;
+        /* Behind the text there are zeros, so that no word is read beyond it. */
+        memset(block + size, 0, WORD_LIMIT);
+        for (size_t at = 0; at < size && !found; at++) found = mentions(block + at, words);
+        kept = size < WORD_LIMIT ? size : WORD_LIMIT;
+        memmove(block, block + size - kept, kept);
+    }
+    if (file >= 0) sys_close((int)file);
+    return found || file < 0 || got < 0;
 }
 
 static const char *name_temporary(const char *path) {
@@ -86,21 +100,20 @@ static long fill(int file, const Text *content, const Status *old) {
     return answer < 0 ? answer : sys_mode(file, old->mode & PERMISSIONS);
 }
 
-void replace_file(const char *path, const Text *content) {
-    const char *target = follow(path), *temporary = name_temporary(target);
+const char *replace_file(const char *path, const Text *content) {
+    const char *temporary = name_temporary(path);
     Status old;
-    long answer = sys_status(-1, target, true, &old);
-    if (answer < 0) fail("cannot look at ", target, ": ", sys_error(answer));
+    long answer = sys_status(-1, path, true, &old);
+    if (answer < 0) return join((const char *const[]){"cannot look at ", path, ": ", sys_error(answer), NULL});
     /* One that was killed while it wrote may have left its file; our process number makes it ours. */
     sys_unlink(temporary);
     long file = sys_open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (file < 0) fail("cannot write ", temporary, ": ", sys_error(file));
+    if (file < 0) return join((const char *const[]){"cannot write ", temporary, ": ", sys_error(file), NULL});
     answer = fill((int)file, content, &old);
     long closed = sys_close((int)file);
     if (answer == 0) answer = closed;
-    if (answer == 0) answer = sys_rename(temporary, target);
-    if (answer < 0) {
-        sys_unlink(temporary);
-        fail("cannot replace ", target, ": ", sys_error(answer));
-    }
+    if (answer == 0) answer = sys_rename(temporary, path);
+    if (answer == 0) return NULL;
+    sys_unlink(temporary);
+    return join((const char *const[]){"cannot replace ", path, ": ", sys_error(answer), NULL});
 }

@@ -2,6 +2,8 @@
  * README.md says what it understands. It decides nothing: what is looked up here, the agent has written. */
 #include "shim.h"
 
+#include <asm/errno.h>
+
 /* Beside the program, by whatever link or name it was called: who could replace the one could replace the other. */
 static const char *find_directory(void) {
     const char *told = sys_variable("NODEAGENT_SHIM_DIR");
@@ -30,14 +32,17 @@ static void create(const Call *call, const Table *head, bool has_head, const cha
     const char *path = *call->bundle ? join((const char *const[]){call->bundle, "/config.json", NULL}) : "config.json";
     Text content = {0};
     long answer = read_file(path, JSON_LIMIT, false, &content);
-    if (answer < 0) fail("cannot read ", path, ": ", sys_error(answer));
     Document document = {0};
-    const char *reason = json_scan(&document, content.at, content.size);
+    const char *reason = answer < 0 ? NULL : json_scan(&document, content.at, content.size);
+    /* What is wrong with it is the low-level runtime's to say, if it matters there. */
+    if ((reason || answer == -EFBIG) && !may_ask_in_words(path, head)) return;
+    if (answer < 0) fail("cannot read ", path, ": ", sys_error(answer));
     if (reason) fail("cannot understand ", path, ": ", reason);
     Text changed = {0};
     if (!may_ask(&document, head)) {
         Wish nothing = {.document = &document};
-        if (has_head && apply(&document, head, &nothing, &changed)) replace_file(path, &changed);
+        const char *unwritten = has_head && apply(&document, head, &nothing, &changed) ? replace_file(path, &changed) : NULL;
+        if (unwritten) warn("a hook of another program stays in a container that asks for no GPU: ", unwritten);
         return;
     }
     Table table = {0};
@@ -49,7 +54,9 @@ static void create(const Call *call, const Table *head, bool has_head, const cha
         warn("the container gets no GPU, because the agent's table cannot be used: ", wrong);
     }
     if (wrong) return;
-    if (apply(&document, &table, &wish, &changed)) replace_file(path, &changed);
+    const char *unwritten = apply(&document, &table, &wish, &changed) ? replace_file(path, &changed) : NULL;
+    if (unwritten && wish.asked) fail(unwritten);
+    if (unwritten) warn("a hook of another program stays in a container that gets no GPU: ", unwritten);
 }
 
 int main(int count, char **arguments, char **variables) {

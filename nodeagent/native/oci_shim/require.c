@@ -44,14 +44,14 @@ static bool holds(Operator operator, int order) {
     }
 }
 
-/* What a term is about is not known here, or there is no GPU for it to be about: then it is no obstacle. */
+/* Where there is no GPU, or one of which nothing is known, a term about it is no obstacle. */
 static const char *find_fact(const char *property, const Facts *facts, size_t device, const char *whole) {
     if (same(property, "cuda")) return facts->cuda;
     if (same(property, "driver")) return facts->driver;
     bool is_arch = same(property, "arch");
-    if (is_arch || same(property, "brand")) return facts->count ? facts->devices[device]->fields[is_arch ? 3 : 4] : "";
-    if (device == 0) warn("requirement '", whole, "' is about '", property, "', which nobody knows");
-    return "";
+    if (!is_arch && !same(property, "brand"))
+        fail("invalid requirement '", whole, "': '", property, "' is none of cuda, driver, arch and brand");
+    return facts->count ? facts->devices[device]->fields[is_arch ? 3 : 4] : "";
 }
 
 static bool meets(const char *term, const Facts *facts, size_t device, const char *whole) {
@@ -66,8 +66,7 @@ static bool meets(const char *term, const Facts *facts, size_t device, const cha
         if (operator != EQUAL && operator != DIFFERENT) fail("invalid requirement '", whole, "': brands have no order");
         return !*fact || same_caseless(fact, value) == (operator == EQUAL);
     }
-    bool is_version = same(property, "cuda") || same(property, "driver") || same(property, "arch");
-    if (is_version && !read_version(value, &wanted)) fail("invalid requirement '", whole, "': '", value, "' is no version");
+    if (!read_version(value, &wanted)) fail("invalid requirement '", whole, "': '", value, "' is no version");
     return !*fact || !read_version(fact, &known) || holds(operator, compare(&known, &wanted));
 }
 

@@ -5,6 +5,7 @@
 
 enum { NAMES_LIMIT = 4096 };
 
+static const char AUTOMATIC[] = "runtime.nvidia.com/gpu=", MANAGEMENT[] = "management.nvidia.com/gpu=";
 static const char MOUNTED[] = "/var/run/nvidia-container-devices";
 static const char VISIBLE[] = "NVIDIA_VISIBLE_DEVICES";
 
@@ -29,14 +30,14 @@ static bool has_value(const char *value) {
     return value && *value;
 }
 
-static const Names *read_environment(const Document *document) {
+static const Names *read_environment(const Document *document, const char **malformed) {
     static const char *const PATH[] = {"process", "env"};
     Names *environment = take(sizeof *environment);
     uint32_t list = json_find(document, PATH, 2);
     for (uint32_t each = json_first(document, list); each != JSON_NONE; each = json_after(document, list, each)) {
         const char *entry = json_string(document, each);
-        if (!entry || !find_char(entry, '=')) fail("invalid environment variable: ", entry ? entry : "(none that can be read)");
-        names_add(environment, entry);
+        if (entry && find_char(entry, '=')) names_add(environment, entry);
+        else if (!*malformed) *malformed = entry ? entry : "(none that can be read)";
     }
     return environment;
 }
@@ -53,9 +54,11 @@ static bool is_privileged(const Document *document) {
     return false;
 }
 
+/* `void` is kept behind any number of others, because it makes nothing of all of them. */
 static void add_once(Names *names, const char *name) {
-    if (names->count > NAMES_LIMIT) fail("more devices are asked for than any node has");
-    if (!names_have(names, name)) names_add(names, name);
+    if (names_have(names, name)) return;
+    if (names->count < NAMES_LIMIT || same(name, "void")) names_add(names, name);
+    else names->is_cut = true;
 }
 
 /* The parts of a list with commas; what is empty is none. */
@@ -64,9 +67,9 @@ static void split(Names *into, const char *list, bool trims) {
         const char *comma = find_char(list, ','), *begin = list;
         size_t size = 0;
         while (begin[size] && begin + size != comma) size++;
-        while (trims && size && *begin == ' ') begin++, size--;
-        while (trims && size && begin[size - 1] == ' ') size--;
-        if (size) add_once(into, copy_slice((Slice){begin, size}));
+        Slice name = {begin, size};
+        if (trims) name = trim(name);
+        if (name.size) add_once(into, copy_slice(name));
         list = comma ? comma + 1 : NULL;
     }
 }
@@ -81,7 +84,7 @@ static bool is_qualified(const char *name) {
 static bool is_kind_ours(const Table *table, const char *name) {
     size_t size = (size_t)(find_char(name, '=') - name);
     const char *kind = copy_slice((Slice){name, size});
-    if (table->is_head || same(kind, table->default_kind)) return true;
+    if (table->is_head || same(kind, table->default_kind) || begins(name, AUTOMATIC)) return true;
     for (uint32_t each = 0; each < table->count; each++) {
         const Line *line = &table->lines[each];
         if (!same(line->fields[0], "device") || !same(line->fields[1], "cdi")) continue;
@@ -116,30 +119,56 @@ static Names read_annotations(const Document *document, const Table *table) {
         if (each + 1 == count || !same(sorted[each].key, sorted[each + 1].key)) split(&names, sorted[each].value, false);
     for (size_t each = 0; each < names.count; each++)
         if (!is_qualified(names.at[each]) || is_kind_ours(table, names.at[each])) names_add(&ours, names.at[each]);
+    ours.is_cut = names.is_cut;
     return ours;
 }
 
-/* `cdi/vendor/class/device` and `cdi/vendor/class=device` are both `vendor/class=device`. */
+/* As the path is written when nothing in it is superfluous; NULL for one that does not begin at the root. */
+static const char *clean(const char *path) {
+    if (*path != '/') return NULL;
+    Text text = {0};
+    while (*path) {
+        size_t size = 0;
+        while (*path == '/') path++;
+        while (path[size] && path[size] != '/') size++;
+        const char *component = copy_slice((Slice){path, size});
+        path += size;
+        if (same(component, "..")) {
+            while (text.size && text.at[--text.size] != '/') continue;
+        } else if (size && !same(component, ".")) {
+            text_say(&text, "/");
+            text_say(&text, component);
+        }
+    }
+    return text.size ? text_end(&text) : "/";
+}
+
+/* `cdi/vendor/class/device` and `cdi/vendor/class=device` are both `vendor/class=device`; NULL for less than that. */
 static const char *name_mounted(const char *place) {
     if (!begins(place, "cdi/")) return place;
     place += 4;
     const char *slash = find_char(place, '/'), *second = slash ? find_char(slash + 1, '/') : NULL;
     const char *equals = find_char(place, '=');
-    if (!second || (equals && equals < second)) return place;
+    if (slash && equals && equals > slash && (!second || equals < second)) return place;
+    if (!second) return NULL;
     return join((const char *const[]){copy_slice((Slice){place, (size_t)(second - place)}), "=", second + 1, NULL});
 }
 
-static void read_mounts(const Document *document, Names *devices, Names *channels) {
+static void read_mounts(const Document *document, Names *devices, Names *channels, bool warns) {
     static const char *const PATH[] = {"mounts"};
     uint32_t list = json_find(document, PATH, 1);
     for (uint32_t each = json_first(document, list); each != JSON_NONE; each = json_after(document, list, each)) {
         const char *source = json_string(document, json_member(document, each, "source"));
         const char *place = json_string(document, json_member(document, each, "destination"));
+        source = source ? clean(source) : NULL;
+        place = place ? clean(place) : NULL;
         if (!source || !same(source, "/dev/null") || !place || !begins(place, MOUNTED)) continue;
         place += sizeof MOUNTED - 1;
-        if (*place++ != '/' || !*place) continue;
+        if (*place++ != '/') continue;
+        const char *name = name_mounted(place);
         if (begins(place, "imex/")) add_once(channels, place + 5);
-        else add_once(devices, name_mounted(place));
+        else if (name) add_once(devices, name);
+        else if (warns) warn("a mount that asks for a CDI device is passed over, since it names none: ", place);
     }
 }
 
@@ -158,9 +187,48 @@ static Names read_variables(const Wish *wish, const Table *table) {
     return names;
 }
 
+/* The namespace that containerd says a container is of. What CRI-O starts may have the pod's own annotations in this place. */
+static const char *find_namespace(const Document *document) {
+    static const char *const PATH[] = {"annotations"};
+    const char *found = "";
+    uint32_t object = json_find(document, PATH, 1);
+    if (!json_is(document, object, JSON_OBJECT)) return found;
+    for (uint32_t each = json_first(document, object); each != JSON_NONE; each = json_after(document, object, each)) {
+        const char *key = json_string(document, each), *value = json_string(document, each + 1);
+        if (!key || begins(key, "io.kubernetes.cri-o.")) return "";
+        if (same(key, "io.kubernetes.cri.sandbox-namespace")) found = value ? value : "";
+    }
+    return found;
+}
+
+/* Every node of the driver, MIG rights among them, is for those who look after the node. */
+static void check_management(const Wish *wish, const Table *table) {
+    if (!wish->qualified || wish->privileged || names_have(&table->namespaces, find_namespace(wish->document))) return;
+    for (size_t each = 0; each < wish->devices.count; each++)
+        if (begins(wish->devices.at[each], MANAGEMENT))
+            fail(wish->devices.at[each], " is for privileged containers, and for those of the namespaces in shim.management_namespaces");
+}
+
+/* The plain names of GPUs that are asked for by NVIDIA's kind for what is made up at once; false where there is none. */
+static bool read_automatic(const Names *names, const char *mode, Names *plain) {
+    size_t automatic = 0, others = 0;
+    for (size_t each = 0; each < names->count; each++) {
+        const char *name = names->at[each];
+        bool is_automatic = begins(name, AUTOMATIC) && name[sizeof AUTOMATIC - 1];
+        automatic += is_automatic;
+        others += !is_automatic && (same(mode, "cdi") || is_qualified(name));
+        add_once(plain, is_automatic ? name + sizeof AUTOMATIC - 1 : name);
+    }
+    if (automatic && others) fail("devices of runtime.nvidia.com/gpu and other CDI devices cannot be asked for together");
+    return automatic;
+}
+
 static void interpret(Wish *wish, const Table *table, const Names *names, const char *mode) {
     if (!names->count || names_have(names, "void")) return;
     wish->asked = true;
+    if (names->is_cut) fail("more devices are asked for than any node has");
+    Names plain = {0};
+    if (!wish->legacy && read_automatic(names, mode, &plain)) names = &plain, mode = "auto";
     size_t qualified = 0;
     for (size_t each = 0; each < names->count; each++) {
         bool is_all = same(names->at[each], "all");
@@ -251,7 +319,7 @@ static Names choose_source(Wish *wish, const Table *table, const char **mode, Na
         if (names.count && (same(*mode, "cdi") || qualified == names.count)) return *mode = "cdi", names;
     }
     Names names = {0};
-    if (table->accept_mounts) read_mounts(wish->document, &names, channels);
+    if (table->accept_mounts) read_mounts(wish->document, &names, channels, true);
     bool accepts = table->accept_environment || wish->privileged;
     Names told = read_variables(wish, table);
     if (accepts && !channels->count) split(channels, find_variable(wish->environment, "NVIDIA_IMEX_CHANNELS"), true);
@@ -263,7 +331,8 @@ static Names choose_source(Wish *wish, const Table *table, const char **mode, Na
 }
 
 static Wish look_at(const Document *document) {
-    Wish wish = {.document = document, .environment = read_environment(document)};
+    Wish wish = {.document = document};
+    wish.environment = read_environment(document, &wish.malformed);
     wish.is_old_image = has_value(find_variable(wish.environment, "CUDA_VERSION")) &&
                         !has_value(find_variable(wish.environment, "NVIDIA_REQUIRE_CUDA"));
     return wish;
@@ -274,8 +343,18 @@ bool may_ask(const Document *document, const Table *head) {
     Wish wish = look_at(document);
     Names told = read_variables(&wish, head), mounted = {0}, channels = {0};
     if (told.count && !names_have(&told, "void")) return true;
-    read_mounts(document, &mounted, &channels);
+    read_mounts(document, &mounted, &channels, false);
     return mounted.count || read_annotations(document, head).count;
+}
+
+bool may_ask_in_words(const char *path, const Table *head) {
+    Names words = {0};
+    names_add(&words, VISIBLE);
+    names_add(&words, "CUDA_VERSION");
+    names_add(&words, base_name(MOUNTED));
+    for (size_t each = 0; each < head->swarm.count; each++) names_add(&words, head->swarm.at[each]);
+    for (size_t each = 0; each < head->prefixes.count; each++) names_add(&words, head->prefixes.at[each]);
+    return file_mentions(path, &words);
 }
 
 Wish resolve(const Document *document, const Table *table, const char *mode) {
@@ -285,6 +364,9 @@ Wish resolve(const Document *document, const Table *table, const char *mode) {
     Names channels = {0};
     Names names = choose_source(&wish, table, &mode, &channels);
     interpret(&wish, table, &names, mode);
+    check_management(&wish, table);
+    if (wish.asked && wish.malformed) fail("invalid environment variable: ", wish.malformed);
+    if (wish.asked && channels.is_cut) fail("more IMEX channels are asked for than any node has");
     wish.wanted = 0xff;
     if (!wish.asked || (wish.qualified && !wish.none)) return wish;
     wish.qualified = false;

@@ -12,7 +12,8 @@
 
 typedef struct { const char *at; size_t size; } Slice;
 typedef struct { char *at; size_t size, room; } Text;
-typedef struct { const char **at; uint32_t *places; size_t count, room; } Names; /* places: where a name is, from 1 on */
+/* places: where a name is, from 1 on; is_cut: there were more than any node has devices */
+typedef struct { const char **at; uint32_t *places; size_t count, room; bool is_cut; } Names;
 
 void *take(size_t size);                                 /* zeroed; ends the program when there is none */
 void *grow(void *old, size_t used, size_t room, size_t size); /* what was taken with this room, larger; the old one is gone */
@@ -25,6 +26,7 @@ const char *join(const char *const *words);              /* up to a NULL */
 void names_add(Names *names, const char *name);
 bool names_have(const Names *names, const char *name);
 const char *copy_slice(Slice slice);
+Slice trim(Slice name);                                  /* without white space before and behind it */
 bool same(const char *a, const char *b);
 bool same_caseless(const char *a, const char *b);
 bool begins(const char *text, const char *with);
@@ -80,7 +82,9 @@ void warn_with(const char *const *words);
 /* The whole file; a negative errno, or -EFBIG for one beyond the limit. The text ends with a NUL that is not counted. */
 long read_file(const char *path, size_t limit, bool only_roots, Text *into);
 long read_head(const char *path, size_t limit, Text *into); /* about so much of it, of root's own files */
-void replace_file(const char *path, const Text *content); /* by a temporary file and rename; ends the program on failure */
+/* By a new file and rename, which takes the place of a link too. NULL, or what went wrong. */
+const char *replace_file(const char *path, const Text *content);
+bool file_mentions(const char *path, const Names *words); /* one of the words, however long the file is; or it cannot be read */
 
 /* ---- arguments.c -------------------------------------------------------------------------------------------------- */
 
@@ -131,7 +135,7 @@ typedef struct {
     bool is_head;                                        /* the policy alone */
     const char *mode, *default_kind, *debug, *cuda, *driver;
     unsigned supported;
-    Names runtimes, swarm, prefixes;
+    Names runtimes, swarm, prefixes, namespaces;
 } Table;
 
 /* Without one that can be used: what is wrong with it, and the policy of a toolkit that nobody has configured. */
@@ -149,11 +153,14 @@ typedef struct {
     unsigned wanted;                                     /* capabilities */
     const Document *document;
     const Names *environment;
+    const char *malformed;                               /* the first variable that is none; NULL for none */
 } Wish;
 
 Wish resolve(const Document *document, const Table *table, const char *mode);
 /* False when it surely asks for nothing; of the table only the head is needed. */
 bool may_ask(const Document *document, const Table *head);
+/* False when a file that is no document that can be understood has no word in it with which a container asks. */
+bool may_ask_in_words(const char *path, const Table *head);
 const char *find_variable(const Names *environment, const char *name); /* the last counts; NULL when it is not set */
 bool is_on(const char *value);                           /* as Go reads a boolean */
 

@@ -7,7 +7,8 @@
 typedef struct { const char *word; uint32_t least, most; } Shape;
 
 static const Shape SHAPES[] = {
-    {"set", 3, 3}, {"runtime", 2, 2}, {"swarm", 2, 2}, {"prefix", 2, 2}, {"version", 3, 3}, {"fresh", 3, 3}, {"edits", 2, 2},
+    {"set", 3, 3}, {"runtime", 2, 2}, {"swarm", 2, 2}, {"prefix", 2, 2}, {"namespace", 2, 2},
+    {"version", 3, 3}, {"fresh", 3, 3}, {"edits", 2, 2},
     {"env", 3, 3}, {"node", 7, 7}, {"mount", 5, 5}, {"hook", 4, SHIM_FIELDS_LIMIT}, {"gid", 3, 3}, {"device", 6, SHIM_FIELDS_LIMIT},
 };
 static const char *const SETTINGS[] = {SHIM_SETTINGS};
@@ -142,6 +143,7 @@ static bool take_line(Table *table, const Line *line, bool in_edits) {
     if (same(word, "runtime")) return names_add(&table->runtimes, fields[1]), *fields[1];
     if (same(word, "swarm")) return names_add(&table->swarm, fields[1]), *fields[1];
     if (same(word, "prefix")) return names_add(&table->prefixes, fields[1]), *fields[1];
+    if (same(word, "namespace")) return names_add(&table->namespaces, fields[1]), *fields[1];
     if (same(word, "version")) {
         if (same(fields[1], "cuda")) return table->cuda = fields[2], true;
         return table->driver = fields[2], same(fields[1], "driver");
@@ -228,7 +230,7 @@ const char *table_load(Table *table, const char *directory) {
 
 /* As much of the text as whole lines of policy reach. */
 static size_t measure_policy(const char *body) {
-    static const char *const WORDS[] = {"set\t", "runtime\t", "swarm\t", "prefix\t", "version\t", "fresh\t"};
+    static const char *const WORDS[] = {"set\t", "runtime\t", "swarm\t", "prefix\t", "namespace\t", "version\t", "fresh\t"};
     const char *at = body;
     for (;;) {
         bool is_policy = false;

@@ -157,6 +157,29 @@ const char *copy_slice(Slice slice) {
     return copy;
 }
 
+/* What Go takes for white space, since what names GPUs is read so by NVIDIA's programs. */
+static const char *const BLANKS[] = {
+    " ", "\t", "\n", "\v", "\f", "\r", "\u00a0", "\u1680", "\u2000", "\u2001", "\u2002", "\u2003", "\u2004", "\u2005",
+    "\u2006", "\u2007", "\u2008", "\u2009", "\u200a", "\u2028", "\u2029", "\u202f", "\u205f", "\u3000", "\xc2\x85",
+};
+
+Slice trim(Slice name) {
+    for (bool is_changed = true; is_changed && name.size;) {
+        is_changed = false;
+        for (size_t each = 0; each < sizeof BLANKS / sizeof *BLANKS; each++) {
+            size_t size = strlen(BLANKS[each]);
+            if (name.size < size) continue;
+            bool is_first = !memcmp(name.at, BLANKS[each], size);
+            bool is_last = !is_first && !memcmp(name.at + name.size - size, BLANKS[each], size);
+            if (!is_first && !is_last) continue;
+            if (is_first) name.at += size;
+            name.size -= size;
+            is_changed = true;
+        }
+    }
+    return name;
+}
+
 bool same(const char *a, const char *b) {
     while (*a && *a == *b) a++, b++;
     return *a == *b;

@@ -8,23 +8,16 @@ import pytest
 from tests.component.cdi.bundle import Bundle
 from tests.support.programs.native import HOOK_SOURCES
 
+OLD_KERNEL = Path(__file__).parent / "src/old_kernel.c"
 
-@pytest.fixture(scope="session")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+
+@pytest.fixture(scope="session", params=["this kernel", "a kernel of 2018"])
+def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As it is, and where the kernel has neither openat2 nor the newer calls for mounts."""
     path = tmp_path_factory.mktemp("hook") / "nodeagent-cdi-hook"
-    command = [
-        "cc",
-        "-static",
-        "-O2",
-        "-Wall",
-        "-Wextra",
-        "-Wformat-truncation=0",
-        "-Werror",
-        "-o",
-        str(path),
-        *map(str, HOOK_SOURCES),
-    ]
-    subprocess.run(command, check=True)
+    flags = ["-static", "-O2", "-Wall", "-Wextra", "-Wformat-truncation=0", "-Werror"]
+    older = [] if request.param == "this kernel" else ["-Wl,--wrap=syscall", str(OLD_KERNEL)]
+    subprocess.run(["cc", *flags, *older, "-o", str(path), *map(str, HOOK_SOURCES)], check=True)
     return path
 
 

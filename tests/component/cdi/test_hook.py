@@ -100,10 +100,12 @@ def test_it_checks_what_it_needs_of_the_host(bundle: Bundle) -> None:
 
 
 @needs_root
-def test_a_host_without_ldconfig_is_told(bundle: Bundle) -> None:
+def test_a_host_without_ldconfig_is_told(bundle: Bundle, unshared: list[str]) -> None:
     """Each container would fail there."""
     shutil.copy(bundle.program, bundle.root / "hook")
-    done = subprocess.run(["chroot", bundle.root, "/hook", "self-check"], capture_output=True, text=True, check=False)
+    (bundle.root / "proc").mkdir()
+    command = f"mount --rbind /proc '{bundle.root}/proc' && exec chroot '{bundle.root}' /hook self-check"
+    done = subprocess.run([*unshared, command], capture_output=True, text=True, check=False)
     assert (done.returncode, "the host has no ldconfig" in done.stderr) == (1, True)
 
 
@@ -124,7 +126,8 @@ def test_device_nodes_are_protected(bundle: Bundle, unshared: list[str]) -> None
     inside = bundle.root / "proc/driver/nvidia/params"
     inside.parent.mkdir(parents=True)
     inside.write_text("ModifyDeviceFiles: 1\n")
-    command = f"'{bundle.program}' disable-device-node-modification --params='{params}' && cat '{inside}'"
+    hook = f"'{bundle.program}' disable-device-node-modification --params='{params}'"
+    command = f"{hook} && cat '{inside}' && ! echo x >> '{inside}'"
     done = subprocess.run([*unshared, command], input=bundle.state, capture_output=True, text=True, check=True)
     assert done.stdout == params.read_text().replace("ModifyDeviceFiles: 1", "ModifyDeviceFiles: 0")
     assert inside.read_text() == "ModifyDeviceFiles: 1\n"

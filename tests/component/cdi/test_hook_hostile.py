@@ -2,8 +2,10 @@
 
 import os
 import shutil
+import socket
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,9 @@ import pytest
 from tests.component.cdi.bundle import Bundle, list_cached, needs_compiler, needs_root
 from tests.component.cdi.hostile import INSIDE_SETTINGS, LIBRARY, HostileRoot, look, restore
 from tests.support.files.driver_tree import encode_library
+from tests.support.files.short_directory import short_dir
+
+__all__ = ["short_dir"]
 
 NEEDED = ("runc", "busybox", "unshare")
 QUICK, ALL, SECONDS = 8, 200, 20
@@ -116,6 +121,52 @@ def test_a_container_starts_without_what_is_not_its_images(
     code, err = run_with_mounts(libraries, script, *arguments)
     assert (code, "passed over" in err, err.count("\n")) == (0, True, 1)
     assert (libraries.directory / "config.json").read_text() == config
+
+
+def fill(log: Path) -> None:
+    """So that whoever waits to be read there waits for ever."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other, suppress(BlockingIOError):
+        other.setblocking(False)
+        while True:
+            other.sendto(b"x", str(log))
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments", "said"),
+    [
+        ("mount -t tmpfs tmpfs rootfs/etc", UPDATE, "/etc/ld.so.cache is on a mount or read only, passed over"),
+        ("touch rootfs/etc/nvidia rootfs/dev/nvidia0", ("update-application-profile",), "cannot open etc/nvidia"),
+        ("true", ("from-the-future",), "does not know from-the-future, passed over"),
+    ],
+)
+def test_the_hosts_log_has_what_runtimes_do_not_show(
+    libraries: Bundle, short_dir: Path, script: str, arguments: tuple[str, ...], said: str
+) -> None:
+    """A line of a hook that succeeds; and a log that takes none keeps no container waiting."""
+    (libraries.root / "dev").mkdir()
+    mounts = f"mount -t tmpfs tmpfs /dev; touch /dev/log; mount --bind '{short_dir}/log' /dev/log; {script}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as log:
+        log.bind(str(short_dir / "log"))
+        log.setblocking(False)
+        code, err = run_with_mounts(libraries, mounts, *arguments)
+        assert (code, said in err) == (0, True), err
+        line = log.recv(8192).decode()
+        assert line.startswith("<28>nodeagent-cdi-hook[")
+        assert said in line
+        assert arguments == ("from-the-future",) or line.endswith(f"with the root {libraries.root}")
+        fill(short_dir / "log")
+        assert run_with_mounts(libraries, mounts, *arguments)[0] == 0
+
+
+def test_what_runtimes_show_is_not_logged_twice(libraries: Bundle, short_dir: Path) -> None:
+    """A hook that fails has the runtime tell why."""
+    mounts = f"mount -t tmpfs tmpfs /dev; touch /dev/log; mount --bind '{short_dir}/log' /dev/log"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as log:
+        log.bind(str(short_dir / "log"))
+        log.setblocking(False)
+        assert run_with_mounts(libraries, mounts, "create-symlinks", "--link=x")[0] == 1
+        with pytest.raises(BlockingIOError):
+            log.recv(1)
 
 
 def test_links_of_device_nodes_are_made_where_the_runtime_mounts_dev(libraries: Bundle) -> None:

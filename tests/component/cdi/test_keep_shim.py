@@ -200,6 +200,7 @@ def test_the_policy_is_what_the_settings_say() -> None:
         runtimes=("/opt/crun",),
         swarm_resources=("DOCKER_RESOURCE_GPU",),
         annotation_prefixes=("a.b/",),
+        management_namespaces=("gpu-operator",),
     )
     assert plan_policy(settings) == ShimPolicy(
         mode="cdi",
@@ -213,6 +214,7 @@ def test_the_policy_is_what_the_settings_say() -> None:
         runtimes=("/opt/crun",),
         swarm=("DOCKER_RESOURCE_GPU",),
         prefixes=("a.b/",),
+        namespaces=("gpu-operator",),
     )
     assert plan_policy(ShimSettings(capabilities=())).supported == Capability(0)
     assert plan_policy(ShimSettings()).supported == EVERY_CAPABILITY

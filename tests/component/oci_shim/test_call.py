@@ -1,6 +1,7 @@
 """How the shim is called, what it leaves alone, and what becomes of it when something is missing."""
 
 import json
+import os
 import re
 import shutil
 import signal
@@ -85,6 +86,40 @@ def test_errors_are_where_the_engine_looks(format_: str, shape: str, shim: Shim)
     assert re.search(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "".join(line.groups()))
     assert 'a"b' in done.said
     assert "level=error" in (shim.place / "debug").read_text()
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "link to nothing"])
+@pytest.mark.parametrize("which", ["log", "debug"])
+def test_no_log_is_written_through_a_link_or_to_a_pipe(kind: str, which: str, shim: Shim) -> None:
+    """Whoever can put one there must not have root append to another file, or wait; standard error has the line."""
+    victim, log = shim.place / "victim", shim.place / "log"
+    if kind == "pipe":
+        os.mkfifo(log)
+        reader = os.open(log, os.O_RDONLY | os.O_NONBLOCK)
+    else:
+        log.symlink_to(victim)
+        reader = -1
+        if kind == "link":
+            victim.write_text("kept")
+    shim.write(TABLE, debug=str(log) if which == "debug" else "")
+    shim.config.write_text(json.dumps(make_spec("NVIDIA_VISIBLE_DEVICES=nope")))
+    words = ("--log", log) if which == "log" else ()
+    done = shim.run(*words, "create", "-b", shim.bundle, "c")
+    assert (done.status, "'nope'" in done.said) == (1, True)
+    assert kind == "pipe" or [path.read_text() for path in (victim,) if path.exists()] == ["kept"] * (kind == "link")
+    if reader >= 0:
+        assert os.read(reader, 100) == b""
+        os.close(reader)
+
+
+def test_a_bundle_that_cannot_be_written_stops_nobody_who_asks_for_nothing(shim: Shim) -> None:
+    """A hook of another program then stays, which does nothing for such a container."""
+    spec = make_spec(hooks={"prestart": [{"path": "/usr/bin/nvidia-container-runtime-hook"}]})
+    shim.config.write_text(json.dumps(spec))
+    command = f'ulimit -f 0; trap "" XFSZ; exec "{shim.program}" create -b "{shim.bundle}" c'
+    environment = {**shim.environment, "RECORD": "/dev/null"}
+    done = subprocess.run(["sh", "-c", command], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, json.loads(shim.config.read_text())) == (7, spec)
 
 
 def test_low_level_runtime_is_the_first_that_is_a_program(shim: Shim) -> None:

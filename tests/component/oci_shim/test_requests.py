@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from tests.component.oci_shim.support import CONTROL, TABLE, UUIDS, Shim, make_spec
+from nodeagent.model.shim import ShimDevice
+from tests.component.oci_shim.support import CONTROL, TABLE, UUIDS, Shim, make_node, make_spec
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("cc") is None, reason="the shim is C")]
 VISIBLE = "NVIDIA_VISIBLE_DEVICES="
@@ -35,6 +37,46 @@ def test_who_asks_for_nothing_stays_untouched(env: list[str], shim: Shim) -> Non
     assert done.text == before
 
 
+MANY = ",".join(map(str, range(5000)))
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        ["FOO"],
+        ["", "FOO=\0", "=x"],
+        [f"{VISIBLE}void", "FOO"],
+        [f"{VISIBLE}{MANY},void"],
+        [f"NVIDIA_IMEX_CHANNELS={MANY}"],
+        ["NVIDIA_REQUIRE_CUDA=nonsense", "NVIDIA_DRIVER_CAPABILITIES=nonsense", "NVIDIA_MIG_CONFIG_DEVICES=all"],
+    ],
+)
+@pytest.mark.parametrize("has_table", [True, False])
+def test_who_asks_for_nothing_starts_whatever_is_the_matter(env: list[str], has_table: bool, shim: Shim) -> None:
+    """What is wrong with it is the low-level runtime's to say, if it minds."""
+    if not has_table:
+        (shim.table / "table").unlink()
+    spec = make_spec(*env)
+    done = shim.create(spec)
+    assert (done.status, done.said, done.spec) == (7, "", spec)
+
+
+@pytest.mark.parametrize("what", ["large", "damaged"])
+def test_a_file_that_cannot_be_understood_is_looked_through_for_words(what: str, shim: Shim) -> None:
+    """With one of those by which containers ask, wherever it stands, the container is refused, else it starts."""
+    shim.write(TABLE, swarm=("DOCKER_SWARM",))
+    words = ("NVIDIA_VISIBLE_DEVICES", "CUDA_VERSION", "DOCKER_SWARM", "nvidia-container-devices", "cdi.k8s.io/")
+    filling = b'{"x":"' + b"NVIDIA_VISIBLE_DEVICE " * 800_000 + b'"}' if what == "large" else b'{"x":"\0"}'
+    done = shim.create(filling)
+    assert (done.status, done.said, done.text) == (7, "", filling)
+    for number, word in enumerate(words):
+        for place in (0, 65530 - number, 65536 + number, len(filling)):
+            text = filling[:place] + word.encode() + filling[place:]
+            done = shim.create(text)
+            assert (done.status, done.called, done.text) == (1, (), text), word
+            assert done.said.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("env", "gpus"),
     [
@@ -46,6 +88,12 @@ def test_who_asks_for_nothing_stays_untouched(env: list[str], shim: Shim) -> Non
         ([f"{VISIBLE}2"], ["nvidia2"]),
         ([f"{VISIBLE}1,2"], ["nvidia1", "nvidia2"]),
         ([f"{VISIBLE} 1 , 2 "], ["nvidia1", "nvidia2"]),
+        ([f"{VISIBLE}\t1\n,\u00a02\u2003\r,\v"], ["nvidia1", "nvidia2"]),
+        ([f"{VISIBLE}runtime.nvidia.com/gpu=2"], ["nvidia2"]),
+        ([f"{VISIBLE}runtime.nvidia.com/gpu={UUIDS[1]},0,runtime.nvidia.com/gpu=0"], ["nvidia1", "nvidia0"]),
+        ([f"{VISIBLE}runtime.nvidia.com/gpu=all"], EVERY),
+        ([f"{VISIBLE}runtime.nvidia.com/gpu=none"], []),
+        ([f"{VISIBLE}runtime.nvidia.com/gpu=0", "NVIDIA_GDS=enabled"], ["nvidia0", "gds"]),
         ([f"{VISIBLE}2,2"], ["nvidia2"]),
         ([f"{VISIBLE}{UUIDS[1]}"], ["nvidia1"]),
         ([f"{VISIBLE}3"], ["nvidia3"]),
@@ -87,7 +135,13 @@ def test_variable(env: list[str], gpus: list[str], shim: Shim) -> None:
         ([f"{VISIBLE}0", "NVIDIA_MIG_CONFIG_DEVICES=all"], "cannot set MIG_CONFIG_DEVICES in non privileged"),
         ([f"{VISIBLE}0", "NVIDIA_MIG_MONITOR_DEVICES=all"], "cannot set MIG_MONITOR_DEVICES in non privileged"),
         ([f"{VISIBLE}0", "NVIDIA_IMEX_CHANNELS=9"], "IMEX channel '9' is not on this node"),
-        (["FOO"], "invalid environment variable: FOO"),
+        ([f"{VISIBLE}runtime.nvidia.com/gpu=9"], "GPU '9' is not on this node"),
+        ([f"{VISIBLE}runtime.nvidia.com/gpu=void"], "GPU 'void' is not on this node"),
+        ([f"{VISIBLE}runtime.nvidia.com/gpu=0,nvidia.com/gpu=0"], "cannot be asked for together"),
+        ([f"{VISIBLE}0", "FOO"], "invalid environment variable: FOO"),
+        ([f"{VISIBLE}0", "FOO=\0"], "invalid environment variable: (none that can be read)"),
+        ([VISIBLE + ",".join(map(str, range(5000)))], "more devices are asked for than any node has"),
+        ([f"{VISIBLE}0", "NVIDIA_IMEX_CHANNELS=" + ",".join(map(str, range(5000)))], "more IMEX channels"),
     ],
 )
 def test_what_cannot_be_given_is_refused_in_one_line(env: list[str], said: str, shim: Shim) -> None:
@@ -157,6 +211,13 @@ def make_mounts(*places: str) -> list[dict[str, Any]]:
         (["/imex/3"], ["nvidia0", "channel3"]),
         (["/all"], EVERY),
         (["/void"], []),
+        (["//2/", "/./x/../1"], ["nvidia2", "nvidia1"]),
+        (["/x/../../nvidia-container-devices//cdi/nvidia.com/./gpu/1/"], ["nvidia1"]),
+        (["/cdi/runtime.nvidia.com/gpu/1"], ["nvidia1"]),
+        (["/2/.."], ["nvidia0"]),
+        (["/../other/2"], ["nvidia0"]),
+        (["/cdi/nvidia.com/gpu"], ["nvidia0"]),
+        (["/cdi/nvidia.com=1"], ["nvidia0"]),
     ],
 )
 def test_mounts_come_before_the_environment(places: Sequence[str], gpus: list[str], shim: Shim) -> None:
@@ -167,6 +228,40 @@ def test_mounts_come_before_the_environment(places: Sequence[str], gpus: list[st
     assert shim.create(spec).gpus == gpus
     refused = shim.create(make_spec(mounts=make_mounts("/GPU0-MIG0/0/1")))
     assert "'GPU0-MIG0/0/1'" in refused.said
+
+
+def test_the_source_of_a_mount_is_cleaned_too(shim: Shim) -> None:
+    """A mount of anything but /dev/null asks for nothing."""
+    shim.write(TABLE, accept_mounts=True)
+    place = "/var/run//nvidia-container-devices/2"
+    for source, gpus in (("/dev//null", ["nvidia2"]), ("//x/../dev/./null", ["nvidia2"]), ("dev/null", []), ("/", [])):
+        done = shim.create(make_spec(mounts=[{"source": source, "destination": place}]))
+        assert (done.status, done.gpus) == (7, gpus), source
+
+
+def test_management_devices_are_for_who_looks_after_the_node(shim: Shim) -> None:
+    """The privileged, and listed namespaces by containerd's word; what CRI-O passes on a pod may have written."""
+    managing = ShimDevice(kind="cdi", names=("management.nvidia.com/gpu=all",), edits=((make_node("nvidia0"),),))
+    table = replace(TABLE, devices=(*TABLE.devices, managing))
+    asked = f"{VISIBLE}management.nvidia.com/gpu=all"
+    shim.write(table, namespaces=("watchers",), accept_mounts=True)
+    assert shim.create(make_spec(asked, privileged=True)).gpus == ["nvidia0"]
+    name = "io.kubernetes.cri.sandbox-namespace"
+    assert shim.create(make_spec(asked, annotations={name: "watchers"})).gpus == ["nvidia0"]
+    refused = [
+        make_spec(asked),
+        make_spec(asked, annotations={name: "tenant"}),
+        make_spec(asked, annotations={name: "tenant", name.upper(): "watchers"}),
+        make_spec(asked, annotations={"io.kubernetes.cri-o.SandboxID": "1", name: "watchers"}),
+        make_spec(annotations={"cdi.k8s.io/x": "management.nvidia.com/gpu=all"}),
+        make_spec(mounts=make_mounts("/cdi/management.nvidia.com/gpu/all")),
+    ]
+    for spec in refused:
+        done = shim.create(spec)
+        assert (done.status, done.spec) == (1, spec)
+        assert "management.nvidia.com/gpu=all is for privileged containers" in done.said
+    shim.write(table, default_kind="management.nvidia.com/gpu", mode="cdi")
+    assert shim.create(make_spec(f"{VISIBLE}all")).status == 1
 
 
 def test_annotations_come_first(shim: Shim) -> None:
@@ -238,7 +333,8 @@ def test_capabilities_count(env: list[str], supported: int, wanted: str, shim: S
         ("brand!=tesla", False),
         ("arch>=9.0", True),
         ("arch<9", False),
-        ("nonsense>=1", True),
+        ("nonsense>=1", False),
+        ("cuda>=12.4 nonsense>=1", False),
         ("nonsense>=1,cuda>=13", False),
         ("", True),
         ("cuda=foo", False),

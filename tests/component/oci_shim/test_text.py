@@ -128,11 +128,16 @@ def test_it_is_read_as_runc_reads_it(text: str, gpus: list[str], shim: Shim) -> 
     ],
 )
 def test_what_is_no_json_is_refused(text: str, shim: Shim) -> None:
-    """As runc would; the place is told."""
-    done = shim.create(text.encode())
+    """As runc would, where somebody may be asking for GPUs; the rest is the low-level runtime's to refuse."""
+    asking = (
+        f"{text}NVIDIA_VISIBLE_DEVICES" if not text.endswith("}") else text.replace("{", '{"NVIDIA_VISIBLE_DEVICES', 1)
+    )
+    done = shim.create(asking.encode())
     assert (done.status, done.called) == (1, ())
     assert "cannot understand" in done.said
-    assert done.text == text.encode()
+    assert done.text == asking.encode()
+    done = shim.create(text.encode())
+    assert (done.status, done.said, done.text) == (7, "", text.encode())
     fine = '{"x":' + "[" * 9999 + "]" * 9999 + "}"
     assert shim.create(fine.encode()).status == 7
 
@@ -146,15 +151,17 @@ def test_what_is_of_the_wrong_kind_is_refused(field: str, shim: Shim) -> None:
     assert (done.status, "of the wrong kind" in done.said) == ((7, False) if field == "process" else (1, True))
 
 
-def test_mode_and_link_of_the_file_stay(shim: Shim) -> None:
-    """It is replaced where it lies."""
+def test_a_new_file_takes_the_place_of_a_link(shim: Shim) -> None:
+    """What the link led to stays as it was, and gives its mode."""
     real = shim.place / "real.json"
-    real.write_text(json.dumps(make_spec("NVIDIA_VISIBLE_DEVICES=0")))
+    text = json.dumps(make_spec("NVIDIA_VISIBLE_DEVICES=0"))
+    real.write_text(text)
     real.chmod(0o640)
     shim.config.symlink_to("../real.json")
     assert shim.run("create", "-b", shim.bundle, "c").gpus == ["nvidia0"]
-    assert shim.config.is_symlink()
-    assert real.stat().st_mode & 0o777 == 0o640
+    assert not shim.config.is_symlink()
+    assert shim.config.stat().st_mode & 0o777 == 0o640
+    assert real.read_text() == text
     assert list(shim.bundle.iterdir()) == [shim.config]
 
 

@@ -27,6 +27,7 @@ _PROGRAMS: Final = (
     "nvidia-cuda-mps-server",
     "nvidia-imex",
     "nvidia-imex-ctl",
+    "nvidia-xconfig",
 )
 _DATA_DIRECTORIES: Final = ("etc", "usr/local/share", "usr/share")
 _SHARED_DATA: Final = (

@@ -114,6 +114,7 @@ def _list_policy(policy: ShimPolicy) -> Iterator[tuple[str, ...]]:
     yield from (("runtime", each) for each in policy.runtimes)
     yield from (("swarm", each) for each in policy.swarm)
     yield from (("prefix", each) for each in policy.prefixes)
+    yield from (("namespace", each) for each in policy.namespaces)
 
 
 def _describe_entry(entry: ShimEntry) -> tuple[str, ...]:

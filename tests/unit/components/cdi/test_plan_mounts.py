@@ -54,14 +54,14 @@ def test_a_library_without_soname_is_shown_by_its_file_name() -> None:
 
 
 def test_plugins_stay_where_they_are() -> None:
-    """X.Org and VDPAU modules are opened by path and not shown to the linker."""
+    """Modules of X.Org and VDPAU are opened by path; the linker's cache lists VDPAU's, as NVIDIA's does."""
     module = make_library("libglxserver_nvidia", directory="/usr/lib/xorg/modules/extensions")
     video = make_library("libvdpau_nvidia", directory=f"{DIRECTORY}/vdpau")
     files = make_files(libraries=(module, video), files=())
     everywhere = {f"{place}/vdpau" for place in (DIRECTORY, "/usr/lib64", "/usr/lib")}
     assert {place.rpartition("/")[0] for place in read_places(files)} == {module.directory, *everywhere}
     assert read_places(files)["/usr/lib64/vdpau/libvdpau_nvidia.so.1"] == video.host_path
-    assert list_library_directories(files) == ()
+    assert list_library_directories(files) == (f"{DIRECTORY}/vdpau",)
 
 
 def test_a_foreign_machine_has_no_debian_directory() -> None:
@@ -109,6 +109,16 @@ def test_storage_files_are_not_for_every_container() -> None:
 
 def test_without_a_linker_cache_triton_is_told_where_libcuda_is() -> None:
     """It asks `ldconfig -p`, which knows nothing of mounts."""
-    assert plan_environment(make_files(), hooks=False) == (f"TRITON_LIBCUDA_PATH={DIRECTORY}",)
-    assert plan_environment(make_files(), hooks=True) == ()
+    where = f"NVIDIA_CTK_LIBCUDA_DIR={DIRECTORY}"
+    assert plan_environment(make_files(), hooks=False) == (where, f"TRITON_LIBCUDA_PATH={DIRECTORY}")
+    assert plan_environment(make_files(), hooks=True) == (where,)
     assert plan_environment(make_files(libraries=()), hooks=False) == ()
+
+
+def test_containers_are_told_each_directory_of_the_drivers_libraries_once() -> None:
+    """Plug-ins and what has a version of its own say nothing of where the driver is."""
+    names = {"/a": ("libcuda", "libnvidia-ml"), "/b": ("libnvidia-tls",), "/b/vdpau": ("libvdpau_nvidia",)}
+    libraries = [make_library(name, directory=place) for place, stems in names.items() for name in stems]
+    apart = DriverLibrary(path="/c/libnvidia-egl-gbm.so.1.1.0", host_path="/x", soname="libnvidia-egl-gbm.so.1")
+    files = make_files(libraries=(*libraries, apart))
+    assert plan_environment(files, hooks=True) == ("NVIDIA_CTK_LIBCUDA_DIR=/a:/b",)

@@ -177,12 +177,14 @@ def test_programs_configuration_and_firmware_are_found(driver: DriverTree) -> No
     """Each is seen at its fixed place, wherever the distribution has it."""
     driver.write("usr/share/vulkan/icd.d/nvidia_icd.json", "{}")
     driver.write("etc/cufile.json", "{}")
+    driver.write("usr/bin/nvidia-xconfig", "program")
     driver.write("run/udev/data/x", "")
     driver.write(f"lib/firmware/nvidia/{VERSION}/gsp_ga10x.bin", "")
     driver.write(f"lib/firmware/nvidia/{VERSION}/readme.txt", "")
     paths = {each.path for each in read(driver).files}
     assert paths == {
         "/usr/bin/nvidia-smi",
+        "/usr/bin/nvidia-xconfig",
         "/etc/vulkan/icd.d/nvidia_icd.json",
         "/etc/cufile.json",
         "/run/udev",

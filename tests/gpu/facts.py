@@ -105,5 +105,11 @@ FACTS: Final[tuple[Callable[[Caller], int], ...]] = (
     measure_untrimmed,
     measure_graph,
 )
-ON_THE_FAKE: Final = (check_null_outputs, measure_context, measure_small_allocation, measure_odd_allocation)
+ON_THE_FAKE: Final = (
+    check_null_outputs,
+    measure_context,
+    measure_small_allocation,
+    measure_odd_allocation,
+    measure_graph,
+)
 """Those for which the fake driver has the entry points."""

@@ -70,3 +70,11 @@ void devices_leave(bool entered)
     if (entered)
         DRIVER_CALL(cuCtxPopCurrent_v2, &own);
 }
+
+bool devices_is_captured(CUstream stream, bool per_thread)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUresult asked = per_thread ? DRIVER_CALL(cuStreamIsCapturing_ptsz, stream, &status)
+                                : DRIVER_CALL(cuStreamIsCapturing, stream, &status);
+    return asked == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+}

@@ -19,4 +19,7 @@ unsigned devices_find_current_slot(void);
 bool devices_enter(CUstream stream, bool *entered);
 void devices_leave(bool entered);
 
+/* Whether what is asked of a stream becomes part of a graph. */
+bool devices_is_captured(CUstream stream, bool per_thread);
+
 #endif

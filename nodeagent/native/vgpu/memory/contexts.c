@@ -7,6 +7,7 @@
 #include "ledger/files.h"
 #include "ledger/ledger.h"
 #include "ledger/lock.h"
+#include "memory/graphs.h"
 #include "memory/pools.h"
 
 #define DEVICES_MOST 64
@@ -46,6 +47,7 @@ static void release(struct block_list *list)
     while (blocks_pop(&list, &block))
         ledger_release(block.slot, block.bytes);
     pools_settle();
+    graphs_settle();
 }
 
 #define CREATE(name, ...)                                                       \

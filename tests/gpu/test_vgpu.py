@@ -29,14 +29,15 @@ from tests.component.vgpu.place import Place
 pytestmark = [pytest.mark.gpu, pytest.mark.may_block("nothing here runs on an event loop")]
 
 MIB = 1 << 20
-LIMIT = 1024 * MIB
+LIMIT = 4096 * MIB
+"""Several times what a context takes."""
 OUT_OF_MEMORY = 2
 TAKES: dict[str, Callable[[int], tuple[int | str, ...]]] = {
     "cuMemAlloc_v2": lambda size: (OUT, size),
     "cuMemAllocManaged": lambda size: (OUT, size, 1),
     "cuMemAllocAsync": lambda size: (OUT, size, 0),
     "cuMemCreate": lambda size: (OUT, size, describe_on(0), 0),
-    "cuArrayCreate_v2": lambda size: (OUT, f"@q4096,q{size // 4 // 4096},i{FLOAT},i1"),
+    "cuArrayCreate_v2": lambda size: (OUT, f"@q32768,q{size // 4 // 32768},i{FLOAT},i1"),
 }
 
 
@@ -98,6 +99,30 @@ def test_a_program_sees_its_fraction_and_its_limit_change(place: Place) -> None:
         assert spare <= LIMIT
         change_limits(place.limits_path, say(2 * LIMIT))
         assert one.call("cuMemGetInfo_v2", OUT, OUT)[2] == 2 * LIMIT
+
+
+def read_used_by(pid: int) -> int:
+    """Bytes that NVML says this process has of the first device."""
+    pynvml.nvmlInit()
+    try:
+        device = pynvml.nvmlDeviceGetHandleByUUID(find_uuid())
+        return sum(
+            each.usedGpuMemory or 0 for each in pynvml.nvmlDeviceGetComputeRunningProcesses(device) if each.pid == pid
+        )
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def test_the_first_context_is_counted(place: Place, record_property: Callable[[str, object], None]) -> None:
+    """As many bytes as NVML says of the process, within a twentieth; two that start at once have theirs each."""
+    with limit(place), limit(place):
+        counted = {each.pid: each.shares[0].used_bytes for each in place.read().processes}
+        said = {pid: read_used_by(pid) for pid in counted}
+    record_property("counted", counted)
+    record_property("nvml", said)
+    assert len(counted) == 2
+    for pid, size in counted.items():
+        assert size == pytest.approx(said[pid], rel=0.05)
 
 
 def test_every_entry_point_is_routed_by_its_address(place: Place) -> None:

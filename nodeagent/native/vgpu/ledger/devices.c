@@ -47,6 +47,15 @@ unsigned devices_find_slot(CUdevice device)
     return find_uuid(device, halves) ? files_find_slot((const uint8_t *)halves) : FILES_NO_SLOT;
 }
 
+bool devices_find_uuid(CUdevice device, uint8_t uuid[VGPU_UUID_BYTES])
+{
+    uint64_t halves[2];
+    bool found = find_uuid(device, halves);
+    if (found)
+        memcpy(uuid, halves, sizeof halves);
+    return found;
+}
+
 unsigned devices_find_current_slot(void)
 {
     CUdevice device;

@@ -66,8 +66,11 @@ unsigned devices_find_current_slot(void)
 bool devices_enter(CUstream stream, bool *entered)
 {
     CUcontext current = NULL, own = NULL;
+    *entered = false;
+    if ((uintptr_t)stream <= 2)
+        return true;
     DRIVER_CALL(cuCtxGetCurrent, &current);
-    *entered = (uintptr_t)stream > 2 && DRIVER_CALL(cuStreamGetCtx, stream, &own) == CUDA_SUCCESS && own != current;
+    *entered = DRIVER_CALL(cuStreamGetCtx, stream, &own) == CUDA_SUCCESS && own != current;
     bool lets = !*entered || DRIVER_CALL(cuCtxPushCurrent_v2, own) == CUDA_SUCCESS;
     *entered = *entered && lets;
     return lets;

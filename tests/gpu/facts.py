@@ -6,6 +6,7 @@ from typing import Final
 from tests.component.vgpu.cuda_talk import OUT, Caller
 
 MIB: Final = 1 << 20
+STACK: Final = 0
 HEAP: Final = 2
 RESERVED: Final = 5
 GRAPH_RESERVED: Final = 2
@@ -55,6 +56,11 @@ def measure_heap(one: Caller) -> int:
     return measure_taken(one, "cuCtxSetLimit", HEAP, 256 * MIB)
 
 
+def measure_stack(one: Caller) -> int:
+    """Bytes that a stack of 16 KiB for each thread of a kernel takes once it is asked for."""
+    return measure_taken(one, "cuCtxSetLimit", STACK, 16 << 10)
+
+
 def find_reserved(one: Caller, pool: int) -> int:
     code, reserved = one.call("cuMemPoolGetAttribute", pool, RESERVED, OUT)
     assert code == 0
@@ -102,8 +108,15 @@ FACTS: Final[tuple[Callable[[Caller], int], ...]] = (
     measure_small_allocation,
     measure_odd_allocation,
     measure_heap,
+    measure_stack,
     measure_untrimmed,
     measure_graph,
 )
-ON_THE_FAKE: Final = (check_null_outputs, measure_context, measure_small_allocation, measure_odd_allocation)
+ON_THE_FAKE: Final = (
+    check_null_outputs,
+    measure_context,
+    measure_small_allocation,
+    measure_odd_allocation,
+    measure_graph,
+)
 """Those for which the fake driver has the entry points."""

@@ -127,8 +127,9 @@ class FractionsSettings(Section):
         Whole(0, 65536),
         0,
         "MiB of GPU memory that each CUDA context takes by itself, counted as the container's where the library holds"
-        " it; what `nvidia-smi` shows for a program that has only called cuInit and cuCtxCreate",
-        "it differs by model and driver, and the library cannot see it",
+        " it; what `nvidia-smi` shows for a program that has only called cuInit and cuCtxCreate; 0 for what the"
+        " library measures of each process's first one, by NVML",
+        "it differs by model and driver, and is measured where the container has NVML",
         reload=True,
     )
     publish: bool = knob(

@@ -9,7 +9,7 @@ import pytest
 from tests.component.vgpu.cuda_talk import Caller, call_driver
 from tests.fakes.cuda.driver import FakeDriver
 from tests.gpu.__main__ import find_reason
-from tests.gpu.facts import MIB, ON_THE_FAKE, check_null_outputs, measure_context, measure_odd_allocation
+from tests.gpu.facts import MIB, ON_THE_FAKE, check_null_outputs, measure_context, measure_graph, measure_odd_allocation
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("cc") is None, reason="the driver is C"),
@@ -20,6 +20,7 @@ WANTED: dict[Callable[[Caller], int], int] = {
     check_null_outputs: 3,
     measure_context: 300 * MIB,
     measure_odd_allocation: 5 * MIB + 1,
+    measure_graph: 64 * MIB,
 }
 
 

@@ -5,21 +5,14 @@
 #include "ledger/devices.h"
 #include "compute/durations.h"
 #include "ledger/files.h"
-
-/* What is captured costs when its graph is launched. */
-static bool is_captured(CUstream stream, bool per_thread)
-{
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    CUresult asked = per_thread ? DRIVER_CALL(cuStreamIsCapturing_ptsz, stream, &status)
-                                : DRIVER_CALL(cuStreamIsCapturing, stream, &status);
-    return asked == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
+#include "memory/graphs.h"
 
 /* Pay and wait, with the stream's context the current one; true where the launch is to be looked at. */
 static bool begin_there(struct sample *sample, const void *launched, CUstream stream, bool per_thread)
 {
     unsigned slot = devices_find_current_slot();
-    if (!bucket_is_limited(slot) || is_captured(stream, per_thread))
+    /* What is captured costs when its graph is launched. */
+    if (!bucket_is_limited(slot) || devices_is_captured(stream, per_thread))
         return false;
     durations_look();
     struct duration *duration = launched ? durations_find(launched, slot) : NULL;
@@ -56,9 +49,11 @@ static inline bool begin(struct sample *sample, const void *launched, CUstream s
 }
 
 #define LAUNCH(launched, stream, per_thread, name, ...)                         \
+    LAUNCH_BY(launched, stream, per_thread, DRIVER_CALL(name, __VA_ARGS__))
+#define LAUNCH_BY(launched, stream, per_thread, call)                           \
     struct sample sample;                                                       \
     bool looked_at = begin(&sample, launched, stream, per_thread);              \
-    CUresult result = DRIVER_CALL(name, __VA_ARGS__);                           \
+    CUresult result = call;                                                     \
     if (looked_at)                                                              \
         durations_end(&sample, stream, per_thread, result == CUDA_SUCCESS);     \
     return result
@@ -126,10 +121,10 @@ CUresult cuLaunchGridAsync(CUfunction function, int width, int height, CUstream 
 
 CUresult cuGraphLaunch(CUgraphExec graph, CUstream stream)
 {
-    LAUNCH(graph, stream, false, cuGraphLaunch, graph, stream);
+    LAUNCH_BY(graph, stream, false, graphs_launch(graph, stream, false));
 }
 
 CUresult cuGraphLaunch_ptsz(CUgraphExec graph, CUstream stream)
 {
-    LAUNCH(graph, stream, true, cuGraphLaunch_ptsz, graph, stream);
+    LAUNCH_BY(graph, stream, true, graphs_launch(graph, stream, true));
 }

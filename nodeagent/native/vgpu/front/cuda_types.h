@@ -29,6 +29,8 @@ typedef struct CUgraphExec_st *CUgraphExec;
 typedef int CUarray_format;
 typedef int CUgraphNodeType;
 typedef int CUmemPool_attribute;
+typedef int CUgraphMem_attribute;
+typedef int CUgraphInstantiateResult;
 typedef int CUmemAllocationType;
 typedef int CUstreamCaptureStatus;
 typedef int CUstreamCaptureMode;
@@ -36,7 +38,6 @@ typedef int CUdriverProcAddressQueryResult;
 /* Passed on as they came. */
 typedef struct CUexecAffinityParam_st CUexecAffinityParam;
 typedef struct CUctxCreateParams_st CUctxCreateParams;
-typedef struct CUDA_GRAPH_INSTANTIATE_PARAMS_st CUDA_GRAPH_INSTANTIATE_PARAMS;
 
 typedef struct {
     char bytes[16];
@@ -96,6 +97,13 @@ typedef struct {
 } CUDA_MEM_ALLOC_NODE_PARAMS;
 
 typedef struct {
+    cuuint64_t flags;
+    CUstream hUploadStream;
+    CUgraphNode hErrNode_out;
+    CUgraphInstantiateResult result_out;
+} CUDA_GRAPH_INSTANTIATE_PARAMS;
+
+typedef struct {
     unsigned gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes;
     CUstream hStream;
     void *attrs;
@@ -114,7 +122,9 @@ enum { CUDA_ERROR_NOT_READY = 600 };
 enum { CU_MEM_LOCATION_TYPE_DEVICE = 1 };
 enum { CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT = 5, CU_MEMPOOL_ATTR_USED_MEM_CURRENT = 7 };
 enum { CU_STREAM_CAPTURE_STATUS_NONE = 0, CU_STREAM_CAPTURE_MODE_RELAXED = 2 };
-enum { CU_GRAPH_NODE_TYPE_GRAPH = 4, CU_GRAPH_NODE_TYPE_MEM_ALLOC = 10 };
+enum { CU_GRAPH_NODE_TYPE_GRAPH = 4, CU_GRAPH_NODE_TYPE_MEM_ALLOC = 10, CU_GRAPH_NODE_TYPE_MEM_FREE = 11 };
+enum { CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT = 2 };
+enum { CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH = 1, CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD = 2 };
 #define CUDA_ARRAY3D_LAYERED 0x01
 #define CUDA_ARRAY3D_SPARSE 0x40
 #define CUDA_ARRAY3D_DEFERRED_MAPPING 0x80
@@ -130,6 +140,7 @@ _Static_assert(sizeof(CUmemAllocationProp) == 32 && offsetof(CUmemAllocationProp
 _Static_assert(sizeof(CUmemPoolProps) == 88 && offsetof(CUmemPoolProps, location) == 8, "likewise");
 _Static_assert(offsetof(CUDA_MEM_ALLOC_NODE_PARAMS, bytesize) == 104, "likewise");
 _Static_assert(sizeof(CUDA_MEM_ALLOC_NODE_PARAMS) == 120, "likewise");
+_Static_assert(sizeof(CUDA_GRAPH_INSTANTIATE_PARAMS) == 32 && offsetof(CUDA_GRAPH_INSTANTIATE_PARAMS, hUploadStream) == 8, "likewise");
 _Static_assert(offsetof(CUlaunchConfig, hStream) == 32 && offsetof(CUDA_LAUNCH_PARAMS, hStream) == 40, "likewise");
 
 #endif

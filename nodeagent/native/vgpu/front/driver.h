@@ -27,6 +27,7 @@
     DRIVER(cuCtxSynchronize_v2, (CUcontext))                                                                          \
     DRIVER(cuDeviceGetCount, (int *))                                                                                 \
     DRIVER(cuDeviceGetDefaultMemPool, (CUmemoryPool *, CUdevice))                                                     \
+    DRIVER(cuDeviceGetGraphMemAttribute, (CUdevice, CUgraphMem_attribute, void *))                                    \
     DRIVER(cuDeviceGetMemPool, (CUmemoryPool *, CUdevice))                                                            \
     DRIVER(cuDeviceGetUuid, (CUuuid *, CUdevice))                                                                     \
     DRIVER(cuDeviceGetUuid_v2, (CUuuid *, CUdevice))                                                                  \
@@ -60,7 +61,10 @@
     DRIVER(cuGraphLaunch, (CUgraphExec, CUstream))                                                                    \
     DRIVER(cuGraphLaunch_ptsz, (CUgraphExec, CUstream))                                                               \
     DRIVER(cuGraphMemAllocNodeGetParams, (CUgraphNode, CUDA_MEM_ALLOC_NODE_PARAMS *))                                 \
+    DRIVER(cuGraphMemFreeNodeGetParams, (CUgraphNode, CUdeviceptr *))                                                 \
     DRIVER(cuGraphNodeGetType, (CUgraphNode, CUgraphNodeType *))                                                      \
+    DRIVER(cuGraphUpload, (CUgraphExec, CUstream))                                                                    \
+    DRIVER(cuGraphUpload_ptsz, (CUgraphExec, CUstream))                                                               \
     DRIVER(cuInit, (unsigned))                                                                                        \
     DRIVER(cuLaunch, (CUfunction))                                                                                    \
     DRIVER(cuLaunchCooperativeKernel, (CUfunction, LAUNCH_TYPES, unsigned, CUstream, void **))                        \

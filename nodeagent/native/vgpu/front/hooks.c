@@ -26,6 +26,7 @@
     CUDA(cuCtxDestroy_v2, cuCtxDestroy, 4000, 0)                                              \
     CUDA(cuCtxSynchronize, cuCtxSynchronize, 2000, 0)                                         \
     CUDA(cuCtxSynchronize_v2, cuCtxSynchronize, 13000, 0)                                     \
+    CUDA(cuDeviceGraphMemTrim, cuDeviceGraphMemTrim, 11040, 0)                                \
     CUDA(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease, 7000, 0)                       \
     CUDA(cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxRelease, 11000, 0)                   \
     CUDA(cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset, 7000, 0)                           \
@@ -45,6 +46,8 @@
     ADDRESS(cuGraphInstantiate_v2)                                                            \
     CUDA(cuGraphLaunch, cuGraphLaunch, 10000, 0)                                              \
     CUDA(cuGraphLaunch_ptsz, cuGraphLaunch, 10000, 1)                                         \
+    CUDA(cuGraphUpload, cuGraphUpload, 11010, 0)                                              \
+    CUDA(cuGraphUpload_ptsz, cuGraphUpload, 11010, 1)                                         \
     CUDA(cuInit, cuInit, 2000, 0)                                                             \
     CUDA(cuLaunch, cuLaunch, 2000, 0)                                                         \
     CUDA(cuLaunchCooperativeKernel, cuLaunchCooperativeKernel, 9000, 0)                       \

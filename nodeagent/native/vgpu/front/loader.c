@@ -13,7 +13,7 @@
 #include "front/real.h"
 #include "ledger/text.h"
 
-static const char *const function_names[LOADER_FUNCTIONS] = {"dlsym", "dlvsym", "dlopen", "dlmopen", "dlerror"};
+static const char *const function_names[LOADER_FUNCTIONS] = {"dlsym", "dlvsym", "dlopen", "dlmopen", "dlerror", "dlclose"};
 static const char *const stems[LIBRARIES] = {"libcuda.so", "libnvidia-ml.so"};
 static const char *const sonames[LIBRARIES] = {"libcuda.so.1", "libnvidia-ml.so.1"};
 static _Atomic(void *) functions[LOADER_FUNCTIONS];
@@ -38,23 +38,44 @@ static void *forget_error(void *answer)
     return answer;
 }
 
+static void *open_library(enum library which, int flags)
+{
+    dlopen_type open = (dlopen_type)loader_real(LOADER_DLOPEN);
+    return open ? forget_error(open(sonames[which], RTLD_LAZY | flags)) : NULL;
+}
+
 void *loader_library(enum library which)
 {
     void *handle = atomic_load_explicit(&handles[which], memory_order_acquire);
-    dlopen_type open = (dlopen_type)loader_real(LOADER_DLOPEN);
-    if (!handle && open) {
-        handle = forget_error(open(sonames[which], RTLD_LAZY | RTLD_NOLOAD));
+    if (!handle) {
+        handle = open_library(which, RTLD_NOLOAD);
         atomic_store_explicit(&handles[which], handle, memory_order_release);
     }
     return handle;
 }
 
-/* By its handle, whose scope has nothing of whoever stands before it. */
-void *loader_find(enum library which, const char *name)
+void *loader_open(enum library which)
 {
-    void *handle = loader_library(which);
+    return open_library(which, RTLD_LOCAL);
+}
+
+/* By its handle, whose scope has nothing of whoever stands before it. */
+void *loader_find_in(void *handle, const char *name)
+{
     dlsym_type find = (dlsym_type)loader_real(LOADER_DLSYM);
     return handle && find ? forget_error(find(handle, name)) : NULL;
+}
+
+void *loader_find(enum library which, const char *name)
+{
+    return loader_find_in(loader_library(which), name);
+}
+
+void loader_close(void *handle)
+{
+    int (*close_it)(void *) = (int (*)(void *))loader_real(LOADER_DLCLOSE);
+    if (close_it)
+        close_it(handle);
 }
 
 bool loader_is_name_of(enum library which, const char *path)

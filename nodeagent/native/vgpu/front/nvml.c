@@ -8,8 +8,6 @@
 
 #define UUID_TEXT 96
 
-enum { NVML_SUCCESS = 0, NVML_UNINITIALIZED = 1, NVML_NO_PERMISSION = 4, NVML_INSUFFICIENT_SIZE = 7 };
-
 typedef nvml_result (*any)(nvml_device device, uint64_t first, uint64_t second, uint64_t third);
 
 /* A library that was not started, where there is none. */

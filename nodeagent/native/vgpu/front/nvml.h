@@ -10,6 +10,8 @@
 
 #include "front/hooks.h"
 
+enum { NVML_SUCCESS = 0, NVML_UNINITIALIZED = 1, NVML_NO_PERMISSION = 4, NVML_INSUFFICIENT_SIZE = 7 };
+
 typedef int nvml_result;
 typedef void *nvml_device;
 

@@ -4,13 +4,18 @@
 #include "ledger/devices.h"
 #include "ledger/files.h"
 #include "ledger/ledger.h"
+#include "memory/graphs.h"
 #include "memory/pools.h"
 
-/* What pools of this process keep without using it may be all that is in the way. */
+/* What pools and graphs of this process keep without using it may be all that is in the way. */
 static enum verdict reserve(unsigned slot, uint64_t bytes)
 {
     enum verdict verdict = ledger_reserve(slot, bytes);
-    return verdict == LEDGER_DENIED && pools_shrink(slot) ? ledger_reserve(slot, bytes) : verdict;
+    if (verdict != LEDGER_DENIED)
+        return verdict;
+    bool freed = pools_shrink(slot);
+    freed = graphs_shrink(slot) || freed;
+    return freed ? ledger_reserve(slot, bytes) : verdict;
 }
 
 bool claim_begin_on(struct claim *claim, unsigned slot, uint64_t bytes)

@@ -47,6 +47,15 @@ unsigned devices_find_slot(CUdevice device)
     return find_uuid(device, halves) ? files_find_slot((const uint8_t *)halves) : FILES_NO_SLOT;
 }
 
+bool devices_find_uuid(CUdevice device, uint8_t uuid[VGPU_UUID_BYTES])
+{
+    uint64_t halves[2];
+    bool found = find_uuid(device, halves);
+    if (found)
+        memcpy(uuid, halves, sizeof halves);
+    return found;
+}
+
 unsigned devices_find_current_slot(void)
 {
     CUdevice device;
@@ -57,8 +66,11 @@ unsigned devices_find_current_slot(void)
 bool devices_enter(CUstream stream, bool *entered)
 {
     CUcontext current = NULL, own = NULL;
+    *entered = false;
+    if ((uintptr_t)stream <= 2)
+        return true;
     DRIVER_CALL(cuCtxGetCurrent, &current);
-    *entered = (uintptr_t)stream > 2 && DRIVER_CALL(cuStreamGetCtx, stream, &own) == CUDA_SUCCESS && own != current;
+    *entered = DRIVER_CALL(cuStreamGetCtx, stream, &own) == CUDA_SUCCESS && own != current;
     bool lets = !*entered || DRIVER_CALL(cuCtxPushCurrent_v2, own) == CUDA_SUCCESS;
     *entered = *entered && lets;
     return lets;
@@ -69,4 +81,12 @@ void devices_leave(bool entered)
     CUcontext own;
     if (entered)
         DRIVER_CALL(cuCtxPopCurrent_v2, &own);
+}
+
+bool devices_is_captured(CUstream stream, bool per_thread)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUresult asked = per_thread ? DRIVER_CALL(cuStreamIsCapturing_ptsz, stream, &status)
+                                : DRIVER_CALL(cuStreamIsCapturing, stream, &status);
+    return asked == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }

@@ -4,10 +4,14 @@
 
 #include <stdbool.h>
 
+#include "../include/vgpu_files.h"
 #include "front/driver.h"
 
 /* FILES_NO_SLOT for one that no limits are said for, or that the driver does not know. */
 unsigned devices_find_slot(CUdevice device);
+
+/* False for one that the driver does not know. */
+bool devices_find_uuid(CUdevice device, uint8_t uuid[VGPU_UUID_BYTES]);
 
 /* Of the device of the thread's current context. */
 unsigned devices_find_current_slot(void);
@@ -18,5 +22,8 @@ unsigned devices_find_current_slot(void);
  */
 bool devices_enter(CUstream stream, bool *entered);
 void devices_leave(bool entered);
+
+/* Whether what is asked of a stream becomes part of a graph. */
+bool devices_is_captured(CUstream stream, bool per_thread);
 
 #endif

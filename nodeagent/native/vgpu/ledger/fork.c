@@ -12,6 +12,7 @@
 #include "ledger/identity.h"
 #include "ledger/ledger.h"
 #include "ledger/presence.h"
+#include "memory/graphs.h"
 #include "memory/pools.h"
 #include "memory/vmm.h"
 
@@ -33,6 +34,7 @@ static void forget(void)
     durations_after_fork();
     vmm_after_fork();
     pools_after_fork();
+    graphs_after_fork();
 }
 
 __attribute__((constructor)) static void watch(void)

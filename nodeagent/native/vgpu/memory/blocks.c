@@ -65,6 +65,19 @@ bool blocks_take(enum block_kind kind, uint64_t key, struct block *block)
     return found != NULL;
 }
 
+bool blocks_find(enum block_kind kind, uint64_t key, struct block *block)
+{
+    unsigned bucket = choose_bucket(kind, key);
+    lock_take(find_lock(bucket));
+    const struct block_list *each = buckets[bucket];
+    while (each && (each->block.key != key || each->block.kind != kind))
+        each = each->next;
+    if (each)
+        *block = each->block;
+    lock_give(find_lock(bucket));
+    return each != NULL;
+}
+
 struct block_list *blocks_take_of(const void *owner)
 {
     struct block_list *taken = NULL;

@@ -30,6 +30,9 @@ bool blocks_add(struct block block);
 /* Into *block; false where it is not there. */
 bool blocks_take(enum block_kind kind, uint64_t key, struct block *block);
 
+/* The same, and it stays there. */
+bool blocks_find(enum block_kind kind, uint64_t key, struct block *block);
+
 /* All of an owner that is about to end. */
 struct block_list *blocks_take_of(const void *owner);
 

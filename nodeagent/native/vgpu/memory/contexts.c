@@ -7,6 +7,8 @@
 #include "ledger/files.h"
 #include "ledger/ledger.h"
 #include "ledger/lock.h"
+#include "memory/context_size.h"
+#include "memory/graphs.h"
 #include "memory/pools.h"
 
 #define DEVICES_MOST 64
@@ -14,6 +16,10 @@
 /* Held while a primary context may begin or end: its address may be the same each time. */
 static struct lock changing;
 static CUcontext primary[DEVICES_MOST];
+
+/* Held while a context is made and measured, as two at once would be one for NVML. */
+static struct lock measuring;
+static atomic_bool is_measured[VGPU_DEVICES]; /* one that is there now */
 
 CUresult cuInit(unsigned flags)
 {
@@ -23,10 +29,29 @@ CUresult cuInit(unsigned flags)
     return result;
 }
 
-static bool begin(struct claim *claim, CUdevice device)
+/* A context that is about to be made: charged with what the limits file says, or the first of a device with what it takes. */
+struct making {
+    struct claim claim;
+    unsigned slot;
+    bool is_measured; /* with the lock for that */
+    struct context_reading before;
+};
+
+static bool begin(struct making *making, CUdevice device)
 {
     unsigned slot = devices_find_slot(device);
-    return claim_begin_on(claim, slot, slot < VGPU_DEVICES ? files_context_bytes(slot) : 0);
+    uint64_t bytes = slot < VGPU_DEVICES ? files_context_bytes(slot) : 0;
+    making->slot = slot;
+    making->is_measured = false;
+    if (!claim_begin_on(&making->claim, slot, bytes))
+        return false;
+    if (bytes > 0 || slot >= VGPU_DEVICES || files_look() != VGPU_LIMITING || files_memory_limit(slot) == FILES_UNLIMITED)
+        return true;
+    lock_take(&measuring);
+    making->is_measured = !is_measured[slot] && context_size_begin(&making->before, device);
+    if (!making->is_measured)
+        lock_give(&measuring);
+    return true;
 }
 
 static CUresult destroy(uint64_t key)
@@ -34,25 +59,46 @@ static CUresult destroy(uint64_t key)
     return DRIVER_CALL(cuCtxDestroy_v2, (CUcontext)(uintptr_t)key);
 }
 
-static CUresult end(struct claim *claim, CUresult result, CUcontext *context, CUresult (*give_back)(uint64_t key))
+/* Only now it is known what it takes: where that does not fit, it goes back. */
+static CUresult end_measuring(struct making *making, CUresult result, uint64_t key, CUresult (*give_back)(uint64_t key))
 {
-    claim->context = WRITTEN(result, context);
-    return claim_end(claim, result, BLOCK_CONTEXT, (uint64_t)(uintptr_t)claim->context, give_back);
+    uint64_t bytes = context_size_end(&making->before);
+    if (result == CUDA_SUCCESS && key && !claim_begin_on(&making->claim, making->slot, bytes)) {
+        give_back(key);
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    is_measured[making->slot] = making->claim.counted;
+    lock_give(&measuring);
+    return result;
+}
+
+static CUresult end(struct making *making, CUresult result, CUcontext *context, CUresult (*give_back)(uint64_t key))
+{
+    CUcontext made = WRITTEN(result, context);
+    uint64_t key = (uint64_t)(uintptr_t)made;
+    if (making->is_measured)
+        result = end_measuring(making, result, key, give_back);
+    making->claim.context = made;
+    return claim_end(&making->claim, result, BLOCK_CONTEXT, key, give_back);
 }
 
 static void release(struct block_list *list)
 {
     struct block block;
-    while (blocks_pop(&list, &block))
+    while (blocks_pop(&list, &block)) {
+        if (block.kind == BLOCK_CONTEXT)
+            is_measured[block.slot] = false;
         ledger_release(block.slot, block.bytes);
+    }
     pools_settle();
+    graphs_settle();
 }
 
 #define CREATE(name, ...)                                                       \
-    struct claim claim;                                                         \
-    if (!begin(&claim, device))                                                 \
+    struct making making;                                                       \
+    if (!begin(&making, device))                                                \
         return CUDA_ERROR_OUT_OF_MEMORY;                                        \
-    return end(&claim, DRIVER_CALL(name, __VA_ARGS__, flags, device), context, destroy)
+    return end(&making, DRIVER_CALL(name, __VA_ARGS__, flags, device), context, destroy)
 
 CUresult cuCtxCreate(CUcontext *context, unsigned flags, CUdevice device)
 {
@@ -116,14 +162,15 @@ static CUresult give_back_primary(uint64_t key)
 /* Whoever retains it first makes it. */
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 {
-    struct claim claim = {0};
+    struct making making;
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    making.claim.counted = making.is_measured = false;
     lock_take(&changing);
-    if (is_active(device) || begin(&claim, device)) {
+    if (is_active(device) || begin(&making, device)) {
         result = DRIVER_CALL(cuDevicePrimaryCtxRetain, context, device);
         if (result == CUDA_SUCCESS && context && device >= 0 && device < DEVICES_MOST)
             primary[device] = *context;
-        result = end(&claim, result, context, give_back_primary);
+        result = end(&making, result, context, give_back_primary);
     }
     lock_give(&changing);
     return result;
@@ -179,4 +226,7 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
 void contexts_after_fork(void)
 {
     atomic_store(&changing.held, 0);
+    atomic_store(&measuring.held, 0);
+    for (unsigned i = 0; i < VGPU_DEVICES; i++)
+        atomic_store(&is_measured[i], false);
 }

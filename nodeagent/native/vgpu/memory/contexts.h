@@ -1,6 +1,7 @@
 /*
  * Contexts, each with the arguments and answers of the driver's function of that name. What one takes of its device is as
- * much as the limits file says; what was allocated in one ends with it.
+ * much as the limits file says, or, where it says nothing, what was measured of a process's first one; what was allocated in
+ * one ends with it.
  */
 #ifndef VGPU_CONTEXTS_H
 #define VGPU_CONTEXTS_H

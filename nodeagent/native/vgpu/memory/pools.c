@@ -7,6 +7,7 @@
 #include "ledger/files.h"
 #include "ledger/ledger.h"
 #include "ledger/lock.h"
+#include "memory/graphs.h"
 
 /* Of blocks that a pool is charged with. */
 #define POOL_SLOT (FILES_NO_SLOT + 1)
@@ -135,10 +136,14 @@ static bool wait_for_frees(unsigned slot, CUstream stream, bool per_thread)
         is_worth_it = pool->slot == slot && find_spare(pool) > 0;
         lock_give(&pool->lock);
     }
+    return is_worth_it && pools_wait(stream, per_thread);
+}
+
+bool pools_wait(CUstream stream, bool per_thread)
+{
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    CUresult asked = !is_worth_it ? CUDA_ERROR_NOT_READY
-                     : per_thread ? DRIVER_CALL(cuStreamIsCapturing_ptsz, stream, &status)
-                                  : DRIVER_CALL(cuStreamIsCapturing, stream, &status);
+    CUresult asked = per_thread ? DRIVER_CALL(cuStreamIsCapturing_ptsz, stream, &status)
+                                : DRIVER_CALL(cuStreamIsCapturing, stream, &status);
     if (asked != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE)
         return false;
     /* Another stream of this thread may be captured. */
@@ -176,6 +181,7 @@ static enum verdict reserve(struct pool *pool, uint64_t bytes)
         return verdict;
     lock_give(&pool->lock);
     bool freed = trim(pool->slot);
+    freed = graphs_shrink(pool->slot) || freed;
     lock_take(&pool->lock);
     return freed ? ledger_reserve(pool->slot, bytes) : LEDGER_DENIED;
 }

@@ -41,6 +41,9 @@ void pools_settle(void);
 /* Let the driver give back what the pools of a slot keep. True where that made room. */
 bool pools_shrink(unsigned slot);
 
+/* Wait for a stream once. False where the driver does not let anybody, as it is captured. */
+bool pools_wait(CUstream stream, bool per_thread);
+
 /* Whether a block that was freed was a pool's, which stays charged with what it has reserved. */
 bool pools_forget(const struct block *block);
 

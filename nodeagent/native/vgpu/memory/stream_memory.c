@@ -46,11 +46,8 @@ static struct pool *find_pool(CUmemoryPool handle, CUstream stream)
 /* False where nothing may be allocated. No pool for what none is charged with: what is captured becomes part of a graph. */
 static bool choose(struct pool **pool, CUmemoryPool handle, size_t bytes, CUstream stream, bool per_thread)
 {
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    CUresult asked = per_thread ? DRIVER_CALL(cuStreamIsCapturing_ptsz, stream, &status)
-                                : DRIVER_CALL(cuStreamIsCapturing, stream, &status);
     *pool = NULL;
-    if (bytes == 0 || (asked == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE))
+    if (bytes == 0 || devices_is_captured(stream, per_thread))
         return true;
     *pool = find_pool(handle, stream);
     return *pool || ledger_reserve(FILES_NO_SLOT, bytes) != LEDGER_DENIED;

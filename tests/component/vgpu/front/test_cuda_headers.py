@@ -34,7 +34,7 @@ UNHANDLED = {
     r"cuMulticast\w+|cuLogicalEndpoint(Bind\w+|Create)": "joins memory that is charged where it is made",
     r"cuMemMapArrayAsync(_ptsz)?": "joins memory that is charged as long as its handle is there",
     r"cuGraphAddMemAllocNode|cuGraph\w*SetParams(_v2)?|cuGraphExecUpdate(_v2)?|cuGraphMemAllocNodeGetParams"
-    r"|cuGraphCreate|cuGraphConditionalHandleCreate": "charged when the graph can run, and its size is settled then",
+    r"|cuGraphCreate|cuGraphConditionalHandleCreate": "charged when the graph is launched, by what the driver reserves",
     r"cuLaunchHostFunc\w*": "runs on the host",
     r"cuStreamCreate\w*|cuEventCreate|cuTex\w+Create|cuSurfObjectCreate|cuUserObject\w+|cuGraphRetainUserObject"
     r"|cuImportExternalSemaphore|cuIpcOpenEventHandle": "as good as no device memory",

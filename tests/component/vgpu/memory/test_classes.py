@@ -4,11 +4,10 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 
-from tests.component.vgpu.cuda_talk import OUT, Caller
+from tests.component.vgpu.cuda_talk import OUT
 from tests.component.vgpu.limited import limit
 from tests.component.vgpu.place import Place
 from tests.fakes.cuda.driver import FakeDriver
@@ -310,62 +309,3 @@ class TestContexts:
             assert one.call("cuMemAllocAsync", OUT, 500, 0)[0] == 0
             assert one.call("cuCtxDestroy_v2", context) == (0,)
             assert place.read().sum_used(0) == driver.read().sum_used() == 1500
-
-
-class TestGraphs:
-    """Graphs whose nodes allocate."""
-
-    INSTANTIATE: ClassVar[dict[str, tuple[int, ...]]] = {
-        "cuGraphInstantiate": (0, 0, 0),
-        "cuGraphInstantiate_v2": (0, 0, 0),
-        "cuGraphInstantiateWithFlags": (0,),
-        "cuGraphInstantiateWithParams": (0,),
-        "cuGraphInstantiateWithParams_ptsz": (0,),
-    }
-
-    @staticmethod
-    def add(one: Caller, graph: int, size: int, device: int = 0) -> None:
-        wanted = f"@i1,i0,i{ON_DEVICE},i{device},z72,q0,q0,q{size},q0"
-        assert one.call("cuGraphAddMemAllocNode", OUT, graph, 0, 0, wanted)[0] == 0
-
-    @pytest.mark.parametrize("symbol", INSTANTIATE)
-    def test_charged_from_the_moment_they_can_run(self, place: Place, tmp_path: Path, symbol: str) -> None:
-        """With graphs within them, on each device; destroyed they give it back, though the driver would keep it."""
-        place.create(LIMIT, 1000)
-        driver = FakeDriver(tmp_path, fail={symbol: "700@1", "cuGraphExecDestroy": "701@1"})
-        with limit(place, driver) as one:
-            (_, inner), (_, graph) = one.call("cuGraphCreate", OUT, 0), one.call("cuGraphCreate", OUT, 0)
-            self.add(one, inner, 3000)
-            self.add(one, graph, 3000)
-            self.add(one, graph, 400, device=1)
-            one.call("cuGraphAddEmptyNode", OUT, graph, 0, 0)
-            assert one.call("cuGraphAddChildGraphNode", OUT, graph, 0, 0, inner)[0] == 0
-            assert one.call(symbol, OUT, graph, *self.INSTANTIATE[symbol])[0] == 700
-            assert (place.read().sum_used(0), place.read().sum_used(1)) == (0, 0)
-            code, made = one.call(symbol, OUT, graph, *self.INSTANTIATE[symbol])
-            assert code == 0
-            assert (place.read().sum_used(0), place.read().sum_used(1)) == (6000, 400)
-            assert one.call("cuGraphLaunch", made, 0) == (0,)
-            assert (driver.read().sum_used(0), driver.read().sum_used(1)) == (6000, 400)
-            assert one.call(symbol, OUT, graph, *self.INSTANTIATE[symbol])[0] == OUT_OF_MEMORY
-            assert (place.read().sum_used(0), place.read().sum_used(1)) == (6000, 400)
-            assert one.call("cuGraphExecDestroy", made) == (701,)
-            assert (place.read().sum_used(0), place.read().sum_used(1)) == (6000, 400)
-            assert one.call("cuGraphExecDestroy", made) == (0,)
-            assert (place.read().sum_used(0), place.read().sum_used(1)) == (0, 0)
-            assert (driver.read().sum_used(0), driver.read().sum_used(1)) == (0, 0)
-
-    def test_what_is_captured_is_charged_with_the_graph(self, place: Place, driver: FakeDriver) -> None:
-        """And not as it is captured: nothing is allocated then."""
-        place.create(LIMIT)
-        with limit(place, driver) as one:
-            _, stream = one.call("cuStreamCreate", OUT, 0)
-            assert one.call("cuStreamBeginCapture_v2", stream, 0) == (0,)
-            assert one.call("cuMemAllocAsync", OUT, LIMIT + 1, stream)[0] == 0
-            assert one.call("cuMemAllocAsync_ptsz", OUT, 1, stream)[0] == 0
-            _, graph = one.call("cuStreamEndCapture", stream, OUT)
-            assert place.read().sum_used(0) == 0
-            assert one.call("cuGraphInstantiateWithFlags", OUT, graph, 0)[0] == OUT_OF_MEMORY
-            place.change(LIMIT + 2)
-            assert one.call("cuGraphInstantiateWithFlags", OUT, graph, 0)[0] == 0
-            assert place.read().sum_used(0) == LIMIT + 2

@@ -78,7 +78,17 @@ uint64_t launch_duration(const void *function);
 /* graph.c */
 struct graph *graph_create(void);
 result graph_add_allocation(struct graph *graph, device device, uint64_t bytes, address *at);
+result graph_add_free(struct graph *graph, address at);
 result graph_add_kernel(struct graph *graph, const void *function);
+
+/* graph_memory.c: what no node frees is added with its address, all else with 0. */
+struct graph_memory;
+struct graph_memory *graph_memory_create(int frees_on_launch);
+void graph_memory_add(struct graph_memory *memory, device device, uint64_t bytes, address unfreed);
+result graph_memory_map(struct graph_memory *memory, const void *stream);
+result graph_memory_launch(struct graph_memory *memory, const void *stream);
+void graph_memory_end_launch(const void *stream);
+result graph_memory_free(address at);
 
 #define BEGIN_WITHOUT_INIT                             \
     {                                                  \

@@ -1,5 +1,4 @@
-/* Graphs: nodes in the order they were added, and memory that is there from the first launch until it is trimmed. */
-#include <pthread.h>
+/* Graphs: nodes in the order they were added, each after all before it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +6,8 @@
 
 #define NODES_MOST 64
 
-enum node_type { KERNEL = 0, CHILD = 4, EMPTY = 5, ALLOCATION = 10 };
+enum node_type { KERNEL = 0, CHILD = 4, EMPTY = 5, ALLOCATION = 10, FREE = 11 };
+enum { AUTO_FREE = 1, UPLOAD = 2 };
 
 struct allocation {
     struct pool_properties pool;
@@ -21,18 +21,30 @@ struct node {
     struct allocation allocation;
     struct graph *child;
 };
+/* Addresses that one allocation after another has. */
+struct range {
+    device device;
+    address at;
+    uint64_t bytes;
+    int is_taken;
+};
 struct graph {
     struct node *nodes[NODES_MOST];
     size_t count;
+    struct range ranges[NODES_MOST];
+    size_t ranges_count;
 };
 struct graph_exec {
-    uint64_t needs[DEVICES_MOST];
+    struct graph_memory *memory;
     uint64_t nanoseconds;
-    int has_memory;
+};
+/* CUDA's. */
+struct instantiation {
+    unsigned long long flags;
+    void *upload_stream, *error;
+    int result;
 };
 
-static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER;
-static uint64_t kept[DEVICES_MOST]; /* of graphs that are gone */
 static uint64_t next_address = UINT64_C(0x500000000000);
 
 struct graph *graph_create(void)
@@ -50,15 +62,56 @@ static struct node *add(struct graph *graph, int type)
     return node;
 }
 
-result graph_add_allocation(struct graph *graph, device device, uint64_t bytes, address *at)
+static address choose_address(struct graph *graph, device device, uint64_t bytes)
+{
+    size_t i = 0;
+    while (i < graph->ranges_count && (graph->ranges[i].is_taken || graph->ranges[i].device != device ||
+                                       graph->ranges[i].bytes < bytes))
+        i++;
+    if (i == graph->ranges_count) {
+        address at = __atomic_fetch_add(&next_address, bytes, __ATOMIC_RELAXED);
+        graph->ranges[graph->ranges_count++] = (struct range){device, at, bytes, 0};
+    }
+    graph->ranges[i].is_taken = 1;
+    return graph->ranges[i].at;
+}
+
+static result add_allocation(struct graph *graph, struct allocation *wanted, struct node **made)
 {
     struct node *node = add(graph, ALLOCATION);
     REQUIRE(node, OUT_OF_MEMORY);
-    node->allocation.pool.location = (struct location){ON_DEVICE, device};
-    node->allocation.bytes = bytes;
-    node->allocation.at = __atomic_fetch_add(&next_address, bytes, __ATOMIC_RELAXED);
-    *at = node->allocation.at;
+    wanted->at = choose_address(graph, wanted->pool.location.id, wanted->bytes);
+    node->allocation = *wanted;
+    *made = node;
     return SUCCESS;
+}
+
+result graph_add_allocation(struct graph *graph, device device, uint64_t bytes, address *at)
+{
+    struct node *node;
+    struct allocation wanted = {.pool.location = {ON_DEVICE, device}, .bytes = bytes};
+    result verdict = add_allocation(graph, &wanted, &node);
+    *at = wanted.at;
+    return verdict;
+}
+
+/* Also one of another graph, or of none. */
+static result add_free(struct graph *graph, address at, struct node **made)
+{
+    struct node *node = add(graph, FREE);
+    REQUIRE(node, OUT_OF_MEMORY);
+    node->allocation.at = at;
+    for (size_t i = 0; i < graph->ranges_count; i++)
+        if (graph->ranges[i].at == at)
+            graph->ranges[i].is_taken = 0;
+    *made = node;
+    return SUCCESS;
+}
+
+result graph_add_free(struct graph *graph, address at)
+{
+    struct node *node;
+    return add_free(graph, at, &node);
 }
 
 result graph_add_kernel(struct graph *graph, const void *function)
@@ -84,10 +137,15 @@ EXPORT result cuGraphAddMemAllocNode(struct node **node, struct graph *graph, st
     BEGIN;
     (void)after, (void)count;
     REQUIRE(node && graph && wanted && wanted->bytes > 0, INVALID_VALUE);
-    *node = add(graph, ALLOCATION);
-    REQUIRE(*node, OUT_OF_MEMORY);
-    (*node)->allocation = *wanted;
-    return SUCCESS;
+    return add_allocation(graph, wanted, node);
+}
+
+EXPORT result cuGraphAddMemFreeNode(struct node **node, struct graph *graph, struct node **after, size_t count, address at)
+{
+    BEGIN;
+    (void)after, (void)count;
+    REQUIRE(node && graph && at, INVALID_VALUE);
+    return add_free(graph, at, node);
 }
 
 EXPORT result cuGraphAddChildGraphNode(struct node **node, struct graph *graph, struct node **after, size_t count,
@@ -137,6 +195,14 @@ EXPORT result cuGraphMemAllocNodeGetParams(struct node *node, struct allocation 
     return SUCCESS;
 }
 
+EXPORT result cuGraphMemFreeNodeGetParams(struct node *node, address *at)
+{
+    BEGIN;
+    REQUIRE(node && at && node->type == FREE, INVALID_VALUE);
+    *at = node->allocation.at;
+    return SUCCESS;
+}
+
 EXPORT result cuGraphChildGraphNodeGetGraph(struct node *node, struct graph **child)
 {
     BEGIN;
@@ -145,113 +211,112 @@ EXPORT result cuGraphChildGraphNodeGetGraph(struct node *node, struct graph **ch
     return SUCCESS;
 }
 
-static uint64_t add_up(const struct graph *graph, uint64_t needs[DEVICES_MOST])
+static uint64_t add_up(const struct graph *graph, struct graph_memory *memory)
 {
     uint64_t nanoseconds = 0;
     for (size_t i = 0; i < graph->count; i++) {
         const struct node *node = graph->nodes[i];
-        if (node->type == ALLOCATION)
-            needs[node->allocation.pool.location.id] += node->allocation.bytes;
-        nanoseconds += node->type == CHILD ? add_up(node->child, needs) : node->nanoseconds;
+        nanoseconds += node->type == CHILD ? add_up(node->child, memory) : node->nanoseconds;
+    }
+    for (size_t i = 0; i < graph->ranges_count; i++) {
+        const struct range *range = &graph->ranges[i];
+        graph_memory_add(memory, range->device, range->bytes, range->is_taken ? range->at : 0);
     }
     return nanoseconds;
 }
 
-static result instantiate(struct graph_exec **made, const struct graph *graph)
+static result instantiate(struct graph_exec **made, const struct graph *graph, unsigned long long flags)
 {
     REQUIRE(made && graph, INVALID_VALUE);
     *made = calloc(1, sizeof **made);
     REQUIRE(*made, OUT_OF_MEMORY);
-    (*made)->nanoseconds = add_up(graph, (*made)->needs);
+    (*made)->memory = graph_memory_create(flags & AUTO_FREE);
+    (*made)->nanoseconds = add_up(graph, (*made)->memory);
     return SUCCESS;
+}
+
+static result instantiate_with(struct graph_exec **made, const struct graph *graph, const struct instantiation *wanted)
+{
+    result verdict = instantiate(made, graph, wanted ? wanted->flags : 0);
+    if (verdict == SUCCESS && wanted && wanted->flags & UPLOAD)
+        verdict = graph_memory_map((*made)->memory, wanted->upload_stream);
+    return verdict;
 }
 
 EXPORT result cuGraphInstantiate(struct graph_exec **made, struct graph *graph, void *error, char *log, size_t bytes)
 {
     BEGIN;
     (void)error, (void)log, (void)bytes;
-    return instantiate(made, graph);
+    return instantiate(made, graph, 0);
 }
 
 EXPORT result cuGraphInstantiate_v2(struct graph_exec **made, struct graph *graph, void *error, char *log, size_t bytes)
 {
     BEGIN;
     (void)error, (void)log, (void)bytes;
-    return instantiate(made, graph);
+    return instantiate(made, graph, 0);
 }
 
 EXPORT result cuGraphInstantiateWithFlags(struct graph_exec **made, struct graph *graph, unsigned long long flags)
 {
     BEGIN;
-    (void)flags;
-    return instantiate(made, graph);
+    return instantiate(made, graph, flags);
 }
 
-EXPORT result cuGraphInstantiateWithParams(struct graph_exec **made, struct graph *graph, void *wanted)
+EXPORT result cuGraphInstantiateWithParams(struct graph_exec **made, struct graph *graph, struct instantiation *wanted)
 {
     BEGIN;
-    (void)wanted;
-    return instantiate(made, graph);
+    return instantiate_with(made, graph, wanted);
 }
 
-EXPORT result cuGraphInstantiateWithParams_ptsz(struct graph_exec **made, struct graph *graph, void *wanted)
+EXPORT result cuGraphInstantiateWithParams_ptsz(struct graph_exec **made, struct graph *graph, struct instantiation *wanted)
 {
     BEGIN;
-    (void)wanted;
-    return instantiate(made, graph);
+    return instantiate_with(made, graph, wanted);
 }
 
-static result launch(struct graph_exec *exec)
+static result launch(struct graph_exec *exec, void *stream)
 {
     REQUIRE(exec, INVALID_VALUE);
-    pthread_mutex_lock(&changing);
-    result verdict = SUCCESS;
-    for (device which = 0; !exec->has_memory && verdict == SUCCESS && which < DEVICES_MOST; which++) {
-        uint64_t from_kept = kept[which] < exec->needs[which] ? kept[which] : exec->needs[which];
-        if (exec->needs[which] > from_kept)
-            verdict = account_charge(which, exec->needs[which] - from_kept);
-        kept[which] -= verdict == SUCCESS ? from_kept : 0;
-    }
-    exec->has_memory = exec->has_memory || verdict == SUCCESS;
-    if (verdict == SUCCESS)
+    result verdict = graph_memory_launch(exec->memory, stream);
+    if (verdict == SUCCESS) {
         launch_add(exec->nanoseconds);
-    pthread_mutex_unlock(&changing);
+        graph_memory_end_launch(stream);
+    }
     return verdict;
 }
 
 EXPORT result cuGraphLaunch(struct graph_exec *exec, void *stream)
 {
     BEGIN;
-    (void)stream;
-    return launch(exec);
+    return launch(exec, stream);
 }
 
 EXPORT result cuGraphLaunch_ptsz(struct graph_exec *exec, void *stream)
 {
     BEGIN;
-    (void)stream;
-    return launch(exec);
+    return launch(exec, stream);
 }
 
+EXPORT result cuGraphUpload(struct graph_exec *exec, void *stream)
+{
+    BEGIN;
+    REQUIRE(exec, INVALID_VALUE);
+    return graph_memory_map(exec->memory, stream);
+}
+
+EXPORT result cuGraphUpload_ptsz(struct graph_exec *exec, void *stream)
+{
+    BEGIN;
+    REQUIRE(exec, INVALID_VALUE);
+    return graph_memory_map(exec->memory, stream);
+}
+
+/* What it has left allocated stays so. */
 EXPORT result cuGraphExecDestroy(struct graph_exec *exec)
 {
     BEGIN;
     REQUIRE(exec, INVALID_VALUE);
-    pthread_mutex_lock(&changing);
-    for (device which = 0; exec->has_memory && which < DEVICES_MOST; which++)
-        kept[which] += exec->needs[which];
-    pthread_mutex_unlock(&changing);
     free(exec);
-    return SUCCESS;
-}
-
-EXPORT result cuDeviceGraphMemTrim(device which)
-{
-    BEGIN;
-    REQUIRE_DEVICE(which);
-    pthread_mutex_lock(&changing);
-    account_credit(which, kept[which]);
-    kept[which] = 0;
-    pthread_mutex_unlock(&changing);
     return SUCCESS;
 }

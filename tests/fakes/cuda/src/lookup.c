@@ -118,11 +118,13 @@ enum status { FOUND = 0, NO_SUCH_SYMBOL = 1, VERSION_TOO_LOW = 2 };
     ENTRY(cuMemUnmap, cuMemUnmap, 10020, 0)                               \
     ENTRY(cuGraphCreate, cuGraphCreate, 10000, 0)                         \
     ENTRY(cuGraphAddMemAllocNode, cuGraphAddMemAllocNode, 11040, 0)       \
+    ENTRY(cuGraphAddMemFreeNode, cuGraphAddMemFreeNode, 11040, 0)         \
     ENTRY(cuGraphAddChildGraphNode, cuGraphAddChildGraphNode, 10000, 0)   \
     ENTRY(cuGraphAddEmptyNode, cuGraphAddEmptyNode, 10000, 0)             \
     ENTRY(cuGraphGetNodes, cuGraphGetNodes, 10000, 0)                     \
     ENTRY(cuGraphNodeGetType, cuGraphNodeGetType, 10000, 0)               \
     ENTRY(cuGraphMemAllocNodeGetParams, cuGraphMemAllocNodeGetParams, 11040, 0) \
+    ENTRY(cuGraphMemFreeNodeGetParams, cuGraphMemFreeNodeGetParams, 11040, 0)\
     ENTRY(cuGraphChildGraphNodeGetGraph, cuGraphChildGraphNodeGetGraph, 10000, 0) \
     ENTRY(cuGraphInstantiate, cuGraphInstantiate, 10000, 0)               \
     ENTRY(cuGraphInstantiate, cuGraphInstantiate_v2, 11000, 0)            \
@@ -131,7 +133,10 @@ enum status { FOUND = 0, NO_SUCH_SYMBOL = 1, VERSION_TOO_LOW = 2 };
     ENTRY(cuGraphInstantiateWithParams, cuGraphInstantiateWithParams_ptsz, 12000, 1) \
     ENTRY(cuGraphLaunch, cuGraphLaunch, 10000, 0)                         \
     ENTRY(cuGraphLaunch, cuGraphLaunch_ptsz, 10000, 1)                    \
+    ENTRY(cuGraphUpload, cuGraphUpload, 11010, 0)                         \
+    ENTRY(cuGraphUpload, cuGraphUpload_ptsz, 11010, 1)                    \
     ENTRY(cuGraphExecDestroy, cuGraphExecDestroy, 10000, 0)               \
+    ENTRY(cuDeviceGetGraphMemAttribute, cuDeviceGetGraphMemAttribute, 11040, 0)\
     ENTRY(cuDeviceGraphMemTrim, cuDeviceGraphMemTrim, 11040, 0)
 
 #define ENTRY(base, symbol, since, per_thread) extern char symbol##_place[] __asm__(#symbol);

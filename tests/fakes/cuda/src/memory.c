@@ -72,7 +72,8 @@ result memory_release(address at, uint64_t passed_ns)
     if (found)
         *place = found->next;
     pthread_mutex_unlock(&changing);
-    REQUIRE(found, INVALID_VALUE);
+    if (!found)
+        return graph_memory_free(at);
     if (found->pool)
         pool_free(found->pool, found->bytes, passed_ns);
     else if (found->context)

@@ -138,18 +138,22 @@ EXPORT result cuMemAllocFromPoolAsync_ptsz(address *at, size_t bytes, struct poo
     return allocate(pool, at, bytes, stream);
 }
 
+static result release(address at, void *stream)
+{
+    struct graph *graph = stream_capturing(stream);
+    return graph ? graph_add_free(graph, at) : memory_release(at, launch_end());
+}
+
 EXPORT result cuMemFreeAsync(address at, void *stream)
 {
     BEGIN;
-    (void)stream;
-    return memory_release(at, launch_end());
+    return release(at, stream);
 }
 
 EXPORT result cuMemFreeAsync_ptsz(address at, void *stream)
 {
     BEGIN;
-    (void)stream;
-    return memory_release(at, launch_end());
+    return release(at, stream);
 }
 
 static result create(struct pool **pool, device which, int is_imported)

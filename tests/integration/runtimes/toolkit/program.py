@@ -18,6 +18,8 @@ from tests.support.files.cache import find_cache, locked
 MODULE: Final = "github.com/NVIDIA/nvidia-container-toolkit"
 VERSION: Final = "1.20.2"
 SUM: Final = "h1:ndvx+2v4c8HmRf8A5aONf1+sE32jNDZ7qnIaBEAN5i8="
+CONFIGURER: Final = "nvidia-ctk"
+RUNTIME: Final = "nvidia-container-runtime"
 # Its interface to NVML is C; nothing of that is called here.
 ENVIRONMENT: Final = {"CGO_ENABLED": "1", "GOWORK": "off"}
 FLAGS: Final = ("-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags=-s -w")
@@ -27,10 +29,6 @@ def find_obstacle() -> str:
     """Why it cannot be had here; empty when it can."""
     missing = [name for name in ("go", "cc") if shutil.which(name) is None]
     return f"NVIDIA's toolkit is built by {' and '.join(missing)}, not found here" if missing else ""
-
-
-CONFIGURER: Final = "nvidia-ctk"
-RUNTIME: Final = "nvidia-container-runtime"
 
 
 def build(name: str = CONFIGURER) -> Path:

@@ -4,13 +4,14 @@ Refuses to trust it: any process of the container may write into it whatever it 
 what cannot be true makes the file invalid rather than a number on somebody's page.
 """
 
+import os
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from nodeagent.edge.host.errors import VgpuFileInvalid
+from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable, VgpuFileInvalid
 from nodeagent.edge.host.files.atomic_file import read_bounded, write_atomically
 from nodeagent.edge.host.vgpu import layout
 from nodeagent.edge.host.vgpu.layout import PROCESS, SHARE, USAGE_BYTES, USAGE_HEADER
@@ -142,6 +143,32 @@ def read_usage(path: Path) -> Usage:
         return parse_usage(read_bounded(path, limit_bytes=USAGE_BYTES, follow_symlink=False))
     except ValueError as error:
         raise VgpuFileInvalid(path, str(error)) from error
+
+
+def cut_usage(path: Path) -> int | None:
+    """Take away what a container has added to its file; what size that was, 0 for none, nothing without a file.
+
+    Nothing is cut that the library maps: a process whose file is shorter than its mapping is killed by the kernel.
+
+    Raises:
+        FileUnreadable: it cannot be opened.
+        FileNotWritten: it cannot be cut.
+    """
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise FileUnreadable(path, error) from error
+    try:
+        size = os.fstat(descriptor).st_size
+        if size > USAGE_BYTES:
+            os.ftruncate(descriptor, USAGE_BYTES)
+    except OSError as error:
+        raise FileNotWritten(path, "cut it", error, replaced=False) from error
+    finally:
+        os.close(descriptor)
+    return size if size > USAGE_BYTES else 0
 
 
 def _parse_process(content: bytes, place: int) -> Process | None:

@@ -24,7 +24,7 @@ from nodeagent.edge.host.vgpu.limits_file import (
     read_limits,
     write_measured,
 )
-from nodeagent.edge.host.vgpu.usage_file import create_usage, cut_usage, read_usage
+from nodeagent.edge.host.vgpu.usage_file import bound_usage, create_usage, read_usage
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.parts import PartFolder, PartLimit, PartMeasure, UsageCheck
@@ -164,7 +164,7 @@ class HostPartFolders:
         for name in names:
             usage = self._locate_usage(name)
             try:
-                size = cut_usage(usage)
+                size = bound_usage(usage)
             except NodeagentError as error:
                 problems.append(error)
                 continue

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from nodeagent.components.exporter.component import Exporter
 
 USAGE_MODULE = "nodeagent.components.usage.component"
+FILES = "usage_files"
 FILES_MODULE = "nodeagent.components.usage.files.component"
 SERVICE_MODULE = "nodeagent.components.usage.service.component"
 
@@ -45,9 +46,7 @@ class UsageSide:
     ) -> tuple[ComponentSpec, ...]:
         """The components, where somebody may have parts; `names` are those of this machine."""
         fractions = self._live.now.fractions
-        files = ComponentSpec(
-            "usage_files", lambda: self._late.wrap("usage_files", self._build_files, FILES_MODULE), stop_stage=20
-        )
+        files = ComponentSpec(FILES, lambda: self._late.wrap(FILES, self._build_files, FILES_MODULE), stop_stage=20)
         if not fractions.enabled:
             return (files,) if self._live.now.claims.enabled else ()
         measuring = ComponentSpec("usage", lambda: self._late.wrap("usage", self._build, USAGE_MODULE), stop_stage=20)
@@ -58,11 +57,8 @@ class UsageSide:
             return self._build_service(listeners, names, find_exporter())
 
         name = "usage_service"
-        return (
-            measuring,
-            files,
-            ComponentSpec(name, lambda: self._late.wrap(name, build, SERVICE_MODULE), stop_stage=40),
-        )
+        service = ComponentSpec(name, lambda: self._late.wrap(name, build, SERVICE_MODULE), stop_stage=40)
+        return measuring, files, service
 
     def close(self) -> None:
         """Let the thread end."""

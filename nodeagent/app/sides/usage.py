@@ -1,6 +1,7 @@
 """Builds who measures what containers use of their parts of GPUs, and who tells it as gpu-manager does."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from nodeagent import __version__
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 USAGE_MODULE = "nodeagent.components.usage.component"
 FILES = "usage_files"
-FILES_MODULE = "nodeagent.components.usage.files.component"
+FILES_MODULES = "nodeagent.components.usage.files.component", "nodeagent.edge.host.vgpu.part_folders"
 SERVICE_MODULE = "nodeagent.components.usage.service.component"
 
 
@@ -45,20 +46,22 @@ class UsageSide:
         self, listeners: Listeners, names: tuple[str, ...], find_exporter: Callable[[], "Exporter"]
     ) -> tuple[ComponentSpec, ...]:
         """The components, where somebody may have parts; `names` are those of this machine."""
-        fractions = self._live.now.fractions
-        files = ComponentSpec(FILES, lambda: self._late.wrap(FILES, self._build_files, FILES_MODULE), stop_stage=20)
+        fractions, files = self._live.now.fractions, tuple[ComponentSpec, ...]()
+        if self._made_up is None and (fractions.enabled or self._live.now.claims.enabled):
+            build_files = partial(self._late.wrap, FILES, self._build_files, *FILES_MODULES)
+            files = (ComponentSpec(FILES, build_files, stop_stage=20),)
         if not fractions.enabled:
-            return (files,) if self._live.now.claims.enabled else ()
+            return files
         measuring = ComponentSpec("usage", lambda: self._late.wrap("usage", self._build, USAGE_MODULE), stop_stage=20)
         if listeners.usage is None and fractions.usage_socket is None:
-            return measuring, files
+            return measuring, *files
 
         def build() -> Component:
             return self._build_service(listeners, names, find_exporter())
 
         name = "usage_service"
         service = ComponentSpec(name, lambda: self._late.wrap(name, build, SERVICE_MODULE), stop_stage=40)
-        return measuring, files, service
+        return measuring, *files, service
 
     def close(self) -> None:
         """Let the thread end."""
@@ -88,10 +91,12 @@ class UsageSide:
         )
 
     def _build_files(self) -> Component:
-        from nodeagent.app.sides.claims import SHARE_FOLDERS  # noqa: PLC0415 - see `late`
-        from nodeagent.app.sides.parts import PART_FOLDERS  # noqa: PLC0415 - likewise
-        from nodeagent.components.usage.files.component import UsageFiles  # noqa: PLC0415 - likewise
-        from nodeagent.edge.host.vgpu.part_folders import HostPartFolders  # noqa: PLC0415 - likewise
+        from nodeagent.components.usage.files.component import UsageFiles  # noqa: PLC0415 - see `late`
+        from nodeagent.edge.host.vgpu.part_folders import (  # noqa: PLC0415 - likewise
+            PART_FOLDERS,
+            SHARE_FOLDERS,
+            HostPartFolders,
+        )
 
         worker = self._files = self._files or WorkerThread("files that containers write")
         state_dir = self._live.now.node.state_dir

@@ -31,6 +31,10 @@ from nodeagent.model.parts import PartFolder, PartLimit, PartMeasure, UsageCheck
 
 T = TypeVar("T")
 
+PART_FOLDERS: Final = "parts"
+"""Below the state directory: the folders of containers."""
+SHARE_FOLDERS: Final = "shares"
+"""Beside them: those of claims that share GPUs."""
 LIMITS: Final = "limits"
 USAGE: Final = "usage"
 MEMORY: Final = "usage"

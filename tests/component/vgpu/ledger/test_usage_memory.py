@@ -57,6 +57,37 @@ anyio.run(main)
 """
 
 
+UNINSTALL = """
+import subprocess, sys
+from pathlib import Path
+from nodeagent.cli.uninstall.steps import remove_state
+from nodeagent.config.schema import Settings
+from nodeagent.config.sections.agent import NodeSettings
+
+state = Path(sys.argv[1])
+memory, settings = state / "usage", Settings(node=NodeSettings(state_dir=state))
+
+def remove(dry=False):
+    return [(each.step.value, each.what, each.detail) for each in remove_state(settings, dry=dry)]
+
+(memory / "parts-a").write_text("")
+assert remove()[0] == ("kept", str(memory), "containers have files in it: unmount it when they have ended"), remove()
+assert memory.is_mount()
+(memory / "parts-a").unlink()
+told = remove(dry=True)
+assert [step for step, *_ in told] == ["removed"] * 3 and memory.is_mount(), told
+told = remove()
+assert [step for step, *_ in told] == ["removed"] * 3 and not state.exists(), told
+memory.mkdir(parents=True)
+subprocess.run(["mount", "-t", "tmpfs", "none", memory], check=True)
+with (memory / "opened").open("w") as file:
+    (memory / "opened").unlink()
+    told = remove()
+assert told[0][0] == "failed" and "busy" in told[0][2], told
+print("kept rehearsed removed refused")
+"""
+
+
 def read_unit_line() -> str:
     """What the unit runs before the agent."""
     (line,) = [
@@ -67,21 +98,36 @@ def read_unit_line() -> str:
     return line.removeprefix("ExecStartPre=-+/bin/sh -c '").removesuffix("'")
 
 
-@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="only root mounts")
-def test_no_container_fills_more_than_the_memory(tmp_path: Path) -> None:
-    """Nor keeps another from its own file; once it is cut, files of further containers have their place again."""
-    line = read_unit_line().replace(STATE, str(tmp_path))
+def run_mounted(state: Path, program: str) -> subprocess.CompletedProcess[str]:
+    """By a Python of its own, in a mount namespace of its own, with what the unit mounts; twice, as after a restart."""
+    line = read_unit_line().replace(STATE, str(state))
     script = f'{line} && {line} && exec "$0" -c "$1" "$2"'
-    done = subprocess.run(
-        ["unshare", "--mount", "sh", "-ec", script, sys.executable, INSIDE, str(tmp_path)],
+    return subprocess.run(
+        ["unshare", "--mount", "sh", "-ec", script, sys.executable, program, str(state)],
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,
         timeout=60,
     )
+
+
+needs_mounts = pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="only root mounts")
+
+
+@needs_mounts
+def test_no_container_fills_more_than_the_memory(tmp_path: Path) -> None:
+    """Nor keeps another from its own file; once it is cut, files of further containers have their place again."""
+    done = run_mounted(tmp_path, INSIDE)
     assert (done.returncode, done.stdout) == (0, "bounded\n"), done.stderr
     assert not (tmp_path / "usage").is_mount()
+
+
+@needs_mounts
+def test_uninstalling_takes_the_memory_away(tmp_path: Path) -> None:
+    """Not while containers have files in it, which is said; nor in a rehearsal."""
+    done = run_mounted(tmp_path, UNINSTALL)
+    assert (done.returncode, done.stdout) == (0, "kept rehearsed removed refused\n"), done.stderr
 
 
 @needs_helm

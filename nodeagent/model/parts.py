@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final, Literal
 
+from msgspec import field
+
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.ids import GpuUuid, ResourceName
 from nodeagent.model.values import Value
@@ -50,6 +52,15 @@ class PartFolder(Value, frozen=True):
     """The file that the container reads."""
     usage: str
     """The file that it writes."""
+
+
+class UsageCheck(Value, frozen=True):
+    """What was found of the files that containers write, by the names of their folders."""
+
+    grown: Mapping[str, int] = field(default_factory=dict)
+    """How large a container had made its file, until that was cut."""
+    unbounded: tuple[str, ...] = ()
+    """Whose files lie on the node's disk, where nothing but that cut bounds them."""
 
 
 class ContainerRequest(Value, frozen=True):

@@ -47,6 +47,13 @@ true
 {{- end }}
 {{- end }}
 
+{{- /* "true" where containers are held to parts of GPUs, and write what they use of them. */ -}}
+{{- define "nodeagent.givesParts" -}}
+{{- if or ((.Values.config).fractions).enabled ((.Values.config).claims).shares -}}
+true
+{{- end }}
+{{- end }}
+
 {{- /* Where pipes, logs and shared memory of MPS daemons lie; empty where nothing asks for daemons. */ -}}
 {{- define "nodeagent.mpsRoot" -}}
 {{- $config := .Values.config }}

@@ -11,7 +11,7 @@ from nodeagent.components.claims.turns import Turns
 from nodeagent.config.sections.claims import locate_registration, locate_service
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.edge.host.vgpu.library_files import HostVgpuLibrary
-from nodeagent.edge.host.vgpu.part_folders import HostPartFolders
+from nodeagent.edge.host.vgpu.part_folders import SHARE_FOLDERS, HostPartFolders
 from nodeagent.edge.kubelet.claim_session import ClaimSession
 from nodeagent.model.claims import ClaimStanding
 from nodeagent.model.ports import ClaimApi, ClaimDriver, GpuPartitioning, MpsClaims, PartitionMaking
@@ -26,10 +26,8 @@ if TYPE_CHECKING:
     from nodeagent.core.conditions import Conditions
 
 
-SHARE_FOLDERS = "shares"
-"""Below the state directory: what containers are told of the shares that their claims have."""
 LIBRARY_FOLDER = "vgpu"
-"""Below it too, as for parts of GPUs: what holds containers to their limits."""
+"""Below the state directory, as for parts of GPUs: what holds containers to their limits."""
 
 
 def build_claims(

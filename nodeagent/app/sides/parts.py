@@ -16,7 +16,7 @@ from nodeagent.edge.container_runtime.cri import list_containers
 from nodeagent.edge.container_runtime.errors import RuntimeSilent
 from nodeagent.edge.host.processes.process_places import HostProcessPlaces
 from nodeagent.edge.host.vgpu.library_files import HostVgpuLibrary
-from nodeagent.edge.host.vgpu.part_folders import HostPartFolders
+from nodeagent.edge.host.vgpu.part_folders import PART_FOLDERS, HostPartFolders
 from nodeagent.model.parts import PodContainer
 from nodeagent.model.runtime import RuntimeState
 
@@ -24,10 +24,8 @@ if TYPE_CHECKING:
     from nodeagent.edge.simulated.source import SimulatedGpus
     from nodeagent.model.ports import PartFolders, PartLibrary, ProcessPlaces
 
-PART_FOLDERS = "parts"
-"""Below the state directory: what containers are told of their limits."""
 LIBRARY_FOLDER = "vgpu"
-"""Below it too: what holds them to their limits."""
+"""Below the state directory: what holds containers to their limits."""
 
 
 def build_fractions(

@@ -1,6 +1,7 @@
 """Builds who measures what containers use of their parts of GPUs, and who tells it as gpu-manager does."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from nodeagent import __version__
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from nodeagent.components.exporter.component import Exporter
 
 USAGE_MODULE = "nodeagent.components.usage.component"
+FILES = "usage_files"
+FILES_MODULES = "nodeagent.components.usage.files.component", "nodeagent.edge.host.vgpu.part_folders"
 SERVICE_MODULE = "nodeagent.components.usage.service.component"
 
 
@@ -37,28 +40,34 @@ class UsageSide:
         self._bus, self._conditions, self._clock, self._live, self._late = bus, conditions, clock, live, late
         self._made_up = made_up
         self._worker: WorkerThread | None = None
+        self._files: WorkerThread | None = None
 
     def specs(
         self, listeners: Listeners, names: tuple[str, ...], find_exporter: Callable[[], "Exporter"]
     ) -> tuple[ComponentSpec, ...]:
         """The components, where somebody may have parts; `names` are those of this machine."""
-        fractions = self._live.now.fractions
+        fractions, files = self._live.now.fractions, tuple[ComponentSpec, ...]()
+        if self._made_up is None and (fractions.enabled or self._live.now.claims.enabled):
+            build_files = partial(self._late.wrap, FILES, self._build_files, *FILES_MODULES)
+            files = (ComponentSpec(FILES, build_files, stop_stage=20),)
         if not fractions.enabled:
-            return ()
+            return files
         measuring = ComponentSpec("usage", lambda: self._late.wrap("usage", self._build, USAGE_MODULE), stop_stage=20)
         if listeners.usage is None and fractions.usage_socket is None:
-            return (measuring,)
+            return measuring, *files
 
         def build() -> Component:
             return self._build_service(listeners, names, find_exporter())
 
         name = "usage_service"
-        return measuring, ComponentSpec(name, lambda: self._late.wrap(name, build, SERVICE_MODULE), stop_stage=40)
+        service = ComponentSpec(name, lambda: self._late.wrap(name, build, SERVICE_MODULE), stop_stage=40)
+        return measuring, *files, service
 
     def close(self) -> None:
         """Let the thread end."""
-        if self._worker is not None:
-            self._worker.close()
+        for worker in (self._worker, self._files):
+            if worker is not None:
+                worker.close()
 
     def _build(self) -> Component:
         from nodeagent.app.sides.parts import Containers  # noqa: PLC0415 - see `late`
@@ -80,6 +89,19 @@ class UsageSide:
             list_containers=containers.list,
             watchdog=Watchdog(self._bus, self._live, HostProcessEnding(self._worker)),
         )
+
+    def _build_files(self) -> Component:
+        from nodeagent.components.usage.files.component import UsageFiles  # noqa: PLC0415 - see `late`
+        from nodeagent.edge.host.vgpu.part_folders import (  # noqa: PLC0415 - likewise
+            PART_FOLDERS,
+            SHARE_FOLDERS,
+            HostPartFolders,
+        )
+
+        worker = self._files = self._files or WorkerThread("files that containers write")
+        state_dir = self._live.now.node.state_dir
+        folders = [HostPartFolders(state_dir / name, worker) for name in (PART_FOLDERS, SHARE_FOLDERS)]
+        return UsageFiles(self._bus, self._conditions, folders)
 
     def _build_service(self, listeners: Listeners, names: tuple[str, ...], exporter: "Exporter") -> Component:
         from nodeagent.components.usage.service.component import Door, UsageService  # noqa: PLC0415 - see `late`

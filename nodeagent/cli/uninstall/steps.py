@@ -5,8 +5,10 @@ Only files of our names are touched, in directories that may hold other people's
 """
 
 import contextlib
+import errno
 import os
 import socket
+import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -35,6 +37,7 @@ from nodeagent.edge.host.files.state_lock import StateLock
 from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.edge.host.shim.shim_host import list_table_files
 from nodeagent.edge.host.shim.users import count_users
+from nodeagent.edge.host.vgpu.part_folders import MEMORY as USAGE_MEMORY
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.mig import MEMORY
 from nodeagent.model.shim_names import NVIDIA_NAMES, USUAL_DIRECTORIES
@@ -195,7 +198,31 @@ def remove_state(settings: Settings, *, dry: bool) -> list[Outcome]:
     outcomes = list(_remove((path for path in ours if path not in kept), "state", dry=dry))
     reason = "holds how the files that were kept above were before the agent"
     outcomes += [Outcome(Step.KEPT, str(path), reason) for path in kept]
-    return [*outcomes, *_remove_directory(directory, dry=dry)]
+    return [*outcomes, *_remove_memory(directory / USAGE_MEMORY, dry=dry), *_remove_directory(directory, dry=dry)]
+
+
+def _remove_memory(path: Path, *, dry: bool) -> Iterator[Outcome]:
+    """What unit or chart have mounted for what containers write; in a pod the host's goes with the directory."""
+    if not path.is_dir():
+        return
+    if any(path.iterdir()):
+        yield Outcome(Step.KEPT, str(path), "containers have files in it: unmount it when they have ended")
+        return
+    if path.is_mount():
+        yield _act(lambda: _unmount(path), path, "memory for what containers write", dry=dry)
+    if dry or not path.is_mount():
+        yield _act(path.rmdir, path, "directory", dry=dry)
+
+
+def _unmount(path: Path) -> None:
+    done = subprocess.run(  # noqa: S603 - a mount of ours
+        ["umount", str(path)],  # noqa: S607 - as root calls it
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode:
+        raise OSError(errno.EBUSY, done.stderr.decode("utf-8", "replace").strip())
 
 
 def _answers(path: Path) -> bool:

@@ -50,6 +50,18 @@ PARTS_CONDITIONS: tuple[ConditionDefinition, ...] = (
         show_after_seconds=10.0,
     ),
     ConditionDefinition(
+        code="part-usage-grown",
+        severity="warning",
+        title="a container fills the file in which its use of a GPU is counted",
+        remedy="look at the pod that is named: no program does this by mistake; the file is cut every five seconds",
+    ),
+    ConditionDefinition(
+        code="part-usage-unbounded",
+        severity="info",
+        title="files that containers write lie on the node's disk, which a container may fill for some seconds",
+        remedy="nothing where only containers from before an upgrade run; else mount a small tmpfs: docs/security.md",
+    ),
+    ConditionDefinition(
         code="part-over-memory",
         severity="warning",
         title="a container uses more of a GPU's memory than its part",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from nodeagent.model.cdi import DriverFiles, SpecContent
 from nodeagent.model.ids import GpuUuid
-from nodeagent.model.parts import LibraryFiles, PartFolder, PartLimit, PartMeasure
+from nodeagent.model.parts import LibraryFiles, PartFolder, PartLimit, PartMeasure, UsageCheck
 from nodeagent.model.plugin import ContainerMount
 from nodeagent.model.runtime import (
     ConfigTree,
@@ -168,6 +168,14 @@ class PartFolders(Protocol):
 
         Raises:
             NodeagentError: they cannot be listed.
+        """
+        ...
+
+    async def bound_usage(self) -> UsageCheck:
+        """Cut what containers have made larger than it may be; say which did, and whose files lie on the disk.
+
+        Raises:
+            NodeagentError: some cannot be looked at or cut.
         """
         ...
 

@@ -110,7 +110,8 @@ struct vgpu_share {
 /*
  * `owner` is 0 when free, else state (2 bits, from the top), pid (22 bits), start time in clock ticks (40 bits). The pid
  * is as seen in the namespace `pid_namespace`. Whoever is in another tells by a lock whether the process lives, where
- * `is_present` says that there is one: on the byte of the file whose number is the slot's.
+ * `locked_by` says that there is one, by the owner that holds it: on the byte of the file whose number is the slot's. It
+ * counts for this owner alone, as a library that knows no lock gives a slot on without clearing it.
  */
 struct vgpu_process {
     _Atomic uint64_t owner;
@@ -118,7 +119,7 @@ struct vgpu_process {
     _Atomic uint64_t heartbeat_ns; /* CLOCK_MONOTONIC, of the last allocation or release */
     _Atomic uint32_t status;
     _Atomic uint32_t reason;
-    _Atomic uint64_t is_present;
+    _Atomic uint64_t locked_by;
     uint64_t more[3];
     struct vgpu_share shares[VGPU_DEVICES];
 };

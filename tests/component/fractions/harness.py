@@ -26,7 +26,16 @@ from nodeagent.model.health import HealthReport
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
 from nodeagent.model.journal import Binding, PartTable
 from nodeagent.model.offering import Offering
-from nodeagent.model.parts import LibraryFiles, PartFolder, PartLimit, PartMeasure, PartOffers, PodContainer, PodRequest
+from nodeagent.model.parts import (
+    LibraryFiles,
+    PartFolder,
+    PartLimit,
+    PartMeasure,
+    PartOffers,
+    PodContainer,
+    PodRequest,
+    UsageCheck,
+)
 from nodeagent.model.plugin import AdvertisedResource, ContainerMount, PluginState
 from nodeagent.model.ports import ContainerDevices, DevicePlugin, KubeletCheckpoint, PodListing
 from nodeagent.model.ports.hardware import ProcessPlace
@@ -84,6 +93,7 @@ class FakeFolders:
         self.used = set[str]()
         self.measures: list[Mapping[str, Sequence[PartMeasure | None]]] = []
         self.broken = ""
+        self.check = UsageCheck()
 
     async def prepare(self, name: str) -> None:
         if self.broken:
@@ -113,6 +123,11 @@ class FakeFolders:
 
     async def list_names(self) -> tuple[str, ...]:
         return tuple({*self.limits, *self.prepared})
+
+    async def bound_usage(self) -> UsageCheck:
+        if self.broken:
+            raise NodeagentError(self.broken)
+        return self.check
 
 
 class FakeLibrary:

@@ -90,7 +90,7 @@ PROCESS: Final = Record(
     heartbeat_ns="Q",
     status="I",
     reason="I",
-    is_present="Q",
+    locked_by="Q",
     **_list_spare(3),
     shares=f"{DEVICES * SHARE.size}s",
 )

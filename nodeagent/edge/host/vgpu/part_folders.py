@@ -24,15 +24,21 @@ from nodeagent.edge.host.vgpu.limits_file import (
     read_limits,
     write_measured,
 )
-from nodeagent.edge.host.vgpu.usage_file import create_usage, read_usage
+from nodeagent.edge.host.vgpu.usage_file import bound_usage, create_usage, read_usage
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.ids import GpuUuid
-from nodeagent.model.parts import PartFolder, PartLimit, PartMeasure
+from nodeagent.model.parts import PartFolder, PartLimit, PartMeasure, UsageCheck
 
 T = TypeVar("T")
 
+PART_FOLDERS: Final = "parts"
+"""Below the state directory: the folders of containers."""
+SHARE_FOLDERS: Final = "shares"
+"""Beside them: those of claims that share GPUs."""
 LIMITS: Final = "limits"
 USAGE: Final = "usage"
+MEMORY: Final = "usage"
+"""Beside the folders: where those who install the agent mount a small tmpfs for what containers write."""
 CORES_ALL: Final = 100
 _PARTS: Final = 100
 """A hundredth, as the file counts: in 1/10000."""
@@ -48,6 +54,8 @@ class HostPartFolders:
 
     def __init__(self, root: Path, worker: WorkerThread) -> None:
         self._root, self._worker = root, worker
+        self._memory = root.with_name(MEMORY)
+        self._grown = dict[str, int]()
 
     async def prepare(self, name: str) -> None:
         """Have the folder be there."""
@@ -80,11 +88,15 @@ class HostPartFolders:
         """The folders that there are."""
         return await self._run(self._list_names, "listing the limits of containers")
 
+    async def bound_usage(self) -> UsageCheck:
+        """Cut what containers have made larger than it may be; say which did, and whose files lie on the disk."""
+        return await self._run(self._bound_usage, "looking at the size of what containers write")
+
     def _prepare(self, name: str) -> PartFolder:
         folder = self._root / name
         for directory in (self._root, folder):
             _make(directory)
-        usage = folder / USAGE
+        usage = self._locate_usage(name)
         if not _is_there(usage) or _is_blank(usage):
             create_usage(usage)
         label_for_containers(usage)
@@ -103,6 +115,8 @@ class HostPartFolders:
     def _remove(self, name: str) -> None:
         folder = self._root / name
         try:
+            # First, as nobody would look for it once the folder is gone.
+            self._name_in_memory(name).unlink(missing_ok=True)
             shutil.rmtree(folder)
         except FileNotFoundError:
             return
@@ -130,7 +144,7 @@ class HostPartFolders:
             raise problems[0]
 
     def _is_used(self, name: str) -> bool:
-        usage = read_usage(self._root / name / USAGE)
+        usage = read_usage(self._locate_usage(name))
         return bool(usage.processes or usage.passing_starts or usage.refusing_starts)
 
     def _list_names(self) -> tuple[str, ...]:
@@ -140,6 +154,34 @@ class HostPartFolders:
             return ()
         except OSError as error:
             raise FileUnreadable(self._root, error) from error
+
+    def _locate_usage(self, name: str) -> Path:
+        """Where a container writes: what it has on the disk already is what it goes on with, and counts."""
+        own = self._root / name / USAGE
+        return own if os.path.lexists(own) or not self._memory.is_mount() else self._name_in_memory(name)
+
+    def _name_in_memory(self, name: str) -> Path:
+        return self._memory / f"{self._root.name}-{name}"
+
+    def _bound_usage(self) -> UsageCheck:
+        names, unbounded, problems = self._list_names(), list[str](), list[NodeagentError]()
+        for name in names:
+            usage = self._locate_usage(name)
+            try:
+                size = bound_usage(usage)
+            except NodeagentError as error:
+                problems.append(error)
+                continue
+            if size is None:
+                continue  # it has none yet, or has ended meanwhile
+            if size > 0:
+                self._grown[name] = max(size, self._grown.get(name, 0))
+            if usage.parent != self._memory:
+                unbounded.append(name)
+        self._grown = {name: size for name, size in self._grown.items() if name in names}
+        if problems:
+            raise problems[0]
+        return UsageCheck(grown=dict(self._grown), unbounded=tuple(unbounded))
 
     async def _run(self, call: Callable[[], T], what: str, patience_seconds: float = 0.0) -> T:
         try:

@@ -4,15 +4,17 @@ Refuses to trust it: any process of the container may write into it whatever it 
 what cannot be true makes the file invalid rather than a number on somebody's page.
 """
 
+import os
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from nodeagent.edge.host.errors import VgpuFileInvalid
+from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable, VgpuFileInvalid
 from nodeagent.edge.host.files.atomic_file import read_bounded, write_atomically
 from nodeagent.edge.host.vgpu import layout
+from nodeagent.edge.host.vgpu.ended_processes import forget_ended, list_held, read_living
 from nodeagent.edge.host.vgpu.layout import PROCESS, SHARE, USAGE_BYTES, USAGE_HEADER
 
 _MODE: Final = 0o666
@@ -142,6 +144,46 @@ def read_usage(path: Path) -> Usage:
         return parse_usage(read_bounded(path, limit_bytes=USAGE_BYTES, follow_symlink=False))
     except ValueError as error:
         raise VgpuFileInvalid(path, str(error)) from error
+
+
+def bound_usage(path: Path) -> int | None:
+    """Take away what a container has added to its file; what size that was, 0 for none, nothing without a file.
+
+    Nothing is cut that the library maps: a process whose file is shorter than its mapping is killed by the kernel.
+    What processes of the former library had goes too, once they have ended.
+
+    Raises:
+        FileUnreadable: it cannot be opened or read.
+        FileNotWritten: it cannot be cut or changed.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise FileUnreadable(path, error) from error
+    try:
+        size = _cut(path, descriptor)
+        slots = list_held(descriptor)
+        living = read_living() if any(slot.wants_host for slot in slots) else None
+        if living is not None:
+            forget_ended(path, descriptor, slots, living)
+    except OSError as error:
+        raise FileUnreadable(path, error) from error
+    finally:
+        os.close(descriptor)
+    return size
+
+
+def _cut(path: Path, descriptor: int) -> int:
+    size = os.fstat(descriptor).st_size
+    if size <= USAGE_BYTES:
+        return 0
+    try:
+        os.ftruncate(descriptor, USAGE_BYTES)
+    except OSError as error:
+        raise FileNotWritten(path, "cut it", error, replaced=False) from error
+    return size
 
 
 def _parse_process(content: bytes, place: int) -> Process | None:

@@ -53,12 +53,20 @@ static void clear_shares(struct vgpu_process *process)
     }
 }
 
+/* Whether this owner of a slot shows by a lock that it lives. Who takes one back holds the lock until it is free. */
+static bool is_locked(struct vgpu_process *process, uint64_t owner)
+{
+    uint64_t locked_by = atomic_load(&process->locked_by);
+    return locked_by && (locked_by == owner || (owner & VGPU_OWNER_STATE) == VGPU_OWNER_RECLAIMED);
+}
+
 /*
  * Whether the process of a slot has ended, as far as that can be told without its lock. Of another pid namespace nothing
  * can: a container that is started again is in a new one, and so is each container that shares a claim.
  */
-static bool may_have_ended(struct vgpu_process *process, uint64_t identity)
+static bool may_have_ended(struct vgpu_process *process, uint64_t owner)
 {
+    uint64_t identity = owner & ~VGPU_OWNER_STATE;
     uint64_t namespace = identity_namespace();
     if (namespace && atomic_load(&process->pid_namespace) == namespace) {
         if (!identity_is_alive(identity))
@@ -67,22 +75,22 @@ static bool may_have_ended(struct vgpu_process *process, uint64_t identity)
         if (identity & VGPU_OWNER_START_MASK)
             return false;
     }
-    return atomic_load(&process->is_present) != 0;
+    return is_locked(process, owner);
 }
 
 /* Take a slot back from a process that has ended. Whoever is killed in the middle of that leaves it to the next. */
 static bool reclaim(struct vgpu_usage *usage, unsigned slot, uint64_t owner)
 {
     struct vgpu_process *process = &usage->slots[slot];
-    bool is_present = atomic_load(&process->is_present) != 0;
-    int lock = is_present ? presence_try(slot) : -1;
-    if (is_present && lock < 0)
+    bool has_lock = is_locked(process, owner);
+    int lock = has_lock ? presence_try(slot) : -1;
+    if (has_lock && lock < 0)
         return false;
     bool is_ours = atomic_compare_exchange_strong(&process->owner, &owner, VGPU_OWNER_RECLAIMED | identity_own());
     if (is_ours) {
         clear_shares(process);
         atomic_store(&process->pid_namespace, 0);
-        atomic_store(&process->is_present, 0);
+        atomic_store(&process->locked_by, 0);
         atomic_store(&process->owner, 0);
         log_line("took back what process %u had", (unsigned)(owner >> VGPU_OWNER_PID_SHIFT & VGPU_OWNER_PID_MASK));
     }
@@ -100,7 +108,7 @@ static bool sweep_attaching(struct vgpu_usage *usage)
     for (uint32_t i = 0; i < count && i < VGPU_PROCESSES; i++) {
         struct vgpu_process *process = &usage->slots[i];
         uint64_t owner = atomic_load(&process->owner);
-        if (owner && process != own && may_have_ended(process, owner & ~VGPU_OWNER_STATE))
+        if (owner && process != own && may_have_ended(process, owner))
             freed = reclaim(usage, i, owner) || freed;
     }
     return freed;
@@ -131,7 +139,7 @@ static struct vgpu_process *find_former(struct vgpu_usage *usage)
         if (!namespace || atomic_load(&process->owner) != held || atomic_load(&process->pid_namespace) != namespace)
             continue;
         /* Exec has ended its lock: somebody may be taking the slot back, or have given it to another. */
-        if (atomic_load(&process->is_present) && presence_hold(i) == PRESENCE_TAKEN)
+        if (is_locked(process, held) && presence_hold(i) == PRESENCE_TAKEN)
             return NULL;
         if (atomic_load(&process->owner) != held) {
             presence_drop();
@@ -152,7 +160,7 @@ static void show_presence(struct vgpu_process *process, unsigned slot)
         nanosleep(&(struct timespec){0, CONTEST_WAIT_NS}, NULL);
         presence = presence_hold(slot);
     }
-    atomic_store(&process->is_present, presence == PRESENCE_HELD);
+    atomic_store(&process->locked_by, presence == PRESENCE_HELD ? atomic_load(&process->owner) : 0);
 }
 
 /* A slot for this process: the one it had before exec, else a free one. */

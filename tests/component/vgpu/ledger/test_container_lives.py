@@ -1,15 +1,20 @@
 """A container under real runc that ends and starts again, as the kubelet has it: each life finds its memory free."""
 
+import fcntl
 import json
 import os
 import shutil
+import struct
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from nodeagent.edge.host.vgpu.layout import PROCESS, PROCESSES, USAGE_HEADER
+from nodeagent.edge.host.vgpu.usage_file import bound_usage
 from tests.component.vgpu.build import build_ledger_program
 from tests.component.vgpu.place import Place
 
@@ -20,12 +25,42 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("cc") is None, reason="the library is C"),
 ]
 INSIDE = "/run/nodeagent/vgpu"
+KILLED = 128 + 9
+MIB = 1 << 20
+F_OFD_SETLK = 37
+LOCKED_BY = PROCESS.offsets["locked_by"]
+
+
+def has_memory_groups() -> bool:
+    """Whether a container can be given a bound of memory here."""
+    group = Path("/sys/fs/cgroup")
+    own = group / "memory"
+    if own.is_dir():
+        return os.access(own, os.W_OK) and (own / "memory.limit_in_bytes").exists()
+    controllers = group / "cgroup.controllers"
+    return controllers.exists() and "memory" in controllers.read_text().split() and os.access(group, os.W_OK)
+
+
+def forget_locks(place: Place) -> None:
+    """What a process of the former library has in its slot: that field was spare, and zero."""
+    with place.usage_path.open("r+b") as file:
+        for number in range(PROCESSES):
+            file.seek(USAGE_HEADER.size + number * PROCESS.size + LOCKED_BY)
+            file.write(bytes(8))
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    made = Place(tmp_path / "files")
+    made.path.mkdir()
+    made.create(1000)
+    return made
 
 
 class Container:
     """One container of the pod: the same bundle in each of its lives, the files of its part mounted in it."""
 
-    def __init__(self, directory: Path, place: Place) -> None:
+    def __init__(self, directory: Path, place: Place, memory_bytes: int | None = None) -> None:
         self._directory = directory
         (directory / "rootfs").mkdir(parents=True)
         shutil.copy(build_ledger_program("ledger_talk", "-static"), directory / "rootfs/talk")
@@ -35,13 +70,15 @@ class Container:
             options = ["bind", mode]
             mounts.append({"destination": f"{INSIDE}/{name}", "type": "bind", "source": source, "options": options})
         names = ("pid", "mount", "ipc", "uts", "network")
-        config = {
+        config: dict[str, Any] = {
             "ociVersion": "1.0.2",
             "process": {"user": {"uid": 0, "gid": 0}, "args": ["/talk"], "cwd": "/", "env": []},
             "root": {"path": "rootfs"},
             "mounts": mounts,
             "linux": {"namespaces": [{"type": name} for name in names]},
         }
+        if memory_bytes is not None:
+            config["linux"] |= {"resources": {"memory": {"limit": memory_bytes}}}
         (directory / "config.json").write_text(json.dumps(config))
 
     @contextmanager
@@ -72,6 +109,13 @@ class Life:
         self._process.stdin.write(f"{question}\n")
         return self._process.stdout.readline().strip()
 
+    def eat(self, count: int) -> None:
+        """Ask for more memory than the container has: the kernel ends its program, and nobody else does."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"eat {count}\n")
+        out, _ = self._process.communicate(timeout=60)
+        assert (out, self._process.returncode) == ("", KILLED)
+
     def end(self) -> None:
         """By itself."""
         self._process.communicate("end\n", timeout=30)
@@ -82,11 +126,11 @@ class Life:
         self._process.wait(30)
 
 
-def test_ten_lives_of_two_containers_of_a_pod(tmp_path: Path) -> None:
-    """Ended by itself and killed in turns: most of the limit is free each time, and no more than that is given."""
-    place = Place(tmp_path / "files")
-    place.path.mkdir()
-    place.create(1000)
+def test_ten_lives_of_two_containers_of_a_pod(tmp_path: Path, place: Place) -> None:
+    """Ended by itself and killed in turns: most of the limit is free each time, and no more than that is given.
+
+    Nothing of it takes an agent: none is there.
+    """
     first, second = (Container(tmp_path / name, place) for name in ("first", "second"))
     with second.living() as beside:
         assert beside.ask("reserve 0 200") == "granted"
@@ -99,3 +143,66 @@ def test_ten_lives_of_two_containers_of_a_pod(tmp_path: Path) -> None:
                 life.kill() if number % 2 else life.end()
         assert beside.ask("reserve 0 800") == "granted"
         beside.end()
+
+
+@pytest.mark.skipif(not has_memory_groups(), reason="containers have no bound of memory here: no control group for it")
+def test_a_container_out_of_memory_leaves_none_of_the_gpus(tmp_path: Path, place: Place) -> None:
+    """Ended by the kernel for the memory of the host that it took: the next life finds all of its part."""
+    container = Container(tmp_path / "hungry", place, memory_bytes=64 * MIB)
+    for _ in range(3):
+        with container.living() as life:
+            assert life.ask("reserve 0 1000") == "granted"
+            life.eat(1024 * MIB)
+    with container.living() as life:
+        assert life.ask("used 0") == "0"
+        assert life.ask("reserve 0 1000") == "granted"
+        life.end()
+
+
+def test_the_former_library_over_an_upgrade(tmp_path: Path, place: Place) -> None:
+    """A container that runs with it keeps what it has; once it has ended, nothing of that is counted for ever."""
+    former, present = (Container(tmp_path / name, place) for name in ("former", "present"))
+    # One after the other: two that start within 10 ms, with the same pid, are told apart by nobody.
+    with former.living() as old:
+        assert old.ask("reserve 0 800") == "granted"
+        with present.living() as new:
+            for _ in range(2):
+                forget_locks(place)
+                assert new.ask("reserve 0 201") == "denied"
+                assert new.ask("used 0") == "800"
+                bound_usage(place.usage_path)
+            assert new.ask("reserve 0 200") == "granted"
+            forget_locks(place)
+            old.kill()
+            assert new.ask("reserve 0 1") == "denied", "from another namespace the library cannot know"
+            bound_usage(place.usage_path)
+            assert new.ask("used 0") == "200"
+            assert new.ask("reserve 0 800") == "granted"
+            new.end()
+
+
+def test_who_holds_all_locks_hurts_its_own_container_alone(tmp_path: Path, place: Place) -> None:
+    """What ended there stays charged while somebody pretends that it lives; the file of another has other locks."""
+    other = Place(tmp_path / "other files")
+    other.path.mkdir()
+    other.create(1000)
+    mean, neighbour = Container(tmp_path / "mean", place), Container(tmp_path / "neighbour", other)
+    with neighbour.living() as beside:
+        assert beside.ask("reserve 0 400") == "granted"
+        with mean.living() as life:
+            assert life.ask("reserve 0 800") == "granted"
+            life.kill()
+        with place.usage_path.open("r+b") as file:
+            fcntl.fcntl(file, F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, PROCESSES, 0))
+            with mean.living() as life:
+                assert life.ask("reserve 0 201") == "denied"
+                assert life.ask("reserve 0 200") == "granted"
+                life.end()
+            assert beside.ask("reserve 0 600") == "granted"
+            beside.kill()
+        with neighbour.living() as again, mean.living() as life:
+            assert again.ask("reserve 0 1000") == "granted"
+            bound_usage(place.usage_path)
+            assert life.ask("reserve 0 1000") == "granted"
+            life.end()
+            again.end()

@@ -7,6 +7,7 @@
  *   release SLOT BYTES
  *   used SLOT            by all processes
  *   who                  the process's pid
+ *   eat BYTES            memory of its container, if it has so much
  *   fork                 from here on the child answers, until `end`; then the parent
  *   leave                a child that asks for nothing and lives on; its pid
  *   close                every descriptor but those of standard input, output and error, as daemons do
@@ -21,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -137,6 +139,14 @@ static void close_rest(void)
     dprintf(STDOUT_FILENO, "closed\n");
 }
 
+static void eat(uint64_t bytes)
+{
+    char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    for (uint64_t at = 0; memory != MAP_FAILED && at < bytes; at += 4096)
+        memory[at] = 1;
+    dprintf(STDOUT_FILENO, "eaten\n");
+}
+
 int main(int count, char **words)
 {
     static const char *const verdicts[] = {"uncounted", "granted", "denied"};
@@ -165,6 +175,8 @@ int main(int count, char **words)
             watch(bytes, high);
         else if (sscanf(line, "forks %u", &slot) == 1)
             fork_often(slot);
+        else if (sscanf(line, "eat %" SCNu64, &bytes) == 1)
+            eat(bytes);
         else if (sscanf(line, "used %u", &slot) == 1)
             dprintf(STDOUT_FILENO, "%" PRIu64 "\n", ledger_used(slot));
         else if (sscanf(line, "reserve %u %" SCNu64, &slot, &bytes) == 2)

@@ -1,5 +1,6 @@
 """The folders in which containers find their limits."""
 
+import os
 import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -11,12 +12,12 @@ from msgspec.structs import replace
 
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable, HostStuck
-from nodeagent.edge.host.vgpu.layout import MEASURED, MEASURED_AT
+from nodeagent.edge.host.vgpu.layout import MEASURED, MEASURED_AT, USAGE_BYTES
 from nodeagent.edge.host.vgpu.limits_file import read_limits
 from nodeagent.edge.host.vgpu.part_folders import HostPartFolders
 from nodeagent.edge.host.vgpu.usage_file import read_usage
 from nodeagent.model.errors import NodeagentError
-from nodeagent.model.parts import PartFolder, PartLimit, PartMeasure
+from nodeagent.model.parts import PartFolder, PartLimit, PartMeasure, UsageCheck
 from tests.support.gpus import gpu_uuid
 
 T = TypeVar("T")
@@ -35,6 +36,9 @@ class Folders:
     def write(self, name: str, limits: list[PartLimit]) -> PartFolder:
         return self._ask(lambda port: port.write(name, limits))
 
+    def prepare(self, name: str) -> None:
+        self._ask(lambda port: port.prepare(name))
+
     def remove(self, name: str) -> None:
         self._ask(lambda port: port.remove(name))
 
@@ -49,6 +53,14 @@ class Folders:
 
     def list_names(self) -> tuple[str, ...]:
         return self._ask(lambda port: port.list_names())
+
+    def bound_usage(self, times: int = 1) -> UsageCheck:
+        async def look(port: HostPartFolders) -> UsageCheck:
+            for _ in range(times - 1):
+                await port.bound_usage()
+            return await port.bound_usage()
+
+        return self._ask(look)
 
     def _ask(self, call: Callable[[HostPartFolders], Awaitable[T]]) -> T:
         async def ask() -> T:
@@ -181,3 +193,73 @@ def test_what_contexts_take_is_read_again(folders: Folders) -> None:
     told = replace(ONE, context_bytes=300 << 20)
     folders.write("a", [told])
     assert folders.read("a") == (told,)
+
+
+def test_what_a_container_has_grown_is_cut_and_said(folders: Folders, tmp_path: Path) -> None:
+    """Also a file that takes no place; never below what the library maps, and said as long as there is the folder."""
+    for name in ("a", "b", "c"):
+        folders.prepare(name)
+    grown, sparse, short = (tmp_path / "parts" / name / "usage" for name in ("a", "b", "c"))
+    with grown.open("ab") as file:
+        file.write(b"x" * 1_000_000)
+    os.truncate(sparse, 1 << 40)
+    os.truncate(short, 100)
+    check = folders.bound_usage(times=2)
+    assert check == UsageCheck(grown={"a": 1_000_000 + USAGE_BYTES, "b": 1 << 40}, unbounded=("a", "b", "c"))
+    assert [each.stat().st_size for each in (grown, sparse, short)] == [USAGE_BYTES, USAGE_BYTES, 100]
+    assert not folders.is_used("a")
+    sparse.unlink()
+    (tmp_path / "parts" / "d").mkdir()
+    assert folders.bound_usage().unbounded == ("a", "c"), "what has none is passed over"
+
+
+def test_one_that_cannot_be_looked_at_keeps_none_from_being_cut(folders: Folders, tmp_path: Path) -> None:
+    """A link in its place is not followed."""
+    for name in ("a", "b"):
+        folders.prepare(name)
+    linked, grown = (tmp_path / "parts" / name / "usage" for name in ("a", "b"))
+    precious = tmp_path / "precious"
+    os.truncate(grown, 1 << 30)
+    with precious.open("wb") as file:
+        file.truncate(1 << 30)
+    linked.unlink()
+    linked.symlink_to(precious)
+    with pytest.raises(FileUnreadable, match="a/usage"):
+        folders.bound_usage()
+    assert (grown.stat().st_size, precious.stat().st_size) == (USAGE_BYTES, 1 << 30)
+
+
+def test_a_file_that_cannot_be_cut_is_said(folders: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the disk's own words."""
+    folders.prepare("a")
+    os.truncate(tmp_path / "parts" / "a" / "usage", 1 << 30)
+
+    def refuse(_descriptor: int, _size: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "ftruncate", refuse)
+    with pytest.raises(FileNotWritten, match="cut it: input"):
+        folders.bound_usage()
+
+
+def test_new_files_lie_in_the_memory_that_is_mounted(
+    folders: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that containers have on the disk already are what these go on with, across an upgrade, and are counted."""
+    memory = tmp_path / "usage"
+    memory.mkdir()
+    former = folders.write("old", [ONE])
+    assert former.usage == str(tmp_path / "parts/old/usage")
+    monkeypatch.setattr(Path, "is_mount", lambda path: path == memory)
+    assert folders.write("old", [ONE]) == former
+    folder = folders.write("new", [ONE])
+    assert folder.usage == str(memory / "parts-new")
+    assert read_usage(Path(folder.usage)).processes == ()
+    assert not folders.is_used("new")
+    os.truncate(folder.usage, 1 << 30)
+    assert folders.bound_usage() == UsageCheck(grown={"new": 1 << 30}, unbounded=("old",))
+    assert folders.list_names() == ("new", "old")
+    folders.remove("new")
+    folders.remove("old")
+    assert list(memory.iterdir()) == []
+    assert folders.list_names() == ()

@@ -1,0 +1,76 @@
+"""Looks now and then at the files that containers write: a file that a container has made larger is cut.
+
+Owns the two conditions about them. Refuses to make a file shorter than what the vGPU library maps of it.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from anyio.abc import TaskStatus
+
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.ticker import Ticker
+from nodeagent.core.log.lines import get_logger
+from nodeagent.model.claims import ClaimBook
+from nodeagent.model.errors import NodeagentError
+from nodeagent.model.journal import PartTable
+from nodeagent.model.ports import PartFolders
+from nodeagent.model.units import render_bytes
+
+LOOK_SECONDS: Final = 5.0
+"""Where no memory of its own bounds a file, that is how long a container may fill the disk."""
+
+
+class UsageFiles:
+    """The component."""
+
+    name = "usage_files"
+
+    def __init__(self, bus: Bus, conditions: Conditions, folders: Sequence[PartFolders]) -> None:
+        """`folders` are those of all who give parts of GPUs: to containers, and by claims."""
+        self._bus, self._conditions, self._folders = bus, conditions, folders
+        self._problem = ""
+        self._log = get_logger(component=self.name)
+
+    async def run(self, *, task_status: TaskStatus[None]) -> None:
+        """Look at all files, the first time at once, until cancelled."""
+        task_status.started()
+        async for _ in Ticker(LOOK_SECONDS):
+            await self._look()
+
+    async def _look(self) -> None:
+        grown, unbounded, problem = dict[str, int](), list[str](), ""
+        for folders in self._folders:
+            try:
+                check = await folders.bound_usage()
+            except NodeagentError as error:
+                problem = str(error)
+                continue
+            grown.update(check.grown)
+            unbounded += check.unbounded
+        if problem and problem != self._problem:
+            self._log.warning("usage_files_not_bounded", reason=problem)
+        self._problem = problem
+        owners = self._name_owners() if grown else {}
+        self._conditions.replace(
+            "part-usage-grown",
+            {
+                name: f"{owners.get(name, name)}: its file had grown to {render_bytes(size)} and was cut"
+                for name, size in sorted(grown.items())
+            },
+        )
+        what = {"": f"those of {len(unbounded)} containers or claims lie on the disk"} if unbounded else {}
+        self._conditions.replace("part-usage-unbounded", what)
+
+    def _name_owners(self) -> Mapping[str, str]:
+        """Whose a folder is."""
+        parts, claims = self._bus.latest(PartTable), self._bus.latest(ClaimBook)
+        owners = dict[str, str]()
+        if parts is not None:
+            for binding in parts.value.bindings.values():
+                name = binding.cdi_name.rpartition("=")[2] or f"b{binding.number}"
+                owners[name] = f"{binding.pod.describe()} ({binding.container})"
+        if claims is not None:
+            owners.update({uid: f"claim {claim.describe()}" for uid, claim in claims.value.claims.items()})
+        return owners

@@ -26,10 +26,11 @@ from nodeagent.edge.kube.client import KubeClient
 from nodeagent.edge.kube.credentials import Kubeconfig
 from nodeagent.edge.kube.node import KubeNode
 from nodeagent.edge.kube.slices import KubeSlices
-from nodeagent.model.cluster import DEPLOY_LABEL, PAUSED_FOR_MIG, NodeCondition, Taint
+from nodeagent.model.cluster import DEPLOY_LABEL, MIG_STATE_LABEL, PAUSED_FOR_MIG, NodeCondition, Taint
 from nodeagent.model.runtime import FileChange
 from nodeagent.model.slices import SliceContent, SlicePool
 from nodeagent.rules.cdi_names import name_claim_file, name_part_file
+from nodeagent.rules.fractions.published import ANNOTATION as FRACTIONS_ANNOTATION
 from tests.fakes.apiserver import NODE, FakeApiServer
 from tests.support.files.short_directory import short_dir
 from tests.support.programs.command_line import run_here
@@ -261,6 +262,8 @@ async def test_node_object_is_as_it_was_before_the_agent(tmp_path: Path) -> None
         cards = NodeCondition(type="devices.nodeagent.io/cards", status="True", reason="DevicesReady")
         await node.write_condition(cards, changed=True)
         await node.write_annotation(TERMINAL_ANNOTATION, "lost")
+        await node.write_annotation(FRACTIONS_ANNOTATION, "1")
+        await node.write_label(MIG_STATE_LABEL, "success")
         await node.change_taint(Taint(key="nvidia.com/gpu-starting", effect="NoSchedule"), present=True)
         slices = KubeSlices(client, SlicePool(driver="gpu.nvidia.com", node=NODE), Random(1))
         await slices.create("s", SliceContent(), (1, 1), "uid")
@@ -276,11 +279,11 @@ async def test_node_object_is_as_it_was_before_the_agent(tmp_path: Path) -> None
         assert json.dumps(server.nodes[NODE]) == before
         assert list(server.slices) == ["s"]
         assert await remove_from_cluster(settings, {}, dry=False) == rehearsed
-        assert [each.step for each in rehearsed] == [Step.REMOVED] * 6
+        assert [each.step for each in rehearsed] == [Step.REMOVED] * 8
         assert server.slices == {}
         left = server.nodes[NODE]
         assert left["metadata"]["labels"] == {"zone": "a"}
-        assert "annotations" not in left["metadata"]
+        assert not left["metadata"].get("annotations")
         assert "taints" not in left["spec"]
         assert left["status"]["conditions"] == []
         assert await remove_from_cluster(settings, {}, dry=False) == []
@@ -304,6 +307,21 @@ async def test_nobody_is_left_paused_for_an_agent_that_is_gone(tmp_path: Path) -
         assert await remove_from_cluster(settings, {}, dry=False) == [rehearsed]
         assert rehearsed == Outcome(Step.RESTORED, f"label {exporter}=true of node {NODE}")
         assert server.labels(NODE) == {exporter: "true", f"{DEPLOY_LABEL}dcgm": "false"}
+
+
+async def test_a_label_that_another_manager_has_set_since_stays(tmp_path: Path) -> None:
+    """NVIDIA's MIG manager tells its state by the same label."""
+    async with FakeApiServer().running() as server:
+        kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+        server.add_node(NODE)
+        client = KubeClient(Kubeconfig(kubeconfig))
+        await KubeNode(client, NODE, SystemClock(), Random(1)).write_label(MIG_STATE_LABEL, "success")
+        await client.aclose()
+        server.set_labels(**{MIG_STATE_LABEL: "pending"})
+        overrides = (f"kubernetes.kubeconfig={kubeconfig}", f"node.name={NODE}")
+        settings = load_settings(environ={}, overrides=overrides).settings
+        assert await remove_from_cluster(settings, {}, dry=False) == []
+        assert server.labels() == {MIG_STATE_LABEL: "pending"}
 
 
 async def test_what_the_api_server_refuses_is_a_step_that_failed(tmp_path: Path) -> None:

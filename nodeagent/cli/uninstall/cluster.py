@@ -1,6 +1,6 @@
 """Takes back what the agent wrote on the node object, and gives back whom it has paused, where there are credentials.
 
-The API server knows which labels and annotations are the agent's: exactly those go, and there is no list to forget one in.
+The API server knows which labels and annotations are the agent's: exactly those go, and no list can forget one.
 """
 
 import platform

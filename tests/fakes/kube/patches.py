@@ -77,7 +77,8 @@ def own_changes(before: Json, after: Json, manager: str) -> None:
     for kind in _OWNED:
         old, new = (each["metadata"].get(kind) or {} for each in (before, after))
         changed[f"f:{kind}"] = {key for key in old.keys() | new.keys() if old.get(key) != new.get(key)}
-        if written := {f"f:{key}": {} for key in changed[f"f:{kind}"] if key in new}:
+        written: Json = {f"f:{key}": {} for key in changed[f"f:{kind}"] if key in new}
+        if written:
             ours[f"f:{kind}"] = written
     if not any(changed.values()):
         return
@@ -86,7 +87,8 @@ def own_changes(before: Json, after: Json, manager: str) -> None:
     for entry in metadata.get("managedFields") or []:
         left = Json()
         for kind, fields in entry["fieldsV1"]["f:metadata"].items():
-            if rest := {key: {} for key in fields if key.removeprefix("f:") not in changed[kind]}:
+            rest: Json = {key: {} for key in fields if key.removeprefix("f:") not in changed[kind]}
+            if rest:
                 left[kind] = rest
         if left:
             kept.append(entry | {"fieldsV1": {"f:metadata": left}})

@@ -45,6 +45,9 @@ class ClusterNode(Value, frozen=True):
     labels: dict[str, str] = field(default_factory=dict)
     owned_labels: tuple[str, ...] = ()
     """Keys of the labels that the agent itself put there."""
+    written_labels: tuple[str, ...] = ()
+    """Keys of the labels that it has set one by one, whoever had set them before."""
+    written_annotations: tuple[str, ...] = ()
     annotations: dict[str, str] = field(default_factory=dict)
     """Those under `nvidia.com/`."""
     taints: tuple[Taint, ...] = ()

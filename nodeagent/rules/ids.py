@@ -8,14 +8,18 @@ named by what outlives a reboot, and briefly: the kubelet writes down all ids ea
 """
 
 import re
+from collections.abc import Mapping
 from enum import StrEnum
 from functools import lru_cache
 from hashlib import sha256
 from typing import Final, NamedTuple
 
-from nodeagent.model.gpu import Gpu, MigDevice
+from nodeagent.model.gpu import Gpu, Inventory, MigDevice
 from nodeagent.model.ids import DeviceId
 
+Names = Mapping[str, str]
+"""What to call a device: `GPU 3` says more than its UUID."""
+GONE: Final = " (gone)"
 _SHARE: Final = "::"
 _PART: Final = ":"
 DEVICE_PREFIX: Final = "DEV-"
@@ -85,6 +89,18 @@ def render_index(gpu: Gpu, mig: MigDevice | None = None) -> str:
 def name_device(gpu: Gpu, mig: MigDevice | None = None) -> str:
     """`GPU 0`, or `GPU 0:1 (1g.10gb)`: what a device is called in every sentence, by the number that commands take."""
     return f"GPU {render_index(gpu, mig)}" + (f" ({mig.profile})" if mig is not None else "")
+
+
+def build_names(inventory: Inventory | None) -> Names:
+    """Short names of all devices."""
+    if inventory is None:
+        return {}
+    # The driver counts anew: the number of one that is gone may be another's now.
+    names = {str(gone.uuid): f"GPU {gone.index}{GONE}" for gone in inventory.vanished}
+    names |= {str(gpu.uuid): name_device(gpu) for gpu in inventory.gpus}
+    for gpu in inventory.gpus:
+        names |= {str(device.uuid): name_device(gpu, device) for device in gpu.mig_devices}
+    return names
 
 
 def parse_index(index: str) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import socket
 from pathlib import Path
 from random import Random
@@ -14,6 +15,8 @@ from nodeagent.app.sides.mig_owed import STORE
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.uninstall.cluster import _list_ours, _take_back, remove_from_cluster
 from nodeagent.cli.uninstall.steps import Outcome, Step, remove_shim
+from nodeagent.components.allocations.journal import encode_records
+from nodeagent.components.allocations.ledger import Ledger, open_record
 from nodeagent.components.cdi.spec import render_spec_name
 from nodeagent.components.cluster.status import TERMINAL_ANNOTATION
 from nodeagent.components.mig.wish import Remembered, encode_remembered
@@ -26,10 +29,13 @@ from nodeagent.edge.kube.client import KubeClient
 from nodeagent.edge.kube.credentials import Kubeconfig
 from nodeagent.edge.kube.node import KubeNode
 from nodeagent.edge.kube.slices import KubeSlices
-from nodeagent.model.cluster import DEPLOY_LABEL, PAUSED_FOR_MIG, NodeCondition, Taint
+from nodeagent.model.allocation import PodIdentity
+from nodeagent.model.cluster import DEPLOY_LABEL, MIG_STATE_LABEL, PAUSED_FOR_MIG, NodeCondition, Taint
+from nodeagent.model.journal import Binding, PartTable
 from nodeagent.model.runtime import FileChange
 from nodeagent.model.slices import SliceContent, SlicePool
-from nodeagent.rules.cdi_names import name_claim_file, name_part_file
+from nodeagent.rules.cdi_names import PART_KIND, name_claim_file, name_part_file, qualify
+from nodeagent.rules.fractions.published import ANNOTATION as FRACTIONS_ANNOTATION
 from tests.fakes.apiserver import NODE, FakeApiServer
 from tests.support.files.short_directory import short_dir
 from tests.support.programs.command_line import run_here
@@ -45,7 +51,13 @@ class UsedNode:
         self.state, self.plugins = root / "state", root / "plugins"
         self.runtime = root / "containerd/config.toml"
         settings = {
-            "node": {"name": NODE, "state_dir": str(self.state), "run_dir": str(root / "run")},
+            "node": {
+                "name": NODE,
+                "state_dir": str(self.state),
+                "run_dir": str(root / "run"),
+                "proc_dir": str(root / "proc"),
+            },
+            "fractions": {"usage_socket": str(root / "use/gpu-manager.sock")},
             "driver": {"validation_markers": True, "validation_dir": str(root / "markers")},
             "cdi": {"dir": str(root / "cdi"), "hook_dir": str(root / "hooks")},
             "shim": {"dir": str(root / "shims"), "nvidia_name_dir": str(root / "bin")},
@@ -59,6 +71,7 @@ class UsedNode:
             self.write("cdi", render_spec_name("nvidia.com/gpu")),
             self.write("cdi", "nodeagent-device-example.com-card.json"),
             self.write("cdi", name_part_file("abc")),
+            self.write("cdi", name_part_file("def")),
             self.write("cdi", name_claim_file("5d9c")),
             self.write("hooks", "nodeagent-cdi-hook"),
             self.write("shims", "nodeagent-oci-shim"),
@@ -71,6 +84,11 @@ class UsedNode:
             self.write("state", "allocations.journal.prev"),
             self.write("state", "verdicts.json"),
             self.write("state", "mig.json"),
+            *(self.write(f"state/parts/{name}", each) for name in ("abc", "def") for each in ("limits", "usage")),
+            self.write("state/shares/5d9c", "limits"),
+            self.write("state/vgpu", "libnodeagent-vgpu.so"),
+            self.write("state/vgpu", ".ld.so.preload.x1"),
+            self.write("state/vgpu", "ld.so.preload"),
         ]
         (root / "bin").mkdir()
         for name in ("nvidia-container-runtime", "nvidia-container-runtime.cdi"):
@@ -81,11 +99,13 @@ class UsedNode:
             self.write("cdi", "vendor.json"),
             self.write("markers", "toolkit-ready"),
             self.write("plugins", "kubelet.sock"),
+            self.write("proc/1", "mountinfo"),
         ]
         for place in (
             self.plugins / "nvidia-gpu.sock",
             self.plugins / "tencent.com-vcuda-core.sock",
             self.plugins / "tencent.com-vcuda-memory.sock",
+            root / "use/gpu-manager.sock",
             root / "registry/gpu.nvidia.com-reg.sock",
             root / "dra/gpu.nvidia.com/dra.sock",
         ):
@@ -105,6 +125,11 @@ class UsedNode:
         self.write("containerd", "config.toml")
         change = FileChange(path=str(self.runtime), before=b"something", after=b"something else")
         RuntimeFiles(self.state).apply([change])
+
+    def mount(self, pid: int, *files: Path) -> None:
+        """A process that has these files of the host below its own root."""
+        lines = (f"1 2 8:1 /lib{file} /run/nodeagent/vgpu/{file.name} ro - ext4 /dev/sda1 rw\n" for file in files)
+        self.write(f"proc/{pid}", "mountinfo").write_text("".join(lines))
 
     def uninstall(self, *words: str) -> tuple[int, str, str]:
         return run_here("uninstall", "--config", str(self.config), *words)
@@ -146,7 +171,9 @@ def test_a_rehearsal_names_everything_and_changes_nothing(used: UsedNode) -> Non
     code, out, _ = used.uninstall("--dry-run", "--json")
     named = {step["what"] for step in json.loads(out)["steps"]}
     assert code == ExitCode.OK
-    assert {str(path) for path in (*used.ours, used.runtime)} <= named
+    folders = {used.state / "parts", used.state / "shares"}
+    within = {path for path in used.ours if path.parent.parent in folders}
+    assert {str(path) for path in (*({*used.ours} - within), *{path.parent for path in within}, used.runtime)} <= named
     assert used.list_files() - before <= {used.state / "agent.lock"}
     assert before <= used.list_files()
     assert used.runtime.read_text() == "something else"
@@ -224,7 +251,7 @@ def test_a_shim_through_which_containers_run_stays(used: UsedNode) -> None:
         used.write(f"host/proc/{number}", "cmdline").write_text(line)
     used.write("host/proc", "uptime")
     # A state directory above them: what a pod has under the host's own name.
-    words = [f"node.host_root={used.root}/host", f"node.state_dir={used.root}"]
+    words = [f"node.host_root={used.root}/host", f"node.state_dir={used.root}", "node.proc_dir=/proc"]
     settings = load_settings(used.config, environ={}, overrides=words).settings
     outcomes = list(remove_shim(settings, dry=False))
     names = [f"bin/nvidia-container-runtime{end}" for end in ("", ".cdi")]
@@ -249,6 +276,76 @@ def test_names_of_the_shim_that_the_settings_forgot_go_too(used: UsedNode) -> No
     assert os.path.lexists(host / "usr/bin/nvidia-container-runtime")
 
 
+def test_a_running_container_with_a_part_keeps_what_it_needs(used: UsedNode) -> None:
+    """Its limits, its specification and the library; it is named, what others had goes, and all when it has ended."""
+    files = (used.state / "parts/abc/limits", used.state / "parts/abc/usage", used.root / "cdi" / name_part_file("abc"))
+    needed = {*files, *(used.state / "vgpu").iterdir(), used.root / "hooks/nodeagent-cdi-hook"}
+    used.mount(7, *files[:2])
+    code, out, _ = used.uninstall("--json")
+    steps = {step["what"]: step for step in json.loads(out)["steps"]}
+    assert code == ExitCode.OK, out
+    assert {path for path in used.ours if path.exists()} == needed
+    for named in (str(files[0].parent), str(files[2])):
+        assert (steps[named]["step"], steps[named]["detail"]) == (
+            Step.KEPT,
+            "a container runs with it: uninstall again when it has ended",
+        )
+    assert "1 of them" in steps[str(used.state / "vgpu")]["detail"]
+    used.mount(7)
+    used.uninstall()
+    assert used.list_files() == {*used.others, used.config, used.root / "proc/7/mountinfo"}
+    assert not used.state.exists()
+
+
+def test_a_claim_whose_container_runs_keeps_its_share(used: UsedNode) -> None:
+    """Its containers find their limits as those with parts do; one look serves all processes with the same mounts."""
+    used.mount(7, used.state / "shares/5d9c/limits")
+    used.mount(8, used.state / "parts/abc/limits")
+    for pid in (7, 8):
+        (used.root / f"proc/{pid}/ns").mkdir()
+        (used.root / f"proc/{pid}/ns/mnt").symlink_to("mnt:[1]")
+    used.uninstall()
+    kept = {"state/shares/5d9c/limits", f"cdi/{name_claim_file('5d9c')}", "hooks/nodeagent-cdi-hook"}
+    library = {"state/vgpu/libnodeagent-vgpu.so", "state/vgpu/ld.so.preload", "state/vgpu/.ld.so.preload.x1"}
+    assert {str(path.relative_to(used.root)) for path in used.ours if path.exists()} == kept | library
+
+
+def test_files_of_parts_stay_where_nobody_can_see_who_runs(used: UsedNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No process at all, or a pod that sees its own alone: what is not seen is not taken for ended."""
+    shutil.rmtree(used.root / "proc")
+    _, out, _ = used.uninstall()
+    assert "no process is to be seen there" in out
+    assert (used.state / "parts/abc/limits").exists()
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "api.example")
+    _, out, _ = used.uninstall("--set", "node.proc_dir=/proc")
+    assert "not seen from this pod" in out
+    assert (used.root / "cdi" / name_part_file("abc")).exists()
+
+
+def test_the_pod_of_a_running_container_is_named(used: UsedNode) -> None:
+    """As long as there is a journal that knows it."""
+    pod = PodIdentity(namespace="ml", name="train", uid="u1")
+    cdi_name = qualify(PART_KIND, "abc")
+    binding = Binding(
+        number=1, reservations=(), pod=pod, container="main", parts=(), since_seconds=1.0, cdi_name=cdi_name
+    )
+    opened = open_record(Ledger(fractions=PartTable(bindings={1: binding})), "machine", "boot")
+    (used.state / "allocations.journal").write_bytes(encode_records([opened], 0)[0])
+    used.mount(7, used.state / "parts/abc/limits")
+    assert "ml/train (main) runs with it" in used.uninstall()[1]
+
+
+def test_a_directory_of_a_pod_is_not_called_empty_while_it_is_not(
+    used: UsedNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The state directory is a mount there, and somebody else's file may be in it."""
+    used.write("state", "theirs")
+    monkeypatch.setattr(Path, "is_mount", lambda path: path == used.state)
+    _, out, _ = used.uninstall()
+    assert "empty directory" not in out
+    assert "something else is in it" in out
+
+
 async def test_node_object_is_as_it_was_before_the_agent(tmp_path: Path) -> None:
     """Labels, condition, annotation and start-up taint go, those of others stay; a rehearsal only looks."""
     async with FakeApiServer().running() as server:
@@ -261,6 +358,8 @@ async def test_node_object_is_as_it_was_before_the_agent(tmp_path: Path) -> None
         cards = NodeCondition(type="devices.nodeagent.io/cards", status="True", reason="DevicesReady")
         await node.write_condition(cards, changed=True)
         await node.write_annotation(TERMINAL_ANNOTATION, "lost")
+        await node.write_annotation(FRACTIONS_ANNOTATION, "1")
+        await node.write_label(MIG_STATE_LABEL, "success")
         await node.change_taint(Taint(key="nvidia.com/gpu-starting", effect="NoSchedule"), present=True)
         slices = KubeSlices(client, SlicePool(driver="gpu.nvidia.com", node=NODE), Random(1))
         await slices.create("s", SliceContent(), (1, 1), "uid")
@@ -276,11 +375,11 @@ async def test_node_object_is_as_it_was_before_the_agent(tmp_path: Path) -> None
         assert json.dumps(server.nodes[NODE]) == before
         assert list(server.slices) == ["s"]
         assert await remove_from_cluster(settings, {}, dry=False) == rehearsed
-        assert [each.step for each in rehearsed] == [Step.REMOVED] * 6
+        assert [each.step for each in rehearsed] == [Step.REMOVED] * 8
         assert server.slices == {}
         left = server.nodes[NODE]
         assert left["metadata"]["labels"] == {"zone": "a"}
-        assert "annotations" not in left["metadata"]
+        assert not left["metadata"].get("annotations")
         assert "taints" not in left["spec"]
         assert left["status"]["conditions"] == []
         assert await remove_from_cluster(settings, {}, dry=False) == []
@@ -304,6 +403,21 @@ async def test_nobody_is_left_paused_for_an_agent_that_is_gone(tmp_path: Path) -
         assert await remove_from_cluster(settings, {}, dry=False) == [rehearsed]
         assert rehearsed == Outcome(Step.RESTORED, f"label {exporter}=true of node {NODE}")
         assert server.labels(NODE) == {exporter: "true", f"{DEPLOY_LABEL}dcgm": "false"}
+
+
+async def test_a_label_that_another_manager_has_set_since_stays(tmp_path: Path) -> None:
+    """NVIDIA's MIG manager tells its state by the same label."""
+    async with FakeApiServer().running() as server:
+        kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+        server.add_node(NODE)
+        client = KubeClient(Kubeconfig(kubeconfig))
+        await KubeNode(client, NODE, SystemClock(), Random(1)).write_label(MIG_STATE_LABEL, "success")
+        await client.aclose()
+        server.set_labels(**{MIG_STATE_LABEL: "pending"})
+        overrides = (f"kubernetes.kubeconfig={kubeconfig}", f"node.name={NODE}")
+        settings = load_settings(environ={}, overrides=overrides).settings
+        assert await remove_from_cluster(settings, {}, dry=False) == []
+        assert server.labels() == {MIG_STATE_LABEL: "pending"}
 
 
 async def test_what_the_api_server_refuses_is_a_step_that_failed(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The chart and the manifests rendered from it: equal, minimal, and deaf to misspelt values."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import yaml
 
 from nodeagent import __version__
 from tests.deploy.chart import needs_helm, pod_of, read_manifest, read_objects, render_objects, settings_of
-from tests.deploy.helm import CHART, MANIFEST, ROOT, render_chart, render_manifest, run_helm
+from tests.deploy.helm import CHART, KUBERNETES, MANIFEST, NAMESPACE, ROOT, render_chart, render_manifest, run_helm
 
 pytestmark = pytest.mark.may_block("nothing here runs on an event loop")
 
@@ -149,6 +150,58 @@ def test_nodes_can_be_chosen_by_a_label_of_ones_own() -> None:
     pod = pod_of(render_objects("--set", "affinity=null", "--set-string", "nodeSelector.nodeagent=true"))
     assert "affinity" not in pod
     assert pod["nodeSelector"] == {"kubernetes.io/os": "linux", "nodeagent": "true"}
+
+
+def say_notes(directory: Path, nodes: list[dict[str, str]], *words: str) -> str:
+    """What Helm says after an installation in a cluster whose nodes have these labels, rendered as an object."""
+    chart = shutil.copytree(CHART, directory / "chart", dirs_exist_ok=True)
+    notes = (CHART / "templates/NOTES.txt").read_text()
+    asked = '(lookup "v1" "Node" "" "")'
+    assert notes.count(asked) == 1
+    text = notes.replace(asked, '(.Files.Get "nodes.yaml" | fromYaml)')
+    items = [{"metadata": {"labels": labels}} for labels in nodes]
+    (chart / "nodes.yaml").write_text(yaml.safe_dump({"items": items}))
+    (chart / "templates/NOTES.txt").unlink()
+    document = 'kind: ConfigMap\nmetadata: {name: notes}\ndata: {text: {{ include "notes" . | toJson }}}\n'
+    (chart / "templates/notes.yaml").write_text(f'{{{{- define "notes" }}}}\n{text}{{{{- end }}}}\n{document}')
+    flags = ("-n", NAMESPACE, "--kube-version", KUBERNETES, "-s", "templates/notes.yaml")
+    done = run_helm("template", "nodeagent", str(chart), *flags, *words)
+    assert done.returncode == 0, done.stderr
+    said: str = read_objects(done.stdout)["ConfigMap", "notes"]["data"]["text"]
+    return said
+
+
+def list_chosen() -> list[str]:
+    """The labels by which the chart chooses nodes."""
+    affinity = yaml.safe_load((CHART / "values.yaml").read_text())["affinity"]["nodeAffinity"]
+    terms = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    return [expression["key"] for term in terms for expression in term["matchExpressions"]]
+
+
+@needs_helm
+def test_an_installation_that_no_node_fits_says_so(tmp_path: Path) -> None:
+    """Zero pods count as rolled out: whoever installs is told at once, and with what to do."""
+    said = say_notes(tmp_path, [{}, dict.fromkeys(list_chosen(), "false")])
+    assert "NO AGENT RUNS YET: none of the 2 nodes" in said
+    assert "kubectl label node NODE nvidia.com/gpu.present=true" in said
+    assert "rollout status" not in said
+    for key in list_chosen():
+        assert key in said
+        found = say_notes(tmp_path, [{}, {}, {key: "true"}])
+        assert "An agent runs on 1 of 3 nodes" in found
+        assert "rollout status daemonset/nodeagent" in found
+
+
+@needs_helm
+def test_helm_does_not_count_nodes_that_it_has_not_seen_or_does_not_choose(tmp_path: Path) -> None:
+    """A rehearsal sees no cluster, a choice by labels of one's own is one's own, and who leaves needs another word."""
+    unseen = say_notes(tmp_path, [])
+    assert all(f"{key}=true" in unseen for key in list_chosen())
+    own = say_notes(tmp_path, [{}], "--set", "affinity=null")
+    assert "NO AGENT" not in own
+    assert "rollout status daemonset/nodeagent" in own
+    leaving = say_notes(tmp_path, [{}], "--set", "uninstall=true")
+    assert "helm uninstall nodeagent --namespace nodeagent --wait" in leaving
 
 
 CLAIMS = ("--set", "config.claims.enabled=true")

@@ -1,13 +1,21 @@
 """`nodeagent uninstall` on a real node: what the agent wrote in the cluster and on the host is gone."""
 
 import subprocess
+from typing import Any
 
 import pytest
 
+from nodeagent.edge.host.vgpu.layout import LIMITS_BYTES
+from nodeagent.model.cluster import MIG_CONFIG_LABEL, MIG_STATE_LABEL
+from nodeagent.rules.fractions.published import ANNOTATION
 from tests.integration.cluster.agent import COMMAND
 from tests.integration.cluster.control import Cluster
+from tests.integration.cluster.layout import NODE_NAME
+from tests.integration.cluster.pods import Pods
 from tests.integration.cluster.processes import wait_until
 from tests.integration.conftest import MakeAgent
+from tests.integration.test_fractions import CORE, PROFILE, read_bindings, render_part, wait_count
+from tests.integration.test_fractions import SETTINGS as PARTS
 
 pytestmark = pytest.mark.e2e
 
@@ -33,3 +41,47 @@ def test_uninstall_leaves_the_node_as_it_was(node: Cluster, make_agent: MakeAgen
     assert "nvidia.com/GPUReady" not in {each["type"] for each in after["status"]["conditions"]}
     assert not (node.layout.agent / "state").exists()
     assert not list(node.layout.cdi_dirs[1].glob("nvidia*"))
+
+
+def describe_node(node: Cluster) -> dict[str, Any]:
+    """What an agent could have written on the node object; a resource stays with the kubelet until that starts anew."""
+    found = node.api.read_node()
+    return {
+        "labels": found["metadata"]["labels"],
+        "annotations": found["metadata"].get("annotations", {}),
+        "taints": found["spec"].get("taints", []),
+        "conditions": {each["type"] for each in found["status"]["conditions"]},
+    }
+
+
+def test_parts_and_layouts_leave_nothing_and_a_running_container_nothing_lacks(
+    node: Cluster, make_agent: MakeAgent, pods: Pods
+) -> None:
+    """What the agent wrote for parts and MIG goes; a container with a part keeps its files while it runs."""
+    before, state = describe_node(node), node.layout.agent / "state"
+    settings = {**PARTS, "labels": {"hold_seconds": 0}, "mig": {"manage": True}}
+    agent = make_agent(gpus=PROFILE, settings=settings)
+    node.run("kubectl", "label", "node", NODE_NAME, f"{MIG_CONFIG_LABEL}=all-disabled")
+    wait_count(node, CORE, 400)
+    pods.run(render_part("lasts", 30, 32))
+
+    def written() -> str | None:
+        seen = describe_node(node)
+        is_told = MIG_STATE_LABEL in seen["labels"] and ANNOTATION in seen["annotations"]
+        return None if is_told and "lasts" in read_bindings(agent) else f"{seen}"
+
+    wait_until("what parts and layouts have written", written, timeout_seconds=60)
+    agent.stop()
+    node.run("kubectl", "label", "node", NODE_NAME, f"{MIG_CONFIG_LABEL}-")
+    command = [COMMAND[0], "uninstall", "--config", str(agent.config_file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "default/lasts (main) runs with it" in done.stdout
+    assert describe_node(node) == before, done.stdout
+    assert int(pods.exec("lasts", "sh", "-c", "wc -c < /run/nodeagent/vgpu/limits")) == LIMITS_BYTES
+    assert {path.name for path in state.iterdir()} == {"parts"}, done.stdout
+    pods.delete("lasts")
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not state.exists(), done.stdout
+    assert not list(node.layout.cdi_dirs[1].glob("*")), done.stdout

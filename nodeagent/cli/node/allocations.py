@@ -13,6 +13,7 @@ from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.gpu.source import API, read_free, read_gpus
 from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.components.allocations.tabulate import tabulate_living
+from nodeagent.components.web.api.parts import PartRecord, PartsRecord
 from nodeagent.components.web.api.records import GpusRecord
 from nodeagent.model.allocation import Allocation, AllocationRow, AllocationTable
 from nodeagent.model.errors import GpuUnknown, RequestInvalid
@@ -35,7 +36,8 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
         rows = agent.read("/api/v1/allocations/history", tuple[AllocationRow, ...])
     else:
         living = agent.read("/api/v1/allocations", tuple[Allocation, ...])
-        rows = tabulate_living(AllocationTable(allocations=living))
+        parts = find_agent(settings, environ).read(f"{API}/parts", PartsRecord)
+        rows = (*tabulate_living(AllocationTable(allocations=living)), *map(describe_part, parts.bound))
     warn_of_pod(arguments.pod, (_name(row) for row in rows), streams)
     gpus = find_agent(settings, environ).read(f"{API}/gpus", GpusRecord)
     own = list_uuids(find_gpu(gpus, arguments.gpu)) if arguments.gpu is not None else None
@@ -43,6 +45,23 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
     names = name_devices(record.gpu for record in gpus.gpus)
     write_table(arguments, streams, rows, tabulate_rows(rows, names, now_seconds=time.time()), answerer=agent)
     return ExitCode.OK
+
+
+def describe_part(record: PartRecord) -> AllocationRow:
+    """A container that has parts of GPUs, as one that has them whole."""
+    binding = record.binding
+    return AllocationRow(
+        number=binding.number,
+        resource=", ".join(record.resources),
+        devices=tuple(part.gpu for part in binding.parts),
+        namespace=binding.pod.namespace,
+        pod=binding.pod.name or binding.pod.uid,
+        container=binding.container,
+        since_seconds=binding.since_seconds,
+        until_seconds=None,
+        state="held in parts",
+        source="journal",
+    )
 
 
 def name_devices(gpus: Iterable[Gpu]) -> dict[str, str]:

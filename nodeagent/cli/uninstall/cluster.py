@@ -1,6 +1,6 @@
 """Takes back what the agent wrote on the node object, and gives back whom it has paused, where there are credentials.
 
-The API server knows which labels are the agent's, so naming none of them removes exactly those.
+The API server knows which labels and annotations are the agent's: exactly those go, and no list can forget one.
 """
 
 import platform
@@ -12,7 +12,6 @@ import anyio
 
 from nodeagent.app.sides.mig_owed import STORE
 from nodeagent.cli.uninstall.steps import Outcome, Step
-from nodeagent.components.cluster.status import TERMINAL_ANNOTATION
 from nodeagent.components.cluster.wishes import parse_taint
 from nodeagent.components.mig.pause import list_owed, list_returns
 from nodeagent.components.mig.wish import WishUnreadable, decode_remembered
@@ -25,12 +24,12 @@ from nodeagent.edge.kube.errors import ApiForbidden, ApiNotFound, KubeError
 from nodeagent.edge.kube.node import KubeNode
 from nodeagent.edge.kube.node_feature import NodeFeatureObject
 from nodeagent.edge.kube.slices import KubeSlices
-from nodeagent.model.cluster import ClusterNode
+from nodeagent.model.cluster import DEPLOY_LABEL, ClusterNode
 from nodeagent.model.slices import SlicePool
 
 
 async def remove_from_cluster(settings: Settings, environ: Mapping[str, str], *, dry: bool) -> list[Outcome]:
-    """Labels, condition, annotation and start-up taint; without credentials, say that they stay."""
+    """Labels, conditions, annotations and start-up taint; without credentials, say that they stay."""
     name = settings.node.name or platform.node()
     section = settings.kubernetes
     credentials = find_credentials(section.kubeconfig, environ) if section.enabled != "false" else None
@@ -61,10 +60,12 @@ def _list_ours(settings: Settings, node: KubeNode, found: ClusterNode) -> dict[s
         ours[f"{len(found.owned_labels)} labels of node {found.name}"] = lambda: node.apply_labels(found, {})
     for condition in (*filter(None, [found.condition]), *found.device_conditions):
         ours[f"condition {condition.type} of node {found.name}"] = partial(node.remove_condition, condition.type)
-    if TERMINAL_ANNOTATION in found.annotations:
-        ours[f"annotation {TERMINAL_ANNOTATION} of node {found.name}"] = lambda: node.write_annotation(
-            TERMINAL_ANNOTATION, None
-        )
+    for key in found.written_labels:
+        # The labels that pause others are theirs: the agent has only changed what they say, and gives that back.
+        if key in found.labels and not key.startswith(DEPLOY_LABEL):
+            ours[f"label {key} of node {found.name}"] = partial(node.write_label, key, None)
+    for key in found.written_annotations:
+        ours[f"annotation {key} of node {found.name}"] = partial(node.write_annotation, key, None)
     startup = settings.kubernetes.startup_taint
     taint = parse_taint(startup) if startup is not None else None
     if taint is not None and any((each.key, each.effect) == (taint.key, taint.effect) for each in found.taints):

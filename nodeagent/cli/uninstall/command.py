@@ -6,7 +6,7 @@ put everything back, and to remove packages, units and configuration files: whoe
 """
 
 import argparse
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import anyio
 
@@ -17,6 +17,7 @@ from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.cli.uninstall.cluster import remove_from_cluster
 from nodeagent.cli.uninstall.mps import end_daemons
+from nodeagent.cli.uninstall.parts import find_kept, remove_parts
 from nodeagent.cli.uninstall.steps import (
     Outcome,
     Step,
@@ -43,8 +44,13 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
     dry = bool(arguments.dry_run)
     try:
         with hold_state(settings.node.state_dir):
-            outcomes = [*_undo(settings, dry=dry), *anyio.run(lambda: remove_from_cluster(settings, environ, dry=dry))]
+            kept = find_kept(settings, environ)
+            outcomes = [
+                *_undo(settings, kept, dry=dry),
+                *anyio.run(lambda: remove_from_cluster(settings, environ, dry=dry)),
+            ]
             if not arguments.keep_state:
+                outcomes += remove_parts(settings, kept, dry=dry)
                 outcomes += remove_state(settings, dry=dry)
     except HostError as error:
         advice = "stop the agent first: systemctl disable --now nodeagent"
@@ -55,11 +61,11 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
     return ExitCode.UNWELL if any(outcome.step is Step.FAILED for outcome in outcomes) else ExitCode.OK
 
 
-def _undo(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
+def _undo(settings: Settings, kept: Mapping[str, str], *, dry: bool) -> Iterator[Outcome]:
     yield from end_daemons(settings, dry=dry)
     yield from restore_runtime(settings, dry=dry)
     yield from remove_shim(settings, dry=dry)
-    yield from remove_cdi(settings, dry=dry)
+    yield from remove_cdi(settings, kept, dry=dry)
     yield from remove_markers(settings, dry=dry)
     yield from remove_features(settings, dry=dry)
     yield from remove_sockets(settings, dry=dry)

@@ -9,7 +9,7 @@ import errno
 import os
 import socket
 import subprocess
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -41,7 +41,7 @@ from nodeagent.edge.host.vgpu.part_folders import MEMORY as USAGE_MEMORY
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.mig import MEMORY
 from nodeagent.model.shim_names import NVIDIA_NAMES, USUAL_DIRECTORIES
-from nodeagent.rules.cdi_names import CLAIM_FILES, PART_FILES
+from nodeagent.rules.cdi_names import CLAIM_FILES, PART_FILES, name_claim_file, name_part_file
 from nodeagent.rules.devices.answer import SPEC_PREFIX
 from nodeagent.rules.devices.group import name_resource
 from nodeagent.rules.fractions.profiles import plan_profile
@@ -113,19 +113,25 @@ def restore_runtime(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
         yield Outcome(Step.KEPT, path, "changed by somebody else since; take our part out by hand")
 
 
-def remove_cdi(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
-    """Specifications, and the hook program that they may name."""
+def remove_cdi(settings: Settings, kept: Mapping[str, str], *, dry: bool) -> Iterator[Outcome]:
+    """Specifications, and the hook program that they may name; but not those of containers that are kept, by name."""
     directory = settings.cdi.dir
     prefixes = (SPEC_PREFIX, PART_FILES, CLAIM_FILES)
     begun = (path for prefix in prefixes for path in sorted(directory.glob(f"{prefix}*.json")))
-    own = [*map(Path, plan_own_paths(SpecFiles(directory).locate)), *begun]
+    reasons = {name_file(name): kept[name] for name_file in (name_part_file, name_claim_file) for name in kept}
+    found = [*map(Path, plan_own_paths(SpecFiles(directory).locate)), *begun]
+    own = [path for path in found if path.name not in reasons]
     others = directory.is_dir() and {*directory.iterdir()} - {*own}
     hook = locate_shared(
         settings.cdi.hook_dir / HOOK_PROGRAM, HostPaths(settings.node.host_root), settings.node.state_dir
     )
-    yield from _remove([*own, hook], "CDI", dry=dry)
+    staying = [path for path in found if path.name in reasons]
+    yield from (Outcome(Step.KEPT, str(path), reasons[path.name]) for path in staying)
+    if staying and hook.exists():
+        yield Outcome(Step.KEPT, str(hook), "the specifications that are kept may name it")
+    yield from remove_files(own if staying else [*own, hook], "CDI", dry=dry)
     if not others and not directory.is_mount():
-        yield from _remove_directory(directory, dry=dry)
+        yield from remove_directory(directory, dry=dry)
 
 
 def remove_shim(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
@@ -147,19 +153,19 @@ def remove_shim(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
         reason = f"containers were started through it, {users} are left: uninstall again when they have ended"
         yield from (Outcome(Step.KEPT, str(place), reason) for place in (here, *ours, directory))
         return
-    yield from _remove([*ours, here, *list_table_files(directory)], what, dry=dry)
-    yield from _remove_directory(directory, dry=dry)
+    yield from remove_files([*ours, here, *list_table_files(directory)], what, dry=dry)
+    yield from remove_directory(directory, dry=dry)
 
 
 def remove_markers(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
     """Only where the agent kept them: elsewhere they are another validator's."""
     if settings.driver.validation_markers:
-        yield from _remove((settings.driver.validation_dir / name for name in MARKERS), "marker file", dry=dry)
+        yield from remove_files((settings.driver.validation_dir / name for name in MARKERS), "marker file", dry=dry)
 
 
 def remove_features(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
     """Node feature discovery then takes the labels back by itself."""
-    yield from _remove([settings.labels.nfd_dir / FEATURE_FILE], "feature file", dry=dry)
+    yield from remove_files([settings.labels.nfd_dir / FEATURE_FILE], "feature file", dry=dry)
 
 
 def remove_sockets(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
@@ -170,7 +176,9 @@ def remove_sockets(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
     yield from _remove_dead(dict.fromkeys((*sorted(directory.glob(_SOCKET_PATTERN)), *own)), "device plugin", dry=dry)
     service = locate_service(settings.claims)
     yield from _remove_dead((locate_registration(settings.claims), service), "DRA driver", dry=dry)
-    yield from _remove_directory(service.parent, dry=dry)
+    if settings.fractions.usage_socket is not None:
+        yield from _remove_dead((settings.fractions.usage_socket,), "service of use", dry=dry)
+    yield from remove_directory(service.parent, dry=dry)
 
 
 def _remove_dead(paths: Iterable[Path], whose: str, *, dry: bool) -> Iterator[Outcome]:
@@ -178,13 +186,13 @@ def _remove_dead(paths: Iterable[Path], whose: str, *, dry: bool) -> Iterator[Ou
         if path.exists() and _answers(path):
             yield Outcome(Step.KEPT, str(path), f"another {whose} answers there")
         else:
-            yield from _remove([path], f"socket of a {whose}", dry=dry)
+            yield from remove_files([path], f"socket of a {whose}", dry=dry)
 
 
 def remove_run_dir(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
     """The admin socket and its directory."""
-    yield from _remove([settings.node.run_dir / ADMIN_SOCKET], "admin socket", dry=dry)
-    yield from _remove_directory(settings.node.run_dir, dry=dry)
+    yield from remove_files([settings.node.run_dir / ADMIN_SOCKET], "admin socket", dry=dry)
+    yield from remove_directory(settings.node.run_dir, dry=dry)
 
 
 def remove_state(settings: Settings, *, dry: bool) -> list[Outcome]:
@@ -195,10 +203,10 @@ def remove_state(settings: Settings, *, dry: bool) -> list[Outcome]:
     ours = [path for path in sorted(directory.iterdir()) if path.name.lstrip(".").startswith(STATE_NAMES)]
     record = directory / RECORD_NAME
     kept = [path for path in ours if path == record and not dry]
-    outcomes = list(_remove((path for path in ours if path not in kept), "state", dry=dry))
+    outcomes = list(remove_files((path for path in ours if path not in kept), "state", dry=dry))
     reason = "holds how the files that were kept above were before the agent"
     outcomes += [Outcome(Step.KEPT, str(path), reason) for path in kept]
-    return [*outcomes, *_remove_memory(directory / USAGE_MEMORY, dry=dry), *_remove_directory(directory, dry=dry)]
+    return [*outcomes, *_remove_memory(directory / USAGE_MEMORY, dry=dry), *remove_directory(directory, dry=dry)]
 
 
 def _remove_memory(path: Path, *, dry: bool) -> Iterator[Outcome]:
@@ -235,24 +243,27 @@ def _answers(path: Path) -> bool:
     return True
 
 
-def _remove(paths: Iterable[Path], what: str, *, dry: bool) -> Iterator[Outcome]:
+def remove_files(paths: Iterable[Path], what: str, *, dry: bool) -> Iterator[Outcome]:
+    """Those that are there."""
     for path in paths:
         if os.path.lexists(path):
-            yield _act(path.unlink, path, what, dry=dry)
+            yield act(path.unlink, path, what, dry=dry)
 
 
-def _remove_directory(path: Path, *, dry: bool) -> Iterator[Outcome]:
+def remove_directory(path: Path, *, dry: bool) -> Iterator[Outcome]:
+    """A directory in which nothing is left, where it is one that can go."""
     if not path.is_dir():
         return
-    if path.is_mount():
-        yield Outcome(Step.KEPT, str(path), "an empty directory that is mounted here, as in a pod")
-    elif dry or not any(path.iterdir()):
-        yield _act(path.rmdir, path, "directory", dry=dry)
-    else:
+    if not dry and any(path.iterdir()):
         yield Outcome(Step.KEPT, str(path), "something else is in it")
+    elif path.is_mount():
+        yield Outcome(Step.KEPT, str(path), "an empty directory that is mounted here, as in a pod")
+    else:
+        yield act(path.rmdir, path, "directory", dry=dry)
 
 
-def _act(action: Callable[[], None], path: Path, what: str, *, dry: bool) -> Outcome:
+def act(action: Callable[[], None], path: Path, what: str, *, dry: bool) -> Outcome:
+    """Do it, unless this is a rehearsal, and say what became of it."""
     try:
         if not dry:
             action()

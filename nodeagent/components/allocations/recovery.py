@@ -4,6 +4,9 @@ Owns the choice between the journal, the one before it, and nothing; what neithe
 Refuses to lose evidence: whatever is not used whole is to be set aside, and what a later version wrote is not touched.
 """
 
+import re
+from typing import Final
+
 from msgspec.structs import replace
 
 from nodeagent.components.allocations.journal import Parsed, parse_journal, refuse_newer
@@ -11,6 +14,9 @@ from nodeagent.components.allocations.ledger import Ledger, Opened, apply_record
 from nodeagent.components.allocations.roles.grants import Entry, Granted
 from nodeagent.model.journal import Binding, PartTable
 from nodeagent.model.values import Value
+
+_MACHINE_ID: Final = re.compile("[0-9a-f]{32}")
+"""As /etc/machine-id has it."""
 
 
 class Found(Value, frozen=True):
@@ -43,13 +49,27 @@ def recover_ledger(found: Found, machine: str, boot: str, history_max: int) -> R
     opened = source.records[0] if source.records else None
     if not isinstance(opened, Opened):
         return Recovered(ledger=Ledger(), damage=damage, set_aside=set_aside)
-    if opened.machine and machine and opened.machine != machine:
+    if _is_of_another(opened.machine, machine):
         reason = f"the journal is that of another machine, {opened.machine}"
         return Recovered(ledger=Ledger(), damage=reason, set_aside=found.current is not None)
     ledger = replay(source.records, history_max)
     if opened.boot != boot:
         ledger = _distrust(ledger)
     return Recovered(ledger=ledger, damage=damage, set_aside=set_aside)
+
+
+def _is_of_another(written: str, machine: str) -> bool:
+    """Whether two machines are told apart: by two ids or by two names of nodes.
+
+    An agent in a pod sees the machine's id or not, as its pod is set, and writes the node's name where it does not:
+    an id and a name can be those of one machine, and nothing that is given out is forgotten on a guess.
+    """
+    both = (written, machine)
+    return all(both) and written != machine and len({_is_id(each) for each in both}) == 1
+
+
+def _is_id(text: str) -> bool:
+    return _MACHINE_ID.fullmatch(text) is not None
 
 
 def _choose_source(found: Found) -> tuple[Parsed, str]:

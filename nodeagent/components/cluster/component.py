@@ -52,6 +52,7 @@ from nodeagent.model.parts import PartOffers
 from nodeagent.model.plugin import PluginState
 from nodeagent.model.ports import NodeApi, PodApi
 from nodeagent.rules.fractions.published import ANNOTATION as FRACTIONS_ANNOTATION
+from nodeagent.rules.ids import build_names
 from nodeagent.rules.selectors import select_gpus
 
 T = TypeVar("T")
@@ -305,7 +306,7 @@ class Cluster:
     async def _tell_events(self) -> None:
         with self._bus.listen(*TOLD, client=f"{self.name} events", after=self._facts_after) as facts:
             async for fact in facts:
-                event = render_event(fact.value)
+                event = render_event(fact.value, build_names(self._find_newest(Inventory)))
                 if event is not None and self._live.now.kubernetes.events:
                     await self._tell(event)
 

@@ -3,10 +3,12 @@
 Owns reasons and sentences, and the budget that keeps a flapping GPU from filling the cluster's store.
 """
 
+import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from msgspec import field
+from msgspec.structs import replace
 
 from nodeagent.model.cluster import MIG_CONFIG_LABEL, NodeEvent
 from nodeagent.model.driver import DriverPhase
@@ -24,14 +26,26 @@ from nodeagent.model.events import (
 )
 from nodeagent.model.health import Verdict
 from nodeagent.model.values import Value
+from nodeagent.rules.ids import GONE, Names
 
+_UUID: Final = re.compile(r"(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _GOOD = frozenset({Verdict.HEALTHY, Verdict.SUSPECT})
 
 
-def render_event(fact: Value) -> NodeEvent | None:
+def render_event(fact: Value, names: Names) -> NodeEvent | None:
     """The event for something that happened; nothing for what nobody needs to know."""
     render = _RENDERERS.get(type(fact))
-    return render(fact) if render is not None else None
+    event = render(fact) if render is not None else None
+    return replace(event, note=_name_all(event.note, names)) if event is not None else None
+
+
+def _name_all(note: str, names: Names) -> str:
+    """Each device by the number that commands take, too: nobody knows a GPU by its UUID alone."""
+    return _UUID.sub(lambda found: _name(found[0], names), note)
+
+
+def _name(uuid: str, names: Names) -> str:
+    return f"{names[uuid].removesuffix(GONE)} ({uuid})" if uuid in names else uuid
 
 
 def _tell_verdict(fact: VerdictChanged) -> NodeEvent | None:

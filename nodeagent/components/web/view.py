@@ -17,7 +17,7 @@ from nodeagent.components.web.api.build import (
 from nodeagent.components.web.api.claims import join_claims
 from nodeagent.components.web.api.records import EventRecord, StateRecord
 from nodeagent.components.web.api.stream import QUIET_TYPES, build_event
-from nodeagent.components.web.page.event_words import Names, Teller, build_names
+from nodeagent.components.web.page.event_words import Teller
 from nodeagent.components.web.page.overview import PageView
 from nodeagent.components.web.page.periods import PeriodBook
 from nodeagent.components.web.page.trend import Trends
@@ -38,6 +38,7 @@ from nodeagent.model.runtime import CdiState, RuntimeState
 from nodeagent.model.slices import PublishedSlices
 from nodeagent.model.telemetry import NodeSample
 from nodeagent.model.usage import PartUsage
+from nodeagent.rules.ids import Names, build_names
 
 T = TypeVar("T")
 

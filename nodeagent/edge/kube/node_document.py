@@ -3,14 +3,14 @@
 Owns the shape of these documents. Pure: nothing here talks.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from nodeagent.model.cluster import DEVICE_PREFIX, PREFIX, READY_CONDITION, ClusterNode, NodeCondition, Taint
 
 FIELD_MANAGER = "nodeagent"
-_LABELS_FIELD, _METADATA_FIELD = "f:labels", "f:metadata"
+_METADATA_FIELD = "f:metadata"
 
 Json = dict[str, Any]
 
@@ -28,7 +28,9 @@ def parse_node(document: Json) -> ClusterNode:
             name=metadata["name"],
             uid=metadata["uid"],
             labels=dict(metadata.get("labels") or {}),
-            owned_labels=tuple(sorted(_find_owned(metadata))),
+            owned_labels=_find_owned(metadata, "Apply", "f:labels"),
+            written_labels=_find_owned(metadata, "Update", "f:labels"),
+            written_annotations=_find_owned(metadata, "Update", "f:annotations"),
             annotations={
                 key: value for key, value in (metadata.get("annotations") or {}).items() if key.startswith(PREFIX)
             },
@@ -94,8 +96,12 @@ def _parse_condition(document: Json) -> NodeCondition:
     )
 
 
-def _find_owned(metadata: Json) -> Iterator[str]:
+def _find_owned(metadata: Json, operation: str, kind: str) -> tuple[str, ...]:
+    """The labels or annotations that the API server keeps as the agent's, by the kind of write that has set them."""
+    found = set[str]()
     for entry in metadata.get("managedFields") or ():
-        if entry.get("manager") == FIELD_MANAGER and entry.get("operation") == "Apply" and not entry.get("subresource"):
-            labels = entry.get("fieldsV1", {}).get(_METADATA_FIELD, {}).get(_LABELS_FIELD, {})
-            yield from (key.removeprefix("f:") for key in labels if key.startswith("f:"))
+        if entry.get("subresource") or (entry.get("manager"), entry.get("operation")) != (FIELD_MANAGER, operation):
+            continue
+        fields = entry.get("fieldsV1", {}).get(_METADATA_FIELD, {}).get(kind, {})
+        found.update(key.removeprefix("f:") for key in fields if key.startswith("f:"))
+    return tuple(sorted(found))

@@ -43,6 +43,15 @@ PARTS_CONDITIONS: tuple[ConditionDefinition, ...] = (
         remedy="restart the pods that are named when convenient; their parts stay theirs until they have ended",
     ),
     ConditionDefinition(
+        code="parts-not-given-back",
+        severity="error",
+        title="parts of GPUs are not given back when containers end: the container runtime cannot be asked",
+        remedy="set `runtime.socket` to the socket of the kubelet's runtime; in a pod it takes `gpuAccess: privileged`."
+        " What has ended meanwhile is given back at the first answer",
+        # A runtime that is restarted is away for less.
+        show_after_seconds=30.0,
+    ),
+    ConditionDefinition(
         code="part-library-absent",
         severity="warning",
         title="a container uses a GPU without the library that holds it to its part",

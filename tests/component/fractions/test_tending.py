@@ -71,6 +71,24 @@ async def test_who_ended_before_the_name_was_told_is_given_back(world: World, ru
         assert world.durable_bindings() == []
 
 
+async def test_a_runtime_that_cannot_be_asked_is_told_while_parts_are_out(world: World) -> None:
+    """Nothing is given back without its word, so people are told what to do; its first answer ends both."""
+    world.containers = None
+    async with world.running():
+        await anyio.sleep(40)
+        assert world.details("parts-not-given-back") == {}
+        held = await world.admit("train", 30, 32)
+        await world.start(held)
+        world.end(held)
+        await anyio.sleep(60)
+        assert len(world.table.bindings) == 1
+        assert [*world.details("parts-not-given-back").values()] == ["the runtime does not answer"]
+        world.containers = ()
+        await anyio.sleep(60)
+        assert world.table.bindings == {}
+        assert world.details("parts-not-given-back") == {}
+
+
 async def test_what_cannot_be_written_down_is_not_given_back(world: World) -> None:
     """It is tried again."""
     async with world.running():

@@ -1,4 +1,4 @@
-"""What patches make of an object, and which manager owns which of its labels."""
+"""What patches make of an object, and which manager owns which of its labels and annotations."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -8,6 +8,7 @@ from tests.fakes.kube.refusals import field_conflict
 
 APPLY: Final = "application/apply-patch+yaml"
 STRATEGIC: Final = "application/strategic-merge-patch+json"
+_OWNED: Final = ("labels", "annotations")
 _LABELS: Final = ".metadata.labels."
 _MERGED_BY: Final = {"conditions": "type"}
 """Lists of nodes and pods that a strategic merge goes through, each with the key of its items."""
@@ -71,21 +72,28 @@ def apply(before: Json, patch: Json, manager: str) -> Json:
 
 
 def own_changes(before: Json, after: Json, manager: str) -> None:
-    """Labels that a plain write has changed are taken from their managers, and are the writer's."""
-    old, new = (each["metadata"].get("labels") or {} for each in (before, after))
-    changed = {key for key in old.keys() | new.keys() if old.get(key) != new.get(key)}
-    if not changed:
+    """Labels and annotations that a plain write has changed are taken from their managers, and are the writer's."""
+    changed, ours = dict[str, set[str]](), Json()
+    for kind in _OWNED:
+        old, new = (each["metadata"].get(kind) or {} for each in (before, after))
+        changed[f"f:{kind}"] = {key for key in old.keys() | new.keys() if old.get(key) != new.get(key)}
+        written: Json = {f"f:{key}": {} for key in changed[f"f:{kind}"] if key in new}
+        if written:
+            ours[f"f:{kind}"] = written
+    if not any(changed.values()):
         return
     metadata = after["metadata"]
     kept: list[Json] = []
     for entry in metadata.get("managedFields") or []:
-        labels = entry["fieldsV1"]["f:metadata"]["f:labels"]
-        left: Json = {key: {} for key in labels if key.removeprefix("f:") not in changed}
+        left = Json()
+        for kind, fields in entry["fieldsV1"]["f:metadata"].items():
+            rest: Json = {key: {} for key in fields if key.removeprefix("f:") not in changed[kind]}
+            if rest:
+                left[kind] = rest
         if left:
-            kept.append(entry | {"fieldsV1": {"f:metadata": {"f:labels": left}}})
-    ours: Json = {f"f:{key}": {} for key in changed if key in new}
+            kept.append(entry | {"fieldsV1": {"f:metadata": left}})
     if ours:
-        kept.append({"manager": manager, "operation": "Update", "fieldsV1": {"f:metadata": {"f:labels": ours}}})
+        kept.append({"manager": manager, "operation": "Update", "fieldsV1": {"f:metadata": ours}})
     metadata["managedFields"] = kept
 
 
@@ -108,4 +116,4 @@ def _is_applied_by(entry: Json, manager: str) -> bool:
 
 
 def _list_labels(entry: Json) -> set[str]:
-    return {key.removeprefix("f:") for key in entry["fieldsV1"]["f:metadata"]["f:labels"]}
+    return {key.removeprefix("f:") for key in entry["fieldsV1"]["f:metadata"].get("f:labels", {})}

@@ -5,7 +5,7 @@ Refuses to take one source's word for an end, and to take silence for one.
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import anyio
 from msgspec.structs import replace
@@ -27,6 +27,7 @@ from nodeagent.components.fractions.tending.judge import (
     list_halves,
     list_users_of_library,
 )
+from nodeagent.components.fractions.tending.sources import KubeletRecords, Sources, list_or_explain
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.mailbox import Waker
@@ -36,67 +37,26 @@ from nodeagent.core.life.ticker import Ticker
 from nodeagent.core.log.lines import get_logger
 from nodeagent.model.errors import AllocationError, NodeagentError
 from nodeagent.model.events import PartReleased
-from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
+from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import Binding, Enforcement, GpuPart, PartTable
-from nodeagent.model.parts import PartLimit, PodContainer
+from nodeagent.model.parts import PartLimit
 from nodeagent.model.ports import (
-    ContainerDevices,
-    KubeletCheckpoint,
     PartFolders,
     PartLedger,
     PartSpecs,
     PodListing,
-    ProcessPlaces,
 )
 from nodeagent.model.telemetry import NodeSample
 from nodeagent.rules.placement.space import CORES
 
 T = TypeVar("T")
 
+_SILENT: Final = "parts-not-given-back"
 TEND_SECONDS: Final = 10.0
 """Pause between looks; what seems to have ended must seem so twice."""
 FINISHED_LOOKS: Final = 5
 FINISHED_SECONDS: Final = 1.0
 """So often, and so far apart, a pod that has finished is looked at until nothing is left of it; then as all others."""
-
-
-class KubeletRecords(Protocol):
-    """The kubelet's own word on who holds what."""
-
-    async def read_pods(self) -> PodListing:
-        """Its list.
-
-        Raises:
-            NodeagentError: it cannot be asked now.
-        """
-        ...
-
-    async def read_checkpoint(self) -> KubeletCheckpoint:
-        """Its notes.
-
-        Raises:
-            NodeagentError: there are none, or they make no sense.
-        """
-        ...
-
-    async def read_pods_with(
-        self, resource: ResourceName, devices: Collection[DeviceId]
-    ) -> tuple[ContainerDevices, ...]:
-        """What its notes say of pods of which a container has just these devices.
-
-        Raises:
-            NodeagentError: there are none, or they make no sense.
-        """
-        ...
-
-
-class Sources(NamedTuple):
-    """Who else knows what containers there are."""
-
-    list_containers: Callable[[], Awaitable[tuple[PodContainer, ...]]]
-    """Asks the container runtime."""
-    places: ProcessPlaces | None = None
-    """Whose a process is; none where GPUs are made up, and processes with them."""
 
 
 class Files(NamedTuple):
@@ -165,6 +125,8 @@ class Tending:
             if is_first or self._table().reservations:
                 is_first = False
                 await self._tend()
+            if not self._table().reservations:
+                self._conditions.clear(_SILENT)
 
     def note_promised(self, cdi_name: str) -> None:
         """A container will start by this name, and wait for less when its folder is there by then."""
@@ -235,6 +197,10 @@ class Tending:
         await self._prune(look)
         orphans = {str(number): describe_binding(table.bindings[number]) for number in judgement.list_orphans()}
         self._conditions.replace("part-orphaned", orphans)
+        if look.silence:
+            self._conditions.set(_SILENT, detail=look.silence)
+        else:
+            self._conditions.clear(_SILENT)
         if look.listing is not None:
             self._note(look.listing)
         for number, why in ended.items():
@@ -343,9 +309,9 @@ class Tending:
         now, finished = self._clock.monotonic(), self._finished()
         listing = await _try(self._kubelet.read_pods)
         checkpoint = await _try(self._kubelet.read_checkpoint)
-        containers = await _try(self._sources.list_containers)
+        containers, silence = await list_or_explain(self._sources)
         users, unread = await self._find_users()
-        return PartLook(listing, checkpoint, containers, users, now, finished, unread)
+        return PartLook(listing, checkpoint, containers, users, now, finished, unread, silence)
 
     async def _find_users(self) -> tuple[Mapping[GpuUuid, frozenset[str]] | None, frozenset[GpuUuid]]:
         """By GPU the pods whose processes use it, `None` where the driver does not say; and of which it does not."""

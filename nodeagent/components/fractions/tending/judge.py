@@ -44,6 +44,8 @@ class PartLook(NamedTuple):
     """The uids of pods of which the API server says that nothing of them will run any more."""
     unread: Collection[GpuUuid] = ()
     """The GPUs of which the driver does not say now who uses them."""
+    silence: str = ""
+    """Why the container runtime does not say what containers there are."""
 
 
 class Judgement(NamedTuple):

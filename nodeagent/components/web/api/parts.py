@@ -22,6 +22,8 @@ class PartRecord(Value, frozen=True):
     """How its GPUs were chosen, in lines; nothing for what was chosen before the agent began."""
     used: tuple[PartUse, ...] = ()
     """What it uses of each part, in the order of the parts."""
+    resources: tuple[str, ...] = ()
+    """What it asked for."""
 
 
 class WaitingRecord(Value, frozen=True):
@@ -83,9 +85,19 @@ def record_parts(table: PartTable | None, reasons: PartReasons | None, usage: Pa
     uses = _join_uses(held, usage)
     return PartsRecord(
         bound=tuple(
-            PartRecord(binding=binding, decided=known.bound.get(number, ()), used=uses[number])
+            PartRecord(
+                binding=binding,
+                decided=known.bound.get(number, ()),
+                used=uses[number],
+                resources=_list_resources(held, binding),
+            )
             for number, binding in held.bindings.items()
         ),
         waiting=tuple(WaitingRecord(container=who, looked_at=lines) for who, lines in sorted(known.waiting.items())),
         undivided=usage.undivided if usage is not None else (),
     )
+
+
+def _list_resources(table: PartTable, binding: Binding) -> tuple[str, ...]:
+    found = (table.reservations.get(number) for number in binding.reservations)
+    return tuple(each.resource for each in found if each is not None)

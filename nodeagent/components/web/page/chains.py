@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from nodeagent.components.web.api.records import EventRecord
-from nodeagent.components.web.page.event_words import Names, Teller
+from nodeagent.components.web.page.event_words import Teller
 from nodeagent.core.values import Envelope
 from nodeagent.model.values import Value
-from nodeagent.rules.ids import find_uuid
+from nodeagent.rules.ids import Names, find_uuid
 
 PAGE_CHAINS = 12
 CHAIN_LENGTH = 16

@@ -1,6 +1,6 @@
 """What happened, a sentence for each event of the bus; pure."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from nodeagent.core.values import ActiveConditions, Envelope
@@ -51,12 +51,8 @@ from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import NOT_LOOKED_AT, HealthReport, Verdict
 from nodeagent.model.telemetry import EventWatch
 from nodeagent.model.units import render_bytes
-from nodeagent.rules.ids import find_uuid, name_device
+from nodeagent.rules.ids import GONE, Names, find_uuid
 
-Names = Mapping[str, str]
-"""What to call a device: `GPU 3` says more than its UUID."""
-
-GONE = " (gone)"
 LABELS_TOLD = 6
 _ENDS = {"done": "cut", "undone": "left as it was", "half": "left half way", "reboot": "waits for a boot"}
 QUIET = frozenset(
@@ -87,18 +83,6 @@ QUIET = frozenset(
     }
 )
 """States whose facts, or whose own place on the page, tell the story better."""
-
-
-def build_names(inventory: Inventory | None) -> Names:
-    """Short names of all devices."""
-    if inventory is None:
-        return {}
-    # The driver counts anew: the number of one that is gone may be another's now.
-    names = {str(gone.uuid): f"GPU {gone.index}{GONE}" for gone in inventory.vanished}
-    names |= {str(gpu.uuid): name_device(gpu) for gpu in inventory.gpus}
-    for gpu in inventory.gpus:
-        names |= {str(device.uuid): name_device(gpu, device) for device in gpu.mig_devices}
-    return names
 
 
 class Teller:

@@ -12,7 +12,6 @@ from nodeagent.components.web.api.records import EventRecord, StateRecord
 from nodeagent.components.web.assets import SCRIPT, STYLE
 from nodeagent.components.web.page.chains import Told, build_chains, tell_history, tell_records
 from nodeagent.components.web.page.devices import render_devices
-from nodeagent.components.web.page.event_words import build_names
 from nodeagent.components.web.page.gpus import Trend, render_gpus
 from nodeagent.components.web.page.markup import SYMBOLS, esc, verdict
 from nodeagent.components.web.page.parts import (
@@ -31,6 +30,7 @@ from nodeagent.core.values import Envelope
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.values import Value
+from nodeagent.rules.ids import build_names
 
 VERDICT_STYLES = {"ok": "ok", "attention": "warn", "broken": "bad", "starting": "warn"}
 ICON_COLOURS = {"ok": "#176b32", "warn": "#b87a00", "bad": "#b3202c"}

@@ -6,8 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.cli.answers.table import Layout, lay_out
-from nodeagent.cli.node.allocations import HEAD, name_devices, tabulate_rows
-from nodeagent.model.allocation import AllocationRow
+from nodeagent.cli.node.allocations import HEAD, describe_part, name_devices, tabulate_rows
+from nodeagent.components.web.api.parts import record_parts
+from nodeagent.model.allocation import AllocationRow, PodIdentity
+from nodeagent.model.ids import ResourceName
+from nodeagent.model.journal import Binding, GpuPart, PartTable, Reservation
 from tests.support.gpus import gpu_uuid, make_gpu
 from tests.support.programs.command_line import run_here
 
@@ -48,6 +51,23 @@ def test_devices_have_the_numbers_that_commands_take() -> None:
     """A GPU its index, a MIG device the index on its GPU."""
     cut = make_gpu(1, mig=["1g.10gb"])
     assert name_devices([make_gpu(0), cut]) == {gpu_uuid(0): "0", gpu_uuid(1): "1", cut.mig_devices[0].uuid: "1:0"}
+
+
+def test_a_container_with_parts_is_a_row_as_others() -> None:
+    """It has a GPU, too, and who looks for its pod looks here."""
+    reservation = Reservation(number=4, resource=ResourceName("tencent.com/vcuda-core"), devices=(), since_seconds=90.0)
+    binding = Binding(
+        number=5,
+        reservations=(4,),
+        pod=PodIdentity(namespace="ml", name="infer", uid="u"),
+        container="main",
+        parts=(GpuPart(gpu=gpu_uuid(1), cores=30, memory_bytes=0),),
+        since_seconds=100.0,
+    )
+    table = PartTable(reservations={4: reservation}, bindings={5: binding})
+    (record,) = record_parts(table, None).bound
+    (line,) = lay_out(tabulate_rows((describe_part(record),), {gpu_uuid(1): "1"}, now_seconds=400.0), Layout(200))[1:]
+    assert line.split()[:9] == ["ml/infer", "main", "tencent.com/vcuda-core", "5", "min", "held", "in", "parts", "1"]
 
 
 def test_nothing_held_is_said() -> None:

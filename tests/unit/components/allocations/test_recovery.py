@@ -73,6 +73,15 @@ def test_journal_of_another_machine_is_not_used(machine: str, kept: list[int]) -
     assert recovered.set_aside is not bool(kept)
 
 
+@pytest.mark.parametrize(("written", "kept"), [("ab" * 16, [1]), ("cd" * 16, []), ("gpu-node-1", [1])])
+def test_a_node_named_where_its_id_was_not_seen_is_the_same_machine(written: str, kept: list[int]) -> None:
+    """A pod that is allowed to see the host from now on finds an id, and one that no longer is does not."""
+    before = Found(current=journal(granted(1, "a"), machine=written), previous=None)
+    assert numbers(recover_ledger(before, "ab" * 16, "b", 10).ledger) == kept
+    before = Found(current=journal(granted(1, "a"), machine="ab" * 16), previous=None)
+    assert numbers(recover_ledger(before, "gpu-node-1", "b", 10).ledger) == [1]
+
+
 def test_after_a_reboot_entries_prove_nothing() -> None:
     """Containers do not survive a reboot: entries stay, but no pod is defended because of them."""
     before = journal(granted(1, "a"))

@@ -22,11 +22,12 @@ from nodeagent.model.events import (
     VerdictChanged,
     WishRefused,
 )
-from nodeagent.model.gpu import Inventory
+from nodeagent.model.gpu import Inventory, KnownGpu
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.mig import MigState
 from nodeagent.model.plugin import AdvertisedResource, OfferAccount, PluginState
+from nodeagent.rules.ids import build_names
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
 
 READY = DriverState(phase=DriverPhase.READY)
@@ -220,14 +221,32 @@ def verdict(before: Verdict, after: Verdict) -> VerdictChanged:
 )
 def test_people_are_told_what_they_must_know(fact: Any, reason: str | None) -> None:
     """An event for each, in words that tools can match; nothing for what nobody acts on."""
-    event = render_event(fact)
+    event = render_event(fact, {})
     assert (event.reason if event is not None else None) == reason
     assert reason is None or type(fact) in TOLD
 
 
+def test_devices_are_named_by_the_number_that_commands_take() -> None:
+    """Beside the UUID, by which tools find them; a MIG device by that of its GPU, and one that is gone by its last."""
+    cut = make_gpu(1, mig=["1g.10gb"])
+    gone = KnownGpu(uuid=gpu_uuid(2), name="H100", index=2, address="0000:01:00.0")
+    names = build_names(Inventory(generation=1, gpus=(make_gpu(0), cut), vanished=(gone,)))
+    mig = cut.mig_devices[0].uuid
+    facts = (
+        VerdictChanged(device=gpu_uuid(0), before=Verdict.HEALTHY, after=Verdict.UNHEALTHY, reason="XID 79"),
+        VerdictChanged(device=mig, before=Verdict.UNHEALTHY, after=Verdict.HEALTHY, reason=""),
+        GpuVanished(gpu=gpu_uuid(2), generation=2, is_gone=True),
+    )
+    assert [event.note for fact in facts if (event := render_event(fact, names)) is not None] == [
+        f"GPU 0 ({gpu_uuid(0)}) is unhealthy: XID 79",
+        f"GPU 1:0 (1g.10gb) ({mig}) is fit for work again",
+        f"GPU 2 ({gpu_uuid(2)}) is gone: no reason known",
+    ]
+
+
 def test_a_gpu_that_does_not_answer_is_not_said_to_be_gone() -> None:
     """Whoever goes to the machine looks for a card that is there."""
-    lost, gone = (render_event(GpuVanished(gpu=GPU, generation=2, is_gone=is_gone)) for is_gone in (False, True))
+    lost, gone = (render_event(GpuVanished(gpu=GPU, generation=2, is_gone=is_gone), {}) for is_gone in (False, True))
     assert lost is not None
     assert gone is not None
     assert (lost.note, gone.note) == (

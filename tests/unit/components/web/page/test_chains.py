@@ -12,7 +12,7 @@ from nodeagent.components.web.page.chains import (
     tell_history,
     tell_records,
 )
-from nodeagent.components.web.page.event_words import Teller, build_names
+from nodeagent.components.web.page.event_words import Teller
 from nodeagent.model.events import (
     DevicesAdvertised,
     DevicesAllocated,
@@ -25,6 +25,7 @@ from nodeagent.model.gpu import Inventory, KnownGpu
 from nodeagent.model.health import Verdict
 from nodeagent.model.ids import DeviceId, DeviceUuid, ResourceName
 from nodeagent.model.telemetry import NodeSample
+from nodeagent.rules.ids import build_names
 from tests.support.nodes import make_envelope
 from tests.support.samples import make_gpu, make_mig, make_uuid
 

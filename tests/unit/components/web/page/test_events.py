@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodeagent.components.web.page.event_words import QUIET, WORDS, Teller, build_names, describe_event
+from nodeagent.components.web.page.event_words import QUIET, WORDS, Teller, describe_event
 from nodeagent.core.values import ActiveCondition, ActiveConditions, Envelope
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.cluster import ClusterLink
@@ -39,6 +39,7 @@ from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
 from nodeagent.model.journal import PartTable
 from nodeagent.model.parts import PartOffers
 from nodeagent.model.telemetry import EventWatch, NodeSample
+from nodeagent.rules.ids import build_names
 from tests.support.nodes import make_envelope
 from tests.support.samples import make_gpu, make_mig, make_uuid
 

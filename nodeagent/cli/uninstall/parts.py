@@ -1,0 +1,75 @@
+"""The files of containers that have parts of GPUs: those of running ones stay with all that they need, the others go.
+
+Owns which are which. A container that runs goes on, and may start again in its pod, as long as its limits, its CDI
+specification and the library are there; where nobody can say whether it runs, it counts as running.
+"""
+
+import shutil
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from nodeagent.app.runtime_edge import see_processes
+from nodeagent.app.sides.claims import SHARE_FOLDERS
+from nodeagent.app.sides.parts import LIBRARY_FOLDER, PART_FOLDERS
+from nodeagent.cli.uninstall.steps import Outcome, Step, act, remove_directory, remove_files
+from nodeagent.components.allocations.journal import parse_journal
+from nodeagent.components.allocations.ledger import replay
+from nodeagent.components.fractions.decide import name_files
+from nodeagent.config.schema import Settings
+from nodeagent.edge.host.errors import HostError
+from nodeagent.edge.host.files.journal_disk import JOURNAL_NAME
+from nodeagent.edge.host.files.pseudo_file import list_names
+from nodeagent.edge.host.vgpu.library_files import NAME, PRELOAD
+from nodeagent.edge.host.vgpu.part_users import find_mounted
+
+_AGAIN: Final = "uninstall again when it has ended"
+_IN_A_POD: Final = "KUBERNETES_SERVICE_HOST"
+
+
+def find_kept(settings: Settings, environ: Mapping[str, str]) -> dict[str, str]:
+    """By the names of their files the containers that run with parts of GPUs, each with why its files stay."""
+    state = settings.node.state_dir
+    names = {name for folder in (PART_FOLDERS, SHARE_FOLDERS) for name in list_names(state / folder)}
+    if not names:
+        return {}
+    processes = see_processes(settings)
+    if environ.get(_IN_A_POD) and processes == Path("/proc"):
+        unseen = "whether its container runs is not seen from this pod: remove it by hand when no pod has parts"
+        return dict.fromkeys(names, unseen)
+    try:
+        mounted = find_mounted(names, processes)
+    except HostError as error:
+        return dict.fromkeys(names, f"whether its container runs is not to be seen: {error}")
+    users = _read_users(state)
+    return {name: f"{users.get(name, 'a container')} runs with it: {_AGAIN}" for name in sorted(mounted)}
+
+
+def _read_users(state: Path) -> dict[str, str]:
+    """Whose the files are, as far as there is a journal that says so."""
+    try:
+        records = parse_journal((state / JOURNAL_NAME).read_bytes()).records
+    except OSError:
+        return {}
+    bindings = replay(records, 0).fractions.bindings.values()
+    return {name_files(each): f"{each.pod.describe()} ({each.container})" for each in bindings}
+
+
+def remove_parts(settings: Settings, kept: Mapping[str, str], *, dry: bool) -> list[Outcome]:
+    """Limits of containers, and the library that holds containers to them."""
+    state, outcomes = settings.node.state_dir, list[Outcome]()
+    for root in (state / PART_FOLDERS, state / SHARE_FOLDERS):
+        folders = [root / name for name in list_names(root)]
+        outcomes += [Outcome(Step.KEPT, str(each), kept[each.name]) for each in folders if each.name in kept]
+        gone = (each for each in folders if each.name not in kept)
+        outcomes += [act(partial(shutil.rmtree, each), each, "limits of a container", dry=dry) for each in gone]
+        if not kept.keys() & {each.name for each in folders}:
+            outcomes += remove_directory(root, dry=dry)
+    library = state / LIBRARY_FOLDER
+    if kept:
+        reason = f"containers with parts of GPUs run with it, {len(kept)} of them: uninstall again when they have ended"
+        return [*outcomes, *([Outcome(Step.KEPT, str(library), reason)] if library.is_dir() else [])]
+    ours = (library / name for name in list_names(library) if name.lstrip(".").startswith((NAME, PRELOAD)))
+    outcomes += remove_files(ours, "vGPU library", dry=dry)
+    return [*outcomes, *remove_directory(library, dry=dry)]

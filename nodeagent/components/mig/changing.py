@@ -20,7 +20,7 @@ from nodeagent.components.mig.users import Users
 from nodeagent.components.mig.watch import is_told
 from nodeagent.components.mig.wish import Wish
 from nodeagent.model.errors import ControlRefused, NodeagentError
-from nodeagent.model.gpu import Gpu, Inventory
+from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import DeviceUuid, GpuUuid
 from nodeagent.model.journal import Change
 from nodeagent.model.mig import GpuChange, Write
@@ -29,7 +29,7 @@ from nodeagent.model.plugin import PluginState
 from nodeagent.model.ports import ChangeKeeper
 from nodeagent.rules.mig.affected import list_affected
 from nodeagent.rules.mig.change import OWNER, ChangeUnreadable, Intent, Outcome, Progress, begin_step, read_progress
-from nodeagent.rules.mig.partitions import read_partitions
+from nodeagent.rules.mig.partitions import is_shown, read_partitions
 from nodeagent.rules.mig.steps import Goal, plan_writes
 from nodeagent.rules.mig.wanted import Wanted
 
@@ -143,12 +143,17 @@ class Changer:
         """Carry a change to its end, until what came of it is seen: before, nobody may be given any of it."""
         carrier = Carrier(self._keeper, await self._sessions.get(), self._teller(shown), self._now)
         end = await carrier.carry(gpu, number, progress, busy)
-        known = self._around.read(Inventory)
         await self._keeper.settle_change(number, end.outcome)
         self._around.tell_end(gpu, end, layout=progress.intent.layout)
         intent = progress.intent
         goals = {Outcome.DONE: Goal(wanted=intent.wanted), Outcome.UNDONE: Goal(before=intent.before)}
-        is_seen = await self._wait_seen(gpu.uuid, goals.get(end.outcome), known)
+        goal = goals.get(end.outcome)
+        if goal is None:
+            await self._wait_shown(gpu)
+            return end
+        is_seen = await self._around.wait_until(
+            lambda: goal.is_reached(read_partitions(self._around.find_gpu(gpu.uuid))), SEEN_SECONDS
+        )
         return end if is_seen or end.detail else replace(end, detail=UNSEEN)
 
     async def _wait_told(self, affected: tuple[DeviceUuid, ...]) -> None:
@@ -179,15 +184,13 @@ class Changer:
             await self._clients.give_back()
             await self._around.wait_news(clearing.again_seconds)
 
-    async def _wait_seen(self, uuid: GpuUuid, goal: Goal | None, known: Inventory | None) -> bool:
-        """Whether what was made is in the inventory before long; without a goal, whether it was looked at anew."""
-        if goal is None:
-            return await self._around.wait_until(lambda: self._around.read(Inventory) is not known, TOLD_SECONDS)
-
-        def is_seen() -> bool:
-            return goal.is_reached(read_partitions(self._around.find_gpu(uuid)))
-
-        return await self._around.wait_until(is_seen, SEEN_SECONDS)
+    async def _wait_shown(self, gpu: Gpu) -> None:
+        """A GPU that is not where it was to be is seen as it is, where the driver still says how that is."""
+        try:
+            partitions = await (await self._sessions.get()).read(gpu)
+        except NodeagentError:
+            return  # `tell_end` has had it looked at, and who looks tells what is wrong with it
+        await self._around.wait_until(lambda: is_shown(self._around.find_gpu(gpu.uuid), partitions), TOLD_SECONDS)
 
     def _teller(self, change: GpuChange) -> Callable[[Write], None]:
         done = 0

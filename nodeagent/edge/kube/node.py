@@ -108,8 +108,8 @@ class KubeNode:
         attempted = f"remove this node's condition {kind}"
         await self._patch(f"{self._path()}/status", render_condition_removal(kind), _STRATEGIC, attempted)
 
-    async def write_label(self, key: str, value: str) -> None:
-        """Set one label, whoever has set it before.
+    async def write_label(self, key: str, value: str | None) -> None:
+        """Set one label, or take it off, whoever has set it before.
 
         Raises:
             KubeError: it was not written.

@@ -11,6 +11,7 @@ from nodeagent.config.sections.mig import LayoutEntry, MigSettings
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import ControlRefused
 from nodeagent.model.events import ConfigurationReloaded, MigChangeEnded, WishRefused
+from nodeagent.model.mig import MigState
 from nodeagent.model.offering import Door, GpuDoor, Offering
 from nodeagent.model.ports import ProcessPlace
 from nodeagent.rules.mig.layouts import LayoutPart, LayoutsRead
@@ -118,9 +119,12 @@ async def test_another_wish_ends_the_waiting(clock: FakeClock) -> None:
         world.hold(gpus[0].uuid, gpus[1].uuid)
         await world.until_standing("success")
         assert world.state.layout == "all-disabled"
+        world.ask("all-1g.10gb")
+        await world.until(lambda state: any("waits" in one.doing for one in state.changes))
         world.ask("")
         await world.until(lambda state: not state.layout)
-        assert (world.state.standing, await world.profiles()) == ("", [WHOLE] * 8)
+        assert (world.state, await world.profiles()) == (MigState(), [WHOLE] * 8)
+        assert not world.codes()
 
 
 @pytest.mark.parametrize(

@@ -346,12 +346,13 @@ async def test_layouts_and_devices_take_turns(clock: FakeClock) -> None:
     async with world.running():
         gpus = (await world.look()).gpus
         await ready(world)
+        await world.relay.make_partition(CLAIM, wish_for(gpus[1]))
         world.hold(gpus[0].uuid)
         world.ask("all-1g.10gb")
         await world.until(lambda state: any("waits" in one.doing for one in state.changes))
-        made = await world.relay.make_partition(CLAIM, wish_for(gpus[1]))
+        made = await world.relay.make_partition(OTHER, wish_for(gpus[1], start=3))
         assert made.parent == gpus[1].uuid
         world.hold()
         state = await world.until_standing("success")
         assert state.detail == "GPU 1 has MIG devices that claims have, and is left as it is"
-        assert (await world.profiles())[:3] == [["1g.10gb"] * 7, ["1g.10gb"], ["1g.10gb"] * 7]
+        assert (await world.profiles())[:3] == [["1g.10gb"] * 7, ["1g.10gb"] * 2, ["1g.10gb"] * 7]

@@ -22,14 +22,14 @@ pytestmark = pytest.mark.virtual_time
 
 
 async def test_a_label_has_all_gpus_cut(clock: FakeClock) -> None:
-    """One after the other, and what it is at each moment is told."""
+    """One after the other, while all are hidden, and what it is at each moment is told."""
     world = World(clock)
     async with world.running():
         assert world.state.standing == ""
         await world.gpus.inject("slow", ["0.1"])
         world.ask("all-1g.10gb")
         pending = await world.until(lambda state: bool(state.changes))
-        assert (pending.standing, pending.origin, len(pending.changes)) == ("pending", BY_LABEL, 1)
+        assert (pending.standing, pending.origin, len(pending.changes)) == ("pending", BY_LABEL, 8)
         await world.until_standing("success")
         assert await world.profiles() == [SEVEN] * 8
         assert world.book.ended == ["done"] * 8
@@ -54,7 +54,7 @@ async def test_a_gpu_that_is_right_is_not_touched(clock: FakeClock) -> None:
 
 
 async def test_a_change_waits_for_those_who_have_what_goes(clock: FakeClock) -> None:
-    """It says for whom, gives what goes to nobody new, and goes on when they are gone."""
+    """It says for whom, gives what goes to nobody new, and goes on when they are gone; the others wait for nobody."""
     world = World(clock)
     async with world.running():
         gpu = (await world.look()).gpus[0]
@@ -64,10 +64,12 @@ async def test_a_change_waits_for_those_who_have_what_goes(clock: FakeClock) -> 
         state = await world.until(lambda state: any("waits" in one.doing for one in state.changes))
         assert state.changes[0].doing == "waits for ns/train-0 (main)"
         assert "waits for ns/train-0" in state.explain_hidden(gpu.uuid, gpu.uuid)
-        assert state.explain_hidden((await world.look()).gpus[1].uuid, "x") == ""
+        other = (await world.look()).gpus[1].uuid
+        assert "is being cut otherwise" in state.explain_hidden(other, other)
         assert "mig-change-waits" in world.codes()
         await anyio.sleep(100)
-        assert await world.profiles() == [WHOLE] * 8
+        assert await world.profiles() == [WHOLE, *[BALANCED] * 7]
+        assert ([one.index for one in world.state.changes], world.state.explain_hidden(other, other)) == ([0], "")
         world.hold()
         await world.until_standing("success")
         assert await world.profiles() == [BALANCED] * 8

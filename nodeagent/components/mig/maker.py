@@ -131,7 +131,7 @@ class Maker:
         if any(write.kind in _MODES for write in writes):
             await self._refuse_used(gpu)
         if writes:
-            await self._require_shown(gpu, partitions)
+            _require_shown(gpu, is_so=await self._wait_shown(gpu, partitions))
         if holding is None:
             switched = not partitions.enabled or any(
                 one.switched for one in self._list() or () if one.wish.gpu == gpu.uuid
@@ -152,12 +152,11 @@ class Maker:
         device = await self._wait_device(gpu, made) if made is not None else None
         return _require_seen(device, gpu, wish)
 
-    async def _require_shown(self, gpu: Gpu, partitions: GpuPartitions) -> None:
+    async def _wait_shown(self, gpu: Gpu, partitions: GpuPartitions) -> bool:
         """Else a device that is gone, and is seen for a moment longer, could be taken for the one made in its place."""
-        if not await self._around.wait_until(
+        return await self._around.wait_until(
             lambda: is_shown(self._around.find_gpu(gpu.uuid), partitions), SEEN_SECONDS
-        ):
-            raise ControlRefused(f"GPU {gpu.index} is not seen as it is by now: ask again")
+        )
 
     async def _wait_device(self, gpu: Gpu, made: GpuInstance) -> MigDevice | None:
         """The device in an instance, once it is seen, which it may be already."""
@@ -241,6 +240,11 @@ class Maker:
         what = holding.wish.describe()
         device = f"the end of {what}" if outcome is Outcome.DONE else what
         self._around.tell_end(gpu, End(outcome=outcome, detail=detail), device=device)
+
+
+def _require_shown(gpu: Gpu, *, is_so: bool) -> None:
+    if not is_so:
+        raise ControlRefused(f"GPU {gpu.index} is not seen as it is by now: ask again")
 
 
 def _require_seen(device: MigDevice | None, gpu: Gpu, wish: PartitionWish) -> MigDevice:

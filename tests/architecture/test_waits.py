@@ -18,12 +18,13 @@ NUMBERS = {"seq", "generation"}
 
 
 def find_waits_for_another(text: str) -> Iterator[int]:
-    """Lines of questions within a function, and of conditions of loops that wait, that ask whether it is another one."""
+    """Lines at which a question within a function, or the condition of a loop that waits, asks for another one."""
     for function in ast.walk(ast.parse(text)):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             for node in ast.walk(function):
                 for question in _list_questions(node, function):
-                    yield from (each.lineno for each in ast.walk(question) if _asks_for_another(each))
+                    compares = (each for each in ast.walk(question) if isinstance(each, ast.Compare))
+                    yield from (each.lineno for each in compares if _asks_for_another(each))
 
 
 def _list_questions(node: ast.AST, function: ast.AST) -> Iterator[ast.AST]:
@@ -33,9 +34,7 @@ def _list_questions(node: ast.AST, function: ast.AST) -> Iterator[ast.AST]:
         yield node.test
 
 
-def _asks_for_another(node: ast.AST) -> bool:
-    if not isinstance(node, ast.Compare):
-        return False
+def _asks_for_another(node: ast.Compare) -> bool:
     sides = [node.left, *node.comparators]
     if any(isinstance(side, ast.Attribute) and side.attr in NUMBERS for side in sides):
         return True

@@ -10,9 +10,9 @@ from nodeagent.rules.mig.partitions import (
     assume_places,
     find_profile,
     is_met,
+    is_shown,
     list_profile_names,
     list_targets,
-    is_shown,
     read_partitions,
 )
 from nodeagent.rules.mig.wanted import Wanted

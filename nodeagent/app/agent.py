@@ -109,6 +109,10 @@ def _start_background(
         tasks.start_soon(
             run_stand_in_kubelet, plan.simulation, root, parts.bus, parts.hardware.made_up, name="stand-in cluster"
         )
+    elif parts.hardware.made_up is not None:
+        from nodeagent.app.simulated_jobs import follow_journal  # noqa: PLC0415 - likewise
+
+        tasks.start_soon(follow_journal, parts.bus, parts.hardware.made_up, name="simulated jobs")
     if plan.stop_after_seconds is not None:
         tasks.start_soon(_stop_after, plan.stop_after_seconds, reachable, stop, name="stop timer")
 

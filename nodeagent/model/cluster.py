@@ -13,6 +13,8 @@ DEVICE_PREFIX = "devices.nodeagent.io/"
 """Before the word that a class of devices of another kind has for its label, and for its condition."""
 MIG_CONFIG_LABEL = "nvidia.com/mig.config"
 MIG_STATE_LABEL = f"{MIG_CONFIG_LABEL}.state"
+MIG_UNDER_WAY = ("pending", "rebooting")
+"""What that label says while a layout is being brought about."""
 DEPLOY_LABEL = "nvidia.com/gpu.deploy."
 """Before the name of a part: the label by which its DaemonSet chooses nodes."""
 PAUSED_FOR_MIG = "paused-for-mig-change"

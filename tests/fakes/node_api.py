@@ -81,12 +81,13 @@ class FakeNodeApi:
     def _list_others(self, kind: str) -> tuple[NodeCondition, ...]:
         return tuple(each for each in self.node.device_conditions if each.type != kind)
 
-    async def write_label(self, key: str, value: str) -> None:
+    async def write_label(self, key: str, value: str | None) -> None:
         self._write(f"label {key}")
         owned = self.node.owned_labels
         if self.node.labels.get(key) != value:
             owned = tuple(each for each in owned if each != key)
-        self.become(labels=self.node.labels | {key: value}, owned_labels=owned)
+        others = {name: text for name, text in self.node.labels.items() if name != key}
+        self.become(labels=others | ({key: value} if value is not None else {}), owned_labels=owned)
 
     async def write_annotation(self, key: str, value: str | None) -> None:
         self._write(f"annotation {key}")

@@ -361,3 +361,31 @@ def test_mig_devices_are_made_for_claims_and_go_with_them(node: Cluster, agent: 
     wait_none(agent)
     wait_cut("the GPU to be whole")
     assert not look()["mig"]["enabled"]
+
+
+@pytest.mark.parametrize("choices", [{"mig_on_demand": True}], ids=["on-demand"])
+def test_mig_devices_are_there_at_the_first_question(node: Cluster, agent: AgentUnderTest, pods: Pods) -> None:
+    """Ten pods, one after the other, each with MIG devices of one GPU: the kubelet is never told to ask again."""
+    requests = [
+        {
+            "name": name,
+            "exactly": {
+                "deviceClassName": MIG,
+                "selectors": [{"cel": {"expression": f"device.attributes['{DRIVER}'].profile == '{profile}'"}}],
+            },
+        }
+        for name, profile in (("small", "1g.10gb"), ("wide", "3g.40gb"))
+    ]
+    of_one_gpu = {"requests": ["small", "wide"], "matchAttribute": f"{DRIVER}/parentUUID"}
+    spec = {"spec": {"devices": {"requests": requests, "constraints": [of_one_gpu]}}}
+    kind = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate"}
+    node.api.post(TEMPLATES, {**kind, "metadata": {"name": "cut"}, "spec": spec})
+    for number in range(10):
+        name = f"cut-{number}"
+        pods.create(render(name, template="cut"))
+        pods.wait(name, "Running", timeout_seconds=SETTLE_SECONDS)
+        assert len(told(node, name)) == 2
+        chosen = f"involvedObject.name={name},reason=FailedPrepareDynamicResources"
+        assert node.run("kubectl", "get", "events", "--field-selector", chosen, "-o", "name") == ""
+        pods.delete(name)
+    wait_none(agent)

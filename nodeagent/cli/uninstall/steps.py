@@ -217,9 +217,9 @@ def _remove_memory(path: Path, *, dry: bool) -> Iterator[Outcome]:
         yield Outcome(Step.KEPT, str(path), "containers have files in it: unmount it when they have ended")
         return
     if path.is_mount():
-        yield _act(lambda: _unmount(path), path, "memory for what containers write", dry=dry)
+        yield act(lambda: _unmount(path), path, "memory for what containers write", dry=dry)
     if dry or not path.is_mount():
-        yield _act(path.rmdir, path, "directory", dry=dry)
+        yield act(path.rmdir, path, "directory", dry=dry)
 
 
 def _unmount(path: Path) -> None:

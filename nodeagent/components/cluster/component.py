@@ -34,7 +34,6 @@ from nodeagent.core.life.backoff import Backoff, BackoffSettings
 from nodeagent.core.life.ticker import Ticker
 from nodeagent.core.log.lines import get_logger
 from nodeagent.model.cluster import (
-    MIG_STATE_LABEL,
     ClusterLink,
     ClusterNode,
     ClusterWishes,
@@ -180,9 +179,8 @@ class Cluster:
         published = offers.published if offers is not None else ""
         if node.annotations.get(FRACTIONS_ANNOTATION, "") != published:
             await self._node.write_annotation(FRACTIONS_ANNOTATION, published or None)
-        wanted = decide_mig_label(self._find_newest(MigState), node)
-        if wanted:
-            await self._node.write_label(MIG_STATE_LABEL, wanted)
+        for key, value in decide_mig_label(self._find_newest(MigState), node).items():
+            await self._node.write_label(key, value)
         await self._bring_taint(node, ready=condition.status == "True")
 
     def _is_on_its_way(self, condition: NodeCondition, node: ClusterNode) -> bool:

@@ -10,6 +10,7 @@ from nodeagent.model.cluster import (
     DEPLOY_LABEL,
     MIG_CONFIG_LABEL,
     MIG_STATE_LABEL,
+    MIG_UNDER_WAY,
     PAUSED_FOR_MIG,
     ClusterNode,
     ClusterWishes,
@@ -49,13 +50,19 @@ def find_pause(labels: Mapping[str, str], own: str = "") -> str:
     return ""
 
 
-def decide_mig_label(state: MigState | None, node: ClusterNode) -> str:
-    """What the label that tells of MIG layouts is to say; empty where it stays as it is.
+def decide_mig_label(state: MigState | None, node: ClusterNode) -> dict[str, str | None]:
+    """What becomes of the label that tells of MIG layouts, `None` to take it off; empty where it stays as it is.
 
-    Without a wish it keeps what it said last, as those who wait for it expect.
+    Without a wish it keeps how the last one ended, as those who wait for it expect; of one that was taken back before
+    its end nothing is under way any more.
     """
-    standing = state.standing if state is not None else ""
-    return standing if standing and node.labels.get(MIG_STATE_LABEL, "") != standing else ""
+    before = node.labels.get(MIG_STATE_LABEL, "")
+    if state is None or state.standing == before:
+        return {}
+    if state.standing:
+        return {MIG_STATE_LABEL: state.standing}
+    is_over = not state.changes and not node.labels.get(MIG_CONFIG_LABEL, "")
+    return {MIG_STATE_LABEL: None} if is_over and before in MIG_UNDER_WAY else {}
 
 
 def parse_taint(text: str) -> Taint:

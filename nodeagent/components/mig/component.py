@@ -1,4 +1,4 @@
-"""Cuts GPUs as a label, a person or the configuration asks, one GPU after the other, and tells how that stands.
+"""Cuts GPUs as a label, a person or the configuration asks, those first that nobody has, and tells how that stands.
 
 Owns the published `MigState`, the wish that is remembered over restarts, and who is waited for.
 Refuses to touch a GPU that is right, to begin what cannot be had on all GPUs that it is asked for, and to take anything
@@ -22,6 +22,7 @@ from nodeagent.components.mig.judge import Judgement, judge
 from nodeagent.components.mig.maker import Maker
 from nodeagent.components.mig.relay import ApplyingRelay
 from nodeagent.components.mig.resume import Resumer
+from nodeagent.components.mig.row import Row
 from nodeagent.components.mig.session import SessionDesk
 from nodeagent.components.mig.settled import Settled
 from nodeagent.components.mig.users import Users
@@ -308,24 +309,24 @@ class Mig:
         self._conditions.replace(FAILED, {})
         self._publish(MigState(layout=wish.layout, origin=wish.origin, standing="pending"))
         self._log.info("mig_layout_begun", layout=wish.layout, origin=wish.origin, gpus=list(owed))
-        uuid, waiting = owed[0], dict[GpuUuid, str]()
+        row, waiting = Row(self, self._changer, wish, {uuid: judgement.wanted[uuid] for uuid in owed}), {}
         try:
-            for uuid in owed:
-                end = await self._changer.change(gpu := self.find_gpu(uuid), judgement.wanted[uuid], wish)
+            async for gpu, end in row:
                 if end.outcome is Outcome.REBOOT:
                     # The others need the same boot: it is to find the mode of all of them set.
-                    waiting[uuid] = f"GPU {gpu.index}: {end.detail}"
+                    waiting[gpu.uuid] = f"GPU {gpu.index}: {end.detail}"
                 elif end.outcome is not Outcome.DONE or end.detail:
-                    self._fail(wish, f"GPU {gpu.index}: {end.detail}", (uuid,))
+                    self._fail(wish, f"GPU {gpu.index}: {end.detail}", (gpu.uuid,))
                     return
             if waiting:
                 await self._await_boot(wish, waiting)
         except WishChanged:
             pass
         except NodeagentError as error:
-            self._fail(wish, str(error), (uuid,))
+            self._fail(wish, str(error), (row.at,))
             return
         finally:
+            row.close()
             await self._sessions.close()
             await self._give_back()
         self._waker.wake()
@@ -356,9 +357,9 @@ class Mig:
 
     def show(self, change: GpuChange, *, is_over: bool = False) -> None:
         """Tell everybody how far a GPU is; over, its devices are offered as they are."""
-        self._changes.pop(change.gpu, None)
-        if not is_over:
-            self._changes[change.gpu] = change
+        self._changes[change.gpu] = change
+        if is_over:
+            del self._changes[change.gpu]
         self._publish(self.read(MigState) or MigState())
 
     def tell_end(self, gpu: Gpu, end: End, *, layout: str = "", device: str = "") -> None:
@@ -387,7 +388,6 @@ class Mig:
         with self._bus.watch_all(*WATCHED, client=f"{self.name} waiting") as states, anyio.move_on_after(seconds):
             while not is_so():
                 await anext(states)
-            return True
         return is_so()
 
     async def wait_news(self, seconds: float | None = None) -> None:

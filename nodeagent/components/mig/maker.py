@@ -15,13 +15,13 @@ from nodeagent.components.mig.changing import SEEN_SECONDS
 from nodeagent.components.mig.session import SessionDesk
 from nodeagent.components.mig.users import Users
 from nodeagent.model.errors import ControlRefused, GpuError, NodeagentError
-from nodeagent.model.gpu import Gpu, Inventory, MigDevice
+from nodeagent.model.gpu import Gpu, MigDevice
 from nodeagent.model.ids import GpuUuid
-from nodeagent.model.mig import GpuChange, GpuInstance, PartitionWish, Write, WriteKind
+from nodeagent.model.mig import GpuChange, GpuInstance, GpuPartitions, PartitionWish, Write, WriteKind
 from nodeagent.model.ports import ChangeKeeper
 from nodeagent.rules.mig.affected import describe_in_the_way
 from nodeagent.rules.mig.change import ChangeUnreadable, Outcome, write_step
-from nodeagent.rules.mig.partitions import LayoutInfeasible
+from nodeagent.rules.mig.partitions import LayoutInfeasible, is_shown
 from nodeagent.rules.mig.single import (
     OWNER,
     Holding,
@@ -130,6 +130,8 @@ class Maker:
         writes = plan_making(wish, partitions, is_own=is_own)
         if any(write.kind in _MODES for write in writes):
             await self._refuse_used(gpu)
+        if writes:
+            _require_shown(gpu, is_so=await self._wait_shown(gpu, partitions))
         if holding is None:
             switched = not partitions.enabled or any(
                 one.switched for one in self._list() or () if one.wish.gpu == gpu.uuid
@@ -144,20 +146,23 @@ class Maker:
         except (NodeagentError, LayoutInfeasible, RebootNeeded) as error:
             await self._take_back(key, _explain(error))
             raise
-        known = self._around.read(Inventory) if writes else None
         made = find_instance(wish, await session.read(gpu))
         if writes:
             self._around.tell_end(gpu, End(outcome=Outcome.DONE), device=wish.describe())
-        device = await self._wait_device(gpu, made, known) if made is not None else None
+        device = await self._wait_device(gpu, made) if made is not None else None
         return _require_seen(device, gpu, wish)
 
-    async def _wait_device(self, gpu: Gpu, made: GpuInstance, known: Inventory | None) -> MigDevice | None:
-        """The device in an instance, once an inventory other than the known one has it."""
+    async def _wait_shown(self, gpu: Gpu, partitions: GpuPartitions) -> bool:
+        """Else a device that is gone, and is seen for a moment longer, could be taken for the one made in its place."""
+        return await self._around.wait_until(
+            lambda: is_shown(self._around.find_gpu(gpu.uuid), partitions), SEEN_SECONDS
+        )
+
+    async def _wait_device(self, gpu: Gpu, made: GpuInstance) -> MigDevice | None:
+        """The device in an instance, once it is seen, which it may be already."""
 
         def find() -> MigDevice | None:
-            inventory = self._around.read(Inventory)
-            seen = inventory.find_gpu(gpu.uuid) if inventory is not None and inventory is not known else None
-            devices = seen.mig_devices if seen is not None else ()
+            devices = self._around.find_gpu(gpu.uuid).mig_devices
             return next((one for one in devices if one.gpu_instance_id == made.id), None)
 
         await self._around.wait_until(lambda: find() is not None, SEEN_SECONDS)
@@ -235,6 +240,11 @@ class Maker:
         what = holding.wish.describe()
         device = f"the end of {what}" if outcome is Outcome.DONE else what
         self._around.tell_end(gpu, End(outcome=outcome, detail=detail), device=device)
+
+
+def _require_shown(gpu: Gpu, *, is_so: bool) -> None:
+    if not is_so:
+        raise ControlRefused(f"GPU {gpu.index} is not seen as it is by now: ask again")
 
 
 def _require_seen(device: MigDevice | None, gpu: Gpu, wish: PartitionWish) -> MigDevice:

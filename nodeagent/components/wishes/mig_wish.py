@@ -10,13 +10,12 @@ from collections import Counter
 from collections.abc import Sequence
 from enum import StrEnum
 
-from nodeagent.model.cluster import MIG_STATE_LABEL, ClusterWishes
+from nodeagent.model.cluster import MIG_STATE_LABEL, MIG_UNDER_WAY, ClusterWishes
 from nodeagent.model.gpu import Gpu, Mig
 from nodeagent.model.values import Value
 from nodeagent.rules.mig.profiles import plain_profile
 
 NOT_APPLIED = "mig-config-not-applied"
-_CHANGING = ("pending", "rebooting")
 _BALANCED = ({1: 2, 2: 1, 3: 1}, {1: 2, 2: 1})
 """Slices to how many instances: on GPUs of seven slices, and on those of four."""
 
@@ -73,7 +72,7 @@ def judge_mig_wish(wishes: ClusterWishes, gpus: Sequence[Gpu] | None, before: Mi
     config, state = wishes.mig_config, wishes.mig_state
     if not config:
         return NO_WISH
-    if state in _CHANGING:
+    if state in MIG_UNDER_WAY:
         detail = f"another manager is carrying out {config} ({MIG_STATE_LABEL}={state})"
         return MigWish(standing=WishStanding.CHANGING, config=config, detail=detail)
     if state == "failed":

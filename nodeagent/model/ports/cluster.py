@@ -42,8 +42,8 @@ class NodeApi(Protocol):
         """
         ...
 
-    async def write_label(self, key: str, value: str) -> None:
-        """Set one label, whoever has set it before.
+    async def write_label(self, key: str, value: str | None) -> None:
+        """Set one label, or take it off, whoever has set it before.
 
         Raises:
             NodeagentError: it was not written.

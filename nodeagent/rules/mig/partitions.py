@@ -54,6 +54,14 @@ def read_partitions(gpu: Gpu) -> GpuPartitions:
     )
 
 
+def is_shown(gpu: Gpu, partitions: GpuPartitions) -> bool:
+    """Whether what is seen of a GPU is what the driver says of it: its mode, and each device by its numbers."""
+    if (gpu.mig_enabled, gpu.mig is not None and gpu.mig.pending) != (partitions.enabled, partitions.pending):
+        return False
+    there = {(instance.id, compute.id) for instance in partitions.instances for compute in instance.computes}
+    return {(device.gpu_instance_id, device.compute_instance_id) for device in gpu.mig_devices} == there
+
+
 def _join(number: int, devices: Sequence[MigDevice], profiles: Iterable[MigProfile]) -> GpuInstance:
     first = devices[0]
     profile = find_profile(first.profile, profiles)

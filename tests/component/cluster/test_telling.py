@@ -271,3 +271,17 @@ async def test_how_a_mig_layout_stands_is_told_by_a_label(clock: FakeClock) -> N
             stage.say(MigState(layout="all-1g.10gb", standing=standing))
             await settle(10)
             assert stage.api.node.labels["nvidia.com/mig.config.state"] == standing
+
+
+async def test_a_mig_layout_that_nobody_asks_for_any_more_is_not_told_as_under_way(clock: FakeClock) -> None:
+    """The label goes once nothing is changed for it any more; how an earlier one ended stays."""
+    stage = Stage(clock)
+    async with stage.running():
+        stage.be_ready()
+        for standing, left in (("pending", None), ("rebooting", None), ("failed", "failed")):
+            stage.say(MigState(layout="all-1g.10gb", standing=standing))
+            await settle(10)
+            assert stage.api.node.labels["nvidia.com/mig.config.state"] == standing
+            stage.say(MigState())
+            await settle(10)
+            assert stage.api.node.labels.get("nvidia.com/mig.config.state") == left

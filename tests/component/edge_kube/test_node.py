@@ -112,7 +112,7 @@ async def test_annotations_are_set_and_taken_off(tmp_path: Path) -> None:
         assert server.nodes[NODE]["metadata"]["annotations"] == {"team": "blue"}
 
 
-async def test_a_label_is_set_whoever_has_set_it_before(tmp_path: Path) -> None:
+async def test_a_label_is_set_and_taken_off_whoever_has_set_it_before(tmp_path: Path) -> None:
     """And it is no label of those that are kept as a set."""
     async with open_node(tmp_path) as (server, node):
         server.nodes[NODE]["metadata"]["labels"] = {"nvidia.com/mig.config.state": "failed", "team": "blue"}
@@ -120,6 +120,8 @@ async def test_a_label_is_set_whoever_has_set_it_before(tmp_path: Path) -> None:
         state = await node.read_node()
         assert state.labels == {"nvidia.com/mig.config.state": "pending", "team": "blue"}
         assert "nvidia.com/mig.config.state" not in state.owned_labels
+        await node.write_label("nvidia.com/mig.config.state", None)
+        assert (await node.read_node()).labels == {"team": "blue"}
 
 
 async def test_events_are_about_the_node(tmp_path: Path) -> None:

@@ -243,6 +243,44 @@ async def test_a_device_that_is_not_seen_is_not_given(clock: FakeClock) -> None:
         assert await world.relay.make_partition(CLAIM, wish_for(gpu)) == seen
 
 
+async def test_a_device_that_was_seen_before_anybody_waited_for_it_is_the_answer(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The GPUs are looked at whenever the driver tells of a change, which may be before the call has returned."""
+    world = World(clock)
+    async with world.running():
+        gpu = await ready(world)
+        world.is_blind, write_partition = True, world.gpus.write_partition
+
+        async def write_and_look(gpu: GpuUuid, write: Write) -> int:
+            made = await write_partition(gpu, write)
+            await world.look()
+            return made
+
+        monkeypatch.setattr(world.gpus, "write_partition", write_and_look)
+        made = await world.relay.make_partition(CLAIM, wish_for(gpu))
+        assert (made,) == (await world.look()).gpus[0].mig_devices
+
+
+async def test_a_device_that_is_gone_is_not_taken_for_the_one_made_in_its_place(clock: FakeClock) -> None:
+    """Nothing is made before it is seen that the one before is gone: both have the same number and place."""
+    world = World(clock)
+    async with world.running():
+        gpu = await ready(world)
+        await world.relay.make_partition(OTHER, wish_for(gpu, start=3))
+        before = await world.relay.make_partition(CLAIM, wish_for(gpu))
+        world.is_blind = True
+        await world.relay.remove_partition(CLAIM)
+        with pytest.raises(ControlRefused, match="GPU 0 is not seen as it is by now: ask again"):
+            await world.relay.make_partition(CLAIM, wish_for(gpu))
+        assert world.relay.partitions() == {OTHER: wish_for(gpu, start=3)}
+        await world.look()
+        world.is_blind = False
+        after = await world.relay.make_partition(CLAIM, wish_for(gpu))
+        assert after in (await world.look()).gpus[0].mig_devices
+        assert after.uuid != before.uuid
+
+
 def ignore_writes(world: World, patch: pytest.MonkeyPatch) -> None:
     """From now on the driver says yes to every call, and does nothing."""
 
@@ -308,12 +346,13 @@ async def test_layouts_and_devices_take_turns(clock: FakeClock) -> None:
     async with world.running():
         gpus = (await world.look()).gpus
         await ready(world)
+        await world.relay.make_partition(CLAIM, wish_for(gpus[1]))
         world.hold(gpus[0].uuid)
         world.ask("all-1g.10gb")
         await world.until(lambda state: any("waits" in one.doing for one in state.changes))
-        made = await world.relay.make_partition(CLAIM, wish_for(gpus[1]))
+        made = await world.relay.make_partition(OTHER, wish_for(gpus[1], start=3))
         assert made.parent == gpus[1].uuid
         world.hold()
         state = await world.until_standing("success")
         assert state.detail == "GPU 1 has MIG devices that claims have, and is left as it is"
-        assert (await world.profiles())[:3] == [["1g.10gb"] * 7, ["1g.10gb"], ["1g.10gb"] * 7]
+        assert (await world.profiles())[:3] == [["1g.10gb"] * 7, ["1g.10gb"] * 2, ["1g.10gb"] * 7]

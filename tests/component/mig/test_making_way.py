@@ -118,9 +118,9 @@ async def test_other_daemonsets_are_paused_and_given_back(clock: FakeClock) -> N
     cluster = meet(world)
     cluster.pods = ("gpu/dcgm-exporter-x",)
     async with world.running():
-        world.hold((await world.look()).gpus[0].uuid)
+        world.hold(*(gpu.uuid for gpu in (await world.look()).gpus))
         world.ask("all-1g.10gb")
-        await world.until(lambda state: any("train-0" in one.doing for one in state.changes))
+        await world.until(lambda state: all("waits" in one.doing for one in state.changes))
         assert cluster.written == []
         world.hold()
         await world.until(lambda state: any("to be gone: gpu/dcgm-exporter-x" in one.doing for one in state.changes))

@@ -48,9 +48,9 @@ async def test_a_gpu_that_others_look_after_by_now_is_not_cut(clock: FakeClock) 
     async with world.running():
         gpus = (await world.look()).gpus
         choose(world, gpus)
-        world.hold(gpus[0].uuid)
+        world.hold(gpus[0].uuid, gpus[1].uuid)
         world.ask("all-1g.10gb")
-        await world.until(lambda state: any("waits" in one.doing for one in state.changes))
+        await world.until(lambda state: sum("waits" in one.doing for one in state.changes) == 2)
         choose(world, gpus, 1)
         world.hold()
         state = await world.until_standing("success")

@@ -11,6 +11,7 @@ from nodeagent.config.sections.mig import LayoutEntry, MigSettings
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import ControlRefused
 from nodeagent.model.events import ConfigurationReloaded, MigChangeEnded, WishRefused
+from nodeagent.model.mig import MigState
 from nodeagent.model.offering import Door, GpuDoor, Offering
 from nodeagent.model.ports import ProcessPlace
 from nodeagent.rules.mig.layouts import LayoutPart, LayoutsRead
@@ -21,14 +22,14 @@ pytestmark = pytest.mark.virtual_time
 
 
 async def test_a_label_has_all_gpus_cut(clock: FakeClock) -> None:
-    """One after the other, and what it is at each moment is told."""
+    """One after the other, while all are hidden, and what it is at each moment is told."""
     world = World(clock)
     async with world.running():
         assert world.state.standing == ""
         await world.gpus.inject("slow", ["0.1"])
         world.ask("all-1g.10gb")
         pending = await world.until(lambda state: bool(state.changes))
-        assert (pending.standing, pending.origin, len(pending.changes)) == ("pending", BY_LABEL, 1)
+        assert (pending.standing, pending.origin, len(pending.changes)) == ("pending", BY_LABEL, 8)
         await world.until_standing("success")
         assert await world.profiles() == [SEVEN] * 8
         assert world.book.ended == ["done"] * 8
@@ -53,7 +54,7 @@ async def test_a_gpu_that_is_right_is_not_touched(clock: FakeClock) -> None:
 
 
 async def test_a_change_waits_for_those_who_have_what_goes(clock: FakeClock) -> None:
-    """It says for whom, gives what goes to nobody new, and goes on when they are gone."""
+    """It says for whom, gives what goes to nobody new, and goes on when they are gone; the others wait for nobody."""
     world = World(clock)
     async with world.running():
         gpu = (await world.look()).gpus[0]
@@ -63,10 +64,12 @@ async def test_a_change_waits_for_those_who_have_what_goes(clock: FakeClock) -> 
         state = await world.until(lambda state: any("waits" in one.doing for one in state.changes))
         assert state.changes[0].doing == "waits for ns/train-0 (main)"
         assert "waits for ns/train-0" in state.explain_hidden(gpu.uuid, gpu.uuid)
-        assert state.explain_hidden((await world.look()).gpus[1].uuid, "x") == ""
+        other = (await world.look()).gpus[1].uuid
+        assert "is being cut otherwise" in state.explain_hidden(other, other)
         assert "mig-change-waits" in world.codes()
         await anyio.sleep(100)
-        assert await world.profiles() == [WHOLE] * 8
+        assert await world.profiles() == [WHOLE, *[BALANCED] * 7]
+        assert ([one.index for one in world.state.changes], world.state.explain_hidden(other, other)) == ([0], "")
         world.hold()
         await world.until_standing("success")
         assert await world.profiles() == [BALANCED] * 8
@@ -118,9 +121,12 @@ async def test_another_wish_ends_the_waiting(clock: FakeClock) -> None:
         world.hold(gpus[0].uuid, gpus[1].uuid)
         await world.until_standing("success")
         assert world.state.layout == "all-disabled"
+        world.ask("all-1g.10gb")
+        await world.until(lambda state: any("waits" in one.doing for one in state.changes))
         world.ask("")
         await world.until(lambda state: not state.layout)
-        assert (world.state.standing, await world.profiles()) == ("", [WHOLE] * 8)
+        assert (world.state, await world.profiles()) == (MigState(), [WHOLE] * 8)
+        assert not world.codes()
 
 
 @pytest.mark.parametrize(

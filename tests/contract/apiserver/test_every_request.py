@@ -80,6 +80,8 @@ async def ask_of_node(server: ApiServerUnderTest, client: KubeClient, name: str)
     assert (found.condition, found.annotations["nvidia.com/x"]) == (None, "1")
     assert found.labels == {"nvidia.com/gpu.count": "8", "nvidia.com/mig.config.state": "pending"}
     assert taint in found.taints
+    await node.write_label("nvidia.com/mig.config.state", None)
+    assert (await node.read_node()).labels == {"nvidia.com/gpu.count": "8"}
     await node.change_taint(taint, present=False)
     await node.write_annotation("nvidia.com/x", None)
     await node.write_event(found, NodeEvent(reason="GPUUnhealthy", note="n"), 2)

@@ -108,6 +108,7 @@ async def test_what_changes_nothing_is_not_told(open_node: OpenNode) -> None:
         before = await anext(states)
         await node.apply_labels(first, {COUNT: "8"})
         await node.write_label(COUNT, "8")
+        await node.write_label("nvidia.com/none", None)
         await node.write_annotation("nvidia.com/none", None)
         await node.change_taint(Taint(key="nvidia.com/none", effect="NoSchedule"), present=False)
         await set_label("team", "blue")

@@ -10,6 +10,7 @@ from nodeagent.rules.mig.partitions import (
     assume_places,
     find_profile,
     is_met,
+    is_shown,
     list_profile_names,
     list_targets,
     read_partitions,
@@ -108,3 +109,16 @@ def test_places_are_assumed_only_from_what_is_known() -> None:
     assert assume_places(told) == told
     on = partitions_of(H100, with_placements=False)
     assert assume_places(on) == on
+
+
+def test_what_is_seen_is_held_against_what_the_driver_says() -> None:
+    """Mode, mode to come, and devices by their numbers; where they lie and what else there could be does not count."""
+    gpu = with_devices("1g.10gb", "3g.40gb")
+    told = read_partitions(gpu)
+    assert is_shown(gpu, replace(told, profiles=()))
+    assert is_shown(make_gpu(0), GpuPartitions(enabled=False, pending=False))
+    assert not is_shown(make_gpu(0), told)
+    assert not is_shown(gpu, replace(told, pending=False))
+    assert not is_shown(gpu, replace(told, instances=told.instances[:1]))
+    half = GpuInstance(id=9, profile_id=9, start=0, size=4)
+    assert is_shown(gpu, replace(told, instances=(*told.instances, half)))

@@ -138,7 +138,8 @@ def prepare_directory(key: str, path: Path) -> None:
     except OSError as error:
         refusal = error
     if refusal is not None:
-        raise DirectoryUnusable(key, str(path), f"{describe_os_error(refusal)}; {suggest_remedy(refusal)}") from refusal
+        remedy = suggest_remedy(refusal, path)
+        raise DirectoryUnusable(key, str(path), f"{describe_os_error(refusal)}; {remedy}") from refusal
 
 
 def _find_refusal(path: Path) -> OSError:

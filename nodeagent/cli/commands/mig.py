@@ -6,7 +6,7 @@ from nodeagent.cli.frame.durations import parse_duration
 from nodeagent.cli.frame.exit_codes import ExitCode
 
 LAYOUT = Argument(("layout",), "its name: of the configuration, of a file, or such as all-1g.10gb", metavar="LAYOUT")
-LAYOUTS = Argument(("--layouts",), "a file of layouts, in place of those of the configuration", metavar="FILE")
+LAYOUTS = Argument(("--layouts",), "a file of layouts, in place of those that the running agent knows", metavar="FILE")
 STEPS = Argument(("--json",), "a JSON document a line, for scripts: with --wait one for each step", action="store_true")
 
 MIG = Command(
@@ -28,7 +28,10 @@ MIG = Command(
             "what a layout would change, like a diff",
             runs="nodeagent.cli.mig.commands:plan",
             exits=(ExitCode.UNWELL, ExitCode.NO_DRIVER),
-            description="Nothing is changed. Exit code 1: the layout cannot be had on these GPUs.",
+            description=(
+                "Nothing is changed. Layouts are those of the running agent; where there is none, or with --gpus,\n"
+                "those of this command's own settings. Exit code 1: the layout cannot be had on these GPUs."
+            ),
             arguments=(*ASKING, *RECORD, LAYOUT, LAYOUTS),
             examples=(
                 Example("nodeagent mig plan all-balanced", "before you ask for it"),

@@ -9,7 +9,7 @@ from msgspec import json, yaml
 from msgspec.structs import replace
 
 from nodeagent.cli.agent.settings import load_for, load_for_looking
-from nodeagent.cli.answers.answer import say_simulated
+from nodeagent.cli.answers.answer import Answerer, NoAgent, say_simulated
 from nodeagent.cli.answers.client import find_agent
 from nodeagent.cli.answers.output import write_answer, write_table
 from nodeagent.cli.answers.table import read_environment
@@ -19,6 +19,7 @@ from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.cli.mig.view import describe_state, render_plan, tabulate_gpus
 from nodeagent.components.mig.judge import advise, find_other
 from nodeagent.components.mig.wish import find_layout, render_layouts
+from nodeagent.components.web.api.layouts import LayoutsRecord, record_layouts
 from nodeagent.components.web.api.records import GpuRecord
 from nodeagent.config.files import read_config_file
 from nodeagent.config.schema import Settings
@@ -77,7 +78,7 @@ def plan(arguments: argparse.Namespace, streams: Streams) -> int:
     settings = load_for_looking(arguments, environ)
     answerer, records = read_gpus(arguments, settings, environ)
     gpus = tuple(record.gpu for record in records.gpus)
-    want = want_of_gpus(_find(arguments, settings, gpus), gpus)
+    want = want_of_gpus(_find(arguments, _read_layouts(answerer, settings, environ), gpus), gpus)
     plans = tuple(_plan(each, want) for each in records.gpus)
     record = PlanRecord(layout=arguments.layout, gpus=plans, problems=want.problems)
     models: dict[str, str] = {gpu.uuid: gpu.name for gpu in gpus}
@@ -92,7 +93,8 @@ def check(arguments: argparse.Namespace, streams: Streams) -> int:
     settings = load_for_looking(arguments, environ)
     answerer, records = read_gpus(arguments, settings, environ)
     gpus = tuple(record.gpu for record in records.gpus)
-    differing = _list_differing(records.gpus, want_of_gpus(_find(arguments, settings, gpus), gpus))
+    layout = _find(arguments, _read_layouts(answerer, settings, environ), gpus)
+    differing = _list_differing(records.gpus, want_of_gpus(layout, gpus))
     write_answer(arguments, streams, differing, "".join(f"{line}\n" for line in differing), answerer)
     return ExitCode.UNWELL if differing else ExitCode.OK
 
@@ -162,11 +164,18 @@ def _read_state(settings: Settings, environ: Mapping[str, str]) -> MigState | No
         return None
 
 
-def _find(arguments: argparse.Namespace, settings: Settings, gpus: Sequence[Gpu]) -> Layout:
+def _read_layouts(answerer: Answerer, settings: Settings, environ: Mapping[str, str]) -> LayoutsRecord:
+    """The settings that name layouts, those of the agent that the GPUs come from: it would be asked to apply them."""
+    if isinstance(answerer, NoAgent):
+        return record_layouts(settings.mig)
+    return find_agent(settings, environ).read(f"{API}/layouts", LayoutsRecord)
+
+
+def _find(arguments: argparse.Namespace, known: LayoutsRecord, gpus: Sequence[Gpu]) -> Layout:
     """The layout that is named, wherever layouts come from."""
-    path = Path(arguments.layouts) if arguments.layouts else settings.mig.layouts_file
-    of_file = _read_file(path) if path is not None else LayoutsRead()
-    configured, problems = render_layouts(settings.mig.layouts)
+    path = arguments.layouts or known.layouts_file
+    of_file = _read_file(Path(path)) if path else LayoutsRead()
+    configured, problems = render_layouts(known.layouts)
     layout, problem = find_layout(arguments.layout, {} if arguments.layouts else configured, of_file.layouts, gpus)
     told = [*problems, *map(str, of_file.problems)]
     if layout is None:

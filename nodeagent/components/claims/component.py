@@ -141,6 +141,7 @@ class Claims:
                 answers[reference.uid] = self._tell_refused(reference, late)
 
         await _for_each(claims, answer)
+        self._show_refused()
         return answers
 
     async def unprepare(self, claims: Sequence[ClaimReference]) -> Mapping[str, str]:
@@ -165,6 +166,7 @@ class Claims:
                 answers[reference.uid] = self._tell_refused(reference, late)
 
         await _for_each(ended, answer)
+        self._show_refused()
         return answers
 
     async def wait_health(self, known: tuple[DeviceHealth, ...] | None) -> tuple[DeviceHealth, ...]:
@@ -225,8 +227,8 @@ class Claims:
             claim = self._find_book().claims.get(uid)
             if claim is None:
                 self._passing[uid] = None
-                for oldest in list(self._passing)[:-PASSING_MAX]:
-                    del self._passing[oldest]
+                while len(self._passing) > PASSING_MAX:
+                    del self._passing[next(iter(self._passing))]
                 return
             if next(list_turns(claim), None) is not None:
                 # It outlives the agent, and is given back only on GPUs that are known.
@@ -357,19 +359,22 @@ class Claims:
     # What is told.
 
     def _tell_refused(self, reference: ClaimReference, reason: str) -> str:
-        """Say of a claim that it is refused, or that it is so no more."""
+        """Say of a claim that it is refused, or note that it is so no more; conditions follow with the call's end."""
         name = reference.describe()[:200]
         if reason:
             fact = ClaimWasRefused(uid=reference.uid[:80], claim=name, reason=reason)
             self._bus.publish_fact(fact, source=self.name)
             self._log.warning("claim_refused", claim=name, reason=reason)
             self._refused[name] = reason
-            for oldest in list(self._refused)[:-PASSING_MAX]:
-                del self._refused[oldest]
-        elif self._refused.pop(name, None) is None:
-            return reason
-        self._conditions.replace("claim-refused", {key: f"{key}: {text}" for key, text in self._refused.items()})
+            while len(self._refused) > PASSING_MAX:
+                del self._refused[next(iter(self._refused))]
+        else:
+            self._refused.pop(name, None)
         return reason
+
+    def _show_refused(self) -> None:
+        """Once for all claims of a call: each change of conditions is told with all that there are."""
+        self._conditions.replace("claim-refused", {key: f"{key}: {text}" for key, text in self._refused.items()})
 
     def _note_standing(self, standing: ClaimStanding) -> None:
         envelope = self._bus.publish_state(standing, source=self.name)

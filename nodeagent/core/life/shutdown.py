@@ -1,15 +1,18 @@
 """Signals, and the last resort when stopping does not stop.
 
 The first SIGTERM or SIGINT begins the graceful stop, the second cancels everything, SIGHUP asks for new settings.
-From the first on a watchdog thread counts: past the total the process exits hard with `HARD_EXIT_CODE`, because a
-service manager's SIGKILL would come without a word in the log.
+From the first on, whether or not the event loop has heard of it, a watchdog thread counts: past the total the process
+exits hard with `HARD_EXIT_CODE`, because a service manager's SIGKILL would come without a word in the log.
 Owns the signal handlers and the watchdog. Refuses to know what stopping means; it calls what it was given.
 """
 
+import io
 import os
+import select
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
@@ -29,31 +32,50 @@ _log = get_logger(component="shutdown")
 
 
 class ExitWatchdog:
-    """Ends the process unless disarmed in time; a thread, because the loop may be what hangs."""
+    """Ends the process unless disarmed in time; a thread, because the loop may be what hangs.
+
+    The thread is there before it is needed: a process that is to end for want of memory gets no more of them. It is
+    told through a pipe, for which no lock is taken: the one who arms may be a signal handler.
+    """
 
     def __init__(self, total_seconds: float, *, exit_process: Callable[[int], object] = os._exit) -> None:
         self._total_seconds = total_seconds
         self._exit_process = exit_process
-        self._disarmed = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._writing: int | None = None
+
+    def start(self) -> None:
+        """Be ready to count; until `disarm`."""
+        reading, self._writing = os.pipe()
+        threading.Thread(target=self._wait, args=(reading,), name="exit-watchdog", daemon=True).start()
 
     def arm(self) -> None:
         """Begin to count; arming again does not begin anew."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._wait, name="exit-watchdog", daemon=True)
-            self._thread.start()
+        if self._writing is not None:
+            os.write(self._writing, b"!")
 
     def disarm(self) -> None:
         """The process ends by itself."""
-        self._disarmed.set()
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            os.close(writing)
 
-    def _wait(self) -> None:
-        if self._disarmed.wait(self._total_seconds):
-            return
+    def _wait(self, reading: int) -> None:
+        with open(reading, "rb", buffering=0) as told:
+            if not told.read(1) or _is_closed_within(told, self._total_seconds):
+                return
         # plain write rather than the log: whatever hangs may hold the log's lock
         line = f"nodeagent: not stopped after {self._total_seconds:g} s; exiting hard with status {HARD_EXIT_CODE}\n"
         os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, line.encode())
         self._exit_process(HARD_EXIT_CODE)
+
+
+def _is_closed_within(told: io.FileIO, seconds: float) -> bool:
+    """Whether the other end of the pipe is closed in time; what else comes through it changes nothing."""
+    until = time.monotonic() + seconds
+    while select.select([told], [], [], max(0.0, until - time.monotonic()))[0]:
+        if not told.read(1):
+            return True
+    return False
 
 
 class Shutdown:
@@ -72,6 +94,7 @@ class Shutdown:
         self._stops = 0
 
     def __enter__(self) -> Self:
+        self._watchdog.start()
         return self
 
     def __exit__(
@@ -82,6 +105,10 @@ class Shutdown:
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Listen until cancelled."""
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                # Beside what wakes the loop, which may have much to do before it looks: time runs from the signal on.
+                signal.signal(number, lambda *_: self._watchdog.arm())
+                signal.siginterrupt(number, False)  # noqa: FBT003 - the function takes it by place alone
             task_status.started()
             async for received in signals:
                 self._handle(received)

@@ -46,6 +46,8 @@ MAX_IN_PROGRESS: Final = 100
 """As many calls as one caller may have streams, those included that it has given up, so that none takes all room."""
 MAX_STREAMING: Final = 8
 """Lists that one caller may follow; the kubelet follows one. Each keeps an answer for a caller that is slow."""
+MAX_DISCARDED_BYTES: Final = 16 * MAX_REQUEST_BYTES
+"""Of a request that is refused already, which its caller may send to the end: some read no answer before that."""
 _WINDOW_BYTES: Final = MAX_REQUEST_BYTES + FRAME_BYTES + OWED_AT_MOST
 _CONFIG: Final = Configuration(
     http2_connection_window_size=_WINDOW_BYTES, http2_stream_window_size=_WINDOW_BYTES
@@ -88,17 +90,18 @@ class Host(Protocol):
 class Call:
     """One call; stands where grpclib keeps the pieces of a request, and keeps them until it is whole.
 
-    What has come is acknowledged when the call is over, so that the connection's window bounds what its requests take.
+    What has come is acknowledged when the call is over, so that the connection's window bounds what its requests take;
+    what still comes then is thrown away and acknowledged at once.
     """
 
-    __slots__ = ("_body", "_caller", "_release", "_unacknowledged", "ends_with_caller", "has_headers", "is_over",
-                 "is_whole", "path", "stream", "stream_id", "task")  # fmt: skip
+    __slots__ = ("_body", "_caller", "_discarded", "_release", "_unacknowledged", "ends_with_caller", "has_headers",
+                 "is_over", "is_whole", "path", "stream", "stream_id", "task")  # fmt: skip
 
     def __init__(self, caller: "Caller", stream: Stream, path: str, release: Callable[[], None]) -> None:
         self._caller, self.stream, self.path, self._release = caller, stream, path, release
         self.stream_id: int = stream.id  # type: ignore[assignment]  # grpclib's own clients learn theirs later
         self._body = bytearray()
-        self._unacknowledged = 0
+        self._unacknowledged = self._discarded = 0
         self.task: asyncio.Task[None] | None = None
         self.ends_with_caller = self.has_headers = self.is_whole = False
         self.is_over = False
@@ -112,6 +115,10 @@ class Call:
             refusal = judge_body(self._body)
             if refusal is not None:
                 self._caller.refuse(self, refusal)
+        if self.is_over and self._discarded < MAX_DISCARDED_BYTES:
+            self._discarded += self._unacknowledged
+            self._caller.make_room(self, self._unacknowledged)
+            self._body, self._unacknowledged = bytearray(), 0
 
     def eof(self) -> None:
         """The request is whole."""
@@ -212,6 +219,11 @@ class Caller(AbstractHandler):
         """So much of what it has sent is dealt with."""
         if not self._line.connection.is_closing():
             self._line.owe(size_bytes)
+
+    def make_room(self, call: Call, size_bytes: int) -> None:
+        """Let it send so much more of a request that nobody reads."""
+        if not self._line.connection.is_closing():
+            self._line.connection.ack(call.stream_id, size_bytes)
 
     def end_streams(self, text: str) -> None:
         """Take no more calls, and end the streaming ones; the unary ones in progress go on."""

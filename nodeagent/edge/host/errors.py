@@ -47,9 +47,21 @@ def describe_os_error(error: OSError) -> str:
     return text[:1].lower() + text[1:]
 
 
-def suggest_remedy(error: OSError) -> str:
-    """What a person can do about an error of the operating system."""
+def suggest_remedy(error: OSError, path: Path | None = None) -> str:
+    """What a person can do about an error of the operating system, met at `path` or below it."""
+    if error.errno == errno.ENOSPC and path is not None and _has_no_inode(path):
+        return "its file system has no inode left (`df -i`): remove files from it"
     return _REMEDIES.get(error.errno or 0, "look up what the operating system reports and retry")
+
+
+def _has_no_inode(path: Path) -> bool:
+    """Whether files are what there are too many of: the kernel has one word for that and for bytes."""
+    try:
+        # A new file may not be there, and what stands in its place may be on another file system.
+        system = os.statvfs(path.parent)
+    except OSError:
+        return False
+    return system.f_files > 0 and system.f_favail == 0
 
 
 class HostError(NodeagentError):
@@ -84,7 +96,7 @@ class FileNotWritten(HostError):
     def __init__(self, path: Path, step: str, error: OSError, *, replaced: bool) -> None:
         outcome = "the new content is in place but may not survive a power cut" if replaced else "the old file stays"
         super().__init__(
-            f"cannot write {path}: {step}: {describe_os_error(error)} ({outcome}): {suggest_remedy(error)}"
+            f"cannot write {path}: {step}: {describe_os_error(error)} ({outcome}): {suggest_remedy(error, path)}"
         )
         self.path, self.step, self.errno, self.replaced = path, step, error.errno, replaced
 

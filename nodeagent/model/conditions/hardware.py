@@ -44,7 +44,7 @@ HARDWARE_CONDITIONS: tuple[ConditionDefinition, ...] = (
         code="health-not-durable",
         severity="warning",
         title="verdicts about GPUs cannot be written down, a restart would forget the newest",
-        remedy="free space on the file system of `node.state_dir` and check that it is writable",
+        remedy="free space, or inodes, on the file system of `node.state_dir` and check that it is writable",
         show_after_seconds=2.0,
     ),
     ConditionDefinition(
@@ -120,7 +120,7 @@ HARDWARE_CONDITIONS: tuple[ConditionDefinition, ...] = (
         code="gpus-not-remembered",
         severity="warning",
         title="the list of known GPUs cannot be kept, one that vanishes during a restart would not be missed",
-        remedy="free space on the file system of `node.state_dir` and check that it is writable",
+        remedy="free space, or inodes, on the file system of `node.state_dir` and check that it is writable",
         show_after_seconds=2.0,
     ),
     ConditionDefinition(

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import resource
 import signal
 import socket
 from collections.abc import Iterator
@@ -190,3 +191,14 @@ def test_the_time_given_to_a_simulation_ends_it(short_dir: Path) -> None:
     """`--for` is the polite way to end a demonstration."""
     with running_simulation(short_dir, "--for", "300ms", "--pods", "0") as agent:
         assert agent.process.wait(30) == 0
+
+
+def test_an_agent_that_gets_no_more_memory_stops_in_order(short_dir: Path) -> None:
+    """Nothing that a stop needs is made only then: a thread would need address space for its stack."""
+    with running_agent(short_dir, "--set", "gpus.source=simulated:dgx-h100") as agent:
+        agent.wait_for("/api/v1/gpus", "gpu_utilization_percent")
+        status = Path(f"/proc/{agent.process.pid}/status").read_text()
+        size = next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmSize:"))
+        limit = size + (2 << 20)
+        resource.prlimit(agent.process.pid, resource.RLIMIT_AS, (limit, limit))
+        assert agent.stop(signal.SIGTERM) == 0

@@ -1,10 +1,12 @@
 """Claims made ready and put away, with the journal's keeper beside, through everything that goes wrong."""
 
+from collections.abc import Mapping
+
 import anyio
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.components.claims.component import AT_ONCE
+from nodeagent.components.claims.component import AT_ONCE, PASSING_MAX
 from nodeagent.components.claims.reconcile import LOOK_SECONDS
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.claims import ClaimStanding
@@ -293,6 +295,23 @@ async def test_of_many_claims_some_are_read_at_once_and_all_are_answered_in_time
         assert set(answers.values()) == {"it is not ready after 40 s; the next try goes on from here"}
         assert len(answers) == len(claims)
         assert anyio.current_time() - began < 45
+
+
+async def test_of_many_refused_claims_conditions_are_told_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each change of conditions is told with all that there are: once for each claim would take the square of it."""
+    told: list[int] = []
+    replace_all = world.conditions.replace
+
+    def count(code: str, details: Mapping[str, str]) -> None:
+        told.append(len(details))
+        replace_all(code, details)
+
+    async with world.running():
+        monkeypatch.setattr(world.conditions, "replace", count)
+        references = [make_reference(f"claim-{number}", f"c{number}") for number in range(2 * PASSING_MAX)]
+        assert all("there is no" in str(answer) for answer in (await world.prepare(*references)).values())
+        await world.unprepare(*references)
+    assert told == [PASSING_MAX, 0]
 
 
 async def test_what_takes_too_long_to_be_put_away_is_kept(world: World) -> None:

@@ -50,18 +50,23 @@ async def test_watchdog_exits_hard_past_the_total(capfd: pytest.CaptureFixture[s
     """A stop that does not end is ended, with one line that says so."""
     codes: list[int] = []
     watchdog = ExitWatchdog(0.01, exit_process=codes.append)
+    watchdog.start()
     watchdog.arm()
     watchdog.arm()
     await wait_until(lambda: codes)
     assert codes == [HARD_EXIT_CODE]
+    watchdog.disarm()
 
 
 async def test_disarmed_watchdog_does_nothing() -> None:
     """A stop in time leaves no thread behind and exits nothing."""
     codes: list[int] = []
     watchdog = ExitWatchdog(PATIENCE_SECONDS, exit_process=codes.append)
+    watchdog.start()
+    watchdog.arm()
     watchdog.arm()
     watchdog.disarm()
+    watchdog.arm()
     await wait_until(lambda: "exit-watchdog" not in [thread.name for thread in threading.enumerate()])
     assert codes == []
 
@@ -84,3 +89,27 @@ def test_process_whose_loop_hangs_exits_with_the_documented_code() -> None:
     )
     assert done.returncode == HARD_EXIT_CODE
     assert "not stopped after 0.05 s; exiting hard with status 70" in done.stderr
+
+
+HANGING = """
+import anyio, os, signal, sys, time
+from nodeagent.core.life.shutdown import ExitWatchdog, Shutdown
+nothing = lambda: None
+async def main():
+    watchdog = ExitWatchdog(0.05)
+    with Shutdown(on_stop=nothing, on_force=nothing, on_reload=nothing, watchdog=watchdog) as shutdown:
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(shutdown.run)
+            os.kill(os.getpid(), signal.SIGTERM)
+            while True:
+                time.sleep(0.01)
+anyio.run(main)
+"""
+
+
+def test_the_time_runs_from_the_signal_on() -> None:
+    """And not from when the loop, which may have much to do, hears of it."""
+    done = subprocess.run(
+        [sys.executable, "-c", HANGING], check=False, capture_output=True, text=True, timeout=PATIENCE_SECONDS
+    )
+    assert (done.returncode, "not stopped after 0.05 s" in done.stderr) == (HARD_EXIT_CODE, True)

@@ -130,9 +130,14 @@ attempt(b"n" * 30_000)
 attempt(b"nnn", 30_000)
 (disk / "ballast").unlink()
 attempt(b"n" * 30_000)
+subprocess.run(["mount", "-o", "remount,nr_inodes=2", str(disk)], check=True)
+attempt(b"i" * 10)
 subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
 attempt(b"r" * 10)
 """
+
+
+INODES = "its file system has no inode left (`df -i`): remove files from it"
 
 
 @pytest.mark.skipif(not can_mount(), reason="this user may not mount a small disk")
@@ -145,6 +150,8 @@ def test_full_and_read_only_disks_keep_the_old_file_and_heal(tmp_path: Path) -> 
         "b'old' ['ballast', 'state']",
         f"write the temporary file: no space left on device ({STAYS}): free space on its file system",
         "b'old' ['ballast', 'state']",
+        "b'nnn' ['state']",
+        f"create a temporary file beside it: no space left on device ({STAYS}): {INODES}",
         "b'nnn' ['state']",
         f"create a temporary file beside it: read-only file system ({STAYS}): remount its file system read-write",
         "b'nnn' ['state']",

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -11,7 +12,9 @@ from nodeagent.cli.answers.answer import NoAgent
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.mig import commands
 from nodeagent.cli.mig.view import describe_gpu, describe_state, tabulate_gpus
+from nodeagent.components.web.api.layouts import LayoutsRecord, record_layouts
 from nodeagent.components.web.api.records import GpuRecord, GpusRecord
+from nodeagent.config.sections.mig import LayoutEntry, MigSettings
 from nodeagent.model.mig import GpuChange, MigState
 from nodeagent.model.offering import Door, GpuDoor
 from nodeagent.rules.mig.layouts import read_layouts
@@ -307,3 +310,52 @@ def test_a_door_is_in_nobodys_way_where_a_gpu_is_right(monkeypatch: pytest.Monke
     monkeypatch.setattr(commands, "read_gpus", read_behind_doors)
     assert run_here("mig", "assert", "all-disabled")[:2] == (ExitCode.OK, "")
     assert run_here("mig", "plan", "all-disabled")[:2] == (ExitCode.OK, "3 of 3 GPUs stay as they are\n")
+
+
+class LayoutsOnly:
+    """An agent whose GPUs are read already, and which says where its layouts come from."""
+
+    where, simulated = "here", ""
+
+    def __init__(self, known: LayoutsRecord) -> None:
+        self._known = known
+
+    def find(self, *_: object, **__: object) -> "LayoutsOnly":
+        return self
+
+    def read_gpus(self, *_: object) -> tuple[object, object]:
+        gpus = (GpuRecord(gpu=make_mig_gpu(0, "h100-sxm5-80gb")),)
+        return self, GpusRecord(generation=1, gpus=gpus)
+
+    def read(self, path: str, kind: type[LayoutsRecord]) -> LayoutsRecord:
+        assert path == "/api/v1/layouts"
+        return msgspec.json.decode(msgspec.json.encode(self._known), type=kind)
+
+
+def test_layouts_are_those_of_the_agent_that_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Those of its configuration and of its file, whatever this command's own settings say."""
+    file = tmp_path / "layouts.yaml"
+    file.write_text("version: v1\nmig-configs: {filed: [{devices: all, mig-enabled: true}]}\n")
+    running = MigSettings(layouts=(LayoutEntry(name="lab", devices={"7g.80gb": 1}),), layouts_file=file)
+    agent = LayoutsOnly(record_layouts(running))
+    monkeypatch.setattr(commands, "find_agent", agent.find)
+    monkeypatch.setattr(commands, "read_gpus", agent.read_gpus)
+    config = tmp_path / "config.yaml"
+    config.write_text("mig:\n  layouts:\n    - {name: mine, devices: {7g.80gb: 1}}\n")
+    code, out, _ = run_here("mig", "plan", "lab", "-c", str(config))
+    assert (code, "+ 7g.80gb at slot 0" in out) == (ExitCode.OK, True)
+    assert run_here("mig", "plan", "filed")[0] == ExitCode.OK
+    code, out, _ = run_here("mig", "assert", "lab")
+    assert (code, out) == (ExitCode.UNWELL, "GPU 0: it is not 1 x 7g.80gb\n")
+    code, _, err = run_here("mig", "plan", "mine", "-c", str(config))
+    assert (code, "there is no layout mine" in err) == (ExitCode.BAD_INPUT, True)
+
+
+def test_a_file_that_only_the_agent_can_see_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It may run in a container with a root of its own; what is made of the hardware is known all the same."""
+    agent = LayoutsOnly(record_layouts(MigSettings(layouts_file=tmp_path / "elsewhere.yaml")))
+    monkeypatch.setattr(commands, "find_agent", agent.find)
+    monkeypatch.setattr(commands, "read_gpus", agent.read_gpus)
+    assert run_here("mig", "plan", "all-disabled")[0] == ExitCode.OK
+    code, _, err = run_here("mig", "plan", "filed")
+    assert (code, "elsewhere.yaml" in err) == (ExitCode.BAD_INPUT, True)

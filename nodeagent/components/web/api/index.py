@@ -36,6 +36,7 @@ INDEX = Index(
         Endpoint(call="GET /api/v1/allocations", gives="who holds what"),
         Endpoint(call="GET /api/v1/allocations/history", gives="who held what, the newest first"),
         Endpoint(call="GET /api/v1/mig", gives="the MIG layout that is asked for, how it stands, and what changes now"),
+        Endpoint(call="GET /api/v1/layouts", gives="the MIG layouts that are configured, and the file of more"),
         Endpoint(call="GET /api/v1/mps", gives="MPS daemons, their limits, servers and clients"),
         Endpoint(call="GET /api/v1/parts", gives="the containers that have parts of GPUs, and what was promised them"),
         Endpoint(call="GET /api/v1/claims", gives="the claims that are ready, for whom, and those refused"),

@@ -18,6 +18,7 @@ from nodeagent.components.web.api.admin import (
 )
 from nodeagent.components.web.api.claims import ClaimsRecord
 from nodeagent.components.web.api.index import ADMIN, INDEX, Index
+from nodeagent.components.web.api.layouts import LayoutsRecord
 from nodeagent.components.web.api.parts import PartsRecord
 from nodeagent.components.web.api.records import (
     ComponentRecord,
@@ -64,6 +65,7 @@ ANSWERS: dict[str, Any] = {
     "/api/v1/usage": PartUsage,
     "/api/v1/doors": tuple[GpuDoor, ...],
     "/api/v1/mig": MigState,
+    "/api/v1/layouts": LayoutsRecord,
     "/api/v1/mps": MpsState,
     "/api/v1/devices": tuple[DeviceClassRecord, ...],
     "/api/v1/labels": LabelState | None,

@@ -180,7 +180,7 @@ class JournalFile:
         return status.st_dev, status.st_ino, status.st_size
 
     def _unavailable(self, error: OSError) -> JournalUnavailable:
-        return JournalUnavailable(str(self.path), f"{describe_os_error(error)}: {suggest_remedy(error)}")
+        return JournalUnavailable(str(self.path), f"{describe_os_error(error)}: {suggest_remedy(error, self.path)}")
 
 
 def _read(path: Path, problems: list[str]) -> bytes | None:

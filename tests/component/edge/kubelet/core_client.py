@@ -1,6 +1,7 @@
 """A client of gRPC's C core in a process of its own: the stack that the kubelet's relatives speak.
 
-Prints what it got as one JSON line; run as `python -m tests.component.edge.kubelet.core_client SOCKET`.
+Prints what it got as one JSON line; run as `python -m tests.component.edge.kubelet.core_client SOCKET`;
+with a number behind it, it says what a request of so many bytes is answered with.
 """
 
 import json
@@ -46,6 +47,16 @@ def main(socket: str) -> dict[str, Any]:
     return found
 
 
+def refuse(socket: str, size_bytes: int) -> list[str]:
+    """What is said of an Allocate of this size, and maybe a few bytes more."""
+    with grpc.insecure_channel(f"unix:{socket}") as channel:
+        try:
+            allocate(channel, ["x" * size_bytes])
+        except grpc.RpcError as error:
+            return [error.code().name, error.details()]
+    return []
+
+
 def allocate(channel: grpc.Channel, devices: list[str]) -> str:
     request = wire.AllocateRequest(container_requests=[wire.ContainerAllocateRequest(devices_ids=devices)])
     answer = call(channel, "Allocate", request, wire.AllocateResponse)
@@ -54,4 +65,5 @@ def allocate(channel: grpc.Channel, devices: list[str]) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(main(sys.argv[1])))
+    found = refuse(sys.argv[1], int(sys.argv[2])) if sys.argv[2:] else main(sys.argv[1])
+    sys.stdout.write(json.dumps(found))

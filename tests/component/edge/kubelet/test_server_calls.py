@@ -12,6 +12,7 @@ from grpclib.config import Configuration
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 
+from nodeagent.edge.grpc import serving as serving_one
 from nodeagent.edge.grpc.calls import Replies, Streaming
 from nodeagent.edge.grpc.server import open_grpc_server
 from nodeagent.edge.kubelet.call_times import CallTimes
@@ -238,3 +239,32 @@ async def test_cancelled_stream_ends_its_handler(short_dir: Path) -> None:
         with anyio.fail_after(10):
             await ended.wait()
         await stub.GetDevicePluginOptions(wire.Empty())
+
+
+async def test_a_request_that_is_too_large_is_refused_at_once(short_dir: Path) -> None:
+    """Also to a client that reads no answer before its question is out; the next call of that connection is served."""
+    path = short_dir / "p.sock"
+    huge = allocate_request(*(f"GPU-{number:028d}" for number in range(200_000)))
+    assert huge.ByteSize() > 6_000_000
+    async with serving(path, FakeDevicePlugin()) as (_, stub, _):
+        with anyio.fail_after(20), pytest.raises(GRPCError, match="the limit is 4194304") as refused:
+            await stub.Allocate(huge)
+        assert refused.value.status is Status.RESOURCE_EXHAUSTED
+        await stub.Allocate(allocate_request("GPU-0000"))
+        command = [sys.executable, "-m", "tests.component.edge.kubelet.core_client", str(path), "6000000"]
+        done = await anyio.run_process(command, cwd=Path(__file__).parents[4])
+    assert json.loads(done.stdout) == ["RESOURCE_EXHAUSTED", "the message has 6000010 bytes, the limit is 4194304"]
+
+
+async def test_a_request_without_end_is_thrown_away_up_to_a_limit(
+    short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its caller gets no more room then."""
+    monkeypatch.setattr(serving_one, "MAX_DISCARDED_BYTES", 8 << 20)
+    path = short_dir / "p.sock"
+    huge = allocate_request("x" * (20 << 20))
+    async with serving(path, FakeDevicePlugin()) as (server, stub, _):
+        with anyio.move_on_after(1) as waited:
+            await stub.Allocate(huge)
+        assert waited.cancelled_caught
+        await wait_until(lambda: not server._unary)

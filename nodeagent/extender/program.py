@@ -20,6 +20,7 @@ from nodeagent.edge.http.access import Access, open_access
 from nodeagent.edge.http.capacity import decide_capacity, read_descriptor_limit
 from nodeagent.edge.http.hosts import AllowedHosts
 from nodeagent.edge.http.listeners import open_tcp_listener
+from nodeagent.edge.http.queue import RequestQueue
 from nodeagent.edge.http.routes import Routes
 from nodeagent.edge.http.server import HttpServer, ServerLimits
 from nodeagent.edge.kube.client import ClientSettings, KubeClient
@@ -35,6 +36,8 @@ from nodeagent.extender.service import Service
 from nodeagent.extender.settings import plan_patience, plan_profiles
 
 TELL_REPEATS_SECONDS = 10.0
+QUEUE_SECONDS = 5.0
+"""So long kube-scheduler waits for an extender unless it is told otherwise."""
 YOUNG_OBJECTS = 50_000
 """So many new objects are made before any is looked at; Python's own number is 700."""
 _log = get_logger(component="extender")
@@ -140,15 +143,19 @@ def _make_server(settings: Settings, service: Service, access: Access | None) ->
         write_seconds=http.write_timeout_seconds,
         body_bytes_max=section.max_request_bytes,
     )
+    # Questions are answered one at a time but for the writing of choices; their bodies are what takes memory.
+    queue = RequestQueue(lambda: section.max_concurrent_requests, QUEUE_SECONDS)
+    bodies = RequestQueue(lambda: section.max_request_bytes, QUEUE_SECONDS)
     hosts = AllowedHosts([os.uname().nodename], http.allowed_hosts)
     return HttpServer(
-        Routes(service.routes(lambda: section.max_concurrent_requests)),
+        Routes(service.routes(queue)),
         on_error=lambda request, error: _log.exception("request_failed", error, request=request),
         on_exhausted=lambda error: _log.error("connections_exhausted", reason=str(error)),
         limits=lambda: limits,
         capacity=decide_capacity(read_descriptor_limit(), http.max_connections, http.max_connections_per_address),
         hosts=lambda: hosts,
         access=access,
+        bodies=bodies,
     )
 
 

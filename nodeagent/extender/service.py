@@ -17,11 +17,12 @@ from nodeagent import __version__
 from nodeagent.core.clock import Clock
 from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.http.messages import TEXT, Answer, Request, Response
+from nodeagent.edge.http.queue import RequestQueue
 from nodeagent.edge.http.routes import Route, render_problem
 from nodeagent.edge.kube.errors import KubeError
 from nodeagent.edge.kube.fleet import PodAnnotations
 from nodeagent.extender.decide import Choice, Decider, Filtered
-from nodeagent.extender.errors import ChoiceNotWritten, QuestionMalformed
+from nodeagent.extender.errors import ChoiceNotWritten, QuestionMalformed, QuestionTooLarge
 from nodeagent.extender.explain import explain_pod
 from nodeagent.extender.gpu_pod import GpuPod
 from nodeagent.extender.metrics import Counts, Tally, render_metrics
@@ -41,6 +42,8 @@ from nodeagent.rules.fractions.wishes import ChosenPart, render_choice
 
 VERSIONS_MAX: Final = 10_000
 """Pods of which the version that came of our writing is remembered."""
+YOUNG_NODES: Final = 1000
+"""So many nodes more than are known may be asked about: they can have come a moment ago."""
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 SILENT_SECONDS: Final = 60.0
 """A watch that is away for longer makes this replica not ready: others may see more."""
@@ -86,13 +89,13 @@ class Service:
         self._leads, self._count_requests = leads, count_requests
         self.tally = Tally()
 
-    def routes(self, at_most: Callable[[], int]) -> list[Route]:
-        """All that is served; questions of the scheduler so many at a time."""
+    def routes(self, queue: RequestQueue) -> list[Route]:
+        """All that is served; questions of the scheduler wait for one another in the queue."""
         return [
-            Route("POST", "/scheduler/predicates", self._asked("predicates", self._predicates), at_most),
-            Route("POST", "/scheduler/filter", self._asked("filter", self._filter), at_most),
-            Route("POST", "/scheduler/prioritize", self._asked("prioritize", self._prioritize), at_most),
-            Route("GET", "/explain", self._explain, at_most),
+            Route("POST", "/scheduler/predicates", self._asked("predicates", self._predicates), queue=queue),
+            Route("POST", "/scheduler/filter", self._asked("filter", self._filter), queue=queue),
+            Route("POST", "/scheduler/prioritize", self._asked("prioritize", self._prioritize), queue=queue),
+            Route("GET", "/explain", self._explain, queue=queue),
             Route("GET", "/metrics", self._metrics),
             Route("GET", "/livez", self._livez),
             Route("GET", "/readyz", self._readyz),
@@ -112,7 +115,11 @@ class Service:
                 return render_problem(503, "the extender has just started", detail, headers={"Retry-After": "1"})
             began = time.perf_counter()
             try:
-                result, body = await answer(parse_question(request.body))
+                most = len(self._cluster.nodes) + YOUNG_NODES
+                result, body = await answer(parse_question(request.body, most_nodes=most))
+            except QuestionTooLarge as error:
+                self.tally.note(verb, "too_large", time.perf_counter() - began)
+                return render_problem(413, "request too large", str(error))
             except QuestionMalformed as error:
                 result, body = "malformed", render_refusal(str(error))
                 if verb == "prioritize":

@@ -86,12 +86,12 @@ class ExtenderSettings(Section):
     max_request_bytes: int = knob(
         Whole(1024, 1 << 30),
         64 << 20,
-        "longest request body",
+        "longest request body, and as much as all bodies together may hold in memory; further ones wait",
         "without nodeCacheCapable kube-scheduler sends all nodes whole, some ten kilobytes each",
     )
     max_concurrent_requests: int = knob(
         Whole(1, 1024),
         4,
-        "questions of one verb answered at a time; further ones get 503",
-        "kube-scheduler asks one after the other, and each may be as long as the longest body",
+        "questions answered at a time; further ones wait in the order of their coming, for 5 seconds at most",
+        "kube-scheduler asks one after the other, and what takes time is the writing of choices",
     )

@@ -71,7 +71,7 @@ def answer(nodes: int) -> dict[str, Any]:
     for number in range(ASKED):
         body = json.dumps({"Pod": _make_pod(f"new-{number}", chance), "NodeNames": names, "Nodes": None}).encode()
         began = time.perf_counter()
-        asked = parse_question(body)
+        asked = parse_question(body, most_nodes=nodes)
         pod = cluster.read_pod(asked.pod)
         assert pod is not None
         found = decider.filter(pod, asked.names, only_best=False)

@@ -11,6 +11,7 @@ import anyio
 
 from nodeagent.core.clock import SystemClock
 from nodeagent.edge.http.messages import Request, Response
+from nodeagent.edge.http.queue import RequestQueue
 from nodeagent.edge.http.routes import Match, Routes
 from nodeagent.edge.kube.client import KubeClient
 from nodeagent.edge.kube.credentials import Kubeconfig
@@ -51,7 +52,7 @@ class OpenExtender:
             leads=lambda: self.leads,
             count_requests=lambda: client.counts,
         )
-        self._routes = Routes(self.service.routes(lambda: 4))
+        self._routes = Routes(self.service.routes(RequestQueue(lambda: 4, wait_seconds=5)))
 
     async def call(self, method: str, path: str, body: bytes = b"", **query: str) -> Response:
         match = self._routes.find(method, path)

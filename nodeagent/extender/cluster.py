@@ -30,6 +30,16 @@ T = TypeVar("T")
 _POOLED_MAX: Final = 65536
 
 
+def number_of(version: str) -> int:
+    """Versions of one server are numbers, of which the later is the greater."""
+    return int(version) if version.isascii() and version.isdigit() else 0
+
+
+def earlier_of(uid: str) -> str:
+    """By what the earlier choice of a pod is known."""
+    return f"{uid}/earlier"
+
+
 class Hold(Value, frozen=True):
     """A choice for a pod that is not bound yet, or what is left of one that was deleted while it was."""
 
@@ -83,7 +93,7 @@ class Cluster:
         self.pods: dict[str, GpuPod] = {}
         """By uid, those that ask for parts of GPUs and have not finished."""
         self.holds: dict[str, Hold] = {}
-        """By uid."""
+        """By uid; of a pod that has an earlier choice, that one by `earlier_of` the uid."""
         self._uids: dict[str, set[str]] = {}
         self._by_title: dict[str, str] = {}
         self._trees = _Pool[Tree]()
@@ -126,6 +136,8 @@ class Cluster:
             self.drop_pod(seen.uid)
             return
         pod = self._share_demand(pod)
+        if pod.node:
+            self.drop_earlier(pod.uid)
         before, hold = self.pods.get(pod.uid), self.holds.get(pod.uid)
         self._forget(pod.uid)
         if before is None or before.title != pod.title:
@@ -145,6 +157,7 @@ class Cluster:
             deleted_at: when it was deleted without having finished; on its node it counts for a while from then on.
         """
         self._forget(uid)
+        self.drop_earlier(uid)
         pod = self.pods.pop(uid, None)
         if pod is None:
             return
@@ -172,6 +185,28 @@ class Cluster:
         if uid in self.holds:
             self._forget(uid)
             self._count(uid)
+
+    def restore(self, hold: Hold) -> None:
+        """A pod counts by an earlier choice again, for it may be bound by it; where that is seen, it counts there."""
+        self._forget(hold.pod.uid)
+        known = self.pods.get(hold.pod.uid)
+        if known is None or not known.node:
+            self.holds[hold.pod.uid] = hold
+        self._count(hold.pod.uid)
+
+    def keep_earlier(self, hold: Hold) -> None:
+        """An earlier choice counts beside the one that is to take its place, until that is written.
+
+        The pod may have been bound by it, in an answer that nobody heard; until that is seen, both places are taken.
+        """
+        key = earlier_of(hold.pod.uid)
+        self._forget(key)
+        self.holds[key] = hold
+        self._count(key)
+
+    def drop_earlier(self, uid: str) -> None:
+        """The earlier choice of a pod is void."""
+        self._forget(earlier_of(uid))
 
     @contextmanager
     def aside(self, uid: str) -> Iterator[None]:

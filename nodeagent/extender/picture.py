@@ -17,13 +17,15 @@ from nodeagent.core.life.backoff import Backoff, BackoffSettings
 from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.kube.errors import ApiExpired, KubeError
 from nodeagent.edge.kube.fleet import FleetWatch
-from nodeagent.extender.cluster import Cluster
+from nodeagent.extender.cluster import Cluster, number_of
 from nodeagent.model.scheduling import SeenNode, SeenPod
 
 T = TypeVar("T")
 C_contra = TypeVar("C_contra", contravariant=True)
 _BACKOFF = BackoffSettings(first_seconds=0.2, limit_seconds=5.0)
 """Short: while it lasts nothing is confirmed to other replicas, and going on costs the server next to nothing."""
+_RELISTS = BackoffSettings(first_seconds=0.2, limit_seconds=60.0)
+"""Longer: each time the server reads and sends the whole cluster."""
 _log = get_logger(component="extender")
 
 
@@ -73,13 +75,15 @@ class Picture:
             await self._changed.wait()
 
     async def _keep(self, watch: FleetWatch[T], book: "_Book[T]") -> None:
-        backoff = Backoff(_BACKOFF, self._rng)
+        backoff, relists = Backoff(_BACKOFF, self._rng), Backoff(_RELISTS, self._rng)
         version = ""
         while True:
-            began = self._read_clock()
+            # What counts is how long the watch ran: a list of a large cluster takes long, and succeeds all the same.
+            began, recovers = self._read_clock(), backoff
             try:
                 if not version:
                     version = await self._list(watch, book)
+                    began = self._read_clock()
                 async with aclosing(watch.watch(version, lambda: self._lost.pop(book.what, None))) as changes:
                     async for change in changes:
                         version = change.version
@@ -87,12 +91,12 @@ class Picture:
                             (book.drop if change.kind == "gone" else book.note)(change.found)
                             self._tell()
             except ApiExpired:
-                version = ""
+                version, recovers = "", relists
                 _log.info("watch_expired", what=book.what)
             except KubeError as error:
                 self._lost.setdefault(book.what, self._read_clock())
                 _log.warning("watch_lost", what=book.what, reason=str(error))
-            await anyio.sleep(backoff.delay_after_failure(ran_seconds=self._read_clock() - began))
+            await anyio.sleep(recovers.delay_after_failure(ran_seconds=self._read_clock() - began))
 
     async def _list(self, watch: FleetWatch[T], book: "_Book[T]") -> str:
         """Page by page, so that what matters of each is all that stays."""
@@ -158,8 +162,3 @@ class _Pods:
 
     def keep(self, names: Collection[str]) -> None:
         self._cluster.keep_pods(names, self._read_clock())
-
-
-def number_of(version: str) -> int:
-    """Versions of one server are numbers, of which the later is the greater."""
-    return int(version) if version.isascii() and version.isdigit() else 0

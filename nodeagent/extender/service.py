@@ -19,14 +19,15 @@ from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.http.messages import TEXT, Answer, Request, Response
 from nodeagent.edge.http.queue import RequestQueue
 from nodeagent.edge.http.routes import Route, render_problem
-from nodeagent.edge.kube.errors import KubeError
+from nodeagent.edge.kube.errors import ApiNotFound, KubeError
 from nodeagent.edge.kube.fleet import PodAnnotations
+from nodeagent.extender.cluster import Hold, number_of
 from nodeagent.extender.decide import Choice, Decider, Filtered
 from nodeagent.extender.errors import ChoiceNotWritten, QuestionMalformed, QuestionTooLarge
 from nodeagent.extender.explain import explain_pod
 from nodeagent.extender.gpu_pod import GpuPod
 from nodeagent.extender.metrics import Counts, Tally, render_metrics
-from nodeagent.extender.picture import Picture, number_of
+from nodeagent.extender.picture import Picture
 from nodeagent.extender.wire import (
     Asked,
     parse_question,
@@ -138,13 +139,13 @@ class Service:
         refusal = self._refuse(asked.pod)
         if refusal:
             return "refused", render_refusal(refusal)
-        self._take_back(pod)
+        earlier = self._take_back(pod)
         found = self._decider.filter(pod, asked.names, only_best=True)
         if found.chosen is None:
-            await self._clear(asked.pod)
+            await self._clear(asked.pod, pod, earlier)
             return "no_room", render_filtered(asked, found)
         try:
-            await self._promise(asked.pod, pod, found.chosen)
+            await self._promise(asked.pod, pod, found.chosen, earlier)
         except ChoiceNotWritten as error:
             _log.warning("choice_not_written", pod=pod.title, node=found.chosen.node, reason=error.reason)
             return "not_written", render_refusal(str(error))
@@ -180,26 +181,47 @@ class Service:
         node = pod.node or (known.node if known is not None else "")
         return f"pod {pod.namespace}/{pod.name} is bound to {node} already" if node else ""
 
-    def _take_back(self, pod: GpuPod) -> None:
-        """A pod that is asked about again has not been bound: what was chosen for it before is void."""
+    def _take_back(self, pod: GpuPod) -> Hold | None:
+        """What was chosen before for a pod that is asked about again counts no more while it is decided anew."""
         self._cluster.expire(self._clock.monotonic())
+        earlier = self._cluster.holds.get(pod.uid)
         self._cluster.release(pod.uid)
+        return earlier
 
-    async def _promise(self, seen: SeenPod, pod: GpuPod, choice: Choice) -> None:
+    async def _promise(self, seen: SeenPod, pod: GpuPod, choice: Choice, earlier: Hold | None) -> None:
         """Count it, write it, and see that it was the first."""
         written = self._render(pod, choice)
         until = self._clock.monotonic() + self._patience.assume_seconds
         self._cluster.assume(pod, choice.node, choice.placement.parts, written, until)
+        if earlier is not None:
+            self._cluster.keep_earlier(earlier)
         try:
-            version = await self._annotations.write(seen, written, at_version=self._find_version(seen))
-            self._note_version(seen, version)
-            await self._confirm(pod, choice, version)
+            version = await self._write(seen, pod, earlier, written)
         except KubeError as error:
-            self._cluster.release(pod.uid)
             raise ChoiceNotWritten(pod.title, str(error)) from error
-        except BaseException:
+        await self._confirm(pod, choice, version)
+
+    async def _write(self, seen: SeenPod, pod: GpuPod, earlier: Hold | None, written: Mapping[str, str]) -> str:
+        """Have the pod say this choice and nothing of one before it; the version that came of it.
+
+        Where that fails, the earlier choice counts on: the scheduler may have bound the pod by it, and only the watch
+        tells. By the later one, which is never answered then, nobody can.
+
+        Raises:
+            KubeError: it was not written, or nobody knows.
+        """
+        before = dict.fromkeys([*pod.choice, *(earlier.written or () if earlier is not None else ())], None)
+        try:
+            version = await self._annotations.write(seen, {**before, **written}, at_version=self._find_version(seen))
+        except BaseException as error:
+            self._cluster.drop_earlier(pod.uid)
             self._cluster.release(pod.uid)
+            if earlier is not None and not isinstance(error, ApiNotFound):
+                self._cluster.restore(earlier)
             raise
+        self._cluster.drop_earlier(pod.uid)
+        self._note_version(seen, version)
+        return version
 
     def _find_version(self, seen: SeenPod) -> str:
         """The newest that is known of a pod, our own writing with it.
@@ -225,21 +247,26 @@ class Service:
         with anyio.move_on_after(seconds) as scope:
             await self._picture.wait_seen(pod.uid, version)
         if scope.cancelled_caught:
+            self._cluster.release(pod.uid)
             raise ChoiceNotWritten(pod.title, f"it was written and not seen again within {seconds:g} s")
         with self._cluster.aside(pod.uid):
             is_alone = self._decider.can_keep(pod, choice)
         if not is_alone:
+            self._cluster.release(pod.uid)
             raise ChoiceNotWritten(pod.title, f"another replica chose the same on {choice.node} at the same time")
 
-    async def _clear(self, seen: SeenPod) -> None:
+    async def _clear(self, seen: SeenPod, pod: GpuPod, earlier: Hold | None) -> None:
         """Take an earlier choice off a pod for which there is no room any more; it would count with other replicas."""
-        known = self._cluster.pods.get(seen.uid)
-        if known is None or not known.choice:
+        if earlier is not None:
+            self._cluster.restore(earlier)
+        elif not pod.choice:
             return
         try:
-            await self._annotations.write(seen, dict.fromkeys(known.choice), at_version=known.version)
+            await self._write(seen, pod, earlier, {})
         except KubeError as error:
-            _log.warning("choice_not_cleared", pod=known.title, reason=str(error))
+            _log.warning("choice_not_cleared", pod=pod.title, reason=str(error))
+        else:
+            self._cluster.release(pod.uid)
 
     def _render(self, pod: GpuPod, choice: Choice) -> dict[str, str]:
         account = self._cluster.find_account(choice.node)

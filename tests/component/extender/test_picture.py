@@ -1,12 +1,26 @@
 """The picture of the cluster stays true through everything that happens to its watches."""
 
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
+from random import Random
+from typing import Any, Generic, TypeVar, cast
+
+import anyio
+import pytest
 
 from nodeagent.core.clock import SystemClock
+from nodeagent.edge.kube.errors import ApiExpired
+from nodeagent.edge.kube.fleet import Change, Page
+from nodeagent.extender.cluster import Cluster
+from nodeagent.extender.picture import Picture
+from nodeagent.model.scheduling import SeenNode, SeenPod
 from tests.component.extender.harness import OpenExtender, capacity, open_extender, open_server
-from tests.support.scheduling import limit
+from tests.support.scheduling import PROFILES, limit
 from tests.support.waiting import wait_until
 
+T = TypeVar("T")
 INDEX = {"tencent.com/predicate-gpu-idx-0": "0"}
 
 
@@ -112,3 +126,39 @@ async def test_what_is_gone_meanwhile_is_gone_after_another_list(tmp_path: Path)
             extender.cluster.expire(SystemClock().monotonic() + 31)
             assert used(extender) == 0
             assert extender.picture.relists == 4
+
+
+@dataclass
+class ExpiringWatch(Generic[T]):
+    """A server that lists and knows no version that it has told."""
+
+    read_clock: Callable[[], float]
+    listed_at: list[float] = field(default_factory=list)
+
+    async def list(self) -> AsyncGenerator[Page[T], None]:
+        self.listed_at.append(self.read_clock())
+        await anyio.sleep(70)  # a large cluster takes its time
+        yield Page([], "1", is_last=True)
+
+    async def watch(
+        self, version: str, on_open: Callable[[], object] = lambda: None
+    ) -> AsyncGenerator[Change[T], None]:
+        on_open()
+        if version:
+            raise ApiExpired(f"watch from {version}", 410, "too old")
+        yield Change("bookmark", version, None)
+
+
+@pytest.mark.virtual_time
+async def test_a_server_that_knows_no_version_is_listed_ever_more_seldom() -> None:
+    """Each list is the whole cluster: the pauses between them grow to a minute."""
+    clock = SystemClock().monotonic
+    nodes, pods = ExpiringWatch[SeenNode](clock), ExpiringWatch[SeenPod](clock)
+    picture = Picture(Cluster(PROFILES, assume_seconds=60), cast("Any", nodes), cast("Any", pods), Random(1), clock)
+    with anyio.move_on_after(3000):
+        await picture.run()
+    pauses = [after - before - 70 for before, after in pairwise(nodes.listed_at)]
+    assert pauses[0] < 0.3
+    assert all(after > 1.5 * before for before, after in zip(pauses[:6], pauses[2:8], strict=True))
+    assert all(29 < pause < 61 for pause in pauses[9:])
+    assert len(pauses) > 12

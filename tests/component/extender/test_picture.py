@@ -152,13 +152,13 @@ class ExpiringWatch(Generic[T]):
 @pytest.mark.virtual_time
 async def test_a_server_that_knows_no_version_is_listed_ever_more_seldom() -> None:
     """Each list is the whole cluster: the pauses between them grow to a minute."""
-    clock = SystemClock().monotonic
+    clock = anyio.current_time
     nodes, pods = ExpiringWatch[SeenNode](clock), ExpiringWatch[SeenPod](clock)
     picture = Picture(Cluster(PROFILES, assume_seconds=60), cast("Any", nodes), cast("Any", pods), Random(1), clock)
     with anyio.move_on_after(3000):
         await picture.run()
     pauses = [after - before - 70 for before, after in pairwise(nodes.listed_at)]
     assert pauses[0] < 0.3
-    assert all(after > 1.5 * before for before, after in zip(pauses[:6], pauses[2:8], strict=True))
+    assert all(before < after for before, after in pairwise(pauses[:8]))
     assert all(29 < pause < 61 for pause in pauses[9:])
     assert len(pauses) > 12

@@ -387,7 +387,7 @@ async def test_what_there_is_can_be_looked_up(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("names", [["n"], ["m"], ["full"]], ids=["another node", "the same node", "no room"])
 async def test_a_place_that_a_pod_was_bound_to_unseen_is_not_given_again(tmp_path: Path, names: list[str]) -> None:
-    """The scheduler bound a pod and never heard so, and the watch is late: its question is a conflict, the place taken."""
+    """The scheduler bound a pod and never heard so, and the watch is late: the place stays taken."""
     async with open_server() as server:
         for name in ("m", "n", "full"):
             server.put_node(name, capacity=capacity(1))

@@ -1,7 +1,5 @@
 """What counts where: bound, promised, too old, finished, gone, and come back."""
 
-from collections.abc import Callable
-
 import pytest
 from msgspec.structs import replace
 
@@ -366,17 +364,16 @@ def test_an_earlier_choice_counts_beside_the_one_that_takes_its_place(cluster: C
     earlier = cluster.holds["uid-of-a"]
     cluster.release("uid-of-a")
     promise(cluster, pod, "m", {})
-    ends: tuple[Callable[[], None], ...] = (
-        lambda: cluster.drop_earlier("uid-of-a"),
-        lambda: cluster.note_pod(make_pod("a", HALF, node="m", annotations=choose("m", 0)), 0.0),
-        lambda: cluster.drop_pod("uid-of-a"),
-    )
-    for end in ends:
-        cluster.keep_earlier(earlier)
-        assert used(cluster, "n") == {0: 50}
-        assert used(cluster, "m") == {0: 50}
-        end()
-        assert used(cluster, "n") == {}
+    cluster.keep_earlier(earlier)
+    assert (used(cluster, "n"), used(cluster, "m")) == ({0: 50}, {0: 50})
+    cluster.drop_earlier("uid-of-a")
+    assert (used(cluster, "n"), used(cluster, "m")) == ({}, {0: 50})
+    cluster.keep_earlier(earlier)
+    cluster.note_pod(make_pod("a", HALF, node="m", annotations=choose("m", 0)), 0.0)
+    assert (used(cluster, "n"), used(cluster, "m")) == ({}, {0: 50})
+    cluster.keep_earlier(earlier)
+    cluster.drop_pod("uid-of-a")
+    assert (used(cluster, "n"), used(cluster, "m")) == ({}, {})
 
 
 def test_an_earlier_choice_counts_again_unless_the_pod_is_seen_bound(cluster: Cluster) -> None:

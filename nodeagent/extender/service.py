@@ -7,10 +7,11 @@ Refuses to answer filter before the whole cluster was seen once: an empty cluste
 """
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 import anyio
+import anyio.lowlevel
 from msgspec import json
 
 from nodeagent import __version__
@@ -140,7 +141,7 @@ class Service:
         if refusal:
             return "refused", render_refusal(refusal)
         earlier = self._take_back(pod)
-        found = self._decider.filter(pod, asked.names, only_best=True)
+        found = await self._search(pod, asked.names, only_best=True)
         if found.chosen is None:
             await self._clear(asked.pod, pod, earlier)
             return "no_room", render_filtered(asked, found)
@@ -160,7 +161,7 @@ class Service:
         if refusal:
             return "refused", render_refusal(refusal)
         self._take_back(pod)
-        found = self._decider.filter(pod, asked.names, only_best=False)
+        found = await self._search(pod, asked.names, only_best=False)
         if found.chosen is not None:
             # The likeliest place, so that the next pod is not sent there too before this one is seen bound.
             until = self._clock.monotonic() + self._patience.propose_seconds
@@ -174,6 +175,13 @@ class Service:
         with self._cluster.aside(pod.uid):
             scores = self._decider.prioritize(pod, asked.names)
         return "scored", render_scores(scores)
+
+    async def _search(self, pod: GpuPod, names: Sequence[str], *, only_best: bool) -> Filtered:
+        """The nodes with room; while many are tried others have their turn, but not between a choice and its answer."""
+        search = self._decider.search(pod, names, only_best=only_best)
+        while (found := search.go_on()) is None:
+            await anyio.lowlevel.checkpoint()
+        return found
 
     def _refuse(self, pod: SeenPod) -> str:
         """Why this pod is not to be scheduled at all."""

@@ -7,7 +7,7 @@ own, by a clock that never jumps: what another replica's clock says decides noth
 Belongs to one thread; nothing here waits.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, Generic, TypeVar
 
@@ -139,6 +139,10 @@ class Cluster:
         if pod.node:
             self.drop_earlier(pod.uid)
         before, hold = self.pods.get(pod.uid), self.holds.get(pod.uid)
+        if before is not None and hold is None and pod.node and replace(before, version=pod.version) == pod:
+            # Another list, or a change that is nobody's business here: the node's account stands.
+            self.pods[pod.uid] = pod
+            return
         self._forget(pod.uid)
         if before is None or before.title != pod.title:
             self._by_title[pod.title] = pod.uid
@@ -235,6 +239,13 @@ class Cluster:
         if account is None:
             account = entry.account = Account(self.profiles, entry.published, self._list_tenants(name))
         return account
+
+    def prepare(self, names: Iterable[str]) -> None:
+        """Make the accounts of these nodes and their numbers, so that no question has to."""
+        for name in names:
+            account = self.find_account(name)
+            if account is not None:
+                account.prepare()
 
     def find_pod(self, title: str) -> GpuPod | None:
         """The pod of this namespace and name."""

@@ -248,7 +248,9 @@ class Kind:
             (each.demand.gpus for each in demand.containers if not each.demand.is_exclusive), default=0
         )
         self._most_whole = find_most_whole(demand)
-        first = demand.containers[0].demand
+        self._demands = tuple(dict.fromkeys(each.demand for each in demand.containers))
+        """Of each container, those that are the same once."""
+        first = self._demands[0]
         is_plain = len(demand.containers) == first.gpus == 1 and not self._most_whole and first.memory_percent is None
         self._part = (first.cores or 1, first.memory_bytes) if is_plain else None
         self._told: dict[tuple[Lack, int, bool, str], Verdict] = {}
@@ -302,12 +304,11 @@ class Kind:
 
     def _find_lacking(self, summary: Summary) -> Demand | None:
         """The first container for which there are too few GPUs, whatever the others get."""
-        containers = self._demand.containers
         if self._part is not None:
-            return None if summary.has_one(*self._part) else containers[0].demand
-        for container in containers:
-            if summary.count(container.demand) < container.demand.gpus:
-                return container.demand
+            return None if summary.has_one(*self._part) else self._demands[0]
+        for demand in self._demands:
+            if summary.count(demand) < demand.gpus:
+                return demand
         return None
 
     def _tell(self, look: Look, demand: Demand, *, is_hopeless: bool) -> Verdict:

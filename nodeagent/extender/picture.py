@@ -2,8 +2,9 @@
 
 Everything is listed anew only when the server no longer knows what happened since.
 
-Owns when the picture may be trusted: from the first whole list of both kinds on. While a watch is away the last picture
-stays in use, for what was promised stays promised; that it is away is told by `silent_seconds`.
+Owns when the picture may be trusted: from the first whole list of both kinds on, once what questions need is made.
+While a watch is away the last picture stays in use, for what was promised stays promised; that it is away is told by
+`silent_seconds`.
 """
 
 from collections.abc import Callable, Collection
@@ -12,6 +13,7 @@ from random import Random
 from typing import Protocol, TypeVar
 
 import anyio
+import anyio.lowlevel
 
 from nodeagent.core.life.backoff import Backoff, BackoffSettings
 from nodeagent.core.log.lines import get_logger
@@ -26,6 +28,8 @@ _BACKOFF = BackoffSettings(first_seconds=0.2, limit_seconds=5.0)
 """Short: while it lasts nothing is confirmed to other replicas, and going on costs the server next to nothing."""
 _RELISTS = BackoffSettings(first_seconds=0.2, limit_seconds=60.0)
 """Longer: each time the server reads and sends the whole cluster."""
+_PREPARED_TOGETHER = 32
+"""Accounts that are made before others have their turn: a few milliseconds."""
 _log = get_logger(component="extender")
 
 
@@ -39,19 +43,19 @@ class Picture:
         pods: FleetWatch[SeenPod],
         rng: Random,
         read_clock: Callable[[], float],
+        settle: Callable[[], None] = lambda: None,
     ) -> None:
+        """`settle` is called once, when all is there that the first question needs."""
         self.cluster, self._nodes, self._pods = cluster, nodes, pods
         self._rng, self._read_clock = rng, read_clock
         self._listed: set[str] = set()
         self._lost: dict[str, float] = {}
+        self._settle = settle
+        self.is_ready = False
+        """Whether everything was listed, and the account of each node made: no question waits for that."""
         self._changed = anyio.Event()
         self.relists = 0
         """How often a whole list was read."""
-
-    @property
-    def is_synced(self) -> bool:
-        """Whether everything was listed once."""
-        return self._listed == {"nodes", "pods"}
 
     @property
     def silent_seconds(self) -> float:
@@ -63,11 +67,25 @@ class Picture:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._keep, self._nodes, _Nodes(self.cluster), name="nodes")
             tasks.start_soon(self._keep, self._pods, _Pods(self.cluster, self._read_clock), name="pods")
+            tasks.start_soon(self._prepare, name="accounts")
 
-    async def wait_synced(self) -> None:
-        """Until everything was listed once."""
-        while not self.is_synced:
+    async def wait_ready(self) -> None:
+        """Until the first question can be answered as fast as any other."""
+        while not self.is_ready:
             await self._changed.wait()
+
+    async def _prepare(self) -> None:
+        """Make the account of each node once everything is listed; what changes meanwhile is little, and made anew."""
+        while self._listed != {"nodes", "pods"}:
+            await self._changed.wait()
+        for _ in range(2):
+            names = list(self.cluster.nodes)
+            for start in range(0, len(names), _PREPARED_TOGETHER):
+                self.cluster.prepare(names[start : start + _PREPARED_TOGETHER])
+                await anyio.lowlevel.checkpoint()
+        self._settle()
+        self.is_ready = True
+        self._tell()
 
     async def wait_seen(self, uid: str, version: str) -> None:
         """Until this pod is seen as it is since this version; by then all that was written before is seen too."""

@@ -89,7 +89,7 @@ async def _run(plan: ExtenderPlan, credentials: Credentials) -> None:
                     tasks.start_soon(picture.run, name="picture")
                     tasks.start_soon(replica.run, name="replica")
                     tasks.start_soon(_tell_repeats, name="repeated log lines")
-                    tasks.start_soon(_settle, picture, name="settling")
+                    tasks.start_soon(_tell_ready, picture, name="ready")
                     async with _make_server(settings, service, access).serving(listener):
                         host, port = listener.getsockname()[:2]
                         scheme = "https" if access is not None and access.context is not None else "http"
@@ -116,6 +116,7 @@ async def _compose(settings: Settings, client: KubeClient) -> tuple[Picture, Rep
         watch_pods(client, spread, silence_seconds=silence),
         spread,
         clock.monotonic,
+        settle_heap,
     )
     annotations = PodAnnotations(client)
     lease = None
@@ -173,9 +174,8 @@ def _plan_client(settings: Settings) -> ClientSettings:
     )
 
 
-async def _settle(picture: Picture) -> None:
-    await picture.wait_synced()
-    settle_heap()
+async def _tell_ready(picture: Picture) -> None:
+    await picture.wait_ready()
     _log.info("extender_ready", nodes=len(picture.cluster.nodes), pods=len(picture.cluster.pods))
 
 

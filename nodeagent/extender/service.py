@@ -111,7 +111,7 @@ class Service:
         """A handler for one verb: it reads the question, and counts what came of it."""
 
         async def handle(request: Request) -> Answer:
-            if not self._picture.is_synced:
+            if not self._picture.is_ready:
                 self.tally.note(verb, "not_synced", 0.0)
                 detail = "it has not seen all nodes and pods yet; the scheduler asks again"
                 return render_problem(503, "the extender has just started", detail, headers={"Retry-After": "1"})
@@ -320,7 +320,7 @@ class Service:
             expired=cluster.expired,
             relists=self._picture.relists,
             silent_seconds=self._picture.silent_seconds,
-            is_synced=self._picture.is_synced,
+            is_synced=self._picture.is_ready,
             leads=self._leads(),
         )
         body = render_metrics(self.tally, counts, self._count_requests(), __version__)
@@ -330,8 +330,8 @@ class Service:
         return Response(b"ok\n", content_type=TEXT)
 
     async def _readyz(self, _request: Request) -> Answer:
-        if not self._picture.is_synced:
-            return Response(b"[-] not all nodes and pods were listed yet\n", 503, TEXT)
+        if not self._picture.is_ready:
+            return Response(b"[-] not all nodes and pods were listed and counted yet\n", 503, TEXT)
         silent = self._picture.silent_seconds
         if silent > SILENT_SECONDS:
             return Response(f"[-] a watch has been away for {silent:.0f} s\n".encode(), 503, TEXT)

@@ -108,7 +108,7 @@ async def open_extender(
             tasks.start_soon(extender.picture.run)
             if synced:
                 with anyio.fail_after(10):
-                    await extender.picture.wait_synced()
+                    await extender.picture.wait_ready()
             try:
                 yield extender
             finally:

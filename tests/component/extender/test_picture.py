@@ -8,6 +8,7 @@ from random import Random
 from typing import Any, Generic, TypeVar, cast
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from nodeagent.core.clock import SystemClock
@@ -162,3 +163,37 @@ async def test_a_server_that_knows_no_version_is_listed_ever_more_seldom() -> No
     assert all(before < after for before, after in pairwise(pauses[:8]))
     assert all(29 < pause < 61 for pause in pauses[9:])
     assert len(pauses) > 12
+
+
+async def test_ready_means_that_the_first_question_finds_all_accounts_made(tmp_path: Path) -> None:
+    """Those of nodes that changed meanwhile too; until then it is not ready and answers no question."""
+    async with open_server() as server:
+        for number in range(100):
+            server.put_node(f"n{number}", capacity=capacity())
+        server.put_pod("a", limit(30, 1), node="n7", annotations=INDEX)
+        async with open_extender(server, tmp_path, synced=False) as extender:
+            prepared: list[bool] = []
+            while not extender.picture.is_ready:
+                prepared.append(any(entry.account is not None for entry in extender.cluster.nodes.values()))
+                assert (await extender.get("/readyz"))[0] == 503
+                await anyio.lowlevel.checkpoint()
+            assert prepared.count(True) >= 2
+            accounts = [entry.account for entry in extender.cluster.nodes.values()]
+            assert all(account is not None and "summary" in vars(account.plain[1]) for account in accounts)
+            assert (await extender.get("/readyz"))[0] == 200
+
+
+async def test_another_list_leaves_the_accounts_of_nodes_that_are_as_before(tmp_path: Path) -> None:
+    """And so does a change of a pod that takes the same as before."""
+    async with open_server() as server:
+        server.put_node("n", capacity=capacity())
+        server.put_pod("a", limit(30, 1), node="n", annotations=INDEX)
+        async with open_extender(server, tmp_path) as extender:
+            account = extender.cluster.find_account("n")
+            server.put_pod("a", limit(30, 1), node="n", annotations=INDEX, phase="Running")
+            await extender.wait_seen("a")
+            assert extender.cluster.find_account("n") is account
+            server.put_pod("a", limit(30, 1), node="n", annotations={"tencent.com/predicate-gpu-idx-0": "1"})
+            await extender.wait_seen("a")
+            assert extender.cluster.find_account("n") is not account
+            assert used(extender) == 30

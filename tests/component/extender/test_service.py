@@ -278,7 +278,7 @@ async def test_nothing_is_answered_before_the_cluster_was_seen(tmp_path: Path) -
             assert (await extender.get("/readyz"))[0] == 503
             assert (await extender.get("/livez"))[0] == 200
             server.refuse_lists.clear()
-            await extender.picture.wait_synced()
+            await extender.picture.wait_ready()
             assert await extender.get("/readyz") == (200, "[+] the cluster is seen\n")
             assert (await extender.ask("predicates", "a"))["NodeNames"] == ["n"]
 

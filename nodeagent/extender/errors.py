@@ -3,6 +3,7 @@
 ExtenderError
 ├── QuestionMalformed    what was asked is no question
 ├── QuestionTooLarge     what was asked names more than there can be
+├── PodUnknown           the API server has told of no such pod
 ├── ChoiceNotWritten     the choice could not be written on the pod, so it must not be answered
 └── SetupInvalid         the extender cannot run with these settings
 """
@@ -28,6 +29,14 @@ class QuestionTooLarge(ExtenderError):
     def __init__(self, reason: str) -> None:
         super().__init__(f"the request is too large: {reason}")
         self.reason = reason
+
+
+class PodUnknown(ExtenderError):
+    """A pod that the API server does not know holds nothing, whoever asks about it."""
+
+    def __init__(self, pod: str) -> None:
+        super().__init__(f"the API server has told of no pod {pod} yet: the scheduler asks again")
+        self.pod = pod
 
 
 class ChoiceNotWritten(ExtenderError):

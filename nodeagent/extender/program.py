@@ -149,7 +149,7 @@ def _make_server(settings: Settings, service: Service, access: Access | None) ->
     bodies = RequestQueue(lambda: section.max_request_bytes, QUEUE_SECONDS)
     hosts = AllowedHosts([os.uname().nodename], http.allowed_hosts)
     return HttpServer(
-        Routes(service.routes(queue)),
+        Routes(service.routes(queue, section.verbs)),
         on_error=lambda request, error: _log.exception("request_failed", error, request=request),
         on_exhausted=lambda error: _log.error("connections_exhausted", reason=str(error)),
         limits=lambda: limits,

@@ -7,7 +7,7 @@ Refuses to answer filter before the whole cluster was seen once: an empty cluste
 """
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final
 
 import anyio
@@ -15,6 +15,7 @@ import anyio.lowlevel
 from msgspec import json
 
 from nodeagent import __version__
+from nodeagent.config.sections.extender import VERBS, Verb
 from nodeagent.core.clock import Clock
 from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.http.messages import TEXT, Answer, Request, Response
@@ -24,7 +25,7 @@ from nodeagent.edge.kube.errors import ApiNotFound, KubeError
 from nodeagent.edge.kube.fleet import PodAnnotations
 from nodeagent.extender.cluster import Hold, number_of
 from nodeagent.extender.decide import Choice, Decider, Filtered
-from nodeagent.extender.errors import ChoiceNotWritten, QuestionMalformed, QuestionTooLarge
+from nodeagent.extender.errors import ChoiceNotWritten, PodUnknown, QuestionMalformed, QuestionTooLarge
 from nodeagent.extender.explain import explain_pod
 from nodeagent.extender.gpu_pod import GpuPod
 from nodeagent.extender.metrics import Counts, Tally, render_metrics
@@ -44,6 +45,8 @@ from nodeagent.rules.fractions.wishes import ChosenPart, render_choice
 
 VERSIONS_MAX: Final = 10_000
 """Pods of which the version that came of our writing is remembered."""
+KNOWN_SECONDS: Final = 0.5
+"""So long a question waits for the pod that it is about to be seen."""
 YOUNG_NODES: Final = 1000
 """So many nodes more than are known may be asked about: they can have come a moment ago."""
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -89,14 +92,23 @@ class Service:
         self._annotations, self._clock, self._patience = annotations, clock, patience
         self._versions: dict[str, str] = {}
         self._leads, self._count_requests = leads, count_requests
+        self._verbs: Collection[Verb] = ()
         self.tally = Tally()
 
-    def routes(self, queue: RequestQueue) -> list[Route]:
-        """All that is served; questions of the scheduler wait for one another in the queue."""
+    def routes(self, queue: RequestQueue, verbs: Collection[Verb]) -> list[Route]:
+        """All that is served; questions of the scheduler, of these verbs alone, wait for one another in the queue."""
+        questions: dict[Verb, Callable[[Asked], Awaitable[tuple[str, bytes]]]] = {
+            "predicates": self._predicates,
+            "filter": self._filter,
+            "prioritize": self._prioritize,
+        }
+        self._verbs = verbs
         return [
-            Route("POST", "/scheduler/predicates", self._asked("predicates", self._predicates), queue=queue),
-            Route("POST", "/scheduler/filter", self._asked("filter", self._filter), queue=queue),
-            Route("POST", "/scheduler/prioritize", self._asked("prioritize", self._prioritize), queue=queue),
+            *(
+                Route("POST", f"/scheduler/{verb}", self._asked(verb, answer), queue=queue)
+                for verb, answer in questions.items()
+                if verb in verbs
+            ),
             Route("GET", "/explain", self._explain, queue=queue),
             Route("GET", "/metrics", self._metrics),
             Route("GET", "/livez", self._livez),
@@ -122,6 +134,8 @@ class Service:
             except QuestionTooLarge as error:
                 self.tally.note(verb, "too_large", time.perf_counter() - began)
                 return render_problem(413, "request too large", str(error))
+            except PodUnknown as error:
+                result, body = "unknown_pod", render_refusal(str(error))
             except QuestionMalformed as error:
                 result, body = "malformed", render_refusal(str(error))
                 if verb == "prioritize":
@@ -134,14 +148,14 @@ class Service:
         return handle
 
     async def _predicates(self, asked: Asked) -> tuple[str, bytes]:
-        pod = self._cluster.read_pod(asked.pod)
+        pod = await self._read_pod(asked.pod)
         if pod is None:
             return "none_of_ours", render_all(asked)
         refusal = self._refuse(asked.pod)
         if refusal:
             return "refused", render_refusal(refusal)
         earlier = self._take_back(pod)
-        found = await self._search(pod, asked.names, only_best=True)
+        found = await self._search(pod, asked.names, only_best=True, earlier=earlier)
         if found.chosen is None:
             await self._clear(asked.pod, pod, earlier)
             return "no_room", render_filtered(asked, found)
@@ -154,7 +168,7 @@ class Service:
         return "placed", render_filtered(asked, found)
 
     async def _filter(self, asked: Asked) -> tuple[str, bytes]:
-        pod = self._cluster.read_pod(asked.pod)
+        pod = await self._read_pod(asked.pod)
         if pod is None:
             return "none_of_ours", render_all(asked)
         refusal = self._refuse(asked.pod)
@@ -176,11 +190,35 @@ class Service:
             scores = self._decider.prioritize(pod, asked.names)
         return "scored", render_scores(scores)
 
-    async def _search(self, pod: GpuPod, names: Sequence[str], *, only_best: bool) -> Filtered:
+    async def _read_pod(self, asked: SeenPod) -> GpuPod | None:
+        """The pod as the API server has it, whatever the question says of it; `None` for one without parts of GPUs.
+
+        Raises:
+            PodUnknown: it has none of this name; the scheduler's watch may be ahead of ours, but not for long.
+        """
+        known = self._cluster.pods.get(asked.uid)
+        if known is None:
+            pod = self._cluster.read_pod(asked)
+            if pod is None or pod.demand is None:
+                return pod
+            with anyio.move_on_after(KNOWN_SECONDS):
+                await self._picture.wait_seen(asked.uid, "")
+            known = self._cluster.pods.get(asked.uid)
+        if known is None or (known.namespace, known.name) != (asked.namespace, asked.name):
+            raise PodUnknown(f"{asked.namespace}/{asked.name}")
+        return known
+
+    async def _search(
+        self, pod: GpuPod, names: Sequence[str], *, only_best: bool, earlier: Hold | None = None
+    ) -> Filtered:
         """The nodes with room; while many are tried others have their turn, but not between a choice and its answer."""
         search = self._decider.search(pod, names, only_best=only_best)
         while (found := search.go_on()) is None:
+            # What the pod may be bound by is in its own way for nobody but the others.
+            if earlier is not None:
+                self._cluster.restore(earlier)
             await anyio.lowlevel.checkpoint()
+            self._cluster.release(pod.uid)
         return found
 
     def _refuse(self, pod: SeenPod) -> str:
@@ -341,7 +379,8 @@ class Service:
         return Response(json.encode({"version": __version__}) + b"\n")
 
     async def _index(self, _request: Request) -> Answer:
-        return Response(json.format(json.encode(_INDEX)) + b"\n")
+        off = {f"POST /scheduler/{verb}" for verb in VERBS if verb not in self._verbs}
+        return Response(json.format(json.encode({key: text for key, text in _INDEX.items() if key not in off})) + b"\n")
 
 
 def _name_result(found: Filtered) -> str:

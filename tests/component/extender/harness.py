@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 
+from nodeagent.config.sections.extender import VERBS
 from nodeagent.core.clock import SystemClock
 from nodeagent.edge.http.messages import Request, Response
 from nodeagent.edge.http.queue import RequestQueue
@@ -52,7 +53,7 @@ class OpenExtender:
             leads=lambda: self.leads,
             count_requests=lambda: client.counts,
         )
-        self._routes = Routes(self.service.routes(RequestQueue(lambda: 4, wait_seconds=5)))
+        self._routes = Routes(self.service.routes(RequestQueue(lambda: 4, wait_seconds=5), VERBS))
 
     async def call(self, method: str, path: str, body: bytes = b"", **query: str) -> Response:
         match = self._routes.find(method, path)

@@ -65,7 +65,8 @@ async def test_no_question_takes_more_memory_than_the_chart_gives(tmp_path: Path
     async with open_server() as server:
         server.put_node("n", capacity=capacity())
         pod = server.put_pod("a", limit(30, 4))
-        async with run_extender(server, tmp_path, "extender.leader_election=false") as extender:
+        words = ("extender.leader_election=false", "extender.verbs=[predicates, filter, prioritize]")
+        async with run_extender(server, tmp_path, *words) as extender:
             resource.prlimit(extender.process.pid, resource.RLIMIT_DATA, (read_limit(), read_limit()))
             url = (await extender.wait_logged("extender_started"))["url"]
             await extender.wait_logged("extender_ready")

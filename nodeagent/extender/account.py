@@ -187,8 +187,17 @@ class Account:
     def look(self, pod: GpuPod) -> tuple[Look, Look]:
         """What such a pod sees: the account as it is, and as it would be without any pod."""
         by_mps = self.is_held_by_mps(pod)
-        if by_mps is None:
-            return self.plain
+        return self.plain if by_mps is None else self._look_by(by_mps=by_mps)
+
+    def prepare(self) -> None:
+        """Have the numbers ready for whatever pod is asked about."""
+        looks = [*self.plain]
+        if self.published.has_mps:
+            looks += [*self._look_by(by_mps=True), *self._look_by(by_mps=False)]
+        for look in looks:
+            _ = look.summary
+
+    def _look_by(self, *, by_mps: bool) -> tuple[Look, Look]:
         if by_mps not in self._looks:
             where = OPEN_TO_MPS if by_mps else OUTSIDE_OF_MPS
             spaces = self._keep(self.space, by_mps=by_mps), self._keep(self.published.space, by_mps=by_mps, empty=True)

@@ -7,7 +7,7 @@ own, by a clock that never jumps: what another replica's clock says decides noth
 Belongs to one thread; nothing here waits.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, Generic, TypeVar
 
@@ -28,6 +28,16 @@ from nodeagent.rules.placement.hierarchy import Tree
 
 T = TypeVar("T")
 _POOLED_MAX: Final = 65536
+
+
+def number_of(version: str) -> int:
+    """Versions of one server are numbers, of which the later is the greater."""
+    return int(version) if version.isascii() and version.isdigit() else 0
+
+
+def earlier_of(uid: str) -> str:
+    """By what the earlier choice of a pod is known."""
+    return f"{uid}/earlier"
 
 
 class Hold(Value, frozen=True):
@@ -83,7 +93,7 @@ class Cluster:
         self.pods: dict[str, GpuPod] = {}
         """By uid, those that ask for parts of GPUs and have not finished."""
         self.holds: dict[str, Hold] = {}
-        """By uid."""
+        """By uid; of a pod that has an earlier choice, that one by `earlier_of` the uid."""
         self._uids: dict[str, set[str]] = {}
         self._by_title: dict[str, str] = {}
         self._trees = _Pool[Tree]()
@@ -126,7 +136,13 @@ class Cluster:
             self.drop_pod(seen.uid)
             return
         pod = self._share_demand(pod)
+        if pod.node:
+            self.drop_earlier(pod.uid)
         before, hold = self.pods.get(pod.uid), self.holds.get(pod.uid)
+        if before is not None and hold is None and pod.node and replace(before, version=pod.version) == pod:
+            # Another list, or a change that is nobody's business here: the node's account stands.
+            self.pods[pod.uid] = pod
+            return
         self._forget(pod.uid)
         if before is None or before.title != pod.title:
             self._by_title[pod.title] = pod.uid
@@ -145,6 +161,7 @@ class Cluster:
             deleted_at: when it was deleted without having finished; on its node it counts for a while from then on.
         """
         self._forget(uid)
+        self.drop_earlier(uid)
         pod = self.pods.pop(uid, None)
         if pod is None:
             return
@@ -173,6 +190,28 @@ class Cluster:
             self._forget(uid)
             self._count(uid)
 
+    def restore(self, hold: Hold) -> None:
+        """A pod counts by an earlier choice again, for it may be bound by it; where that is seen, it counts there."""
+        self._forget(hold.pod.uid)
+        known = self.pods.get(hold.pod.uid)
+        if known is None or not known.node:
+            self.holds[hold.pod.uid] = hold
+        self._count(hold.pod.uid)
+
+    def keep_earlier(self, hold: Hold) -> None:
+        """An earlier choice counts beside the one that is to take its place, until that is written.
+
+        The pod may have been bound by it, in an answer that nobody heard; until that is seen, both places are taken.
+        """
+        key = earlier_of(hold.pod.uid)
+        self._forget(key)
+        self.holds[key] = hold
+        self._count(key)
+
+    def drop_earlier(self, uid: str) -> None:
+        """The earlier choice of a pod is void."""
+        self._forget(earlier_of(uid))
+
     @contextmanager
     def aside(self, uid: str) -> Iterator[None]:
         """Inside the block the pod counts nowhere; afterwards it counts as before."""
@@ -200,6 +239,13 @@ class Cluster:
         if account is None:
             account = entry.account = Account(self.profiles, entry.published, self._list_tenants(name))
         return account
+
+    def prepare(self, names: Iterable[str]) -> None:
+        """Make the accounts of these nodes and their numbers, so that no question has to."""
+        for name in names:
+            account = self.find_account(name)
+            if account is not None:
+                account.prepare()
 
     def find_pod(self, title: str) -> GpuPod | None:
         """The pod of this namespace and name."""

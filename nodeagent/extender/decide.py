@@ -14,10 +14,12 @@ from nodeagent.extender.cluster import Cluster
 from nodeagent.extender.gpu_pod import GpuPod, Policy
 from nodeagent.extender.place_pod import PodPlacement, place_pod
 from nodeagent.extender.rank import Rank, find_most_whole, rank_node, score_rank
+from nodeagent.extender.sums import sum_demand
 from nodeagent.extender.texts import (
     ELSEWHERE,
     NOT_ASKED,
     NOTHING,
+    TOGETHER,
     UNKNOWN,
     Lack,
     measure_lack,
@@ -32,11 +34,15 @@ from nodeagent.rules.fractions.demands import PodDemand
 from nodeagent.rules.fractions.enforcement import tell_several
 from nodeagent.rules.fractions.selection import narrow
 from nodeagent.rules.placement.evaluators import Demand
+from nodeagent.rules.placement.space import Space
 
 ENOUGH: Final = 100
 """So many nodes with room for a pod of several containers are found by the evaluators; kube-scheduler itself is content
 with as many."""
+STEP: Final = 32
+"""So many nodes are tried by the evaluators before others have their turn: a few milliseconds."""
 _KINDS_MAX: Final = 4096
+_FAILURES_MAX: Final = 4096
 
 
 class Choice(NamedTuple):
@@ -80,30 +86,17 @@ class Decider:
 
     def filter(self, pod: GpuPod, names: Sequence[str], *, only_best: bool) -> Filtered:
         """Judge each of these nodes; with `only_best` one is left, and the others are told so."""
+        search = self.search(pod, names, only_best=only_best)
+        while (found := search.go_on()) is None:
+            pass
+        return found
+
+    def search(self, pod: GpuPod, names: Sequence[str], *, only_best: bool) -> "Search":
+        """The same in steps, for who has others to answer meanwhile."""
         demand = pod.demand
         if demand is None or pod.problem:
-            return Filtered((), {}, dict.fromkeys(names, pod.problem))
-        queue, failed, hopeless = self._sort(pod, demand, names)
-        heapq.heapify(queue)
-        # Of one container the numbers say all there is to say, of several the evaluators must.
-        is_exact = len(demand.containers) == 1
-        most = 1 if only_best or is_exact else ENOUGH
-        fitting: list[str] = []
-        chosen: Choice | None = None
-        while queue and len(fitting) < most:
-            _, name = heapq.heappop(queue)
-            placement = self.place(pod, name)
-            if placement.fits:
-                fitting.append(name)
-                chosen = chosen or Choice(name, placement)
-            else:
-                assert placement.failed is not None
-                failed[name] = tell_beside(placement.failed)
-        if is_exact and not only_best:
-            fitting += [name for _, name in queue]
-        else:
-            failed.update(dict.fromkeys((name for _, name in queue), ELSEWHERE if only_best else NOT_ASKED))
-        return Filtered(tuple(fitting), failed, hopeless, chosen)
+            return Search(self, pod, _Sorted([], {}, dict.fromkeys(names, pod.problem)), only_best=only_best)
+        return Search(self, pod, self._sort(pod, demand, names), only_best=only_best)
 
     def prioritize(self, pod: GpuPod, names: Sequence[str]) -> list[tuple[str, int]]:
         """A score for each of these nodes, 10 for the best."""
@@ -125,6 +118,26 @@ class Decider:
         assert pod.demand is not None
         space = narrow(account.look(pod)[0].space, account.published.models, pod.selection)
         return place_pod(space, pod.demand, wishes)
+
+    def try_node(self, pod: GpuPod, name: str) -> PodPlacement | str:
+        """What the evaluators say of one node, or why the pod does not fit there; that is remembered.
+
+        By the kind of pod: of the node until it changes, and of all nodes in the same state.
+        """
+        account = self._cluster.find_account(name)
+        if account is None:
+            return UNKNOWN
+        assert pod.demand is not None
+        kind = self._find_kind(pod, pod.demand)
+        space = narrow(account.look(pod)[0].space, account.published.models, pod.selection)
+        verdict = kind.find_failure(space)
+        if verdict is None:
+            placement = place_pod(space, pod.demand)
+            if placement.failed is None:
+                return placement
+            verdict = kind.note_failure(space, tell_beside(placement.failed))
+        account.remember(kind.number, verdict)
+        return verdict.text
 
     def can_keep(self, pod: GpuPod, choice: Choice) -> bool:
         """Whether the evaluators would still give a pod that counts nowhere what was chosen for it.
@@ -177,6 +190,47 @@ class Decider:
         return kind
 
 
+class Search:
+    """A question that is being answered: the nodes with room by their numbers, tried by the evaluators, best first."""
+
+    def __init__(self, decider: Decider, pod: GpuPod, found: _Sorted, *, only_best: bool) -> None:
+        self._decider, self._pod, self._only_best = decider, pod, only_best
+        self._queue, self._failed, self._hopeless = found
+        heapq.heapify(self._queue)
+        # Of one container the numbers say all there is to say, of several the evaluators must.
+        self._is_exact = pod.demand is not None and len(pod.demand.containers) == 1
+        self._most = 1 if only_best or self._is_exact else ENOUGH
+        self._fitting: list[str] = []
+        self._chosen: Choice | None = None
+
+    def go_on(self) -> Filtered | None:
+        """Try some nodes; the answer, or `None` where none of those had room and there are more to try.
+
+        Once there is a choice nobody else has a turn: what it was made of must not be given away before it counts.
+        """
+        tried = 0
+        while self._queue and len(self._fitting) < self._most:
+            if tried >= STEP and not self._fitting:
+                return None
+            tried += 1
+            _, name = heapq.heappop(self._queue)
+            found = self._decider.try_node(self._pod, name)
+            if isinstance(found, str):
+                self._failed[name] = found
+            else:
+                self._fitting.append(name)
+                self._chosen = self._chosen or Choice(name, found)
+        return self._finish()
+
+    def _finish(self) -> Filtered:
+        rest = [name for _, name in self._queue]
+        if self._is_exact and not self._only_best:
+            self._fitting += rest
+        else:
+            self._failed.update(dict.fromkeys(rest, ELSEWHERE if self._only_best else NOT_ASKED))
+        return Filtered(tuple(self._fitting), self._failed, self._hopeless, self._chosen)
+
+
 def _list_gpus(placement: PodPlacement) -> dict[int, tuple[GpuUuid, ...]]:
     """The GPUs of each container; fewer containers than the pod has where it does not fit."""
     return {number: tuple(sorted(part.gpu for part in each.shares)) for number, each in placement.placements.items()}
@@ -194,12 +248,17 @@ class Kind:
             (each.demand.gpus for each in demand.containers if not each.demand.is_exclusive), default=0
         )
         self._most_whole = find_most_whole(demand)
-        first = demand.containers[0].demand
+        self._demands = tuple(dict.fromkeys(each.demand for each in demand.containers))
+        """Of each container, those that are the same once."""
+        first = self._demands[0]
         is_plain = len(demand.containers) == first.gpus == 1 and not self._most_whole and first.memory_percent is None
         self._part = (first.cores or 1, first.memory_bytes) if is_plain else None
         self._told: dict[tuple[Lack, int, bool, str], Verdict] = {}
         """By what a node has, the container's demand, which lives as long as this does, whether it is for good, and of
         which GPUs alone parts can be had."""
+        self._sums = sum_demand(demand)
+        self._failures: dict[object, Verdict] = {}
+        """By the state of a node's GPUs, where the evaluators found no room though the numbers spoke for it."""
 
     def judge(self, account: Account) -> Verdict:
         """One node."""
@@ -214,6 +273,17 @@ class Kind:
             now, empty = (Look(narrow(each.space, models, selection), each.where) for each in (now, empty))
         return self._judge(now, empty)
 
+    def find_failure(self, space: Space) -> Verdict | None:
+        """What the evaluators said before of a node in the same state; `None` where that is not known."""
+        return self._failures.get(_read_state(space)) if self._failures else None
+
+    def note_failure(self, space: Space, text: str) -> Verdict:
+        """The evaluators found no room on a node in this state."""
+        if len(self._failures) >= _FAILURES_MAX:
+            self._failures.clear()
+        verdict = self._failures[_read_state(space)] = Verdict(None, text)
+        return verdict
+
     def _refuse_mps(self, account: Account) -> str:
         """Why MPS could never hold the pod to its parts on this node, where it has to."""
         if self._pod.enforcement is Enforcement.MPS and not account.published.has_mps:
@@ -223,6 +293,8 @@ class Kind:
 
     def _judge(self, now: Look, empty: Look) -> Verdict:
         lacking = self._find_lacking(now.summary)
+        if lacking is None and self._sums is not None and not self._sums.fit(now.summary):
+            return Verdict(None, TOGETHER, is_hopeless=not self._sums.fit(empty.summary))
         if lacking is None:
             return rank_node(now.summary, self._most_whole, self._policy)
         hopeless = self._find_lacking(empty.summary)
@@ -232,12 +304,11 @@ class Kind:
 
     def _find_lacking(self, summary: Summary) -> Demand | None:
         """The first container for which there are too few GPUs, whatever the others get."""
-        containers = self._demand.containers
         if self._part is not None:
-            return None if summary.has_one(*self._part) else containers[0].demand
-        for container in containers:
-            if summary.count(container.demand) < container.demand.gpus:
-                return container.demand
+            return None if summary.has_one(*self._part) else self._demands[0]
+        for demand in self._demands:
+            if summary.count(demand) < demand.gpus:
+                return demand
         return None
 
     def _tell(self, look: Look, demand: Demand, *, is_hopeless: bool) -> Verdict:
@@ -249,3 +320,12 @@ class Kind:
             text = tell_lack(lack, demand, allowed=not self._selection.is_empty, where=look.where)
             verdict = self._told[key] = Verdict(None, text, is_hopeless)
         return verdict
+
+
+def _read_state(space: Space) -> object:
+    """All that the evaluators go by, but for the names of the GPUs."""
+    rooms = tuple(
+        (room.free_cores, room.free_bytes, room.memory_bytes, room.processes, room.is_free, room.withheld, room.users)
+        for room in space.rooms
+    )
+    return space.tree, rooms, space.rooms[0].users_max if space.rooms else None

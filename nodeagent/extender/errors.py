@@ -2,6 +2,8 @@
 
 ExtenderError
 ├── QuestionMalformed    what was asked is no question
+├── QuestionTooLarge     what was asked names more than there can be
+├── PodUnknown           the API server has told of no such pod
 ├── ChoiceNotWritten     the choice could not be written on the pod, so it must not be answered
 └── SetupInvalid         the extender cannot run with these settings
 """
@@ -19,6 +21,22 @@ class QuestionMalformed(ExtenderError):
     def __init__(self, reason: str) -> None:
         super().__init__(f"cannot read the request: {reason}: send ExtenderArgs as kube-scheduler does")
         self.reason = reason
+
+
+class QuestionTooLarge(ExtenderError):
+    """A question that names more nodes than the cluster has, or a pod that the API server would not take."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the request is too large: {reason}")
+        self.reason = reason
+
+
+class PodUnknown(ExtenderError):
+    """A pod that the API server does not know holds nothing, whoever asks about it."""
+
+    def __init__(self, pod: str) -> None:
+        super().__init__(f"the API server has told of no pod {pod} yet: the scheduler asks again")
+        self.pod = pod
 
 
 class ChoiceNotWritten(ExtenderError):

@@ -20,6 +20,7 @@ from nodeagent.edge.http.access import Access, open_access
 from nodeagent.edge.http.capacity import decide_capacity, read_descriptor_limit
 from nodeagent.edge.http.hosts import AllowedHosts
 from nodeagent.edge.http.listeners import open_tcp_listener
+from nodeagent.edge.http.queue import RequestQueue
 from nodeagent.edge.http.routes import Routes
 from nodeagent.edge.http.server import HttpServer, ServerLimits
 from nodeagent.edge.kube.client import ClientSettings, KubeClient
@@ -35,6 +36,8 @@ from nodeagent.extender.service import Service
 from nodeagent.extender.settings import plan_patience, plan_profiles
 
 TELL_REPEATS_SECONDS = 10.0
+QUEUE_SECONDS = 5.0
+"""So long kube-scheduler waits for an extender unless it is told otherwise."""
 YOUNG_OBJECTS = 50_000
 """So many new objects are made before any is looked at; Python's own number is 700."""
 _log = get_logger(component="extender")
@@ -86,7 +89,7 @@ async def _run(plan: ExtenderPlan, credentials: Credentials) -> None:
                     tasks.start_soon(picture.run, name="picture")
                     tasks.start_soon(replica.run, name="replica")
                     tasks.start_soon(_tell_repeats, name="repeated log lines")
-                    tasks.start_soon(_settle, picture, name="settling")
+                    tasks.start_soon(_tell_ready, picture, name="ready")
                     async with _make_server(settings, service, access).serving(listener):
                         host, port = listener.getsockname()[:2]
                         scheme = "https" if access is not None and access.context is not None else "http"
@@ -113,6 +116,7 @@ async def _compose(settings: Settings, client: KubeClient) -> tuple[Picture, Rep
         watch_pods(client, spread, silence_seconds=silence),
         spread,
         clock.monotonic,
+        settle_heap,
     )
     annotations = PodAnnotations(client)
     lease = None
@@ -140,15 +144,19 @@ def _make_server(settings: Settings, service: Service, access: Access | None) ->
         write_seconds=http.write_timeout_seconds,
         body_bytes_max=section.max_request_bytes,
     )
+    # Questions are answered one at a time but for the writing of choices; their bodies are what takes memory.
+    queue = RequestQueue(lambda: section.max_concurrent_requests, QUEUE_SECONDS)
+    bodies = RequestQueue(lambda: section.max_request_bytes, QUEUE_SECONDS)
     hosts = AllowedHosts([os.uname().nodename], http.allowed_hosts)
     return HttpServer(
-        Routes(service.routes(lambda: section.max_concurrent_requests)),
+        Routes(service.routes(queue, section.verbs)),
         on_error=lambda request, error: _log.exception("request_failed", error, request=request),
         on_exhausted=lambda error: _log.error("connections_exhausted", reason=str(error)),
         limits=lambda: limits,
         capacity=decide_capacity(read_descriptor_limit(), http.max_connections, http.max_connections_per_address),
         hosts=lambda: hosts,
         access=access,
+        bodies=bodies,
     )
 
 
@@ -166,9 +174,8 @@ def _plan_client(settings: Settings) -> ClientSettings:
     )
 
 
-async def _settle(picture: Picture) -> None:
-    await picture.wait_synced()
-    settle_heap()
+async def _tell_ready(picture: Picture) -> None:
+    await picture.wait_ready()
     _log.info("extender_ready", nodes=len(picture.cluster.nodes), pods=len(picture.cluster.pods))
 
 

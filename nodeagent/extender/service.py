@@ -7,25 +7,29 @@ Refuses to answer filter before the whole cluster was seen once: an empty cluste
 """
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final
 
 import anyio
+import anyio.lowlevel
 from msgspec import json
 
 from nodeagent import __version__
+from nodeagent.config.sections.extender import VERBS, Verb
 from nodeagent.core.clock import Clock
 from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.http.messages import TEXT, Answer, Request, Response
+from nodeagent.edge.http.queue import RequestQueue
 from nodeagent.edge.http.routes import Route, render_problem
-from nodeagent.edge.kube.errors import KubeError
+from nodeagent.edge.kube.errors import ApiNotFound, KubeError
 from nodeagent.edge.kube.fleet import PodAnnotations
+from nodeagent.extender.cluster import Hold, number_of
 from nodeagent.extender.decide import Choice, Decider, Filtered
-from nodeagent.extender.errors import ChoiceNotWritten, QuestionMalformed
+from nodeagent.extender.errors import ChoiceNotWritten, PodUnknown, QuestionMalformed, QuestionTooLarge
 from nodeagent.extender.explain import explain_pod
 from nodeagent.extender.gpu_pod import GpuPod
 from nodeagent.extender.metrics import Counts, Tally, render_metrics
-from nodeagent.extender.picture import Picture, number_of
+from nodeagent.extender.picture import Picture
 from nodeagent.extender.wire import (
     Asked,
     parse_question,
@@ -41,6 +45,10 @@ from nodeagent.rules.fractions.wishes import ChosenPart, render_choice
 
 VERSIONS_MAX: Final = 10_000
 """Pods of which the version that came of our writing is remembered."""
+KNOWN_SECONDS: Final = 0.5
+"""So long a question waits for the pod that it is about to be seen."""
+YOUNG_NODES: Final = 1000
+"""So many nodes more than are known may be asked about: they can have come a moment ago."""
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 SILENT_SECONDS: Final = 60.0
 """A watch that is away for longer makes this replica not ready: others may see more."""
@@ -84,15 +92,24 @@ class Service:
         self._annotations, self._clock, self._patience = annotations, clock, patience
         self._versions: dict[str, str] = {}
         self._leads, self._count_requests = leads, count_requests
+        self._verbs: Collection[Verb] = ()
         self.tally = Tally()
 
-    def routes(self, at_most: Callable[[], int]) -> list[Route]:
-        """All that is served; questions of the scheduler so many at a time."""
+    def routes(self, queue: RequestQueue, verbs: Collection[Verb]) -> list[Route]:
+        """All that is served; questions of the scheduler, of these verbs alone, wait for one another in the queue."""
+        questions: dict[Verb, Callable[[Asked], Awaitable[tuple[str, bytes]]]] = {
+            "predicates": self._predicates,
+            "filter": self._filter,
+            "prioritize": self._prioritize,
+        }
+        self._verbs = verbs
         return [
-            Route("POST", "/scheduler/predicates", self._asked("predicates", self._predicates), at_most),
-            Route("POST", "/scheduler/filter", self._asked("filter", self._filter), at_most),
-            Route("POST", "/scheduler/prioritize", self._asked("prioritize", self._prioritize), at_most),
-            Route("GET", "/explain", self._explain, at_most),
+            *(
+                Route("POST", f"/scheduler/{verb}", self._asked(verb, answer), queue=queue)
+                for verb, answer in questions.items()
+                if verb in verbs
+            ),
+            Route("GET", "/explain", self._explain, queue=queue),
             Route("GET", "/metrics", self._metrics),
             Route("GET", "/livez", self._livez),
             Route("GET", "/readyz", self._readyz),
@@ -106,13 +123,19 @@ class Service:
         """A handler for one verb: it reads the question, and counts what came of it."""
 
         async def handle(request: Request) -> Answer:
-            if not self._picture.is_synced:
+            if not self._picture.is_ready:
                 self.tally.note(verb, "not_synced", 0.0)
                 detail = "it has not seen all nodes and pods yet; the scheduler asks again"
                 return render_problem(503, "the extender has just started", detail, headers={"Retry-After": "1"})
             began = time.perf_counter()
             try:
-                result, body = await answer(parse_question(request.body))
+                most = len(self._cluster.nodes) + YOUNG_NODES
+                result, body = await answer(parse_question(request.body, most_nodes=most))
+            except QuestionTooLarge as error:
+                self.tally.note(verb, "too_large", time.perf_counter() - began)
+                return render_problem(413, "request too large", str(error))
+            except PodUnknown as error:
+                result, body = "unknown_pod", render_refusal(str(error))
             except QuestionMalformed as error:
                 result, body = "malformed", render_refusal(str(error))
                 if verb == "prioritize":
@@ -125,19 +148,19 @@ class Service:
         return handle
 
     async def _predicates(self, asked: Asked) -> tuple[str, bytes]:
-        pod = self._cluster.read_pod(asked.pod)
+        pod = await self._read_pod(asked.pod)
         if pod is None:
             return "none_of_ours", render_all(asked)
         refusal = self._refuse(asked.pod)
         if refusal:
             return "refused", render_refusal(refusal)
-        self._take_back(pod)
-        found = self._decider.filter(pod, asked.names, only_best=True)
+        earlier = self._take_back(pod)
+        found = await self._search(pod, asked.names, only_best=True, earlier=earlier)
         if found.chosen is None:
-            await self._clear(asked.pod)
+            await self._clear(asked.pod, pod, earlier)
             return "no_room", render_filtered(asked, found)
         try:
-            await self._promise(asked.pod, pod, found.chosen)
+            await self._promise(asked.pod, pod, found.chosen, earlier)
         except ChoiceNotWritten as error:
             _log.warning("choice_not_written", pod=pod.title, node=found.chosen.node, reason=error.reason)
             return "not_written", render_refusal(str(error))
@@ -145,14 +168,14 @@ class Service:
         return "placed", render_filtered(asked, found)
 
     async def _filter(self, asked: Asked) -> tuple[str, bytes]:
-        pod = self._cluster.read_pod(asked.pod)
+        pod = await self._read_pod(asked.pod)
         if pod is None:
             return "none_of_ours", render_all(asked)
         refusal = self._refuse(asked.pod)
         if refusal:
             return "refused", render_refusal(refusal)
         self._take_back(pod)
-        found = self._decider.filter(pod, asked.names, only_best=False)
+        found = await self._search(pod, asked.names, only_best=False)
         if found.chosen is not None:
             # The likeliest place, so that the next pod is not sent there too before this one is seen bound.
             until = self._clock.monotonic() + self._patience.propose_seconds
@@ -167,32 +190,84 @@ class Service:
             scores = self._decider.prioritize(pod, asked.names)
         return "scored", render_scores(scores)
 
+    async def _read_pod(self, asked: SeenPod) -> GpuPod | None:
+        """The pod as the API server has it, whatever the question says of it; `None` for one without parts of GPUs.
+
+        Raises:
+            PodUnknown: it has none of this name; the scheduler's watch may be ahead of ours, but not for long.
+        """
+        known = self._cluster.pods.get(asked.uid)
+        if known is None:
+            pod = self._cluster.read_pod(asked)
+            if pod is None or pod.demand is None:
+                return pod
+            with anyio.move_on_after(KNOWN_SECONDS):
+                await self._picture.wait_seen(asked.uid, "")
+            known = self._cluster.pods.get(asked.uid)
+        if known is None or (known.namespace, known.name) != (asked.namespace, asked.name):
+            raise PodUnknown(f"{asked.namespace}/{asked.name}")
+        return known
+
+    async def _search(
+        self, pod: GpuPod, names: Sequence[str], *, only_best: bool, earlier: Hold | None = None
+    ) -> Filtered:
+        """The nodes with room; while many are tried others have their turn, but not between a choice and its answer."""
+        search = self._decider.search(pod, names, only_best=only_best)
+        while (found := search.go_on()) is None:
+            # What the pod may be bound by is in its own way for nobody but the others.
+            if earlier is not None:
+                self._cluster.restore(earlier)
+            await anyio.lowlevel.checkpoint()
+            self._cluster.release(pod.uid)
+        return found
+
     def _refuse(self, pod: SeenPod) -> str:
         """Why this pod is not to be scheduled at all."""
         known = self._cluster.pods.get(pod.uid)
         node = pod.node or (known.node if known is not None else "")
         return f"pod {pod.namespace}/{pod.name} is bound to {node} already" if node else ""
 
-    def _take_back(self, pod: GpuPod) -> None:
-        """A pod that is asked about again has not been bound: what was chosen for it before is void."""
+    def _take_back(self, pod: GpuPod) -> Hold | None:
+        """What was chosen before for a pod that is asked about again counts no more while it is decided anew."""
         self._cluster.expire(self._clock.monotonic())
+        earlier = self._cluster.holds.get(pod.uid)
         self._cluster.release(pod.uid)
+        return earlier
 
-    async def _promise(self, seen: SeenPod, pod: GpuPod, choice: Choice) -> None:
+    async def _promise(self, seen: SeenPod, pod: GpuPod, choice: Choice, earlier: Hold | None) -> None:
         """Count it, write it, and see that it was the first."""
         written = self._render(pod, choice)
         until = self._clock.monotonic() + self._patience.assume_seconds
         self._cluster.assume(pod, choice.node, choice.placement.parts, written, until)
+        if earlier is not None:
+            self._cluster.keep_earlier(earlier)
         try:
-            version = await self._annotations.write(seen, written, at_version=self._find_version(seen))
-            self._note_version(seen, version)
-            await self._confirm(pod, choice, version)
+            version = await self._write(seen, pod, earlier, written)
         except KubeError as error:
-            self._cluster.release(pod.uid)
             raise ChoiceNotWritten(pod.title, str(error)) from error
-        except BaseException:
+        await self._confirm(pod, choice, version)
+
+    async def _write(self, seen: SeenPod, pod: GpuPod, earlier: Hold | None, written: Mapping[str, str]) -> str:
+        """Have the pod say this choice and nothing of one before it; the version that came of it.
+
+        Where that fails, the earlier choice counts on: the scheduler may have bound the pod by it, and only the watch
+        tells. By the later one, which is never answered then, nobody can.
+
+        Raises:
+            KubeError: it was not written, or nobody knows.
+        """
+        before = dict.fromkeys([*pod.choice, *(earlier.written or () if earlier is not None else ())], None)
+        try:
+            version = await self._annotations.write(seen, {**before, **written}, at_version=self._find_version(seen))
+        except BaseException as error:
+            self._cluster.drop_earlier(pod.uid)
             self._cluster.release(pod.uid)
+            if earlier is not None and not isinstance(error, ApiNotFound):
+                self._cluster.restore(earlier)
             raise
+        self._cluster.drop_earlier(pod.uid)
+        self._note_version(seen, version)
+        return version
 
     def _find_version(self, seen: SeenPod) -> str:
         """The newest that is known of a pod, our own writing with it.
@@ -218,21 +293,26 @@ class Service:
         with anyio.move_on_after(seconds) as scope:
             await self._picture.wait_seen(pod.uid, version)
         if scope.cancelled_caught:
+            self._cluster.release(pod.uid)
             raise ChoiceNotWritten(pod.title, f"it was written and not seen again within {seconds:g} s")
         with self._cluster.aside(pod.uid):
             is_alone = self._decider.can_keep(pod, choice)
         if not is_alone:
+            self._cluster.release(pod.uid)
             raise ChoiceNotWritten(pod.title, f"another replica chose the same on {choice.node} at the same time")
 
-    async def _clear(self, seen: SeenPod) -> None:
+    async def _clear(self, seen: SeenPod, pod: GpuPod, earlier: Hold | None) -> None:
         """Take an earlier choice off a pod for which there is no room any more; it would count with other replicas."""
-        known = self._cluster.pods.get(seen.uid)
-        if known is None or not known.choice:
+        if earlier is not None:
+            self._cluster.restore(earlier)
+        elif not pod.choice:
             return
         try:
-            await self._annotations.write(seen, dict.fromkeys(known.choice), at_version=known.version)
+            await self._write(seen, pod, earlier, {})
         except KubeError as error:
-            _log.warning("choice_not_cleared", pod=known.title, reason=str(error))
+            _log.warning("choice_not_cleared", pod=pod.title, reason=str(error))
+        else:
+            self._cluster.release(pod.uid)
 
     def _render(self, pod: GpuPod, choice: Choice) -> dict[str, str]:
         account = self._cluster.find_account(choice.node)
@@ -278,7 +358,7 @@ class Service:
             expired=cluster.expired,
             relists=self._picture.relists,
             silent_seconds=self._picture.silent_seconds,
-            is_synced=self._picture.is_synced,
+            is_synced=self._picture.is_ready,
             leads=self._leads(),
         )
         body = render_metrics(self.tally, counts, self._count_requests(), __version__)
@@ -288,8 +368,8 @@ class Service:
         return Response(b"ok\n", content_type=TEXT)
 
     async def _readyz(self, _request: Request) -> Answer:
-        if not self._picture.is_synced:
-            return Response(b"[-] not all nodes and pods were listed yet\n", 503, TEXT)
+        if not self._picture.is_ready:
+            return Response(b"[-] not all nodes and pods were listed and counted yet\n", 503, TEXT)
         silent = self._picture.silent_seconds
         if silent > SILENT_SECONDS:
             return Response(f"[-] a watch has been away for {silent:.0f} s\n".encode(), 503, TEXT)
@@ -299,7 +379,8 @@ class Service:
         return Response(json.encode({"version": __version__}) + b"\n")
 
     async def _index(self, _request: Request) -> Answer:
-        return Response(json.format(json.encode(_INDEX)) + b"\n")
+        off = {f"POST /scheduler/{verb}" for verb in VERBS if verb not in self._verbs}
+        return Response(json.format(json.encode({key: text for key, text in _INDEX.items() if key not in off})) + b"\n")
 
 
 def _name_result(found: Filtered) -> str:

@@ -15,6 +15,7 @@ from nodeagent.rules.placement.space import CORES
 UNKNOWN = "this node is not known to the extender yet"
 NOTHING = "this node gives out no parts of GPUs"
 ELSEWHERE = "a better node was chosen"
+TOGETHER = "too little is free for all of the pod's containers together"
 NOT_ASKED = "enough better nodes have room"
 
 

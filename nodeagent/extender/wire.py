@@ -1,21 +1,31 @@
 """The questions and answers of kube-scheduler's extender interface, version 1, as they are on the wire.
 
-Owns the names of their fields. Kube-scheduler writes them with a capital and reads them in any case; so does this.
+Owns the names of their fields: kube-scheduler writes them with a capital and reads them in any case.
 With `nodeCacheCapable: true` nodes come and go by name, without it as whole objects, which are handed back untouched.
+Refuses to make objects of what nobody bounded: a byte of a question can weigh a hundred once it is read.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Annotated, ClassVar, Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from nodeagent.edge.kube.fleet_documents import Version, decode_as, parse_pod
+from nodeagent.edge.kube.fleet_documents import decode_as, parse_pod
 from nodeagent.extender.decide import Filtered
-from nodeagent.extender.errors import QuestionMalformed
+from nodeagent.extender.errors import QuestionMalformed, QuestionTooLarge
 from nodeagent.model.scheduling import SeenPod
 
 _WHAT: Final = "ExtenderArgs"
 _NULL: Final = b"null"
+POD_BYTES_MAX: Final = 3 << 20
+"""What the API server takes of one object."""
+CONTAINERS_MAX: Final = 10_000
+"""More do not fit into such an object, as the API server writes them."""
+NAME_BYTES: Final = 256
+"""The longest name of a node, its quotes and a comma."""
+NodeName: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
+_EMPTY: Final = msgspec.Raw()
+D = TypeVar("D")
 
 
 class Asked(NamedTuple):
@@ -27,8 +37,56 @@ class Asked(NamedTuple):
     """Whole, as they came; `None` where they came by name."""
 
 
+class _Question(msgspec.Struct, frozen=True):
+    """What else stands in it is skipped without being made."""
+
+    pod: msgspec.Raw = msgspec.field(default=_EMPTY, name="Pod")
+    names: msgspec.Raw = msgspec.field(default=_EMPTY, name="NodeNames")
+    nodes: msgspec.Raw = msgspec.field(default=_EMPTY, name="Nodes")
+
+
+class _OldQuestion(msgspec.Struct, frozen=True):
+    """The same question as older releases spell it."""
+
+    pod: msgspec.Raw = _EMPTY
+    names: msgspec.Raw = msgspec.field(default=_EMPTY, name="nodenames")
+    nodes: msgspec.Raw = _EMPTY
+
+
 class _NodeList(msgspec.Struct, frozen=True):
     items: list[msgspec.Raw] | None = None
+
+
+class _Counted(msgspec.Struct, frozen=True):
+    """An object that is counted as soon as it is read, so that one too many ends the reading."""
+
+    left: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        _Counted.left -= 1
+        if _Counted.left < 0:
+            raise ValueError("there are too many of them")
+
+
+class _NodeMetadata(msgspec.Struct, frozen=True):
+    name: NodeName
+
+
+class _NodeHead(_Counted, frozen=True):
+    metadata: _NodeMetadata
+
+
+class _NodeHeads(msgspec.Struct, frozen=True):
+    items: list[_NodeHead] | None = None
+
+
+class _SpecHead(msgspec.Struct, frozen=True, rename="camel"):
+    containers: list[_Counted] | None = None
+    init_containers: list[_Counted] | None = None
+
+
+class _PodHead(msgspec.Struct, frozen=True):
+    spec: _SpecHead | None = None
 
 
 class _FilterResult(msgspec.Struct, frozen=True, rename="pascal"):
@@ -44,38 +102,65 @@ class _HostPriority(msgspec.Struct, frozen=True, rename="pascal"):
     score: int
 
 
-def parse_question(body: bytes) -> Asked:
-    """Read what is asked.
+def parse_question(body: bytes, *, most_nodes: int) -> Asked:
+    """Read what is asked about so many nodes at most.
 
     Raises:
         QuestionMalformed: it cannot be answered; says what is missing or wrong.
+        QuestionTooLarge: no cluster of this size could ask it.
     """
     try:
-        fields = {key.lower(): value for key, value in decode_as(body, dict[str, msgspec.Raw], _WHAT).items()}
-        if "pod" not in fields:
+        question: _Question | _OldQuestion = decode_as(body, _Question, _WHAT)
+        if not _has(question.pod):
+            question = decode_as(body, _OldQuestion, _WHAT)
+        if not _has(question.pod):
             raise QuestionMalformed("it names no pod")
-        pod = parse_pod(fields["pod"])
-        if _has(fields, "nodenames"):
-            return Asked(pod, tuple(decode_as(fields["nodenames"], list[str], "a list of node names")))
-        if not _has(fields, "nodes"):
+        if len(memoryview(question.pod)) > POD_BYTES_MAX:
+            raise QuestionTooLarge(f"the pod is longer than {POD_BYTES_MAX} bytes")
+        _decode_counted(question.pod, _PodHead, "a pod", CONTAINERS_MAX)
+        pod = parse_pod(question.pod)
+        if _has(question.names):
+            return Asked(pod, _read_names(question.names, most_nodes))
+        if not _has(question.nodes):
             raise QuestionMalformed("it has neither NodeNames nor Nodes")
-        listing = decode_as(fields["nodes"], _NodeList, "a list of nodes")
-        nodes = {_read_name(item): item for item in listing.items or ()}
+        nodes = _read_nodes(question.nodes, most_nodes)
     except ValueError as error:
         raise QuestionMalformed(str(error)) from error
     return Asked(pod, tuple(nodes), nodes)
 
 
-def _has(fields: Mapping[str, msgspec.Raw], name: str) -> bool:
+def _has(raw: msgspec.Raw) -> bool:
     """Kube-scheduler writes `null` for the one of the two that it does not use."""
-    return name in fields and bytes(memoryview(fields[name])[:4]) != _NULL
+    return bool(raw) and bytes(memoryview(raw)[:4]) != _NULL
 
 
-def _read_name(item: msgspec.Raw) -> str:
-    name = decode_as(item, Version, "a node").name
-    if not name:
-        raise QuestionMalformed("a node has no name")
-    return name
+def _read_names(raw: msgspec.Raw, most: int) -> tuple[str, ...]:
+    if len(memoryview(raw)) > (most + 1) * NAME_BYTES:
+        raise QuestionTooLarge(_tell_too_many(most))
+    names = decode_as(raw, list[NodeName], "a list of node names")
+    if len(names) > most:
+        raise QuestionTooLarge(_tell_too_many(most))
+    return tuple(names)
+
+
+def _read_nodes(raw: msgspec.Raw, most: int) -> dict[str, msgspec.Raw]:
+    heads = _decode_counted(raw, _NodeHeads, "a list of nodes", most).items or ()
+    items = decode_as(raw, _NodeList, "a list of nodes").items or ()
+    return {head.metadata.name: item for head, item in zip(heads, items, strict=True)}
+
+
+def _decode_counted(raw: msgspec.Raw, kind: type[D], what: str, most: int) -> D:
+    _Counted.left = most
+    try:
+        return decode_as(raw, kind, what)
+    except ValueError as error:
+        if _Counted.left < 0:
+            raise QuestionTooLarge(f"{what} with more than {most} entries") from error
+        raise
+
+
+def _tell_too_many(most: int) -> str:
+    return f"a list of node names with more than {most} entries"
 
 
 def render_filtered(asked: Asked, found: Filtered) -> bytes:

@@ -1,7 +1,7 @@
 """`extender`: the scheduler's extender, which `nodeagent extender` runs; the agent on a node reads nothing of it."""
 
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from nodeagent.config.compound import ListOf
 from nodeagent.config.kinds import AbsolutePath, Address, Flag, ListenAddress, Maybe, Number, OneOf, Text, Whole
@@ -9,6 +9,8 @@ from nodeagent.config.knobs import Section, knob
 from nodeagent.config.sections.fractions import ProfileName
 
 NodePolicy: TypeAlias = Literal["pack", "spread"]
+Verb: TypeAlias = Literal["predicates", "filter", "prioritize"]
+VERBS: Final[tuple[Verb, ...]] = ("predicates", "filter", "prioritize")
 LEASE_NAME = Text("the name of a Lease", r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", 253)
 
 
@@ -34,6 +36,12 @@ class ExtenderSettings(Section):
         "by which names pods ask for parts, spelt as in `fractions`: tencent for hundredths and blocks of memory, hami"
         " for shares; a pod that asks by others passes every filter",
         "where nvidia.com/gpu counts whole GPUs, it must not be taken for shares",
+    )
+    verbs: tuple[Verb, ...] = knob(
+        ListOf(OneOf[Verb](VERBS)),
+        ("predicates",),
+        "the verbs that kube-scheduler is told of as `filterVerb` and `prioritizeVerb`; questions of others get 404",
+        "what the scheduler does not ask, only strangers do",
     )
     policy: NodePolicy = knob(
         OneOf[NodePolicy](("pack", "spread")),
@@ -86,12 +94,12 @@ class ExtenderSettings(Section):
     max_request_bytes: int = knob(
         Whole(1024, 1 << 30),
         64 << 20,
-        "longest request body",
+        "longest request body, and as much as all bodies together may hold in memory; further ones wait",
         "without nodeCacheCapable kube-scheduler sends all nodes whole, some ten kilobytes each",
     )
     max_concurrent_requests: int = knob(
         Whole(1, 1024),
         4,
-        "questions of one verb answered at a time; further ones get 503",
-        "kube-scheduler asks one after the other, and each may be as long as the longest body",
+        "questions answered at a time; further ones wait in the order of their coming, for 5 seconds at most",
+        "kube-scheduler asks one after the other, and what takes time is the writing of choices",
     )

@@ -2,6 +2,7 @@
 
 HttpError
 ├── BodyTooLarge            a request's body is over the limit
+├── ServerBusy              a request has waited too long for others
 ├── ListenFailed            the address cannot be listened on
 ├── WebConfigInvalid        the web configuration file cannot be used as it is written
 └── PasswordsUncheckable    this system cannot check bcrypt hashes
@@ -17,6 +18,10 @@ class HttpError(Exception):
 
 class BodyTooLarge(HttpError):
     """A request's body is over the limit; the rest of it was not read."""
+
+
+class ServerBusy(HttpError):
+    """A request has waited too long for others; asked again later it may be served."""
 
 
 class ListenFailed(HttpError):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from nodeagent.edge.http.messages import PROBLEM, Handler, Response
+from nodeagent.edge.http.queue import RequestQueue
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,8 @@ class Route:
     handler: Handler
     at_most: Callable[[], int] | None = None
     """How many requests are served at a time; further ones get 503."""
+    queue: RequestQueue | None = None
+    """Where requests wait for those before them, once their bodies are read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,10 @@ from nodeagent.edge.http.access import Access
 from nodeagent.edge.http.capacity import Capacity
 from nodeagent.edge.http.connection import ProblemHandler, ProblemServer
 from nodeagent.edge.http.entrance import Entrance
-from nodeagent.edge.http.errors import BodyTooLarge
+from nodeagent.edge.http.errors import BodyTooLarge, ServerBusy
 from nodeagent.edge.http.hosts import AllowedHosts, is_loopback
 from nodeagent.edge.http.messages import SERVER, Answer, Peer, Request, Response, Stream
+from nodeagent.edge.http.queue import RequestQueue
 from nodeagent.edge.http.routes import Match, Route, Routes, render_problem
 from nodeagent.edge.http.slim import BaseRequest, StreamResponse
 from nodeagent.edge.http.slim import Response as WireResponse
@@ -59,16 +60,19 @@ class HttpServer:
         hosts: Callable[[], AllowedHosts] | None = None,
         access: Access | None = None,
         headers: Mapping[str, str] | None = None,
+        bodies: RequestQueue | None = None,
     ) -> None:
         """`on_error` is told of exceptions that a handler let through; the client gets a 500 without details.
 
         `on_exhausted` is told when no connection can be taken. Without `hosts` every name is welcome; `headers` go out
-        with every answer.
+        with every answer. With `bodies` a request waits there, by the bytes of its body, before that is read, until its
+        answer is sent: what all of them hold together is bounded.
         """
         self._routes, self._on_error, self._on_exhausted = routes, on_error, on_exhausted
         self._limits, self._capacity, self._hosts, self._access = limits, capacity, hosts, access
         self._headers = {"Server": SERVER, **(headers or {}), **(access.headers if access is not None else {})}
         self._served: Counter[tuple[str, str]] = Counter()
+        self._bodies = bodies
 
     @contextlib.asynccontextmanager
     async def serving(self, listener: socket.socket) -> AsyncIterator[None]:
@@ -113,13 +117,23 @@ class HttpServer:
             return await self._send(incoming, match)
         key = (match.route.method, match.route.path)
         if self._served[key] >= _read_limit(match.route):
-            busy = render_problem(503, f"{incoming.path} is busy", "try again", headers={"Retry-After": "1"})
-            return await self._send(incoming, busy)
+            return await self._send(incoming, _render_busy(incoming))
         self._served[key] += 1
         try:
-            return await self._send(incoming, await self._answer(incoming, match))
+            if self._bodies is None or not incoming.can_read_body:
+                return await self._send(incoming, await self._answer(incoming, match))
+            return await self._serve_in_turn(incoming, match, self._bodies)
         finally:
             self._served[key] -= 1
+
+    async def _serve_in_turn(self, incoming: BaseRequest, match: Match, bodies: RequestQueue) -> StreamResponse:
+        most = self._limits().body_bytes_max
+        length = incoming.content_length
+        try:
+            async with bodies.hold(most if length is None else min(length, most)):
+                return await self._send(incoming, await self._answer(incoming, match))
+        except ServerBusy:
+            return await self._send(incoming, _render_busy(incoming))
 
     def _refuse_host(self, incoming: BaseRequest) -> Response | None:
         if self._hosts is None:
@@ -148,7 +162,13 @@ class HttpServer:
         limits = self._limits()
         try:
             body = await _read_body(incoming, limits) if incoming.can_read_body else b""
-            return await match.handler(_build_request(incoming, match, body))
+            request = _build_request(incoming, match, body)
+            if match.route.queue is None:
+                return await match.handler(request)
+            async with match.route.queue.hold():
+                return await match.handler(request)
+        except ServerBusy:
+            return _render_busy(incoming)
         except BodyTooLarge:
             return render_problem(413, "request body too large", f"at most {limits.body_bytes_max} bytes")
         except TimeoutError:
@@ -179,6 +199,10 @@ class HttpServer:
         finally:
             too_late.cancel()
         return response
+
+
+def _render_busy(incoming: BaseRequest) -> Response:
+    return render_problem(503, f"{incoming.path} is busy", "try again", headers={"Retry-After": "1"})
 
 
 def _read_limit(route: Route) -> float:

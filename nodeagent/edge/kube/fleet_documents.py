@@ -62,14 +62,9 @@ class _Node(Struct, frozen=True):
 
 
 class Version(Struct, frozen=True):
-    """Any object as far as its name and version."""
+    """Any object as far as its version."""
 
     metadata: _Metadata
-
-    @property
-    def name(self) -> str:
-        """What it is called."""
-        return self.metadata.name
 
     @property
     def version(self) -> str:

@@ -9,8 +9,10 @@ from typing import Any
 
 import anyio
 
+from nodeagent.config.sections.extender import VERBS
 from nodeagent.core.clock import SystemClock
 from nodeagent.edge.http.messages import Request, Response
+from nodeagent.edge.http.queue import RequestQueue
 from nodeagent.edge.http.routes import Match, Routes
 from nodeagent.edge.kube.client import KubeClient
 from nodeagent.edge.kube.credentials import Kubeconfig
@@ -51,7 +53,7 @@ class OpenExtender:
             leads=lambda: self.leads,
             count_requests=lambda: client.counts,
         )
-        self._routes = Routes(self.service.routes(lambda: 4))
+        self._routes = Routes(self.service.routes(RequestQueue(lambda: 4, wait_seconds=5), VERBS))
 
     async def call(self, method: str, path: str, body: bytes = b"", **query: str) -> Response:
         match = self._routes.find(method, path)
@@ -107,7 +109,7 @@ async def open_extender(
             tasks.start_soon(extender.picture.run)
             if synced:
                 with anyio.fail_after(10):
-                    await extender.picture.wait_synced()
+                    await extender.picture.wait_ready()
             try:
                 yield extender
             finally:

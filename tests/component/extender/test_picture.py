@@ -1,12 +1,27 @@
 """The picture of the cluster stays true through everything that happens to its watches."""
 
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
+from random import Random
+from typing import Any, Generic, TypeVar, cast
+
+import anyio
+import anyio.lowlevel
+import pytest
 
 from nodeagent.core.clock import SystemClock
+from nodeagent.edge.kube.errors import ApiExpired
+from nodeagent.edge.kube.fleet import Change, Page
+from nodeagent.extender.cluster import Cluster
+from nodeagent.extender.picture import Picture
+from nodeagent.model.scheduling import SeenNode, SeenPod
 from tests.component.extender.harness import OpenExtender, capacity, open_extender, open_server
-from tests.support.scheduling import limit
+from tests.support.scheduling import PROFILES, limit
 from tests.support.waiting import wait_until
 
+T = TypeVar("T")
 INDEX = {"tencent.com/predicate-gpu-idx-0": "0"}
 
 
@@ -112,3 +127,73 @@ async def test_what_is_gone_meanwhile_is_gone_after_another_list(tmp_path: Path)
             extender.cluster.expire(SystemClock().monotonic() + 31)
             assert used(extender) == 0
             assert extender.picture.relists == 4
+
+
+@dataclass
+class ExpiringWatch(Generic[T]):
+    """A server that lists and knows no version that it has told."""
+
+    read_clock: Callable[[], float]
+    listed_at: list[float] = field(default_factory=list)
+
+    async def list(self) -> AsyncGenerator[Page[T], None]:
+        self.listed_at.append(self.read_clock())
+        await anyio.sleep(70)  # a large cluster takes its time
+        yield Page([], "1", is_last=True)
+
+    async def watch(
+        self, version: str, on_open: Callable[[], object] = lambda: None
+    ) -> AsyncGenerator[Change[T], None]:
+        on_open()
+        if version:
+            raise ApiExpired(f"watch from {version}", 410, "too old")
+        yield Change("bookmark", version, None)
+
+
+@pytest.mark.virtual_time
+async def test_a_server_that_knows_no_version_is_listed_ever_more_seldom() -> None:
+    """Each list is the whole cluster: the pauses between them grow to a minute."""
+    clock = anyio.current_time
+    nodes, pods = ExpiringWatch[SeenNode](clock), ExpiringWatch[SeenPod](clock)
+    picture = Picture(Cluster(PROFILES, assume_seconds=60), cast("Any", nodes), cast("Any", pods), Random(1), clock)
+    with anyio.move_on_after(3000):
+        await picture.run()
+    pauses = [after - before - 70 for before, after in pairwise(nodes.listed_at)]
+    assert pauses[0] < 0.3
+    assert all(before < after for before, after in pairwise(pauses[:8]))
+    assert all(29 < pause < 61 for pause in pauses[9:])
+    assert len(pauses) > 12
+
+
+async def test_ready_means_that_the_first_question_finds_all_accounts_made(tmp_path: Path) -> None:
+    """Those of nodes that changed meanwhile too; until then it is not ready and answers no question."""
+    async with open_server() as server:
+        for number in range(100):
+            server.put_node(f"n{number}", capacity=capacity())
+        server.put_pod("a", limit(30, 1), node="n7", annotations=INDEX)
+        async with open_extender(server, tmp_path, synced=False) as extender:
+            prepared: list[bool] = []
+            while not extender.picture.is_ready:
+                prepared.append(any(entry.account is not None for entry in extender.cluster.nodes.values()))
+                assert (await extender.get("/readyz"))[0] == 503
+                await anyio.lowlevel.checkpoint()
+            assert prepared.count(True) >= 2
+            accounts = [entry.account for entry in extender.cluster.nodes.values()]
+            assert all(account is not None and "summary" in vars(account.plain[1]) for account in accounts)
+            assert (await extender.get("/readyz"))[0] == 200
+
+
+async def test_another_list_leaves_the_accounts_of_nodes_that_are_as_before(tmp_path: Path) -> None:
+    """And so does a change of a pod that takes the same as before."""
+    async with open_server() as server:
+        server.put_node("n", capacity=capacity())
+        server.put_pod("a", limit(30, 1), node="n", annotations=INDEX)
+        async with open_extender(server, tmp_path) as extender:
+            account = extender.cluster.find_account("n")
+            server.put_pod("a", limit(30, 1), node="n", annotations=INDEX, phase="Running")
+            await extender.wait_seen("a")
+            assert extender.cluster.find_account("n") is account
+            server.put_pod("a", limit(30, 1), node="n", annotations={"tencent.com/predicate-gpu-idx-0": "1"})
+            await extender.wait_seen("a")
+            assert extender.cluster.find_account("n") is not account
+            assert used(extender) == 30

@@ -129,10 +129,12 @@ async def test_a_pod_that_is_gone_meanwhile_holds_nothing(tmp_path: Path) -> Non
         gone = server.put_pod("a", limit(100))
         server.put_pod("b", limit(100))
         async with open_extender(server, tmp_path) as extender:
+            server.hold_watches = True
             server.drop("pods", "a")
             body = json.dumps({"Pod": gone, "NodeNames": ["n"]}).encode()
             answer = await extender.call("POST", "/scheduler/predicates", body)
             assert "answered 404" in json.loads(answer.body)["Error"]
+            server.release_watches()
             assert (await extender.ask("predicates", "b"))["NodeNames"] == ["n"]
             server.drop("pods", "b")
             server.put_pod("c", limit(100))
@@ -278,7 +280,7 @@ async def test_nothing_is_answered_before_the_cluster_was_seen(tmp_path: Path) -
             assert (await extender.get("/readyz"))[0] == 503
             assert (await extender.get("/livez"))[0] == 200
             server.refuse_lists.clear()
-            await extender.picture.wait_synced()
+            await extender.picture.wait_ready()
             assert await extender.get("/readyz") == (200, "[+] the cluster is seen\n")
             assert (await extender.ask("predicates", "a"))["NodeNames"] == ["n"]
 

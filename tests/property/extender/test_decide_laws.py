@@ -60,6 +60,30 @@ def test_numbers_say_what_the_evaluators_say(data: st.DataObject, profile: str, 
     assert (verdict.text == "") == (verdict.rank is not None)
 
 
+@given(st.data(), st.sampled_from(["tencent", "hami"]), st.integers(0, 1000))
+def test_what_the_numbers_refuse_no_evaluator_could_place(data: st.DataObject, profile: str, seed: int) -> None:
+    """The numbers may hope in vain that all containers fit together, never refuse in vain; a second answer is the first."""
+    chance = Random(seed)
+    limits: st.SearchStrategy[Mapping[str, str]] = cores_limits if profile == "tencent" else shares_limits
+    scheduler = FakeScheduler(*(make_node(name, data.draw(inventories()), profile, chance) for name in "nm"))
+    for number, each in enumerate(data.draw(st.lists(limits, max_size=8))):
+        scheduler.schedule(make_pod(f"p{number}", each))
+    together = data.draw(st.lists(limits, min_size=2, max_size=6))
+    seen = make_pod("x", *together, init=data.draw(st.lists(limits, max_size=1)))
+    pod = scheduler.read(seen)
+    assert pod.demand is not None
+    first = scheduler.ask(seen)
+    for name in scheduler.names:
+        account = scheduler.cluster.find_account(name)
+        assert account is not None
+        fits = place_pod(account.space, pod.demand).fits
+        assert fits == (name in first.fitting)
+        if name in first.hopeless:
+            assert not place_pod(account.published.space, pod.demand).fits
+    again = scheduler.ask(seen)
+    assert (again.fitting, {**again.failed}, {**again.hopeless}) == (first.fitting, first.failed, first.hopeless)
+
+
 @given(
     st.lists(inventories(), min_size=1, max_size=3),
     st.lists(

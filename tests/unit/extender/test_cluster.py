@@ -354,3 +354,37 @@ def test_what_anybody_may_write_is_kept_in_bounds(cluster: Cluster) -> None:
     pod = read(cluster, make_pod("a", HALF, annotations=many | {f"{UUID}0": "x" * 200_000}))
     assert len(pod.choice) <= 128
     assert max(map(len, pod.choice.values())) <= 8192
+
+
+def test_an_earlier_choice_counts_beside_the_one_that_takes_its_place(cluster: Cluster) -> None:
+    """Until the later one is written, or the pod is seen bound, or is gone."""
+    pod = make_pod("a", HALF)
+    cluster.note_pod(pod, 0.0)
+    promise(cluster, pod, "n", {})
+    earlier = cluster.holds["uid-of-a"]
+    cluster.release("uid-of-a")
+    promise(cluster, pod, "m", {})
+    cluster.keep_earlier(earlier)
+    assert (used(cluster, "n"), used(cluster, "m")) == ({0: 50}, {0: 50})
+    cluster.drop_earlier("uid-of-a")
+    assert (used(cluster, "n"), used(cluster, "m")) == ({}, {0: 50})
+    cluster.keep_earlier(earlier)
+    cluster.note_pod(make_pod("a", HALF, node="m", annotations=choose("m", 0)), 0.0)
+    assert (used(cluster, "n"), used(cluster, "m")) == ({}, {0: 50})
+    cluster.keep_earlier(earlier)
+    cluster.drop_pod("uid-of-a")
+    assert (used(cluster, "n"), used(cluster, "m")) == ({}, {})
+
+
+def test_an_earlier_choice_counts_again_unless_the_pod_is_seen_bound(cluster: Cluster) -> None:
+    """Where it is bound it counts there."""
+    pod = make_pod("a", HALF)
+    cluster.note_pod(pod, 0.0)
+    promise(cluster, pod, "n", {})
+    earlier = cluster.holds["uid-of-a"]
+    cluster.release("uid-of-a")
+    cluster.restore(earlier)
+    assert used(cluster, "n") == {0: 50}
+    cluster.note_pod(make_pod("a", HALF, node="m", annotations=choose("m", 1)), 0.0)
+    cluster.restore(earlier)
+    assert (used(cluster, "n"), used(cluster, "m")) == ({}, {1: 50})

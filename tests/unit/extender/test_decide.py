@@ -4,10 +4,15 @@ from collections.abc import Mapping
 
 import pytest
 
-from nodeagent.extender.texts import ELSEWHERE, NOT_ASKED, NOTHING, UNKNOWN
+from nodeagent.extender import decide
+from nodeagent.extender.decide import STEP
+from nodeagent.extender.place_pod import PodPlacement, place_pod
+from nodeagent.extender.texts import ELSEWHERE, NOT_ASKED, NOTHING, TOGETHER, UNKNOWN
 from nodeagent.model.scheduling import SeenNode, SeenPod
+from nodeagent.rules.fractions.demands import PodDemand
 from nodeagent.rules.fractions.published import ANNOTATION
 from nodeagent.rules.fractions.selection import UNWANTED_GPUS, WANTED_MODELS
+from nodeagent.rules.placement.space import Space
 from tests.support.gpus import gpu_uuid, make_inventory
 from tests.support.placement import eight, make_sized, six
 from tests.support.scheduling import (
@@ -210,12 +215,16 @@ def test_a_name_that_comes_twice_is_answered_once() -> None:
 
 
 def test_what_containers_leave_one_another_is_counted() -> None:
-    """Each alone would fit, together they do not; the evaluators say so."""
+    """Each alone would fit, together they do not; the numbers say so, and where they hope in vain the evaluators."""
     scheduler = FakeScheduler(make_plain_node("n", 100, 8), make_plain_node("m", 200, 8))
     found = scheduler.ask(make_pod("x", limit(60, 1), limit(60, 1)))
     assert found.fitting == ("m",)
-    text = "no room for 60 cores and 256 MiB of memory of one GPU (container c1) beside the pod's other containers"
-    assert found.failed == {"n": text}
+    assert (found.failed, found.hopeless) == ({}, {"n": TOGETHER})
+    fill(scheduler, "m", (60, 1))
+    assert scheduler.ask(make_pod("x", limit(60, 1), limit(60, 1))).failed == {"m": TOGETHER}
+    scheduler.cluster.drop_pod("uid-of-m-0")
+    text = "no room for 50 cores and 256 MiB of memory of one GPU (container c3) beside the pod's other containers"
+    assert scheduler.ask(make_pod("x", limit(40, 1), limit(40, 1), limit(70, 1), limit(50, 1))).failed["m"] == text
     assert scheduler.decider.judge(scheduler.read(make_pod("x", limit(60, 1))), "n").rank is not None
 
 
@@ -262,3 +271,61 @@ def test_both_kinds_of_names_in_one_pod_are_refused() -> None:
     found = scheduler.ask(make_pod("x", limit(10, 1), {SHARE: "1"}))
     assert "containers c0 and c1 ask for parts of GPUs by different names" in found.hopeless["n"]
     assert MEMORY not in found.hopeless["n"]
+
+
+@pytest.fixture
+def evaluations(monkeypatch: pytest.MonkeyPatch) -> list[PodDemand]:
+    """What the evaluators were asked."""
+    asked: list[PodDemand] = []
+
+    def count(space: Space, demand: PodDemand) -> PodPlacement:
+        asked.append(demand)
+        return place_pod(space, demand)
+
+    monkeypatch.setattr(decide, "place_pod", count)
+    return asked
+
+
+@pytest.mark.parametrize(
+    "containers",
+    [[limit(200)] * 5, [limit(99, 1)] * 9, [limit(60, 1)] * 9, [limit(10, 100)] * 17],
+    ids=["whole GPUs", "cores", "more than half of each", "memory"],
+)
+def test_what_cannot_fit_together_is_no_question_for_the_evaluators(
+    evaluations: list[PodDemand], containers: list[Mapping[str, str]]
+) -> None:
+    """Each container has room on every node, all of them on none, not even on an empty one."""
+    scheduler = FakeScheduler(*(make_seen_node(f"n{number}", eight()) for number in range(20)))
+    found = scheduler.ask(make_pod("x", *containers), only_best=True)
+    assert found.hopeless == dict.fromkeys(scheduler.names, TOGETHER)
+    assert evaluations == []
+
+
+def test_what_the_evaluators_refused_is_remembered(evaluations: list[PodDemand]) -> None:
+    """Where the numbers hope in vain: once for all nodes in the same state, and not again before that changes."""
+    scheduler = FakeScheduler(*(make_seen_node(f"n{number}", make_inventory(make_sized(2))) for number in range(50)))
+    pod = make_pod("x", limit(40, 1), limit(40, 1), limit(70, 1), limit(50, 1))
+    for _ in range(3):
+        found = scheduler.ask(pod, only_best=True)
+        assert not found.fitting
+        assert set(found.failed) == set(scheduler.names)
+        assert len(evaluations) == 1
+    fill(scheduler, "n7", (10, 1))
+    scheduler.ask(pod, only_best=True)
+    assert len(evaluations) <= 2
+
+
+def test_others_have_their_turn_while_many_nodes_are_tried(evaluations: list[PodDemand]) -> None:
+    """Nodes that are in ten states are tried in steps, as long as none has room."""
+    two, number = make_inventory(make_sized(2)), 2 * STEP
+    scheduler = FakeScheduler(*(make_seen_node(f"n{each:03}", two) for each in range(number)))
+    for each in range(number):
+        fill(scheduler, f"n{each:03}", (each % 10, 1))
+    pod = scheduler.read(make_pod("x", limit(40, 1), limit(40, 1), limit(70, 1), limit(40, 1)))
+    search = scheduler.decider.search(pod, scheduler.names, only_best=True)
+    assert search.go_on() is None
+    found = search.go_on()
+    assert found is not None
+    assert not found.fitting
+    assert len(found.failed) == number
+    assert len(evaluations) == 10

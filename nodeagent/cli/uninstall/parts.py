@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from nodeagent.app.runtime_edge import see_processes
-from nodeagent.app.sides.claims import SHARE_FOLDERS
-from nodeagent.app.sides.parts import LIBRARY_FOLDER, PART_FOLDERS
+from nodeagent.app.sides.parts import LIBRARY_FOLDER
 from nodeagent.cli.uninstall.steps import Outcome, Step, act, remove_directory, remove_files
 from nodeagent.components.allocations.journal import parse_journal
 from nodeagent.components.allocations.ledger import replay
@@ -22,6 +21,7 @@ from nodeagent.edge.host.errors import HostError
 from nodeagent.edge.host.files.journal_disk import JOURNAL_NAME
 from nodeagent.edge.host.files.pseudo_file import list_names
 from nodeagent.edge.host.vgpu.library_files import NAME, PRELOAD
+from nodeagent.edge.host.vgpu.part_folders import PART_FOLDERS, SHARE_FOLDERS
 from nodeagent.edge.host.vgpu.part_users import find_mounted
 
 _AGAIN: Final = "uninstall again when it has ended"

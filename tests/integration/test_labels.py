@@ -222,7 +222,7 @@ def test_devices_are_advertised_without_an_api_server(node: Cluster, make_agent:
     """An agent that cannot reach the API server from its first second on serves the kubelet all the same."""
     agent = make_agent(settings={"kubernetes": {"kubeconfig": str(node.layout.agent / "absent")}})
     wait("the kubelet to know", lambda: node.api.read_node()["status"]["capacity"].get("nvidia.com/gpu") == "1")
-    assert "api_server_away" in agent.read_log(200)
+    wait("the log to say so", lambda: "api_server_away" in agent.read_log(200))
     assert COUNT not in labels_of(node)
 
 

@@ -25,8 +25,8 @@ RIGHTS = CHECKOUT / "deploy" / "rbac-mig.yaml"
 NODE = f"/api/v1/nodes/{NODE_NAME}"
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 PATIENCE_SECONDS = 90.0
-SOON_SECONDS = 5.0
-"""On a machine that does much else; `make bench` has the measure."""
+SOON_SECONDS = 20.0
+"""Less than an event that was missed costs, 30 s, on a busy machine too; `make bench` has the measure."""
 SETTINGS: dict[str, dict[str, Any]] = {
     "device_plugin": {"device_list_strategy": ["envvar"], "mig_strategy": "mixed"},
     "kubelet": {"pod_resources_poll_seconds": 0.5},

@@ -40,7 +40,8 @@ from nodeagent.components.fractions.reasons.component import Reasons
 from nodeagent.components.fractions.relay import PartsRelay
 from nodeagent.components.fractions.renewing.component import Renewing
 from nodeagent.components.fractions.requests.component import PodRequests, Requests
-from nodeagent.components.fractions.tending.component import Files, KubeletRecords, Sources, Tending
+from nodeagent.components.fractions.tending.component import Files, Tending
+from nodeagent.components.fractions.tending.sources import KubeletRecords, Sources
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.mailbox import Waker

@@ -13,7 +13,7 @@ from nodeagent.components.allocations.ledger import replay
 from nodeagent.components.allocations.relay import JournalRelay
 from nodeagent.components.fractions.component import NAME_PAUSES_SECONDS, Fractions
 from nodeagent.components.fractions.relay import PartsRelay
-from nodeagent.components.fractions.tending.component import Sources
+from nodeagent.components.fractions.tending.sources import Sources
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions

@@ -17,7 +17,7 @@ from nodeagent.components.cdi.relay import PartSpecsRelay
 from nodeagent.components.deviceplugin.component import DevicePlugins
 from nodeagent.components.fractions.component import Fractions
 from nodeagent.components.fractions.relay import PartsRelay
-from nodeagent.components.fractions.tending.component import Sources
+from nodeagent.components.fractions.tending.sources import Sources
 from nodeagent.components.offering.component import OfferingComponent
 from nodeagent.components.offering.relay import ChoosingRelay
 from nodeagent.config.live import LiveSettings

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from nodeagent.components.fractions.bind import check_memory, complete_identity
 from nodeagent.components.fractions.decide import PartView, list_resources
 from nodeagent.components.fractions.requests.component import Requests
-from nodeagent.components.fractions.tending.component import KubeletRecords
+from nodeagent.components.fractions.tending.sources import KubeletRecords
 from nodeagent.core.log.lines import get_logger
 from nodeagent.model.errors import CallerUnclear, NodeagentError
 from nodeagent.model.ids import DeviceId, ResourceName

@@ -229,7 +229,7 @@ def test_people_are_told_what_they_must_know(fact: Any, reason: str | None) -> N
 def test_devices_are_named_by_the_number_that_commands_take() -> None:
     """Beside the UUID, by which tools find them; a MIG device by that of its GPU, and one that is gone by its last."""
     cut = make_gpu(1, mig=["1g.10gb"])
-    gone = KnownGpu(uuid=gpu_uuid(2), name="H100", index=2, address="0000:01:00.0")
+    gone = KnownGpu(uuid=gpu_uuid(2), name="H100", index=2, address=make_gpu(0).pci.address)
     names = build_names(Inventory(generation=1, gpus=(make_gpu(0), cut), vanished=(gone,)))
     mig = cut.mig_devices[0].uuid
     facts = (

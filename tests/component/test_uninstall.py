@@ -5,38 +5,23 @@ import os
 import shutil
 import socket
 from pathlib import Path
-from random import Random
 
-import anyio
 import pytest
 import yaml
 
-from nodeagent.app.sides.mig_owed import STORE
 from nodeagent.cli.frame.exit_codes import ExitCode
-from nodeagent.cli.uninstall.cluster import _list_ours, _take_back, remove_from_cluster
-from nodeagent.cli.uninstall.steps import Outcome, Step, remove_shim
+from nodeagent.cli.uninstall.steps import Step, remove_shim
 from nodeagent.components.allocations.journal import encode_records
 from nodeagent.components.allocations.ledger import Ledger, open_record
 from nodeagent.components.cdi.spec import render_spec_name
-from nodeagent.components.cluster.status import TERMINAL_ANNOTATION
-from nodeagent.components.mig.wish import Remembered, encode_remembered
 from nodeagent.config.load import load_settings
-from nodeagent.core.clock import SystemClock
 from nodeagent.edge.container_runtime.change_files import RuntimeFiles
-from nodeagent.edge.host.files.sealed_file import SealedFile
 from nodeagent.edge.host.files.state_lock import StateLock
-from nodeagent.edge.kube.client import KubeClient
-from nodeagent.edge.kube.credentials import Kubeconfig
-from nodeagent.edge.kube.node import KubeNode
-from nodeagent.edge.kube.slices import KubeSlices
 from nodeagent.model.allocation import PodIdentity
-from nodeagent.model.cluster import DEPLOY_LABEL, MIG_STATE_LABEL, PAUSED_FOR_MIG, NodeCondition, Taint
 from nodeagent.model.journal import Binding, PartTable
 from nodeagent.model.runtime import FileChange
-from nodeagent.model.slices import SliceContent, SlicePool
 from nodeagent.rules.cdi_names import PART_KIND, name_claim_file, name_part_file, qualify
-from nodeagent.rules.fractions.published import ANNOTATION as FRACTIONS_ANNOTATION
-from tests.fakes.apiserver import NODE, FakeApiServer
+from tests.fakes.apiserver import NODE
 from tests.support.files.short_directory import short_dir
 from tests.support.programs.command_line import run_here
 
@@ -344,108 +329,6 @@ def test_a_directory_of_a_pod_is_not_called_empty_while_it_is_not(
     _, out, _ = used.uninstall()
     assert "empty directory" not in out
     assert "something else is in it" in out
-
-
-async def test_node_object_is_as_it_was_before_the_agent(tmp_path: Path) -> None:
-    """Labels, condition, annotation and start-up taint go, those of others stay; a rehearsal only looks."""
-    async with FakeApiServer().running() as server:
-        kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
-        server.add_node(NODE, zone="a")
-        client = KubeClient(Kubeconfig(kubeconfig))
-        node = KubeNode(client, NODE, SystemClock(), Random(1))
-        await node.apply_labels(await node.read_node(), {"nvidia.com/gpu.count": "8"})
-        await node.write_condition(NodeCondition(status="True", reason="Ready"), changed=True)
-        cards = NodeCondition(type="devices.nodeagent.io/cards", status="True", reason="DevicesReady")
-        await node.write_condition(cards, changed=True)
-        await node.write_annotation(TERMINAL_ANNOTATION, "lost")
-        await node.write_annotation(FRACTIONS_ANNOTATION, "1")
-        await node.write_label(MIG_STATE_LABEL, "success")
-        await node.change_taint(Taint(key="nvidia.com/gpu-starting", effect="NoSchedule"), present=True)
-        slices = KubeSlices(client, SlicePool(driver="gpu.nvidia.com", node=NODE), Random(1))
-        await slices.create("s", SliceContent(), (1, 1), "uid")
-        await client.aclose()
-        overrides = (
-            f"kubernetes.kubeconfig={kubeconfig}",
-            f"node.name={NODE}",
-            "kubernetes.startup_taint=nvidia.com/gpu-starting:NoSchedule",
-        )
-        settings = load_settings(environ={}, overrides=overrides).settings
-        before = json.dumps(server.nodes[NODE])
-        rehearsed = await remove_from_cluster(settings, {}, dry=True)
-        assert json.dumps(server.nodes[NODE]) == before
-        assert list(server.slices) == ["s"]
-        assert await remove_from_cluster(settings, {}, dry=False) == rehearsed
-        assert [each.step for each in rehearsed] == [Step.REMOVED] * 8
-        assert server.slices == {}
-        left = server.nodes[NODE]
-        assert left["metadata"]["labels"] == {"zone": "a"}
-        assert not left["metadata"].get("annotations")
-        assert "taints" not in left["spec"]
-        assert left["status"]["conditions"] == []
-        assert await remove_from_cluster(settings, {}, dry=False) == []
-
-
-async def test_nobody_is_left_paused_for_an_agent_that_is_gone(tmp_path: Path) -> None:
-    """A kill in the middle of a MIG change, and then the end: others are themselves again."""
-    exporter = f"{DEPLOY_LABEL}dcgm-exporter"
-    remembered = Remembered(layout="all-balanced", paused={exporter: "true", f"{DEPLOY_LABEL}dcgm": "true"})
-    store = SealedFile(tmp_path / STORE[0], *STORE[1:])
-    async with FakeApiServer().running() as server:
-        server.add_node(NODE, **{exporter: PAUSED_FOR_MIG, f"{DEPLOY_LABEL}dcgm": "false"})
-        kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
-        overrides = (f"kubernetes.kubeconfig={kubeconfig}", f"node.name={NODE}", f"node.state_dir={tmp_path}")
-        settings = load_settings(environ={}, overrides=overrides).settings
-        await anyio.to_thread.run_sync(store.write, b"something else")
-        assert await remove_from_cluster(settings, {}, dry=False) == []
-        await anyio.to_thread.run_sync(store.write, encode_remembered(remembered))
-        (rehearsed,) = await remove_from_cluster(settings, {}, dry=True)
-        assert server.labels(NODE)[exporter] == PAUSED_FOR_MIG
-        assert await remove_from_cluster(settings, {}, dry=False) == [rehearsed]
-        assert rehearsed == Outcome(Step.RESTORED, f"label {exporter}=true of node {NODE}")
-        assert server.labels(NODE) == {exporter: "true", f"{DEPLOY_LABEL}dcgm": "false"}
-
-
-async def test_a_label_that_another_manager_has_set_since_stays(tmp_path: Path) -> None:
-    """NVIDIA's MIG manager tells its state by the same label."""
-    async with FakeApiServer().running() as server:
-        kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
-        server.add_node(NODE)
-        client = KubeClient(Kubeconfig(kubeconfig))
-        await KubeNode(client, NODE, SystemClock(), Random(1)).write_label(MIG_STATE_LABEL, "success")
-        await client.aclose()
-        server.set_labels(**{MIG_STATE_LABEL: "pending"})
-        overrides = (f"kubernetes.kubeconfig={kubeconfig}", f"node.name={NODE}")
-        settings = load_settings(environ={}, overrides=overrides).settings
-        assert await remove_from_cluster(settings, {}, dry=False) == []
-        assert server.labels() == {MIG_STATE_LABEL: "pending"}
-
-
-async def test_what_the_api_server_refuses_is_a_step_that_failed(tmp_path: Path) -> None:
-    """Each by itself, so that one refusal does not keep the rest."""
-    async with FakeApiServer().running() as server:
-        kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
-        client = KubeClient(Kubeconfig(kubeconfig))
-        node = KubeNode(client, NODE, SystemClock(), Random(1))
-        await node.write_condition(NodeCondition(status="True", reason="Ready"), changed=True)
-        await node.write_annotation(TERMINAL_ANNOTATION, "lost")
-        found = await node.read_node()
-        settings = load_settings(environ={}, overrides=(f"kubernetes.kubeconfig={kubeconfig}",)).settings
-        acts = _list_ours(settings, node, found)
-        del server.nodes[NODE]
-        outcomes = [await _take_back(what, act, dry=False) for what, act in acts.items()]
-        await client.aclose()
-    assert [each.step for each in outcomes] == [Step.FAILED, Step.FAILED]
-
-
-async def test_an_api_server_that_is_away_is_a_step_that_failed(tmp_path: Path) -> None:
-    """The labels stay, and the report says why."""
-    async with FakeApiServer().running() as server:
-        kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
-    overrides = (f"kubernetes.kubeconfig={kubeconfig}", f"node.name={NODE}")
-    settings = load_settings(environ={}, overrides=overrides).settings
-    with anyio.fail_after(30):
-        (outcome,) = await remove_from_cluster(settings, {}, dry=False)
-    assert outcome.step is Step.FAILED
 
 
 def test_our_keys_leave_a_runtimes_file_that_others_have_edited(used: UsedNode) -> None:

@@ -62,7 +62,7 @@ def test_numbers_say_what_the_evaluators_say(data: st.DataObject, profile: str, 
 
 @given(st.data(), st.sampled_from(["tencent", "hami"]), st.integers(0, 1000))
 def test_what_the_numbers_refuse_no_evaluator_could_place(data: st.DataObject, profile: str, seed: int) -> None:
-    """The numbers may hope in vain that containers fit together, never refuse in vain; a second answer is the first."""
+    """The numbers may hope in vain that all containers fit, but not refuse in vain; asked again they say the same."""
     chance = Random(seed)
     limits: st.SearchStrategy[Mapping[str, str]] = cores_limits if profile == "tencent" else shares_limits
     scheduler = FakeScheduler(*(make_node(name, data.draw(inventories()), profile, chance) for name in "nm"))

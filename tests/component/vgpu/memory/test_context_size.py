@@ -28,7 +28,7 @@ NVML = "libnvidia-ml.so.1"
 
 def build_nvml() -> Path:
     """Of this driver's account."""
-    source = HERE / "src" / "nvml_of_account.c"
+    source = Path(__file__).with_name("nvml_of_account.c")
     return compile_once(HERE / "build", NVML, [source], ("-shared", "-fPIC", "-O1", f"-Wl,-soname,{NVML}"))
 
 

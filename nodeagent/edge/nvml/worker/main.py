@@ -21,6 +21,7 @@ from nodeagent.edge.nvml.worker.fabric import read_fabric
 from nodeagent.edge.nvml.worker.inventory import read_gpu
 from nodeagent.edge.nvml.worker.library import Library, LibraryUnusable, find_library, load_library
 from nodeagent.edge.nvml.worker.query import CALL_COUNTS, GpuGone, Query, call
+from nodeagent.edge.nvml.worker.rights import give_up_device_nodes
 from nodeagent.edge.nvml.worker.sample import Sampler
 
 EXIT_RENEW = 3
@@ -214,4 +215,5 @@ class Worker:
 def serve(root: str = "", configured: str = "") -> None:
     """Run as the worker, until the parent ends or says so; the kernel then closes every handle."""
     die_with_parent()
+    give_up_device_nodes()
     Worker(root, configured, claim_answers()).serve()

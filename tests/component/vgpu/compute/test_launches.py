@@ -180,9 +180,13 @@ def test_in_soft_mode_what_is_idle_may_be_used(place: Place, driver: FakeDriver)
     process = start(place, driver, "cuLaunchKernel", 1000, 2000)
     measure(place, process, 2000, 4000)
     assert finish(process, 1000) > 0.35
-    process = start(place, driver, "cuLaunchKernel", 1000, 2000)
-    measure(place, process, 6000, 10000)
-    assert finish(process, 1000) < 0.4
+    parts = []
+    for _ in range(2):
+        process = start(place, driver, "cuLaunchKernel", 1000, 2000)
+        measure(place, process, 6000, 10000)
+        parts.append(finish(process, 1000))
+    # The first still has what was given before, until it is told: how long that takes is a matter of this machine.
+    assert parts[1] < 0.3, parts
 
 
 def test_what_is_wrong_is_the_drivers_to_say(place: Place, driver: FakeDriver) -> None:

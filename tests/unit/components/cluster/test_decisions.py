@@ -7,7 +7,15 @@ import pytest
 from nodeagent.components.cluster.status import NodeSight, decide_condition, decide_lost, is_hopeless, mark_lost
 from nodeagent.components.cluster.tell import TOLD, Told, decide_telling, render_event
 from nodeagent.components.cluster.wishes import decide_mig_label, decide_taint, find_pause, parse_taint, read_wishes
-from nodeagent.model.cluster import MIG_STATE_LABEL, ClusterNode, ClusterWishes, NodeCondition, NodeEvent, Taint
+from nodeagent.model.cluster import (
+    MIG_CONFIG_LABEL,
+    MIG_STATE_LABEL,
+    ClusterNode,
+    ClusterWishes,
+    NodeCondition,
+    NodeEvent,
+    Taint,
+)
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.events import (
     AllocationDiffered,
@@ -24,8 +32,8 @@ from nodeagent.model.events import (
 )
 from nodeagent.model.gpu import Inventory, KnownGpu
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
-from nodeagent.model.ids import DeviceId, ResourceName
-from nodeagent.model.mig import MigState
+from nodeagent.model.ids import DeviceId, GpuUuid, PciAddress, ResourceName
+from nodeagent.model.mig import GpuChange, MigState
 from nodeagent.model.plugin import AdvertisedResource, OfferAccount, PluginState
 from nodeagent.rules.ids import build_names
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
@@ -229,7 +237,7 @@ def test_people_are_told_what_they_must_know(fact: Any, reason: str | None) -> N
 def test_devices_are_named_by_the_number_that_commands_take() -> None:
     """Beside the UUID, by which tools find them; a MIG device by that of its GPU, and one that is gone by its last."""
     cut = make_gpu(1, mig=["1g.10gb"])
-    gone = KnownGpu(uuid=gpu_uuid(2), name="H100", index=2, address=make_gpu(0).pci.address)
+    gone = KnownGpu(uuid=gpu_uuid(2), name="H100", index=2, address=PciAddress("0000:01:00.0"))
     names = build_names(Inventory(generation=1, gpus=(make_gpu(0), cut), vanished=(gone,)))
     mig = cut.mig_devices[0].uuid
     facts = (
@@ -279,18 +287,27 @@ def test_many_different_events_are_bounded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "label", "expected"),
+    ("state", "label", "wish", "expected"),
     [
-        (None, "failed", ""),
-        (MigState(), "success", ""),
-        (MigState(layout="x", standing="pending"), "", "pending"),
-        (MigState(layout="x", standing="pending"), "success", "pending"),
-        (MigState(layout="x", standing="success"), "success", ""),
+        (None, "failed", "", {}),
+        (None, "pending", "", {}),
+        (MigState(), "", "", {}),
+        (MigState(), "success", "", {}),
+        (MigState(), "failed", "", {}),
+        (MigState(), "pending", "", {MIG_STATE_LABEL: None}),
+        (MigState(), "rebooting", "", {MIG_STATE_LABEL: None}),
+        (MigState(), "pending", "x", {}),
+        (MigState(changes=(GpuChange(gpu=GpuUuid("G"), index=0, wanted="", doing=""),)), "pending", "", {}),
+        (MigState(layout="x", standing="pending"), "", "x", {MIG_STATE_LABEL: "pending"}),
+        (MigState(layout="x", standing="pending"), "success", "", {MIG_STATE_LABEL: "pending"}),
+        (MigState(layout="x", standing="success"), "success", "x", {}),
     ],
 )
-def test_the_label_of_mig_layouts_follows_what_is_told(state: MigState | None, label: str, expected: str) -> None:
-    """Without a wish it keeps what it said last."""
-    labels = {MIG_STATE_LABEL: label} if label else {}
+def test_the_label_of_mig_layouts_follows_what_is_told(
+    state: MigState | None, label: str, wish: str, expected: dict[str, str | None]
+) -> None:
+    """Without a wish it keeps how the last one ended, and says no longer that one is under way."""
+    labels = {MIG_STATE_LABEL: label, MIG_CONFIG_LABEL: wish}
     assert decide_mig_label(state, ClusterNode(name="n", uid="u", labels=labels)) == expected
 
 

@@ -9,10 +9,10 @@
 #define BYTES_MOST (UINT64_C(4) << 30) /* no context has been seen to take so much */
 #define UUID_TEXT 48
 
-typedef nvml_result (*any)(const void *first, const void *second, const void *third);
+typedef nvml_result (*any)(const void *first, void *second, void *third);
 
 /* A library that was not started, where there is none. */
-static nvml_result call(void *nvml, const char *name, const void *first, const void *second, const void *third)
+static nvml_result call(void *nvml, const char *name, const void *first, void *second, void *third)
 {
     any function = (any)loader_find_in(nvml, name);
     return function ? function(first, second, third) : NVML_UNINITIALIZED;

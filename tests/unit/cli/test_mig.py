@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from nodeagent.cli.answers.answer import NoAgent
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.mig import commands
-from nodeagent.cli.mig.view import describe_gpu, describe_state, tabulate_gpus
+from nodeagent.cli.mig.view import describe_changes, describe_gpu, describe_state, tabulate_gpus
 from nodeagent.components.web.api.records import GpuRecord, GpusRecord
-from nodeagent.model.mig import GpuChange, MigState
+from nodeagent.model.mig import IN_LINE, GpuChange, MigState
 from nodeagent.model.offering import Door, GpuDoor
 from nodeagent.rules.mig.layouts import read_layouts
 from tests.support.gpus import gpu_uuid, make_gpu
@@ -307,3 +307,12 @@ def test_a_door_is_in_nobodys_way_where_a_gpu_is_right(monkeypatch: pytest.Monke
     monkeypatch.setattr(commands, "read_gpus", read_behind_doors)
     assert run_here("mig", "assert", "all-disabled")[:2] == (ExitCode.OK, "")
     assert run_here("mig", "plan", "all-disabled")[:2] == (ExitCode.OK, "3 of 3 GPUs stay as they are\n")
+
+
+def test_gpus_that_have_their_turn_to_come_are_counted() -> None:
+    """Seven of them would stand in each line of those who wait for a layout."""
+    changes = [GpuChange(gpu=gpu_uuid(index), index=index, wanted="x", doing=IN_LINE) for index in range(3)]
+    assert describe_changes(changes) == "3 in line"
+    changes[1] = replace(changes[1], doing="switch MIG on")
+    assert describe_changes(changes) == "GPU 1: switch MIG on; 2 in line"
+    assert describe_changes(changes[1:2]) == "GPU 1: switch MIG on"

@@ -9,6 +9,8 @@ from nodeagent.model.values import Value
 
 MEMORY: Final = "mig.json"
 """In the state directory: the layout that was asked for last, and who is paused for it."""
+IN_LINE: Final = "in line"
+"""What a GPU does that is to change and has not been looked at yet."""
 NEWEST: Final = -1
 """In the place of an instance's id: the one that was made just before."""
 

@@ -16,7 +16,7 @@ from nodeagent.cli.answers.table import read_environment
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.gpu.source import API, read_gpus
 from nodeagent.cli.main import CommandFailed, Streams
-from nodeagent.cli.mig.view import describe_state, render_plan, tabulate_gpus
+from nodeagent.cli.mig.view import describe_changes, describe_state, render_plan, tabulate_gpus
 from nodeagent.components.mig.judge import advise, find_other
 from nodeagent.components.mig.wish import find_layout, render_layouts
 from nodeagent.components.web.api.layouts import LayoutsRecord, record_layouts
@@ -141,7 +141,7 @@ def _wait(
         if is_news and arguments.json:
             _print_step(streams, ApplyRecord(said=said, state=state))
         elif is_news and state.changes:
-            print("; ".join(f"GPU {change.index}: {change.doing}" for change in state.changes), file=streams.out)
+            print(describe_changes(state.changes), file=streams.out)
             streams.out.flush()
         if not state.changes and state.standing == "success":
             if not arguments.json:

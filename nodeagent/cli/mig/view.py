@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from nodeagent.cli.answers.table import Table
 from nodeagent.model.gpu import Gpu
-from nodeagent.model.mig import MigState
+from nodeagent.model.mig import IN_LINE, GpuChange, MigState
 from nodeagent.rules.mig.partitions import list_profile_names, read_partitions
 from nodeagent.rules.mig.show import GpuPlan
 
@@ -41,6 +41,13 @@ def describe_state(state: MigState | None) -> list[str]:
         return []
     reason = f": {state.detail}" if state.detail else ""
     return [f"asked for: {state.layout} ({state.origin}), {state.standing}{reason}"]
+
+
+def describe_changes(changes: Sequence[GpuChange]) -> str:
+    """What the GPUs that change do now; those that only have their turn to come are counted."""
+    doing = [f"GPU {change.index}: {change.doing}" for change in changes if change.doing != IN_LINE]
+    left = len(changes) - len(doing)
+    return "; ".join([*doing, f"{left} in line"] if left else doing)
 
 
 def render_plan(plans: Sequence[GpuPlan], problems: Sequence[str], models: Mapping[str, str]) -> Iterator[str]:

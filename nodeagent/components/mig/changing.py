@@ -24,7 +24,7 @@ from nodeagent.model.errors import ControlRefused, NodeagentError
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import DeviceUuid, GpuUuid
 from nodeagent.model.journal import Change
-from nodeagent.model.mig import GpuChange, Write
+from nodeagent.model.mig import IN_LINE, GpuChange, Write
 from nodeagent.model.offering import Offering
 from nodeagent.model.plugin import PluginState
 from nodeagent.model.ports import ChangeKeeper
@@ -92,7 +92,7 @@ class Changer:
         busy = self._users.list_busy(gpu)
         affected = list_affected(gpu, plan_writes(Goal(wanted=wanted), read_partitions(gpu), busy=busy))
         keeps = tuple(device.uuid for device in gpu.mig_devices if device.uuid not in affected)
-        shown = GpuChange(gpu=gpu.uuid, index=gpu.index, wanted=wanted.describe(), doing="in line", keeps=keeps)
+        shown = GpuChange(gpu=gpu.uuid, index=gpu.index, wanted=wanted.describe(), doing=IN_LINE, keeps=keeps)
         self._around.show(shown)
         return Due(gpu=gpu, wanted=wanted, busy=busy, affected=affected, shown=shown)
 

@@ -11,10 +11,8 @@ from nodeagent.core.channels.bus import Bus
 from nodeagent.edge.simulated.profile import load_profile
 from nodeagent.edge.simulated.source import SimulatedGpus
 from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
-from nodeagent.model.claims import ClaimBook
 from nodeagent.model.cluster import ClusterNode
-from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
-from nodeagent.model.journal import PreparedClaim, PreparedDevice
+from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.plugin import AdvertisedResource, PluginState
 from tests.support.virtual_time import FakeClock
 
@@ -38,14 +36,10 @@ def allot(*devices: str, pod: PodIdentity | None = POD) -> AllocationTable:
 
 
 def test_whoever_has_a_device_works_on_it() -> None:
-    """A pod, by replicas too and before its name is known; a claim, but not one that only looks."""
-    mine = PreparedDevice(requests=("g",), pool="n", device="gpu-1", uuid=GpuUuid("GPU-1"), gpu=GpuUuid("GPU-1"))
-    seen = replace(mine, device="gpu-2", uuid=GpuUuid("GPU-2"), is_admin=True)
-    claim = PreparedClaim(uid="c", namespace="ml", name="wide", devices=(mine, seen), since_seconds=0.0)
-    book = ClaimBook(claims={"c": claim})
-    assert list_holders(allot("GPU-0::3"), book) == {"GPU-0": "ml/train", "GPU-1": "ml/wide"}
-    assert list_holders(allot("GPU-0", pod=None), ClaimBook()) == {"GPU-0": "nvidia.com/gpu"}
-    assert list_holders(AllocationTable(), ClaimBook()) == {}
+    """A pod, by replicas too and before its name is known."""
+    assert list_holders(allot("GPU-0::3")) == {"GPU-0": "ml/train"}
+    assert list_holders(allot("GPU-0", pod=None)) == {"GPU-0": "nvidia.com/gpu"}
+    assert list_holders(AllocationTable()) == {}
 
 
 @pytest.mark.virtual_time
@@ -69,7 +63,6 @@ async def test_jobs_end_with_the_pods_that_have_the_gpus(clock: FakeClock, sign:
         bus.publish_state(PluginState(resources=(replace(SERVED, registered=False),)), source="deviceplugin")
         bus.publish_state(sign, source="cluster")
         await wait_busy(lambda busy: busy == [uuids[3]])
-        bus.publish_state(ClaimBook(), source="allocations")
         bus.publish_state(AllocationTable(), source="allocations")
         await wait_busy(lambda busy: not busy)
         tasks.cancel_scope.cancel()

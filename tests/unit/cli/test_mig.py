@@ -11,11 +11,11 @@ from msgspec.structs import replace
 from nodeagent.cli.answers.answer import NoAgent
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.mig import commands
-from nodeagent.cli.mig.view import describe_gpu, describe_state, tabulate_gpus
+from nodeagent.cli.mig.view import describe_changes, describe_gpu, describe_state, tabulate_gpus
 from nodeagent.components.web.api.layouts import LayoutsRecord, record_layouts
 from nodeagent.components.web.api.records import GpuRecord, GpusRecord
 from nodeagent.config.sections.mig import LayoutEntry, MigSettings
-from nodeagent.model.mig import GpuChange, MigState
+from nodeagent.model.mig import IN_LINE, GpuChange, MigState
 from nodeagent.model.offering import Door, GpuDoor
 from nodeagent.rules.mig.layouts import read_layouts
 from tests.support.gpus import gpu_uuid, make_gpu
@@ -359,3 +359,12 @@ def test_a_file_that_only_the_agent_can_see_is_named(monkeypatch: pytest.MonkeyP
     assert run_here("mig", "plan", "all-disabled")[0] == ExitCode.OK
     code, _, err = run_here("mig", "plan", "filed")
     assert (code, "elsewhere.yaml" in err) == (ExitCode.BAD_INPUT, True)
+
+
+def test_gpus_that_have_their_turn_to_come_are_counted() -> None:
+    """Seven of them would stand in each line of those who wait for a layout."""
+    changes = [GpuChange(gpu=gpu_uuid(index), index=index, wanted="x", doing=IN_LINE) for index in range(3)]
+    assert describe_changes(changes) == "3 in line"
+    changes[1] = replace(changes[1], doing="switch MIG on")
+    assert describe_changes(changes) == "GPU 1: switch MIG on; 2 in line"
+    assert describe_changes(changes[1:2]) == "GPU 1: switch MIG on"

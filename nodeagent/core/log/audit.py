@@ -20,7 +20,7 @@ DETAIL_MAX: Final = 1000
 """Characters: the labels of a node fit, the devices of a slice do not."""
 
 
-class Change(Struct, frozen=True, omit_defaults=True):
+class Change(Struct, frozen=True):
     """One change, or one that failed."""
 
     at: float

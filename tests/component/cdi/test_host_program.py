@@ -114,7 +114,9 @@ async def test_a_pod_that_does_not_see_the_host_cannot_know(worker: WorkerThread
         await HostProgram(worker, environment={"KUBERNETES_SERVICE_HOST": "10.0.0.1"}).check(program)
 
 
+# On a kernel without `openat2` the hook reads /proc, which this root lacks and no host does.
 @needs_root
+@pytest.mark.parametrize("program", ["this kernel"], indirect=True)
 async def test_it_is_tried_in_the_hosts_root(worker: WorkerThread, program: Path, tmp_path: Path) -> None:
     """By the path that the container runtime will use: without the host's ldconfig it is of no use, with it it is."""
     root, path = tmp_path / "root", Path("/var/lib/nodeagent/hook")

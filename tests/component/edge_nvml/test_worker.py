@@ -285,9 +285,11 @@ def test_the_stand_in_for_a_thread_runs_beside_the_others() -> None:
 def test_serve_dies_with_the_agent_and_claims_the_answers(
     monkeypatch: pytest.MonkeyPatch, pipe: tuple[int, int]
 ) -> None:
-    """Before anything else the worker ties its life to the agent's."""
+    """Before anything else the worker ties its life to the agent's, and gives up what it shall not do."""
     steps: list[str] = []
     monkeypatch.setattr(worker, "die_with_parent", lambda: steps.append("tied"))
+    # For good, for whatever else this process would do.
+    monkeypatch.setattr(worker, "give_up_device_nodes", lambda: steps.append("given up"))
 
     def claim() -> int:
         steps.append("claimed")
@@ -296,4 +298,4 @@ def test_serve_dies_with_the_agent_and_claims_the_answers(
     monkeypatch.setattr(worker, "claim_answers", claim)
     monkeypatch.setattr(worker, "read_frames", lambda _descriptor: iter(()))
     worker.serve("/", "")
-    assert steps == ["tied", "claimed"]
+    assert steps == ["tied", "given up", "claimed"]

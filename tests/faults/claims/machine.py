@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 import anyio
+from anyio.abc import TaskStatus
 from msgspec.structs import replace
 
 from nodeagent.components.allocations.book import Node
@@ -173,9 +174,10 @@ class Agent(World):
             await self._look()
             cdi = Cdi(self.bus, self.conditions, self.live, MadeUpDriverFiles(), files, parts=self.parts)
             self.claims = self.build()
+            # Before the parts: what they take back as they start is followed, too.
+            await tasks.start(self._follow)
             for part in (cdi, self._build_mig(), self._build_mps(), self.claims):
                 await tasks.start(lambda *, task_status, part=part: part.run(task_status=task_status))
-            tasks.start_soon(self._follow)
             await wait_until(lambda: self.mig.partitions() is not None)
             yield self
         for worker in self._workers:
@@ -189,9 +191,10 @@ class Agent(World):
         self.bus.publish_state(behind_claims(self.inventory.gpus), source="offering")
         self.bus.publish_state(HealthReport(generation=self.inventory.generation), source="health")
 
-    async def _follow(self) -> None:
+    async def _follow(self, *, task_status: TaskStatus[None]) -> None:
         """The GPUs are looked at anew whenever one was cut."""
         with self.bus.listen(MigChangeEnded, client="inventory") as ends:
+            task_status.started()
             async for _ in ends:
                 await self._look()
 

@@ -67,6 +67,7 @@ async def test_disarmed_watchdog_does_nothing() -> None:
     watchdog.arm()
     watchdog.disarm()
     watchdog.arm()
+    watchdog.disarm()
     await wait_until(lambda: "exit-watchdog" not in [thread.name for thread in threading.enumerate()])
     assert codes == []
 

@@ -41,6 +41,8 @@ class RuntimeCandidate(Value, frozen=True):
     pid: int | None = None
     executable: str = ""
     arguments: tuple[str, ...] = ()
+    unit: str = ""
+    """The service of systemd in which its process runs; empty where it runs in none, or that cannot be told."""
     cdi_in_force: bool | None = None
     """What the running daemon itself says about CDI; `None` when it does not say."""
     handlers: tuple[str, ...] | None = None
@@ -146,7 +148,8 @@ class RuntimeState(Value, frozen=True):
     problem: str = ""
     """Why it is not known, or what is in the way of the settings; empty when nothing is."""
     restart_needed: str = ""
-    """The exact command that would bring the written configuration into force; empty when it is in force."""
+    """The exact command that would bring the written configuration into force, or why none is known and what to do
+    about it; empty when it is in force."""
     through_shim: bool = False
     """Whether it creates every container through the runtime shim, by its own word, and that takes CDI names."""
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
+from pathlib import PurePosixPath
 from typing import Final
 
 from nodeagent.model.values import Value
@@ -104,6 +105,17 @@ class DaemonProcess(Value, frozen=True):
     cpu_seconds: float
     moved_bytes: int = 0
     """What it has read from storage and written there; zero where that is hidden."""
+
+
+OWN_NAME: Final = "zz-nodeagent"
+"""Directories are read in the order of the names and the last one wins: NVIDIA's toolkit calls its file `99-nvidia`."""
+FORMER_NAME: Final = "99-nodeagent"
+"""What earlier releases of the agent called it."""
+
+
+def is_own_file(path: str) -> bool:
+    """Whether a configuration file is the agent's alone, by its name; others only have settings of ours in them."""
+    return PurePosixPath(path).stem in (OWN_NAME, FORMER_NAME)
 
 
 class FileChange(Value, frozen=True):

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
+from pathlib import PurePosixPath
 from typing import Final
 
 from nodeagent.model.values import Value
@@ -41,6 +42,8 @@ class RuntimeCandidate(Value, frozen=True):
     pid: int | None = None
     executable: str = ""
     arguments: tuple[str, ...] = ()
+    unit: str = ""
+    """The service of systemd in which its process runs; empty where it runs in none, or that cannot be told."""
     cdi_in_force: bool | None = None
     """What the running daemon itself says about CDI; `None` when it does not say."""
     handlers: tuple[str, ...] | None = None
@@ -104,6 +107,17 @@ class DaemonProcess(Value, frozen=True):
     """What it has read from storage and written there; zero where that is hidden."""
 
 
+OWN_NAME: Final = "zz-nodeagent"
+"""Directories are read in the order of the names and the last one wins: NVIDIA's toolkit calls its file `99-nvidia`."""
+FORMER_NAME: Final = "99-nodeagent"
+"""What earlier releases of the agent called it."""
+
+
+def is_own_file(path: str) -> bool:
+    """Whether a configuration file is the agent's alone, by its name; others only have settings of ours in them."""
+    return PurePosixPath(path).stem in (OWN_NAME, FORMER_NAME)
+
+
 class FileChange(Value, frozen=True):
     """A file as it is and as it should be."""
 
@@ -146,7 +160,8 @@ class RuntimeState(Value, frozen=True):
     problem: str = ""
     """Why it is not known, or what is in the way of the settings; empty when nothing is."""
     restart_needed: str = ""
-    """The exact command that would bring the written configuration into force; empty when it is in force."""
+    """The exact command that would bring the written configuration into force, or why none is known and what to do
+    about it; empty when it is in force."""
     through_shim: bool = False
     """Whether it creates every container through the runtime shim, by its own word, and that takes CDI names."""
 

@@ -107,7 +107,7 @@ def check_runtime(facts: Facts) -> Iterator[Check]:
     if runtime.cdi_in_force is not True and shim and runtime.default_program == shim:
         yield ok("runtime", f"{name} takes no CDI devices: the runtime shim tells containers their parts of GPUs")
     elif runtime.cdi_in_force is False:
-        restart = " ".join(runtime.restart_command)
+        restart = " ".join(runtime.restart_command) or "nodeagent config show | grep ^runtime.restart_command"
         yield fail("runtime", f"{name}: CDI is off", f"nodeagent config show | grep ^runtime.manage; {restart}")
     elif runtime.cdi_in_force is None:
         yield warn("runtime", f"{name} does not say whether CDI is on", f"grep -n cdi {runtime.config_file}")

@@ -80,9 +80,12 @@ def configure(arguments: argparse.Namespace, streams: Streams) -> int:
     async def act(runtime: HostRuntime, live: LiveSettings) -> tuple[Look, tuple[FileChange, ...], Proof]:
         look = _require(await _look(runtime, live), live)
         changes = look.plan.changes
+        if arguments.restart and (changes or look.restart_needed):
+            _require_command(look)
         proof = await write_plan(runtime, look) if changes else Proof()
         after = _require(await _look(runtime, live), live)
         if arguments.restart and after.restart_needed:
+            _require_command(after)
             await restart_and_verify(runtime, live, after, changes)
             after = _require(await _look(runtime, live), live)
         return after, changes, proof
@@ -146,12 +149,18 @@ def _require(look: Look | NoRuntime, live: LiveSettings) -> Look:
     return look
 
 
+def _require_command(look: Look) -> None:
+    """That what is restarted is known; Podman, which is no daemon, needs no command."""
+    if look.runtime.restart_advice and not look.runtime.restart_command:
+        raise CommandFailed(look.runtime.restart_advice, ExitCode.BAD_INPUT)
+
+
 def _render_plan(look: Look) -> str:
     if not look.plan.changes:
         waiting = f"; to bring the files into force: {look.restart_needed}" if look.restart_needed else ""
         return f"nothing to change{waiting}"
     parts = [line for change in look.plan.changes for line in _diff(change)]
-    command = " ".join(look.runtime.restart_command) or "nothing, the files are read at every start"
+    command = look.runtime.restart_advice or "nothing, the files are read at every start"
     return "\n".join([*parts, f"afterwards: {command}"])
 
 

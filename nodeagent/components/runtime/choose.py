@@ -20,6 +20,8 @@ class ChosenRuntime(Value, frozen=True):
     socket: str
     config_file: str
     """Empty where it is not known."""
+    restart_command: tuple[str, ...] = ()
+    """What brings a changed configuration into force; empty where nobody knows, or no daemon has to be restarted."""
     version: str = ""
     executable: str = ""
     cdi_in_force: bool | None = None
@@ -43,9 +45,14 @@ class ChosenRuntime(Value, frozen=True):
         return self.programs.get(self.default_handler, "")
 
     @property
-    def restart_command(self) -> tuple[str, ...]:
-        """What brings a changed configuration into force."""
-        return self.record.restart_command(self.flavour)
+    def restart_advice(self) -> str:
+        """The command that brings a changed configuration into force, or what to do where none is known."""
+        if self.restart_command or self.record.is_command:
+            return " ".join(self.restart_command)
+        return (
+            f"the unit of the process behind {self.socket} cannot be told: restart it by hand,"
+            " or name the command in `runtime.restart_command`"
+        )
 
     @property
     def knows_cdi(self) -> bool:
@@ -81,6 +88,14 @@ def decide_runtime(evidence: RuntimeEvidence, settings: RuntimeSettings) -> Chos
     return _describe(alive[0], settings)
 
 
+def decide_restart(candidate: RuntimeCandidate, settings: RuntimeSettings) -> tuple[str, ...]:
+    """The command that restarts it and no other of its kind; never a signal, of which some die."""
+    record = RUNTIMES[candidate.kind]
+    told = settings.restart_command or record.find_place(candidate.flavour).restart
+    unit = candidate.unit or (record.unit if _has_usual_socket(candidate) else "")
+    return told or (("systemctl", "restart", unit) if unit else ())
+
+
 def parse_version(text: str) -> tuple[int, int]:
     """Major and minor version; zeros where the text has none."""
     numbers = text.removeprefix("v").split("-", maxsplit=1)[0].split("+", maxsplit=1)[0].split(".")
@@ -105,8 +120,7 @@ def _describe(candidate: RuntimeCandidate, settings: RuntimeSettings) -> ChosenR
     record = RUNTIMES[candidate.kind]
     found = record.find_place(candidate.flavour).config_file or record.find_config_flag(candidate.arguments)
     # Who is not seen behind a socket of his own has a configuration of his own, too.
-    usual = {_normalise(place.socket) for place in record.places}
-    if not found and (candidate.pid is not None or _normalise(candidate.socket) in usual):
+    if not found and (candidate.pid is not None or _has_usual_socket(candidate)):
         found = record.config_file
     config_file = str(settings.config_file) if settings.config_file else found
     return ChosenRuntime(
@@ -114,6 +128,7 @@ def _describe(candidate: RuntimeCandidate, settings: RuntimeSettings) -> ChosenR
         flavour=candidate.flavour,
         socket=candidate.socket,
         config_file=config_file,
+        restart_command=decide_restart(candidate, settings),
         version=candidate.version,
         executable=candidate.executable,
         cdi_in_force=candidate.cdi_in_force,
@@ -121,6 +136,10 @@ def _describe(candidate: RuntimeCandidate, settings: RuntimeSettings) -> ChosenR
         programs=candidate.programs,
         default_handler=candidate.default_handler,
     )
+
+
+def _has_usual_socket(candidate: RuntimeCandidate) -> bool:
+    return _normalise(candidate.socket) in {_normalise(place.socket) for place in RUNTIMES[candidate.kind].places}
 
 
 def _is_behind(candidate: RuntimeCandidate, endpoint: str) -> bool:

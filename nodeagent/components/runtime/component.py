@@ -291,7 +291,7 @@ class Runtime:
                 await self._configure(look)
                 look = await self._look()
                 self._attention.wake()
-        if isinstance(look, Look) and look.restart_needed and self._may_restart():
+        if isinstance(look, Look) and look.restart_needed and look.runtime.restart_command and self._may_restart():
             restarted = look.runtime
             problems |= await self._restart(look)
             look = await self._look()

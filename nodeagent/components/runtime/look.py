@@ -56,13 +56,13 @@ class Look(Value, frozen=True):
 
     @property
     def restart_needed(self) -> str:
-        """The command that brings the files as they are into force; empty when they are, or nobody knows."""
+        """What brings the files as they are into force, as advice; empty when they are, or nobody knows."""
         running, files = self.runtime.cdi_in_force, self.plan.cdi_enabled
         cdi_waits = self.wanted.cdi and files and running is False
         handlers = self.runtime.handlers
         class_waits = bool(self.wanted.wrapper) and handlers is not None and self._is_class_stale(handlers)
         waits = cdi_waits or (class_waits and not self._is_class_missing)
-        return " ".join(self.runtime.restart_command) if waits and not self.plan.changes else ""
+        return self.runtime.restart_advice if waits and not self.plan.changes else ""
 
     def _is_class_stale(self, handlers: tuple[str, ...]) -> bool:
         """Whether the daemon, of which this is known, runs another thing than what is written."""

@@ -8,10 +8,6 @@ from msgspec.structs import replace
 from nodeagent.model.runtime import ConfigFile, ConfigTree, FileChange
 from nodeagent.model.values import Value
 
-OWN_NAME: Final = "zz-nodeagent"
-"""Directories are read in the order of the names and the last one wins: NVIDIA's toolkit calls its file `99-nvidia`."""
-FORMER_NAME: Final = "99-nodeagent"
-"""What earlier releases of the agent called it."""
 HEADER: Final = b"# Written by nodeagent; `nodeagent runtime unconfigure` takes it away.\n"
 CLASS: Final = "nvidia"
 

@@ -26,9 +26,7 @@ from nodeagent.components.runtime.containerd_template import (
 )
 from nodeagent.components.runtime.plan import (
     CLASS,
-    FORMER_NAME,
     HEADER,
-    OWN_NAME,
     RuntimePlan,
     Wanted,
     apply_to_tree,
@@ -37,7 +35,7 @@ from nodeagent.components.runtime.plan import (
     plan_move,
 )
 from nodeagent.components.runtime.toml_edit import KeyPath, get, get_table, parse_toml, set_keys
-from nodeagent.model.runtime import ConfigTree, FileChange, RuntimeFlavour
+from nodeagent.model.runtime import FORMER_NAME, OWN_NAME, ConfigTree, FileChange, RuntimeFlavour
 
 _RUNC: Final = "runc"
 _RUNC_SHIM: Final = "io.containerd.runc.v2"

@@ -8,7 +8,6 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from nodeagent.components.runtime.plan import (
-    FORMER_NAME,
     HEADER,
     RuntimePlan,
     apply_to_tree,
@@ -17,7 +16,7 @@ from nodeagent.components.runtime.plan import (
     plan_move,
 )
 from nodeagent.components.runtime.toml_edit import KeyPath, get, parse_toml, set_keys
-from nodeagent.model.runtime import ConfigTree
+from nodeagent.model.runtime import FORMER_NAME, ConfigTree
 
 _NAMED_DEPTH: Final = 4
 """As deep as the name of a runtime lies; what is set in one is set with it."""

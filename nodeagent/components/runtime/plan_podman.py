@@ -5,10 +5,10 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from nodeagent.components.runtime.choose import ChosenRuntime
-from nodeagent.components.runtime.plan import CLASS, OWN_NAME, RuntimePlan, Wanted, find_unread
+from nodeagent.components.runtime.plan import CLASS, RuntimePlan, Wanted, find_unread
 from nodeagent.components.runtime.plan_drop_in import plan_drop_in
 from nodeagent.components.runtime.toml_edit import KeyPath, get, merge, parse_toml
-from nodeagent.model.runtime import ConfigTree
+from nodeagent.model.runtime import OWN_NAME, ConfigTree
 
 _PROGRAMS: Final = ("engine", "runtimes", CLASS)
 _DEFAULT: Final = ("engine", "runtime")

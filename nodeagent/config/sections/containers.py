@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Literal
 
-from nodeagent.config.kinds import AbsolutePath, Flag, Maybe, Number, OneOf, Whole
+from nodeagent.config.compound import ListOf
+from nodeagent.config.kinds import AbsolutePath, Flag, Maybe, Number, OneOf, Text, Whole
 from nodeagent.config.knobs import Section, knob
 
 
@@ -92,6 +93,13 @@ class RuntimeSettings(Section):
         "never",
         "whether the runtime may be restarted for a change to take effect",
         "a person decides; the condition names the command",
+        reload=True,
+    )
+    restart_command: tuple[str, ...] = knob(
+        ListOf(Text("a word of a command", r".+", 1024), distinct=False),
+        (),
+        "the command that restarts the runtime, word by word; empty means that it is found",
+        "it is that of the distribution, or restarts the unit of the process behind the socket",
         reload=True,
     )
     restart_timeout_seconds: float = knob(

@@ -4,7 +4,8 @@ Owns the record of our changes: for each file its content before the first of th
 once more where we have written over what others made of that. Directories that were made for a file are on record with
 it, and go with it when they are empty.
 It is written before the file is, so that a crash between the two still leads back.
-Symbolic links stay links; the file they lead to is replaced.
+Symbolic links stay links, and the file they lead to is replaced; but one in the place of a file that is the agent's
+alone is somebody else's work, and what it leads to is never touched.
 """
 
 import base64
@@ -25,7 +26,7 @@ from nodeagent.edge.host.files.atomic_file import read_bounded, write_atomically
 from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.ports import Withdraw
-from nodeagent.model.runtime import EditedFile, FileChange, Restored
+from nodeagent.model.runtime import EditedFile, FileChange, Restored, is_own_file
 from nodeagent.model.values import Value
 
 RECORD_NAME: Final = "runtime-changes.json"
@@ -71,7 +72,7 @@ class RuntimeFiles:
             BackupUnreadable: the record of earlier changes is damaged; nothing was written.
         """
         for change in changes:
-            if self._host.read(change.path) != change.before:
+            if self._is_foreign_link(change.path) or self._host.read(change.path) != change.before:
                 raise FileChangedMeanwhile(change.path)
         known = self._load()
         made = {change.path: self._host.list_missing_directories(change.path) for change in changes if change.after}
@@ -98,7 +99,7 @@ class RuntimeFiles:
         """
         directories = {entry.path: entry.directories for entry in self._load()}
         for change in changes:
-            if self._host.read(change.path) == change.after:
+            if not self._is_foreign_link(change.path) and self._host.read(change.path) == change.after:
                 self._write(change.path, change.before)
                 self._host.remove_empty(directories.get(change.path, ()))
 
@@ -127,16 +128,25 @@ class RuntimeFiles:
 
     def _write(self, path: str, content: bytes | None) -> None:
         with noting("file", path, "remove it" if content is None else "write it"):
-            self._host.write(path, content)
+            self._replace(path, content)
+
+    def _replace(self, path: str, content: bytes | None) -> None:
+        # A link may have been put there since the last look.
+        self._host.write(path, content, follow_link=not is_own_file(path))
+
+    def _is_foreign_link(self, path: str) -> bool:
+        return is_own_file(path) and self._host.is_link(path)
 
     def _give_back(self, entry: _Entry, withdraw: Withdraw) -> _Outcome | None:
         """Make one file as it was, or as it would be without us; `None` when there is nothing to do."""
+        if self._is_foreign_link(entry.path):
+            return _Outcome.KEPT
         now = self._host.read(entry.path)
         before = base64.b64decode(entry.before) if entry.before is not None else None
         if now == before:
             if entry.directories:
                 # What a writer that was killed has left beside it would keep them.
-                self._host.write(entry.path, before)
+                self._replace(entry.path, before)
             return None
         if now is None or _fingerprint(now) in entry.after:
             self._write(entry.path, before)

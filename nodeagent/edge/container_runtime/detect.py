@@ -23,8 +23,9 @@ from nodeagent.edge.container_runtime.kubelet_endpoint import (
     parse_kubelet_endpoint,
 )
 from nodeagent.edge.container_runtime.listeners import find_listener, read_arguments
+from nodeagent.edge.container_runtime.starts import parse_unit
 from nodeagent.edge.host.errors import HostError
-from nodeagent.edge.host.files.pseudo_file import list_names, read_attribute
+from nodeagent.edge.host.files.pseudo_file import list_names, read_attribute, read_raw_attribute
 from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.model.runtime import RuntimeCandidate, RuntimeEvidence, RuntimeFlavour, RuntimeKind
 from nodeagent.model.runtimes import RUNTIMES, guess_kind, is_adapter
@@ -147,6 +148,7 @@ class RuntimeDetector:
             pid=pid,
             executable=_read_link(process / "exe") or _find_program(arguments) if pid else "",
             arguments=arguments,
+            unit=parse_unit(read_raw_attribute(process / "cgroup").decode("utf-8", "replace")) if pid else "",
         )
 
     async def _ask(self, kind: RuntimeKind, socket: str) -> CriAnswer:

@@ -5,6 +5,7 @@ manager then goes on by itself. A daemon is never restarted by a signal: contain
 """
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -26,6 +27,9 @@ _SHOW_SECONDS: Final = 5.0
 _LEFT_REST: Final = "InactiveExitTimestampMonotonic"
 _WAS_THERE: Final = "ActiveEnterTimestampMonotonic"
 _MICROSECONDS: Final = 1e6
+_SERVICE: Final = re.compile(r"[A-Za-z0-9:_.@\\][A-Za-z0-9:_.@\\-]*\.service")
+_SUBGROUP: Final = re.compile(r"[^:]*")
+"""Of a daemon's own making; those of containers below a service have colons."""
 
 
 async def restart_runtime(command: Sequence[str], host_root: Path = Path("/")) -> None:
@@ -86,6 +90,25 @@ def parse_start_seconds(text: str) -> float:
         if began and ended > began:
             longest = max(longest, (ended - began) / _MICROSECONDS)
     return longest
+
+
+def parse_unit(text: str) -> str:
+    """The service of a process by /proc/PID/cgroup, as systemd itself tells it; empty where it runs in none.
+
+    What stands below a pod, a container, a session or a person's own service manager is no service of this host.
+    """
+    groups = dict(line.split(":", 2)[1:] for line in text.splitlines() if line.count(":") > 1)
+    # Where both versions of control groups are mounted, systemd goes by the one of its name.
+    path = groups.get("name=systemd") or groups.get("", "")
+    parts = [part for part in path.split("/") if part]
+    # Seen from a control group namespace that it is outside of, it begins with the way up.
+    while parts and (parts[0] == ".." or parts[0].endswith(".slice")):
+        if parts[0] == "user.slice":
+            return ""
+        parts.pop(0)
+    unit, subgroups = "".join(parts[:1]).removeprefix("_"), parts[1:]
+    is_service = _SERVICE.fullmatch(unit) and not unit.startswith("user@")
+    return unit if is_service and len(subgroups) < 2 and all(map(_SUBGROUP.fullmatch, subgroups)) else ""
 
 
 def list_daemons(program: str, proc_root: Path = Path("/proc")) -> tuple[DaemonProcess, ...]:

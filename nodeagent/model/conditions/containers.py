@@ -80,7 +80,7 @@ CONTAINERS_CONDITIONS: tuple[ConditionDefinition, ...] = (
         code="runtime-restart-needed",
         severity="warning",
         title="the container runtime must be restarted for its configuration to take effect",
-        remedy="run the command in the detail when convenient; running containers survive it",
+        remedy="run the command in the detail, or do what it says, when convenient; running containers survive it",
     ),
     ConditionDefinition(
         code="runtime-config-conflict",

@@ -31,7 +31,7 @@ class RuntimePlace(Value, frozen=True):
     config_file: str = ""
     """Empty for the runtime's own."""
     restart: tuple[str, ...] = ()
-    """What restarts it; empty for its own unit."""
+    """What restarts it; empty where that is the service in which it runs."""
     mark: str = ""
     """A directory that tells this distribution from one with the same socket; empty for none."""
 
@@ -46,6 +46,7 @@ class RuntimeRecord(Value, frozen=True):
     """What people call it."""
     program: str
     unit: str
+    """The service that distributions have for it; empty for a command."""
     config_file: str
     config_flags: tuple[str, ...]
     places: tuple[RuntimePlace, ...]
@@ -81,8 +82,3 @@ class RuntimeRecord(Value, frozen=True):
                 if argument.startswith(f"{flag}="):
                     return argument.partition("=")[2]
         return ""
-
-    def restart_command(self, flavour: RuntimeFlavour) -> tuple[str, ...]:
-        """What brings a changed configuration into force; never a signal, of which some die; nothing for a command."""
-        told = self.find_place(flavour).restart
-        return told or (("systemctl", "restart", self.unit) if self.unit else ())

@@ -20,6 +20,7 @@ from tests.component.container_runtime.test_host_root import OFF, Host, hide_pee
 from tests.fakes.cri import FakeCri
 
 SECOND = "/srv/second/containerd.sock"
+RESTART = "systemctl restart second.service"
 TABLE = """Num       RefCount Protocol Flags    Type St Inode Path
 0000000000000000: 00000003 00000000 00000000 0001 03 77 {socket}
 0000000000000000: 00000002 00000000 00010000 0001 01 {inode} {socket}
@@ -41,12 +42,14 @@ def add_second(machine: Host, *arguments: str, number: int = 9) -> Path:
     process.mkdir()
     (process / "comm").write_text("containerd\n")
     (process / "cmdline").write_bytes("\0".join(("containerd", *arguments, "")).encode())
+    (process / "cgroup").write_text("0::/system.slice/second.service\n")
+    (machine.root / "proc/7/cgroup").write_text("0::/system.slice/containerd.service\n")
     (machine.root / "srv/second").mkdir(parents=True, exist_ok=True)
     return process
 
 
-async def find_second(machine: Host, state: Path) -> tuple[int | None, str]:
-    """Which process was found behind its socket, and which configuration file follows from it."""
+async def find_second(machine: Host, state: Path) -> tuple[int | None, str, str]:
+    """Which process was found behind its socket, and which configuration file and restart follow from it."""
     proc, socket = machine.root / "proc", Path(SECOND)
     detector = RuntimeDetector(host_root=machine.root, proc_root=proc, socket=socket, timeout_seconds=5.0)
     edge = HostRuntime(state, detector, WorkerThread("edge"), host_root=machine.root, proc_root=proc)
@@ -58,7 +61,7 @@ async def find_second(machine: Host, state: Path) -> tuple[int | None, str]:
     finally:
         edge.close()
     assert isinstance(found, Look)
-    return evidence.candidates[0].pid, found.runtime.config_file
+    return evidence.candidates[0].pid, found.runtime.config_file, " ".join(found.runtime.restart_command)
 
 
 @pytest.mark.parametrize(
@@ -72,13 +75,13 @@ async def find_second(machine: Host, state: Path) -> tuple[int | None, str]:
 async def test_of_two_daemons_the_one_behind_the_socket_is_found_by_what_it_was_told(
     machine: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
 ) -> None:
-    """On its command line, or in its configuration; so its file is read and no other."""
+    """On its command line, or in its configuration; so its file is read, its unit restarted, and no other."""
     hide_peer(monkeypatch)
     add_second(machine, *arguments)
     # As people write it: over a link of the host's.
     (machine.root / "link").symlink_to("/srv/second")
     (machine.root / "srv/second/config.toml").write_text('version = 2\n[grpc]\naddress = "/link/containerd.sock"\n')
-    assert await find_second(machine, tmp_path / "state") == (9, "/srv/second/config.toml")
+    assert await find_second(machine, tmp_path / "state") == (9, "/srv/second/config.toml", RESTART)
 
 
 async def test_of_two_daemons_the_one_that_has_the_socket_open_is_it(
@@ -95,7 +98,7 @@ async def test_of_two_daemons_the_one_that_has_the_socket_open_is_it(
         (process / "fd/3").symlink_to("/dev/null")
         (process / "fd/4").symlink_to(f"socket:[{inode}]")
         (process / "fd/5").mkdir()
-    assert await find_second(machine, tmp_path / "state") == (9, "/srv/second/config.toml")
+    assert await find_second(machine, tmp_path / "state") == (9, "/srv/second/config.toml", RESTART)
 
 
 async def test_of_daemons_that_were_told_the_same_none_is_it(
@@ -105,7 +108,7 @@ async def test_of_daemons_that_were_told_the_same_none_is_it(
     hide_peer(monkeypatch)
     for number in (9, 10):
         add_second(machine, "--config", "/srv/second", "--address", SECOND, number=number)
-    assert await find_second(machine, tmp_path / "state") == (None, "")
+    assert await find_second(machine, tmp_path / "state") == (None, "", "")
 
 
 def test_a_real_listener_is_found_in_the_kernels_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,6 +36,8 @@ class FakeRuntime:
         self.alive = True
         self.gone = False
         self.also: tuple[RuntimeCandidate, ...] = ()
+        self.socket = "/run/containerd/containerd.sock"
+        self.unit = ""
         self.ignores_cdi = False
         self.breaks_when_restarted = False
         self.meddled_with: bytes | None = None
@@ -52,6 +54,8 @@ class FakeRuntime:
         self.refuses = ""
         self.broken = ""
         self.restarts: list[float] = []
+        self.commands: list[tuple[str, ...]] = []
+        """What was run for each of them."""
         self.writes = 0
         self.trials = 0
         self.no_trial = ""
@@ -74,7 +78,9 @@ class FakeRuntime:
         answers = self.alive and anyio.current_time() >= began + self.silent_seconds
         candidate = RuntimeCandidate(
             kind=RuntimeKind.CONTAINERD,
-            socket="/run/containerd/containerd.sock",
+            socket=self.socket,
+            pid=7,
+            unit=self.unit,
             answers=answers,
             version=self.version if answers else "",
             cdi_in_force=(self._running and not self.ignores_cdi) if answers else None,
@@ -124,6 +130,7 @@ class FakeRuntime:
     async def restart(self, command: Sequence[str]) -> None:
         await self._work()
         self.restarts.append(anyio.current_time())
+        self.commands.append(tuple(command))
         while anyio.current_time() < self.restarts[-1] + self.hanging_seconds:  # noqa: ASYNC110  # on virtual time
             await anyio.sleep(0.5)
         enabled = self._read_cdi()

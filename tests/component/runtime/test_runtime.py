@@ -124,6 +124,33 @@ async def test_with_the_policy_now_it_restarts_once() -> None:
             assert len(around.runtime.restarts) == 1
 
 
+async def test_a_daemon_whose_unit_nobody_knows_is_not_restarted() -> None:
+    """No other is in its place; the condition says what to do, and the setting that it names does it."""
+    runtime = FakeRuntime()
+    runtime.socket = "/srv/second/containerd.sock"
+    around = Surroundings(runtime, manage=True, restart="now")
+    async with around.running():
+        assert b"enable_cdi = true" in runtime.files[MAIN]
+        advice = around.found.pop("runtime-restart-needed")
+        assert advice == around.state.restart_needed
+        assert advice.startswith(f"the unit of the process behind {runtime.socket} cannot be told: ")
+        assert "`runtime.restart_command`" in advice
+        await anyio.sleep(3600)
+        assert (around.found, runtime.restarts) == ({"runtime-restart-needed": advice}, [])
+        around.configure(restart_command=("sv", "restart", "second"))
+        await anyio.sleep(60)
+        assert (around.found, runtime.commands) == ({}, [("sv", "restart", "second")])
+
+
+async def test_a_second_daemon_is_restarted_by_its_own_unit() -> None:
+    """Never by that of the distribution's."""
+    runtime = FakeRuntime()
+    runtime.socket, runtime.unit = "/srv/second/containerd.sock", "second.service"
+    around = Surroundings(runtime, manage=True, restart="now")
+    async with around.running():
+        assert (around.found, runtime.commands) == ({}, [("systemctl", "restart", "second.service")])
+
+
 async def test_with_the_policy_when_idle_it_waits_for_the_last_pod() -> None:
     """While any device is held, and while that is not known, nothing is restarted."""
     around = Surroundings(FakeRuntime(), manage=True, restart="when_idle")

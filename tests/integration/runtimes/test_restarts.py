@@ -35,13 +35,13 @@ def machine() -> Iterator[Machine]:
         yield machine
 
 
-def read_pid(machine: Machine) -> str:
-    return machine.systemd.run("systemctl", "show", "--property=MainPID", "--value", CONTAINERD).strip()
+def read_pid(machine: Machine, unit: str = CONTAINERD) -> str:
+    return machine.systemd.run("systemctl", "show", "--property=MainPID", "--value", unit).strip()
 
 
-def crictl(machine: Machine, *words: str) -> str:
+def crictl(machine: Machine, *words: str, socket: str = SOCKET) -> str:
     """What the running daemon says; nothing while it is being restarted."""
-    command = (str(machine.programs / "crictl"), "--runtime-endpoint", f"unix://{SOCKET}", *words)
+    command = (str(machine.programs / "crictl"), "--runtime-endpoint", f"unix://{socket}", *words)
     return machine.systemd.call(*command).stdout
 
 
@@ -50,8 +50,8 @@ def is_proved(line: str) -> bool:
     return line.startswith("proved: containerd ") and line.endswith(" comes up with it on the side, runtimes: runc")
 
 
-def is_cdi_in_force(machine: Machine) -> bool:
-    return '"enableCDI": true' in crictl(machine, "info")
+def is_cdi_in_force(machine: Machine, socket: str = SOCKET) -> bool:
+    return '"enableCDI": true' in crictl(machine, "info", socket=socket)
 
 
 def read_config(machine: Machine) -> str:
@@ -127,10 +127,10 @@ def wait_in_force(machine: Machine) -> None:
         time.sleep(0.2)
 
 
-def wait_answer(machine: Machine) -> None:
+def wait_answer(machine: Machine, socket: str = SOCKET) -> None:
     """Wait until the daemon serves."""
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while "RuntimeName:  containerd" not in crictl(machine, "version"):
+    while "RuntimeName:  containerd" not in crictl(machine, "version", socket=socket):
         assert time.monotonic() < deadline, machine.systemd.read_journal(CONTAINERD)
         time.sleep(0.2)
 
@@ -190,6 +190,7 @@ def test_an_agent_in_a_container_acts_on_its_host(machine: Machine) -> None:
 
 SECOND = "/srv/second/config.toml"
 SECOND_SOCKET = "/srv/second/containerd.sock"
+SECOND_UNIT = "second.service"
 SECOND_CONFIG = f"""# another's
 version = 3
 root = "/srv/second/root"
@@ -211,18 +212,50 @@ def test_of_two_daemons_an_agent_in_a_container_acts_on_the_one_behind_its_socke
     machine.install_containerd(machine.programs, CONFIG)
     machine.systemd.write(SECOND, SECOND_CONFIG)
     command = f"{machine.programs}/containerd --config {SECOND}"
-    machine.write_unit("second.service", command, str(machine.programs))
-    machine.systemd.run("systemctl", "start", "second.service")
+    machine.write_unit(SECOND_UNIT, command, str(machine.programs))
+    machine.systemd.run("systemctl", "start", SECOND_UNIT)
+    first, second = read_pid(machine), read_pid(machine, SECOND_UNIT)
     flags = ("--set", f"runtime.socket={SECOND_SOCKET}")
     detected = run_in_container(machine, "detect", "--json", *flags, rights=rights)
     assert json.loads(detected.stdout)["config_file"] == SECOND, detected.stderr
-    done = run_in_container(machine, "configure", *flags, rights=rights)
+    done = run_in_container(machine, "configure", "--restart", *flags, rights=rights)
     assert done.returncode == 0, done.stderr
+    assert (read_pid(machine), is_cdi_in_force(machine)) == (first, False)
+    assert read_pid(machine, SECOND_UNIT) != second
+    assert is_cdi_in_force(machine, SECOND_SOCKET)
     assert "written: /srv/second/conf.d/zz-nodeagent.toml" in done.stdout.splitlines()
     assert (read_config(machine), machine.systemd.path(DROP_IN).exists()) == (CONFIG, False)
     assert run_in_container(machine, "unconfigure", *flags).returncode == 0
     assert machine.systemd.path(SECOND).read_text() == SECOND_CONFIG
     assert not machine.systemd.path("/srv/second/conf.d").exists()
+
+
+def test_a_daemon_that_is_no_units_is_restarted_by_the_command_in_the_settings_alone(machine: Machine) -> None:
+    """In the control group of a session the daemon of the distribution's unit is not taken for it."""
+    machine.install_containerd(machine.programs, CONFIG)
+    machine.systemd.write(SECOND, SECOND_CONFIG)
+    script = f"nohup {machine.programs}/containerd --config {SECOND} >/srv/second/log 2>&1 & echo $! >/srv/second/pid"
+    restart = machine.systemd.path("/srv/second/restart")
+    restart.write_text(
+        "#!/bin/sh\nkill $(cat /srv/second/pid)\n"
+        f"export PATH={machine.programs}:$PATH\nsystemd-run --scope --unit=session-two sh -c '{script}'\n"
+    )
+    restart.chmod(0o755)
+    machine.systemd.run(
+        "sh", "-c", f"PATH={machine.programs}:$PATH; systemd-run --scope --unit=session-one sh -c '{script}'"
+    )
+    first = read_pid(machine)
+    wait_answer(machine, SECOND_SOCKET)
+    flags = ("--set", f"runtime.socket={SECOND_SOCKET}")
+    refused = machine.nodeagent("runtime", "configure", "--restart", *flags)
+    assert refused.returncode == 2
+    assert f"the unit of the process behind {SECOND_SOCKET} cannot be told" in refused.stderr
+    assert machine.systemd.path(SECOND).read_text() == SECOND_CONFIG
+    named = ("--set", "runtime.restart_command=[/srv/second/restart]")
+    done = machine.nodeagent("runtime", "configure", "--restart", *flags, *named)
+    assert done.returncode == 0, done.stderr
+    assert is_cdi_in_force(machine, SECOND_SOCKET)
+    assert (read_pid(machine), is_cdi_in_force(machine)) == (first, False)
 
 
 def test_a_broken_change_by_an_agent_in_a_container_is_rolled_back(machine: Machine) -> None:
@@ -265,6 +298,14 @@ def test_files_that_import_each_other_are_read_as_containerd_reads_them(machine:
 SLOW = "ExecStartPre=/bin/sleep 6"
 HANGS = "ExecStartPre=/bin/sh -c 'grep -qr \"enable_cdi = true\" /etc/containerd && sleep 1000 || true'"
 TIMED = ("--restart", "--set", "runtime.restart_timeout_seconds=4")
+BUSY_LIMIT_SECONDS = 10
+BUSY_SECONDS = 15
+BUSY = f"""
+read now rest </proc/uptime
+end=$((${{now%.*}} + {BUSY_SECONDS}))
+while test ${{now%.*}} -lt $end; do read now rest </proc/uptime; done
+"""
+"""Nothing but the shell's own work: what other programs did for it would not count as its."""
 
 
 def test_a_start_that_always_takes_longer_is_waited_for(machine: Machine) -> None:
@@ -279,17 +320,18 @@ def test_a_daemon_that_gets_on_with_its_start_is_waited_for(machine: Machine) ->
     """It was quick before, and now works for longer than the limit before it serves anybody; it is started once."""
     starts = machine.systemd.path("/starts")
     program = machine.shared / "containerd"
-    busy = "end=$(($(date +%s) + 8)); while test $(date +%s) -lt $end; do :; done"
     program.write_text(
         "#!/bin/sh\necho >>/starts\n"
-        f"if grep -qr 'enable_cdi = true' /etc/containerd; then {busy}; fi\nexec {machine.programs}/containerd\n"
+        f"if grep -qr 'enable_cdi = true' /etc/containerd; then {BUSY} fi\nexec {machine.programs}/containerd\n"
     )
     program.chmod(0o755)
     # So that the service manager is done at once, and only the daemon itself is waited for.
     machine.install_containerd(machine.shared, CONFIG, more="Type=simple")
     wait_answer(machine)
     before = len(starts.read_text())
-    done = machine.nodeagent("runtime", "configure", *TIMED)
+    # Enough for a busy machine to stop the old daemon and begin with the new one, and less than that works.
+    limit = f"runtime.restart_timeout_seconds={BUSY_LIMIT_SECONDS}"
+    done = machine.nodeagent("runtime", "configure", "--restart", "--set", limit)
     assert done.returncode == 0, done.stderr
     assert is_cdi_in_force(machine)
     assert len(starts.read_text()) == before + 1

@@ -263,9 +263,9 @@ def _runtime_facts(state: StateRecord) -> list[tuple[str, str]]:
         if runtime.through_shim:
             facts.append(("Runtime shim", "every container is created through it"))
         if runtime.restart_needed:
-            facts.append(
-                ("Restart needed", f"{mark('warn', 'not in force')} <code>{esc(runtime.restart_needed)}</code>")
-            )
+            # A sentence, which has the mark of what it quotes, stands where no command is known.
+            needed = runtime.restart_needed if "`" in runtime.restart_needed else f"`{runtime.restart_needed}`"
+            facts.append(("Restart needed", f"{mark('warn', 'not in force')} {prose(needed)}"))
     if cdi is not None:
         files = "<br>".join(
             f"<code>{esc(file.path)}</code> {esc(file.kind)}, {len(file.devices)} devices"

@@ -80,8 +80,7 @@ class HostPaths:
 
     def is_link(self, path: str) -> bool:
         """Whether the last part of a path is a symbolic link, wherever it leads."""
-        name = PurePosixPath(path)
-        return (self.here(str(name.parent)) / name.name).is_symlink()
+        return self._find_entry(path).is_symlink()
 
     def list_missing_directories(self, path: str) -> tuple[str, ...]:
         """The directories above a path that are not there, the innermost first."""
@@ -104,13 +103,20 @@ class HostPaths:
                 if error.errno not in _NOT_OURS:
                     raise FileNotWritten(Path(directory), "remove it", _repeat(error.errno), replaced=False) from error
 
-    def write(self, path: str, content: bytes | None, *, mode: int = 0o644) -> None:
-        """Replace a file, or take it away; a symbolic link stays one, and what it leads to is replaced.
+    def write(self, path: str, content: bytes | None, *, mode: int = 0o644, follow_link: bool = True) -> None:
+        """Replace a file, or take it away.
+
+        Args:
+            path: the file; directories above it are made.
+            content: all of it; `None` takes it away.
+            mode: for a new file.
+            follow_link: whether a symbolic link in its place stays one, and what it leads to is replaced; else the link
+                itself is. Links to directories above it are followed in any case.
 
         Raises:
             FileNotWritten: it is as it was.
         """
-        place, step = self.here(path), "remove it"
+        place, step = self.here(path) if follow_link else self._find_entry(path), "remove it"
         try:
             if content is None:
                 remove_leftovers(place)
@@ -124,10 +130,15 @@ class HostPaths:
             raise FileNotWritten(Path(path), step, error, replaced=False) from error
         try:
             # In another root the links have been followed already, as the host does it.
-            write_atomically(place, content, mode=mode, follow_symlink=self.is_own, only_writer=True)
+            write_atomically(place, content, mode=mode, follow_symlink=follow_link and self.is_own, only_writer=True)
         except FileNotWritten as error:
             told = FileNotWritten(Path(path), error.step, _repeat(error.errno), replaced=error.replaced)
             raise told from error
+
+    def _find_entry(self, path: str) -> Path:
+        """Where a name stands in its directory, whatever it leads to."""
+        name = PurePosixPath(path)
+        return self.here(str(name.parent)) / name.name
 
 
 def _split_pattern(pattern: str) -> tuple[str, str]:

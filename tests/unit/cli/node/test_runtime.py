@@ -24,6 +24,7 @@ class Node:
     def __init__(self, root: Path) -> None:
         self.main = root / "config.toml"
         self.main.write_text(BEFORE)
+        self.command = "systemctl restart second.service"
         self.words = (
             "--set",
             "runtime.socket=" + str(root / "s"),
@@ -34,7 +35,8 @@ class Node:
         )
 
     def run(self, verb: str, *words: str) -> tuple[int, str, str]:
-        return run_here("runtime", verb, *self.words, *words)
+        told = ("--set", f"runtime.restart_command=[{', '.join(self.command.split())}]") if self.command else ()
+        return run_here("runtime", verb, *self.words, *told, *words)
 
 
 @pytest.fixture
@@ -73,7 +75,7 @@ def test_plan_shows_a_diff_and_writes_nothing(node: Node) -> None:
     code, out, _ = node.run("plan")
     assert code == ExitCode.OK
     assert "+enable_cdi = true" in out
-    assert "systemctl restart containerd" in out
+    assert f"afterwards: {node.command}" in out
     assert "not proved by a start on the side: " in out
     assert node.main.read_text() == BEFORE
 
@@ -109,13 +111,29 @@ def test_configure_and_unconfigure_leave_no_trace(node: Node) -> None:
     code, out, _ = node.run("configure")
     assert code == ExitCode.OK
     assert f"written: {node.main}" in out
-    assert "to bring it into force: systemctl restart containerd.service" in out
+    assert f"to bring it into force: {node.command}" in out
     assert 'sandbox_image = "pause" # pinned' in node.main.read_text()
     assert node.run("plan")[1].startswith("nothing to change; to bring the files into force")
     assert node.run("configure")[1].startswith("nothing to write")
     assert node.run("unconfigure")[1] == f"given back: {node.main}\n"
     assert node.main.read_text() == BEFORE
     assert node.run("unconfigure")[1] == "nothing of ours is there\n"
+
+
+def test_without_a_command_for_the_restart_none_is_made(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told before anything is written for it, and written without it, with what is to be done."""
+    # The process behind the socket is this one, which may run in a service.
+    monkeypatch.setattr("nodeagent.edge.container_runtime.detect.parse_unit", lambda _text: "")
+    node.command = ""
+    advice = "the unit of the process behind"
+    assert f"afterwards: {advice}" in node.run("plan")[1]
+    code, out, error = node.run("configure", "--restart")
+    assert (code, out, advice in error) == (ExitCode.BAD_INPUT, "", True)
+    assert "name the command in `runtime.restart_command`" in error
+    assert node.main.read_text() == BEFORE
+    code, out, _ = node.run("configure")
+    assert (code, f"to bring it into force: {advice}" in out) == (ExitCode.OK, True)
+    assert node.run("configure", "--restart")[0] == ExitCode.BAD_INPUT
 
 
 def test_unconfigure_leaves_the_work_of_others(node: Node) -> None:

@@ -42,6 +42,7 @@ def test_podman_is_chosen_by_the_settings() -> None:
     chosen = decide(podman, kind="podman")
     assert isinstance(chosen, ChosenRuntime)
     assert (chosen.config_file, chosen.restart_command) == ("/etc/containers/containers.conf", ())
+    assert chosen.restart_advice == ""
     assert chosen.knows_cdi
 
 
@@ -119,6 +120,35 @@ def test_distributions_have_their_own_places(flavour: RuntimeFlavour, config_fil
     assert isinstance(chosen, ChosenRuntime)
     assert chosen.config_file == config_file
     assert restart in " ".join(chosen.restart_command)
+
+
+SECOND = "/srv/second/containerd.sock"
+
+
+@pytest.mark.parametrize(
+    ("socket", "flavour", "unit", "told", "command"),
+    [
+        (CONTAINERD.socket, RuntimeFlavour.PLAIN, "", (), "systemctl restart containerd.service"),
+        (f"/var{CONTAINERD.socket}", RuntimeFlavour.PLAIN, "", (), "systemctl restart containerd.service"),
+        (CONTAINERD.socket, RuntimeFlavour.PLAIN, "cri.service", (), "systemctl restart cri.service"),
+        (SECOND, RuntimeFlavour.PLAIN, "second.service", (), "systemctl restart second.service"),
+        (SECOND, RuntimeFlavour.PLAIN, "", (), ""),
+        (SECOND, RuntimeFlavour.PLAIN, "", ("sv", "restart", "two"), "sv restart two"),
+        (SECOND, RuntimeFlavour.PLAIN, "second.service", ("sv", "restart", "two"), "sv restart two"),
+        (CONTAINERD.socket, RuntimeFlavour.MICROK8S, "snap.x.service", (), "snap restart microk8s.daemon-containerd"),
+        (CONTAINERD.socket, RuntimeFlavour.MICROK8S, "", ("sv", "restart", "two"), "sv restart two"),
+    ],
+)
+def test_what_is_restarted_is_the_daemon_behind_the_socket(
+    socket: str, flavour: RuntimeFlavour, unit: str, told: tuple[str, ...], command: str
+) -> None:
+    """By the settings, by its distribution, by the service it runs in; another daemon's is never taken for its own."""
+    chosen = decide(
+        replace(CONTAINERD, socket=socket, flavour=flavour, unit=unit), socket=Path(socket), restart_command=told
+    )
+    assert isinstance(chosen, ChosenRuntime)
+    assert " ".join(chosen.restart_command) == command
+    assert ("runtime.restart_command" in chosen.restart_advice) is not bool(command)
 
 
 @pytest.mark.parametrize(

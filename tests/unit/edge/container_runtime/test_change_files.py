@@ -268,10 +268,78 @@ def test_a_symbolic_link_stays_one(node: Node) -> None:
     assert real.read_bytes() == BEFORE
 
 
+def plant(place: Path, target: Path, content: bytes | None) -> bytes | None:
+    """Put a link in the place of a file, and something where it leads, or nothing."""
+    if content is not None:
+        target.write_bytes(content)
+    place.unlink(missing_ok=True)
+    place.symlink_to(target.name)
+    return content
+
+
+def read(path: Path) -> bytes | None:
+    return path.read_bytes() if path.exists() else None
+
+
+@pytest.fixture
+def own(node: Node) -> Path:
+    """Our file in a directory that is there already."""
+    node.drop_in.parent.mkdir()
+    return node.drop_in.with_name("zz-nodeagent.toml")
+
+
+@pytest.mark.parametrize("was_there", [True, False], ids=["in the place of ours", "where none was"])
+def test_a_link_planted_under_our_files_name_is_refused(node: Node, own: Path, was_there: bool) -> None:
+    """Between plan and write; also when it leads to what the plan has seen, byte for byte."""
+    if was_there:
+        own.write_bytes(b"ours before")
+    change, target = node.change(b"ours", own), own.with_name("victim")
+    before = plant(own, target, change.before)
+    with pytest.raises(FileChangedMeanwhile):
+        node.files.apply([node.change(b"ours"), change])
+    assert (read(target), own.is_symlink(), node.main.read_bytes()) == (before, True, BEFORE)
+    assert node.files.list_paths() == ()
+
+
+@pytest.mark.parametrize("is_own_root", [True, False])
+def test_a_link_planted_at_the_last_moment_is_replaced(
+    node: Node, own: Path, monkeypatch: pytest.MonkeyPatch, is_own_root: bool
+) -> None:
+    """When nobody looks any more; what it leads to is as it was."""
+    root = Path("/") if is_own_root else node.main.parent.parent
+    path = str(own) if is_own_root else f"/{own.relative_to(root)}"
+    files, target = RuntimeFiles(node.state, HostPaths(root)), own.with_name("victim")
+    load = RuntimeFiles._load  # between look and write
+
+    def plant_late(self: RuntimeFiles) -> object:
+        plant(own, target, b"theirs")
+        return load(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RuntimeFiles, "_load", plant_late)
+        files.apply([FileChange(path=path, before=None, after=b"ours")])
+    assert (target.read_bytes(), own.is_symlink(), own.read_bytes()) == (b"theirs", False, b"ours")
+    assert files.restore(withdraw) == Restored(given_back=(path,))
+    assert (target.read_bytes(), own.exists()) == (b"theirs", False)
+
+
+@pytest.mark.parametrize("theirs", [b"ours", b"theirs", None], ids=["a copy of ours", "another file", "nothing"])
+def test_a_link_in_the_place_of_our_file_is_left_alone_on_the_way_back(
+    node: Node, own: Path, theirs: bytes | None
+) -> None:
+    """It is somebody's work, wherever it leads; nothing of ours is there any more, and that is said."""
+    change, target = node.change(b"ours", own), own.with_name("victim")
+    node.files.apply([change])
+    plant(own, target, theirs)
+    node.files.undo([change])
+    assert node.files.restore(withdraw) == Restored(kept=(str(own),))
+    assert (read(target), own.is_symlink()) == (theirs, True)
+
+
 def test_the_record_is_written_before_the_file(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """An agent killed in between still knows the way back."""
 
-    def die(_self: HostPaths, _path: str, _content: bytes | None) -> None:
+    def die(_self: HostPaths, _path: str, _content: bytes | None, *, follow_link: bool) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:

@@ -86,7 +86,9 @@ async def _end(settings: Settings, host: HostMps, place: MpsPlace) -> list[Outco
         await host.remove(place)
     except MpsRefused as error:
         return [Outcome(Step.FAILED, str(place.directory), str(error))]
-    modes = [outcome for gpu in gpus for outcome in [await _give_back(settings, gpu)]]
+    # GPUs that are made up have no mode that the driver's tool could give back.
+    real = gpus if settings.gpus.simulated_profile is None else ()
+    modes = [outcome for gpu in real for outcome in [await _give_back(settings, gpu)]]
     return [Outcome(Step.REMOVED, str(place.directory), _WHAT), *modes]
 
 

@@ -5,10 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from nodeagent.cli.uninstall.mps import end_daemons
 from nodeagent.cli.uninstall.steps import Step
 from nodeagent.config.schema import Settings
+from nodeagent.config.sections.hardware import GpusSettings
 from nodeagent.config.sections.mps import MpsSettings
 from nodeagent.config.sections.plugin import DevicePluginSettings
 from nodeagent.edge.mps.processes import find_daemon
@@ -55,6 +57,12 @@ def test_a_daemon_that_nobody_works_through_is_ended(left: Settings) -> None:
     assert find_daemon(root / GPU / "pipe") is None
     assert not root.exists()
     assert end_daemons(left, dry=False) == []
+
+
+def test_gpus_that_are_made_up_have_no_mode_to_be_given_back(left: Settings) -> None:
+    """The driver's tool knows none of them, and an uninstall that asked it failed."""
+    outcomes = end_daemons(replace(left, gpus=GpusSettings(source="simulated:t4")), dry=False)
+    assert [one.step for one in outcomes] == [Step.REMOVED]
 
 
 def test_a_daemon_at_work_is_kept(left: Settings, fake: FakeMps) -> None:

@@ -10,6 +10,7 @@ from nodeagent.app.control import Control
 from nodeagent.app.endpoints import Listeners
 from nodeagent.app.hardware import Hardware, choose_hardware
 from nodeagent.app.late import LateStart
+from nodeagent.app.node_label import SEAL
 from nodeagent.app.optional_parts import DEVICES_GATE, OptionalParts, list_first_modules
 from nodeagent.app.plan import AgentPlan
 from nodeagent.app.sides.cluster import ClusterSide
@@ -104,6 +105,8 @@ class Composition:
             self.conditions,
             live,
             load_again=plan.load_again,
+            recalled=plan.recalled,
+            label_store=SealedStore(SealedFile(plan.recalled.file, *SEAL)),
             crash=self.supervisor.inject,
             gpus=hardware.gpus,
             faults=hardware.faults,

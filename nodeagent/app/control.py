@@ -11,6 +11,7 @@ from pathlib import Path
 
 import anyio
 
+from nodeagent.app.node_label import Recalled
 from nodeagent.config.errors import ConfigurationInvalid
 from nodeagent.config.files import list_files
 from nodeagent.config.live import LiveSettings
@@ -22,6 +23,7 @@ from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.errors import CoreError
 from nodeagent.core.log.lines import configure_logging, get_logger
+from nodeagent.edge.host.files.sealed_store import SealedStore
 from nodeagent.model.errors import ControlRefused, DriverError, FaultUnknown, GpuUnknown
 from nodeagent.model.events import ConfigurationRejected, ConfigurationReloaded, FaultInjected
 from nodeagent.model.offering import Door
@@ -38,6 +40,7 @@ from nodeagent.model.ports import (
 
 READ_SECONDS = 10.0
 SOURCE = "control"
+NOT_REMEMBERED = "configuration-not-remembered"
 
 
 class Control:
@@ -50,6 +53,8 @@ class Control:
         live: LiveSettings,
         *,
         load_again: Callable[[str], Loaded],
+        recalled: Recalled,
+        label_store: SealedStore,
         crash: Callable[[str, Exception], None],
         gpus: GpuSource,
         faults: FaultInjector | None,
@@ -64,16 +69,21 @@ class Control:
         self._clearing, self._forgetting, self._choosing = clearing, forgetting, choosing
         self._applying, self._parts = applying, parts
         self._reader = WorkerThread("configuration reader")
-        self._node_label = ""
+        self._node_label, self._stored_label, self._label_store = recalled.in_force, recalled.label, label_store
         # A reload that waits while a label is followed must not then bring back what the label before asked for.
         self._loading = anyio.Lock()
         self._resume_at: float | None = None
         self._release_changed = anyio.Event()
         self._log = get_logger(component=SOURCE)
+        if recalled.refusal:
+            conditions.set("named-configuration-unknown", detail=recalled.refusal)
+        if recalled.trouble:
+            conditions.set(NOT_REMEMBERED, detail=recalled.trouble)
 
     def close(self) -> None:
-        """Let the reading thread end."""
+        """Let the threads end."""
         self._reader.close()
+        self._label_store.close()
 
     async def reload(self) -> str:
         """Read the configuration anew; what cannot be read, or is invalid, changes nothing."""
@@ -95,7 +105,17 @@ class Control:
             raise ControlRefused(chosen.problem)
         done = await self._load(label, cause)
         self._node_label = label
+        await self._remember(label)
         return done
+
+    async def _remember(self, label: str) -> None:
+        """For an agent that starts while the API server is away."""
+        trouble = await self._label_store.write(label.encode()) if label != self._stored_label else ""
+        if trouble:
+            self._conditions.set(NOT_REMEMBERED, detail=trouble)
+            return
+        self._stored_label = label
+        self._conditions.clear(NOT_REMEMBERED)
 
     async def _list_configurations(self, directory: Path) -> tuple[str, ...]:
         def read() -> tuple[str, ...]:

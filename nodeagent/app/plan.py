@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from msgspec import Struct, field
 
+from nodeagent.app.node_label import Recalled
 from nodeagent.config.load import Loaded
 from nodeagent.edge.nvml.agent.command import EarlyWorker
 
@@ -33,6 +34,8 @@ class AgentPlan(Struct, frozen=True):
 
     Raises `ConfigurationInvalid`.
     """
+    recalled: Recalled
+    """The node label that was followed last, whose configuration may be among what is loaded."""
     environ: dict[str, str] = field(default_factory=dict)
     require_driver: bool = False
     patience_seconds: float = 0.0

@@ -69,6 +69,8 @@ class UsedNode:
             self.write("state", "allocations.journal.prev"),
             self.write("state", "verdicts.json"),
             self.write("state", "mig.json"),
+            self.write("state", "configuration-label"),
+            self.write("state", "configuration-label.previous"),
             *(self.write(f"state/parts/{name}", each) for name in ("abc", "def") for each in ("limits", "usage")),
             self.write("state/shares/5d9c", "limits"),
             self.write("state/vgpu", "libnodeagent-vgpu.so"),

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from nodeagent.app.early_worker import start_early_worker
 from nodeagent.app.errors import DriverRequired, StartRefused
+from nodeagent.app.node_label import recall_label
 from nodeagent.app.plan import AgentPlan, Endpoints, SimulationPlan
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed
@@ -37,14 +38,19 @@ def launch(
     # Nothing of what a start makes is garbage; the agent turns this on again when it is about to run.
     gc.disable()
     try:
-        loaded = load("")
+
+        def load_again(node_label: str) -> Loaded:
+            return _load_for_reload(load, node_label)
+
+        loaded, recalled = recall_label(load(""), load_again, environ)
         with start_early_worker(loaded.settings) as early_worker:
             from nodeagent.app.agent import run_agent  # noqa: PLC0415 - the GPU worker starts up meanwhile
 
             run_agent(
                 AgentPlan(
                     loaded=loaded,
-                    load_again=lambda node_label: _load_for_reload(load, node_label),
+                    load_again=load_again,
+                    recalled=recalled,
                     environ=environ,
                     require_driver=require_driver,
                     patience_seconds=patience_seconds,

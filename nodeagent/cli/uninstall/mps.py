@@ -23,6 +23,7 @@ from nodeagent.rules.mps.parts import PREFIX
 from nodeagent.rules.mps.talk import LOOK, read_pids, render_quit
 
 _WHAT: Final = "MPS daemon"
+_SHARED: Final = "what MPS daemons share"
 _QUIT_SECONDS: Final = 5
 _TOOL_SECONDS: Final = 30.0
 
@@ -32,10 +33,17 @@ def end_daemons(settings: Settings, *, dry: bool) -> list[Outcome]:
     root = settings.device_plugin.mps_root
     if not (root / MARKER).exists():
         return []
-    places = [_locate(settings, pipes.parent) for pipes in sorted(root.glob("**/pipe"))]
+    # Either may be missing, where an agent was killed meanwhile; a daemon's own pipe may have the name, too.
+    found = (each for name in ("pipe", "log") for each in root.glob(f"**/{name}") if each.is_dir())
+    own = {each.parent for each in found if root / "shm" not in each.parents}
+    places = [_locate(settings, directory) for directory in sorted(own)]
+    shared = Outcome(Step.REMOVED, str(root), _SHARED)
     if dry:
-        return [Outcome(Step.REMOVED, str(place.directory), _WHAT) for place in places]
-    return anyio.run(lambda: _end_all(settings, places))
+        return [Outcome(Step.REMOVED, str(place.directory), _WHAT) for place in places] or [shared]
+    outcomes = anyio.run(lambda: _end_all(settings, places))
+    if places or outcomes:
+        return outcomes
+    return [Outcome(Step.KEPT, str(root), "something else is in it") if (root / MARKER).exists() else shared]
 
 
 def _locate(settings: Settings, directory: Path) -> MpsPlace:
@@ -55,7 +63,11 @@ async def _end_all(settings: Settings, places: list[MpsPlace]) -> list[Outcome]:
         worker,
     )
     try:
+        if not places:
+            await host.remove_shared(settings.device_plugin.mps_root)
         return [outcome for place in places for outcome in await _end(settings, host, place)]
+    except MpsRefused as error:
+        return [Outcome(Step.FAILED, str(settings.device_plugin.mps_root), str(error))]
     finally:
         worker.close()
 
@@ -74,7 +86,9 @@ async def _end(settings: Settings, host: HostMps, place: MpsPlace) -> list[Outco
         await host.remove(place)
     except MpsRefused as error:
         return [Outcome(Step.FAILED, str(place.directory), str(error))]
-    modes = [outcome for gpu in gpus for outcome in [await _give_back(settings, gpu)]]
+    # GPUs that are made up have no mode that the driver's tool could give back.
+    real = gpus if settings.gpus.simulated_profile is None else ()
+    modes = [outcome for gpu in real for outcome in [await _give_back(settings, gpu)]]
     return [Outcome(Step.REMOVED, str(place.directory), _WHAT), *modes]
 
 

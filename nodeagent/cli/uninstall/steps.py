@@ -17,6 +17,7 @@ from typing import Final
 from msgspec import Struct
 
 from nodeagent.app.endpoints import LOCK
+from nodeagent.app.node_label import NAME as LABEL_NAME
 from nodeagent.app.runtime_edge import see_processes
 from nodeagent.app.sides.cluster import FEATURE_FILE
 from nodeagent.cli.answers.places import ADMIN_SOCKET
@@ -56,6 +57,7 @@ STATE_NAMES: Final = (
     "events.json",
     AUDIT_NAME,
     MEMORY,
+    LABEL_NAME,
     RECORD_NAME,
 )
 """What files in the state directory begin with; journals and their like have suffixes, temporaries a leading dot."""

@@ -177,15 +177,16 @@ class _Beside:
         self.claims = ClaimDraft(ledger.claims, ledger.ended_claims)
         self.changes, self.doors = dict(ledger.changes), dict(ledger.doors)
 
-    def apply(self, record: BesideRecord, next_number: int) -> None:
+    def apply(self, record: BesideRecord, next_number: int) -> Ended | None:
         if isinstance(record, FractionRecord):
-            self.fractions.apply(record, next_number)
-        elif isinstance(record, ClaimRecord):
+            return self.fractions.apply(record, next_number)
+        if isinstance(record, ClaimRecord):
             self.claims.apply(record)
         elif isinstance(record, ChangeRecord):
             apply_change(self.changes, record, next_number)
         else:
             apply_door(self.doors, record)
+        return None
 
 
 class _Draft:
@@ -205,7 +206,7 @@ class _Draft:
         else:
             if self._beside is None:
                 self._beside = _Beside(self._ledger)
-            self._beside.apply(record, self._next_number)
+            self._grants.note_end(self._beside.apply(record, self._next_number))
         self._next_number = max(self._next_number, _read_number(record) + 1)
 
     def finish(self) -> Ledger:

@@ -41,8 +41,9 @@ class Wishes:
         self._bus, self._conditions, self._live = bus, conditions, live
         self._control, self._configurations = control, configurations
         self._pause = Pause()
-        self._followed = ""
-        self._complained = ""
+        # Which label the agent started with, and what it says of that, is for the first wish to say.
+        self._followed: str | None = None
+        self._complained: str | None = None
         self._mig = MigWish()
         self._log = get_logger(component=self.name)
 

@@ -153,12 +153,20 @@ class HostMps:
             self._read.pop(place.logs / name, None)
         async with self._turn:
             await self._do(lambda: _remove(place), "take away the directory of a daemon")
-            if not await self._look(lambda: _is_last(place.root), "look for daemons", False):  # noqa: FBT003
-                return
-            own = place.root / "shm"
-            if await self._look(own.is_mount, "look for a mount", False):  # noqa: FBT003 - what is seen
-                await self._run_memory("unmount", str(own))
-            await self._do(lambda: _remove_root(place.root), "take away the directory of daemons")
+            await self._remove_shared(place.root)
+
+    async def remove_shared(self, root: Path) -> None:
+        """What all daemons share, when none is left."""
+        async with self._turn:
+            await self._remove_shared(root)
+
+    async def _remove_shared(self, root: Path) -> None:
+        if not await self._look(lambda: _is_last(root), "look for daemons", False):  # noqa: FBT003
+            return
+        own = root / "shm"
+        if await self._look(own.is_mount, "look for a mount", False):  # noqa: FBT003 - what is seen
+            await self._run_memory("unmount", str(own))
+        await self._do(lambda: _remove_root(root), "take away the directory of daemons")
 
     async def _prepare(self, place: MpsPlace) -> None:
         """Directories; /dev/shm of a size of its own where the agent may, else it is part of the file system below."""
@@ -224,10 +232,11 @@ def find_program(root: str) -> str:
 
 
 def _make_directories(place: MpsPlace) -> None:
+    # First of all: by it a later agent, set otherwise, and an uninstall know that there is something to be taken back.
+    place.root.mkdir(mode=0o755, parents=True, exist_ok=True)
+    (place.root / MARKER).touch()
     for directory in (place.pipes, place.logs):
         directory.mkdir(mode=0o755, parents=True, exist_ok=True)
-    # By it a later agent, set otherwise, knows that there is something to be taken back.
-    (place.root / MARKER).touch()
     if place.has_own_memory:
         place.shared_memory.mkdir(mode=0o1777, parents=True, exist_ok=True)
         # Whatever the process's own mask is.

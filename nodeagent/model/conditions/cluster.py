@@ -75,4 +75,11 @@ CLUSTER_CONDITIONS: tuple[ConditionDefinition, ...] = (
         title="the node's label asks for a configuration that there is none of",
         remedy="correct the label nvidia.com/device-plugin.config or add the file; the present one stays in force",
     ),
+    ConditionDefinition(
+        code="configuration-not-remembered",
+        severity="warning",
+        title="which configuration the label chose cannot be kept, a start without the API server has the default one",
+        remedy="free space, or inodes, on the file system of `node.state_dir` and check that it is writable",
+        show_after_seconds=2.0,
+    ),
 )

@@ -5,7 +5,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import anyio
 import pytest
@@ -71,6 +71,24 @@ async def test_what_is_not_there_is_named(short_dir: Path, worker: WorkerThread)
     occupied = MpsPlace(root=short_dir / "occupied", name="x", has_own_memory=False)
     with pytest.raises(MpsRefused, match="cannot make the directories"):
         await host_of(Path("/"), worker, short_dir / "missing").start(occupied, ())
+
+
+async def test_the_mark_is_made_before_all_else(
+    short_dir: Path, worker: WorkerThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever was killed while a daemon was begun has left nothing that is not known as the agent's."""
+    place = MpsPlace(root=short_dir / "mps", name="x", has_own_memory=False)
+    make, seen = Path.mkdir, list[bool]()
+
+    def watch(path: Path, *words: Any, **named: Any) -> None:
+        seen.extend([(place.root / MARKER).exists()] if path.is_relative_to(place.directory) else [])
+        make(path, *words, **named)
+
+    monkeypatch.setattr(Path, "mkdir", watch)
+    with pytest.raises(MpsRefused, match="cannot start"):
+        await host_of(Path("/"), worker, short_dir / "missing").start(place, ())
+    assert seen
+    assert all(seen)
 
 
 async def test_directories_of_others_stay(short_dir: Path, worker: WorkerThread) -> None:

@@ -5,10 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from nodeagent.cli.uninstall.mps import end_daemons
 from nodeagent.cli.uninstall.steps import Step
 from nodeagent.config.schema import Settings
+from nodeagent.config.sections.hardware import GpusSettings
 from nodeagent.config.sections.mps import MpsSettings
 from nodeagent.config.sections.plugin import DevicePluginSettings
 from nodeagent.edge.mps.processes import find_daemon
@@ -57,6 +59,12 @@ def test_a_daemon_that_nobody_works_through_is_ended(left: Settings) -> None:
     assert end_daemons(left, dry=False) == []
 
 
+def test_gpus_that_are_made_up_have_no_mode_to_be_given_back(left: Settings) -> None:
+    """The driver's tool knows none of them, and an uninstall that asked it failed."""
+    outcomes = end_daemons(replace(left, gpus=GpusSettings(source="simulated:t4")), dry=False)
+    assert [one.step for one in outcomes] == [Step.REMOVED]
+
+
 def test_a_daemon_at_work_is_kept(left: Settings, fake: FakeMps) -> None:
     """With what to do."""
     pipes = left.device_plugin.mps_root / GPU / "pipe"
@@ -85,3 +93,32 @@ def test_what_is_left_of_the_daemon_of_parts_is_given_back_too(left: Settings) -
     outcomes = end_daemons(left, dry=False)
     assert [one.what for one in outcomes if one.what == str(root / f"part-{GPU}")]
     assert [one.what for one in outcomes].count(f"compute mode of {GPU}") == 2
+
+
+def test_what_an_agent_left_that_was_killed_in_between_goes_too(short_dir: Path) -> None:
+    """Marked before there was a daemon, or when its directory was half gone; what is not ours stays, and is told."""
+    root = short_dir / "mps"
+    left = Settings(device_plugin=DevicePluginSettings(mps_root=root))
+    for rest in ("shm", f"{GPU}/log", "."):
+        (root / rest).mkdir(parents=True)
+        (root / MARKER).touch()
+        (rehearsed,) = end_daemons(left, dry=True)
+        removed, *_ = end_daemons(left, dry=False)
+        assert (rehearsed.step, rehearsed.what) == (removed.step, removed.what)
+        assert removed.step is Step.REMOVED
+        assert not root.exists()
+    (root / "theirs").mkdir(parents=True)
+    (root / MARKER).touch()
+    (kept,) = end_daemons(left, dry=False)
+    assert (kept.step, kept.what) == (Step.KEPT, str(root))
+
+
+def test_shared_memory_that_cannot_go_is_told(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the reason, and the rest of an uninstall goes on."""
+    root = short_dir / "mps"
+    (root / "shm").mkdir(parents=True)
+    (root / MARKER).touch()
+    is_mount = Path.is_mount
+    monkeypatch.setattr(Path, "is_mount", lambda path: path == root / "shm" or is_mount(path))
+    (failed,) = end_daemons(Settings(device_plugin=DevicePluginSettings(mps_root=root)), dry=False)
+    assert (failed.step, failed.what) == (Step.FAILED, str(root))

@@ -159,6 +159,16 @@ async def test_the_label_chooses_the_configuration(clock: FakeClock) -> None:
         assert stage.control.done == ["use plain", "use shared"]
 
 
+async def test_the_first_wish_counts_whatever_the_agent_started_with(clock: FakeClock) -> None:
+    """A label that was taken away while no agent ran is no longer followed, and what was said of it is over."""
+    stage = Stage(clock, named=True)
+    stage.conditions.set("named-configuration-unknown", detail="the label of the last life")
+    async with stage.running():
+        await stage.wish(configuration="")
+        assert stage.control.done == ["use "]
+        assert stage.codes() == set()
+
+
 async def test_an_unknown_configuration_changes_nothing(clock: FakeClock) -> None:
     """The present one stays, and it is said once; a node that changes is a reason to try again."""
     async with Stage(clock, named=True).running() as stage:

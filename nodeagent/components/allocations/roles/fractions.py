@@ -8,6 +8,9 @@ that the bindings of a GPU never pass what it has. The last cannot be known from
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
+from nodeagent.components.allocations.roles.grants import Ended
+from nodeagent.model.allocation import Allocation
+from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.journal import Binding, GpuPart, PartTable, Reservation
 from nodeagent.model.units import render_bytes
 from nodeagent.model.values import Value
@@ -143,15 +146,15 @@ class FractionDraft:
         fractions.__dict__["redeemed"], fractions.__dict__["promised"] = self._redeemed, self._promised
         return fractions
 
-    def apply(self, record: FractionRecord, next_number: int) -> None:
-        """One more record; one that goes against the laws, or tells again of what is gone, changes nothing."""
-        if isinstance(record, Reserved):
-            if record.reservation.number >= next_number:
-                self._promise(record.reservation)
-        elif isinstance(record, Bound):
+    def apply(self, record: FractionRecord, next_number: int) -> Ended | None:
+        """What has ended with one more record; one against the laws, or again of what is gone, changes nothing."""
+        if isinstance(record, Released):
+            return self._release(record)
+        if isinstance(record, Bound):
             self._bind(record.binding, next_number)
-        else:
-            self._release(record.number)
+        elif record.reservation.number >= next_number:
+            self._promise(record.reservation)
+        return None
 
     def _bind(self, binding: Binding, next_number: int) -> None:
         known = binding.number in self._bindings
@@ -170,11 +173,26 @@ class FractionDraft:
         if left:
             self._promised[tokens] = left
 
-    def _release(self, number: int) -> None:
-        binding = self._bindings.pop(number, None)
+    def _release(self, record: Released) -> Ended | None:
+        """Nobody had what was promised and is rolled back: of that nothing is remembered."""
+        binding = self._bindings.pop(record.number, None)
         if binding is not None:
+            held = self._describe(binding)
             for redeemed in binding.reservations:
                 self._withdraw(redeemed)
                 del self._redeemed[redeemed]
-        elif number in self._reservations and number not in self._redeemed:
-            self._withdraw(number)
+            return Ended(allocation=held, until_seconds=record.at_seconds, why=record.why)
+        if record.number in self._reservations and record.number not in self._redeemed:
+            self._withdraw(record.number)
+        return None
+
+    def _describe(self, binding: Binding) -> Allocation:
+        """A container that has parts of GPUs, as one that has them whole."""
+        return Allocation(
+            number=binding.number,
+            resource=ResourceName(", ".join(self._reservations[number].resource for number in binding.reservations)),
+            devices=tuple(DeviceId(part.gpu) for part in binding.parts),
+            since_seconds=binding.since_seconds,
+            pod=binding.pod,
+            container=binding.container,
+        )

@@ -123,6 +123,11 @@ class GrantDraft:
         else:
             self._change(record)
 
+    def note_end(self, ended: Ended | None) -> None:
+        """Remember what has ended in another role, where anything has."""
+        if ended is not None:
+            self._ended.append(ended)
+
     def _grant(self, new: Entry) -> None:
         """Within one pod the kubelet hands a device from an init container on to the next container."""
         taken = set(new.devices)

@@ -146,7 +146,7 @@ def test_what_format_2_says_is_known_to_the_last_record() -> None:
     """The state after every kind of record, spelled out."""
     ledger = recover(find_files("format2-every-record")).ledger
     assert list(ledger.entries) == [8]
-    assert [ended.allocation.number for ended in ledger.history] == [1, 2, 3]
+    assert [ended.allocation.number for ended in ledger.history] == [1, 2, 3, 6]
     assert sorted(ledger.fractions.reservations) == [11, 12]
     assert ledger.fractions.bindings[13].parts == (make_part("a", 40, 512),)
     assert [one.number for one in ledger.fractions.find_reservations(CORE, make_reservation(0, "yz").devices)] == [11]

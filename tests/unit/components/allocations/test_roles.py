@@ -10,6 +10,9 @@ from nodeagent.components.allocations.roles.changes import Settled
 from nodeagent.components.allocations.roles.claims import Prepared, Unprepared
 from nodeagent.components.allocations.roles.doors import DoorSet
 from nodeagent.components.allocations.roles.fractions import Released, refuse_binding
+from nodeagent.components.allocations.roles.grants import Freed
+from nodeagent.model.allocation import Allocation
+from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.journal import Binding, Change, Enforcement, GpuPart, PartTable
 from nodeagent.model.offering import Door
 from tests.support.allocations import granted
@@ -86,6 +89,34 @@ def test_reservations_and_bindings(
 ) -> None:
     """A binding redeems living reservations, each once; what is released is gone, and stays gone."""
     assert fractions_of(*records) == (reservations, bindings)
+
+
+def test_parts_that_have_ended_are_remembered_beside_whole_devices() -> None:
+    """In the order of their ends, with why and over a new journal; what was rolled back nobody has had."""
+    freed = Freed(number=4, at_seconds=8.0, why="given back")
+    records: list[Record] = [
+        *TWO_RESERVED,
+        bound(3, (1, 2)),
+        granted(4, "c"),
+        reserved(5),
+        freed,
+        released(3),
+        released(5),
+    ]
+    binding, ledger = make_binding(3, (1, 2)), after(*records)
+    assert [(one.allocation.number, one.why) for one in ledger.history] == [(4, "given back"), (3, "the pod has ended")]
+    ended = ledger.history[1]
+    assert ended.until_seconds == 9.0
+    assert ended.allocation == Allocation(
+        number=3,
+        resource=ResourceName(f"{CORE}, {CORE}"),
+        devices=tuple(DeviceId(part.gpu) for part in binding.parts),
+        since_seconds=binding.since_seconds,
+        pod=binding.pod,
+        container=binding.container,
+    )
+    assert after(open_record(ledger, "", "")).history == ledger.history
+    assert [one.allocation.number for one in replay(records, 1).history] == [3]
 
 
 def test_a_binding_is_told_anew_with_other_limits() -> None:

@@ -4,8 +4,6 @@ import os
 import signal
 import sys
 
-from nodeagent.cli.main import main as run_command_line
-
 FIRST_PROCESS = 1
 
 
@@ -15,6 +13,8 @@ def main() -> None:
         # From the first process of a container the kernel keeps every signal that has no handler: a pod that is told
         # to stop before the agent listens would hang until it is killed.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    from nodeagent.cli.main import main as run_command_line  # noqa: PLC0415  # it takes longer than all before it
+
     sys.exit(run_command_line())
 
 

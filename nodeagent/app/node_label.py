@@ -18,7 +18,7 @@ SEAL: Final = ("nodeagent-configuration-label", 1)
 
 
 class Recalled(Struct, frozen=True):
-    """What the agent before this one followed, and what has become of that."""
+    """The label that the agent before this one followed, and whether its configuration is still there."""
 
     file: Path
     label: str = ""

@@ -16,7 +16,7 @@ _BOUNDS_MAX: Final = 4
 
 
 class Part(NamedTuple):
-    """What a container takes of one GPU, as far as that is the same on each."""
+    """The cores and memory that a container takes of one GPU, as far as these are the same on each."""
 
     cores: int
     memory_bytes: int
@@ -30,7 +30,7 @@ class Bound(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """What the containers that run together take."""
+    """The cores and memory that containers which run together take."""
 
     whole: int
     cores: int

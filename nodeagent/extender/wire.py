@@ -18,7 +18,7 @@ from nodeagent.model.scheduling import SeenPod
 _WHAT: Final = "ExtenderArgs"
 _NULL: Final = b"null"
 POD_BYTES_MAX: Final = 3 << 20
-"""What the API server takes of one object."""
+"""The size of one object that the API server takes."""
 CONTAINERS_MAX: Final = 10_000
 """More do not fit into such an object, as the API server writes them."""
 NAME_BYTES: Final = 256
@@ -38,7 +38,7 @@ class Asked(NamedTuple):
 
 
 class _Question(msgspec.Struct, frozen=True):
-    """What else stands in it is skipped without being made."""
+    """Other keys of the document are skipped, and no value is made of them."""
 
     pod: msgspec.Raw = msgspec.field(default=_EMPTY, name="Pod")
     names: msgspec.Raw = msgspec.field(default=_EMPTY, name="NodeNames")

@@ -84,7 +84,7 @@ class Facts(Value, frozen=True):
     shim: ShimSight | None = None
     """`None` where nobody wants the runtime shim."""
     toolkit_containers: int = 0
-    """Those that NVIDIA's own runtime has made, where the runtime shim is wanted."""
+    """Containers that NVIDIA's own runtime has made, where the runtime shim is wanted."""
     mps_problem: str | None = None
     """Why no MPS daemon could be started; empty where one could, `None` where none is asked for."""
     mps_memory: str = ""

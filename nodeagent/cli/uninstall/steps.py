@@ -246,7 +246,7 @@ def _answers(path: Path) -> bool:
 
 
 def remove_files(paths: Iterable[Path], what: str, *, dry: bool) -> Iterator[Outcome]:
-    """Those that are there."""
+    """Remove the files of these that are there."""
     for path in paths:
         if os.path.lexists(path):
             yield act(path.unlink, path, what, dry=dry)

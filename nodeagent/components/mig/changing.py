@@ -97,7 +97,7 @@ class Changer:
         return Due(gpu=gpu, wanted=wanted, busy=busy, affected=affected, shown=shown)
 
     def leave(self, due: Due) -> None:
-        """It is over for this GPU, one way or another."""
+        """The change of this GPU has ended, with success or without."""
         self._around.clear_condition(BUSY, due.gpu.uuid)
         self._around.show(due.shown, is_over=True)
 

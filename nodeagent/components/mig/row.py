@@ -26,7 +26,7 @@ class Row:
         """The GPU that was looked at last: what fails, fails at this one."""
 
     def __aiter__(self) -> AsyncIterator[tuple[Gpu, End]]:
-        """One GPU after the other."""
+        """Change the GPUs of the row, one after the other."""
         return self
 
     async def __anext__(self) -> tuple[Gpu, End]:

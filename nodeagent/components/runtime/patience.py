@@ -74,7 +74,7 @@ class Pause:
         self._last = 0.0
 
     def note_restart(self, now: float) -> None:
-        """It was just restarted."""
+        """Note that the runtime was just restarted."""
         self._count = 1 if now >= self._last + _LAST_PAUSE_SECONDS else self._count + 1
         self._last = now
 

@@ -21,7 +21,7 @@ DETAIL_MAX: Final = 1000
 
 
 class Change(Struct, frozen=True):
-    """One change, or one that failed."""
+    """One change, or an attempt at one that failed."""
 
     at: float
     """Unix time."""
@@ -29,7 +29,7 @@ class Change(Struct, frozen=True):
     name: str
     """What was changed: a path of the API, a file of the host, a unit, a GPU, a process."""
     action: str
-    """What was done to it, in words."""
+    """The operation, in words."""
     outcome: str = DONE
     detail: str = ""
     missed: int = 0

@@ -54,7 +54,7 @@ class _Entry(Value, frozen=True):
     ours: str | None = None
     """Base64 of the newest of them; what we changed is what differs from before."""
     directories: tuple[str, ...] = ()
-    """Those that were made for it, the innermost first."""
+    """The directories that were made for the file, the innermost first."""
 
 
 class RuntimeFiles:

@@ -6,20 +6,17 @@ manager then goes on by itself. A daemon is never restarted by a signal: contain
 
 import os
 import re
-import signal
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
-
-import anyio
 
 from nodeagent.core.log.audit import noting
 from nodeagent.edge.container_runtime.errors import RestartFailed
 from nodeagent.edge.container_runtime.tools import SAID_LIMIT, enter_root
 from nodeagent.edge.host.files.pseudo_file import list_names, read_attribute, read_raw_attribute
+from nodeagent.edge.host.processes.program_end import kill_program, memory_file, wait_process
 from nodeagent.model.runtime import DaemonProcess
 
 _END_SECONDS: Final = 2.0
@@ -38,7 +35,7 @@ async def restart_runtime(command: Sequence[str], host_root: Path = Path("/")) -
     Raises:
         RestartFailed: it has not.
     """
-    with noting("service", " ".join(command), "restart the container runtime"), _memory_file() as said:
+    with noting("service", " ".join(command), "restart the container runtime"), memory_file("restart") as said:
         try:
             process = subprocess.Popen(  # noqa: ASYNC220, S603  # starting takes a millisecond; it is the service manager
                 enter_root(host_root, command),
@@ -50,11 +47,11 @@ async def restart_runtime(command: Sequence[str], host_root: Path = Path("/")) -
         except OSError as error:
             raise RestartFailed(command, f"{error.filename or command[0]}: {error.strerror}") from error
         try:
-            await _wait_end(process.pid)
+            await wait_process(process.pid)
         finally:
             status = process.poll()
             if status is None:
-                await _kill(process)
+                await kill_program(process, _END_SECONDS)
         if status != 0:
             words = os.pread(said, os.fstat(said).st_size, 0).decode("utf-8", "replace").strip()
             raise RestartFailed(command, words[-SAID_LIMIT:] or f"exit status {status}")
@@ -139,28 +136,3 @@ def _read_moved(directory: Path) -> int:
     lines = read_raw_attribute(directory / "io").splitlines()
     told = dict(line.split(b": ", 1) for line in lines if b": " in line)
     return sum(int(told[name]) for name in (b"read_bytes", b"write_bytes") if told.get(name, b"").isdigit())
-
-
-async def _wait_end(pid: int) -> None:
-    descriptor = os.pidfd_open(pid)
-    try:
-        await anyio.wait_readable(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-async def _kill(process: subprocess.Popen[bytes]) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    with anyio.CancelScope(shield=True), anyio.move_on_after(_END_SECONDS):
-        await _wait_end(process.pid)
-    process.poll()
-
-
-@contextmanager
-def _memory_file() -> Iterator[int]:
-    descriptor = os.memfd_create("restart")
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)

@@ -23,9 +23,10 @@ from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.host.driver.library_search import resolve
 from nodeagent.edge.host.errors import HostError, describe_os_error
 from nodeagent.edge.host.files.container_label import label_for_containers
+from nodeagent.edge.host.processes.program_end import wait_process
 from nodeagent.edge.mps import launch, memory
 from nodeagent.edge.mps.processes import find_daemon, list_family, list_processes
-from nodeagent.edge.mps.run import Ran, run, wait_process
+from nodeagent.edge.mps.run import Ran, run
 from nodeagent.model.errors import MpsRefused, MpsSilent
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.mps import MARKER, MpsPlace
@@ -156,7 +157,7 @@ class HostMps:
             await self._remove_shared(place.root)
 
     async def remove_shared(self, root: Path) -> None:
-        """What all daemons share, when none is left."""
+        """Remove the directory and marker that all daemons share, when none is left."""
         async with self._turn:
             await self._remove_shared(root)
 

@@ -5,13 +5,13 @@ would kill the daemon with the agent: both sides are files in memory, and the en
 """
 
 import os
-import signal
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import anyio
+
+from nodeagent.edge.host.processes.program_end import kill_program, memory_file, wait_process
 
 _OUTPUT_LIMIT: Final = 64 * 1024
 _GONE_SECONDS: Final = 0.5
@@ -36,7 +36,7 @@ async def run(argv: Sequence[str], environment: Mapping[str, str], text: str, ti
     Raises:
         OSError: it cannot be started.
     """
-    with _memory_file() as source, _memory_file() as sink:
+    with memory_file("mps") as source, memory_file("mps") as sink:
         os.write(source, text.encode())
         os.lseek(source, 0, os.SEEK_SET)
         process = subprocess.Popen(  # noqa: ASYNC220, S603 - vfork and exec take a millisecond; the program is the driver's
@@ -49,35 +49,5 @@ async def run(argv: Sequence[str], environment: Mapping[str, str], text: str, ti
             finally:
                 status = process.poll()
                 if status is None:
-                    await _kill(process)
+                    await kill_program(process, _GONE_SECONDS)
         return Ran(status, os.pread(sink, _OUTPUT_LIMIT, 0).decode("utf-8", "replace"))
-
-
-async def wait_process(pid: int) -> None:
-    """Return when this process has ended, at once where there is none."""
-    try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
-        await anyio.wait_readable(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-async def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End it with all that it started; one that sleeps in the driver is left behind, and reaped when it wakes up."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    with anyio.CancelScope(shield=True), anyio.move_on_after(_GONE_SECONDS):
-        await wait_process(process.pid)
-    process.poll()
-
-
-@contextmanager
-def _memory_file() -> Iterator[int]:
-    descriptor = os.memfd_create("mps")
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)

@@ -10,7 +10,7 @@ from tests.component.vgpu.cuda_packages import PACKAGES, REASON, Package, are_th
 from tests.gpu.test_programs import PROGRAMS, ROWS, build, list_command
 
 pytestmark = [
-    pytest.mark.skipif(shutil.which("cc") is None, reason="some are C"),
+    pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler: apt-get install gcc"),
     pytest.mark.may_block("nothing here runs on an event loop"),
 ]
 

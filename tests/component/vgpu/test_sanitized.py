@@ -22,7 +22,7 @@ OPTIONS = "halt_on_error=1:abort_on_error=1:detect_leaks=0:report_signal_unsafe=
 pytestmark = [
     pytest.mark.long,
     pytest.mark.slow,
-    pytest.mark.skipif(shutil.which("cc") is None, reason="the library is C"),
+    pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler: apt-get install gcc"),
     pytest.mark.may_block("nothing here runs on an event loop"),
 ]
 

@@ -12,7 +12,7 @@ from tests.component.vgpu.place import Place
 from tests.contract.libraries import Library
 
 pytestmark = [
-    pytest.mark.skipif(shutil.which("cc") is None, reason="the library is C"),
+    pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler: apt-get install gcc"),
     pytest.mark.skipif(not are_there(), reason=REASON),
     pytest.mark.may_block("nothing here runs on an event loop"),
 ]

@@ -23,6 +23,7 @@ from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.plugin import JournalSettings
 from nodeagent.core.channels.bus import Bus
+from nodeagent.core.children.child_side import die_with_parent
 from nodeagent.core.clock import SystemClock
 from nodeagent.core.conditions import Conditions
 from nodeagent.edge.host.files.journal_disk import JOURNAL_NAME, JournalDisk
@@ -176,6 +177,7 @@ def in_child(work: Callable[[], None]) -> int:
     if child == 0:
         code = 1
         try:
+            die_with_parent()
             work()
             code = 0
         except BaseException as error:  # noqa: BLE001  a child must not return into its parent's code

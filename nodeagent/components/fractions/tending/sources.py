@@ -1,4 +1,4 @@
-"""Who else knows what containers there are and what they hold."""
+"""The sources that know which containers there are and which GPUs they hold: kubelet, runtime and driver."""
 
 from collections.abc import Awaitable, Callable, Collection
 from typing import NamedTuple, Protocol
@@ -40,7 +40,7 @@ class KubeletRecords(Protocol):
 
 
 class Sources(NamedTuple):
-    """Who else knows what containers there are."""
+    """The sources that know which containers there are."""
 
     list_containers: Callable[[], Awaitable[tuple[PodContainer, ...]]]
     """Asks the container runtime."""

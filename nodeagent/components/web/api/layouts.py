@@ -9,10 +9,10 @@ class LayoutsRecord(Value, frozen=True):
 
     layouts: tuple[LayoutEntry, ...] = ()
     layouts_file: str = ""
-    """As the agent sees it, in whose own root it may lie; empty for none."""
+    """The path of the file as the agent sees it, in whose own root it may lie; empty for none."""
 
 
 def record_layouts(settings: MigSettings) -> LayoutsRecord:
-    """What is set now."""
+    """The layouts that the settings have now."""
     file = settings.layouts_file
     return LayoutsRecord(layouts=settings.layouts, layouts_file="" if file is None else str(file))

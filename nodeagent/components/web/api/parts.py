@@ -23,7 +23,7 @@ class PartRecord(Value, frozen=True):
     used: tuple[PartUse, ...] = ()
     """What it uses of each part, in the order of the parts."""
     resources: tuple[str, ...] = ()
-    """What it asked for."""
+    """The resources that the container asked for."""
 
 
 class WaitingRecord(Value, frozen=True):

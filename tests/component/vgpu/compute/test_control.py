@@ -35,7 +35,7 @@ def load_law() -> ctypes.CDLL:
     return law
 
 
-@pytest.mark.skipif(shutil.which("cc") is None, reason="the library is C")
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler: apt-get install gcc")
 @given(
     factor=st.integers(ONE // 16, ONE * 300),
     limit=st.integers(1, 99),
@@ -53,7 +53,7 @@ def test_the_model_is_what_the_library_does(
     assert load_law().next_factor(factor, limit, own, total, waited, soft, sure) == wanted
 
 
-@pytest.mark.skipif(shutil.which("cc") is None, reason="the library is C")
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler: apt-get install gcc")
 def test_a_launch_takes_up_its_part() -> None:
     """A millisecond at a quarter takes up four; twice the factor, half of that; an hour is no overflow."""
     law = load_law()

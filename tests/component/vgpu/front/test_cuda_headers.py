@@ -11,7 +11,7 @@ from tests.component.vgpu.build import VGPU
 from tests.component.vgpu.cuda_packages import PACKAGES, REASON, Package, are_there
 
 pytestmark = [
-    pytest.mark.skipif(shutil.which("cc") is None, reason="the library is C"),
+    pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler: apt-get install gcc"),
     pytest.mark.skipif(not are_there(), reason=REASON),
     pytest.mark.may_block("nothing here runs on an event loop"),
 ]

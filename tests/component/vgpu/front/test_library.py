@@ -14,7 +14,7 @@ from tests.support.programs.native import MACHINES
 
 NEWEST_C_LIBRARY = (2, 17)
 pytestmark = [
-    pytest.mark.skipif(shutil.which("cc") is None, reason="the library is C"),
+    pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler: apt-get install gcc"),
     pytest.mark.may_block("nothing here runs on an event loop"),
 ]
 

@@ -19,7 +19,7 @@ from tests.component.vgpu.talk import talk
 from tests.fakes.nvml.control import FakeNvml
 
 pytestmark = [
-    pytest.mark.skipif(shutil.which("cc") is None, reason="the library is C"),
+    pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler: apt-get install gcc"),
     pytest.mark.may_block("nothing here runs on an event loop"),
 ]
 

@@ -8,7 +8,7 @@ import pytest
 from tests.component.vgpu.build import build_real_say, build_small_library
 
 pytestmark = [
-    pytest.mark.skipif(shutil.which("cc") is None, reason="the library is C"),
+    pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler: apt-get install gcc"),
     pytest.mark.may_block("nothing here runs on an event loop"),
 ]
 

@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.may_block("nothing here runs on an event loop"),
     pytest.mark.skipif(os.geteuid() != 0, reason="runc makes containers as root"),
     pytest.mark.skipif(shutil.which("runc") is None, reason="wants runc: apt-get install runc"),
-    pytest.mark.skipif(shutil.which("cc") is None, reason="the library is C"),
+    pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler: apt-get install gcc"),
 ]
 INSIDE = "/run/nodeagent/vgpu"
 KILLED = 128 + 9

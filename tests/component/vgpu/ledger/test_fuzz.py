@@ -13,7 +13,7 @@ from tests.support.programs.compiled import compile_once
 pytestmark = [
     pytest.mark.long,
     pytest.mark.slow,
-    pytest.mark.skipif(shutil.which("cc") is None, reason="the library is C"),
+    pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler: apt-get install gcc"),
     pytest.mark.may_block("nothing here runs on an event loop"),
 ]
 

@@ -19,7 +19,7 @@ from tests.component.vgpu.talk import Talk, talk
 from tests.support.programs.namespaces import FIRST_OF_A_CONTAINER, needs_namespaces, needs_proc_mounts
 
 pytestmark = [
-    pytest.mark.skipif(shutil.which("cc") is None, reason="the library is C"),
+    pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler: apt-get install gcc"),
     pytest.mark.may_block("nothing here runs on an event loop"),
 ]
 

@@ -15,7 +15,7 @@ from tests.fakes.cuda.driver import FakeDriver
 from tests.support.programs.compiled import compile_once
 
 pytestmark = [
-    pytest.mark.skipif(shutil.which("cc") is None, reason="the library is C"),
+    pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler: apt-get install gcc"),
     pytest.mark.may_block("nothing here runs on an event loop"),
 ]
 

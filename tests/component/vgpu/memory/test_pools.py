@@ -13,7 +13,7 @@ from tests.component.vgpu.place import Place
 from tests.fakes.cuda.driver import FakeDriver
 
 pytestmark = [
-    pytest.mark.skipif(shutil.which("cc") is None, reason="the library is C"),
+    pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler: apt-get install gcc"),
     pytest.mark.may_block("nothing here runs on an event loop"),
 ]
 

@@ -111,6 +111,9 @@ async def _quit(host: HostMps, place: MpsPlace, pid: int) -> None:
         await host.wait_end(pid)
     if scope.cancelled_caught:
         await host.kill(pid)
+        # One that sleeps in the driver does not end by that, and is left to the kernel.
+        with anyio.move_on_after(_QUIT_SECONDS):
+            await host.wait_end(pid)
 
 
 async def _give_back(settings: Settings, gpu: str) -> Outcome:

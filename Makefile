@@ -18,7 +18,7 @@ SPEED ?= 40
 RUNS ?= 10
 PROFILE ?= dgx-h100
 
-.PHONY: help setup run test lint format types contracts gpu originals e2e browser pictures bench chaos soak shake nightly generate native manifests dist deb lock clean
+.PHONY: help setup run test lint format types contracts house gpu originals e2e browser pictures bench chaos soak shake nightly generate native manifests dist deb lock clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,6 +55,9 @@ types: $(STAMP) ## mypy, strict, package and tests
 
 contracts: $(STAMP) ## who may import whom
 	$(BIN)/lint-imports
+
+house: $(STAMP) ## how plain the house is: words, docstrings, short files, what a call of the kubelet crosses
+	@$(BIN)/python -m tests.architecture.house
 
 originals: $(STAMP) ## NVIDIA's own programs, which stand-ins are held against, into the cache (Debian's mirror, 200 MB once)
 	@$(BIN)/python -m tests.originals

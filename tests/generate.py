@@ -29,6 +29,7 @@ from tests.generators.chart import (
     render_runtime_class,
 )
 from tests.generators.concepts_picture import render_concepts
+from tests.generators.glossary_page import render_glossary
 from tests.generators.tree import render_architecture
 from tests.generators.vocabulary import render_conditions, render_events
 from tests.generators.xid_page import render_xid_page
@@ -41,6 +42,7 @@ GENERATED: Final[dict[str, Callable[[], str]]] = {
     "docs/configuration.md": render_markdown,
     "docs/api.md": render_api_page,
     "docs/cli.md": render_cli_page,
+    "docs/development/glossary.md": render_glossary,
     "docs/nodeagent.1": render_manual,
     "docs/events.md": render_events,
     "docs/conditions.md": render_conditions,

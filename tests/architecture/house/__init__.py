@@ -1,0 +1,1 @@
+"""How plain the house is: words, docstrings, files, protocols, and the files that a call of the kubelet crosses."""

@@ -1,0 +1,57 @@
+"""Protocols that only one class implements are found, and those that a wall needs are not."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.house.protocols import find_singles, may_import
+from tests.architecture.house.test_words import make_package
+
+PROTOCOL = "from typing import Protocol\nclass Writes(Protocol):\n    def write(self) -> None: ...\n"
+WRITER = "class Writer:\n    def __init__(self):\n        self.place = 1\n    def write(self) -> None: ...\n"
+
+
+def find(root: Path, files: dict[str, str]) -> list[tuple[str, str]]:
+    return [(one.protocol.name, one.implementation.name) for one in find_singles(make_package(root, files))]
+
+
+def test_a_protocol_with_one_implementation_that_its_user_may_import_is_found(tmp_path: Path) -> None:
+    """The class could stand in the protocol's place, from wherever the protocol is handed on."""
+    user = "from nodeagent.model.ports import Writes\n"
+    files = {"model/ports/files.py": PROTOCOL, "edge/host/writer.py": WRITER}
+    assert find(tmp_path, {**files, "components/cdi/component.py": user}) == [("Writes", "Writer")]
+
+
+def test_a_wall_keeps_its_protocol(tmp_path: Path) -> None:
+    """A pure file of a component may not import an edge."""
+    user = "from nodeagent.model.ports.files import Writes\n"
+    files = {"model/ports/files.py": PROTOCOL, "edge/host/writer.py": WRITER}
+    assert find(tmp_path, {**files, "components/cdi/decide.py": user}) == []
+
+
+def test_two_implementations_keep_a_protocol(tmp_path: Path) -> None:
+    """Inherited methods and attributes that are given in a method count as a class's own."""
+    protocol = PROTOCOL + "    place: int\n"
+    second = "from nodeagent.edge.host.writer import Writer\nclass Second(Writer): ...\n"
+    files = {"edge/host/writes.py": protocol, "edge/host/writer.py": WRITER}
+    assert find(tmp_path / "one", files) == [("Writes", "Writer")]
+    assert find(tmp_path / "two", {**files, "edge/host/second.py": second}) == []
+
+
+@pytest.mark.parametrize(
+    ("user", "owner", "may"),
+    [
+        ("components.mig.component", "edge.kube.node", True),
+        ("components.mig.plan", "core.clock", False),
+        ("components.mig.plan", "components.mig.steps", True),
+        ("components.mig.plan", "components.mps.steps", False),
+        ("edge.kube.node", "edge.host.files", True),
+        ("edge.host.files", "edge.kube.node", False),
+        ("core.clock", "model.gpu", False),
+        ("model.gpu", "edge.host.files", False),
+        ("extender.program", "edge.kube.node", True),
+    ],
+)
+def test_the_walls_are_those_of_the_contracts(user: str, owner: str, may: bool) -> None:
+    """What may import what, as `docs/architecture.md` has it."""
+    assert may_import(tuple(user.split(".")), tuple(owner.split("."))) is may

@@ -1,0 +1,189 @@
+"""THE list of words: the terms of the field that this project uses, and the words that it has put away for them.
+
+`docs/development/glossary.md` is made from this list; `test_words.py` holds names of modules and classes against it.
+"""
+
+from typing import Final, NamedTuple
+
+
+class Term(NamedTuple):
+    """A term of the field, in one sentence. Settings, commands and conditions may call it otherwise: `seen_as`."""
+
+    name: str
+    meaning: str
+    seen_as: str = ""
+
+
+class Retired(NamedTuple):
+    """A word that stands in no name of a module or class, and the term to say instead.
+
+    A word that is `pending` still stands in names of former days, which are renamed room by room.
+    """
+
+    word: str
+    instead: str
+    pending: bool = False
+
+
+TERMS: Final = (
+    # Devices and how they are given out
+    Term("GPU", "A graphics processor as its driver counts it: one PCI device with one UUID."),
+    Term(
+        "MIG device",
+        "A slice of a GPU with memory and engines of its own, cut by the driver and named by a UUID of its own.",
+    ),
+    Term(
+        "MIG layout",
+        "Which MIG devices each GPU of a node is to have; a file or the label `nvidia.com/mig.config` names it.",
+    ),
+    Term(
+        "fraction",
+        "A number of hundredths of a GPU's compute and an amount of its memory, held by one container.",
+        "part",
+    ),
+    Term(
+        "device id", "A string under which the kubelet counts a device; a fraction is counted in many of them.", "token"
+    ),
+    Term(
+        "replica",
+        "One of several device ids that stand for the same GPU or MIG device, which containers share by time slicing.",
+    ),
+    Term(
+        "time slicing", "Containers that take turns on one GPU as its driver schedules them, with nothing held apart."
+    ),
+    Term(
+        "MPS daemon",
+        "NVIDIA's multi-process service: the process through which several clients use one GPU at the same time.",
+    ),
+    Term(
+        "allocation mode",
+        "The one way in which a GPU is given out: whole, in fractions, as MIG devices, by claims.",
+        "door",
+    ),
+    Term("resource", "A name under which the kubelet counts devices, such as `nvidia.com/gpu`."),
+    Term("device class", "Devices of any vendor that the configuration describes, with one resource name."),
+    Term("device node", "A file below `/dev` through which a process reaches a device."),
+    Term("driver root", "The directory below which the driver's libraries and programs lie on this host."),
+    Term(
+        "CDI specification",
+        "A file that tells container runtimes which files, device nodes and hooks a device is made of.",
+    ),
+    Term("hook", "A program that the container runtime starts at a step of a container's creation."),
+    Term(
+        "runtime shim",
+        "The program that stands before runc where the runtime knows no CDI, and adds what a container asks for.",
+    ),
+    Term("vGPU library", "The library in front of the driver's that holds a container to the limits of its fraction."),
+    Term("limits file", "The file in which the vGPU library reads what its container may use."),
+    Term("usage file", "The file in which the processes of a container count what they use of their fraction."),
+    # Kubernetes
+    Term("kubelet", "Kubernetes' agent on the node, which starts pods and counts devices."),
+    Term("device plugin", "The gRPC service by which the kubelet learns of devices and asks for them."),
+    Term("Allocate", "The kubelet's question what a container needs for the devices that it has been given."),
+    Term(
+        "PreStart", "The kubelet's call before a container with such devices starts; a fraction is bound to GPUs in it."
+    ),
+    Term("claim", "A ResourceClaim: devices that a pod asked for by dynamic resource allocation."),
+    Term("Prepare", "The kubelet's call to make the devices of a claim ready before its first container."),
+    Term("resource slice", "The object in which the node publishes the devices that claims can have."),
+    Term("extender", "The program that the scheduler asks which nodes and GPUs suit a pod with fractions."),
+    Term("choice", "The GPUs that the extender has picked for a pod and written on it."),
+    Term("binding", "A fraction that is held by a container on certain GPUs."),
+    Term(
+        "node request",
+        "What the cluster asks of one node by label or annotation: a pause, a named configuration, a MIG layout.",
+    ),
+    Term("named configuration", "A set of settings that a node chooses by its label."),
+    Term(
+        "condition",
+        "What is wrong with the node, with a code, a severity and a remedy; also a Kubernetes condition of the Node.",
+    ),
+    Term("taint", "A mark on the Node, or on a device in a resource slice, that keeps pods away."),
+    Term("drain", "Pods leave a GPU or the node before something is done to it."),
+    # What the agent keeps
+    Term("journal", "The file in which everything given out is durable before anybody is answered."),
+    Term("ledger", "What the records of the journal amount to: who has what now."),
+    Term("store", "Any other file that the agent keeps over restarts."),
+    Term(
+        "kubelet state",
+        "What the kubelet itself says is allocated, in its checkpoint and by its pod resources service.",
+    ),
+    Term("record", "One line of the journal."),
+    Term(
+        "adoption", "A container that runs already is entered in the journal, because the agent's notes of it are gone."
+    ),
+    Term("recovery", "What the agent does at its start with what the journal holds and the node has."),
+    Term("audit log", "One line for each change that the agent made outside itself."),
+    Term("history", "What was given out and has come back, or happened, as it is shown later."),
+    # How the agent runs
+    Term("component", "One part of the agent with a life of its own, started and restarted by the supervisor."),
+    Term("supervisor", "The code that starts components, counts their failures and ends them in order."),
+    Term("gate", "A fact that opens once and lets components start that need it."),
+    Term("bus", "The channel by which components publish states and facts to one another."),
+    Term("state", "The newest whole truth about something, retained on the bus."),
+    Term("fact", "Something that happened once."),
+    Term("port", "A Protocol by which one component asks another and waits for the answer."),
+    Term("Handle", "A value that stands for an object that is built later, and refuses or waits until then."),
+    Term("edge", "Code that touches the world outside the process and decides nothing."),
+    Term("worker", "A child process that makes the calls which can hang, and is killed when they do."),
+    Term("wiring", "The place where objects are built and given to one another."),
+    Term("simulation", "A node with profiles of real boards in place of hardware."),
+    Term("stand-in", "A program of the tests that plays another one, held against it by a shared test."),
+    # Health
+    Term("XID", "A number by which NVIDIA's driver reports an error of a GPU in the kernel's log."),
+    Term("verdict", "What the agent holds a device to be good for: healthy, degraded, unhealthy, lost or stuck."),
+    Term("evidence", "An observation from which verdicts are made."),
+    Term("sample", "One reading of all GPUs at one time."),
+    Term("reading", "One number of a sample."),
+    Term("severity", "How soon a person must look: information, warning or critical."),
+    Term("remedy", "The sentence that says what to do about a condition."),
+)
+
+RETIRED: Final = (
+    Retired("part", "fraction", pending=True),
+    Retired("parts", "fractions", pending=True),
+    Retired("share", "fraction", pending=True),
+    Retired("shares", "fractions", pending=True),
+    Retired("token", "device id", pending=True),
+    Retired("tokens", "device ids", pending=True),
+    Retired("door", "allocation mode", pending=True),
+    Retired("doors", "allocation modes", pending=True),
+    Retired("wish", "node request, or what is asked for", pending=True),
+    Retired("wishes", "node requests", pending=True),
+    Retired("book", "journal, or store", pending=True),
+    Retired("roster", "store of known GPUs", pending=True),
+    Retired("past", "history", pending=True),
+    Retired("account", "kubelet state", pending=True),
+    Retired("keeper", "the noun of what is kept: supervisor, writer, files", pending=True),
+    Retired("maker", "partition writer", pending=True),
+    Retired("desk", "the noun of what is handled there", pending=True),
+    Retired("around", "ports, or dependencies", pending=True),
+    Retired("surroundings", "dependencies", pending=True),
+    Retired("neighbours", "ports", pending=True),
+    Retired("relay", "Handle", pending=True),
+    Retired("tending", "reconcile", pending=True),
+    Retired("renewing", "limits sync", pending=True),
+    Retired("measuring", "utilization", pending=True),
+    Retired("callers", "pod resolver", pending=True),
+    Retired("reasons", "decision log", pending=True),
+    Retired("turns", "time slicing", pending=True),
+    Retired("tell", "publish, or report", pending=True),
+    Retired("told", "reported, registered or advertised", pending=True),
+    Retired("known", "registered, or the noun of what is known", pending=True),
+    Retired("again", "retry", pending=True),
+    Retired("settled", "drift", pending=True),
+    Retired("owed", "paused clients", pending=True),
+    Retired("changing", "apply", pending=True),
+    Retired("hearing", "monitoring", pending=True),
+    Retired("hearsay", "recent XIDs", pending=True),
+    Retired("deafness", "monitoring gaps", pending=True),
+    Retired("look", "poll", pending=True),
+    Retired("looks", "poll schedule", pending=True),
+    Retired("picture", "watches", pending=True),
+    Retired("texts", "messages", pending=True),
+    Retired("side", "wiring", pending=True),
+    Retired("sides", "wiring", pending=True),
+    Retired("visit", "connection", pending=True),
+    Retired("crowd", "connection table", pending=True),
+    Retired("allowance", "flood guard", pending=True),
+)

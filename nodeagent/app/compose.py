@@ -18,9 +18,9 @@ from nodeagent.app.sides.container import ContainerSide
 from nodeagent.app.sides.kubelet import KubeletSide
 from nodeagent.app.sides.usage import UsageSide
 from nodeagent.components.driver.component import Driver
-from nodeagent.components.health.book import BOOK_VERSION
 from nodeagent.components.health.component import Health
 from nodeagent.components.health.relay import ClearingRelay
+from nodeagent.components.health.verdict_store import VERDICTS_VERSION
 from nodeagent.components.inventory.component import InventoryComponent
 from nodeagent.components.inventory.relay import ForgettingRelay
 from nodeagent.components.inventory.roster import ROSTER_VERSION
@@ -233,7 +233,7 @@ class Composition:
             self.conditions,
             self.clock,
             self.live,
-            self._open_store("verdicts.json", "nodeagent-verdicts", BOOK_VERSION),
+            self._open_store("verdicts.json", "nodeagent-verdicts", VERDICTS_VERSION),
             self.clearing,
             kernel_log=None if is_simulated else settings.health.kernel_log,
         )

@@ -4,8 +4,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from nodeagent.components.health.decide import Moment, ReturnPolicy, XidSeen, note_look, note_xid
-from nodeagent.components.health.evidence.findings import Look
+from nodeagent.components.health.decide import Moment, ReturnPolicy, XidSeen, note_poll, note_xid
+from nodeagent.components.health.evidence.findings import PollResult
 from nodeagent.components.health.evidence.levels import judge_levels
 from nodeagent.components.health.evidence.xids import find_xid
 from nodeagent.components.health.records import GpuRecord, worse
@@ -53,15 +53,15 @@ class Gpu0:
             self.record, XidSeen(**{"entry": entry, "device": self.gpu.uuid, **seen}), moment(self.at)
         )
 
-    def look(self, times: int = 1, *, is_extra: bool = False, **fields: Any) -> Look:
-        """Look at a living GPU with these readings."""
-        look = Look()
+    def look(self, times: int = 1, *, is_extra: bool = False, **fields: Any) -> PollResult:
+        """Poll a living GPU with these readings."""
+        look = PollResult()
         for _ in range(times):
             self.at += 5
             look = self.see(make_sample(**fields), is_extra=is_extra)
         return look
 
-    def see(self, sample: GpuSample | None, *, is_extra: bool = False) -> Look:
+    def see(self, sample: GpuSample | None, *, is_extra: bool = False) -> PollResult:
         look = judge_levels(self.gpu, sample, self.record.levels, self.at)
-        self.record = note_look(self.record, replace(look, is_extra=is_extra), moment(self.at), self.policy)
+        self.record = note_poll(self.record, replace(look, is_extra=is_extra), moment(self.at), self.policy)
         return look

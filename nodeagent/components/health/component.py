@@ -1,7 +1,7 @@
-"""Brings evidence to the judge and carries verdicts out: first to the disk, then to everyone on the bus.
+"""Brings evidence to the judge and publishes verdicts: first to the disk, then on the bus.
 
-Owns the subscriptions, the reading of the kernel log as second source, the order written-then-told, and the
-conditions about health. Refuses to judge: what evidence means is decided in the files beside this one.
+Owns the subscriptions, the reading of the kernel log as second source, the order of writing before publishing, and the
+conditions about health. Refuses to judge: `judge.py` and `decide.py` say what evidence means.
 """
 
 from pathlib import Path
@@ -10,26 +10,31 @@ from typing import Any
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
-from nodeagent.components.health.book import BookUnreadable, decode_book, encode_book, resume_book
 from nodeagent.components.health.decide import Moment, plan_returns
 from nodeagent.components.health.evidence.kernel_log import (
     XID_NOT_INITIALISED,
     XID_OFF_THE_BUS,
-    Hearsay,
-    is_echo,
+    RecentXids,
+    is_duplicate,
     key_of,
-    note_heard,
+    remember_xid,
     report_line,
 )
 from nodeagent.components.health.evidence.limits import plan_limits
 from nodeagent.components.health.evidence.reports import LOOK_AT_ONCE, judge_report
 from nodeagent.components.health.judge import Judge
-from nodeagent.components.health.looks import Deafness, Look, Looks, Pace
 from nodeagent.components.health.policy import plan_policy
+from nodeagent.components.health.poll_schedule import MonitoringGaps, PollIntervals, PollKind, PollSchedule
 from nodeagent.components.health.problems import decide_problems
-from nodeagent.components.health.records import VerdictBook
+from nodeagent.components.health.records import StoredVerdicts
 from nodeagent.components.health.relay import ClearingRelay
 from nodeagent.components.health.render import list_changes
+from nodeagent.components.health.verdict_store import (
+    StoredVerdictsUnreadable,
+    decode_verdicts,
+    encode_verdicts,
+    resume_verdicts,
+)
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.envelope import Envelope
@@ -88,43 +93,43 @@ class Health:
     ) -> None:
         """Wire it up.
 
-        `store` is where verdicts outlive the agent, `relay` where a person's clearing comes in, and `kernel_log` the
-        second source, of which there is none where GPUs are made up.
+        `store` keeps verdicts over restarts, `relay` brings a person's clearing, and `kernel_log` is the second source,
+        absent where GPUs are simulated.
         """
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self._store, self._relay, self._kernel_log = store, relay, kernel_log
         self._log = get_logger(component=self.name)
-        self._judge = Judge(VerdictBook(boot_id=""))
+        self._judge = Judge(StoredVerdicts(boot_id=""))
         self._turn = anyio.Lock()
         self._changed, self._is_looked_at, self._is_judged = Waker(), anyio.Event(), anyio.Event()
         self._fingerprint: object = None
         self._written_at = self._began_at = 0.0
-        self._looks = Looks(0.0)
+        self._polls = PollSchedule(0.0)
         self._is_durable = False
         self._causes: dict[str, Envelope[Any]] = {}
         self._news = News()
         self._cause: Envelope[Any] | None = None
         """What the next word follows from where no report of the GPU itself explains it."""
-        self._hearsay = Hearsay()
+        self._recent_xids = RecentXids()
         self._held_lines: dict[object, XidReported] = {}
-        self._deaf = Deafness()
+        self._gaps = MonitoringGaps()
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Take up what was known, say it, then judge until cancelled."""
+        """Resume the stored verdicts, publish them, then judge until cancelled."""
         self._began_at = self._clock.monotonic()
-        self._looks = Looks(self._began_at)
+        self._polls = PollSchedule(self._began_at)
         try:
-            self._judge = Judge(await self._read_book())
+            self._judge = Judge(await self._read_verdicts())
             with self._bus.listen(XidReported, GpuEventReported, client=self.name) as facts:
                 self._note_states(self._bus.latest(Inventory), self._bus.latest(DriverState))
-                await self._tell(is_written=True)  # by the agent before: it says nothing else
+                await self._publish_changes(is_written=True)  # by the agent before: it says nothing else
                 async with anyio.create_task_group() as tasks:
                     with self._relay.lead_to(self):
                         tasks.start_soon(self._follow_states, name="health states")
                         tasks.start_soon(self._follow_samples, name="health looks")
                         tasks.start_soon(self._notice_silence, name="health silence")
                         tasks.start_soon(self._follow_event_watch, name="health event watch")
-                        tasks.start_soon(self._tell_forever, name="health verdicts")
+                        tasks.start_soon(self._publish_forever, name="health verdicts")
                         if self._kernel_log is not None and self._live.now.health.watch_kernel_log:
                             tasks.start_soon(self._read_kernel_log, self._kernel_log, tasks, name="health kernel log")
                         tasks.start_soon(self._wait_judged, task_status, name="health first look")
@@ -134,43 +139,43 @@ class Health:
             self._store.close()
 
     async def _wait_judged(self, task_status: TaskStatus[None]) -> None:
-        """Ready with the first verdicts; a driver that does not answer holds nobody up for long."""
+        """Ready with the first verdicts; a driver that does not answer delays the start by a bounded time."""
         with anyio.move_on_after(FIRST_LOOK_SECONDS):
             await self._is_judged.wait()
         task_status.started()
 
     async def clear_gpu(self, name: str, reason: str, who: str) -> str:
-        """Take a GPU back on a person's word, written down before anyone is told.
+        """Take a GPU back on a person's word, durable before the answer.
 
         Raises:
-            ControlRefused: no such GPU, or nothing is held against it.
+            ControlRefused: No such GPU, or a GPU without a fault.
         """
         gpu, cleared = self._judge.clear(name, self._now(), who, reason)
         async with self._turn:
-            await self._write_book()
+            await self._write_verdicts()
         fact = GpuCleared(gpu=gpu.uuid, who=who, reason=reason, cleared=cleared)
         self._causes[gpu.uuid] = self._bus.publish_fact(fact, source=self.name)
         self._log.warning("gpu_cleared", gpu=gpu.uuid, who=who, reason=reason, cleared=cleared)
-        self._looks.is_asked = True
-        await self._tell()
+        self._polls.is_asked = True
+        await self._publish_changes()
         lasting = "" if self._is_durable else "; it could not be written down, a restart would forget it"
         return f"GPU {gpu.index}: forgot {', '.join(cleared)}; what is still bad is found at the next look{lasting}"
 
     # What was known before -----------------------------------------------------------------------------------------
 
-    async def _read_book(self) -> VerdictBook:
+    async def _read_verdicts(self) -> StoredVerdicts:
         stored = await self._store.read()
         troubles = list(stored.troubles)
-        book = VerdictBook(boot_id="")
+        book = StoredVerdicts(boot_id="")
         if stored.body is not None:
             try:
-                book = decode_book(stored.body)
-            except BookUnreadable as error:
+                book = decode_verdicts(stored.body)
+            except StoredVerdictsUnreadable as error:
                 troubles.append(await self._store.discard(str(error)))
         if troubles:
             self._log.error("stored_verdicts_unusable", troubles=troubles)
             self._conditions.set("health-history-lost", detail="; ".join(troubles))
-        return resume_book(book, stored.boot_id, self._clock.monotonic())
+        return resume_verdicts(book, stored.boot_id, self._clock.monotonic())
 
     # Evidence ------------------------------------------------------------------------------------------------------
 
@@ -179,8 +184,8 @@ class Health:
             async for inventory, driver in states:
                 self._note_states(inventory, driver)
                 self._cause = self._news.take(inventory, driver) or self._cause
-                self._looks.is_asked = True
-                self._tell_deaf()
+                self._polls.is_asked = True
+                self._publish_gaps()
                 self._changed.wake()
 
     def _note_states(self, inventory: Envelope[Inventory] | None, driver: Envelope[DriverState] | None) -> None:
@@ -193,43 +198,45 @@ class Health:
         with self._bus.watch(NodeSample, client=f"{self.name} looks") as samples:
             async for envelope in samples:
                 now, settings = self._now(), self._live.now.health
-                look = self._looks.take(envelope.time, now, self._pace)
-                if look is not Look.NONE:
+                poll = self._polls.take(envelope.time, now, self._intervals)
+                if poll is not PollKind.NONE:
                     returns, limits = plan_returns(settings), plan_limits(settings)
-                    self._judge.note_sample(envelope.value, now, returns, limits=limits, is_extra=look is Look.EXTRA)
+                    self._judge.note_sample(
+                        envelope.value, now, returns, limits=limits, is_extra=poll is PollKind.EXTRA
+                    )
                     self._cause = self._cause or envelope
-                    self._note_deaf("samples", "")
+                    self._note_gap("samples", "")
                     self._is_looked_at.set()
                     self._changed.wake()
 
     async def _notice_silence(self) -> None:
-        """A look that is due and cannot be had is a missed one; with the driver released nothing is due."""
+        """A poll that is due and gets no reading is a missed poll; with the driver released no poll is due."""
         while True:
-            pace = self._pace
-            await anyio.sleep(until_beat(pace.patience_seconds))
-            if not self._looks.is_missed(self._clock.monotonic(), pace) or self._judge.is_driver_released:
+            intervals = self._intervals
+            await anyio.sleep(until_beat(intervals.patience_seconds))
+            if not self._polls.is_missed(self._clock.monotonic(), intervals) or self._judge.is_driver_released:
                 continue
             self._judge.note_silence(self._now(), plan_returns(self._live.now.health))
-            self._note_deaf("samples", f"no readings for more than {pace.patience_seconds:.0f} s")
+            self._note_gap("samples", f"no readings for more than {intervals.patience_seconds:.0f} s")
             self._changed.wake()
 
     @property
-    def _pace(self) -> Pace:
+    def _intervals(self) -> PollIntervals:
         settings = self._live.now
-        return Pace(settings.health.poll_seconds, settings.inventory.sample_seconds)
+        return PollIntervals(settings.health.poll_seconds, settings.inventory.sample_seconds)
 
     async def _follow_event_watch(self) -> None:
         with self._bus.watch(EventWatch, client=f"{self.name} event watch") as watches:
             async for envelope in watches:
                 watch = envelope.value
-                self._note_deaf("events", "" if watch.watched else watch.reason or "events are not heard")
+                self._note_gap("events", "" if watch.watched else watch.reason or "events are not heard")
                 self._changed.wake()
 
     def _note_event(self, envelope: Envelope[XidReported | GpuEventReported]) -> None:
         event = envelope.value
         if envelope.lag:
             self._log.warning("gpu_events_lost", count=envelope.lag)
-            self._looks.is_asked = True
+            self._polls.is_asked = True
         if isinstance(event, XidReported):
             self._note_xid(event)
         else:
@@ -238,23 +245,23 @@ class Health:
                 self._judge.note_finding(event.gpu, finding, self._now())
             elif event.kind == "gpu_back":
                 self._judge.note_back(event.gpu)
-            self._looks.is_asked = self._looks.is_asked or finding is not None or event.kind in LOOK_AT_ONCE
+            self._polls.is_asked = self._polls.is_asked or finding is not None or event.kind in LOOK_AT_ONCE
         # The first since the last word is what the rest follows from: an XID, then what the driver makes of it.
         self._causes.setdefault(event.gpu, envelope)
-        self._cause = envelope if self._looks.is_asked else self._cause
+        self._cause = envelope if self._polls.is_asked else self._cause
         self._changed.wake()
 
     def _note_xid(self, reported: XidReported) -> None:
         now = self._now()
-        is_news = not is_echo(self._hearsay, reported, now.at)
-        self._hearsay = note_heard(self._hearsay, reported, now.at)
+        is_news = not is_duplicate(self._recent_xids, reported, now.at)
+        self._recent_xids = remember_xid(self._recent_xids, reported, now.at)
         table = self._bus.latest(AllocationTable)
         holders = table.value if table is not None else AllocationTable()
         policy = plan_policy(self._live.now.health)
         known = self._judge.note_xid(reported, now, policy, holders=holders, is_counted=is_news)
         if not known:
             self._log.warning("xid_of_unknown_gpu", gpu=reported.gpu, xid=reported.xid)
-        self._looks.is_asked = True
+        self._polls.is_asked = True
 
     # The kernel log, the second source -----------------------------------------------------------------------------
 
@@ -273,7 +280,7 @@ class Health:
     def _note_record(self, record: KernelRecord, tasks: TaskGroup, *, is_first_reading: bool) -> None:
         if record.lost_before:
             self._log.warning("kernel_log_records_lost", count=record.lost_before)
-            self._looks.is_asked = True
+            self._polls.is_asked = True
         self._judge.kernel_log_sequence = record.sequence
         line = parse_driver_line(record.text)
         if line is None:
@@ -284,7 +291,7 @@ class Health:
         if isinstance(line, SxidLine) and line.fatal is not None:
             limits = plan_limits(self._live.now.health)
             self._judge.note_switch_error(line.sxid, self._now(), is_fatal=line.fatal, is_old=is_old, limits=limits)
-        reported = _tell_line(line, self._judge.inventory)
+        reported = _parse_xid_line(line, self._judge.inventory)
         if reported is not None and is_old:
             self._judge.note_xid(
                 reported, Moment(at=at, wall=self._clock.wall()), plan_policy(self._live.now.health), is_old=True
@@ -301,12 +308,12 @@ class Health:
         self._judge.hold_line(key)
 
     async def _report_line(self, key: object) -> None:
-        """Tell what only the log knows; what NVML has told meanwhile only gets its text."""
+        """Report a fault that only the log has; a fault that NVML has reported meanwhile gets the log's text."""
         await anyio.sleep(HOLD_LOG_SECONDS)
         reported = self._held_lines.pop(key)
         self._judge.release_line(key)
         now = self._now()
-        if not is_echo(self._hearsay, reported, now.at):
+        if not is_duplicate(self._recent_xids, reported, now.at):
             self._bus.publish_fact(reported, source=self.name)
             return
         self._judge.note_xid(reported, now, plan_policy(self._live.now.health), is_counted=False)
@@ -314,40 +321,40 @@ class Health:
 
     # Verdicts ------------------------------------------------------------------------------------------------------
 
-    async def _tell_forever(self) -> None:
+    async def _publish_forever(self) -> None:
         while True:
             with anyio.move_on_after(GATHER_SECONDS):
                 # Pods wait for the first verdicts: nothing gathers longer than until there is a look to make them of.
                 await (anyio.sleep_forever() if self._is_judged.is_set() else self._is_looked_at.wait())
             with anyio.move_on_after(REWRITE_SECONDS if self._is_durable else RETRY_WRITE_SECONDS):
                 await self._changed.wait()
-            await self._tell()
+            await self._publish_changes()
 
-    async def _tell(self, *, is_written: bool = False) -> None:
-        """Write what changed, then say it; a disk that fails delays a verdict by a second and stops none."""
+    async def _publish_changes(self, *, is_written: bool = False) -> None:
+        """Write changed verdicts, then publish; a disk that fails delays a verdict by a second and stops none."""
         async with self._turn:
             settings = self._live.now.health
             report = self._judge.report(
                 unknown_after=settings.unknown_after_missed_polls,
-                watched=not str(self._deaf),
+                watched=not str(self._gaps),
                 wall=self._clock.wall(),
             )
             is_known = all(device.verdict is not Verdict.UNKNOWN for device in report.devices)
-            is_judged = is_known or self._looks.has_begun  # by now: a look during the writing is not in this report
+            is_judged = is_known or self._polls.has_begun  # by now: a look during the writing is not in this report
             causes, self._causes = self._causes, {}
             if not is_written:
-                await self._write_book()
+                await self._write_verdicts()
             self._publish(report, causes)
             if is_judged:
                 self._is_judged.set()
 
-    async def _write_book(self) -> None:
+    async def _write_verdicts(self) -> None:
         now = self._clock.monotonic()
         fingerprint = self._judge.fingerprint()
         is_changed = not self._is_durable or fingerprint != self._fingerprint
         if not is_changed and now - self._written_at < REWRITE_SECONDS:
             return
-        trouble = await self._store.write(encode_book(self._judge.book(now)))
+        trouble = await self._store.write(encode_verdicts(self._judge.book(now)))
         self._is_durable, self._written_at, self._fingerprint = not trouble, now, fingerprint
         if trouble:
             self._conditions.set("health-not-durable", detail=trouble)
@@ -359,7 +366,7 @@ class Health:
         before = latest.value if latest is not None else None
         changes = list_changes(before, report)
         cause = next((causes[device.gpu] for _, device in changes if device.gpu in causes), self._cause)
-        if not self._looks.is_asked:
+        if not self._polls.is_asked:
             self._cause = None
         envelope = self._bus.publish_state(report, source=self.name, cause=cause)
         for fact, device in changes:
@@ -369,22 +376,22 @@ class Health:
         for code, details in decide_problems(report, self._judge.inventory, self._judge.covered).items():
             self._conditions.replace(code, details, cause=envelope)
 
-    def _note_deaf(self, what: str, reason: str) -> None:
-        """Remember what cannot be heard; the condition says all of it."""
-        if self._deaf.note(what, reason):
-            self._tell_deaf()
+    def _note_gap(self, what: str, reason: str) -> None:
+        """Remember a gap in the monitoring; the condition names all gaps."""
+        if self._gaps.note(what, reason):
+            self._publish_gaps()
 
-    def _tell_deaf(self) -> None:
-        """Nothing is missed of a driver that is away: once it is back it has time to be heard, and a reason of then."""
-        detail = str(self._deaf) if not self._judge.is_driver_away else ""
+    def _publish_gaps(self) -> None:
+        """No gap counts while the driver is away: the driver's own condition explains the silence."""
+        detail = str(self._gaps) if not self._judge.is_driver_away else ""
         self._conditions.replace("health-unwatched", {"": detail} if detail else {})
 
     def _now(self) -> Moment:
         return Moment(at=self._clock.monotonic(), wall=self._clock.wall())
 
 
-def _tell_line(line: DriverLine, inventory: Inventory) -> XidReported | None:
-    """The line as an XID; `None` for one that reports no fault of a GPU, or of none that is known."""
+def _parse_xid_line(line: DriverLine, inventory: Inventory) -> XidReported | None:
+    """The line as an XID; `None` for a line without a fault, or about a GPU that the inventory lacks."""
     match line:
         case XidLine():
             instances = (line.gpu_instance_id, line.compute_instance_id)

@@ -1,15 +1,15 @@
-"""What evidence does to what is remembered of a GPU. Events may make a device worse, only looks may make it better.
+"""The effect of evidence on the record of a GPU. Events may make a device worse, only polls may make a device better.
 
 Owns the opening, merging and closing of faults, the return rules and the flap guard. Pure: the same evidence in the
-same order gives the same record, whoever replays it.
-Refuses to word the verdict: that is `render.py`.
+same order gives the same record.
+Refuses to word the verdict (`render.py`).
 """
 
 from typing import Final
 
 from msgspec.structs import replace
 
-from nodeagent.components.health.evidence.findings import Finding, Look
+from nodeagent.components.health.evidence.findings import Finding, PollResult
 from nodeagent.components.health.evidence.xid_text import Reading
 from nodeagent.components.health.evidence.xids import Repeat, XidEntry
 from nodeagent.components.health.records import (
@@ -35,7 +35,7 @@ _SECONDS_PER_HOUR: Final = 3600
 
 
 class ReturnPolicy(Value, frozen=True):
-    """The part of the settings that says when a device may come back."""
+    """The settings about when a device may come back."""
 
     clean_looks: int = 2
     flap_limit: int = 3
@@ -43,7 +43,7 @@ class ReturnPolicy(Value, frozen=True):
 
 
 def plan_returns(settings: HealthSettings) -> ReturnPolicy:
-    """The policy in these settings."""
+    """The return policy of the settings."""
     return ReturnPolicy(
         clean_looks=settings.clean_polls,
         flap_limit=settings.flap_limit,
@@ -52,14 +52,14 @@ def plan_returns(settings: HealthSettings) -> ReturnPolicy:
 
 
 class Moment(Value, frozen=True):
-    """When something happened: on the clock that decides, and on the one that people read."""
+    """A time on the clock that decides, and the same time on the clock that people read."""
 
     at: float
     wall: float
 
 
 class XidSeen(Value, frozen=True):
-    """One XID, with all that is known of it."""
+    """One XID with its text, its device and the device's holder."""
 
     entry: XidEntry
     """As this node's policy sees it."""
@@ -136,12 +136,12 @@ def _count_repeats(repeat: Repeat, heard: Occurrences, at: float) -> int:
 
 
 def note_finding(record: GpuRecord, finding: Finding, now: Moment, *, is_correctable: bool = True) -> GpuRecord:
-    """The record after an event that reports a level: it may only make things worse."""
+    """The record after an event that reports a level: no fault becomes milder."""
     return open_fault(record, _fault_of(finding, record.gpu, now, is_correctable=is_correctable))
 
 
 def open_fault(record: GpuRecord, fault: Fault) -> GpuRecord:
-    """Add a fault, or merge it with the open one of the same kind: never milder than either, and proven anew."""
+    """Add a fault, or merge with the open fault of the same kind: never milder than either, and proven anew."""
     known = _find_fault(record, fault)
     if known is None:
         return replace(record, faults=(*record.faults, fault))
@@ -162,49 +162,49 @@ def open_fault(record: GpuRecord, fault: Fault) -> GpuRecord:
     return replace(record, faults=tuple(merged if one is known else one for one in record.faults))
 
 
-def note_look(record: GpuRecord, look: Look, now: Moment, policy: ReturnPolicy) -> GpuRecord:
-    """The record after a look: levels as they are now, and what that proves about everything else."""
-    if not look.answered:
+def note_poll(record: GpuRecord, poll: PollResult, now: Moment, policy: ReturnPolicy) -> GpuRecord:
+    """The record after a poll: present levels, and the proof or return that follows for each fault."""
+    if not poll.answered:
         faults = tuple(replace(fault, clean_looks=0, none_looks=0) for fault in record.faults)
-        missed = record.missed_looks + (0 if look.is_extra else 1)
+        missed = record.missed_looks + (0 if poll.is_extra else 1)
         return replace(record, faults=faults, missed_looks=missed, clean_streak=0)
-    found = {finding.key: finding for finding in look.findings}
+    found = {finding.key: finding for finding in poll.findings}
     accepted = tuple(key for key in record.accepted if key in found)
-    streak = record.clean_streak if look.is_extra else record.clean_streak + 1
+    streak = record.clean_streak if poll.is_extra else record.clean_streak + 1
     record = replace(
         record,
-        faults=tuple(_prove(fault, look, found) for fault in record.faults),
+        faults=tuple(_prove(fault, poll, found) for fault in record.faults),
         accepted=accepted,
-        levels=look.memory,
+        levels=poll.memory,
         proven_at=now.at,
         is_known=True,
         missed_looks=0,
         clean_streak=streak,
         driver_was_down=record.driver_was_down and streak < policy.clean_looks,
     )
-    for finding in look.findings:
+    for finding in poll.findings:
         if finding.key not in accepted:
             record = _hold_level(record, finding, now)
-    return _close_faults(record, look, now, policy)
+    return _close_faults(record, poll, now, policy)
 
 
-def _prove(fault: Fault, look: Look, found: dict[str, Finding]) -> Fault:
-    """What this look says for the end of a fault."""
+def _prove(fault: Fault, poll: PollResult, found: dict[str, Finding]) -> Fault:
+    """The fault with this poll counted for its end."""
     is_present = fault.is_level and fault.key in found
-    is_clean = not is_present if fault.is_level else look.is_clean
-    counted = 0 if look.is_extra else 1
-    says_none = is_clean and look.recovery_action == 0
+    is_clean = not is_present if fault.is_level else poll.is_clean
+    counted = 0 if poll.is_extra else 1
+    says_none = is_clean and poll.recovery_action == 0
     return replace(
         fault,
         is_present=is_present,
-        reset_seen=fault.reset_seen or look.reset_seen,
+        reset_seen=fault.reset_seen or poll.reset_seen,
         clean_looks=fault.clean_looks + counted if is_clean else 0,
         none_looks=fault.none_looks + counted if says_none else 0,
     )
 
 
 def _hold_level(record: GpuRecord, finding: Finding, now: Moment) -> GpuRecord:
-    """A level is what it is at this look: its fault opens, or takes its present weight."""
+    """A level's fault opens, or takes the weight that this poll found."""
     fresh = _fault_of(finding, record.gpu, now, is_present=True)
     known = _find_fault(record, fresh)
     if known is None:
@@ -242,7 +242,7 @@ def _find_fault(record: GpuRecord, fault: Fault) -> Fault | None:
     return next((one for one in record.faults if (one.key, one.device) == (fault.key, fault.device)), None)
 
 
-def may_close(fault: Fault, look: Look, at: float, policy: ReturnPolicy) -> bool:
+def may_close(fault: Fault, poll: PollResult, at: float, policy: ReturnPolicy) -> bool:
     """Whether the return rule of a fault is fulfilled."""
     if fault.is_present or fault.clean_looks < policy.clean_looks:
         return False
@@ -253,15 +253,15 @@ def may_close(fault: Fault, look: Look, at: float, policy: ReturnPolicy) -> bool
         ReturnRule.NEVER_LEFT: True,
         ReturnRule.LEVELS_CLEAN: True,
         ReturnRule.QUIET_PERIOD: at - fault.last_at >= fault.quiet_seconds,
-        ReturnRule.PROCESS_GONE: not set(fault.pids) & set(look.pids),
+        ReturnRule.PROCESS_GONE: not set(fault.pids) & set(poll.pids),
         ReturnRule.RESET: fault.reset_seen or was_power_cycled,
         ReturnRule.POWER_CYCLE: was_power_cycled,
         ReturnRule.SERVICE: False,
     }[fault.rule]
 
 
-def _close_faults(record: GpuRecord, look: Look, now: Moment, policy: ReturnPolicy) -> GpuRecord:
-    kept = tuple(fault for fault in record.faults if not may_close(fault, look, now.at, policy))
+def _close_faults(record: GpuRecord, poll: PollResult, now: Moment, policy: ReturnPolicy) -> GpuRecord:
+    kept = tuple(fault for fault in record.faults if not may_close(fault, poll, now.at, policy))
     if len(kept) == len(record.faults):
         return record
     returned = sorted(_list_unhealthy(record.faults) - _list_unhealthy(kept))
@@ -277,7 +277,7 @@ def _list_unhealthy(faults: tuple[Fault, ...]) -> set[DeviceUuid]:
 
 
 def _let_return(record: GpuRecord, device: DeviceUuid, now: Moment, policy: ReturnPolicy) -> GpuRecord:
-    """Count a return; past the limit a device that fails again and again stays out until a person lets it in."""
+    """Count a return; past the limit a flapping device stays out until a person clears the GPU."""
     count = sum(1 for one in record.returns if one.device == device)
     if count < policy.flap_limit:
         return replace(record, returns=(*record.returns, Return(device=device, at=now.at)))
@@ -296,7 +296,7 @@ def _let_return(record: GpuRecord, device: DeviceUuid, now: Moment, policy: Retu
 
 
 def note_reset(record: GpuRecord) -> GpuRecord:
-    """The driver was reloaded: whatever a reset mends may have been mended."""
+    """The driver was reloaded: faults that a reset mends may be over."""
     return replace(record, faults=tuple(replace(fault, reset_seen=True) for fault in record.faults))
 
 
@@ -307,12 +307,12 @@ def note_power_cycle(record: GpuRecord) -> GpuRecord:
 
 
 def note_driver_down(record: GpuRecord) -> GpuRecord:
-    """The driver failed: a device comes back with it only after clean looks."""
+    """The driver failed: a device comes back only after clean polls."""
     return replace(record, driver_was_down=True, clean_streak=0)
 
 
 def forget_devices(record: GpuRecord, present: frozenset[str]) -> GpuRecord:
-    """Drop what is remembered of MIG devices that are no more: their names never come back."""
+    """Drop the faults of MIG devices that are gone: their names never come back."""
     known = present | {record.gpu}
     return replace(
         record,
@@ -323,7 +323,7 @@ def forget_devices(record: GpuRecord, present: frozenset[str]) -> GpuRecord:
 
 
 def clear_record(record: GpuRecord, now: Moment, who: str, reason: str) -> GpuRecord:
-    """A person takes the GPU back, and with it what only a person can accept; bad levels show again at once."""
+    """A person takes the GPU back and accepts lasting faults; bad levels show again at once."""
     clearing = Clearing(
         wall=now.wall, who=who, reason=reason, cleared=tuple(sorted({fault.key for fault in record.faults}))
     )

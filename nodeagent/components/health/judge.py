@@ -1,7 +1,7 @@
-"""The judge: the book of all GPUs, moved on by evidence and asked for the report. Knows no bus and no clock.
+"""The judge: the records of all GPUs, changed by evidence and asked for the report. Knows no bus and no clock.
 
-Owns which record an event or a look changes, and which policy is in force.
-Refuses waiting and writing: `component.py` brings evidence here and carries verdicts out.
+Owns which record an event or a poll changes, and which policy is in force.
+Refuses waiting and writing: `component.py` brings evidence and publishes verdicts.
 """
 
 from collections import deque
@@ -18,12 +18,12 @@ from nodeagent.components.health.decide import (
     forget_devices,
     note_driver_down,
     note_finding,
-    note_look,
+    note_poll,
     note_power_cycle,
     note_reset,
     note_xid,
 )
-from nodeagent.components.health.evidence.findings import Finding, Look
+from nodeagent.components.health.evidence.findings import Finding, PollResult
 from nodeagent.components.health.evidence.levels import judge_levels, judge_recovery_action
 from nodeagent.components.health.evidence.limits import Limits
 from nodeagent.components.health.evidence.scope import find_hit
@@ -31,8 +31,8 @@ from nodeagent.components.health.evidence.sxids import PASSING, PASSING_KEPT, ju
 from nodeagent.components.health.evidence.xid_text import parse_recovery_action, read_text
 from nodeagent.components.health.evidence.xids import find_xid
 from nodeagent.components.health.policy import XidPolicy, apply_policy
-from nodeagent.components.health.records import GpuRecord, Standing, VerdictBook
-from nodeagent.components.health.render import Surroundings, list_standings, render_report, takes_devices
+from nodeagent.components.health.records import GpuRecord, ReportedVerdict, StoredVerdicts
+from nodeagent.components.health.render import VerdictInputs, list_reported, render_report, takes_devices
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import ControlRefused
@@ -52,7 +52,7 @@ RECOVERY_CHANGED: Final = 154
 class Judge:
     """All verdicts of the node."""
 
-    def __init__(self, book: VerdictBook) -> None:
+    def __init__(self, book: StoredVerdicts) -> None:
         self.boot_id = book.boot_id
         self.kernel_log_sequence = book.kernel_log_sequence
         """The newest record that was looked at."""
@@ -60,7 +60,7 @@ class Judge:
         """The newest that said something: its position must not be forgotten, or it would be told again."""
         self._held_lines: dict[object, int] = {}
         self._records: dict[str, GpuRecord] = {record.gpu: record for record in book.records}
-        self._standings: dict[str, Standing] = {standing.device: standing for standing in book.standings}
+        self._standings: dict[str, ReportedVerdict] = {standing.device: standing for standing in book.standings}
         self._inventory = Inventory(generation=0)
         self._driver: DriverState | None = None
         self._pids: dict[str, tuple[int, ...]] = {}
@@ -73,18 +73,18 @@ class Judge:
 
     @property
     def is_driver_released(self) -> bool:
-        """Whether nothing can be looked at on purpose, so that everything stays as it was."""
+        """Whether the driver is released on purpose, so that verdicts stay unchanged."""
         return self._driver is not None and self._driver.phase is DriverPhase.RELEASED
 
     @property
     def is_driver_away(self) -> bool:
-        """Whether the driver's own condition says why nothing is known of any GPU."""
+        """Whether the driver's own condition explains unknown GPUs."""
         # NVML works without the nodes that only containers need.
         return self._driver is not None and self._driver.phase not in {DriverPhase.READY, DriverPhase.NODES_MISSING}
 
     @property
     def covered(self) -> frozenset[str]:
-        """GPUs that are unfit because of the driver, or were until a moment ago."""
+        """GPUs that are unfit because of the driver, now or until a moment ago."""
         is_down = self._driver is not None and takes_devices(self._driver.phase)
         return frozenset(gpu.uuid for gpu in self._inventory.gpus if is_down or self._was_down(gpu.uuid))
 
@@ -93,29 +93,29 @@ class Judge:
 
     @property
     def driver_branch(self) -> int | None:
-        """The driver's major version, where it is known."""
+        """The driver's major version; `None` where unknown."""
         major = self._driver.driver_version.partition(".")[0] if self._driver is not None else ""
         return int(major) if major.isdecimal() else None
 
     def find_record(self, uuid: str) -> GpuRecord:
-        """What is remembered of a GPU; an empty record for one that nothing is remembered of."""
+        """The record of a GPU; an empty record for a new GPU."""
         return self._records.get(uuid) or GpuRecord(gpu=GpuUuid(uuid))
 
     def hold_line(self, key: object) -> None:
-        """The newest record of the kernel log says something that is yet to be judged."""
+        """The newest line of the kernel log is yet to be judged."""
         if self.kernel_log_sequence is not None:
             self._held_lines.setdefault(key, self.kernel_log_sequence)
 
     def release_line(self, key: object) -> None:
-        """It is judged now, with all like it."""
+        """The line is judged, with all lines of the same key."""
         self._held_lines.pop(key, None)
 
     def _before_held(self, sequence: int | None) -> int | None:
-        """The position to be written down: an agent that ends now has not said what it still holds."""
+        """The log position for the store: an agent that ends now has not reported the lines that are held."""
         return None if sequence is None else min((sequence, *(held - 1 for held in self._held_lines.values())))
 
     def note_inventory(self, inventory: Inventory) -> None:
-        """Take the GPUs that there are now; one that is gone from the bus and comes back was power-cycled."""
+        """Take the inventory; a GPU that was gone from the bus and comes back was power-cycled."""
         self._inventory = inventory
         present = {gpu.uuid: gpu for gpu in inventory.gpus}
         for uuid, record in self._records.items():
@@ -129,7 +129,7 @@ class Judge:
             del self._records[uuid]
 
     def note_driver(self, state: DriverState) -> None:
-        """Take the driver's state; one that was unloaded has forgotten what a reset makes it forget."""
+        """Take the driver's state; a driver that was unloaded counts as a reset."""
         before, self._driver = self._driver, state
         if takes_devices(state.phase):
             self._change_all(note_driver_down)
@@ -147,7 +147,7 @@ class Judge:
         is_counted: bool = True,
         is_old: bool = False,
     ) -> bool:
-        """Take an XID; whether it hit a GPU that is known."""
+        """Take an XID; whether the GPU is known."""
         gpu = self._inventory.find_gpu(reported.gpu)
         if gpu is None:
             return False
@@ -174,14 +174,14 @@ class Judge:
         return True
 
     def note_finding(self, uuid: str, finding: Finding, now: Moment, *, is_correctable: bool = True) -> None:
-        """Take a level that an event reported; unknown GPUs have no levels."""
+        """Take the level of an event; unknown GPUs have no levels."""
         gpu = self._inventory.find_gpu(uuid)
         if gpu is not None:
             record = self.find_record(gpu.uuid)
             self._records[gpu.uuid] = note_finding(record, finding, now, is_correctable=is_correctable)
 
     def note_back(self, uuid: str) -> None:
-        """Take the word of whoever power-cycled a GPU."""
+        """Take the report that a GPU was power-cycled."""
         gpu = self._inventory.find_gpu(uuid)
         if gpu is not None:
             self._records[gpu.uuid] = note_power_cycle(self.find_record(gpu.uuid))
@@ -189,7 +189,7 @@ class Judge:
     def note_switch_error(
         self, number: int, now: Moment, *, is_fatal: bool, is_old: bool, limits: Limits | None = None
     ) -> Verdict:
-        """Take an error of an NVSwitch: it is meant for every GPU with NVLink; the verdict it brings."""
+        """Take an NVSwitch error, which hits every GPU with NVLink; the resulting verdict."""
         reading = read_sxid(number, is_fatal=is_fatal)
         if number in PASSING and not is_old:
             self._passing_switch_errors.append(now.at)
@@ -218,13 +218,13 @@ class Judge:
         limits: Limits | None = None,
         is_extra: bool = False,
     ) -> None:
-        """Look at every GPU through the newest sample."""
+        """Poll every GPU through the newest sample."""
         samples = {one.uuid: one for one in sample.gpus}
         has_switches = bool(self._inventory.switches)
         linked = frozenset(gpu.pci.address for gpu in self._inventory.gpus if _has_links(gpu, samples.get(gpu.uuid)))
         for gpu in self._inventory.gpus:
             record = self.find_record(gpu.uuid)
-            look = judge_levels(
+            poll = judge_levels(
                 gpu,
                 samples.get(gpu.uuid),
                 record.levels,
@@ -233,21 +233,21 @@ class Judge:
                 unlinked=record.levels.links_to.keys() - linked,
                 limits=limits,
             )
-            self._pids[gpu.uuid] = look.pids
-            self._records[gpu.uuid] = note_look(record, replace(look, is_extra=is_extra), now, policy)
+            self._pids[gpu.uuid] = poll.pids
+            self._records[gpu.uuid] = note_poll(record, replace(poll, is_extra=is_extra), now, policy)
 
     def note_silence(self, now: Moment, policy: ReturnPolicy) -> None:
-        """Nothing could be looked at when it was due."""
+        """A poll was due and got no reading."""
         for gpu in self._inventory.gpus:
             record = self.find_record(gpu.uuid)
-            look = Look(memory=record.levels, answered=False, is_clean=False)
-            self._records[gpu.uuid] = note_look(record, look, now, policy)
+            poll = PollResult(memory=record.levels, answered=False, is_clean=False)
+            self._records[gpu.uuid] = note_poll(record, poll, now, policy)
 
     def clear(self, name: str, now: Moment, who: str, reason: str) -> tuple[Gpu, tuple[str, ...]]:
-        """Take a GPU back on a person's word: which one, and the keys of what was forgotten.
+        """Take a GPU back on a person's word: the GPU, and the keys of its forgotten faults.
 
         Raises:
-            ControlRefused: no such GPU, or nothing is held against it.
+            ControlRefused: No such GPU, or a GPU without a fault.
         """
         gpu = find_named(self._inventory, name)
         if gpu is None:
@@ -259,15 +259,15 @@ class Judge:
         return gpu, record.clearings[-1].cleared
 
     def report(self, *, unknown_after: int, watched: bool, wall: float) -> HealthReport:
-        """The verdicts now; the next report counts `since` from this one."""
-        around = Surroundings(driver=self._driver, unknown_after=unknown_after, watched=watched)
+        """The verdicts now; the next report counts `since` from here."""
+        around = VerdictInputs(driver=self._driver, unknown_after=unknown_after, watched=watched)
         report = render_report(self._inventory, self._records, self._standings, around, wall=wall)
-        self._standings = {standing.device: standing for standing in list_standings(report)}
+        self._standings = {standing.device: standing for standing in list_reported(report)}
         return report
 
-    def book(self, at: float) -> VerdictBook:
-        """All that the next agent must know."""
-        return VerdictBook(
+    def book(self, at: float) -> StoredVerdicts:
+        """The verdicts for the store."""
+        return StoredVerdicts(
             boot_id=self.boot_id,
             saved_at=at,
             records=tuple(self._records[uuid] for uuid in sorted(self._records)),
@@ -276,7 +276,7 @@ class Judge:
         )
 
     def fingerprint(self) -> object:
-        """Equal while nothing changed that must be written before anyone is told."""
+        """Equal while no change has to be durable before publishing."""
         return (
             self._before_held(self.driver_line_sequence),
             tuple(self._standings.values()),
@@ -289,7 +289,7 @@ class Judge:
 
 
 def find_holder(table: AllocationTable | None, device: str) -> str:
-    """The pod that holds a device, as namespace and name; empty where nobody or nobody knows."""
+    """The pod that holds a device, as namespace and name; empty for a free device or an unknown holder."""
     for allocation in table.allocations if table is not None else ():
         if allocation.pod is not None and any(find_uuid(one) == device for one in allocation.devices):
             return f"{allocation.pod.namespace}/{allocation.pod.name}"
@@ -309,5 +309,5 @@ def _summarise(record: GpuRecord) -> object:
 
 
 def _has_links(gpu: Gpu, sample: GpuSample | None) -> bool:
-    """Whether a GPU could be at the other end of links: with MIG they are off, and one that is lost has none."""
+    """Whether a GPU could be at the other end of links: MIG mode and a lost GPU have no links."""
     return not (gpu.mig_enabled or gpu.lost or (sample is not None and sample.lost))

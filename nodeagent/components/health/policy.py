@@ -1,8 +1,8 @@
-"""What this node's configuration makes of an XID.
+"""The node's policy for XIDs.
 
-It is profile, policy by number and class, and the two lists that NVIDIA's device plugin reads from its environment.
-The strongest comes first: enabled, disabled, policy by number, policy by class, profile.
-Refuses levels: what is polled (memory, links, recovery action) is true whatever the configuration says of XIDs.
+The policy is profile, rules by number and class, and two lists that NVIDIA's device plugin reads from the environment.
+The strongest comes first: enabled, disabled, rule by number, rule by class, profile.
+Refuses levels: polled levels (memory, links, recovery action) hold whatever the policy for XIDs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ _VERDICTS: Final = {"ignore": Verdict.HEALTHY, "suspect": Verdict.SUSPECT, "unhe
 
 
 class XidPolicy(Value, frozen=True):
-    """The part of the settings that judges XIDs."""
+    """The settings for judging XIDs."""
 
     profile: Literal["catalogue", "plugin"] = "catalogue"
     by_name: Mapping[str, Literal["ignore", "suspect", "unhealthy"]] = {}
@@ -35,7 +35,7 @@ class XidPolicy(Value, frozen=True):
 
 
 def plan_policy(settings: HealthSettings) -> XidPolicy:
-    """The policy in these settings."""
+    """The XID policy of the settings."""
     return XidPolicy(
         profile=settings.profile,
         by_name=settings.xid_policy,
@@ -45,7 +45,7 @@ def plan_policy(settings: HealthSettings) -> XidPolicy:
 
 
 def apply_policy(entry: XidEntry, policy: XidPolicy) -> XidEntry:
-    """The entry as this node sees it."""
+    """The catalogue's entry under the node's policy."""
     if entry.number in _NEVER_ACT:
         return entry
     verdict = _find_verdict(entry, policy)
@@ -53,7 +53,7 @@ def apply_policy(entry: XidEntry, policy: XidPolicy) -> XidEntry:
 
 
 def _find_verdict(entry: XidEntry, policy: XidPolicy) -> Verdict | None:
-    """The verdict that the configuration sets; `None` where the catalogue's own stands."""
+    """The configured verdict; `None` where the catalogue's own stands."""
     if _is_listed(entry.number, policy.enabled):
         return Verdict.UNHEALTHY
     if _is_listed(entry.number, policy.disabled):
@@ -71,7 +71,7 @@ def _is_listed(number: int, names: Sequence[str]) -> bool:
 
 
 def _with_verdict(entry: XidEntry, verdict: Verdict) -> XidEntry:
-    """Another verdict, and a way back where the catalogue has none because the device never left."""
+    """The entry with another verdict, and a way back where the catalogue has none."""
     if verdict is Verdict.HEALTHY:
         return replace(entry, verdict=verdict, rule=ReturnRule.NEVER_LEFT, repeat=None)
     if entry.rule is not ReturnRule.NEVER_LEFT:

@@ -1,4 +1,4 @@
-"""Which conditions a report calls for, by code and device."""
+"""The conditions of a health report, by code and device."""
 
 from typing import Final
 
@@ -16,17 +16,17 @@ CODES: Final = {
 def decide_problems(
     report: HealthReport, inventory: Inventory, covered: frozenset[str] = frozenset()
 ) -> dict[str, dict[str, str]]:
-    """For each code, what it says of whom; a MIG device is named only where its GPU is not named for the same.
+    """For each code the details by device; a MIG device is named only where its GPU is not named for the same.
 
-    GPUs in `covered` are unfit because of the driver, whose own condition says it once for all.
+    GPUs in `covered` are unfit because of the driver, and the driver has a condition for all of them.
     """
     problems: dict[str, dict[str, str]] = {code: {} for code in CODES.values()}
     wholes = {device.device: device for device in report.devices if device.device == device.gpu}
     for device in report.devices:
         code = CODES.get(device.verdict)
         whole = wholes.get(device.gpu)
-        is_echo = whole is not None and device is not whole and device.verdict is whole.verdict
-        if code is not None and not is_echo and device.gpu not in covered:
+        is_duplicate = whole is not None and device is not whole and device.verdict is whole.verdict
+        if code is not None and not is_duplicate and device.gpu not in covered:
             problems[code][device.device] = _describe(device, inventory)
     return problems
 

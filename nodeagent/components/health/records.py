@@ -1,7 +1,7 @@
-"""What is remembered of each GPU between two looks and across restarts: open faults, returns, counters.
+"""The record of each GPU between polls and across restarts: open faults, returns, counters.
 
-Everything here is written to the verdict file, so fields are only ever added, each with a default.
-Times called `at` are seconds on the clock that only rises; `wall` times are for people alone and decide nothing.
+Records are written to the verdict file, so fields are only ever added, each with a default.
+Times called `at` are seconds on the monotonic clock; `wall` times are for people alone and decide nothing.
 """
 
 from collections.abc import Mapping
@@ -24,12 +24,12 @@ def worse(left: Verdict, right: Verdict) -> Verdict:
 
 
 def stricter(left: ReturnRule, right: ReturnRule) -> ReturnRule:
-    """The rule that asks for more."""
+    """The stricter of two return rules."""
     return max(left, right, key=RULE_RANK.__getitem__)
 
 
 class Fault(Value, frozen=True):
-    """Something that is or was wrong with a device and is not yet proven to be over."""
+    """A fault of a device that is not yet proven to be over."""
 
     key: str
     """What it is, the same for the same kind of fault: `xid-48`, `remap-failed`."""
@@ -54,7 +54,7 @@ class Fault(Value, frozen=True):
     reset_seen: bool = False
     power_cycle_seen: bool = False
     clean_looks: int = 0
-    """Looks in a row without anything of it."""
+    """PollSchedule in a row without anything of it."""
     none_looks: int = 0
     """Those of them in which the driver itself said that it wants no recovery action."""
     pids: tuple[int, ...] = ()
@@ -62,7 +62,7 @@ class Fault(Value, frozen=True):
 
 
 class Occurrences(Value, frozen=True):
-    """When one XID was heard about one device, the newest few, and who held the device then."""
+    """The last few times of one XID on one device, each with the device's holder."""
 
     xid: int
     device: DeviceUuid
@@ -88,14 +88,14 @@ class Clearing(Value, frozen=True):
 
 
 class CounterWindow(Value, frozen=True):
-    """A counter at the beginning of the minute that is being measured."""
+    """A counter at the beginning of the minute under measurement."""
 
     at: float
     count: int
 
 
 class LevelMemory(Value, frozen=True):
-    """What judging a look needs to know of the looks before it."""
+    """Memory of earlier polls, for judging the next."""
 
     uncorrected_baseline: int | None = None
     """Uncorrectable errors that a person or the driver has accepted; more than that is a fault."""
@@ -118,7 +118,7 @@ class LevelMemory(Value, frozen=True):
     throttled_since_at: float | None = None
     fabric_waiting_since_at: float | None = None
     slow_looks: int = 0
-    """Looks under load with a PCIe link that is slower than it can be."""
+    """PollSchedule under load with a PCIe link that is slower than it can be."""
     nvlink_speed_expected: int = 0
     nvlink_recoveries_failed: int | None = None
     pcie_fatal: int | None = None
@@ -128,7 +128,7 @@ class LevelMemory(Value, frozen=True):
 
 
 class GpuRecord(Value, frozen=True):
-    """All that is remembered of one GPU."""
+    """The record of one GPU."""
 
     gpu: GpuUuid
     faults: tuple[Fault, ...] = ()
@@ -149,20 +149,20 @@ class GpuRecord(Value, frozen=True):
     """The driver failed, and there were not yet enough complete looks since."""
 
 
-class Standing(Value, frozen=True):
-    """The verdict last told about a device, and since when it stands."""
+class ReportedVerdict(Value, frozen=True):
+    """The last published verdict of a device, and since when."""
 
     device: DeviceUuid
     verdict: Verdict
     since_wall: float
 
 
-class VerdictBook(Value, frozen=True):
-    """What the verdict file holds."""
+class StoredVerdicts(Value, frozen=True):
+    """The content of the verdict file."""
 
     boot_id: str
     saved_at: float = 0.0
     records: tuple[GpuRecord, ...] = ()
-    standings: tuple[Standing, ...] = ()
+    standings: tuple[ReportedVerdict, ...] = ()
     kernel_log_sequence: int | None = None
     """The last record of the kernel log that was taken in, in this boot."""

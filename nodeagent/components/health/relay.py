@@ -1,4 +1,4 @@
-"""The way to whoever judges health now: the part is built anew after each crash, those who ask for it are not."""
+"""A handle to the running health component, which is built anew after each crash."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ class ClearingRelay:
 
     @contextmanager
     def lead_to(self, judge: GpuClearing) -> Iterator[None]:
-        """Lead to this judge for as long as the block lasts."""
+        """Pass calls to this component for as long as the block lasts."""
         self._judge = judge
         try:
             yield
@@ -26,7 +26,7 @@ class ClearingRelay:
         """Take a GPU back into service on a person's word.
 
         Raises:
-            ControlRefused: no such GPU, or nobody judges health at the moment.
+            ControlRefused: No such GPU, or no running health component.
         """
         if self._judge is None:
             raise ControlRefused("health is not judged yet, or its part has failed: see `nodeagent status`")

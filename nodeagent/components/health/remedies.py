@@ -1,4 +1,4 @@
-"""What a person can do about a device, from the mildest to the last resort, in the words of one page."""
+"""Remedies for a device, from the mildest to the last resort, in the words of one page."""
 
 from enum import StrEnum
 
@@ -22,7 +22,7 @@ class Remedy(StrEnum):
 
     @property
     def sentence(self) -> str:
-        """What to do, as an instruction."""
+        """The remedy as an instruction."""
         return _SENTENCES[self]
 
 

@@ -1,10 +1,10 @@
-"""From what is remembered to what is told: a verdict for every device, worded for the person who is paged."""
+"""Renders records as verdicts, worded for the person who is paged."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from nodeagent.components.health.records import RULE_RANK, VERDICT_RANK, Fault, GpuRecord, Standing
+from nodeagent.components.health.records import RULE_RANK, VERDICT_RANK, Fault, GpuRecord, ReportedVerdict
 from nodeagent.components.health.remedies import Remedy
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.events import VerdictChanged
@@ -29,8 +29,8 @@ SILENT_PHASES = frozenset({DriverPhase.STUCK, DriverPhase.VERSION_MISMATCH, Driv
 """Phases that only keep from looking: devices turn unknown when it lasts."""
 
 
-class Surroundings(Value, frozen=True):
-    """What besides a GPU's own record decides its verdict."""
+class VerdictInputs(Value, frozen=True):
+    """Inputs of a GPU's verdict besides the GPU's own record."""
 
     driver: DriverState | None = None
     unknown_after: int = 3
@@ -40,8 +40,8 @@ class Surroundings(Value, frozen=True):
 def render_report(
     inventory: Inventory,
     records: Mapping[str, GpuRecord],
-    standings: Mapping[str, Standing],
-    around: Surroundings,
+    standings: Mapping[str, ReportedVerdict],
+    around: VerdictInputs,
     *,
     wall: float,
 ) -> HealthReport:
@@ -58,16 +58,16 @@ def render_report(
     return HealthReport(generation=inventory.generation, devices=tuple(devices), watched=around.watched)
 
 
-def list_standings(report: HealthReport) -> tuple[Standing, ...]:
-    """What was told of each device, to be remembered."""
+def list_reported(report: HealthReport) -> tuple[ReportedVerdict, ...]:
+    """The published verdict of each device, for the store."""
     return tuple(
-        Standing(device=device.device, verdict=device.verdict, since_wall=device.since_seconds)
+        ReportedVerdict(device=device.device, verdict=device.verdict, since_wall=device.since_seconds)
         for device in report.devices
     )
 
 
 def list_changes(before: HealthReport | None, after: HealthReport) -> tuple[tuple[VerdictChanged, DeviceHealth], ...]:
-    """Each device whose verdict is another than before, as a fact; one that is new was unknown."""
+    """A fact for each device with a changed verdict; a new device was unknown."""
     known = {device.device: device.verdict for device in before.devices} if before is not None else {}
     changes = []
     for device in after.devices:
@@ -82,12 +82,12 @@ def _list_devices(gpu: Gpu) -> Iterable[DeviceUuid]:
     return (gpu.uuid, *(device.uuid for device in gpu.mig_devices))
 
 
-def _judge_device(gpu: Gpu, uuid: DeviceUuid, record: GpuRecord, around: Surroundings, wall: float) -> DeviceHealth:
+def _judge_device(gpu: Gpu, uuid: DeviceUuid, record: GpuRecord, around: VerdictInputs, wall: float) -> DeviceHealth:
     faults = [fault for fault in record.faults if fault.device in {uuid, gpu.uuid}]
     worst = max(faults, key=_weigh, default=None)
     healthy = DeviceHealth(device=uuid, gpu=gpu.uuid, verdict=Verdict.HEALTHY, since_seconds=wall)
     candidates = [
-        healthy if worst is None else _tell_faults(healthy, worst, faults),
+        healthy if worst is None else _describe_faults(healthy, worst, faults),
         *_judge_silence(healthy, record, around),
         *_judge_driver(healthy, record, around),
     ]
@@ -101,8 +101,8 @@ def _weigh(fault: Fault) -> tuple[int, int, float]:
     return VERDICT_RANK[fault.verdict], RULE_RANK[fault.rule], -fault.since_wall
 
 
-def _tell_faults(healthy: DeviceHealth, fault: Fault, faults: Sequence[Fault]) -> DeviceHealth:
-    """In the words of this one, which is the worst."""
+def _describe_faults(healthy: DeviceHealth, fault: Fault, faults: Sequence[Fault]) -> DeviceHealth:
+    """The verdict of the worst fault, with the number of the others."""
     others = len(faults) - 1
     times = f" ({fault.count} times)" if fault.count > 1 else ""
     more = f", and {others} more" if others else ""
@@ -122,12 +122,12 @@ def _tell_faults(healthy: DeviceHealth, fault: Fault, faults: Sequence[Fault]) -
 
 
 def _list_findings(faults: Iterable[Fault]) -> tuple[FoundFault, ...]:
-    """Each kind once: a GPU and a part of it may have the same."""
+    """Each kind of finding once: a GPU and a MIG device of the GPU may share a kind."""
     worst = {fault.key: fault.verdict for fault in sorted(faults, key=_weigh)}
     return tuple(FoundFault(key=key, verdict=verdict) for key, verdict in sorted(worst.items()))
 
 
-def _judge_silence(healthy: DeviceHealth, record: GpuRecord, around: Surroundings) -> tuple[DeviceHealth, ...]:
+def _judge_silence(healthy: DeviceHealth, record: GpuRecord, around: VerdictInputs) -> tuple[DeviceHealth, ...]:
     """No evidence is not health: unknown before the first look, and after too many without an answer."""
     if record.is_known and record.missed_looks < around.unknown_after:
         return ()
@@ -145,8 +145,8 @@ def _judge_silence(healthy: DeviceHealth, record: GpuRecord, around: Surrounding
     return (unknown,)
 
 
-def _judge_driver(healthy: DeviceHealth, record: GpuRecord, around: Surroundings) -> tuple[DeviceHealth, ...]:
-    """A driver that does not work takes every device with it, and gives them back with clean looks."""
+def _judge_driver(healthy: DeviceHealth, record: GpuRecord, around: VerdictInputs) -> tuple[DeviceHealth, ...]:
+    """A failed driver takes every device out of service; devices come back with clean polls."""
     driver = around.driver
     if driver is not None and takes_devices(driver.phase):
         reason = f"the driver does not work: {driver.detail or driver.phase}"
@@ -169,5 +169,5 @@ def _judge_driver(healthy: DeviceHealth, record: GpuRecord, around: Surroundings
 
 
 def takes_devices(phase: DriverPhase) -> bool:
-    """Whether a driver in this phase makes every device unfit at once."""
+    """Whether a driver phase makes every device unfit at once."""
     return phase not in HELD_PHASES and phase not in SILENT_PHASES

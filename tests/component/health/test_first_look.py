@@ -8,7 +8,7 @@ import pytest
 from nodeagent.components.health.component import FIRST_LOOK_SECONDS
 from nodeagent.model.health import Verdict
 from nodeagent.model.telemetry import NodeSample
-from tests.component.health.surroundings import Node
+from tests.component.health.health_node import Node
 
 pytestmark = pytest.mark.virtual_time
 

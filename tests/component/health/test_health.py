@@ -11,7 +11,7 @@ from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import ControlRefused
 from nodeagent.model.events import GpuCleared, VerdictChanged, XidReported
 from nodeagent.model.health import HealthReport, Verdict
-from tests.component.health.surroundings import HEALTHY, SUSPECT, UNHEALTHY, UNKNOWN, Node, WatchedStore
+from tests.component.health.health_node import HEALTHY, SUSPECT, UNHEALTHY, UNKNOWN, Node, WatchedStore
 from tests.support.gpus import make_gpu, make_inventory
 
 pytestmark = pytest.mark.virtual_time

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from nodeagent.model.events import VerdictChanged, XidReported
 from nodeagent.model.telemetry import EventWatch
-from tests.component.health.surroundings import HEALTHY, SUSPECT, UNHEALTHY, Node
+from tests.component.health.health_node import HEALTHY, SUSPECT, UNHEALTHY, Node
 
 pytestmark = pytest.mark.virtual_time
 

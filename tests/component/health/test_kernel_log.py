@@ -9,7 +9,7 @@ import pytest
 from nodeagent.components.health.component import REWRITE_SECONDS
 from nodeagent.model.events import XidReported
 from nodeagent.model.health import Verdict
-from tests.component.health.surroundings import KernelLogPipe, Node
+from tests.component.health.health_node import KernelLogPipe, Node
 
 pytestmark = pytest.mark.virtual_time
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import anyio
 from msgspec.structs import replace
 
-from nodeagent.components.health.book import BOOK_VERSION
 from nodeagent.components.health.component import Health
 from nodeagent.components.health.relay import ClearingRelay
+from nodeagent.components.health.verdict_store import VERDICTS_VERSION
 from nodeagent.components.inventory.component import InventoryComponent
 from nodeagent.components.inventory.relay import ForgettingRelay
 from nodeagent.config.live import LiveSettings
@@ -67,7 +67,7 @@ async def judging(fake: FakeNvml, state_dir: Path, base: NvmlSettings = PATIENT)
     bus = Bus(clock)
     conditions = Conditions(bus, clock, CATALOGUE)
     bus.publish_state(DriverState(phase=DriverPhase.READY, driver_version="570.172.08"), source="test")
-    store = SealedStore(SealedFile(state_dir / "verdicts.json", "nodeagent-verdicts", BOOK_VERSION))
+    store = SealedStore(SealedFile(state_dir / "verdicts.json", "nodeagent-verdicts", VERDICTS_VERSION))
     async with running_gpus(fake, base) as gpus, anyio.create_task_group() as tasks:
         inventory = InventoryComponent(bus, conditions, clock, gpus, live, open_gpu_store(state_dir), ForgettingRelay())
         health = Health(bus, conditions, clock, live, store, ClearingRelay())

@@ -5,13 +5,13 @@ from typing import Any, TypeAlias
 import hypothesis.strategies as st
 from hypothesis import given
 
-from nodeagent.components.health.book import decode_book, encode_book, resume_book
 from nodeagent.components.health.decide import ReturnPolicy
 from nodeagent.components.health.evidence.reports import judge_report
 from nodeagent.components.health.evidence.xids import CATALOGUE
 from nodeagent.components.health.judge import Judge
 from nodeagent.components.health.policy import XidPolicy
-from nodeagent.components.health.records import VERDICT_RANK, VerdictBook
+from nodeagent.components.health.records import VERDICT_RANK, StoredVerdicts
+from nodeagent.components.health.verdict_store import decode_verdicts, encode_verdicts, resume_verdicts
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.events import GpuEventReported, XidReported
 from nodeagent.model.health import ReturnRule, Verdict
@@ -72,7 +72,7 @@ class Course:
     """A judge that is given evidence, five seconds apart."""
 
     def __init__(self, policy: XidPolicy) -> None:
-        self.judge, self.policy, self.at = Judge(VerdictBook(boot_id="boot")), policy, 0.0
+        self.judge, self.policy, self.at = Judge(StoredVerdicts(boot_id="boot")), policy, 0.0
         self.judge.note_inventory(NODE)
 
     def take(self, one: Evidence) -> None:
@@ -122,7 +122,7 @@ def test_the_same_evidence_gives_the_same_verdicts(past: list[Evidence], policy:
     assert courses[0].judge.report(unknown_after=3, watched=True, wall=1.0) == courses[1].judge.report(
         unknown_after=3, watched=True, wall=1.0
     )
-    assert encode_book(courses[0].judge.book(9.0)) == encode_book(courses[1].judge.book(9.0))
+    assert encode_verdicts(courses[0].judge.book(9.0)) == encode_verdicts(courses[1].judge.book(9.0))
 
 
 @given(evidence, st.sampled_from(POLICIES), st.sampled_from(["boot", "other"]), st.floats(0, 1e6))
@@ -137,7 +137,7 @@ def test_a_restart_never_makes_a_device_better(
             course.take(one)
     before = course.verdicts()
     at = course.at + pause if boot_id == "boot" else pause
-    book = resume_book(decode_book(encode_book(course.judge.book(course.at))), boot_id, at)
+    book = resume_verdicts(decode_verdicts(encode_verdicts(course.judge.book(course.at))), boot_id, at)
     resumed = Course(policy)
     resumed.judge = Judge(book)
     resumed.judge.note_inventory(NODE)

@@ -1,1 +1,1 @@
-"""What can be seen of a GPU, and what each thing seen means."""
+"""Evidence about a GPU, and the meaning of each kind."""

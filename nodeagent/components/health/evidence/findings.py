@@ -1,4 +1,4 @@
-"""What one look at one GPU can say; the words that the judges of levels and rates share."""
+"""The result of one poll of one GPU; shared by the judges of levels and rates."""
 
 from nodeagent.components.health.records import LevelMemory
 from nodeagent.components.health.remedies import Remedy
@@ -7,7 +7,7 @@ from nodeagent.model.values import Value
 
 
 class Finding(Value, frozen=True):
-    """One level that is not as it should be."""
+    """One level out of bounds."""
 
     key: str
     verdict: Verdict
@@ -18,8 +18,8 @@ class Finding(Value, frozen=True):
     """For rule W: how long it must not be found again."""
 
 
-class Look(Value, frozen=True):
-    """One look, judged."""
+class PollResult(Value, frozen=True):
+    """One poll, judged."""
 
     findings: tuple[Finding, ...] = ()
     memory: LevelMemory = LevelMemory()
@@ -44,7 +44,7 @@ def suspect(key: str, reason: str, remedy: Remedy, rule: ReturnRule, quiet_secon
 
 
 def unhealthy(key: str, reason: str, remedy: Remedy, rule: ReturnRule, quiet_seconds: float = 0.0) -> Finding:
-    """A level with which nobody should work."""
+    """A level that takes the device out of service."""
     return Finding(
         key=key, verdict=Verdict.UNHEALTHY, rule=rule, remedy=remedy, reason=reason, quiet_seconds=quiet_seconds
     )

@@ -1,6 +1,6 @@
-"""Which lines of the kernel log are news: the same fault in both sources is one fault, and the log has its text.
+"""Which lines of the kernel log are news: the same fault in both sources is one fault, and the log has the text.
 
-Owns the matching of lines with GPUs, and with what NVML reported.
+Owns the matching of lines with GPUs, and with reports of NVML.
 """
 
 from typing import Final
@@ -12,13 +12,13 @@ from nodeagent.model.values import Value
 
 XID_UNDECODABLE, XID_OFF_THE_BUS, XID_NOT_INITIALISED = 999, 79, 143
 SAME_SECONDS: Final = 2.0
-"""How far apart the two sources may tell of the same fault."""
+"""How far apart the two sources may report the same fault."""
 
 XidKey = tuple[str, int, int | None]
 
 
 def find_gpu_at(inventory: Inventory, address: PciAddress | None) -> GpuUuid | None:
-    """The GPU in this slot; `None` when the line names none that is known."""
+    """The GPU in the PCI slot; `None` where the inventory has no GPU there."""
     return next((gpu.uuid for gpu in inventory.gpus if gpu.pci.address == address), None)
 
 
@@ -29,7 +29,7 @@ def report_line(
     message: str,
     instances: tuple[int | None, int | None] = (None, None),
 ) -> XidReported | None:
-    """What a line of the log says, as NVML would have reported it; `None` where it names no GPU that is known."""
+    """A line of the log in the form of NVML's report; `None` for a line about no GPU of the inventory."""
     gpu = find_gpu_at(inventory, address)
     if gpu is None:
         return None
@@ -44,28 +44,28 @@ def report_line(
 
 
 def key_of(reported: XidReported) -> XidKey:
-    """What makes two reports the same fault."""
+    """The key that two reports of the same fault share."""
     return reported.gpu, reported.xid, reported.gpu_instance_id
 
 
-class Hearsay(Value, frozen=True):
-    """What was heard from each source in the newest seconds."""
+class RecentXids(Value, frozen=True):
+    """The XIDs that each source reported in the last seconds."""
 
     nvml: tuple[tuple[XidKey, float], ...] = ()
     log: tuple[tuple[XidKey, float], ...] = ()
 
 
-def note_heard(hearsay: Hearsay, reported: XidReported, at: float) -> Hearsay:
-    """Remember a report, and forget those that are too old to match anything."""
+def remember_xid(recent: RecentXids, reported: XidReported, at: float) -> RecentXids:
+    """Remember a report, and forget reports too old to match another."""
     entry = (key_of(reported), at)
-    nvml = tuple(one for one in hearsay.nvml if at - one[1] <= 2 * SAME_SECONDS)
-    log = tuple(one for one in hearsay.log if at - one[1] <= 2 * SAME_SECONDS)
+    nvml = tuple(one for one in recent.nvml if at - one[1] <= 2 * SAME_SECONDS)
+    log = tuple(one for one in recent.log if at - one[1] <= 2 * SAME_SECONDS)
     if reported.source == "nvml":
-        return Hearsay(nvml=(*(one for one in nvml if one[0] != entry[0]), entry), log=log)
-    return Hearsay(nvml=nvml, log=(*(one for one in log if one[0] != entry[0]), entry))
+        return RecentXids(nvml=(*(one for one in nvml if one[0] != entry[0]), entry), log=log)
+    return RecentXids(nvml=nvml, log=(*(one for one in log if one[0] != entry[0]), entry))
 
 
-def is_echo(hearsay: Hearsay, reported: XidReported, at: float) -> bool:
-    """Whether the other source told of this fault already."""
-    others = hearsay.log if reported.source == "nvml" else hearsay.nvml
+def is_duplicate(recent: RecentXids, reported: XidReported, at: float) -> bool:
+    """Whether the other source has reported the fault already."""
+    others = recent.log if reported.source == "nvml" else recent.nvml
     return any(key == key_of(reported) and abs(at - when) <= SAME_SECONDS for key, when in others)

@@ -1,7 +1,7 @@
-"""What one look at a GPU says: which levels are bad, whether it was reset meanwhile, and what to remember.
+"""Judges one poll of a GPU: bad levels, a reset in between, and the memory for the next poll.
 
-Owns the thresholds of everything that is polled but counters over time, which are in `rates.py`.
-Refuses to open or close faults: a level is what it is, `decide.py` says what follows.
+Owns the thresholds of all polled levels; counters over time are in `rates.py`.
+Refuses to open or close faults (`decide.py`).
 """
 
 from collections import Counter
@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nodeagent.components.health.evidence.findings import Finding, Look, suspect, unhealthy
+from nodeagent.components.health.evidence.findings import Finding, PollResult, suspect, unhealthy
 from nodeagent.components.health.evidence.limits import Limits
 from nodeagent.components.health.evidence.links import judge_nvlinks, judge_pcie
 from nodeagent.components.health.evidence.rates import judge_rates
@@ -45,30 +45,30 @@ def judge_levels(
     has_switches: bool = False,
     unlinked: Collection[PciAddress] = (),
     limits: Limits | None = None,
-) -> Look:
+) -> PollResult:
     """Judge the newest sample of a GPU against what is remembered of it.
 
     Args:
-        gpu: what it is.
-        sample: the newest reading; none where there is none of this GPU.
-        memory: what the looks before left.
+        gpu: The GPU of the inventory.
+        sample: the newest reading; `None` where the sample lacks the GPU.
+        memory: the memory of the polls before.
         at: when the sample was taken.
-        has_switches: whether the node has NVSwitches, so that the GPU must be in their fabric.
-        unlinked: GPUs to which no link can be up, and of which it is known why: in MIG mode, lost, or gone.
+        has_switches: whether the node has NVSwitches, so that the GPU must be in a fabric.
+        unlinked: GPUs to which no link can be up for a known reason: MIG mode, lost, or gone.
         limits: from where on a level is a fault.
     """
     lost = gpu.lost if sample is None else "" if sample.silent else sample.lost
     if lost:
         reason = f"the GPU cannot be reached: {lost}"
         finding = unhealthy("lost", reason, Remedy.POWER_CYCLE, ReturnRule.POWER_CYCLE)
-        return Look(findings=(finding,), memory=memory, is_clean=False)
+        return PollResult(findings=(finding,), memory=memory, is_clean=False)
     if sample is None or sample.silent or not _is_alive(sample):
-        return Look(memory=memory, answered=False, is_clean=False)
+        return PollResult(memory=memory, answered=False, is_clean=False)
     return _judge_living(gpu, sample, memory, at, limits or Limits(), has_switches=has_switches, unlinked=unlinked)
 
 
 def judge_recovery_action(action: int) -> Finding | None:
-    """What the driver wants done; nothing when it wants nothing."""
+    """The driver's recovery action as a finding; `None` for no action."""
     if action == 0:
         return None
     unknown = unhealthy, f"recovery action {action}, which is not known here", Remedy.REBOOT_NODE
@@ -77,7 +77,7 @@ def judge_recovery_action(action: int) -> Finding | None:
 
 
 def _is_alive(sample: GpuSample) -> bool:
-    """Identity may come from a cache; these come from the hardware."""
+    """Whether values from the hardware are there; identity may come from a cache."""
     signs = (sample.gpu_temperature_celsius, sample.recovery_action, sample.power_milliwatts, sample.memory_used_bytes)
     return any(sign is not None for sign in signs)
 
@@ -91,7 +91,7 @@ def _judge_living(
     *,
     has_switches: bool,
     unlinked: Collection[PciAddress],
-) -> Look:
+) -> PollResult:
     reset_seen = _was_reset(sample, before)
     memory = _remember(gpu, sample, before)
     deciding = (
@@ -108,7 +108,7 @@ def _judge_living(
     rates, memory = judge_rates(gpu, sample, memory, at, limits)
     wear = (*_judge_rows(sample, limits), _judge_pages(sample, limits), *_judge_board(gpu, sample))
     others = (_judge_mask(sample), _judge_heat(sample), fabric)
-    return Look(
+    return PollResult(
         findings=tuple(finding for finding in (*deciding, *wear, *others, *bus, *links, *rates) if finding is not None),
         memory=memory,
         is_clean=not any(deciding),
@@ -139,7 +139,7 @@ def _is_remap_pending(sample: GpuSample) -> bool | None:
 
 
 def _remember(gpu: Gpu, sample: GpuSample, before: LevelMemory) -> LevelMemory:
-    """What stays where the sample does not tell, and changes where it does."""
+    """The memory with the sample's values in place of older ones."""
     uncorrected, baseline = sample.ecc_uncorrected_volatile, before.uncorrected_baseline
     if uncorrected is not None:
         if baseline is None:
@@ -159,7 +159,7 @@ def _remember(gpu: Gpu, sample: GpuSample, before: LevelMemory) -> LevelMemory:
 
 
 def _remember_peers(gpu: Gpu, before: Mapping[PciAddress, int]) -> Mapping[PciAddress, int]:
-    """Where links lead is told only while they are up."""
+    """NVML reports the remote end of a link only while the link is up."""
     now = Counter(
         link.remote for link in gpu.nvlinks if link.active and link.remote is not None and not link.remote_is_switch
     )
@@ -167,7 +167,7 @@ def _remember_peers(gpu: Gpu, before: Mapping[PciAddress, int]) -> Mapping[PciAd
 
 
 def _count_links(gpu: Gpu, sample: GpuSample) -> int:
-    """Active links; a partitioned GPU has none, which is no fault."""
+    """The number of active links; a GPU in MIG mode has no link, without a fault."""
     return 0 if gpu.mig_enabled else sample.nvlinks_active or 0
 
 
@@ -190,7 +190,7 @@ def _judge_remap_pending(sample: GpuSample) -> Finding | None:
 
 
 def _judge_board(gpu: Gpu, sample: GpuSample) -> tuple[Finding | None, ...]:
-    """What the board says of itself for good."""
+    """Lasting findings about the board."""
     caches = memory = inforom = None
     if sample.sram_threshold_exceeded:
         reason = "the caches had more uncorrectable errors than a board may have"
@@ -221,7 +221,7 @@ def _judge_pages(sample: GpuSample, limits: Limits) -> Finding | None:
 
 
 def _judge_links(gpu: Gpu, sample: GpuSample, memory: LevelMemory, unlinked: Collection[PciAddress]) -> Finding | None:
-    """Links that are down and should not be: not those whose other end cannot be up, which its own finding tells."""
+    """Links that are down without a reason at their other end."""
     if sample.nvlinks_active is None or gpu.mig_enabled:
         return None
     expected = memory.links_expected - sum(count for peer, count in memory.links_to.items() if peer in unlinked)

@@ -1,11 +1,11 @@
-"""From where on a level or a rate is a fault: the numbers of the settings, in one value for the judges."""
+"""The limits past which a level or a rate is a fault, from the settings in one value."""
 
 from nodeagent.config.sections.hardware import HealthSettings
 from nodeagent.model.values import Value
 
 
 class Limits(Value, frozen=True):
-    """Every number that judging a look needs; the defaults are those of the settings."""
+    """Every limit for judging a poll; the defaults of the settings."""
 
     remapped_rows: int = 512
     retired_pages: int = 63
@@ -27,7 +27,7 @@ class Limits(Value, frozen=True):
 
 
 def plan_limits(settings: HealthSettings) -> Limits:
-    """The limits in these settings."""
+    """The limits of the settings."""
     return Limits(
         remapped_rows=settings.remapped_rows_limit,
         retired_pages=settings.retired_pages_limit,

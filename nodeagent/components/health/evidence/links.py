@@ -1,6 +1,6 @@
-"""PCIe and NVLink as they are now: fewer lanes, less speed, more bit errors than they should have; pure.
+"""PCIe and NVLink at one poll: missing lanes, low speed, bit errors; pure.
 
-Owns what "slower than it can be" means. Refuses counters over time (`rates.py`) and links that are down (`levels.py`).
+Owns the meaning of a slow link. Refuses counters over time (`rates.py`) and links that are down (`levels.py`).
 """
 
 from typing import Final
@@ -22,7 +22,7 @@ _L: Final = ReturnRule.LEVELS_CLEAN
 def judge_pcie(
     gpu: Gpu, sample: GpuSample, memory: LevelMemory, limits: Limits
 ) -> tuple[tuple[Finding | None, ...], LevelMemory]:
-    """Lanes at any time, speed under load: an idle GPU slows its link down, which is no fault and proves nothing."""
+    """Lanes at any time, speed under load alone: an idle GPU slows the link down without a fault."""
     narrow, memory = _judge_width(gpu, sample, memory, limits)
     slow, memory = _judge_speed(gpu, sample, memory, limits)
     return (narrow, slow), memory
@@ -69,7 +69,7 @@ def _is_busy(sample: GpuSample, limits: Limits) -> bool:
 def judge_nvlinks(
     sample: GpuSample, memory: LevelMemory, limits: Limits
 ) -> tuple[tuple[Finding | None, ...], LevelMemory]:
-    """The slowest link against the fastest that was ever seen, and the worst bit error rate."""
+    """The slowest link against the fastest ever seen, and the worst bit error rate."""
     slow = noisy = None
     expected = max(memory.nvlink_speed_expected, sample.nvlink_speed_max_mbps or 0)
     slowest = sample.nvlink_speed_min_mbps

@@ -1,6 +1,6 @@
-"""Levels that mean something only over time: error counters, and how long a GPU is slowed down.
+"""Levels over time: error counters, and how long a GPU is slowed down.
 
-Owns the rates and their windows. A counter that is smaller than before has begun anew: its whole count is growth.
+Owns the rates and their windows. A counter smaller than before has begun anew: the whole count is growth.
 """
 
 import math
@@ -29,7 +29,7 @@ _W, _L = ReturnRule.QUIET_PERIOD, ReturnRule.LEVELS_CLEAN
 def judge_rates(
     gpu: Gpu, sample: GpuSample, memory: LevelMemory, at: float, limits: Limits
 ) -> tuple[tuple[Finding | None, ...], LevelMemory]:
-    """What the counters say since the look before, and what to remember of them."""
+    """Findings from the growth of counters since the poll before, and the memory for the next."""
     seconds = at - memory.looked_at if memory.looked_at is not None else 0.0
     links, memory = _judge_link_errors(sample, memory, seconds, limits)
     replays, memory = _judge_replays(gpu, sample, memory, at, limits)
@@ -41,7 +41,7 @@ def judge_rates(
 
 
 def measure_growth(before: int | None, now: int | None) -> int:
-    """How much a counter grew; nothing where it was not read twice."""
+    """The growth of a counter; `None` for a counter that was not read twice."""
     if before is None or now is None:
         return 0
     return now - before if now >= before else now
@@ -94,7 +94,7 @@ def _judge_replays(
 
 
 def _judge_bus_errors(sample: GpuSample, memory: LevelMemory) -> tuple[Finding | None, LevelMemory]:
-    """What PCIe could not mend: the GPU counts fatal errors, the kernel also those that cost one transfer."""
+    """Uncorrected PCIe errors: the GPU counts fatal errors, the kernel also errors that cost one transfer."""
     fatal, aer = sample.pcie_fatal_error_count, _sum(sample.aer_fatal_count, sample.aer_non_fatal_count)
     grown = measure_growth(memory.pcie_fatal, fatal) + measure_growth(memory.aer, aer)
     memory = replace(memory, pcie_fatal=fatal, aer=aer)
@@ -107,7 +107,7 @@ def _judge_bus_errors(sample: GpuSample, memory: LevelMemory) -> tuple[Finding |
 def _judge_page_growth(
     sample: GpuSample, memory: LevelMemory, at: float, limits: Limits
 ) -> tuple[Finding | None, LevelMemory]:
-    """A board that has retired many pages and goes on doing so wears out; one that has stopped is left alone."""
+    """A board with many retired pages wears out while the number grows; a board that has stopped is left alone."""
     count, before = sample.retired_pages_double_bit, memory.retired_double_bit
     if count is None or (before is not None and before.count == count):
         return None, memory
@@ -123,7 +123,7 @@ def _judge_page_growth(
 def _judge_storm(
     sample: GpuSample, memory: LevelMemory, at: float, limits: Limits
 ) -> tuple[Finding | None, LevelMemory]:
-    """Corrected errors harm nothing until there are so many that they slow the memory down."""
+    """Corrected errors are harmless until their number slows the memory down."""
     growth, minutes, window = _measure(memory.corrected, sample.ecc_corrected_volatile, at)
     stormy = memory.storm_minutes
     if minutes:
@@ -152,7 +152,7 @@ def _measure(window: CounterWindow | None, count: int | None, at: float) -> tupl
 def _judge_throttling(
     sample: GpuSample, memory: LevelMemory, at: float, limits: Limits
 ) -> tuple[Finding | None, LevelMemory]:
-    """Slowed down by hardware in most of the newest minutes; unhealthy when that goes on and on."""
+    """Slowed down by hardware in most of the last minutes; unhealthy past the longer limit."""
     is_slow = bool((sample.clock_event_reasons or 0) & HARDWARE_SLOWDOWN)
     minutes, began = memory.throttled_minutes, memory.throttled_minute_at
     if began is None or at - began >= MINUTE:

@@ -1,4 +1,4 @@
-"""What the driver's reports other than XIDs mean, as levels that are bad until a look says otherwise."""
+"""The driver's reports other than XIDs, as levels that are bad until a poll finds them good."""
 
 from collections.abc import Callable
 from typing import Final
@@ -14,7 +14,7 @@ LOOK_AT_ONCE: Final = frozenset({"watch_resumed", "double_bit_ecc", "recovery_ac
 
 
 def judge_report(kind: str, data: int) -> Finding | None:
-    """The level that a report speaks of; nothing for one that speaks of none, or of a good one."""
+    """The bad level of a report; `None` for a report about no level or a good level."""
     if kind == "recovery_action":
         return judge_recovery_action(data)
     build = _FINDINGS.get(kind)

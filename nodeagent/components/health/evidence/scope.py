@@ -1,6 +1,6 @@
-"""Whom an event hits: a whole GPU, or exactly the MIG devices it names.
+"""The scope of an event: a whole GPU, or exactly the MIG devices in the event.
 
-A verdict about a device holds for every replica of it; a verdict about a GPU holds for all that is cut from it.
+A verdict about a device holds for every replica; a verdict about a GPU holds for all MIG devices of the GPU.
 """
 
 from nodeagent.components.health.evidence.xids import Scope
@@ -11,7 +11,7 @@ from nodeagent.model.ids import DeviceUuid
 def find_hit(
     gpu: Gpu, scope: Scope, gpu_instance_id: int | None, compute_instance_id: int | None
 ) -> tuple[DeviceUuid, ...]:
-    """The devices that an event marks; the GPU itself where the event names no instance that exists."""
+    """The devices that an event marks; the GPU itself where no such MIG instance exists."""
     if scope is Scope.GPU or gpu_instance_id is None:
         return (gpu.uuid,)
     named = tuple(

@@ -1,7 +1,7 @@
-"""What the error numbers of NVSwitches mean for the GPUs behind them.
+"""The meaning of NVSwitch error numbers for the GPUs behind the switch.
 
-Owns the groups. Refuses to name single GPUs: which port leads to which GPU is not known here, so all GPUs with
-NVLink are meant until their own links and recovery actions say more.
+Owns the groups. Refuses to name single GPUs: the way from port to GPU is unknown here, so all GPUs with NVLink are
+meant until their own links and recovery actions say more.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from nodeagent.model.values import Value
 
 
 class SwitchReading(Value, frozen=True):
-    """What a switch error does to the GPUs with NVLink."""
+    """The effect of a switch error on GPUs with NVLink."""
 
     verdict: Verdict
     rule: ReturnRule
@@ -77,7 +77,7 @@ _TABLE: Final[dict[int, SwitchReading]] = {
 
 
 def judge_passing(times: Sequence[float], at: float, limits: Limits) -> SwitchReading | None:
-    """What many passing errors within an hour mean; nothing where there are few."""
+    """The effect of many passing errors within an hour; `None` below the limit."""
     count = sum(1 for time in times if at - time < HOUR)
     if count <= limits.switch_errors_per_hour:
         return None
@@ -91,5 +91,5 @@ def judge_passing(times: Sequence[float], at: float, limits: Limits) -> SwitchRe
 
 
 def read_sxid(number: int, *, is_fatal: bool) -> SwitchReading:
-    """What this number means; an unknown one is judged by the word in its line."""
+    """The effect of an SXID; an unknown number is judged by the severity in the line."""
     return _TABLE.get(number, _LINK_LOST if is_fatal else _NOTE)

@@ -1,7 +1,7 @@
-"""What the words behind an XID's number add: link registers, reset flags, the new recovery action.
+"""Decodes the text after an XID's number: link registers, reset flags, the new recovery action.
 
-Only the kernel log has this text; an event of NVML is a number alone.
-Owns the decoding. Refuses text it does not understand: without a reading the catalogue's entry stands.
+Only the kernel log has the text; an event of NVML is a number alone.
+Refuses unknown text: without a reading the catalogue's entry stands.
 """
 
 import re
@@ -13,7 +13,7 @@ from nodeagent.model.values import Value
 
 
 class Reading(Value, frozen=True):
-    """What the text says of this one occurrence, in place of the catalogue's word."""
+    """The meaning of one occurrence by its text, in place of the catalogue's entry."""
 
     verdict: Verdict
     rule: ReturnRule
@@ -31,7 +31,7 @@ _SEVERITY = re.compile(r"\b(Nonfatal|Fatal)\b")
 
 
 def read_text(xid: int, message: str, *, driver_branch: int | None = None) -> Reading | None:
-    """The reading of one line, if its text says more than its number."""
+    """The reading of one line; `None` where the text adds nothing to the number."""
     if xid == 74:
         return _read_nvlink(_list_words(message))
     if xid in {94, 95}:
@@ -42,7 +42,7 @@ def read_text(xid: int, message: str, *, driver_branch: int | None = None) -> Re
 
 
 def parse_recovery_action(message: str) -> int | None:
-    """The new action in the text of XID 154, which names the old one first; `None` when it cannot be made out."""
+    """The new action in the text of XID 154, after the old action; `None` for text that cannot be read."""
     actions = _ACTION.findall(message)
     return int(actions[-1], 16) if len(actions) >= 2 else None
 
@@ -100,7 +100,7 @@ def _read_nvlink(words: list[int]) -> Reading | None:
 
 
 class _Unit(Value, frozen=True):
-    """Error statuses of one sub-unit; any other is judged by the severity in the line."""
+    """Error statuses of one sub-unit; an unlisted status is judged by the severity in the line."""
 
     ignored: frozenset[int] = frozenset()
     followed: frozenset[int] = frozenset()
@@ -185,7 +185,7 @@ def _read_nvlink_5(message: str, *, is_new: bool) -> Reading | None:
 
 
 def _judge_unit(name: str, info: int, status: int, *, is_fatal: bool) -> Reading:
-    """The table's word on this status; where the line itself says fatal, that is the worse of the two."""
+    """The table's entry for a status; a line marked fatal is the worse of the two."""
     unit = _UNITS[name]
     if name == "netir-link-down":
         is_harmless = info >> 20 & 0x3F in _PEER_OR_HOST_REASONS

@@ -1,8 +1,7 @@
-"""THE catalogue of XIDs: what the driver's error numbers mean, whom they hit, and the way back.
+"""THE catalogue of XIDs: meaning, scope and way back of the driver's error numbers.
 
-`docs/xids.md` is made from it.
-Owns one entry per number. Refuses policy: what a node's configuration makes of an entry is in `policy.py`, what the
-text of a line adds to its number in `xid_text.py`.
+`docs/xids.md` is made from the catalogue.
+Owns one entry per number. Refuses the node's policy (`policy.py`) and the text of a line (`xid_text.py`).
 """
 
 from collections.abc import Iterable
@@ -18,7 +17,7 @@ DAY: Final = 24 * HOUR
 
 
 class XidClass(StrEnum):
-    """Groups that `health.xid_policy` can name."""
+    """Groups of XIDs for `health.xid_policy`."""
 
     APPLICATION = "application"
     ENGINE = "engine"
@@ -33,7 +32,7 @@ class XidClass(StrEnum):
 
 
 class Scope(StrEnum):
-    """Whom an XID hits."""
+    """The devices that an XID hits."""
 
     INSTANCE = "instance"
     """The MIG instance it names, or the GPU where it names none."""
@@ -41,7 +40,7 @@ class Scope(StrEnum):
 
 
 class Repeat(Value, frozen=True):
-    """What an XID becomes when it does not stay alone."""
+    """The verdict of an XID that repeats."""
 
     count: int
     verdict: Verdict
@@ -70,7 +69,7 @@ class XidEntry(Value, frozen=True):
 
     @property
     def meaning(self) -> str:
-        """What it says and where it may come from, in a sentence."""
+        """Name and likely causes of the XID, in a sentence."""
         causes = ", ".join(CAUSES[letter] for letter in self.causes)
         sentence = f"{self.name}; possible causes: {causes}" if causes else self.name
         return f"{sentence}; {self.note}" if self.note else sentence
@@ -103,7 +102,7 @@ def _note(
     repeat: Repeat | None = None,
     note: str = "",
 ) -> list[XidEntry]:
-    """XIDs that are written down and change no verdict by themselves."""
+    """XIDs that are recorded and change no verdict by themselves."""
     return [
         XidEntry(
             number=number,
@@ -131,7 +130,7 @@ def _watch(
     quiet_seconds: float = DAY,
     note: str = "",
 ) -> list[XidEntry]:
-    """XIDs after which a device works and needs attention, until nothing more is heard."""
+    """XIDs after which a device works and needs attention, until a quiet period has passed."""
     return [
         XidEntry(
             number=number,
@@ -161,7 +160,7 @@ def _fault(
     repeat: Repeat | None = None,
     note: str = "",
 ) -> XidEntry:
-    """An XID that takes a device out of service, or marks it until a reset, a power cycle or service."""
+    """An XID that takes a device out of service until a reset, a power cycle or service."""
     return XidEntry(
         number=number,
         name=name,
@@ -338,7 +337,7 @@ CATALOGUE: Final[dict[int, XidEntry]] = {
 
 
 def find_xid(number: int) -> XidEntry:
-    """The entry of this number; one that nobody knows is never dropped, it asks for attention."""
+    """The entry of a number; an unknown number asks for attention and is never dropped."""
     known = CATALOGUE.get(number)
     if known is not None:
         return known

@@ -7,7 +7,7 @@ from nodeagent.components.health.decide import ReturnPolicy
 from nodeagent.components.health.evidence.findings import suspect
 from nodeagent.components.health.judge import Judge, find_holder
 from nodeagent.components.health.policy import XidPolicy
-from nodeagent.components.health.records import VerdictBook
+from nodeagent.components.health.records import StoredVerdicts
 from nodeagent.components.health.remedies import Remedy
 from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
 from nodeagent.model.driver import DriverPhase, DriverState
@@ -28,7 +28,7 @@ class Bench:
     """A judge of a small node, on five-second looks."""
 
     def __init__(self, inventory: Inventory | None = None) -> None:
-        self.judge = Judge(VerdictBook(boot_id="boot"))
+        self.judge = Judge(StoredVerdicts(boot_id="boot"))
         self.inventory = inventory or make_node(2)
         self.at = 0.0
         self.judge.note_driver(READY)
@@ -173,7 +173,7 @@ def test_branch_is_the_major_version(version: str, branch: int | None) -> None:
 
 def test_branch_is_unknown_without_a_driver() -> None:
     """Nobody has said anything yet."""
-    assert Judge(VerdictBook(boot_id="")).driver_branch is None
+    assert Judge(StoredVerdicts(boot_id="")).driver_branch is None
 
 
 def test_gpu_that_left_the_bus_was_power_cycled() -> None:
@@ -368,7 +368,7 @@ def test_passing_switch_errors_count_by_the_hour() -> None:
 
 def test_the_log_is_read_again_from_in_front_of_the_oldest_line_that_is_held() -> None:
     """Where no position is known yet there is none to hold back."""
-    judge = Judge(VerdictBook(boot_id="boot"))
+    judge = Judge(StoredVerdicts(boot_id="boot"))
     judge.hold_line("before any")
     assert judge.book(0.0).kernel_log_sequence is None
     for sequence in (7, 9):

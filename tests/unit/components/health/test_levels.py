@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.components.health.evidence.findings import Look
+from nodeagent.components.health.evidence.findings import PollResult
 from nodeagent.components.health.evidence.levels import judge_levels, judge_recovery_action
 from nodeagent.components.health.records import LevelMemory
 from nodeagent.model.gpu import Fabric, FabricPhase, Gpu, NvLink
@@ -16,12 +16,12 @@ from tests.support.health import make_sample
 SUSPECT, UNHEALTHY = Verdict.SUSPECT, Verdict.UNHEALTHY
 
 
-def look(memory: LevelMemory | None = None, gpu: Gpu | None = None, at: float = 100.0, **fields: Any) -> Look:
+def look(memory: LevelMemory | None = None, gpu: Gpu | None = None, at: float = 100.0, **fields: Any) -> PollResult:
     of_node = {name: fields.pop(name) for name in ("has_switches", "unlinked") if name in fields}
     return judge_levels(gpu or make_gpu(0), make_sample(**fields), memory or LevelMemory(), at, **of_node)
 
 
-def told(one: Look) -> list[tuple[str, Verdict, str]]:
+def told(one: PollResult) -> list[tuple[str, Verdict, str]]:
     return [(finding.key, finding.verdict, finding.rule.value) for finding in one.findings]
 
 

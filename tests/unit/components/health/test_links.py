@@ -14,8 +14,8 @@ from tests.support.gpus import make_gpu
 from tests.support.health import make_sample
 
 
-class Looks:
-    """Looks in a row at one GPU."""
+class PollSchedule:
+    """PollSchedule in a row at one GPU."""
 
     def __init__(self, gpu: Gpu | None = None, limits: Limits | None = None) -> None:
         fast = make_gpu(0)
@@ -30,7 +30,7 @@ class Looks:
 
 def test_a_link_that_is_slow_under_load_needs_attention() -> None:
     """Three looks under load; an idle GPU proves neither good nor bad, full speed ends it."""
-    looks = Looks()
+    looks = PollSchedule()
     busy = {"gpu_utilization_percent": 80, "pcie_generation": 3}
     idle = {"gpu_utilization_percent": 0, "pcie_generation": 1}
     assert [looks.look(**busy), looks.look(**idle), looks.look(**busy)] == [[], [], []]
@@ -42,13 +42,13 @@ def test_a_link_that_is_slow_under_load_needs_attention() -> None:
 
 def test_an_idle_link_is_never_slow() -> None:
     """It saves power: however long it idles, nothing is said."""
-    looks = Looks()
+    looks = PollSchedule()
     assert [looks.look(gpu_utilization_percent=0, pcie_generation=1) for _ in range(9)] == [[]] * 9
 
 
 def test_a_partitioned_gpu_is_busy_by_its_counters() -> None:
     """It tells no utilisation; the hardware counters do."""
-    looks = Looks(limits=Limits(pcie_degraded_polls=1))
+    looks = PollSchedule(limits=Limits(pcie_degraded_polls=1))
     assert looks.look(pcie_generation=3) == []
     assert looks.look(pcie_generation=3, profiling=ProfilingSample()) == []
     assert looks.look(pcie_generation=3, profiling=ProfilingSample(graphics_engine_active=0.5)) == ["pcie-slow"]
@@ -56,13 +56,13 @@ def test_a_partitioned_gpu_is_busy_by_its_counters() -> None:
 
 def test_a_link_of_unknown_speed_is_not_judged() -> None:
     """Neither without a reading nor without a maximum."""
-    assert Looks().look(gpu_utilization_percent=80) == []
-    assert Looks(make_gpu(0)).look(gpu_utilization_percent=80, pcie_generation=1, pcie_width=1) == []
+    assert PollSchedule().look(gpu_utilization_percent=80) == []
+    assert PollSchedule(make_gpu(0)).look(gpu_utilization_percent=80, pcie_generation=1, pcie_width=1) == []
 
 
 def test_lanes_are_judged_also_at_rest() -> None:
     """Fewer of them in three looks."""
-    looks = Looks()
+    looks = PollSchedule()
     assert [looks.look(pcie_width=8), looks.look(pcie_width=8)] == [[], []]
     assert looks.look(pcie_width=8) == ["pcie-narrow"]
     assert looks.look(pcie_width=16) == []
@@ -70,7 +70,7 @@ def test_lanes_are_judged_also_at_rest() -> None:
 
 def test_an_nvlink_slower_than_the_others_needs_attention() -> None:
     """Also when all are slower than they once were."""
-    looks = Looks()
+    looks = PollSchedule()
     assert looks.look(nvlink_speed_min_mbps=26562, nvlink_speed_max_mbps=26562) == []
     assert looks.look(nvlink_speed_min_mbps=20000, nvlink_speed_max_mbps=26562) == ["nvlink-slow"]
     assert looks.look(nvlink_speed_min_mbps=20000, nvlink_speed_max_mbps=20000) == ["nvlink-slow"]
@@ -79,8 +79,8 @@ def test_an_nvlink_slower_than_the_others_needs_attention() -> None:
 
 def test_bit_errors_are_judged_where_a_limit_is_set() -> None:
     """The right limit depends on the product, so there is none unless somebody knows it."""
-    assert Looks().look(nvlink_effective_ber=1e-3) == []
-    strict = Looks(limits=Limits(nvlink_bit_error_ratio=1e-12))
+    assert PollSchedule().look(nvlink_effective_ber=1e-3) == []
+    strict = PollSchedule(limits=Limits(nvlink_bit_error_ratio=1e-12))
     assert strict.look(nvlink_effective_ber=1e-13) == []
     assert strict.look(nvlink_effective_ber=2e-12) == ["nvlink-error-rate"]
     assert strict.look() == []

@@ -17,7 +17,7 @@ SUSPECT, UNHEALTHY = Verdict.SUSPECT, Verdict.UNHEALTHY
 
 
 class Rates:
-    """Looks in a row."""
+    """PollSchedule in a row."""
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.memory, self.at, self.limits = LevelMemory(), 0.0, limits or Limits()

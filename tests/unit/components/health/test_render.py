@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.health.problems import decide_problems
-from nodeagent.components.health.render import Surroundings, list_changes, list_standings, render_report
+from nodeagent.components.health.render import VerdictInputs, list_changes, list_reported, render_report
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.events import VerdictChanged
 from nodeagent.model.gpu import Inventory
@@ -19,12 +19,12 @@ WALL = 2_000_000_000.0
 def render(
     gpu: Gpu0, inventory: Inventory | None = None, before: HealthReport | None = None, **around: object
 ) -> HealthReport:
-    standings = {str(one.device): one for one in list_standings(before)} if before is not None else {}
+    standings = {str(one.device): one for one in list_reported(before)} if before is not None else {}
     return render_report(
         inventory or make_inventory([gpu.gpu]),
         {gpu.gpu.uuid: gpu.record},
         standings,
-        Surroundings(**around),  # type: ignore[arg-type]  # rows of a table
+        VerdictInputs(**around),  # type: ignore[arg-type]  # rows of a table
         wall=WALL,
     )
 
@@ -54,7 +54,7 @@ def test_every_device_has_a_verdict() -> None:
 
 def test_gpu_nobody_remembers_is_unknown() -> None:
     """A GPU that appeared a moment ago has to be looked at first."""
-    report = render_report(make_inventory([make_gpu(5)]), {}, {}, Surroundings(), wall=WALL)
+    report = render_report(make_inventory([make_gpu(5)]), {}, {}, VerdictInputs(), wall=WALL)
     assert first(report).verdict is Verdict.UNKNOWN
 
 

@@ -1,6 +1,6 @@
-"""The book of all GPUs: how it is written, read, and taken up again by the next agent.
+"""The stored verdicts of all GPUs: written, read, and resumed by the next agent.
 
-Owns what a restart and a reboot do to what was remembered. Refuses files: bytes in, bytes out.
+Owns the effect of a restart and of a reboot on stored records. Refuses files: bytes in, bytes out.
 """
 
 from typing import Final
@@ -16,43 +16,43 @@ from nodeagent.components.health.records import (
     LevelMemory,
     Occurrences,
     Return,
-    VerdictBook,
+    StoredVerdicts,
 )
 
-BOOK_VERSION: Final = 1
+VERDICTS_VERSION: Final = 1
 TRUST_SECONDS: Final = 60.0
 """A device that was found well so shortly before a restart of the agent is handed out at once after it."""
 
 
-class BookUnreadable(Exception):
-    """The bytes are whole, yet no book of this version."""
+class StoredVerdictsUnreadable(Exception):
+    """The bytes are whole, yet no verdicts of this version."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"cannot read the stored verdicts: {reason}: they are moved aside")
         self.reason = reason
 
 
-def encode_book(book: VerdictBook) -> bytes:
-    """The same book always gives the same bytes."""
+def encode_verdicts(book: StoredVerdicts) -> bytes:
+    """The same verdicts always give the same bytes."""
     return json.encode(book, order="sorted")
 
 
-def decode_book(content: bytes) -> VerdictBook:
-    """The book in these bytes.
+def decode_verdicts(content: bytes) -> StoredVerdicts:
+    """Read the verdicts back.
 
     Raises:
-        BookUnreadable: there is none.
+        StoredVerdictsUnreadable: The bytes are no verdicts of this version.
     """
     try:
-        return json.decode(content, type=VerdictBook)
+        return json.decode(content, type=StoredVerdicts)
     except (DecodeError, ValidationError) as error:
-        raise BookUnreadable(str(error)) from error
+        raise StoredVerdictsUnreadable(str(error)) from error
 
 
-def resume_book(book: VerdictBook, boot_id: str, at: float) -> VerdictBook:
-    """The book as a new agent takes it up: faults stay faults, health must be proven again.
+def resume_verdicts(book: StoredVerdicts, boot_id: str, at: float) -> StoredVerdicts:
+    """The verdicts with which a new agent begins: faults stay faults, health must be proven again.
 
-    After a boot the clock has begun anew: what was remembered keeps its age as of the last writing.
+    After a boot the clock has begun anew: records keep the age that they had at the last writing.
     """
     is_same_boot = bool(boot_id) and book.boot_id == boot_id and book.saved_at <= at
     records = tuple(
@@ -104,7 +104,7 @@ def _move_occurrences(one: Occurrences, shift: float) -> Occurrences:
 
 
 def _keep_lasting(levels: LevelMemory, shift: float) -> LevelMemory:
-    """Counters since the last reset and windows begin anew; what hardware has and people accepted stays."""
+    """Counters since the last reset and windows begin anew; properties of the hardware and accepted faults stay."""
     pages = levels.retired_double_bit
     return LevelMemory(
         uncorrected_baseline=levels.uncorrected_baseline,

@@ -1,4 +1,4 @@
-"""When a look at the GPUs is due, and when the want of one is a missed look; pure."""
+"""When a poll of the GPUs is due, and when a missing reading is a missed poll; pure."""
 
 from enum import Enum, auto
 
@@ -6,8 +6,8 @@ from nodeagent.components.health.decide import Moment
 from nodeagent.model.values import Value
 
 
-class Pace(Value, frozen=True):
-    """How often there is something to look at, and how often it is looked at."""
+class PollIntervals(Value, frozen=True):
+    """How often GPUs are sampled, and how often a sample is judged."""
 
     look_seconds: float
     sample_seconds: float
@@ -18,17 +18,17 @@ class Pace(Value, frozen=True):
         return max(self.look_seconds, 2 * self.sample_seconds)
 
 
-class Look(Enum):
-    """What a sample is used for."""
+class PollKind(Enum):
+    """The use of a sample."""
 
     NONE = auto()
     DUE = auto()
     EXTRA = auto()
-    """Asked for by a report; it counts as no look of the ordinary rhythm."""
+    """Asked for by a report; no poll of the ordinary rhythm."""
 
 
-class Looks:
-    """What was looked at last, and whether somebody asked for more."""
+class PollSchedule:
+    """When the last poll was, and whether a report asks for another."""
 
     def __init__(self, at: float) -> None:
         """`at` is when the first sample began to be waited for."""
@@ -37,36 +37,36 @@ class Looks:
 
     @property
     def has_begun(self) -> bool:
-        """Whether there was a look of the ordinary rhythm."""
+        """Whether a poll of the ordinary rhythm has happened."""
         return self._looked_at > float("-inf")
 
-    def take(self, sampled_wall: float, now: Moment, pace: Pace) -> Look:
-        """What to do with a sample of that time; the one asked for is the next that is fresh."""
-        if now.wall - sampled_wall > pace.patience_seconds:
-            return Look.NONE  # retained from before this part was started: it proves nothing about now
+    def take(self, sampled_wall: float, now: Moment, intervals: PollIntervals) -> PollKind:
+        """The use of a sample of this age; an extra poll takes the next fresh sample."""
+        if now.wall - sampled_wall > intervals.patience_seconds:
+            return PollKind.NONE  # retained from before this part was started: it proves nothing about now
         self._sampled_at = now.at
         # Half a sample early rather than one late: samples have their own rhythm.
-        is_due = now.at >= self._looked_at + pace.look_seconds - pace.sample_seconds / 2
+        is_due = now.at >= self._looked_at + intervals.look_seconds - intervals.sample_seconds / 2
         if not is_due and not self.is_asked:
-            return Look.NONE
+            return PollKind.NONE
         self.is_asked = False
         if is_due:
             self._looked_at = now.at
-        return Look.DUE if is_due else Look.EXTRA
+        return PollKind.DUE if is_due else PollKind.EXTRA
 
-    def is_missed(self, at: float, pace: Pace) -> bool:
+    def is_missed(self, at: float, intervals: PollIntervals) -> bool:
         """Whether readings have been wanted for longer than is patient."""
-        return at - self._sampled_at >= pace.patience_seconds
+        return at - self._sampled_at >= intervals.patience_seconds
 
 
-class Deafness:
-    """What cannot be heard, and why."""
+class MonitoringGaps:
+    """The sources that cannot be monitored, each with the reason."""
 
     def __init__(self) -> None:
         self._reasons: dict[str, str] = {}
 
     def note(self, what: str, reason: str) -> bool:
-        """Take a reason, or its end when it is empty; whether anything is other than before."""
+        """Take a reason, or the end of a gap when empty; whether the gaps changed."""
         if self._reasons.get(what, "") == reason:
             return False
         self._reasons[what] = reason

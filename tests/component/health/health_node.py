@@ -10,9 +10,9 @@ import anyio
 from msgspec.structs import replace
 
 from nodeagent.components.driver.component import DRIVER_GATE, Driver
-from nodeagent.components.health.book import BOOK_VERSION
 from nodeagent.components.health.component import Health
 from nodeagent.components.health.relay import ClearingRelay
+from nodeagent.components.health.verdict_store import VERDICTS_VERSION
 from nodeagent.components.inventory.component import InventoryComponent
 from nodeagent.components.inventory.relay import ForgettingRelay
 from nodeagent.config.live import LiveSettings
@@ -40,7 +40,7 @@ class WatchedStore(SealedStore):
     """The real store, which notes what the world knew at each write, and fails when told to."""
 
     def __init__(self, path: Path, bus: Bus) -> None:
-        super().__init__(SealedFile(path, "nodeagent-verdicts", BOOK_VERSION))
+        super().__init__(SealedFile(path, "nodeagent-verdicts", VERDICTS_VERSION))
         self._bus = bus
         self.broken = ""
         self.writes: list[tuple[bytes, HealthReport | None]] = []

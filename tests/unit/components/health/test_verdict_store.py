@@ -3,20 +3,25 @@
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.components.health.book import BookUnreadable, decode_book, encode_book, resume_book
-from nodeagent.components.health.records import CounterWindow, GpuRecord, VerdictBook
+from nodeagent.components.health.records import CounterWindow, GpuRecord, StoredVerdicts
+from nodeagent.components.health.verdict_store import (
+    StoredVerdictsUnreadable,
+    decode_verdicts,
+    encode_verdicts,
+    resume_verdicts,
+)
 from nodeagent.model.health import Verdict
 from tests.support.health import Gpu0
 
 BOOT, NEXT_BOOT = "boot-1", "boot-2"
 
 
-def make_book(gpu: Gpu0, **fields: object) -> VerdictBook:
-    return VerdictBook(boot_id=BOOT, saved_at=gpu.at, records=(gpu.record,), **fields)  # type: ignore[arg-type]  # few fields
+def make_book(gpu: Gpu0, **fields: object) -> StoredVerdicts:
+    return StoredVerdicts(boot_id=BOOT, saved_at=gpu.at, records=(gpu.record,), **fields)  # type: ignore[arg-type]  # few fields
 
 
-def resumed(book: VerdictBook, boot_id: str, at: float) -> GpuRecord:
-    return resume_book(book, boot_id, at).records[0]
+def resumed(book: StoredVerdicts, boot_id: str, at: float) -> GpuRecord:
+    return resume_verdicts(book, boot_id, at).records[0]
 
 
 def test_book_comes_back_as_it_was_written() -> None:
@@ -26,14 +31,14 @@ def test_book_comes_back_as_it_was_written() -> None:
     gpu.xid(48, holder="a/b", pids=(1, 2))
     gpu.xid(31)
     book = make_book(gpu, kernel_log_sequence=17)
-    assert decode_book(encode_book(book)) == book
+    assert decode_verdicts(encode_verdicts(book)) == book
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"boot_id": 3}', b'{"records": []}', b"\xff"])
 def test_bytes_that_are_no_book_are_refused(content: bytes) -> None:
     """Whatever they are."""
-    with pytest.raises(BookUnreadable):
-        decode_book(content)
+    with pytest.raises(StoredVerdictsUnreadable):
+        decode_verdicts(content)
 
 
 def test_fault_outlives_the_agent() -> None:
@@ -78,7 +83,7 @@ def test_boot_is_a_power_cycle_and_moves_the_clock() -> None:
     gpu.at = 1000
     gpu.xid(79)
     gpu.look(2, recovery_action=1)
-    book = resume_book(make_book(gpu, kernel_log_sequence=17), NEXT_BOOT, 30.0)
+    book = resume_verdicts(make_book(gpu, kernel_log_sequence=17), NEXT_BOOT, 30.0)
     fault = next(fault for fault in book.records[0].faults if fault.xid == 79)
     assert (fault.power_cycle_seen, fault.last_at, book.kernel_log_sequence) == (True, 20.0, None)
     assert book.records[0].occurrences[0].times == (20.0,)

@@ -91,11 +91,7 @@ class Health:
         *,
         kernel_log: Path | None = None,
     ) -> None:
-        """Wire it up.
-
-        `store` keeps verdicts over restarts, `relay` brings a person's clearing, and `kernel_log` is the second source,
-        absent where GPUs are simulated.
-        """
+        """`store` keeps verdicts over restarts; `kernel_log`, the second source, is absent in a simulation."""
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self._store, self._relay, self._kernel_log = store, relay, kernel_log
         self._log = get_logger(component=self.name)
@@ -201,9 +197,8 @@ class Health:
                 poll = self._polls.take(envelope.time, now, self._intervals)
                 if poll is not PollKind.NONE:
                     returns, limits = plan_returns(settings), plan_limits(settings)
-                    self._judge.note_sample(
-                        envelope.value, now, returns, limits=limits, is_extra=poll is PollKind.EXTRA
-                    )
+                    is_extra = poll is PollKind.EXTRA
+                    self._judge.note_sample(envelope.value, now, returns, limits=limits, is_extra=is_extra)
                     self._cause = self._cause or envelope
                     self._note_gap("samples", "")
                     self._is_looked_at.set()

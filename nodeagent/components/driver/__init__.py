@@ -1,1 +1,1 @@
-"""Whether there is a driver that can be asked, and what is done about it."""
+"""The state of the driver, and repairs around a driver that fails."""

@@ -1,8 +1,7 @@
-"""Looks at the driver for as long as the agent runs, and says on every surface whether GPUs can be used.
+"""Probes the driver for as long as the agent runs, and publishes whether GPUs can be used.
 
-Owns `DriverState`, the driver's conditions, the gate that the GPU parts wait for, and the marker file that other
-operands wait for. Refuses to judge here: what the evidence means is in `decide.py`, what a marker says in
-`plan_markers.py`.
+Owns `DriverState`, the driver's conditions, the gate for the components with GPUs, and the marker file for other
+operands. Refuses to judge: `decide.py` has the meaning of evidence, `plan_markers.py` the content of markers.
 """
 
 from collections.abc import Awaitable, Callable
@@ -53,14 +52,14 @@ class Driver:
         """Wire it up.
 
         Args:
-            bus: where the state and the facts go.
-            gates: one of them is `driver_ready`.
-            conditions: where the driver's conditions are set.
-            probe: looks at the driver.
-            read_settings: the settings in force; asked at each look, so that a reload takes effect.
-            nodes: repairs device nodes; none where there are none to repair.
-            markers: keeps marker files; none where there is no such directory.
-            read_place: where the driver was last found.
+            bus: for the state and the facts.
+            gates: with `driver_ready` among them.
+            conditions: for the driver's conditions.
+            probe: probes the driver.
+            read_settings: the settings in force; read at each probe, so that a reload takes effect.
+            nodes: repairs device nodes; `None` without device nodes to repair.
+            markers: writes marker files; `None` without a directory for markers.
+            read_place: the place where the driver was last found.
             is_needed: whether this node should have GPUs.
         """
         self._bus, self._gates, self._conditions = bus, gates, conditions
@@ -72,7 +71,7 @@ class Driver:
         self._log = get_logger(component=self.name)
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Look, say, wait; started after the first look, whatever it found."""
+        """Probe, publish, wait; started after the first probe, whatever the result."""
         async with anyio.create_task_group() as tasks:
             state = await self._look()
             task_status.started()
@@ -154,7 +153,7 @@ class Driver:
             self._log.info("validation_marker_removed", marker=name)
 
     def _note_trouble(self, what: str, trouble: str) -> None:
-        """Remember what does not work beside the driver itself; the supervisor shows it as `degraded`."""
+        """Remember trouble beside the driver itself; the supervisor shows `degraded`."""
         if self._troubles.get(what, "") == trouble:
             return
         self._troubles[what] = trouble
@@ -166,7 +165,7 @@ class Driver:
 
 
 async def _wait_first(*waits: Callable[[], Awaitable[None]]) -> None:
-    """Return when the first of them does; the others are given up."""
+    """Return when the first of the waits does, and cancel the others."""
 
     async def wait_one(wait: Callable[[], Awaitable[None]]) -> None:
         await wait()

@@ -1,7 +1,7 @@
-"""What the evidence means: one verdict about the driver, and the conditions that are true of it.
+"""Judges evidence: one verdict about the driver, and the driver's conditions.
 
-NVML answering is the proof that the driver works. Kernel module, PCI functions and device nodes explain why it does
-not; they may be absent where NVML works all the same (an NVML that is simulated, emulated or pointed elsewhere).
+An answer of NVML proves a working driver. Kernel module, PCI functions and device nodes explain a failure, and may be
+absent where NVML works all the same (simulated, emulated or pointed elsewhere).
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ _REMEDIES = {definition.code: definition.remedy for definition in DRIVER_CONDITI
 
 
 class DriverDecision(Value, frozen=True):
-    """The verdict, and the driver conditions that are true; all others are not."""
+    """The verdict, and all driver conditions that hold."""
 
     state: DriverState
     conditions: tuple[tuple[str, str], ...] = ()
@@ -61,7 +61,7 @@ class _Finding(Value, frozen=True):
 
 
 def decide_driver(evidence: DriverEvidence, *, is_needed: bool = True) -> DriverDecision:
-    """Judge one look at the driver; `is_needed` says whether this node should have GPUs."""
+    """Judge one probe of the driver; `is_needed` says whether the node should have GPUs."""
     finding = _find_phase(evidence)
     code = CONDITION_CODES.get(finding.phase, "")
     if finding.phase is DriverPhase.NO_HARDWARE and not is_needed:
@@ -105,7 +105,7 @@ def _name_gpus(uuids: Sequence[str], count: int) -> str:
 
 
 def _judge_working_library(evidence: DriverEvidence, nvml: NvmlAnswer) -> _Finding:
-    """The library answers; what may still stand between it and a container that works."""
+    """The library answers; find other obstacles to a container that works."""
     if nvml.gpu_count == 0:
         return _judge_no_gpu(evidence)
     if _versions_differ(evidence):
@@ -126,7 +126,7 @@ def _judge_no_gpu(evidence: DriverEvidence) -> _Finding:
 
 
 def _explain_by_library(evidence: DriverEvidence) -> _Finding | None:
-    """NVML's own reason, where it has one that the host's state cannot explain better."""
+    """NVML's own reason, where the host's state has no better explanation."""
     nvml = evidence.nvml
     if nvml is None:
         return None
@@ -201,12 +201,12 @@ def _find_mismatch(evidence: DriverEvidence) -> _Finding:
 
 
 def _list_nodes_for_nvml(evidence: DriverEvidence) -> tuple[str, ...]:
-    """The missing nodes that explain a failing NVML; it works without those of nvidia-uvm."""
+    """The missing device nodes that explain a failing NVML; NVML works without the nodes of nvidia-uvm."""
     return tuple(node for node in evidence.nodes_missing if "nvidia-uvm" not in node)
 
 
 def _versions_differ(evidence: DriverEvidence) -> bool:
-    """Whether both versions are known and differ; an unknown one proves nothing."""
+    """Whether both versions are known and differ; an unknown version proves nothing."""
     known = evidence.library_version and evidence.module_version
     return bool(known) and evidence.library_version != evidence.module_version
 

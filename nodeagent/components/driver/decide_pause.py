@@ -1,4 +1,4 @@
-"""How soon to look at the driver again when nothing has called attention to it."""
+"""How soon to probe the driver again when no event calls for a probe."""
 
 from nodeagent.model.driver import DriverPhase
 

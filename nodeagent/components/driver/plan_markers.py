@@ -1,7 +1,7 @@
-"""Which marker files should exist under /run/nvidia/validations, with which content.
+"""The marker files under /run/nvidia/validations, and their content.
 
-Other operands wait for `driver-ready` and read it with the shell's source command, so it must stay valid shell and
-keep these names in this order. A marker is there exactly as long as it is true; one that is right is left alone.
+Other operands wait for `driver-ready` and read the file with the shell's source command, so the content must stay valid
+shell with the same names in the same order. A marker exists exactly while its statement is true.
 """
 
 import shlex
@@ -19,7 +19,7 @@ _DRIVER_IN_CONTAINER = "/driver-root"
 
 
 class DriverPlace(Value, frozen=True):
-    """Where the driver is, as the host sees it."""
+    """The driver's place, as the host sees it."""
 
     driver_root: str = "/"
     dev_root: str = "/"
@@ -27,7 +27,7 @@ class DriverPlace(Value, frozen=True):
 
 
 class MarkerPlan(Value, frozen=True):
-    """What to do so that the markers are right."""
+    """The steps that make the markers correct."""
 
     write: tuple[tuple[str, str], ...] = ()
     """Name and content of each."""
@@ -50,7 +50,7 @@ def render_driver_marker(place: DriverPlace) -> str:
 
 
 def plan_markers(*, ready: bool, place: DriverPlace, found: Mapping[str, str]) -> MarkerPlan:
-    """Compare what should be with what is there."""
+    """Compare wanted markers with present markers."""
     wanted = {DRIVER_READY: render_driver_marker(place)} if ready else {}
     return MarkerPlan(
         write=tuple((name, content) for name, content in wanted.items() if found.get(name) != content),

@@ -1,1 +1,1 @@
-"""The node's GPUs as one snapshot with a generation, and their newest sample."""
+"""The node's GPUs as one snapshot with a generation, and the newest sample of all GPUs."""

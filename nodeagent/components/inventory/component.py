@@ -1,8 +1,8 @@
 """Keeps the inventory true and the newest sample fresh.
 
-Owns the one place that asks the `GpuSource` for hardware; everything else reads the bus. Owns the list of GPUs that
-the node has or had, which outlives the agent.
-Refuses to judge: whether a GPU is fit for work is the health component's decision.
+Owns the only calls of the `GpuSource` for hardware; other components read the bus. Owns the list of present and former
+GPUs, which outlives the agent.
+Refuses to judge: the fitness of a GPU is the health component's decision.
 """
 
 import anyio
@@ -58,7 +58,7 @@ LABEL_UNREADABLE = "gpus-expected-label-unreadable"
 
 
 class InventoryComponent:
-    """Publishes `Inventory`, `NodeSample`, and what the driver reports by itself."""
+    """Publishes `Inventory`, `NodeSample`, and the driver's own reports."""
 
     name = "inventory"
 
@@ -72,7 +72,7 @@ class InventoryComponent:
         store: SealedStore,
         relay: ForgettingRelay,
     ) -> None:
-        """Wire it up; `store` is where known GPUs outlive the agent, `relay` where a person's word comes in."""
+        """`store` keeps known GPUs over restarts; `relay` brings a person's order to forget a GPU."""
         self._bus, self._conditions, self._clock, self._source, self._live = bus, conditions, clock, source, live
         self._store, self._relay = store, relay
         self._known: tuple[KnownGpu, ...] = ()
@@ -107,7 +107,7 @@ class InventoryComponent:
         """No longer miss a GPU that has vanished, on a person's word.
 
         Raises:
-            ControlRefused: no such GPU is missed.
+            ControlRefused: No such GPU is missed.
         """
         missed = tuple(one for one in self._known if one.gone_since_seconds is not None)
         gone = find_known(missed, name)
@@ -134,7 +134,7 @@ class InventoryComponent:
             tasks.start_soon(self._rescan_on_driver_return, name="inventory driver watch")
 
     async def _wait_anything_known(self) -> None:
-        """Until there is a driver to be asked; one that has nothing to show is enough where there should be GPUs."""
+        """Wait for a driver; a driver without hardware is enough on a node that should have GPUs."""
         with self._bus.watch_all(DriverState, ClusterNode, client=f"{self.name} wait") as changes:
             while not self._is_anything_known():
                 await anext(changes)
@@ -194,7 +194,7 @@ class InventoryComponent:
         return readout
 
     def _publish(self, before: Inventory | None, after: Inventory) -> None:
-        """Say what there is now, and of each GPU what changed and why; a driver that is back explains the rest."""
+        """Publish the inventory, and for each GPU the change and the cause; a driver that is back explains the rest."""
         facts, reports = diff_inventories(before, after), self._reports.newest()
         causes = {fact.gpu: reports[fact.gpu] for fact in facts if fact.gpu in reports}
         cause = next(iter(causes.values()), None) or self._news.take(self._bus.latest(DriverState))
@@ -206,7 +206,7 @@ class InventoryComponent:
         self._log.info("inventory_changed", generation=after.generation, gpus=len(after.gpus))
 
     async def _read_known(self) -> tuple[KnownGpu, ...]:
-        """The GPUs that the last agent knew; none where there is no list, or one of other GPUs."""
+        """The GPUs of the stored list; empty without a list, or with a list of another source."""
         stored = await self._store.read()
         troubles = list(stored.troubles)
         if stored.body is not None:
@@ -223,7 +223,7 @@ class InventoryComponent:
         return self._stored.gpus
 
     async def _remember(self) -> None:
-        """Write the list where it is another than the one on the disk; tried again at each look."""
+        """Write the list if the stored list differs; a failed write is repeated at each scan."""
         source, by_label = self._live.now.gpus.source, self._expected.by_label
         roster = Roster(source=source, gpus=self._known, expected_by_label=by_label)
         if roster == self._stored:
@@ -300,7 +300,7 @@ class InventoryComponent:
         self._note_if_old()
 
     async def _tell_age(self) -> None:
-        """Say that readings are old when they are: a driver that hangs may be slower to fail than they to age."""
+        """Report old readings: a driver that hangs may take longer to fail than readings take to age."""
         while True:
             # Each sample moves the deadline, so that nobody is woken while they come.
             with anyio.CancelScope(deadline=self._fresh_until) as self._patience:
@@ -326,7 +326,7 @@ class InventoryComponent:
             await anyio.sleep(EVENTS_RETRY_SECONDS)
 
     async def _wait_needed(self) -> None:
-        """Nobody is asked for reports, or told that there are none, where there is no GPU and need not be one."""
+        """Wait until the node needs driver reports: a node without GPUs that needs none has no event watch."""
         with self._bus.watch(DriverState, client=f"{self.name} need") as states:
             async for state in states:
                 if not state.value.is_done_without:

@@ -1,7 +1,7 @@
-"""Compares one enumeration with the inventory before it.
+"""Compares one enumeration with the previous inventory.
 
-Owns the generation number and the rule that a GPU which fell off the bus stays visible as lost:
-people must find it in every list, and its pods must not find another GPU under its name.
+Owns the generation number and the rule that a GPU off the bus stays visible as lost: people must find the lost GPU in
+every list, and its pods must not find another GPU under the same name.
 """
 
 from msgspec.structs import replace
@@ -23,13 +23,13 @@ def decide_inventory(
     expected: Expectation = NOBODY,
     now_seconds: float = 0.0,
 ) -> Inventory:
-    """The inventory after this readout; the very same object while nothing of substance changed.
+    """The inventory after a readout; the very same object while GPUs are unchanged.
 
     Args:
-        before: the one before this readout.
-        readout: what the hardware has.
-        known: the GPUs that the node has or had, as they are remembered.
-        expected: how many GPUs the node should have, and who says so.
+        before: the inventory before the readout.
+        readout: the GPUs of the hardware.
+        known: present and former GPUs, from the store.
+        expected: how many GPUs the node should have, and the source of the number.
         now_seconds: Unix seconds of the readout.
     """
     gpus = _keep_lost(before, readout)
@@ -51,7 +51,7 @@ def decide_inventory(
 
 
 def _keep_lost(before: Inventory | None, readout: GpuReadout) -> tuple[Gpu, ...]:
-    """The readout's GPUs, and those known before whose card is still in its slot but no longer listed."""
+    """The readout's GPUs, and known GPUs whose card is still in the slot but no longer listed."""
     if before is None:
         return readout.gpus
     listed = {gpu.uuid for gpu in readout.gpus}
@@ -68,7 +68,7 @@ def _keep_lost(before: Inventory | None, readout: GpuReadout) -> tuple[Gpu, ...]
 
 
 def diff_inventories(before: Inventory | None, after: Inventory) -> tuple[InventoryFact, ...]:
-    """What happened between two inventories, as facts, in index order."""
+    """The changes between two inventories, as facts, in index order."""
     known = {gpu.uuid: gpu for gpu in before.gpus} if before is not None else {}
     facts: list[InventoryFact] = []
     for gpu in after.gpus:

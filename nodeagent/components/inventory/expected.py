@@ -1,7 +1,7 @@
-"""How many GPUs this node should have: what the configuration says, or else the cluster by a label of the node; pure.
+"""How many GPUs the node should have, by the configuration or else by a label of the node; pure.
 
-Owns the label. Refuses to guess: a value that is no count counts for nothing, and is told. An API server that is not
-there takes nothing back: the number that the label had holds until the label is seen again.
+Owns the label. Refuses to guess: a value that is no count is ignored and reported. While the API server is away, the
+last number of the label holds.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ COUNT_MAX: Final = 1024
 
 
 class Expectation(Value, frozen=True):
-    """The number, and whose word it is."""
+    """The expected number, and the source of the number."""
 
     count: int | None = None
     """`None` where nobody says."""
@@ -30,12 +30,12 @@ class Expectation(Value, frozen=True):
 def decide_expectation(
     configured: int | None, labels: Mapping[str, str] | None, remembered: int | None = None
 ) -> Expectation:
-    """The configuration is nearer to the node than the label; a slip in the label is told all the same.
+    """The expected number: the configuration goes before the label; a malformed label is reported in both cases.
 
     Args:
         configured: `gpus.expected`.
-        labels: those of the node; `None` while the API server has not told them.
-        remembered: what the label said when it was last seen, which holds until it is seen again.
+        labels: the node's labels; `None` before the API server has sent the node.
+        remembered: the last number of the label, which holds until the node is seen again.
     """
     text = labels.get(LABEL) if labels is not None else None
     problem = "" if text is None else _find_problem(text)

@@ -1,4 +1,4 @@
-"""Which conditions an inventory calls for, by code and by GPU."""
+"""The conditions of an inventory, by code and by GPU."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -18,7 +18,7 @@ NAMED = 8
 
 
 def decide_problems(inventory: Inventory) -> dict[str, dict[str, str]]:
-    """For each code of `INVENTORY_CODES`, what it says of whom; an empty mapping says all is well."""
+    """For each code of `INVENTORY_CODES` the details by GPU; an empty mapping clears the condition."""
     return {
         "gpu-missing": {missing.address: f"{missing.address}: {missing.reason}" for missing in inventory.unlisted},
         "gpu-lost": {
@@ -38,7 +38,7 @@ def decide_problems(inventory: Inventory) -> dict[str, dict[str, str]]:
 
 
 def describe_vanished(gpu: KnownGpu) -> str:
-    """Which GPU is missed, and since when."""
+    """The missed GPU, and since when."""
     return f"GPU {gpu.index} ({gpu.name}, {gpu.address}, {gpu.uuid}): missed since {_tell_time(gpu)}"
 
 
@@ -47,7 +47,7 @@ def _are_all_gone(inventory: Inventory) -> bool:
 
 
 def _describe_all_gone(gone: Sequence[KnownGpu]) -> str:
-    """How many there were, the first few of them, and since when the last one is missed."""
+    """The number of vanished GPUs, the first few names, and since when the last GPU is missed."""
     ordered = sorted(gone, key=lambda gpu: (gpu.index, gpu.uuid))
     named = ", ".join(f"GPU {gpu.index} ({gpu.name}, {gpu.address})" for gpu in ordered[:NAMED])
     more = f" and {len(gone) - NAMED} more" if len(gone) > NAMED else ""

@@ -1,4 +1,4 @@
-"""The way to whoever keeps the inventory now: the part is built anew after each crash, those who ask for it are not."""
+"""A handle to the running inventory component, which is built anew after each crash."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ class ForgettingRelay:
 
     @contextmanager
     def lead_to(self, keeper: GpuForgetting) -> Iterator[None]:
-        """Lead to this keeper for as long as the block lasts."""
+        """Pass calls to this component for as long as the block lasts."""
         self._keeper = keeper
         try:
             yield

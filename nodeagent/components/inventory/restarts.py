@@ -1,7 +1,7 @@
-"""Whether the process that asks the driver is replaced again and again; pure.
+"""Whether the GPU worker is replaced again and again; pure.
 
-Owns the window. One replacement is what the process is for: a call that hung, a library that crashed. Several in a row
-are a driver that does not work, although each answer between them looks well.
+Owns the window. One replacement is normal: a call that hung, a library that crashed. Several in a row are a driver that
+fails, although each answer in between looks well.
 """
 
 from collections import deque
@@ -21,7 +21,7 @@ class WorkerRestarts:
         self._times: deque[float] = deque(maxlen=RESTARTS_MAX)
 
     def judge(self, access: DriverAccess | None, now: float) -> str:
-        """What is wrong, in words; empty while nothing is, or where no process is needed."""
+        """The trouble in words; empty without trouble, or without a worker."""
         count = access.worker_died + access.worker_stuck if access is not None else 0
         # What was before the first look is history: the agent has taken over from another part of itself.
         fresh = 0 if self._counted is None else max(0, count - self._counted)

@@ -1,1 +1,1 @@
-"""This node's labels, wherever they are wanted."""
+"""The node's labels, in each place where labels are wanted."""

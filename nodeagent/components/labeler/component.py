@@ -1,7 +1,7 @@
-"""Keeps this node's labels equal to what is known of it, wherever they are wanted.
+"""Keeps the node's labels equal to the state of the node, in each sink.
 
-Owns the round: look, decide, hold back, write what differs. Refuses to decide: rules, holding back and ownership are in
-the pure files beside this one. Works without an API server: the node's labels are then written when there is one.
+Owns the round: collect, decide, hold back, write differences. Refuses to decide: rules, holding back and ownership are
+in the pure files of the folder. Works without an API server: the Node is labelled once the API server is there.
 """
 
 import sys
@@ -48,7 +48,7 @@ WATCHED = (DriverState, Inventory, HealthReport, Offering, DeviceTable, ClusterN
 
 
 class Sent(NamedTuple):
-    """The last patch of the node: what was seen, what was wanted, in answer to which telling, and when."""
+    """The last patch of the Node: labels seen, labels wanted, version of the Node, and time."""
 
     seen: dict[str, str]
     wanted: dict[str, str]
@@ -113,7 +113,7 @@ class Labeler:
                 self._waker.wake()
 
     async def _go_round(self) -> float:
-        """One round; the seconds until the next one, if nothing happens before."""
+        """One round; the seconds until the next round without an event."""
         picture = await self._look()
         if picture is None:
             return LOOK_AGAIN_SECONDS
@@ -133,11 +133,11 @@ class Labeler:
         return pause if due is None else min(due, pause)
 
     def _is_fresh(self, now: float) -> bool:
-        """Whether a patch was sent a moment ago, so that it pays to look again soon."""
+        """Whether a patch was sent a moment ago, so that a round soon is worth while."""
         return self._sent is not None and now - self._sent.at_seconds < 2 * SENT_SECONDS
 
     def _note_cause(self, labels: dict[str, str]) -> None:
-        """Remember what made the labels others than before: news of the GPUs, or else of the node."""
+        """Remember the cause of changed labels: news of the GPUs, or else of the Node."""
         states = (self._bus.latest(state) for state in (DriverState, Inventory, HealthReport, Offering, DeviceTable))
         news = self._news.take(self._reloaded, *states) or self._news.take(self._bus.latest(ClusterNode))
         is_settled = self._published is not None and self._published.labels == labels and not self._troubles
@@ -146,7 +146,7 @@ class Labeler:
         self._rendered = labels
 
     async def _look(self) -> NodePicture | None:
-        """What labels are made of; nothing before it is known whether there is a driver."""
+        """The facts for labels; `None` before the driver's state is known."""
         driver, inventory = self._bus.latest(DriverState), self._bus.latest(Inventory)
         if driver is None or (driver.value.ready and inventory is None):
             return None
@@ -178,7 +178,7 @@ class Labeler:
         return facts
 
     async def _bring_everywhere(self, labels: dict[str, str], driver: DriverState) -> dict[str, str]:
-        """Write to each sink what differs; what went wrong, by sink."""
+        """Write differences to each sink; the failures, by sink."""
         sinks = self._live.now.labels.sinks
         troubles: dict[str, str] = {}
         if "stdout" in sinks:
@@ -201,7 +201,7 @@ class Labeler:
         return troubles
 
     def _is_first_look(self, driver: DriverState) -> bool:
-        """Whether GPUs were never asked in this life, although there may be some."""
+        """Whether this process has never read the GPUs, although the node may have GPUs."""
         return self._good is None and driver.phase is not DriverPhase.NO_HARDWARE
 
     async def _bring(self, sink: str, labels: dict[str, str], *, first_look: bool) -> None:
@@ -213,7 +213,7 @@ class Labeler:
             raise SinkUnusable(sink, "there are no credentials for the API server")
 
     async def _take_back(self, sink: str) -> None:
-        """Have none of our labels where the settings want none any more, nor did when an earlier life wrote some."""
+        """Remove our labels from a sink that the settings no longer want, also labels of an earlier process."""
         if sink == "node":
             await self._take_back_from_node()
         elif sink not in self._taken_back:
@@ -233,7 +233,7 @@ class Labeler:
         self._note_applied("node", node.value.owned_labels)
 
     def _find_node(self) -> Envelope[ClusterNode] | None:
-        """The node as it was last told, while it can be reached."""
+        """The Node of the last watch event, while the API server can be reached."""
         node, link = self._bus.latest(ClusterNode), self._bus.latest(ClusterLink)
         return node if link is not None and link.value.reachable else None
 
@@ -265,9 +265,9 @@ class Labeler:
             self._note_applied("node", plan.changed)
 
     def _is_answered(self, node: Envelope[ClusterNode], wanted: dict[str, str]) -> bool:
-        """Whether what was sent last is over and done with, so that it makes sense to send something.
+        """Whether the last patch is done, so that a new patch makes sense.
 
-        It comes back by the watch; until then nothing new is known, though the node may be told of for other reasons.
+        A patch comes back by the watch; events of the Node for other reasons may come before.
         """
         sent = self._sent
         if sent is None or sent.wanted != wanted or sent.seen != node.value.labels:
@@ -319,13 +319,13 @@ class Labeler:
         )
 
     def _find_wanted(self) -> dict[str, str]:
-        """What should be in place there; a feature file lacks what its reader finds by itself."""
+        """The wanted labels of a sink; a feature file lacks labels that node feature discovery finds by itself."""
         assert self._published is not None
         labels = self._published.labels
         return labels if "node" in self._live.now.labels.sinks else select_features(labels)
 
     def _find_applied(self) -> dict[str, str]:
-        """What is in place at the first sink that can be read: of the node's labels, the wanted ones and ours."""
+        """The present labels of the first readable sink: of the Node's labels, wanted labels and our labels."""
         assert self._published is not None
         sinks = self._live.now.labels.sinks
         node = self._bus.latest(ClusterNode)
@@ -339,7 +339,7 @@ class Labeler:
 
 
 class SinkUnusable(NodeagentError):
-    """Labels are wanted in a place that this agent cannot reach."""
+    """Labels are wanted in a sink that the agent cannot reach."""
 
     def __init__(self, sink: str, reason: str) -> None:
         super().__init__(f"cannot write labels to {sink}: {reason}: set kubernetes.kubeconfig or change labels.sinks")

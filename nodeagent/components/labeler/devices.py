@@ -1,4 +1,4 @@
-"""Labels of classes of devices, where the configuration gives a class one."""
+"""Labels of device classes, where the configuration gives a class a label."""
 
 from collections.abc import Iterable, Iterator
 
@@ -9,7 +9,7 @@ from nodeagent.model.devices import DeviceTable
 
 
 def label_devices(table: DeviceTable | None, classes: Iterable[DeviceClass]) -> Iterator[Label]:
-    """How many devices work, 0 too: a label that only went away would say nothing of a device that broke."""
+    """The number of working devices, including 0: a removed label would not show a device that broke."""
     counts: dict[str, int] = {each.resource: each.healthy_count for each in table.classes} if table is not None else {}
     for each in classes:
         if each.label is not None and each.resource in counts:

@@ -1,6 +1,6 @@
-"""The feature file that node feature discovery reads.
+"""The feature file for node feature discovery.
 
-Owns its form. Leaves out what node feature discovery finds by itself.
+Owns the form. Leaves out labels that node feature discovery finds by itself.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from nodeagent.components.labeler.presence import FEATURE
 
 
 def select_features(labels: Mapping[str, str]) -> dict[str, str]:
-    """The labels that such a file, or a NodeFeature object, should carry."""
+    """The labels for a feature file or a NodeFeature object."""
     return {key: value for key, value in labels.items() if not key.startswith(FEATURE)}
 
 

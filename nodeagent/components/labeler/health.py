@@ -1,6 +1,6 @@
 """Labels that sum up the health of a node's GPUs.
 
-Owns `nvidia.com/gpu.healthy.count`, `.unhealthy.count` and `.unknown.count`: every board of the node is in one of them.
+Owns `nvidia.com/gpu.healthy.count`, `.unhealthy.count` and `.unknown.count`: every board is in one of the counts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ _GOOD = frozenset({Verdict.HEALTHY, Verdict.SUSPECT})
 
 
 def label_health(gpus: Sequence[Gpu], report: HealthReport | None) -> Iterator[Label]:
-    """How many GPUs are fit for work; nothing while nobody judges them."""
+    """The numbers of healthy, unhealthy and unknown GPUs; no labels before the first health report."""
     if report is None:
         return
     verdicts: dict[str, set[Verdict]] = {gpu.uuid: set() for gpu in gpus}

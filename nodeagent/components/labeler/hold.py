@@ -1,6 +1,6 @@
-"""When a changed label is published: what flaps must not move pods, what changes capacity must not wait.
+"""When a changed label is published: a flapping label must not move pods, a label about capacity must not wait.
 
-Owns the waiting of each label by itself, so that one that flaps holds up no other. Refuses to read a clock.
+Owns the waiting of each label by itself, so that a flapping label holds up no other label. Refuses to read a clock.
 """
 
 from collections.abc import Mapping
@@ -14,14 +14,14 @@ _CAPACITY = (".count", ".replicas")
 
 
 class Waiting(Value, frozen=True):
-    """A new value that has not lasted long enough yet; `None` for a label that is to go."""
+    """A new value that has not lasted long enough yet; `None` for a label that will be removed."""
 
     value: str | None
     since_seconds: float
 
 
 class Published(Value, frozen=True):
-    """What the world is told, and what it is about to be told."""
+    """Published labels, and labels waiting to be published."""
 
     labels: dict[str, str]
     waiting: dict[str, Waiting] = field(default_factory=dict)
@@ -35,11 +35,11 @@ def decide_published(
     *,
     is_asked: bool = False,
 ) -> Published:
-    """The labels to publish now: all at once the first time, when a person asked, and when one of them is capacity.
+    """The labels to publish now: all at once the first time, on a person's order, and with a label about capacity.
 
-    Fewer healthy GPUs are bad news and told at once, with the counts that add up with them; more must last, so that a
-    GPU that flaps counts as unhealthy rather than moving pods back and forth. Settings do not flap: `is_asked` says
-    that they have changed, and what is offered follows them at once too.
+    Fewer healthy GPUs are published at once, with the counts that add up with them; a higher count must last, so that a
+    flapping GPU counts as unhealthy rather than moving pods back and forth. Settings do not flap: `is_asked` says that
+    settings have changed, and labels follow the new offer at once too.
     """
     if before is None or is_asked or any(map(is_capacity, _list_changed(before.labels, wanted))):
         return Published(labels=dict(wanted))
@@ -59,18 +59,18 @@ def decide_published(
 
 
 def decide_wait(published: Published, now_seconds: float, hold_seconds: float) -> float | None:
-    """Seconds until the next waiting label is due; `None` when none waits."""
+    """Seconds until the next waiting label is due; `None` without waiting labels."""
     due = [each.since_seconds + hold_seconds - now_seconds for each in published.waiting.values()]
     return max(0.0, min(due)) if due else None
 
 
 def is_capacity(key: str) -> bool:
-    """Whether schedulers and autoscalers reckon with it."""
+    """Whether schedulers and autoscalers use the label as capacity."""
     return key.endswith(_CAPACITY) and key not in COUNTS
 
 
 def _is_loss(before: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
-    """Fewer are healthy, or of those that nobody knows more turn out to be unhealthy and none to be healthy."""
+    """Whether healthy GPUs became fewer, or unknown GPUs turned out unhealthy."""
     healthy, unhealthy = (_measure_growth(key, before, wanted) for key in (HEALTHY, UNHEALTHY))
     return healthy < 0 or (healthy == 0 and unhealthy > 0)
 

@@ -1,6 +1,6 @@
 """Labels about the node's driver and its GPUs as a whole: versions, capabilities, machine, mode, fabric, vGPU.
 
-Owns their keys, in the old spelling and the new, and their value rules, which are GPU feature discovery's.
+Owns the keys, in the old spelling and the new, and the value rules of GPU feature discovery.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ _MODES = {"0300": "graphics", "0302": "compute"}
 
 
 def label_driver(driver: DriverState) -> Iterator[Label]:
-    """The driver's version, and the CUDA version it supports; the parts are text, so that `01` keeps its zero."""
+    """The driver's version and its highest CUDA version; numbers are text, so that `01` keeps the zero."""
     if driver.driver_version:
         major, minor, revision = (*driver.driver_version.split(".", 2), "", "")[:3]
         for spelling, last in (("cuda.driver", "rev"), ("cuda.driver-version", "revision")):
@@ -35,7 +35,7 @@ def label_driver(driver: DriverState) -> Iterator[Label]:
 
 
 def label_node(gpus: Sequence[Gpu], facts: NodeFacts) -> Iterator[Label]:
-    """What is true of all GPUs together; only for a node that has some."""
+    """Labels about all GPUs together, for a node with GPUs."""
     yield f"{PREFIX}gpu.machine", plan_value(facts.machine_type) or UNKNOWN
     yield f"{PREFIX}gpu.mode", _find_mode(gpus, facts)
     yield f"{PREFIX}mig.capable", str(any(gpu.mig is not None for gpu in gpus)).lower()
@@ -45,7 +45,7 @@ def label_node(gpus: Sequence[Gpu], facts: NodeFacts) -> Iterator[Label]:
 
 
 def label_vgpu(facts: NodeFacts) -> Iterator[Label]:
-    """Whether this is a vGPU's guest; nothing where the bus does not say."""
+    """Whether the node is a guest with vGPUs; no label where the PCI bus does not show that."""
     if facts.vgpu is None:
         return
     yield f"{PREFIX}vgpu.present", str(facts.vgpu.present).lower()
@@ -61,7 +61,7 @@ def _find_mode(gpus: Sequence[Gpu], facts: NodeFacts) -> str:
 
 
 def _find_clique(gpus: Sequence[Gpu]) -> str:
-    """The one clique that all attached GPUs are in; nothing where none is attached or they differ."""
+    """The fabric clique of all attached GPUs; `None` without attached GPUs or with several cliques."""
     cliques = {
         f"{gpu.fabric.cluster_uuid.lower()}.{gpu.fabric.clique_id}"
         for gpu in gpus

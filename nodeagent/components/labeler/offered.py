@@ -1,7 +1,7 @@
-"""Labels that say of a resource what the kubelet is offered.
+"""Labels about the device ids that the kubelet is offered of a resource.
 
-Owns the keys `nvidia.com/resource.…`, which are written for the resources of which NVIDIA's labels say something else:
-those know one name for whole GPUs, one model, and one number of shares.
+Owns the keys `nvidia.com/resource.…`, written for resources that NVIDIA's labels cannot describe: NVIDIA's labels know
+one name for whole GPUs, one model, and one number of replicas.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ _SHARED = "-SHARED"
 
 
 def label_offered(devices: Sequence[Offered], told: Mapping[str, str]) -> Iterator[Label]:
-    """Each resource that there is more of, or less, than the labels told so far say."""
+    """The resources whose number differs from NVIDIA's labels."""
     counts, said = _count(devices), _read(told)
     for name in sorted(counts.keys() | said.keys()):
         if counts[name] == said[name]:
@@ -36,7 +36,7 @@ def _count(devices: Iterable[Offered]) -> Counter[str]:
 
 
 def _read(labels: Mapping[str, str]) -> Counter[str]:
-    """The same as NVIDIA's labels say it; those of what is not offered at all say zero."""
+    """The numbers of NVIDIA's labels; zero for a resource without an offer."""
     counts: Counter[str] = Counter()
     for key, replicas in labels.items():
         stem = key.removesuffix(".replicas")

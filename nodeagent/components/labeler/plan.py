@@ -1,7 +1,7 @@
-"""What must be written to bring labels in place to the wanted ones, and what must be left to others.
+"""The patch that turns present labels into wanted labels, and the labels left to other writers.
 
-Owns the rule of ownership: a label that somebody else wrote is theirs, whether or not it says what we would say. One
-that says something else is a conflict, which people are told of and which is never fought.
+Owns the rule of ownership: a label of another writer stays the other writer's, whatever the value. Another value is a
+conflict, which is reported to people and never fought.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ from nodeagent.model.values import Value
 
 
 class LabelPlan(Value, frozen=True):
-    """One write to the node object, if any."""
+    """One write to the Node object, if needed."""
 
     apply: dict[str, str] | None
     """All labels that shall be ours, so that whatever else is ours goes; `None` when nothing needs to be written."""
@@ -26,9 +26,9 @@ class LabelPlan(Value, frozen=True):
 def plan_label_patch(
     wanted: Mapping[str, str], in_place: Mapping[str, str], owned: Iterable[str], now_seconds: float | None = None
 ) -> LabelPlan:
-    """What to apply where these labels are in place, of which these are ours; planned again after it, there is nothing.
+    """The patch for the labels in place and our labels among them; the plan after the patch is empty.
 
-    With a time given, ours are stamped with it; it moves only when one of them changes.
+    With a time given, our labels are stamped; the stamp moves only when a label changes.
     """
     ours = {key: in_place[key] for key in owned if key in in_place}
     foreign = in_place.keys() - ours.keys()
@@ -43,16 +43,16 @@ def plan_label_patch(
 
 
 def stamp(labels: Mapping[str, str], ours: Mapping[str, str], now_seconds: float) -> dict[str, str]:
-    """The labels with the time of their last change: the one in place for as long as nothing else differs."""
+    """The labels with the time of the last change; the present stamp stays while labels are unchanged."""
     same = TIMESTAMP in ours and {key: value for key, value in ours.items() if key != TIMESTAMP} == labels
     return {**labels, TIMESTAMP: ours[TIMESTAMP] if same else str(int(now_seconds))}
 
 
 def keep_last_good(wanted: Mapping[str, str], ours: Mapping[str, str]) -> dict[str, str]:
-    """What is wanted, and beside it what an earlier life of the agent said about GPUs that cannot be asked yet."""
+    """The wanted labels, with an earlier process's labels about GPUs that cannot be read yet."""
     return {key: value for key, value in ours.items() if is_about_gpus(key)} | dict(wanted)
 
 
 def _is_worth_telling(key: str) -> bool:
-    """Node feature discovery and its like describe the same node in their own words; that is no conflict."""
+    """Whether a conflict is worth reporting: node feature discovery may describe the node in other words."""
     return key != TIMESTAMP and not key.startswith(FEATURE)

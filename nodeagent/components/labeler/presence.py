@@ -1,7 +1,7 @@
-"""Labels that are there before there is a driver: the card on the bus, the kernel, the distribution.
+"""Labels that need no driver: the card on the bus, the kernel, the distribution.
 
 Owns the keys under `feature.node.kubernetes.io/` by which operators and charts find GPU nodes, in the spelling of node
-feature discovery, and `nvidia.com/gpu.present`. Where node feature discovery runs, it writes the same keys: its own.
+feature discovery, and `nvidia.com/gpu.present`. A running node feature discovery writes and owns the same keys.
 """
 
 import re
@@ -19,7 +19,7 @@ _RELEASE = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
 
 
 def label_presence(facts: NodeFacts) -> Iterator[Label]:
-    """That there is a card of NVIDIA's; display classes alone make it a GPU node."""
+    """Labels for a card of NVIDIA's; a display class makes the node a GPU node."""
     classes = {function.pci_class for function in facts.functions}
     if any(each.startswith((_DISPLAY, _NETWORK)) for each in classes):
         yield f"{FEATURE}pci-10de.present", "true"
@@ -31,7 +31,7 @@ def label_presence(facts: NodeFacts) -> Iterator[Label]:
 
 
 def label_host(facts: NodeFacts) -> Iterator[Label]:
-    """Kernel and distribution, which driver images are chosen by."""
+    """Kernel and distribution, for the choice of driver images."""
     kernel = _clean(facts.kernel_release)
     if kernel:
         yield f"{FEATURE}kernel-version.full", kernel

@@ -1,7 +1,7 @@
-"""The whole set of labels that this node should have.
+"""The whole set of wanted labels.
 
-Owns what is labelled when: presence always, GPUs while the driver can be asked, the last good ones while it cannot.
-Refuses labels that the API server would refuse: one illegal label would lose all the others of its patch.
+Owns which labels exist when: presence always, GPUs while the driver answers, the last good labels while the driver does
+not. Refuses labels that the API server would refuse: one illegal label would lose all others of the patch.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,7 +29,7 @@ _OF_THE_MOMENT = frozenset({TIMESTAMP, PRESENT, *COUNTS})
 
 
 class NodePicture(Value, frozen=True):
-    """Everything that labels are made of."""
+    """The facts from which labels are rendered."""
 
     facts: NodeFacts
     driver: DriverState
@@ -42,7 +42,7 @@ class NodePicture(Value, frozen=True):
 
 
 class LabelSet(Value, frozen=True):
-    """Labels, and those that cannot be written, by key."""
+    """Labels, and refused labels by key."""
 
     labels: dict[str, str]
     illegal: tuple[str, ...] = ()
@@ -58,7 +58,7 @@ def render_labels(picture: NodePicture, settings: Settings, last_good: Mapping[s
 
 
 def is_about_gpus(key: str) -> bool:
-    """Whether a label of ours states what the driver said, so that it stays true while the driver is away."""
+    """Whether a label of ours comes from the driver, and so stays true while the driver is away."""
     return key not in _OF_THE_MOMENT and not key.startswith(FEATURE)
 
 

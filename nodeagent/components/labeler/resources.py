@@ -1,7 +1,7 @@
-"""Labels about what can be asked for: whole GPUs and MIG devices, under each of the three MIG strategies.
+"""Labels about resources: whole GPUs and MIG devices, under each of the three MIG strategies.
 
-Owns the keys `nvidia.com/gpu.…` and `nvidia.com/mig-<profile>.…`, whose rules are GPU feature discovery's, but for one:
-a node with several models is described by the most numerous one, where upstream takes whichever comes last.
+Owns the keys `nvidia.com/gpu.…` and `nvidia.com/mig-<profile>.…`, by the rules of GPU feature discovery but for one: a
+node with several models is described by the most numerous model, where upstream takes the last model.
 """
 
 from collections.abc import Container, Iterator, Sequence
@@ -38,7 +38,7 @@ _LAST_KNOWN_MAJOR = 13
 
 
 def label_resources(gpus: Sequence[Gpu], settings: Settings, closed: Container[str] = ()) -> Iterator[Label]:
-    """The labels of the configured MIG strategy, and where those cannot say it, what the device plugin offers."""
+    """The labels of the configured MIG strategy, and the device plugin's offer where the strategy's labels lack it."""
     offered = tuple(each for each in plan_offer(gpus, settings, closed).devices if not each.device.withheld)
     by_mps = any(each.strategy == "mps" for each in offered) and not any(gpu.mig_enabled for gpu in gpus)
     yield f"{PREFIX}mps.capable", str(by_mps).lower()
@@ -48,7 +48,7 @@ def label_resources(gpus: Sequence[Gpu], settings: Settings, closed: Container[s
 
 
 def _label_known(gpus: Sequence[Gpu], offered: Sequence[Offered], strategy: str) -> Iterator[Label]:
-    """NVIDIA's labels; later ones replace earlier ones of the same key."""
+    """NVIDIA's labels; a later label replaces an earlier label of the same key."""
     group = choose_model(gpus)
     yield from _label_gpus(group, offered)
     if strategy == "none":
@@ -61,7 +61,7 @@ def _label_known(gpus: Sequence[Gpu], offered: Sequence[Offered], strategy: str)
 
 
 def label_models(gpus: Sequence[Gpu]) -> Iterator[Label]:
-    """Count and memory by model, for nodes that have more than one."""
+    """Count and memory by model, for nodes with several models."""
     models = group_models(gpus)
     for name, members in models.items() if len(models) > 1 else ():
         # The name part of a key holds 63 characters, of which `gpu.product.` and `.memory` take 19.
@@ -80,12 +80,12 @@ def group_models(gpus: Sequence[Gpu]) -> dict[str, list[Gpu]]:
 
 
 def choose_model(gpus: Sequence[Gpu]) -> list[Gpu]:
-    """The GPUs that labels without a model in their key describe: the most numerous model, then the lowest index."""
+    """The GPUs for labels without a model in the key: the most numerous model, then the lowest index."""
     return max(group_models(gpus).values(), key=len)
 
 
 def find_family(capability: tuple[int, int]) -> str:
-    """The architecture's name as labels spell it."""
+    """The architecture's name in labels."""
     if capability[0] > _LAST_KNOWN_MAJOR:
         return "undefined"
     return next((name for least, name in _FAMILIES if capability >= least), "undefined")
@@ -105,7 +105,7 @@ def _label_gpus(group: Sequence[Gpu], offered: Sequence[Offered]) -> Iterator[La
 
 
 def _label_single(gpus: Sequence[Gpu], model: str, offered: Sequence[Offered]) -> Iterator[Label]:
-    """The strategy `single` on a node with MIG switched on somewhere: all devices alike, or nothing is offered."""
+    """The strategy `single` on a node with MIG mode on: all devices alike, or no device is offered."""
     devices = [device for gpu in gpus for device in gpu.mig_devices]
     parts = _find_parts(offered, devices)
     if len({device.profile for device in devices}) != 1 or not all(gpu.mig_devices for gpu in gpus) or not parts:

@@ -1,7 +1,7 @@
-"""What the labels say about sharing: the strategy and the shares of each device, as the device plugin offers them.
+"""Labels about sharing: the strategy and the replicas of each device, as the device plugin offers them.
 
-Owns how several devices are said in NVIDIA's labels, which have room for one number of shares: where devices are not
-alike, the labels promise what holds for each of them.
+Owns the description of several devices in NVIDIA's labels, which have room for one number of replicas: for unlike
+devices the labels promise the smallest number.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ NOT_OFFERED = Shares()
 
 
 def describe_shares(devices: Sequence[Offered]) -> Shares:
-    """The fewest shares that one of these devices has; sharing is told as soon as one of them is shared."""
+    """The fewest replicas of a device; sharing is labelled as soon as one device is shared."""
     if not devices:
         return NOT_OFFERED
     shared = [each for each in devices if each.replicas > 1]

@@ -1,7 +1,7 @@
-"""What may stand in a label, and how names from hardware are brought to it.
+"""Legal label values, made from names of the hardware.
 
-Owns the rules of label values: NVIDIA's own clean-up first, so that known names keep their known values, then what
-the API server demands on top of it. Refuses to invent: a name of which nothing is left gives no label.
+Owns the rules of label values: NVIDIA's own clean-up first, so that known names keep their known values, then the API
+server's rules. Refuses to invent: a name without legal characters gives no label.
 """
 
 import re
@@ -16,7 +16,7 @@ _PREFIX_MAX: Final = 253
 
 
 def sanitise(text: str) -> str:
-    """A name as GPU feature discovery writes it: characters that a label cannot hold vanish, blanks become dashes."""
+    """A name in GPU feature discovery's spelling: illegal characters vanish, blanks become dashes."""
     return "-".join(part for part in _FOREIGN.sub("", text).split(" ") if part)
 
 
@@ -35,7 +35,7 @@ def plan_value(name: str, suffix: str = "") -> str:
 
 
 def is_legal(key: str, value: str) -> bool:
-    """Whether the API server takes this label."""
+    """Whether the API server accepts a label."""
     prefix, slash, name = key.rpartition("/")
     if slash and (len(prefix) > _PREFIX_MAX or not _PREFIX.fullmatch(prefix)):
         return False

@@ -1,1 +1,1 @@
-"""By which door each GPU is given out, and when that may change."""
+"""The allocation mode of each GPU, and when the mode may change."""

@@ -1,7 +1,7 @@
-"""Says by which door each GPU is given out: whole, in fractions, by claims, or not at all.
+"""Publishes the allocation mode of each GPU: whole, in fractions, by claims, or closed.
 
-Owns the published `Offering`, which everybody who gives out GPUs reads, and the conditions about doors.
-Refuses to change a door while somebody has the GPU, and to forget what a person has chosen.
+Owns the state `Offering`, which all components that give out GPUs read, and the conditions about allocation modes.
+Refuses to change a mode while the GPU is held, and to forget a person's choice.
 """
 
 from typing import Final
@@ -50,7 +50,7 @@ class OfferingComponent:
         self._log = get_logger(component=self.name)
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
-        """Follow what the doors depend on, until cancelled; ready when each GPU has one."""
+        """Follow the inputs of allocation modes until cancelled; ready when each GPU has a mode."""
         with self._choosing.lead_to(self):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(
@@ -66,7 +66,7 @@ class OfferingComponent:
                     self._refresh()
 
     async def set_door(self, name: str, door: Door | None, who: str) -> str:
-        """Have a GPU go through this door from now on; the port's contract is in `model.ports`."""
+        """Change a GPU's allocation mode; the port's contract is in `model.ports`."""
         inventory = self._bus.latest(Inventory)
         gpu = find_named(inventory.value, name) if inventory is not None else None
         if gpu is None:
@@ -94,7 +94,7 @@ class OfferingComponent:
                 self._waker.wake()
 
     def _refresh(self) -> bool:
-        """Say how the doors stand; returns whether that is known."""
+        """Publish the allocation modes; whether all modes are known."""
         inventory, table = self._bus.latest(Inventory), self._bus.latest(AllocationTable)
         parts, claims = self._bus.latest(PartTable), self._bus.latest(ClaimBook)
         if inventory is None or table is None:

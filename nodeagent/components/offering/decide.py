@@ -1,4 +1,4 @@
-"""The doors of all GPUs as they are now, and what is to be said of them; pure."""
+"""The allocation modes of all GPUs, and the conditions about modes; pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -19,7 +19,7 @@ NO_CLAIMS: Final = ClaimBook()
 
 
 def list_served(settings: Settings) -> frozenset[Door]:
-    """Doors behind which somebody stands; the others give nothing to anybody."""
+    """Allocation modes with a component that gives out GPUs; other modes give out nothing."""
     served = {Door.WHOLE, Door.NONE}
     if settings.fractions.enabled:
         served.add(Door.FRACTIONS)
@@ -37,7 +37,7 @@ def plan_offering(
     claims: ClaimBook = NO_CLAIMS,
     missing: Sequence[MissingGpu] = (),
 ) -> Offering:
-    """The door of each GPU: as configured, as a person has chosen, and as those allow who have it."""
+    """The allocation mode of each GPU: by configuration and a person's choice, once holders allow the change."""
     known = {gpu.uuid: gpu for gpu in gpus}
     plan = plan_doors(known.values(), settings, chosen, missing)
     held, served = tuple(allocations), list_served(settings)
@@ -63,19 +63,19 @@ def plan_offering(
 
 
 def _describe_undecided(names: Sequence[str], missing: Sequence[MissingGpu]) -> str:
-    """Which GPUs do not answer, and what may mean one of them."""
+    """The GPUs that do not answer, and the rules that may mean such a GPU."""
     silent = ", ".join(f"{one.address or 'a GPU'} ({one.reason})" for one in missing)
     return f"{silent} may be meant by {' and '.join(names)}; that is decided when it answers" if names else ""
 
 
 def _is_anybody_elsewhere(door: Door, held: Sequence[Allocation], parts: PartTable, claims: ClaimBook) -> bool:
-    """Where all came through the one that is wanted, nobody is in the way and nobody is looked for."""
+    """Whether a holder came by another mode than the wanted mode."""
     inside = {Door.WHOLE: bool(held), Door.FRACTIONS: bool(parts.bindings), Door.CLAIMS: bool(claims.claims)}
     return any(is_taken for each, is_taken in inside.items() if each is not door)
 
 
 def decide_conditions(offering: Offering, served: frozenset[Door]) -> dict[str, dict[str, str]]:
-    """By code, what is said of whom; all codes are there, those that are not true are empty."""
+    """By code the details of conditions by GPU; empty for a condition that does not hold."""
     return {
         "doors-unclear": {"": "; ".join(offering.problems)} if offering.problems else {},
         "door-undecided": {"": offering.undecided} if offering.undecided else {},

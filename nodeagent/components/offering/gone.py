@@ -1,6 +1,6 @@
-"""Devices that pods hold and the driver no longer lists; pure.
+"""Devices that are held by pods and no longer listed by the driver; pure.
 
-Owns the rule that a pod on a GPU that is gone is reported, however many GPUs the node has by now.
+Owns the rule that a pod on a missing GPU is reported, whatever the number of present GPUs.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The way to whoever looks after the doors now: the part is built anew after each crash, those who ask are not."""
+"""A handle to the running offering component, which is built anew after each crash."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ class ChoosingRelay:
 
     @contextmanager
     def lead_to(self, keeper: DoorChoosing) -> Iterator[None]:
-        """Lead to this keeper for as long as the block lasts."""
+        """Pass calls to this component for as long as the block lasts."""
         self._keeper = keeper
         try:
             yield
@@ -24,10 +24,10 @@ class ChoosingRelay:
             self._keeper = None
 
     async def set_door(self, name: str, door: Door | None, who: str) -> str:
-        """Have a GPU go through this door from now on, on a person's word.
+        """Change a GPU's allocation mode, on a person's word.
 
         Raises:
-            ControlRefused: no such GPU, or nobody looks after the doors at the moment.
+            ControlRefused: No such GPU, or no running offering component.
         """
         if self._keeper is None:
             raise ControlRefused("the doors are not known yet, or their part has failed: see `nodeagent status`")

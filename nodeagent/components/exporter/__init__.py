@@ -1,1 +1,1 @@
-"""Metrics in the Prometheus text format, by a renderer of our own."""
+"""Metrics in the Prometheus text format, by the agent's own renderer."""

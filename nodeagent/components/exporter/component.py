@@ -1,7 +1,7 @@
-"""Renders GPU metrics once for each sample, and answers scrapes with what is ready.
+"""Renders GPU metrics once for each sample, and answers scrapes with rendered blocks.
 
-Owns the body of `/metrics`. It answers when everything else is in trouble, also while the component itself is being
-restarted, so an answer only joins what is at hand: it asks no hardware, no kubelet, no file.
+Owns the body of `/metrics`. Scrapes are answered while other components fail, also while the exporter itself is
+restarted, so an answer only joins rendered blocks: no question to hardware, kubelet or files.
 """
 
 import resource
@@ -94,7 +94,7 @@ SLICE_SECONDS = 0.0005
 
 
 class AgentFactsSource:
-    """What the agent says of itself, gathered anew for each scrape."""
+    """The agent's own facts, gathered anew for each scrape."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class AgentFactsSource:
         self._count_api_calls = count_api_calls
 
     def gather(self, exporter: ExporterFacts) -> AgentFacts:
-        """Everything at hand."""
+        """Gather the facts."""
         driver, inventory = self._bus.latest(DriverState), self._bus.latest(Inventory)
         sample, plugin = self._bus.latest(NodeSample), self._bus.latest(PluginState)
         gpus = inventory.value.gpus if inventory is not None else ()
@@ -171,7 +171,7 @@ class Exporter:
         host: str,
         want: Callable[[tuple[str, ...]], None] = lambda _names: None,
     ) -> None:
-        """Wire it up; `want` is told which readings the list of fields needs beside the ordinary ones."""
+        """`want` takes the readings that the list of fields needs beside the ordinary sample."""
         self._want = want
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self._agent, self._places, self._host = agent, places, host
@@ -215,7 +215,7 @@ class Exporter:
         return Response(body, content_type=OPENMETRICS_TYPE if openmetrics else TEXT_TYPE, headers=headers)
 
     def _share(self, *, openmetrics: bool, gzip: bool) -> bytes:
-        """Scrapes that come together get one answer: several replicas of Prometheus, or a client without bounds."""
+        """Concurrent scrapes share one answer: several replicas of Prometheus, or a client without bounds."""
         now, part = self._clock.monotonic(), self._part
         shared = self._shared.get((openmetrics, gzip))
         if shared is not None and shared[0] is part and now - shared[1] < SHARED_SECONDS:
@@ -362,7 +362,7 @@ class Exporter:
             await self._read_fields(reader)
 
     async def _read_fields(self, reader: WorkerThread) -> None:
-        """Take the list as it now is; one that cannot be read leaves the list before in force."""
+        """Read the list of fields anew; an unreadable list leaves the previous list in force."""
         path = self._live.now.metrics.fields_file
         if path is None:
             return

@@ -1,4 +1,4 @@
-"""The reference page of all metrics, made from their definitions; pure. `docs/metrics.md` is what it gives."""
+"""Renders the reference of all metrics, `docs/metrics.md`, from their definitions; pure."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -181,7 +181,7 @@ def _list_lines() -> Iterator[str]:
 
 
 def _list_on_demand() -> Iterator[str]:
-    """One row for all fields that differ by a number alone."""
+    """One row for all fields with names that differ by a number alone."""
     rows: dict[str, list[Field]] = {}
     for field in list_extras():
         rows.setdefault(_NUMBER.sub(r"\1<n>", field.name), []).append(field)

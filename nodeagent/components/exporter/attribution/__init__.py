@@ -1,1 +1,1 @@
-"""Whose a reading is: which pod, which container, which MIG device, by which names."""
+"""The labels of a reading: pod, container, MIG device, each under its label names."""

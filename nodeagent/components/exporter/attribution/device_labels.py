@@ -19,7 +19,7 @@ HostLabel = Literal["Hostname", "hostname", "none"]
 
 @dataclass(frozen=True, slots=True)
 class LabelStyle:
-    """How people want their labels."""
+    """The configured style of labels."""
 
     host: str = ""
     host_label: HostLabel = "Hostname"
@@ -30,7 +30,7 @@ class LabelStyle:
 
 @dataclass(frozen=True, slots=True)
 class DeviceLabels:
-    """The labels of one device, ready to be joined with those of a series."""
+    """The labels of one device, ready to be joined with a series' own labels."""
 
     fixed: str
     labels: Mapping[str, str]
@@ -40,14 +40,14 @@ class DeviceLabels:
     """All of them, for series that add none."""
 
     def extend(self, labels: Mapping[str, str], attributes: Mapping[str, str]) -> str:
-        """All of them and some more."""
+        """All labels with more labels added."""
         return _join(self.fixed, {**self.labels, **_write(labels)}, {**self.attributes, **_write(attributes)})
 
 
 def make_device_labels(
     entity: Entity, identity: Identity, selected: Iterable[Selected], holders: tuple[Holder, ...], style: LabelStyle
 ) -> DeviceLabels:
-    """The labels of one device; a device of several holders names none of them, as no part of its values is theirs."""
+    """The labels of one device; without a holder where a device has several, as values belong to no single pod."""
     fixed = render_pairs(_list_fixed(entity, style))
     labels = {}
     for one in selected:
@@ -59,7 +59,7 @@ def make_device_labels(
 
 
 def name_holder(holder: Holder, style: LabelStyle) -> dict[str, str]:
-    """Pod, namespace and container under the names that are wanted."""
+    """Pod, namespace and container under the configured names."""
     if style.old_namespace:
         named = {"container_name": holder.container, "pod_name": holder.pod, "pod_namespace": holder.namespace}
     else:
@@ -70,7 +70,7 @@ def name_holder(holder: Holder, style: LabelStyle) -> dict[str, str]:
 
 
 def _name_claim(holder: Holder, entity: Entity) -> dict[str, str]:
-    """The claim by which it holds the device, under DCGM exporter's names."""
+    """The claim by which the holder has the device, under DCGM exporter's names."""
     if holder.claim is None:
         return {}
     named = {
@@ -86,7 +86,7 @@ def _name_claim(holder: Holder, entity: Entity) -> dict[str, str]:
 
 
 def render_pairs(pairs: Iterable[tuple[str, str]]) -> str:
-    """Pairs as they stand between braces."""
+    """Pairs in the form between braces."""
     return ",".join(f'{key}="{escape_label(text)}"' for key, text in pairs)
 
 
@@ -107,7 +107,7 @@ def _list_fixed(entity: Entity, style: LabelStyle) -> list[tuple[str, str]]:
 
 
 def list_instance_labels(entity: Entity) -> list[tuple[str, str]]:
-    """The two labels that only instances have."""
+    """The two labels of GPU instances alone."""
     if entity.instance is None:
         return []
     # A compute instance that is not its whole GPU instance is called 1c.2g.20gb; the instance itself is 2g.20gb.

@@ -1,4 +1,4 @@
-"""The devices that get series: whole GPUs, and the GPU instances of partitioned ones; pure."""
+"""The devices with series: whole GPUs, and the GPU instances of GPUs in MIG mode; pure."""
 
 from collections.abc import Iterable, Mapping
 
@@ -12,7 +12,7 @@ from nodeagent.model.telemetry import GpuSample, MigSample, NodeSample
 
 
 def list_boards(inventory: Inventory, sample: NodeSample, rates: Mapping[GpuUuid, Rates]) -> list[Entity]:
-    """Every GPU that is both known and sampled, as a whole."""
+    """Every known and sampled GPU, as a whole."""
     samples = {gpu.uuid: gpu for gpu in sample.gpus}
     return [
         Entity(gpu, samples[gpu.uuid], samples[gpu.uuid], rates.get(gpu.uuid, NO_RATES), None, (gpu.uuid,))
@@ -22,7 +22,7 @@ def list_boards(inventory: Inventory, sample: NodeSample, rates: Mapping[GpuUuid
 
 
 def list_devices(boards: Iterable[Entity]) -> list[Entity]:
-    """GPU instances where MIG is on and has any, else the GPU itself."""
+    """The GPU instances of a GPU in MIG mode, or the GPU itself without instances."""
     devices: list[Entity] = []
     for board in boards:
         devices.extend(_list_instances(board) or [board])
@@ -38,7 +38,7 @@ def _list_instances(board: Entity) -> list[Entity]:
 
 
 def _make_instance(board: Entity, devices: list[MigDevice], shares: Mapping[str, MigSample]) -> Entity:
-    """Compute instances of one GPU instance share its memory and counters, so they are one device here."""
+    """Compute instances of one GPU instance share memory and counters, so the GPU instance is the device."""
     first = devices[0]
     found = [shares[device.uuid] for device in devices if device.uuid in shares]
     share = MigSample(
@@ -50,10 +50,10 @@ def _make_instance(board: Entity, devices: list[MigDevice], shares: Mapping[str,
 
 
 def is_partitioned(gpu: Gpu) -> bool:
-    """Whether series are written for its instances."""
+    """Whether series are written for the GPU's instances."""
     return bool(gpu.mig_devices)
 
 
 def find_lost(samples: Iterable[GpuSample]) -> dict[GpuUuid, str]:
-    """GPUs that no longer answer, with the reason."""
+    """GPUs without an answer, with the reason."""
     return {sample.uuid: sample.lost for sample in samples if sample.lost}

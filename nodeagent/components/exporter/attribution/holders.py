@@ -1,7 +1,7 @@
 """Which pods hold which device, from the table of allocations and the claims of dynamic allocation; pure.
 
-Owns how the names that NVIDIA's DRA driver gives to devices are read: `gpu-3` is the GPU with the minor number 3, and
-`gpu-3-mig-9-4-2` the instance on it that begins at memory slice 4 and is 2 slices wide.
+Owns the parser for device names of NVIDIA's DRA driver: `gpu-3` is the GPU with the minor number 3, and
+`gpu-3-mig-9-4-2` the GPU's instance from memory slice 4 on, 2 slices wide.
 """
 
 import re
@@ -21,7 +21,7 @@ _EARLIER_NAME: Final = re.compile(r"gpu-(\d+)-mig-\d+-(\d+)-(\d+)")
 
 
 class Claim(Value, frozen=True):
-    """By which claim a container holds a device."""
+    """The claim by which a container holds a device."""
 
     name: str
     namespace: str
@@ -51,7 +51,7 @@ def find_holders(
     claims: ClaimTable | None = None,
     gpus: Iterable[Gpu] = (),
 ) -> Holders:
-    """All holders by device; allocations whose pod is not known yet name nobody."""
+    """All holders by device; an allocation without a known pod has no holder."""
     extra = frozenset(extra_resource_names)
     found: dict[str, dict[_Name, Holder]] = {}
     for uuid, holder in _list_claimants(claims, tuple(gpus)) if claims is not None else ():
@@ -68,7 +68,7 @@ def find_holders(
 
 
 def list_holders(entity: Entity, holders: Holders) -> tuple[Holder, ...]:
-    """Everyone who holds the device or a part of it."""
+    """All holders of the device or of a MIG device of the GPU."""
     if len(entity.uuids) == 1:
         return holders.get(entity.uuids[0], ())
     merged = {_name(holder): holder for uuid in entity.uuids for holder in holders.get(uuid, ())}
@@ -90,9 +90,9 @@ def _list_claimants(claims: ClaimTable, gpus: tuple[Gpu, ...]) -> Iterator[tuple
 
 
 def _find_claimed(claimed: ClaimedDevice, gpus: tuple[Gpu, ...]) -> str:
-    """The UUID of what a claim has given; nothing for other drivers, and for names that mean no device here.
+    """The UUID of a claim's device; `None` for other drivers, and for names without a device on the node.
 
-    Earlier versions of NVIDIA's driver named a MIG device by its place and size, without its profile.
+    Earlier versions of NVIDIA's driver named a MIG device by place and size, without the profile.
     """
     if claimed.driver != DRA_DRIVER:
         return ""

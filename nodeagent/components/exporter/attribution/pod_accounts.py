@@ -1,7 +1,7 @@
-"""What each pod uses of each device: memory and SM time from its processes, energy, time held and time idle; pure.
+"""Each pod's use of each device: memory and SM time of the pod's processes, energy, time held and time idle; pure.
 
-Owns the totals. A pod's series end with its allocation. Nothing is counted twice: what is shared is divided, and the
-part of a device that nobody holds is nobody's.
+Owns the totals. A pod's series end with the allocation. No use is counted twice: shared use is divided, and the free
+rest of a device belongs to no pod.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ class Share:
 
 @dataclass(slots=True)
 class Usage:
-    """What is known of one share; `None` where the hardware does not tell it."""
+    """The use of one share; `None` where the hardware does not report a value."""
 
     memory_used_bytes: int | None = None
     sm_ratio: float | None = None
@@ -42,7 +42,7 @@ class Usage:
 
 @dataclass(slots=True)
 class _Claim:
-    """A share's part in the energy of its GPU, while it is being worked out."""
+    """A share's weight in the energy of the GPU, during the division."""
 
     share: Share | None
     weight: float
@@ -61,7 +61,7 @@ class PodAccounts:
     def update(
         self, devices: Sequence[Entity], holders: Holders, places: Mapping[int, ProcessPlace], now_seconds: float
     ) -> None:
-        """Take one sample into account."""
+        """Add one sample to the totals."""
         passed = now_seconds - self._before_seconds if self._before_seconds else 0.0
         passed = passed if 0 <= passed <= GAP_SECONDS_MAX else 0.0
         self._before_seconds = now_seconds
@@ -128,7 +128,7 @@ class PodAccounts:
 
 
 def measure_shares(entity: Entity, shares: Sequence[tuple[Share, Usage]], places: Mapping[int, ProcessPlace]) -> None:
-    """Memory and SM time of each share, by the processes that are its pod's; no process is no use."""
+    """Memory and SM time of each share, by the pod's processes; no process means no use."""
     partitioned = entity.instance is not None
     for _share, usage in shares:
         usage.memory_used_bytes = 0
@@ -143,7 +143,7 @@ def measure_shares(entity: Entity, shares: Sequence[tuple[Share, Usage]], places
 
 
 def _find_owner(pid: int, shares: Sequence[tuple[Share, Usage]], places: Mapping[int, ProcessPlace]) -> Usage | None:
-    """By the pod's UID; where that cannot be told and one pod alone holds the device, it is that pod's."""
+    """The owner by the pod's UID; without a UID, the only holder of the device."""
     place = places.get(pid)
     if place is not None:
         if not place.pod_uid:

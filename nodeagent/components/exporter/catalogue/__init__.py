@@ -1,1 +1,1 @@
-"""Which fields there are, by which names they are chosen, and why some are missing."""
+"""The fields, the names to choose fields by, and the reasons for missing fields."""

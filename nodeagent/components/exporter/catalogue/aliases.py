@@ -1,6 +1,6 @@
-"""Other spellings of the same fields: the names DCGM 4.6 introduced, and those of the 1.x exporter; pure.
+"""Other spellings of the same fields: names from DCGM 4.6 on, and names of the 1.x exporter; pure.
 
-A list of fields may use any of them; the series then carries the spelling of the list, as with DCGM exporter.
+A list of fields may use any spelling; the series has the spelling of the list, as with DCGM exporter.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
-"""What a field is: a DCGM name with its type, help and the one reading behind it; pure.
+"""A field: a DCGM name with type, help and one reading; pure.
 
-Owns the vocabulary of the catalogue. Refuses to substitute: a field reads what its name promises, or nothing.
+Owns the vocabulary of the catalogue. Refuses to substitute: a field has the reading of its name, or no reading.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ Reading: TypeAlias = int | float | bool | None
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """One device of the exposition: a whole GPU, or one GPU instance of a partitioned one."""
+    """One device of the exposition: a whole GPU, or one GPU instance of a GPU in MIG mode."""
 
     gpu: Gpu
     board: GpuSample
@@ -37,7 +37,7 @@ class Entity:
 
     @property
     def gpu_instance_id(self) -> int | None:
-        """The instance this stands for."""
+        """The GPU instance of the entity."""
         return self.instance.gpu_instance_id if self.instance is not None else None
 
 
@@ -72,7 +72,7 @@ class LabelField:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What label fields are read from."""
+    """The source of label fields."""
 
     gpu: Gpu
     driver_version: str = ""
@@ -91,7 +91,7 @@ def to_watts(milliwatts: int | None) -> float | None:
 
 
 def to_whole_watts(milliwatts: int | None) -> float | None:
-    """Limits lose their fraction before they become a number with decimals."""
+    """A limit in whole watts, as a number with decimals."""
     return None if milliwatts is None else float(milliwatts // 1000)
 
 

@@ -1,4 +1,4 @@
-"""All fields by name: what DCGM exporter has and NVML can give; pure."""
+"""All fields by name: fields of DCGM exporter with a reading of NVML; pure."""
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -37,14 +37,14 @@ _BY_NAME: Final[Mapping[str, AnyField]] = {field.name: field for field in FIELDS
 
 
 def find_field(name: str) -> AnyField | None:
-    """The field of this name, in whichever spelling."""
+    """The field of a name, in any spelling."""
     known = ALIASES.get(name, name)
     return _BY_NAME.get(known) or next((field for field in list_extras() if field.name == known), None)
 
 
 @lru_cache(maxsize=1)
 def list_extras() -> tuple[Field, ...]:
-    """Fields that are sampled only while somebody's list asks for them; most nodes never load them."""
+    """Fields that are sampled only while a list of fields asks for them; most nodes never load such fields."""
     from nodeagent.components.exporter.fields import (  # noqa: PLC0415 - see above
         extra_board,
         extra_links,
@@ -56,7 +56,7 @@ def list_extras() -> tuple[Field, ...]:
 
 
 def list_readings(fields: Iterable[AnyField]) -> tuple[str, ...]:
-    """What has to be sampled for these beside the ordinary, each once."""
+    """The readings for fields beside the ordinary sample, each once."""
     return tuple(sorted({name for one in fields if isinstance(one, Field) for name in one.readings}))
 
 

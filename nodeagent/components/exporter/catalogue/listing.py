@@ -1,4 +1,4 @@
-"""All fields as people choose among them: shown, available, or missing with the reason; pure."""
+"""All fields for people to choose from: shown, available, or missing with the reason; pure."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -24,9 +24,9 @@ class FieldEntry(Value, frozen=True):
 
 
 def list_fields(selection: Selection, *, zero_before_first: bool = False) -> tuple[FieldEntry, ...]:
-    """Those that are shown under the names of the list in force, then the others, then those that are missing.
+    """Shown fields under the names of the list in force, then available fields, then missing fields.
 
-    `zero_before_first` is whether what waits for something to happen is shown as zero until then.
+    `zero_before_first` is whether a field about events is shown as zero before the first event.
     """
     shown = (*selection.labels, *selection.families)
     known = {one.field.name for one in shown}
@@ -53,7 +53,7 @@ def list_fields(selection: Selection, *, zero_before_first: bool = False) -> tup
 
 
 def render_csv() -> str:
-    """Every field that can be had, as `metrics.fields_file` takes it; those off the default list are commented out."""
+    """Every available field in the form of `metrics.fields_file`; fields off the default list are commented out."""
     return "\n".join(_list_lines()) + "\n"
 
 

@@ -1,6 +1,6 @@
-"""Fields of DCGM that nodeagent does not give, each with the reason; pure.
+"""Fields of DCGM that nodeagent lacks, each with the reason; pure.
 
-Owns the reasons that `nodeagent metrics list` shows. A field in neither the catalogue nor here is no field of DCGM.
+Owns the reasons in `nodeagent metrics list`. A field in neither the catalogue nor here is no field of DCGM.
 """
 
 import re
@@ -54,5 +54,5 @@ COMMON_MISSING: Final = (
 
 
 def explain_missing(name: str) -> str | None:
-    """Why this field is not given, or `None` where the name is none of DCGM's."""
+    """The reason for a missing field; `None` for a name that DCGM lacks."""
     return next((reason for pattern, reason in _REASONS if re.fullmatch(pattern, name)), None)

@@ -1,7 +1,6 @@
-"""Which fields are shown, under which name, type and help: the default list, or one in DCGM exporter's CSV form; pure.
+"""The shown fields with name, type and help: the default list, or a list in DCGM exporter's CSV form; pure.
 
-Owns the reading of that list. It is never fatal: each line that cannot be used is named with its reason, the others
-are used.
+Owns the parser of the list. No line is fatal: an unusable line is reported with the reason, all other lines are used.
 """
 
 import csv
@@ -19,7 +18,7 @@ LINES_MAX: Final = 10_000
 
 
 class LineProblem(Value, frozen=True):
-    """A line of the list that is not used, and why."""
+    """An unusable line of the list, and the reason."""
 
     line: int
     text: str
@@ -30,7 +29,7 @@ class LineProblem(Value, frozen=True):
 
 
 class Selected(Value, frozen=True):
-    """One family to be shown."""
+    """One shown family."""
 
     name: str
     """As spelled in the list."""
@@ -48,11 +47,11 @@ class Selection(Value, frozen=True):
 
 
 class _LineRefused(Exception):
-    """This line cannot be used."""
+    """A line cannot be used."""
 
 
 def select_defaults() -> Selection:
-    """The list that DCGM exporter comes with."""
+    """The default list of DCGM exporter."""
     return _arrange([_select(field) for field in list_defaults()], [])
 
 

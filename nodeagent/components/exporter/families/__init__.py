@@ -1,1 +1,1 @@
-"""The agent's own metrics: a family each, by what they are about."""
+"""The families of the agent's own metrics, by subject."""

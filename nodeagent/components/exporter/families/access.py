@@ -1,4 +1,4 @@
-"""What asking the driver costs and how it fares; pure."""
+"""Cost and failures of driver calls; pure."""
 
 from nodeagent.components.exporter.serving.exposition import Family, make_family
 from nodeagent.model.telemetry import DriverAccess
@@ -7,7 +7,7 @@ _NONE = DriverAccess()
 
 
 def build_access_families(access: DriverAccess | None) -> tuple[Family, ...]:
-    """Calls, their time and their failures by function; the worker processes that made them."""
+    """Calls, time and failures by function, and the worker processes."""
     told = access or _NONE
     is_real = access is not None
     return (

@@ -1,4 +1,4 @@
-"""What pods wait for when they are admitted: answers to the kubelet, and the journal that is written before them.
+"""Waiting times of pods at admission: answers to the kubelet, and the journal write before each answer.
 
 Pure.
 """

@@ -1,4 +1,4 @@
-"""What the agent says of itself; pure."""
+"""The agent's metrics about itself; pure."""
 
 from msgspec import field
 
@@ -13,7 +13,7 @@ from nodeagent.model.values import Value
 
 
 class AgentFacts(Value, frozen=True):
-    """Everything the families below are made from."""
+    """The facts for the families of this module."""
 
     version: str
     driver_ready: bool
@@ -43,7 +43,7 @@ class AgentFacts(Value, frozen=True):
 
 
 class ExporterFacts(Value, frozen=True):
-    """How the making of metrics itself fares."""
+    """Cost and failures of rendering metrics."""
 
     scrapes: int
     scrape_seconds: float
@@ -158,7 +158,7 @@ def _work(facts: AgentFacts) -> tuple[Family, ...]:
 
 
 def _count_offers(account: OfferAccount | None) -> list[tuple[Labels, float]]:
-    """What pods can get, where there is a device plugin."""
+    """Offered devices, on a node with a device plugin."""
     if account is None:
         return []
     withheld = account.gpus - account.gpus_offered - account.gpus_excluded
@@ -199,12 +199,12 @@ def _exporter(facts: ExporterFacts) -> tuple[Family, ...]:
 
 
 def _bare(value: float | None) -> list[tuple[Labels, float]]:
-    """One series without labels, or none."""
+    """One series without labels; no series without a value."""
     return [] if value is None else [((), value)]
 
 
 def _sum_by_client(listeners: tuple[ListenerStatistics, ...], *, lost: bool) -> list[tuple[Labels, float]]:
-    """One series a client: a component may listen more than once under one name."""
+    """One series for each client: a component may listen more than once under one name."""
     sums: dict[Labels, float] = {}
     for one in listeners:
         labels = (("client", one.client),)

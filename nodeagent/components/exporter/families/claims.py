@@ -1,4 +1,4 @@
-"""Claims and slices: what is made ready here, and what schedulers see; pure."""
+"""Claims and resource slices: prepared claims, and devices in published slices; pure."""
 
 from nodeagent.components.exporter.serving.exposition import Family, make_family
 from nodeagent.model.claims import ClaimBook
@@ -6,7 +6,7 @@ from nodeagent.model.slices import PublishedSlices
 
 
 def build_claim_families(book: ClaimBook | None, slices: PublishedSlices | None) -> tuple[Family, ...]:
-    """All of them; a node that serves no claims has no series."""
+    """All families about claims; no series on a node without claims."""
     claims = book.claims.values() if book is not None else ()
     ready = sum(claim.is_ready for claim in claims)
     states = [((("state", "ready"),), ready), ((("state", "making"),), len(claims) - ready)]

@@ -1,4 +1,4 @@
-"""Devices of other kinds than NVIDIA's GPUs: what there is, what works, and how much of it is held; pure."""
+"""Devices of other vendors: present, working and held devices; pure."""
 
 from collections import Counter
 from typing import Final
@@ -17,7 +17,7 @@ HELP: Final = {
 
 
 def build_device_families(table: DeviceTable, allocations: AllocationTable | None) -> tuple[Family, ...]:
-    """All of them, a series for each device."""
+    """All families about device classes, a series for each device."""
     held = Counter(
         find_uuid(name) for one in (allocations.allocations if allocations is not None else ()) for name in one.devices
     )

@@ -1,6 +1,6 @@
-"""Parts of GPUs: what containers were promised and what they use of it; pure.
+"""Fractions: promised and used compute and memory by container; pure.
 
-What is promised is told as long as it stands; what is used only while that is known.
+Promises have series as long as the binding; use has series only while the use is known.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -56,7 +56,7 @@ _USED: tuple[tuple[str, str, Callable[[PartUse | UndividedUse], float | None]], 
 def build_fraction_families(
     usage: PartUsage, style: LabelStyle, overruled: Mapping[str, int] | None = None
 ) -> tuple[Family, ...]:
-    """All of them, a series for each container and GPU, as soon as the name of its pod is known."""
+    """All families about fractions, a series for each container and GPU, once the pod's name is known."""
     usage = usage.named
     parts = [(_label(one, part, style), part) for one in usage.containers for part in one.parts]
     uses: list[tuple[Labels, PartUse | UndividedUse]] = [
@@ -87,7 +87,7 @@ def _label(one: ContainerUse | UndividedUse, use: PartUse | UndividedUse, style:
 
 
 def _list_names(one: ContainerUse | UndividedUse, style: LabelStyle) -> Labels:
-    """Pod and container; a pod whose containers cannot be told apart has none."""
+    """Pod and container; no container label where the pod's containers cannot be told apart."""
     container = one.container if isinstance(one, ContainerUse) else ""
     holder = Holder(namespace=one.pod.namespace, pod=one.pod.name, container=container, uid=one.pod.uid)
     return tuple((name, text) for name, text in name_holder(holder, style).items() if text)

@@ -1,6 +1,6 @@
-"""Use under the metric names of Tencent's gpu-manager, for dashboards that have them; pure.
+"""Use of fractions under the metric names of Tencent's gpu-manager, for existing dashboards; pure.
 
-Served at an address of its own and never beside the others: they would be counted twice.
+Served at a separate address and never beside other metrics: use would be counted twice.
 """
 
 from collections.abc import Iterable

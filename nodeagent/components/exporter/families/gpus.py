@@ -1,6 +1,6 @@
-"""Series of our own about GPUs: what DCGM exporter lacks, or gives in a form that cannot be added up; pure.
+"""The agent's own series about GPUs: values that DCGM exporter lacks, or has in a form without sums; pure.
 
-One series a GPU even where MIG is on, so that sums are right; labels `gpu` and `UUID` join them with the others.
+One series for each GPU even in MIG mode, so that sums are right; labels `gpu` and `UUID` join with DCGM's series.
 """
 
 from collections.abc import Callable, Sequence
@@ -86,7 +86,7 @@ _READINGS: tuple[tuple[str, MetricType, str, tuple[_Row, ...]], ...] = (
 
 
 def build_reading_families(boards: Sequence[Entity]) -> tuple[Family, ...]:
-    """What is read with each sample."""
+    """Families of each sample."""
     named = [(_name(board.gpu), board.board) for board in boards]
     return tuple(
         make_family(
@@ -107,7 +107,7 @@ def build_reading_families(boards: Sequence[Entity]) -> tuple[Family, ...]:
 def build_standing_families(
     inventory: Inventory | None, health: HealthReport | None, xids: XidBook, lost: frozenset[str]
 ) -> tuple[Family, ...]:
-    """What stays true between samples, and when there are none: who is there, who is lost, what happened."""
+    """Families that hold between samples: present GPUs, lost GPUs, events."""
     gpus = inventory.gpus if inventory is not None else ()
     totals = [(gpu, total) for gpu in gpus for total in xids.totals(gpu.uuid)]
     return (

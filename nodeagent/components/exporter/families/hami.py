@@ -1,7 +1,7 @@
-"""Use under the metric names of HAMi's monitor, for dashboards and alerts that have them; pure.
+"""Use of fractions under the metric names of HAMi's monitor, for existing dashboards and alerts; pure.
 
-Served at an address of its own and never beside the others: they would be counted twice. What only HAMi's own library
-can tell, such as a kernel's last moment, is not told; neither is what its scheduler tells of a cluster.
+Served at a separate address and never beside other metrics: use would be counted twice. Metrics of HAMi's own library,
+such as a kernel's last time, are absent, and so are the metrics of HAMi's scheduler.
 """
 
 from collections.abc import Callable, Iterable
@@ -51,7 +51,7 @@ _OF_PART: tuple[tuple[str, str, Callable[[PartUse], float | None]], ...] = (
 def build_hami_families(
     usage: PartUsage, inventory: Inventory, sample: NodeSample | None, node: str
 ) -> tuple[Family, ...]:
-    """Those of HAMi's monitor that can be told; a value that is not known has no series."""
+    """The available families of HAMi's monitor; an unknown value has no series."""
     gpus = {gpu.uuid: gpu for gpu in inventory.gpus}
     hosts = [
         (_name_gpu(node, gpus[each.uuid]), each)

@@ -1,4 +1,4 @@
-"""MIG layouts: what is asked for, how that stands, and which GPUs change for it; pure."""
+"""MIG layouts: the wanted layout, the state of the change, and the changing GPUs; pure."""
 
 from collections import Counter
 
@@ -8,7 +8,7 @@ from nodeagent.model.mig import MigState
 
 
 def build_mig_families(state: MigState, inventory: Inventory | None) -> tuple[Family, ...]:
-    """All of them; a node that knows no MIG has none but the layout that is asked for."""
+    """All families about MIG; a node without MIG has the wanted layout alone."""
     gpus = inventory.gpus if inventory is not None else ()
     cut = [(gpu, Counter(device.profile for device in gpu.mig_devices)) for gpu in gpus if gpu.mig_enabled]
     asked = (("layout", state.layout), ("standing", state.standing))

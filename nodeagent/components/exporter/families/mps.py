@@ -1,11 +1,11 @@
-"""MPS daemons: whether they are ready, how often they were started, and how many clients they have; pure."""
+"""MPS daemons: readiness, starts, and number of clients; pure."""
 
 from nodeagent.components.exporter.serving.exposition import Family, Labels, make_family
 from nodeagent.model.mps import MpsDaemon, MpsPhase, MpsState
 
 
 def build_mps_families(state: MpsState) -> tuple[Family, ...]:
-    """A series for each daemon; none where there are no daemons."""
+    """A series for each daemon."""
     daemons = [(_label(one), one) for one in state.daemons]
     return (
         make_family(

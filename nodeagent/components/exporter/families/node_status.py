@@ -1,4 +1,4 @@
-"""The gauges of the GPU operator's node-status exporter, under its names, for the alerts that clusters have; pure."""
+"""The gauges of the GPU operator's node-status exporter, under the same names, for existing alerts; pure."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ from nodeagent.rules.ids import DEVICE_PREFIX
 
 
 class NodeStatus(Value, frozen=True):
-    """What the parts of the agent last said, and when it was last good."""
+    """The last state of each component, and the time of the last good state."""
 
     started_seconds: float
     node: str = ""
@@ -28,7 +28,7 @@ class NodeStatus(Value, frozen=True):
 
 
 def build_status_families(status: NodeStatus) -> tuple[Family, ...]:
-    """What this agent can vouch for; a part that has said nothing yet has no series."""
+    """The gauges with a known value; a component without a state has no series."""
     driver_ready = status.driver_works
     devices = count_advertised(status.plugin) if status.plugin is not None else None
     pci = len(status.inventory.gpus) + len(status.inventory.missing) if status.inventory is not None else None
@@ -76,9 +76,9 @@ def build_status_families(status: NodeStatus) -> tuple[Family, ...]:
 
 
 def does_driver_work(driver: DriverState | None, sample: NodeSample | None, now_seconds: float) -> bool | None:
-    """Whether it works now: its last look was good, and it has answered since; nothing before the first look.
+    """Whether the driver works now: a good last probe and an answer since; `None` before the first probe.
 
-    The gate of the same name is another thing, a milestone of the start that stays reached.
+    The gate of the same name is a milestone of the start and stays open.
     """
     if driver is None:
         return None
@@ -97,6 +97,6 @@ def count_advertised(plugin: PluginState) -> int:
 
 
 def _list_devices(plugin: PluginState) -> Iterator[AdvertisedDevice]:
-    """Those that are GPUs, or parts and shares of them; devices of other kinds are no matter of GPU operators."""
+    """GPUs, MIG devices, replicas and fractions; devices of other vendors are no matter of GPU operators."""
     for resource in plugin.resources:
         yield from (device for device in resource.devices if not device.id.startswith(DEVICE_PREFIX))

@@ -1,7 +1,7 @@
-"""The labels of pods that hold a GPU, as one info series a pod; pure.
+"""The labels of pods with a GPU, as one info series for each pod; pure.
 
-Owns how a label's key becomes the name of a label of Prometheus: with `label_` before it, so that it can be taken for
-none of the exporter's own. Refuses pods without a GPU: their labels are other exporters' business.
+Owns the Prometheus name of a label's key: the prefix `label_` keeps the name apart from the exporter's own labels.
+Refuses pods without a GPU: their labels are other exporters' business.
 """
 
 import re
@@ -20,7 +20,7 @@ _FOREIGN = re.compile(r"[^A-Za-z0-9_]")
 def build_pod_label_families(
     table: PodLabelTable, holders: Holders, allowed: Sequence[str], style: LabelStyle
 ) -> tuple[Family, ...]:
-    """One series for each pod that holds something, with the labels whose keys are allowed."""
+    """One series for each pod with a device, with the labels of allowed keys."""
     holding = {(one.namespace, one.pod) for each in holders.values() for one in each}
     # A pod and its successor of the same name are one series: the one that the API server tells last.
     chosen = {(one.namespace, one.pod): one for one in table.pods if (one.namespace, one.pod) in holding}
@@ -29,7 +29,7 @@ def build_pod_label_families(
 
 
 def name_label(key: str) -> str:
-    """A label's key as Prometheus takes it."""
+    """A label's key as a Prometheus label name."""
     return f"label_{_FOREIGN.sub('_', key)}"
 
 
@@ -40,7 +40,7 @@ def _render(pod: PodLabels, allowed: Sequence[str], style: LabelStyle) -> Labels
 
 
 def _list_allowed(pod: PodLabels, allowed: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """In the order of keys, so that of two that become one name it is always the same one that counts."""
+    """Allowed labels in the order of keys, so that of two keys with one name always the same key counts."""
     for key, value in sorted(pod.labels.items()):
         if not allowed or _fits(key, tuple(allowed)):
             yield name_label(key), value

@@ -1,6 +1,6 @@
-"""The pods' own series: who holds what, and what each uses; pure.
+"""Series by pod: held devices and their use; pure.
 
-They have names of their own, so that a sum over a device's series never counts a pod's part twice.
+The names differ from the device series, so that a sum over a device never counts a pod's use twice.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -53,7 +53,7 @@ _FAMILIES: tuple[tuple[str, MetricType, str, Callable[[Usage], float | None]], .
 def build_pod_families(
     usages: Mapping[Share, Usage], devices: Sequence[Entity], style: LabelStyle
 ) -> tuple[Family, ...]:
-    """All of them, a series for each container and device."""
+    """All families by pod, a series for each container and device."""
     pairs = {(entity.gpu.uuid, entity.gpu_instance_id): _list_device(entity) for entity in devices}
     labels: list[tuple[Labels, Usage]] = [
         ((*pairs[share.gpu, share.gpu_instance_id], *name_holder(share.holder, style).items()), usage)

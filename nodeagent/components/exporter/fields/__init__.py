@@ -1,1 +1,1 @@
-"""The fields of DCGM exporter that NVML can give, one file per group."""
+"""The fields of DCGM exporter with a reading of NVML, one file per group."""

@@ -1,4 +1,4 @@
-"""Clocks and what holds them back."""
+"""Clocks and throttle reasons."""
 
 from nodeagent.components.exporter.catalogue.field import Field
 

@@ -1,4 +1,4 @@
-"""Modes, fabric, licence, and what the driver would have done about the GPU."""
+"""Modes, fabric, licence, and the driver's recovery action for the GPU."""
 
 from nodeagent.components.exporter.catalogue.field import Entity, Field
 from nodeagent.model.gpu import FabricPhase

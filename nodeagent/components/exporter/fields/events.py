@@ -1,4 +1,4 @@
-"""Fields with more than one series a device: XIDs, windows of events, health watches."""
+"""Fields with several series for each device: XIDs, windows of events, health watches."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ Extra: TypeAlias = tuple[dict[str, str], dict[str, str], float]
 
 @dataclass(frozen=True, slots=True)
 class Happenings:
-    """What has happened to the node's GPUs, as far as it is remembered."""
+    """Remembered events of the node's GPUs."""
 
     now_seconds: float
     xids: XidBook
@@ -31,7 +31,7 @@ class Happenings:
 
 @dataclass(frozen=True, slots=True)
 class EventField:
-    """One family whose series come from what happened."""
+    """One family with series from events."""
 
     name: str
     number: int

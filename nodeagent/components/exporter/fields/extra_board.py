@@ -61,7 +61,7 @@ def _list_smoothing() -> Iterator[Field]:
 
 
 def _list_memory() -> Iterator[Field]:
-    """ECC by part of the chip, and what is left for repairs."""
+    """ECC errors by unit of the chip, and remaining spare rows."""
     yield make_field("DEV_ECC_PENDING", 301, "gauge", "Whether ECC will be on after the next reboot.", "field/2/0")
     # NVML has fields for most parts, corrected and uncorrected in turn, and a question for those that it has none for.
     numbers = {"L1": 7, "L2": 9, "DEV": 11, "REG": 13, "TEX": 15}

@@ -1,7 +1,7 @@
-"""Fields beside the ordinary sample: read only while a list of fields asks for them.
+"""Fields beside the ordinary sample: read only while a list of fields asks for such a field.
 
-Each names the reading behind it, in the words of the NVML worker: `field/76/0` is NVML's field 76 of the GPU, with a
-link's number for the last one that of a link, `gpm/9` a hardware counter, `call/…` a question of its own.
+Each field names a reading of the NVML worker: `field/76/0` is NVML's field 76 of the GPU (or of a link, with the link's
+number in last place), `gpm/9` a hardware counter, `call/…` a separate call.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ def watts(milliwatts: float) -> float:
 
 
 def limit_watts(milliwatts: float) -> float | None:
-    """Limits lose their fraction first."""
+    """A limit in whole watts."""
     return to_whole_watts(int(milliwatts))
 
 
@@ -44,12 +44,12 @@ def _read(entity: Entity, *, reading: str, convert: Callable[[float], Reading]) 
 
 
 def _read_whole_gpu(entity: Entity, *, reading: str, convert: Callable[[float], Reading]) -> Reading:
-    """What an instance has its own of is not the GPU's to tell."""
+    """The reading of a whole GPU; `None` for a GPU instance."""
     return None if entity.instance is not None else _read(entity, reading=reading, convert=convert)
 
 
 def read_rate(entity: Entity, *, readings: tuple[str, ...]) -> Reading:
-    """Totals of a link as DCGM's bandwidth: KiB a second over a thousand, cut; both or none."""
+    """Totals of a link as DCGM's bandwidth: KiB a second over a thousand, cut; both totals or no value."""
     rates = [entity.rates.extras.get(reading) for reading in readings]
     return None if None in rates else int(sum(rate for rate in rates if rate is not None) / 1000)
 
@@ -65,6 +65,6 @@ def make_field(
     decimals: bool = False,
     own: bool = False,
 ) -> Field:
-    """One field of one reading; `own` is for what each MIG instance has of its own."""
+    """One field of one reading; `own` is for a reading that each MIG device has separately."""
     read = partial(_read_whole_gpu if own else _read, reading=reading, convert=convert)
     return Field(f"DCGM_FI_{name}", number, kind, text, read, decimals=decimals, readings=(reading,))

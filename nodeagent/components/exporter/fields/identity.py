@@ -1,17 +1,17 @@
-"""Texts that may be put on every GPU series as labels."""
+"""Texts for labels on every GPU series."""
 
 from nodeagent.components.exporter.catalogue.field import Identity, LabelField
 from nodeagent.rules.ids import render_bus_id
 
 
 def _cuda_version(identity: Identity) -> str:
-    """As NVML packs it: 12080 for CUDA 12.8."""
+    """The CUDA version in NVML's form: 12080 for CUDA 12.8."""
     version = identity.cuda_version
     return str(version[0] * 1000 + version[1] * 10) if version else ""
 
 
 def _capability(identity: Identity) -> str:
-    """As DCGM packs it: the major number in the upper half."""
+    """The compute capability in DCGM's form: the major number in the upper half."""
     capability = identity.gpu.compute_capability
     return str(capability[0] * 65536 + capability[1]) if capability else ""
 

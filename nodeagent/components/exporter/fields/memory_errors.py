@@ -1,4 +1,4 @@
-"""ECC errors, and the rows or pages they cost."""
+"""ECC errors, and rows or pages lost to errors."""
 
 from nodeagent.components.exporter.catalogue.field import Field
 

@@ -4,7 +4,7 @@ from nodeagent.components.exporter.catalogue.field import Entity, Field, to_mib,
 
 
 def _transmit_rate(entity: Entity) -> int | None:
-    """The hardware counter where there is one, else the difference of totals."""
+    """The hardware counter, or else the difference of totals."""
     profiling = entity.board.profiling
     if profiling is not None and profiling.pcie_transmit_bytes_per_second is not None:
         return int(profiling.pcie_transmit_bytes_per_second)

@@ -1,4 +1,4 @@
-"""Power, energy, and the time that limits cost."""
+"""Power, energy, and the time under limits."""
 
 from nodeagent.components.exporter.catalogue.field import Field, to_watts, to_whole_watts
 

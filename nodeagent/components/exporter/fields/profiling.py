@@ -1,4 +1,4 @@
-"""Ratios from hardware counters: Hopper and later, never a guess from something else."""
+"""Ratios from hardware counters: Hopper and later, never a guess from other readings."""
 
 from nodeagent.components.exporter.catalogue.field import Entity, Field
 

@@ -1,4 +1,4 @@
-"""Shares of time in which an engine had work; a partitioned GPU gives none."""
+"""Shares of time with work on an engine; none in MIG mode."""
 
 from nodeagent.components.exporter.catalogue.field import Field
 

@@ -1,1 +1,1 @@
-"""What containers use of their parts, under the metric names of other programs."""
+"""Use of fractions under the metric names of other programs."""

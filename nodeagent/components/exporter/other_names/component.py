@@ -1,6 +1,6 @@
-"""Answers scrapes in the names of other programs, at an address of their own.
+"""Answers scrapes under the names of other programs, at a separate address.
 
-Made when they are asked for: hardly anybody asks.
+Rendered at each scrape: such scrapes are rare.
 """
 
 from typing import TypeVar
@@ -22,7 +22,7 @@ _NO_GPUS = Inventory(generation=0)
 
 
 class OtherNames:
-    """What containers use of their parts, as others tell it."""
+    """Use of fractions under other programs' names."""
 
     def __init__(self, bus: Bus, clock: Clock, host: str) -> None:
         """`host` is the node's name in labels."""
@@ -34,7 +34,7 @@ class OtherNames:
         return Response(render_exposition(build_gpu_manager_families(pods, self._host)), content_type=TEXT_TYPE)
 
     async def answer_hami(self, _request: Request) -> Answer:
-        """Under the names of HAMi's monitor; what is used only while the sample is not old."""
+        """Metrics of HAMi's monitor; use only while the sample is fresh."""
         usage, inventory = self._latest(PartUsage) or PartUsage(), self._latest(Inventory) or _NO_GPUS
         sample = self._latest(NodeSample)
         if sample is not None and sample.is_old(self._clock.wall()):

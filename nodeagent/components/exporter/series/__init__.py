@@ -1,1 +1,1 @@
-"""What is remembered between two looks so that readings become series."""
+"""Memory between samples, from which readings become series."""

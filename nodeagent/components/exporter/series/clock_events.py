@@ -30,7 +30,7 @@ class _Window:
         self.totals = [0] * len(REASONS)
 
     def add(self, number: int, mask: int) -> None:
-        """One sample in this slice."""
+        """Add one sample to a slice."""
         self.drop(number)
         if not self.slices or self.slices[-1][0] != number:
             self.slices.append((number, [0] * len(REASONS)))
@@ -41,7 +41,7 @@ class _Window:
                 self.totals[position] += 1
 
     def drop(self, number: int) -> None:
-        """Forget slices that have left a window that ends with this one."""
+        """Drop slices before the window that ends with a slice."""
         while self.slices and self.slices[0][0] <= number - SLICES:
             _, counts = self.slices.popleft()
             self.totals = [total - count for total, count in zip(self.totals, counts, strict=True)]
@@ -65,7 +65,7 @@ class ClockEvents:
         self._windows.setdefault(gpu, _Window()).add(self._slice_at(time_seconds), mask)
 
     def count(self, gpu: GpuUuid, now_seconds: float) -> dict[str, int]:
-        """Samples with each reason within the window, zero for those that did not occur; empty if nothing is known."""
+        """Samples with each reason within the window, zero for an absent reason; empty without samples."""
         window = self._windows.get(gpu)
         if window is None:
             return {}
@@ -73,7 +73,7 @@ class ClockEvents:
         return dict(zip(REASONS, window.totals, strict=True))
 
     def forget(self, keep: frozenset[GpuUuid]) -> None:
-        """Drop GPUs that are gone."""
+        """Drop GPUs outside the given set."""
         for gpu in self._windows.keys() - keep:
             del self._windows[gpu]
 

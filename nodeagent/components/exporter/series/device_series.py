@@ -12,7 +12,7 @@ from nodeagent.components.exporter.serving.exposition import Block, render_numbe
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device and the labels of its series."""
+    """A device and the labels of the device's series."""
 
     entity: Entity
     labels: DeviceLabels
@@ -21,10 +21,9 @@ class Device:
 def render_device_series(
     families: Sequence[Selected], devices: Sequence[Device], boards: Sequence[Device], happenings: Happenings
 ) -> Iterator[Block]:
-    """One block a field, in the order given; fields that no device has are left out.
+    """One block for each field, in the given order; fields without a device are left out.
 
-    `boards` are the whole GPUs of which only instances have series: what concerns all of such a GPU is shown once,
-    on the GPU.
+    `boards` are whole GPUs with series for instances alone: a field about the whole board is shown once, on the GPU.
     """
     for selected in families:
         field = selected.field

@@ -1,7 +1,7 @@
-"""DCGM's health watches, as far as NVML's readings bear them out; pure.
+"""DCGM's health watches, as far as NVML's readings allow; pure.
 
-Owns the rules behind `DCGM_EXP_GPU_HEALTH_STATUS` and the minute of readings that they compare with. This is DCGM's
-judgement, kept for dashboards that show it; what nodeagent itself thinks of a device is its health report.
+Owns the rules behind `DCGM_EXP_GPU_HEALTH_STATUS` and the last minute of readings. The watches are DCGM's judgement,
+for existing dashboards; nodeagent's own judgement is the health report.
 """
 
 from collections import deque
@@ -77,7 +77,7 @@ class HealthWatches:
         return tuple(worst.values())
 
     def forget(self, keep: frozenset[GpuUuid]) -> None:
-        """Drop GPUs that are gone."""
+        """Drop GPUs outside the given set."""
         for gpu in self._past.keys() - keep:
             del self._past[gpu]
 
@@ -89,7 +89,7 @@ def _judge_xids(xids: frozenset[int]) -> Iterator[Incident]:
 
 
 def judge_readings(before: GpuSample, now: GpuSample) -> Iterator[Incident]:
-    """What the readings say, compared with those of about a minute ago."""
+    """Findings of the readings against the readings of about a minute ago."""
     if now.lost:
         yield Incident("ALL", FAIL, "DCGM_FR_FALLEN_OFF_BUS")
         return

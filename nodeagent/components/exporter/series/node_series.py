@@ -1,4 +1,4 @@
-"""From one sample to all series about devices and pods; pure but for what it remembers between samples."""
+"""From one sample to all series about devices and pods; pure but for memory between samples."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ HEALTH = "DCGM_EXP_GPU_HEALTH_STATUS"
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What the settings ask for."""
+    """The series wanted by the settings."""
 
     selection: Selection
     style: LabelStyle = field(default_factory=LabelStyle)
@@ -48,7 +48,7 @@ class Wishes:
 
 
 def plan_style(metrics: MetricsSettings, host: str) -> LabelStyle:
-    """How these settings want labels."""
+    """The label style of the settings."""
     return LabelStyle(
         host=host,
         host_label=metrics.host_label,
@@ -59,7 +59,7 @@ def plan_style(metrics: MetricsSettings, host: str) -> LabelStyle:
 
 
 def plan_wishes(metrics: MetricsSettings, selection: Selection, host: str) -> Wishes:
-    """What these settings ask for, with the fields that their list selects."""
+    """The series wanted by the settings, with the fields of the list."""
     return Wishes(
         selection=selection,
         style=plan_style(metrics, host),
@@ -75,7 +75,7 @@ def plan_wishes(metrics: MetricsSettings, selection: Selection, host: str) -> Wi
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
-    """What is known of the node beside the sample."""
+    """Facts about the node beside the sample."""
 
     inventory: Inventory
     driver: DriverState | None = None
@@ -86,7 +86,7 @@ class Knowledge:
 
 
 class NodeSeries:
-    """Remembers what rates, windows and totals need."""
+    """Remembers earlier samples for rates, windows and totals."""
 
     def __init__(self) -> None:
         self.xids = XidBook()
@@ -94,7 +94,7 @@ class NodeSeries:
         self._clock_events, self._health = ClockEvents(), HealthWatches()
 
     def render(self, sample: NodeSample, known: Knowledge, wishes: Wishes) -> Iterator[Block]:
-        """Take a sample into account and render it, block by block, so that others may run in between."""
+        """Add a sample and render the series, block by block, so that other tasks may run in between."""
         boards = list_boards(known.inventory, sample, self._rates.update(sample))
         devices = list_devices(boards)
         holders = _find_holders(known, wishes) if wishes.pods else {}

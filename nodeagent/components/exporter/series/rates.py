@@ -1,6 +1,6 @@
-"""Rates from totals: what changed between two samples, per second; pure.
+"""Rates from totals: changes between two samples, per second; pure.
 
-Owns the sample before. A total that fell (driver reload, GPU reset, wrap) gives no rate for that round.
+Owns the previous sample. A total that fell (driver reload, GPU reset, wrap) has no rate in that round.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from nodeagent.model.values import Value
 
 
 class Rates(Value, frozen=True):
-    """Per second, over the time since the sample before; `None` where the total is not given."""
+    """Rates per second since the previous sample; `None` without a total."""
 
     nvlink_transmit_kib: float | None = None
     nvlink_receive_kib: float | None = None
@@ -42,7 +42,7 @@ class RateBook:
         self._before_seconds = 0.0
 
     def update(self, sample: NodeSample) -> dict[GpuUuid, Rates]:
-        """The rates up to this sample; a GPU's first reading counts as standing still."""
+        """The rates up to a sample; a GPU's first reading counts as no change."""
         passed = sample.time_seconds - self._before_seconds
         rates = {gpu.uuid: _compare(self._before.get(gpu.uuid, gpu), gpu, passed) for gpu in sample.gpus}
         self._before = {gpu.uuid: gpu for gpu in sample.gpus}

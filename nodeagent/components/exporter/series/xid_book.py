@@ -1,7 +1,7 @@
-"""What XID errors were seen, since the agent started; pure.
+"""The XID errors since the agent's start; pure.
 
-Owns counts, times and the recent past for windows. An XID belongs to one GPU instance where the driver says so, and to
-the whole GPU where it does not.
+Owns counts, times and recent XIDs for windows. An XID belongs to a GPU instance where the driver names one, or else to
+the whole GPU.
 """
 
 from collections import Counter, deque
@@ -16,7 +16,7 @@ RECENT_MAX = 1024
 
 @dataclass(frozen=True, slots=True)
 class SeenXid:
-    """One XID at one moment."""
+    """One XID at one time."""
 
     xid: int
     time_seconds: float
@@ -35,7 +35,7 @@ class XidBook:
         """Rises with each note, so that what was rendered from this book can be known to be old."""
 
     def note(self, event: XidReported, time_seconds: float) -> None:
-        """One more."""
+        """Count one XID."""
         seen = SeenXid(event.xid, time_seconds, event.gpu_instance_id)
         self._recent.setdefault(event.gpu, deque(maxlen=RECENT_MAX)).append(seen)
         self._last[event.gpu, event.gpu_instance_id] = seen
@@ -56,9 +56,9 @@ class XidBook:
         )
 
     def list_recent(self, gpu: GpuUuid, since_seconds: float) -> frozenset[int]:
-        """Which XIDs the GPU had since then, whole or in part."""
+        """The recent XIDs of the GPU and of its instances."""
         return frozenset(seen.xid for seen in self._recent.get(gpu, ()) if seen.time_seconds >= since_seconds)
 
     def totals(self, gpu: GpuUuid) -> list[tuple[int, int, float]]:
-        """Each XID of the GPU with its count and the time of the newest."""
+        """Each XID of the GPU with the count and the time of the newest."""
         return [(xid, count, self._newest[gpu, xid]) for xid, count in sorted(self._totals.get(gpu, {}).items())]

@@ -1,4 +1,4 @@
-"""What an XID means in a few words, for the label `err_msg`; pure, and in our own words."""
+"""The meaning of an XID in a few words, for the label `err_msg`; pure."""
 
 from typing import Final
 

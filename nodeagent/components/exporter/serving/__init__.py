@@ -1,1 +1,1 @@
-"""The text formats of Prometheus, and one scrape's answer."""
+"""The text formats of Prometheus, and the answer to a scrape."""

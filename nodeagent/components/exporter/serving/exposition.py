@@ -1,7 +1,7 @@
 """The Prometheus text format and OpenMetrics; pure. Tests hold them against the parsers of prometheus-client.
 
-Own renderer because it is on the path of every scrape: about a thirtieth of the time of the general one.
-A family becomes a block once; its lines are the same in both formats, only the head differs.
+The renderer takes about a thirtieth of the general renderer's time, on the path of every scrape.
+A family becomes a block once; lines are the same in both formats, only the head differs.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ OPENMETRICS_END = b"# EOF\n"
 
 
 class Family(Value, frozen=True):
-    """A metric with its help and all its samples, or its distributions; the order given is the order written."""
+    """A metric with help and all samples or distributions; samples are written in the given order."""
 
     name: str
     type: MetricType
@@ -28,7 +28,7 @@ class Family(Value, frozen=True):
 
 
 class Block(NamedTuple):
-    """A family with its series as lines, each with its end."""
+    """A family with series as lines, each with a line end."""
 
     name: str
     type: MetricType
@@ -42,12 +42,12 @@ def make_family(name: str, kind: MetricType, text: str, samples: Iterable[tuple[
 
 
 def render_families(families: Iterable[Family]) -> list[Block]:
-    """A block each; one without samples is left out, because absence is not zero."""
+    """A block for each family; a family without samples is left out, because absence is not zero."""
     return [_render_block(family) for family in families if family.samples or family.distributions]
 
 
 class RememberedBlocks:
-    """Blocks of families most of which say the same again: to compare costs a tenth of rendering."""
+    """Blocks of families that rarely change: comparing costs a tenth of rendering."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[Family, Block]] = {}
@@ -83,8 +83,8 @@ def join_text(blocks: Iterable[Block]) -> bytes:
 def join_openmetrics(blocks: Iterable[Block]) -> bytes:
     """Blocks in OpenMetrics, without the end mark.
 
-    A counter there must be called `…_total`; one that is not, as most of DCGM's, is of unknown type. Its name and
-    values are what queries use, and they stay.
+    A counter in OpenMetrics must be called `…_total`; a counter with another name, as most of DCGM's, is of unknown
+    type. Name and values stay, as queries use both.
     """
     parts = []
     for block in blocks:
@@ -109,7 +109,7 @@ def _render_lines(family: Family) -> Iterable[str]:
 
 
 def _render_distribution(name: str, labels: Labels, distribution: Distribution) -> Iterable[str]:
-    """Buckets count everything up to their bound; bounds are floats, as OpenMetrics wants them."""
+    """Buckets count all values up to the bound; bounds are floats, as OpenMetrics requires."""
     bounds = (*(repr(float(bound)) for bound in distribution.bounds), "+Inf")
     for bound, count in zip(bounds, accumulate(distribution.counts), strict=True):
         yield f"{render_sample(f'{name}_bucket', (*labels, ('le', bound)), count)}\n"
@@ -118,7 +118,7 @@ def _render_distribution(name: str, labels: Labels, distribution: Distribution) 
 
 
 def render_sample(name: str, labels: Labels, value: float) -> str:
-    """One line of one series."""
+    """The line of a series."""
     if not labels:
         return f"{name} {render_number(value)}"
     inner = ",".join(f'{key}="{escape_label(text)}"' for key, text in labels)
@@ -137,7 +137,7 @@ def render_number(value: float) -> str:
 
 
 def escape_label(text: str) -> str:
-    """A label value as it stands between quotes."""
+    """A label value in the form between quotes."""
     if "\\" in text or '"' in text or "\n" in text:
         return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return text

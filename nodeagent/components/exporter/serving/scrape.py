@@ -1,6 +1,6 @@
-"""Puts one answer to a scrape together from ready parts: format by `Accept`, compression by `Accept-Encoding`; pure.
+"""Joins the answer to a scrape from rendered parts: format by `Accept`, compression by `Accept-Encoding`; pure.
 
-The large part is rendered once for each sample and compressed at most once; the small one changes with every scrape.
+The large part is rendered once for each sample and compressed at most once; the small part changes with every scrape.
 """
 
 import struct
@@ -18,7 +18,7 @@ _LEVEL: Final = 1
 
 
 class Part:
-    """Blocks that stay the same for a while, in every form that somebody asked for."""
+    """Blocks between two samples, in every requested form."""
 
     def __init__(self, blocks: Sequence[Block] = ()) -> None:
         self._blocks = blocks
@@ -26,15 +26,15 @@ class Part:
 
     @cached_property
     def openmetrics(self) -> bytes:
-        """In OpenMetrics, without its end mark."""
+        """The blocks in OpenMetrics, without the end mark."""
         return join_openmetrics(self._blocks)
 
     def plain(self, *, openmetrics: bool) -> bytes:
-        """In one format or the other."""
+        """The blocks in one of both formats."""
         return self.openmetrics if openmetrics else self.text
 
     def deflated(self, *, openmetrics: bool) -> tuple[bytes, int]:
-        """Compressed, to be followed by more; and the checksum of what was compressed."""
+        """The compressed blocks, open for more, and the checksum of the input."""
         return self._deflated_openmetrics if openmetrics else self._deflated_text
 
     @cached_property

@@ -1,1 +1,1 @@
-"""The GPUs behind NVML: a small child process makes every library call, the agent asks it by deadline."""
+"""The GPUs behind NVML: a small child process makes every library call, the agent asks by deadline."""

@@ -1,7 +1,7 @@
-"""What NVML's return codes mean to this agent: which hide a datum, which a GPU, which the driver.
+"""NVML's return codes: codes that hide a datum, a GPU, or the driver.
 
-Owns the table of all codes, in words that end up in front of people.
-Refuses imports, because the worker process loads it: the translation into `DriverError` is `protocol`'s.
+Owns the table of all codes, in words for people.
+Refuses imports, because the worker process loads the module: the translation into `DriverError` is in `protocol`.
 """
 
 SUCCESS = 0

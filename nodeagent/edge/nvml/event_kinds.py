@@ -1,6 +1,6 @@
-"""The names of what the driver reports by itself: the worker registers them, the agent reads them.
+"""The names of driver reports: registered by the worker, read by the agent.
 
-Refuses imports: were the table beside the calls, it would bring pynvml into the agent, which is 2 MB.
+Refuses imports: a table beside the calls would bring pynvml into the agent, 2 MB.
 """
 
 XID = 0x8

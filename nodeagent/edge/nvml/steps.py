@@ -1,6 +1,6 @@
-"""What the worker process is called while it asks a GPU: when it hangs or dies, its name says over which one.
+"""The worker's process name while a GPU is asked: the name of a hung or dead worker shows the GPU.
 
-People see it too, in `ps`. Both sides use it, so it imports nothing.
+The name is visible in `ps`. Both sides use the module, which imports nothing.
 """
 
 IDLE = "nvml idle"
@@ -8,11 +8,11 @@ _ASKING = "nvml GPU "
 
 
 def name_step(index: int) -> str:
-    """The name while the GPU at this index is asked."""
+    """The process name while the GPU at an index is asked."""
     return f"{_ASKING}{index}"
 
 
 def parse_step(name: str) -> int | None:
-    """The index of the GPU that was being asked; nothing where none was."""
+    """The index of the GPU in a process name; `None` without a GPU."""
     number = name.removeprefix(_ASKING)
     return int(number) if name.startswith(_ASKING) and number.isdecimal() else None

@@ -1,6 +1,6 @@
-"""`Any` for what a C library hands out, at no price: importing `typing` would cost the worker 0.7 MB.
+"""`Any` for values of a C library, without `typing`, whose import would cost the worker 0.7 MB.
 
-Type checkers take the first branch whatever the value, by the name of the variable.
+Type checkers take the first branch by the name of the variable.
 """
 
 TYPE_CHECKING = False

@@ -1,1 +1,1 @@
-"""The agent's side: asks the worker by deadline and turns its answers into the vocabulary; makes no native call."""
+"""The agent's side: asks the worker by deadline and turns answers into the vocabulary; makes no native call."""

@@ -1,7 +1,7 @@
-"""Whom to ask, in which order, for how long: a GPU that hangs costs the others one deadline, not their turn.
+"""Order and deadlines of questions: a GPU that hangs costs the other GPUs one deadline, not their answer.
 
 Owns the suspects, and which GPUs have answered the present worker.
-Refuses to know what is asked.
+Refuses to know the content of questions.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class NvmlSettings(Struct, frozen=True):
-    """Where the driver is, and how patient the agent is with it."""
+    """The driver's place, and the deadlines of driver calls."""
 
     driver_root: str = ""
     """Empty, or `/`, for a driver on the host itself."""
@@ -59,9 +59,9 @@ class NvmlSettings(Struct, frozen=True):
 
 
 class GpuSilent(Exception):
-    """One GPU's calls did not come back, or ended the worker; the others may answer.
+    """One GPU's calls did not come back, or ended the worker; other GPUs may answer.
 
-    `error` is how it looked. `index` is `None` where several were asked and nobody knows which one it was.
+    `error` is the symptom. `index` is `None` where several GPUs were asked and the silent GPU is unknown.
     """
 
     def __init__(self, error: DriverError, index: int | None) -> None:
@@ -80,18 +80,18 @@ class Asker:
         self.suspects = Suspects()
 
     def plan_order(self, indices: Iterable[int]) -> list[int]:
-        """Trusted GPUs first, then the suspects whose turn has come; the other suspects are left out."""
+        """Trusted GPUs first, then suspects that are due; other suspects are left out."""
         now = anyio.current_time()
         due = [index for index in sorted(indices) if self.suspects.is_due(index, now)]
         return sorted(due, key=self.suspects.is_suspect)
 
     async def ask(self, index: int, request: Request, decoder: msgspec.json.Decoder[Answer[T]], doing: str) -> T | None:
-        """The worker's answer about the GPU at this index.
+        """The worker's answer about the GPU at an index.
 
         Raises:
-            GpuSilent: this GPU did not let the worker answer in time, or at all.
-            RequestFailed: the worker answered that it cannot be had.
-            DriverError: the driver as a whole cannot be asked.
+            GpuSilent: The GPU kept the worker from an answer in time, or from any answer.
+            RequestFailed: The worker answered with a failure.
+            DriverError: The driver as a whole cannot be asked.
         """
         what = f"{doing} GPU {index}"
         try:
@@ -113,7 +113,7 @@ class Asker:
         return answer
 
     def list_awake(self, order: Iterable[int]) -> list[int]:
-        """Those that may be asked in one question: they answered the present worker, or never sleep."""
+        """The GPUs for one joint question: GPUs that answered the present worker, or never sleep."""
         is_warm = self._warm_opening == self._connection.opened and not self._connection.is_fresh()
         awake = self._persistent | self._warm if is_warm else self._persistent
         return [index for index in order if index in awake and not self.suspects.is_suspect(index)]
@@ -121,12 +121,12 @@ class Asker:
     async def ask_together(
         self, indices: Collection[int], request: Request, decoder: msgspec.json.Decoder[Answer[T]], doing: str
     ) -> T | None:
-        """The worker's answer about several GPUs, each of which may take its time.
+        """The worker's answer about several GPUs, with a deadline for each GPU.
 
         Raises:
-            GpuSilent: one of them did not let the worker answer.
-            RequestFailed: the worker answered that they cannot be had.
-            DriverError: the driver as a whole cannot be asked.
+            GpuSilent: One of the GPUs kept the worker from an answer.
+            RequestFailed: The worker answered with a failure.
+            DriverError: The driver as a whole cannot be asked.
         """
         what = f"{doing} {len(indices)} GPUs"
         try:
@@ -153,11 +153,11 @@ class Asker:
         return index if index in indices else None
 
     def note_persistent(self, index: int, *, is_persistent: bool) -> None:
-        """Whether the driver keeps this GPU awake by itself: then it never needs the time to wake up."""
+        """Note whether the driver keeps a GPU awake: such a GPU never needs time to wake up."""
         (self._persistent.add if is_persistent else self._persistent.discard)(index)
 
     def forget(self) -> None:
-        """Another driver, or another number of GPUs: nothing is known of any of them."""
+        """Forget all GPUs: another driver, or another number of GPUs."""
         self._warm.clear()
         self._persistent.clear()
         self.suspects.clear()
@@ -168,7 +168,7 @@ class Asker:
         return GpuSilent(error, index)
 
     def _decide_timeout(self, index: int, *, is_fresh: bool) -> float:
-        """How long this GPU may take; `is_fresh` when it is the first to be asked of a new worker."""
+        """The deadline for a GPU; `is_fresh` for the first question of a new worker."""
         settings = self._settings
         if self.suspects.is_suspect(index):
             grown = settings.leash_seconds * 2.0 ** (self.suspects.count_silences(index) - 1)

@@ -1,7 +1,7 @@
 """The port `GpuSource` on real hardware: asks the worker GPU by GPU, so that one bad GPU never hides the others.
 
-Owns what is known of each GPU between readings, and whom to ask in which order for how long.
-Refuses native calls (they are the worker's) and judgement (that is the components').
+Owns the knowledge of each GPU between readings, and the order and deadlines of questions.
+Refuses native calls (the worker's) and judgement (the components').
 """
 
 from collections.abc import AsyncGenerator
@@ -44,7 +44,7 @@ class NvmlGpus:
     """The node's GPUs, by way of the worker process."""
 
     def __init__(self, settings: NvmlSettings, clock: Clock, *, early: EarlyWorker | None = None) -> None:
-        """Nothing is asked yet; `early` is a worker that was started ahead of time, used where its command is right."""
+        """`early` is a worker that was started ahead of time, used if the worker's command is right."""
         self._settings, self._clock = settings, clock
         self._connection = Connection(
             settings.driver_root,
@@ -95,10 +95,10 @@ class NvmlGpus:
             return NvmlAnswer(code=UNLOADABLE, message=str(error))
 
     async def read_fabric_pending(self) -> tuple[str, ...]:
-        """The UUIDs of the GPUs whose registration with the fabric is not completed, as far as they can be asked.
+        """The UUIDs of GPUs with an incomplete registration with the fabric, among GPUs that answer.
 
         Raises:
-            DriverError: no GPU at all can be asked.
+            DriverError: No GPU at all can be asked.
         """
         if not self._gpus:
             readout = await self.read_inventory()
@@ -118,7 +118,7 @@ class NvmlGpus:
         return tuple(pending)
 
     async def read_inventory(self) -> GpuReadout:
-        """Enumerate; a GPU that does not answer keeps its last known identity and says why."""
+        """Enumerate; a silent GPU keeps the last known identity, with the reason."""
         async with self._enumerating:
             first, self._first = self._first, None
             if first is not None and first[1] == self._connection.opened:
@@ -174,7 +174,7 @@ class NvmlGpus:
         )
 
     async def read_sample(self) -> NodeSample:
-        """Sample all known GPUs, those first that can be trusted to answer."""
+        """Sample all known GPUs, trusted GPUs first."""
         if not self._gpus:
             await self.read_inventory()
         began, time_seconds = self._clock.monotonic(), self._clock.wall()
@@ -195,7 +195,7 @@ class NvmlGpus:
         )
 
     def _plan_levels(self, now: float) -> bool:
-        """Whether the levels are due: by their age, or because the driver reported something."""
+        """Whether the levels are due: by age, or because of a driver report."""
         is_due = self._is_news or now - self._levels_at >= self._settings.levels_seconds()
         if is_due:
             self._levels_at, self._is_news = now, False
@@ -215,16 +215,16 @@ class NvmlGpus:
                 yield event
 
     def set_aside(self) -> AbstractAsyncContextManager[None]:
-        """Hold no handle for as long as the block lasts: a GPU whose mode changes must be nobody's."""
+        """Hold no handle for as long as the block lasts: a GPU with a changing mode must be unused."""
         return self._connection.set_aside()
 
     async def release(self, reason: str) -> None:
-        """End the worker, and every handle with it."""
+        """End the worker and all handles."""
         await self._connection.release(reason)
         self._log.info("driver_released", reason=reason)
 
     async def resume(self) -> None:
-        """Start a new worker, which loads whatever library is there now."""
+        """Start a new worker, which loads the present library."""
         self._forget_gpus(0)
         self._levels.clear()
         await self._connection.resume()
@@ -235,7 +235,7 @@ class NvmlGpus:
         return self._connection.statistics()
 
     async def _renew_for_lost(self) -> None:
-        """A process that saw a GPU go may never see it come back: now and then ask a new one."""
+        """Ask a new worker now and then: a process that saw a GPU go may never see the GPU come back."""
         now = self._clock.monotonic()
         is_any_lost = bool(self._missing) or any(
             gpu.lost and not self._asker.suspects.is_suspect(index) for index, gpu in self._gpus.items()
@@ -257,17 +257,17 @@ class NvmlGpus:
             self._forget_gpus(count or 0)
 
     def _forget_gpus(self, count: int) -> None:
-        """There is another number of GPUs: whatever was known of an index may be of another GPU now."""
+        """Forget all GPUs: with another number of GPUs an index may mean another GPU."""
         self._count = count
         self._asker.forget()
         self._gpus.clear()
         self._missing.clear()
 
     async def _read_gpu(self, index: int) -> None:
-        """Ask one GPU for everything.
+        """Ask one GPU for all facts.
 
         Raises:
-            GpuSilent: it did not answer.
+            GpuSilent: The GPU did not answer.
         """
         try:
             gpu = await self._asker.ask(index, Request(do="gpu", index=index), protocol.GPU, "enumerating")
@@ -298,7 +298,7 @@ class NvmlGpus:
         return self._asker.suspects.describe(index) or "it was not asked: an enumeration found another set of GPUs"
 
     async def _read_levels(self) -> None:
-        """The topology between GPUs does not change while they are there: each pair is asked for once."""
+        """The topology levels, asked once for each pair: topology is constant while GPUs are present."""
         whole = [(index, gpu) for index, gpu in sorted(self._gpus.items()) if not gpu.lost]
         for place, (index, gpu) in enumerate(whole):
             others = [

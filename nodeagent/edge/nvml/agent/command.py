@@ -1,7 +1,7 @@
-"""The worker's command line and environment, and starting the first one before the agent has a loop.
+"""The worker's command line and environment, and the start of the first worker before the agent has a loop.
 
-The agent's own imports take longer than the worker's whole start, so the first worker is started before them and opens
-the library on another processor meanwhile. Owns that process until the connection takes it over. Refuses heavy imports.
+The agent's own imports take longer than the worker's whole start, so the first worker is started before the imports and
+opens the library on another processor. Owns the process until the connection takes over. Refuses heavy imports.
 """
 
 import importlib.util
@@ -32,9 +32,9 @@ SMALL_ENVIRONMENT = {
 
 
 def render_command(root: str, library: str, *, cuts: bool = False) -> list[str]:
-    """The worker's command line: an isolated interpreter that looks for modules in two places beside its own.
+    """The worker's command line: an isolated interpreter with two more places for modules.
 
-    `cuts` asks for the worker that changes partitions, which is another one than the worker that reads.
+    `cuts` asks for the worker that changes partitions, in place of the worker that reads.
     """
     entry = _CUTS if cuts else _READS
     binding = importlib.util.find_spec("pynvml")
@@ -50,36 +50,36 @@ def render_environment(extra: Mapping[str, str]) -> dict[str, str]:
 
 
 class EarlyWorker:
-    """A worker that is starting while nobody can ask it yet."""
+    """A worker that starts before the agent can ask."""
 
     def __init__(self, argv: Sequence[str], environment: Mapping[str, str]) -> None:
-        """Start it.
+        """Start the worker.
 
         Raises:
-            OSError: it cannot be started.
+            OSError: The worker cannot be started.
         """
         self._wanted = (list(argv), dict(environment))
         self._process: subprocess.Popen[bytes] | None = spawn(argv, environment)
 
     def open_library(self) -> None:
-        """Have it load and initialise the library as soon as it can: whoever asks first finds that done, or going on.
+        """Have the worker load and initialise the library at once, ahead of the first question.
 
         Raises:
-            OSError: it has ended already.
+            OSError: The worker has ended already.
         """
         if self._process is not None and self._process.stdin is not None:
             # A new pipe takes more than this without waiting.
             os.write(self._process.stdin.fileno(), encode_frame(_NOBODY, b'{"do":"open"}'))
 
     def take(self, argv: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes] | None:
-        """The process, for its owner to be; nothing when it was taken, or when another command is wanted by now."""
+        """The process, for the new owner; `None` after the first call, or for another command."""
         if self._wanted != (list(argv), dict(environment)):
             self.close()
         process, self._process = self._process, None
         return process
 
     def close(self) -> None:
-        """End it, unless it was taken."""
+        """End the worker, unless taken."""
         process, self._process = self._process, None
         if process is not None:
             discard(process)

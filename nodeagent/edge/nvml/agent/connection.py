@@ -1,7 +1,7 @@
-"""The agent's end of the pipe to the worker: one request at a time, each by its deadline, a fresh worker when needed.
+"""The agent's end of the pipe to the worker: one request at a time, each by a deadline, a fresh worker when needed.
 
 Owns the worker process through `ChildProcess`, and whether the driver is released.
-Refuses to know GPUs: which of them hung a request is the client's to judge.
+Refuses to know GPUs: the client judges which GPU hung a request.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -37,7 +37,7 @@ _CHILD_SETTINGS = ChildSettings(
 
 
 class RequestFailed(Exception):
-    """The worker answered that a call failed; the caller knows whether that concerns one GPU or all."""
+    """The worker answered that a call failed; the caller knows whether one GPU or all GPUs are concerned."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
@@ -45,7 +45,7 @@ class RequestFailed(Exception):
 
 
 class WorkerDied(DriverUnavailable):
-    """A question ended the worker: the library crashed over it, or over what was asked before."""
+    """A question ended the worker: the library crashed over the question, or over an earlier question."""
 
     def __init__(self, what: str, how: str, step: str = "") -> None:
         super().__init__("use NVML", f"{what} ended the worker: it {how}")
@@ -53,7 +53,7 @@ class WorkerDied(DriverUnavailable):
 
 
 class WorkerStuck(DriverStuck):
-    """A question did not come back; `step` is what the worker had announced last."""
+    """A question did not come back; `step` is the worker's last announcement."""
 
     def __init__(self, what: str, timeout_seconds: float, step: str) -> None:
         super().__init__(what, timeout_seconds)
@@ -61,7 +61,7 @@ class WorkerStuck(DriverStuck):
 
 
 class Connection:
-    """Asks the worker; the library is opened on demand in each new one."""
+    """Asks the worker; each new worker opens the library on demand."""
 
     def __init__(
         self,
@@ -104,16 +104,16 @@ class Connection:
         cold_seconds: float | None = None,
         is_stepwise: bool = False,
     ) -> T | None:
-        """The worker's answer; `cold_seconds` is the time allowed where this request is a new worker's first.
+        """The worker's answer; `cold_seconds` is the deadline for a new worker's first request.
 
-        With `is_stepwise` the time is that of each GPU, of which the question names several.
+        With `is_stepwise` the deadline is for each GPU of the question.
 
         Raises:
-            RequestFailed: the worker answered that it cannot be had.
-            WorkerDied: the worker died over this, and so did the next one.
-            DriverStuck: no answer in time; the worker is being replaced.
-            DriverReleased: the driver was given up on purpose.
-            DriverUnavailable: there is no worker to ask.
+            RequestFailed: The worker answered with a failure.
+            WorkerDied: The worker died over the request, and so did the next worker.
+            DriverStuck: No answer in time; the worker is being replaced.
+            DriverReleased: The driver was released on purpose.
+            DriverUnavailable: No worker to ask.
         """
 
         async def ask_cold() -> Answer[T]:
@@ -160,7 +160,7 @@ class Connection:
 
     @asynccontextmanager
     async def set_aside(self) -> AsyncIterator[None]:
-        """Hold no handle for as long as the block lasts; whoever asks meanwhile waits for its end."""
+        """Hold no handle for as long as the block lasts; questions meanwhile wait for the end."""
         async with self._changing:
             self._at_hand = anyio.Event()
             await self._end_child()
@@ -173,7 +173,7 @@ class Connection:
                     self._at_hand.set()
 
     async def release(self, reason: str) -> None:
-        """End the worker, and with it every handle."""
+        """End the worker and all handles."""
         async with self._changing:
             self._released = reason
             await self._end_child()
@@ -187,11 +187,11 @@ class Connection:
                 await self._start_child()
 
     def statistics(self) -> ChildStatistics | None:
-        """How the present worker does; nothing while there is none on purpose."""
+        """Statistics of the present worker; `None` while the driver is released."""
         return None if self._child is None else self._child.statistics()
 
     def totals(self) -> ChildStatistics:
-        """How all workers did since the agent started, those of before a release included."""
+        """Statistics of all workers since the agent's start, workers before a release included."""
         whole = self._ended
         for child in (*self._haunted, *([self._child] if self._child is not None else [])):
             whole = add_statistics(whole, child.statistics(), with_counts=child is self._child)
@@ -199,11 +199,11 @@ class Connection:
 
     @property
     def released(self) -> str:
-        """Why the driver was given up; empty when it was not."""
+        """The reason of the release; empty without a release."""
         return self._released
 
     async def wait_said(self) -> bytes | None:
-        """What a worker says unasked; nothing as a sign that the driver was opened anew or released."""
+        """The worker's next report; `None` as a sign that the driver was opened anew or released."""
         payload, _lost = await self._said.take()
         return payload
 
@@ -240,7 +240,7 @@ class Connection:
             self._said.put_nowait(None)
 
     def is_fresh(self) -> bool:
-        """Whether the present worker, if there is one, has yet to open the library."""
+        """Whether the present worker has yet to open the library."""
         if self._opened_pid is None or not self._at_hand.is_set():
             return True
         return self._get_child().statistics().pid != self._opened_pid
@@ -287,7 +287,7 @@ class Connection:
 def add_statistics(
     left: ChildStatistics, right: ChildStatistics, *, with_counts: bool = True, with_processes: bool = True
 ) -> ChildStatistics:
-    """Both together, or only the counts or the processes of the second one."""
+    """The sum of both, or only the counts or the processes of the second."""
     counts = int(with_counts)
     return ChildStatistics(
         pid=right.pid,

@@ -1,7 +1,7 @@
-"""The watch over what the driver reports by itself, kept up across new workers, failed waits, and GPUs that come back.
+"""The watch for driver reports, kept up across new workers, failed waits, and GPUs that come back.
 
-Owns registration and its pauses. Refuses to guess what was missed: after each gap it names every GPU it watches again,
-so that whoever judges health looks at the levels.
+Owns registration and pauses between registrations. Refuses to guess missed reports: after each gap every watched GPU is
+named, so that the health component polls the levels.
 """
 
 from collections.abc import AsyncGenerator, Mapping
@@ -46,7 +46,7 @@ class EventStream:
         """Every event, until the driver is released or no GPU can be watched.
 
         Raises:
-            DriverError: it ended.
+            DriverError: The watch ended.
         """
         await self._register_missing()
         while True:
@@ -63,7 +63,7 @@ class EventStream:
                 yield GpuEventReported(gpu=uuid, kind=WATCH_RESUMED)
 
     async def _wait_report(self) -> Report:
-        """What the worker says next; an empty report as a sign to look whether all is still watched."""
+        """The worker's next report; an empty report as a sign to check the registrations."""
         payload: bytes | None = None
         with anyio.move_on_after(until_beat(_LOOK_SECONDS)):
             payload = await self._connection.wait_said()
@@ -77,10 +77,10 @@ class EventStream:
         self._pause = min(2 * self._pause, _LONGEST_PAUSE_SECONDS)
 
     async def _register_missing(self) -> list[GpuUuid]:
-        """Register every GPU that is not watched and can be asked; the UUIDs of those that are now.
+        """Register every unwatched GPU that answers; the UUIDs of newly watched GPUs.
 
         Raises:
-            DriverUnavailable: not one GPU is watched, and none can be.
+            DriverUnavailable: No GPU is watched, and no GPU can be.
         """
         if self._opening != self._connection.opened:
             self._watched.clear()

@@ -1,7 +1,7 @@
 """The port `GpuPartitioning` on real hardware: a worker process for the length of one change.
 
-Owns the deadlines, which are long, because a call that is cut short in a driver does more harm than one that is late.
-Refuses to ask anything twice: a call whose answer was lost may have been made.
+Owns the deadlines, which are long, because a call cut short in a driver does more harm than a late call.
+Refuses to repeat a call: a call with a lost answer may have been made.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -36,7 +36,7 @@ _CAPABILITY: Final = "the process needs CAP_SYS_ADMIN, or access to the capabili
 
 
 class PartitioningSettings(Struct, frozen=True):
-    """Where the driver is, and how patient the agent is with it."""
+    """The driver's place, and the deadlines of driver calls."""
 
     driver_root: str = ""
     library: str = ""
@@ -50,13 +50,13 @@ class PartitioningSettings(Struct, frozen=True):
     """The driver's own tool; empty: `nvidia-smi` of the driver root."""
 
     def render_reset(self, address: str) -> list[str]:
-        """The command that resets the GPU at this address, and no other."""
+        """The command that resets the GPU at one address."""
         if self.reset_command:
             return [*self.reset_command, address]
         return [*self._find_tool(), "--gpu-reset", "-i", address]
 
     def render_time_slice(self, address: str, number: int) -> list[str]:
-        """The command that sets the time slice of the GPU at this address; NVML has no call for it."""
+        """The command that sets the time slice of the GPU at one address; NVML has no such call."""
         return [*self._find_tool(), "compute-policy", "-i", address, "--set-timeslice", str(number)]
 
     def _find_tool(self) -> list[str]:
@@ -79,19 +79,19 @@ class NvmlPartitioning:
     def __init__(
         self, settings: PartitioningSettings, set_aside: Callable[[], AbstractAsyncContextManager[None]]
     ) -> None:
-        """`set_aside` has the process that reads give up its handles for a while."""
+        """`set_aside` has the reading worker give up all handles for a while."""
         self._settings, self._set_aside = settings, set_aside
         self._tasks: TaskGroup | None = None
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Look after the workers of changes until cancelled; there is none between them."""
+        """Supervise the workers of changes until cancelled; between changes no worker runs."""
         async with anyio.create_task_group() as self._tasks:
             task_status.started()
             await anyio.sleep_forever()
 
     @asynccontextmanager
     async def begin(self) -> AsyncIterator[PartitionSession]:
-        """A worker of its own, gone at the end of the block."""
+        """A worker for one change, gone at the end of the block."""
         settings = self._settings
         child = ChildProcess(
             render_command(settings.driver_root, settings.library, cuts=True),
@@ -131,11 +131,11 @@ class _Session:
         return answer.value
 
     async def read_compute_mode(self, gpu: Gpu) -> ComputeMode:
-        """Who may use the GPU."""
+        """The GPU's compute mode."""
         return ComputeMode(await self._compute_mode(gpu, None, "read the compute mode"))
 
     async def set_compute_mode(self, gpu: Gpu, mode: ComputeMode) -> None:
-        """Say who may use it."""
+        """Set the GPU's compute mode."""
         what = f"set compute mode {mode.name}"
         with anyio.CancelScope(shield=True), _noting(gpu, what):
             await self._compute_mode(gpu, mode.value, what)
@@ -148,7 +148,7 @@ class _Session:
         return answer.value or 0
 
     async def set_time_slice(self, gpu: Gpu, number: int) -> None:
-        """Say how long each who shares it has its turn."""
+        """Set the GPU's time slice."""
         what = f"set time slice {number} of GPU {gpu.index}"
         request = _Request(do="tool", argv=tuple(self._settings.render_time_slice(gpu.pci.address, number)))
         with anyio.CancelScope(shield=True), _noting(gpu, what):
@@ -157,7 +157,7 @@ class _Session:
                 raise _translate(gpu, what, answer.failure)
 
     async def write(self, gpu: Gpu, write: Write) -> int:
-        """Make one call, to its end: whoever stops the agent waits, for a driver that is left in a call may be lost."""
+        """Make one call to the end: a stop of the agent waits, as a driver left in a call may be lost."""
         with anyio.CancelScope(shield=True), _noting(gpu, write.describe()):
             return await self._write(gpu, write)
         raise AssertionError("what is shielded is never cut short")

@@ -1,7 +1,7 @@
-"""What the agent and its worker say to each other, as the agent reads it: typed, and any deviation is an error.
+"""The protocol between agent and worker, on the agent's side: typed, and any deviation is an error.
 
-Owns the translation of NVML's codes into the errors that the rest of the agent knows.
-The worker builds the same forms as plain dictionaries, because it imports nothing that could decode them.
+Owns the translation of NVML's codes into the agent's errors.
+The worker builds the same forms as plain dictionaries, because the worker imports no decoder.
 """
 
 import re
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Request(Value, frozen=True, omit_defaults=True):
-    """A question; which of the arguments it takes depends on what is to be done."""
+    """A question; the arguments depend on `do`."""
 
     do: str
     gpu: str | None = None
@@ -46,7 +46,7 @@ class Request(Value, frozen=True, omit_defaults=True):
 
 
 class Failure(Value, frozen=True):
-    """A call that concerns a whole GPU or the driver did not succeed."""
+    """A failed call about a whole GPU or the driver."""
 
     code: int
     message: str
@@ -54,7 +54,7 @@ class Failure(Value, frozen=True):
 
 
 class Answer(Value, Generic[T], frozen=True):
-    """One of: the value, a failure, or that the library has to be opened first."""
+    """A value, a failure, or the sign that the library has to be opened first."""
 
     value: T | None = None
     failure: Failure | None = None
@@ -62,7 +62,7 @@ class Answer(Value, Generic[T], frozen=True):
 
 
 class SampleAnswer(Value, frozen=True):
-    """The samples of the GPUs that were asked for, in that order, and their price."""
+    """The samples of the requested GPUs in the same order, and the number of calls."""
 
     samples: tuple[GpuSample, ...]
     calls: int
@@ -73,7 +73,7 @@ class SampleAnswer(Value, frozen=True):
 
 
 class Report(Value, frozen=True):
-    """What the worker says unasked: an event, or that no more will come."""
+    """A report without a question: an event, or the end of events."""
 
     gpu: GpuUuid | None = None
     type: int = 0
@@ -102,20 +102,20 @@ def encode_request(request: Request) -> bytes:
 
 
 def translate_failure(failure: Failure) -> DriverError:
-    """The error that the rest of the agent knows for it."""
+    """The agent's error for a failure."""
     if failure.code == errors.VERSION_MISMATCH:
         return DriverMismatch(parse_library_version(failure.library_path), "")
     return DriverUnavailable("use NVML", failure.message)
 
 
 def parse_library_version(path: str) -> str:
-    """The driver version in a library's file name; empty where it has none."""
+    """The driver version in a library's file name; empty without a version."""
     found = _VERSION_IN_NAME.search(path)
     return found[1] if found else ""
 
 
 def render_event(report: Report) -> GpuEvent | None:
-    """The event in the agent's words; nothing for a kind that nobody registered for."""
+    """The event in the agent's vocabulary; `None` for an unregistered kind."""
     if report.gpu is None or report.type not in KINDS:
         return None
     if report.type != XID:

@@ -1,7 +1,7 @@
-"""One sample of all GPUs: in one question those that can be trusted to answer, alone those that cannot.
+"""One sample of all GPUs: trusted GPUs in one question, suspects alone.
 
-Owns the order, and what follows when one GPU lets nobody answer: it is set aside, the others are asked again at once.
-Refuses to know what a sample holds.
+Owns the order, and the way past a GPU that hangs the worker: the GPU is set aside, all others are asked again at once.
+Refuses to know the content of a sample.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ _DOING = "sampling"
 
 
 class Taken(Struct):
-    """The samples by index, and how many library calls they took."""
+    """The samples by index, and the number of library calls."""
 
     samples: dict[int, GpuSample] = field(default_factory=dict)
     calls: int = 0
@@ -27,10 +27,10 @@ class Taken(Struct):
 
 
 async def sample_gpus(asker: Asker, gpus: Mapping[int, Gpu], *, whole: bool, extras: tuple[str, ...] = ()) -> Taken:
-    """Sample those GPUs whose turn it is; `extras` names readings that are wanted beside the ordinary ones.
+    """Sample the GPUs that are due; `extras` names readings beside the ordinary sample.
 
     Raises:
-        DriverError: not one of them answered.
+        DriverError: No GPU answered.
     """
     return await _Sampling(asker, gpus, whole=whole, extras=extras).run()
 
@@ -52,7 +52,7 @@ class _Sampling:
         return self._taken
 
     async def _sample_together(self, indices: list[int]) -> set[int]:
-        """Those that turned out to be silent; where nobody knows who was, all are left to be asked alone."""
+        """The GPUs that were silent; all GPUs where the silent GPU is unknown."""
         set_aside: set[int] = set()
         while len(indices) > 1:
             try:

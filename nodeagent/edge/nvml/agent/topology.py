@@ -1,4 +1,4 @@
-"""How GPUs reach one another, from what each says of its own links. Pure; runs in the agent's process."""
+"""How GPUs reach one another, from each GPU's own links. Pure; runs in the agent's process."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -21,12 +21,12 @@ Levels = Mapping[frozenset[str], int | None]
 
 
 def list_pairs(gpus: Sequence[Gpu], levels: Levels) -> tuple[GpuPair, ...]:
-    """Every pair of GPUs, the one with the smaller index first."""
+    """Every pair of GPUs, the smaller index first."""
     return tuple(_describe_pair(left, right, levels) for left, right in combinations(gpus, 2))
 
 
 def list_switches(gpus: Sequence[Gpu]) -> tuple[NvSwitch, ...]:
-    """The NVSwitches at the far ends of the GPUs' links, each with the number of links that end there."""
+    """The NVSwitches at the far ends of the GPUs' links, each with the number of links."""
     counts = Counter(
         link.remote for gpu in gpus for link in gpu.nvlinks if link.remote_is_switch and link.remote is not None
     )

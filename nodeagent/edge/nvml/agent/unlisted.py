@@ -1,4 +1,4 @@
-"""GPUs that are on the PCI bus and not in the driver's list: what they are called until they are listed. Pure."""
+"""GPUs on the PCI bus but not in the driver's list, and their names until listed. Pure."""
 
 from collections.abc import Collection, Sequence
 
@@ -9,15 +9,15 @@ _DRIVER = "nvidia"
 
 
 def find_unlisted(functions: Sequence[PciFunction], listed: Collection[str]) -> tuple[PciFunction, ...]:
-    """Those that the driver should list; a GPU that was given to another driver on purpose is none of its business."""
+    """The GPUs that the driver should list; a GPU with another kernel driver is left out."""
     return tuple(one for one in functions if one.bound_driver in ("", _DRIVER) and one.address not in listed)
 
 
 def name_missing(unnamed: Sequence[MissingGpu], unlisted: Sequence[PciFunction]) -> tuple[MissingGpu, ...]:
-    """Everything that is missing, by its place on the bus where that is known.
+    """Every missing GPU, by PCI address where known.
 
-    The driver speaks of a GPU that it cannot open by its index, the bus by its address: as many as there are of both
-    are the same ones. Which is which can be said for sure of a single one only, so several share their reasons.
+    The driver names a GPU that cannot be opened by index, the bus by address: equal numbers of both are the same GPUs.
+    Index and address can be matched for a single GPU only, so several GPUs share their reasons.
     """
     said = "; ".join(one.reason for one in unnamed)
     named = (

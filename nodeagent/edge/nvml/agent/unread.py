@@ -1,7 +1,7 @@
-"""What is held to be true of a GPU where it could not be read just now: unreadable is not gone. Pure.
+"""Last known values in place of values that could not be read: unreadable is not gone. Pure.
 
-A GPU whose MIG mode cannot be read is not whole for that reason, and a MIG device that does not answer is not gone:
-whoever took either for true would hand out the whole GPU, and forget what is held against the device.
+A GPU with an unreadable MIG mode is not whole for that reason, and a silent MIG device is not gone: otherwise the whole
+GPU would be handed out, and the device's faults forgotten.
 """
 
 from msgspec.structs import replace
@@ -12,7 +12,7 @@ _MODE, _COUNT = "mig mode", "mig device count"
 
 
 def keep_unread(before: Gpu | None, now: Gpu) -> Gpu:
-    """The GPU as it was read now; what of its MIG state could not be is as it was at the reading before."""
+    """The present reading of the GPU, with the previous MIG state where MIG could not be read."""
     if before is None or before.uuid != now.uuid:
         return now
     if now.lost:
@@ -37,7 +37,7 @@ def _is_unread(device: MigDevice, unread: set[str]) -> bool:
 
 
 def _is_replaced(device: MigDevice, mig: Mig) -> bool:
-    """Whether it was read after all, or another one is in its place."""
+    """Whether the MIG device was read after all, or another device is in the same place."""
     return any(one.uuid == device.uuid or _find_place(one) == _find_place(device) for one in mig.devices)
 
 

@@ -1,4 +1,4 @@
-"""What access to the driver costs and how it fares, over all worker processes since the agent started."""
+"""Cost and failures of driver calls, over all workers since the agent's start."""
 
 from nodeagent.core.children.child_process import ChildStatistics
 from nodeagent.edge.nvml.agent.protocol import SampleAnswer
@@ -6,7 +6,7 @@ from nodeagent.model.telemetry import CallFailures, CallTime, DriverAccess
 
 
 class UsageBook:
-    """Adds up what one worker after the other tells."""
+    """Adds up the reports of successive workers."""
 
     def __init__(self) -> None:
         self._spent: dict[str, tuple[int, float]] = {}
@@ -14,7 +14,7 @@ class UsageBook:
         self._access = DriverAccess()
 
     def note(self, answer: SampleAnswer) -> None:
-        """Take what an answer brings, which most do not."""
+        """Take the counts of an answer, if any."""
         if not answer.spent:
             return
         for function, calls, seconds in answer.spent:
@@ -34,7 +34,7 @@ class UsageBook:
         )
 
     def render(self, worker: ChildStatistics) -> DriverAccess:
-        """All of it, with how the workers fared."""
+        """All counts, with the statistics of the workers."""
         access = self._access
         if (worker.starts, worker.stuck, worker.died, worker.left_behind) != (
             access.worker_starts,

@@ -1,1 +1,1 @@
-"""The worker's side: a process of its own in which the library is loaded and called."""
+"""The worker's side: a separate process in which the library is loaded and called."""

@@ -1,7 +1,7 @@
-"""The kernel's own count of PCIe errors of one card, where it keeps one (Advanced Error Reporting).
+"""The kernel's count of PCIe errors of one card (Advanced Error Reporting).
 
-Runs in the worker process: reading the files of a lost card may hang, and only this process may.
-Refuses nothing but to fail: a kernel, a root port or a container without the files has no such count.
+Runs in the worker process: reading the files of a lost card may hang, and only the worker may hang.
+Never fails: a kernel, a root port or a container without the files has no count.
 """
 
 from nodeagent.edge.nvml.untyped import Any
@@ -15,14 +15,14 @@ FILES = (
 
 
 class AerReader:
-    """Reads the counts of one card; a file that is not there is not looked for again."""
+    """Reads the counts of one card; a missing file is not read again."""
 
     def __init__(self, directory: str) -> None:
         self._files = list(FILES) if directory else []
         self._directory = directory
 
     def read(self) -> dict[str, Any]:
-        """The counts that there are, by name in the sample."""
+        """The present counts, by name in the sample."""
         values: dict[str, Any] = {}
         for row in tuple(self._files):
             name, line, datum = row
@@ -38,7 +38,7 @@ class AerReader:
 
 
 def parse_sum(text: str, name: str) -> int | None:
-    """The number in the line that begins with this name."""
+    """The number in the line that begins with a name."""
     for line in text.splitlines():
         word, _, number = line.partition(" ")
         if word == name and number.isdecimal():

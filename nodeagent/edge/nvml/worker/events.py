@@ -1,7 +1,7 @@
-"""What the driver reports by itself: one thread that only waits.
+"""Waits for driver reports in one thread.
 
-Runs in the worker process; the names of what it hears are in `event_kinds`, for the agent's side too.
-Refuses to judge, and to guess which GPU a failed wait was about: the agent's side looks at all of them.
+Runs in the worker process; the names of reports are in `event_kinds`, for the agent's side too.
+Refuses to judge, and to guess the GPU of a failed wait: the agent's side polls all GPUs.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ Send = Callable[[dict[str, Any]], None]
 
 
 class Watcher:
-    """Registers GPUs with one event set and waits on it in a thread of its own."""
+    """Registers GPUs with one event set and waits for events in a separate thread."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -30,7 +30,7 @@ class Watcher:
         self._uuids: dict[int | None, str] = {}
 
     def register(self, handle: Any, uuid: str) -> int:
-        """Add a GPU to what is watched; the code is 3 for one that reports nothing."""
+        """Add a GPU to the event set; the code is 3 for a GPU without reports."""
         code, supported = call("nvmlDeviceGetSupportedEventTypes", handle)
         if code != errors.SUCCESS:
             return code

@@ -1,9 +1,9 @@
-"""Readings beside the ordinary sample, which only somebody's own list of metrics asks for.
+"""Readings beside the ordinary sample, for configured lists of metrics.
 
-Runs in the worker process. Owns what the names of such readings mean: `field/76/0` is NVML's field 76 of the whole GPU,
-`field/138/3` that of its link 3, `gpm/9` a hardware counter, `link_error/2/5` an error counter of link 5,
-`memory_error/0/1/7` one of a part of the memory, `call/…` one of the questions below.
-Refuses names that it does not know: they have no value, like everything that the hardware does not give.
+Runs in the worker process. Owns the names of such readings: `field/76/0` is NVML's field 76 of the whole GPU,
+`field/138/3` field 138 of link 3, `gpm/9` a hardware counter, `link_error/2/5` an error counter of link 5,
+`memory_error/0/1/7` an error counter of one memory unit, `call/…` a call below.
+An unknown name has no value, like a reading that the hardware lacks.
 """
 
 import pynvml
@@ -40,7 +40,7 @@ _OF_LINKS = (range(32, 68), range(138, 140), range(159, 169), range(201, 226), r
 
 
 class ExtraReader:
-    """The readings that are wanted of one GPU."""
+    """The extra readings of one GPU."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self.names = names
@@ -51,15 +51,15 @@ class ExtraReader:
         self._profiler = Profiler(None, {number: (name, 1.0) for number, name in metrics.items()}) if metrics else None
 
     def close(self) -> None:
-        """Give back what the library lent."""
+        """Free the library's buffers."""
         if self._profiler is not None:
             self._profiler.close()
 
     def read(self, query: Query, *, can_profile: bool) -> dict[str, float]:
-        """Those that have a number.
+        """The readings with a number.
 
         Raises:
-            GpuGone: the GPU is lost.
+            GpuGone: The GPU is lost.
         """
         values: dict[str, float] = {**dict(self._fields.read(query)), **dict(self._links.read(query))}
         if self._profiler is not None and can_profile:
@@ -77,7 +77,7 @@ def _parse_field(name: str) -> tuple[str, int, int] | None:
 
 
 def _is_of_links(field: tuple[str, int, int]) -> bool:
-    """NVLink's fields go in a batch of their own, for some drivers fail a mixed one."""
+    """Whether a field is about a link: NVLink's fields have a separate batch, as some drivers fail a mixed batch."""
     return any(field[1] in numbers for numbers in _OF_LINKS)
 
 

@@ -18,10 +18,10 @@ _BYTE = 0xFF
 
 
 def read_fabric(query: Query) -> dict[str, Any] | None:
-    """The registration with the fabric; nothing on a board without one.
+    """The registration with the fabric; `None` on a board without a fabric.
 
     Raises:
-        GpuGone: the GPU is lost.
+        GpuGone: The GPU is lost.
     """
     code = errors.FUNCTION_NOT_FOUND
     for function, structure in (

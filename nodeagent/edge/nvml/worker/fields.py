@@ -1,8 +1,8 @@
-"""NVML's batched getter: many numbers for the price of one call, each with a return code of its own.
+"""NVML's batched getter: many numbers for the price of one call, each with a return code.
 
-Runs in the worker process. Owns the lists of fields, their names in a sample, and the buffers in which they are asked:
-making those anew each second would take longer than the call. Refuses to mix NVLink fields with others in one batch:
-some driver versions then fail the whole call.
+Runs in the worker process. Owns the lists of fields, the names in a sample, and the buffers: making buffers anew each
+second would take longer than the call. Refuses to mix NVLink fields with others in one batch: some driver versions then
+fail the whole call.
 """
 
 import ctypes
@@ -92,7 +92,7 @@ _INFINITY = float("inf")
 
 
 class FieldBatch:
-    """A list of fields and the buffer in which they are asked and answered; what the GPU does not know drops out."""
+    """A list of fields and the buffer for questions and answers; fields unknown to the GPU drop out."""
 
     def __init__(self, what: str, fields: tuple[Any, ...] | list[Any]) -> None:
         self._what = what
@@ -104,10 +104,10 @@ class FieldBatch:
         self._buffer = ctypes.create_string_buffer(self._question, len(self._question) or 1)
 
     def read(self, query: Query) -> list[tuple[str, int]]:
-        """The fields that have a number, by name, in order.
+        """The fields with a number, by name, in order.
 
         Raises:
-            GpuGone: the GPU is lost.
+            GpuGone: The GPU is lost.
         """
         if not self._fields:
             return []
@@ -130,17 +130,17 @@ class FieldBatch:
 
 
 class FieldReader:
-    """The batches of one GPU, whose links decide what makes sense."""
+    """The batches of one GPU, by the GPU's links."""
 
     def __init__(self, link_count: int) -> None:
         self._swift, self._levels = FieldBatch("field values", SWIFT_FIELDS), FieldBatch("field values", LEVEL_FIELDS)
         self._links = _LinkReader(link_count) if link_count else None
 
     def read_swift(self, query: Query) -> dict[str, Any]:
-        """What is read at each sample.
+        """The fields of each sample.
 
         Raises:
-            GpuGone: the GPU is lost.
+            GpuGone: The GPU is lost.
         """
         values: dict[str, Any] = dict(self._swift.read(query))
         if values.get("memory_temperature_celsius", 0) > _PLAUSIBLE_CELSIUS:
@@ -150,10 +150,10 @@ class FieldReader:
         return values
 
     def read_levels(self, query: Query) -> dict[str, Any]:
-        """What is read when the levels are due.
+        """The fields of the levels.
 
         Raises:
-            GpuGone: the GPU is lost.
+            GpuGone: The GPU is lost.
         """
         values = {name: bool(number) if name in FLAGS else number for name, number in self._levels.read(query)}
         if self._links is not None:
@@ -202,7 +202,7 @@ def read_error_rate(packed: int) -> float:
 
 
 def _read_item(item: tuple[Any, ...]) -> tuple[int, int | None]:
-    """The code of one answer, and its number where it has one."""
+    """The code of one answer, and the number if any."""
     field, _scope, timestamp, latency, kind, code, value = item
     if code:
         return code, None

@@ -1,7 +1,7 @@
 """Hardware counters on Hopper and later: the mean between two samples of a GPU or a GPU instance.
 
-Runs in the worker process. Owns the sample buffers of one entity, and the one structure in which all ask for metrics.
-Refuses intervals under a tenth of a second, for which the library gives no sense.
+Runs in the worker process. Owns the sample buffers of one entity, and one structure for all questions.
+Refuses intervals under a tenth of a second, for which the library's values are meaningless.
 """
 
 import ctypes
@@ -39,16 +39,16 @@ _METRIC = struct.Struct("=IId24x")
 
 
 class MetricsBuffer:
-    """The binding's structure for a question and its answer, 19 kB: one for all entities, asked one after the other."""
+    """The binding's structure for a question and the answer, 19 kB, used by all entities in turn."""
 
     def __init__(self) -> None:
         self._request: Any = None
         self._start = 0
 
     def fill(self, samples: list[Any], question: bytes) -> Any:
-        """The request for these metrics between two samples; whole, for the answer before lies in it.
+        """Fill the structure with the request for metrics between two samples, over the previous answer.
 
-        The bytes are copied, because filling it in through the binding's structures takes as long as the call.
+        The bytes are copied, because the binding's structures take as long to fill as the call.
         """
         if self._request is None:
             assert _METRIC.size == ctypes.sizeof(pynvml.c_nvmlGpmMetric_t)
@@ -83,10 +83,10 @@ class Profiler:
         self._question = b"".join(_METRIC.pack(number, 0, 0.0) for number in metrics)
 
     def read(self, query: Query) -> dict[str, float] | None:
-        """The metrics since the reading before; nothing at the first one.
+        """The metrics since the previous reading; empty at the first reading.
 
         Raises:
-            GpuGone: the GPU is lost.
+            GpuGone: The GPU is lost.
         """
         now = time.monotonic()
         if now - self._taken_at < _INTERVAL_SECONDS:
@@ -118,7 +118,7 @@ class Profiler:
         return True
 
     def _take_sample(self, query: Query) -> bool:
-        """Into the older buffer, which thereby becomes the newer one."""
+        """Take a sample into the older buffer, which becomes the newer buffer."""
         self._buffers.reverse()
         arguments = (self._buffers[1],) if self._gpu_instance is None else (self._gpu_instance, self._buffers[1])
         function = "nvmlGpmSampleGet" if self._gpu_instance is None else "nvmlGpmMigSampleGet"

@@ -1,7 +1,7 @@
-"""One GPU as it is: everything that does not change each second, and a reason for each thing that cannot be read.
+"""One GPU's slow facts, and a reason for each fact that cannot be read.
 
-Runs in the worker process and gives the fields of `model.gpu.Gpu` by name.
-Refuses to fail: only a GPU that cannot be reached at all ends the reading, and then as `lost`.
+Runs in the worker process and returns the fields of `model.gpu.Gpu` by name.
+Refuses to fail: only a GPU out of reach ends the reading, as `lost`.
 """
 
 import time
@@ -67,10 +67,10 @@ _PLAIN = {
 
 
 def read_gpu(query: Query, index: int, inforoms: dict[str, tuple[float, bool | None]]) -> dict[str, Any]:
-    """The GPU, whole; `inforoms` remembers by UUID when the infoROM was looked at, and what was found.
+    """All facts of the GPU; `inforoms` remembers by UUID the time and result of the last infoROM check.
 
     Raises:
-        GpuGone: it cannot even say who it is.
+        GpuGone: Not even the GPU's identity can be read.
     """
     gpu = _read_identity(query, index)
     try:
@@ -86,7 +86,7 @@ def read_gpu(query: Query, index: int, inforoms: dict[str, tuple[float, bool | N
 
 
 def _read_identity(query: Query, index: int) -> dict[str, Any]:
-    """UUID and place: without them a GPU cannot be told from another."""
+    """UUID and PCI address, the identity of a GPU."""
     code, uuid = query.attempt_of(query.handle, "nvmlDeviceGetUUID")
     if code != errors.SUCCESS:
         raise GpuGone(f"its UUID cannot be read: {errors.describe_code(code)}")
@@ -129,7 +129,7 @@ def _read_facts(query: Query, gpu: dict[str, Any]) -> None:
 
 
 def _read_inforom(query: Query, uuid: str, inforoms: dict[str, tuple[float, bool | None]]) -> bool | None:
-    """Whether its checksums are right; rarely asked, because the library reads the whole flash for it."""
+    """Whether the infoROM's checksums are right; rarely asked, because the library reads the whole flash."""
     looked_at, known = inforoms.get(uuid, (-_INFOROM_SECONDS, None))
     now = time.monotonic()
     if now - looked_at < _INFOROM_SECONDS:
@@ -153,7 +153,7 @@ def _put_flag(values: dict[str, Any], name: str, value: int | None) -> None:
 
 
 def render_address(pci: Any) -> str:
-    """`0000:1b:00.0`, as sysfs writes it."""
+    """A PCI address in sysfs' form: `0000:1b:00.0`."""
     return f"{pci.domain:04x}:{pci.bus:02x}:{pci.device:02x}.0"
 
 
@@ -174,10 +174,10 @@ def render_cpus(cpus: list[int]) -> str:
 
 
 def read_links(query: Query) -> list[dict[str, Any]]:
-    """The GPU's NVLinks in order; none where it has none.
+    """The GPU's NVLinks in order.
 
     Raises:
-        GpuGone: the GPU is lost.
+        GpuGone: The GPU is lost.
     """
     links = []
     for number in range(read_link_count(query) or pynvml.NVML_NVLINK_MAX_LINKS):
@@ -207,7 +207,7 @@ def _read_link(query: Query, number: int, *, active: bool) -> dict[str, Any]:
 
 
 def _shorten_address(bus_id: str) -> str:
-    """NVML pads the domain to eight digits; sysfs has four, more only where they are needed."""
+    """A PCI address without NVML's padding: sysfs has four digits of domain, NVML eight."""
     domain, _, rest = bus_id.lower().partition(":")
     return f"{int(domain, 16):04x}:{rest}"
 

@@ -1,10 +1,10 @@
-"""The first lines that run in the worker process: they keep it small, then hand over.
+"""The first lines of the worker process: a slim import, then the worker.
 
-pynvml, json and the worker import six modules for next to nothing: `ctypes.util` for a function that is used on
-Windows only, `string`, `functools` and `collections.abc` for a name each, `re` for what C code does where there is any,
-`threading` for a lock and a thread that nobody waits for. Those bring subprocess, tempfile, random, enum, collections
-and more: 3 MB and half of the start-up time (measured on Python 3.11, x86-64). So stand-ins take their places while all
-this is imported. A release that does not like this is imported whole; tests hold both ways to the same.
+pynvml, json and the worker import six modules for little use: `ctypes.util` for a function on Windows alone, `string`,
+`functools` and `collections.abc` for a name each, `re` for a fallback of C code, `threading` for a lock and a daemon
+thread. The six modules bring subprocess, tempfile, random, enum, collections and more: 3 MB and half of the start-up
+time (measured on Python 3.11, x86-64). So stand-ins take the modules' places during the import. A release of
+Python that breaks the stand-ins imports the modules whole; tests hold both ways to the same result.
 """
 
 import _collections_abc
@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> None:
 
 
 def main_partition(arguments: list[str]) -> None:
-    """Become the worker that cuts GPUs; the arguments are the same."""
+    """Become the worker that cuts GPUs, with the same arguments."""
     load_slim()
     from nodeagent.edge.nvml.worker.partition import serve  # noqa: PLC0415 -- as above
 
@@ -36,7 +36,7 @@ def main_partition(arguments: list[str]) -> None:
 
 
 def load_slim() -> None:
-    """Import the worker and what it needs, with stand-ins; leave nothing behind where that fails."""
+    """Import the worker and all dependencies with stand-ins; leave no module behind after a failure."""
     before = set(sys.modules)
     stand_ins = {name: module for name, module in make_stand_ins().items() if name not in sys.modules}
     sys.modules.update(stand_ins)
@@ -52,7 +52,7 @@ def load_slim() -> None:
 
 
 def make_stand_ins() -> dict[str, ModuleType]:
-    """By name; each holds what is used of it, and lacks the rest, so that any other use is found out at once."""
+    """The stand-ins by module name; each has the used names alone, so that any other use fails at once."""
     patterns = dict.fromkeys(("VERBOSE", "MULTILINE", "DOTALL"), 0)
     return {
         "ctypes.util": _make("ctypes.util", find_library=None),
@@ -65,24 +65,24 @@ def make_stand_ins() -> dict[str, ModuleType]:
 
 
 class NoPattern:
-    """A pattern of which only a place after white space is ever asked; between a frame's ends there is none."""
+    """A pattern for white space that finds none, as a frame has no white space between tokens."""
 
     def __init__(self, _pattern: str, _flags: int = 0) -> None:
-        """Whatever it describes."""
+        """Any description is accepted."""
 
     def match(self, _text: str, at: int = 0) -> "NoSpace":
-        """Nothing is skipped."""
+        """No white space is skipped."""
         return NoSpace(at)
 
 
 class NoSpace:
-    """A match of nothing."""
+    """An empty match."""
 
     def __init__(self, at: int) -> None:
         self._at = at
 
     def end(self) -> int:
-        """Where it began."""
+        """The start of the match."""
         return self._at
 
 
@@ -92,7 +92,7 @@ def capitalize_words(text: str, separator: str | None = None) -> str:
 
 
 def name_after(wrapped: "Callable[..., object]") -> "Callable[[Callable[..., object]], Callable[..., object]]":
-    """As `functools.wraps`, as far as people see it."""
+    """The names of `functools.wraps`."""
 
     def rename(wrapper: "Callable[..., object]") -> "Callable[..., object]":
         wrapper.__name__, wrapper.__doc__ = wrapped.__name__, wrapped.__doc__
@@ -102,14 +102,14 @@ def name_after(wrapped: "Callable[..., object]") -> "Callable[[Callable[..., obj
 
 
 class PlainThread:
-    """A thread that ends with the process, and that nobody waits for."""
+    """A daemon thread, ended with the process."""
 
     def __init__(self, *, target: "Callable[..., object]", args: tuple[object, ...], name: str, daemon: bool) -> None:
         assert daemon, f"the thread {name} would not end with the process"
         self._target, self._args = target, args
 
     def start(self) -> None:
-        """Begin; what it fails with goes to the log."""
+        """Start the thread; a failure goes to the log."""
         _thread.start_new_thread(self._target, self._args)
 
 

@@ -1,7 +1,7 @@
-"""Which file is the NVML library on this node, and loading it.
+"""Finds and loads the node's NVML library.
 
-Runs in the worker process, because looking at a foreign file system may hang and a library once loaded stays loaded.
-Refuses platforms whose NVML is none: WSL and Tegra are named as such.
+Runs in the worker process, because a foreign file system may hang and a loaded library stays loaded.
+Refuses platforms without a full NVML: WSL and Tegra are named.
 """
 
 import ctypes
@@ -18,27 +18,27 @@ _TEGRA = "this is a Tegra system: its integrated GPU has no NVML, nodeagent does
 
 
 class LibraryUnusable(Exception):
-    """There is no NVML library to be had; the message says why and what to do."""
+    """No usable NVML library; the message has the reason and the remedy."""
 
 
 class Library:
-    """A loaded library, and what its file was when it was loaded."""
+    """A loaded library, and the identity of the file at loading."""
 
     def __init__(self, handle: ctypes.CDLL, path: str) -> None:
         self.handle, self.path = handle, path
         self._identity = _identify(path)
 
     def is_replaced(self, path: str) -> bool:
-        """Whether another file lies there now: only a new process can load that."""
+        """Whether the file was replaced: only a new process can load the new file."""
         found = path if os.path.isabs(path) else self.path
         return _identify(found) != self._identity
 
 
 def find_library(root: str, configured: str) -> str:
-    """The library's path below the driver root; on the host itself its bare name, for the dynamic loader to find.
+    """The library's path below the driver root; on the host itself the bare name, for the dynamic loader.
 
     Raises:
-        LibraryUnusable: the driver root has none, or this platform has no NVML of use.
+        LibraryUnusable: The driver root has no library, or the platform no usable NVML.
     """
     whole_root = root.rstrip("/")
     if configured:
@@ -56,10 +56,10 @@ def find_library(root: str, configured: str) -> str:
 
 
 def load_library(path: str) -> Library:
-    """Load it into this process.
+    """Load the library into this process.
 
     Raises:
-        LibraryUnusable: it is missing, of another architecture, cut short, or not NVML.
+        LibraryUnusable: The file is missing, of another architecture, cut short, or not NVML.
     """
     try:
         handle = ctypes.CDLL(path)
@@ -76,12 +76,12 @@ def load_library(path: str) -> Library:
 
 
 def is_wsl(root: str) -> bool:
-    """Whether this is Windows' subsystem for Linux."""
+    """Whether the node is Windows' subsystem for Linux."""
     return os.path.exists(f"{root}/dev/dxg") or os.path.exists(f"{root}/usr/lib/wsl/lib")
 
 
 def is_tegra(root: str) -> bool:
-    """Whether this is a board with an integrated GPU."""
+    """Whether the node is a board with an integrated GPU."""
     if os.path.isfile(f"{root}/etc/nv_tegra_release"):
         return True
     try:
@@ -100,7 +100,7 @@ def _identify(path: str) -> tuple[int, int, int]:
 
 
 def _find_mapped(name: str) -> str:
-    """Where the dynamic loader found a library that was asked for by its bare name."""
+    """The path at which the dynamic loader found a library."""
     stem = name.partition(".so")[0]
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
         for line in file:

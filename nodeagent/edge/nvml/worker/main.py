@@ -1,7 +1,7 @@
-"""The worker process: loads the library, makes its calls one at a time, answers, and dies without regret.
+"""The worker process: loads the library, makes calls one at a time, answers, and may be killed at any time.
 
-Owns handles, and nothing worth keeping. Refuses decisions: it answers what it is asked, in plain dictionaries.
-A library that was replaced on disk, and handles gone stale after a reset, both need a new process: it ends itself then.
+Owns handles, and no state worth keeping. Refuses decisions: answers are plain dictionaries.
+A library replaced on disk, and handles gone stale after a reset, both need a new process: the worker ends itself then.
 """
 
 import json
@@ -36,7 +36,7 @@ _CUDA_MINOR = 10
 
 
 class Device:
-    """A GPU that was opened."""
+    """An opened GPU."""
 
     def __init__(self, handle: Any, uuid: str, pci_directory: str) -> None:
         self.handle, self.uuid = handle, uuid
@@ -52,7 +52,7 @@ class CallFailed(Exception):
 
 
 class Worker:
-    """Answers requests; see `protocol` for their form."""
+    """Answers requests in the form of `protocol`."""
 
     def __init__(self, root: str, configured: str, answers: int) -> None:
         self._root, self._configured = root, configured
@@ -92,7 +92,7 @@ class Worker:
             return {"failure": {"code": errors.UNLOADABLE, "message": str(unusable)}}
 
     def do_open(self, sysfs: str = "") -> dict[str, Any]:
-        """Load the library and initialise it; again, when the driver was not ready before."""
+        """Load and initialise the library, also after a driver that was not ready."""
         self._sysfs = sysfs
         if self._is_open and self._library is not None:
             return self._describe(self._library)
@@ -120,14 +120,14 @@ class Worker:
         }
 
     def do_count(self) -> int:
-        """How many GPUs the driver lists, those included that do not answer."""
+        """The number of GPUs in the driver's list, silent GPUs included."""
         code, count = call("nvmlDeviceGetCount")
         if code != errors.SUCCESS:
             raise CallFailed("nvmlDeviceGetCount_v2", code)
         return int(count)
 
     def do_gpu(self, index: int) -> dict[str, Any]:
-        """Everything about the GPU at this index."""
+        """All facts about the GPU at an index."""
         code, handle = call("nvmlDeviceGetHandleByIndex", index)
         if code != errors.SUCCESS:
             raise CallFailed("nvmlDeviceGetHandleByIndex_v2", code)
@@ -142,9 +142,9 @@ class Worker:
     def do_sample(
         self, gpus: list[tuple[int, str, str]], *, whole: bool = True, extras: list[str] | tuple[str, ...] = ()
     ) -> dict[str, Any]:
-        """What changes each second, of the GPUs at these PCI addresses, which must still be those with these UUIDs.
+        """Samples of the GPUs at PCI addresses, which must still have the given UUIDs.
 
-        Before each the process says which one it is about to ask, by index: if it hangs or dies, that is known.
+        Before each GPU the process name is set to the index, so that the GPU of a hung or dead worker is known.
         """
         samples, calls = [], 0
         for index, address, uuid in gpus:
@@ -167,7 +167,7 @@ class Worker:
         return sample, calls
 
     def do_paths(self, gpu: str, uuid: str, others: list[tuple[str, str]]) -> list[int | None]:
-        """NVML's topology level from this GPU to each of the others."""
+        """NVML's topology level from one GPU to each of the others."""
         handle = self._open_device(gpu, uuid).handle
         levels = []
         for other, other_uuid in others:
@@ -177,11 +177,11 @@ class Worker:
         return levels
 
     def do_fabric(self, gpu: str, uuid: str) -> dict[str, Any] | None:
-        """How far this GPU's registration with the fabric has come; nothing on a board without one."""
+        """The progress of a GPU's registration with the fabric; `None` on a board without a fabric."""
         return read_fabric(Query(self._open_device(gpu, uuid).handle, {}))
 
     def do_watch(self, gpu: str, uuid: str) -> None:
-        """Report this GPU's events from now on."""
+        """Report a GPU's events from now on."""
         device = self._open_device(gpu, uuid)
         code = self._watcher.register(device.handle, uuid)
         if code != errors.SUCCESS:
@@ -205,7 +205,7 @@ class Worker:
         return device
 
     def _read_uuid(self, handle: Any) -> tuple[int, Any]:
-        """By a handle just obtained: if it is none, the GPU was reset after this process had opened the library."""
+        """The UUID by a fresh handle; an invalid handle means that the GPU was reset since the library was opened."""
         code, uuid = call("nvmlDeviceGetUUID", handle)
         if code == errors.INVALID_ARGUMENT and time.monotonic() - self._opened_at >= RENEW_SECONDS:
             os._exit(EXIT_RENEW)

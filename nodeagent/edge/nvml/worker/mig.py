@@ -1,7 +1,7 @@
-"""MIG as it is: the mode, the devices that exist, the shapes that could.
+"""MIG state: the mode, present devices, possible profiles.
 
-Runs in the worker process. Owns the name of a profile where the driver does not give it.
-Refuses changes: creating and destroying instances is another process's work, see `partition`.
+Runs in the worker process. Owns the name of a profile without a name of the driver's.
+Refuses changes: `partition`, in another process, creates and destroys instances.
 """
 
 import ctypes
@@ -31,10 +31,10 @@ _UNSUPPORTED_ENUMERATORS = frozenset({errors.NOT_SUPPORTED, errors.INVALID_ARGUM
 
 
 def read_mig(query: Query, total_bytes: int, gpu_uuid: str) -> dict[str, Any] | None:
-    """The GPU's MIG state; nothing where the hardware knows none.
+    """The GPU's MIG state; `None` for hardware without MIG.
 
     Raises:
-        GpuGone: the GPU is lost.
+        GpuGone: The GPU is lost.
     """
     mode = query.ask("mig mode", "nvmlDeviceGetMigMode")
     if mode is None:
@@ -55,10 +55,10 @@ def read_mig(query: Query, total_bytes: int, gpu_uuid: str) -> dict[str, Any] | 
 
 
 def list_mig_handles(query: Query, count: int) -> list[tuple[int, Any]]:
-    """The MIG devices that exist, by index; indices have holes.
+    """Present MIG devices by index; indices have holes.
 
     Raises:
-        GpuGone: the GPU is lost.
+        GpuGone: The GPU is lost.
     """
     found = []
     for index in range(count):
@@ -90,7 +90,7 @@ class _DeviceReader:
         self._total_bytes, self._suffixes = total_bytes, suffixes
 
     def read(self, index: int, handle: Any) -> dict[str, Any] | None:
-        """One device; nothing, and a mark, when what makes it a device cannot be read."""
+        """One MIG device; `None` and a mark if its identity cannot be read."""
         query, what = self._query, f"mig device {index}"
         uuid = query.ask_of(handle, what, "nvmlDeviceGetUUID")
         instance = query.ask_of(handle, what, "nvmlDeviceGetGpuInstanceId")
@@ -117,7 +117,7 @@ class _DeviceReader:
         return device
 
     def _read_place(self, instance: int) -> Any:
-        """Where the GPU instance lies; needs a privilege that the agent may lack, so its absence is no fault."""
+        """The GPU instance's placement; absent without fault where the agent lacks the privilege."""
         code, found = self._query.attempt_of(self._query.handle, "nvmlDeviceGetGpuInstanceById", instance)
         if code != errors.SUCCESS:
             return None
@@ -125,7 +125,7 @@ class _DeviceReader:
         return place if code == errors.SUCCESS else None
 
     def _name(self, handle: Any, attributes: Any, place: Any) -> str:
-        """As the driver says it at the end of the device's name, else computed, else nothing: a wrong name is worse."""
+        """The profile at the end of the driver's device name, else computed, else `None`: a wrong name is worse."""
         code, name = self._query.attempt_of(handle, "nvmlDeviceGetName")
         if code == errors.SUCCESS and " MIG " in name:
             return str(name.rpartition(" MIG ")[2])
@@ -155,10 +155,10 @@ def _render_attributes(attributes: Any) -> dict[str, int]:
 
 
 def read_profiles(query: Query, total_bytes: int, *, enabled: bool) -> list[dict[str, Any]]:
-    """The shapes that this GPU could be cut into, each with the suffix of its name; places only while MIG is on.
+    """The MIG profiles of a GPU, each with the suffix of the name; placements only in MIG mode.
 
     Raises:
-        GpuGone: the GPU is lost.
+        GpuGone: The GPU is lost.
     """
     profiles = []
     for enumerator in range(pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT):
@@ -193,7 +193,7 @@ def read_profiles(query: Query, total_bytes: int, *, enabled: bool) -> list[dict
 
 
 def _name_profile(info: Any, total_bytes: int, suffix: str) -> str:
-    """As the driver says it, so that it is spelled as its devices are; else computed, else nothing."""
+    """The profile's name by the driver, spelled as for devices; else computed, else `None`."""
     spoken = getattr(info, "name", "").removeprefix("MIG ")
     if spoken or not total_bytes:
         return str(spoken)
@@ -208,7 +208,7 @@ def _read_profile(query: Query, enumerator: int) -> tuple[int, Any]:
 
 
 def _read_placements(query: Query, profile_id: int) -> dict[str, Any]:
-    """Where such an instance could start, whatever lies there now; a privileged question, silently left out."""
+    """Possible starts of an instance, occupied or not; a privileged call, silently left out."""
     function, count = "nvmlDeviceGetGpuInstancePossiblePlacements", ctypes.c_uint(0)
     code, _ = query.attempt_of(query.handle, function, profile_id, None, ctypes.byref(count))
     if code != errors.SUCCESS or not count.value:

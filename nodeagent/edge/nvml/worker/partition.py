@@ -1,8 +1,8 @@
-"""The other worker process: cuts GPUs, and sets who may use them. It is started for a change and gone after it.
+"""The worker process for changes: cuts GPUs, and sets compute modes. Started for a change and ended after the change.
 
-Runs in a process of its own, because one call may take seconds, and because whoever reads must not be able to write.
-Owns the handles of instances for the length of that change, and NVML's way of saying what they are.
-Refuses decisions: which call comes next is decided elsewhere, and each is answered by the driver's own word.
+Runs in a separate process, because one call may take seconds, and because the reading worker must not be able to write.
+Owns the handles of instances during the change, and NVML's description of instances.
+Refuses decisions: the agent decides on the next call, and each answer is the driver's.
 """
 
 import ctypes
@@ -34,7 +34,7 @@ class Partitioner(Worker):
         """The GPU instance that was made last."""
 
     def do_partitions(self, gpu: str, uuid: str) -> dict[str, Any]:
-        """All instances on this GPU, and the profiles that it knows."""
+        """All instances on a GPU, and the GPU's profiles."""
         handle = self._open_device(gpu, uuid).handle
         enabled, pending = self._must("nvmlDeviceGetMigMode", handle)
         _, memory = call("nvmlDeviceGetMemoryInfo", handle)
@@ -81,7 +81,7 @@ class Partitioner(Worker):
         return list(found.values())
 
     def _list_compute_profiles(self, instance: Any) -> list[tuple[int, int]]:
-        """Id and slices of those that fit into this GPU instance."""
+        """Id and slices of compute profiles that fit into a GPU instance."""
         profiles = []
         for number in range(pynvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT):
             code, info = call(
@@ -98,7 +98,7 @@ class Partitioner(Worker):
         return list(places[: count.value])
 
     def do_write(self, gpu: str, uuid: str, write: dict[str, Any]) -> int:
-        """Make one call; answers with the id of what it made."""
+        """Make one call; the answer has the id of the new instance."""
         device = self._open_device(gpu, uuid)
         made = getattr(self, f"_{write['kind'].replace('-', '_')}")(device.handle, write)
         if write["kind"].startswith("mode"):
@@ -107,7 +107,7 @@ class Partitioner(Worker):
         return int(made)
 
     def do_compute_mode(self, gpu: str, uuid: str, mode: int | None = None) -> int:
-        """The compute mode that the GPU has; with a mode given, that which it had before this one was set."""
+        """The GPU's compute mode; with a mode given, set that mode and return the previous mode."""
         handle = self._open_device(gpu, uuid).handle
         before = int(self._must("nvmlDeviceGetComputeMode", handle))
         if mode is not None and mode != before:
@@ -165,14 +165,14 @@ class Partitioner(Worker):
         return self._must("nvmlDeviceGetGpuInstanceById", handle, number)
 
     def do_reset(self, argv: list[str]) -> None:
-        """Have the driver's own tool reset one GPU, while this process has no handle that would keep it from that."""
+        """Have the driver's own tool reset one GPU, while this process holds no handle."""
         call("nvmlShutdown")
         self._is_open, self._newest = False, None
         self._devices.clear()
         self.do_tool(argv)
 
     def do_tool(self, argv: list[str]) -> None:
-        """Have the driver's own tool do what NVML has no call for."""
+        """Run the driver's own tool for an act without a call of NVML."""
         try:
             done = subprocess.run(  # noqa: S603 -- the command is the agent's, the address the driver's
                 argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
@@ -192,7 +192,7 @@ class Partitioner(Worker):
 
 
 class ToolFailed(CallFailed):
-    """A tool of the driver's did not do what it was asked for."""
+    """A tool of the driver's failed."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message, code)

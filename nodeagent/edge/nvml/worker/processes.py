@@ -1,7 +1,7 @@
-"""Which processes use a GPU or a MIG device, and how busy each keeps it.
+"""The processes on a GPU or a MIG device, with the utilization of each.
 
-Runs in the worker process. Owns how NVML's several lists are merged into one entry per process and device.
-Refuses to know what a pid is: names, cgroups and pods are found elsewhere.
+Runs in the worker process. Owns the merge of NVML's several lists into one entry per process and device.
+Refuses to resolve pids: names, cgroups and pods are found elsewhere.
 """
 
 from nodeagent.edge.nvml import errors
@@ -14,7 +14,7 @@ _GRAPHICS_LIST = "nvmlDeviceGetGraphicsRunningProcesses_v3"
 
 
 def read_gpu_processes(query: Query, since_microseconds: int) -> tuple[list[dict[str, Any]], int]:
-    """All processes of a whole GPU with their utilisation, and the newest sample's time, to be passed next time."""
+    """All processes of a whole GPU with utilization, and the newest sample's time, for the next call."""
     processes: dict[int, dict[str, Any]] = {}
     for function in (*_COMPUTE_LISTS, _GRAPHICS_LIST):
         for found in _list(query, query.handle, function):
@@ -24,7 +24,7 @@ def read_gpu_processes(query: Query, since_microseconds: int) -> tuple[list[dict
 
 
 def read_mig_processes(query: Query, handle: Any) -> list[dict[str, Any]]:
-    """The processes of one MIG device; NVML gives no utilisation for them."""
+    """The processes of one MIG device, without utilization, which NVML lacks for MIG."""
     processes: dict[int, dict[str, Any]] = {}
     for found in _list(query, handle, _COMPUTE_LISTS[0]):
         _add(processes, found, graphics=False)
@@ -54,7 +54,7 @@ def _add(processes: dict[int, dict[str, Any]], found: Any, *, graphics: bool) ->
 
 
 def _add_utilization(query: Query, processes: dict[int, dict[str, Any]], since_microseconds: int) -> int:
-    """A process may have several samples in the window, of which the newest counts; one without is idle."""
+    """Add the newest sample of each process in the window; a process without samples is idle."""
     code, samples = query.attempt_of(query.handle, "nvmlDeviceGetProcessUtilization", since_microseconds)
     query.mark("process utilization", code)
     if code not in (errors.SUCCESS, errors.NOT_FOUND):

@@ -1,7 +1,7 @@
-"""One question to the library at a time: answered, absent, or marked as unreadable; only a lost GPU ends it all.
+"""One question to the library at a time: answered, absent, or marked as unreadable; only a lost GPU ends the reading.
 
-Runs in the worker process. Owns the memory of what this driver or this GPU does not know, so that it is not asked again
-each second. Refuses to interpret answers.
+Runs in the worker process. Owns the memory of questions unknown to the driver or the GPU, so that no such question is
+repeated each second. Refuses to interpret answers.
 """
 
 import time
@@ -19,7 +19,7 @@ class GpuGone(Exception):
 
 
 class Query:
-    """The questions about one GPU, from its handle."""
+    """The questions about one GPU, by handle."""
 
     def __init__(self, handle: Any, hopeless: dict[Any, int]) -> None:
         self.handle = handle
@@ -28,18 +28,18 @@ class Query:
         self._hopeless = hopeless
 
     def ask(self, what: str, function: str, *arguments: Any, default: Any = None) -> Any:
-        """The answer of pynvml's function for this handle, or the default.
+        """The answer of pynvml's function for the handle, or the default.
 
         Raises:
-            GpuGone: the GPU is lost.
+            GpuGone: The GPU is lost.
         """
         return self.ask_of(self.handle, what, function, *arguments, default=default)
 
     def ask_of(self, handle: Any, what: str, function: str, *arguments: Any, default: Any = None) -> Any:
-        """As `ask`, of another handle, such as that of a MIG device.
+        """As `ask`, for another handle, such as a MIG device's.
 
         Raises:
-            GpuGone: the GPU is lost.
+            GpuGone: The GPU is lost.
         """
         code, answer = self.attempt_of(handle, function, *arguments)
         if code != errors.SUCCESS:
@@ -48,10 +48,10 @@ class Query:
         return answer
 
     def attempt_of(self, handle: Any, function: str, *arguments: Any) -> tuple[int, Any]:
-        """The code and the answer, unmarked: for a caller that knows another way.
+        """The code and the answer, unmarked, for a caller with another way.
 
         Raises:
-            GpuGone: the GPU is lost.
+            GpuGone: The GPU is lost.
         """
         key = self._name_question(handle, function, arguments)
         if key in self._hopeless:
@@ -63,10 +63,10 @@ class Query:
         return code, answer
 
     def fill(self, function: str, what: str, *arguments: Any) -> bool:
-        """Have the library write into buffers of ours, past the binding, which would make new ones each time.
+        """Have the library write into existing buffers, past the binding, which would make new buffers each time.
 
         Raises:
-            GpuGone: the GPU is lost.
+            GpuGone: The GPU is lost.
         """
         key = self._name_question(self.handle, function, (what,))
         code = self._hopeless.get(key)
@@ -85,27 +85,27 @@ class Query:
             self._hopeless[key] = code
 
     def _name_question(self, handle: Any, function: str, arguments: tuple[Any, ...]) -> Any:
-        """Numbers choose among the data or structure versions of one function; only times are larger than 32 bits."""
+        """The key of a question: small numbers choose among data or versions, larger numbers are times."""
         if not arguments and handle is self.handle:
             return function
         choices = [one for one in arguments if isinstance(one, str) or (isinstance(one, int) and one < _CHOICES)]
         return (function, handle is self.handle, *choices)
 
     def mark(self, what: str, code: int) -> None:
-        """Note that this datum could not be read, unless the hardware simply does not have it."""
+        """Note that a datum could not be read, unless the hardware lacks the datum."""
         if code != errors.SUCCESS and code not in errors.ABSENT_CODES:
             self.unreadable.append({"what": what, "reason": errors.describe_code(code)})
 
 
 class CallCounts:
-    """What the calls of this process took, and how they failed, since somebody last asked."""
+    """Times and failures of the process's calls since the last report."""
 
     def __init__(self) -> None:
         self._spent: dict[str, list[Any]] = {}
         self._failures: dict[tuple[str, int], int] = {}
 
     def note(self, function: str, code: int, seconds: float) -> None:
-        """One call is over."""
+        """Count one call."""
         spent = self._spent.get(function)
         if spent is None:
             spent = self._spent[function] = [0, 0.0]
@@ -129,7 +129,7 @@ CALL_COUNTS = CallCounts()
 
 
 def call(function: str, *arguments: Any) -> tuple[int, Any]:
-    """Make one library call; whatever goes wrong is a code."""
+    """Make one library call; any failure is a code."""
     began = time.perf_counter()
     code, answer = _call(function, arguments)
     CALL_COUNTS.note(function, code, time.perf_counter() - began)
@@ -137,7 +137,7 @@ def call(function: str, *arguments: Any) -> tuple[int, Any]:
 
 
 def wait_library(function: str, *arguments: Any) -> tuple[int, Any]:
-    """As `call`, for one that waits for something to happen, whose time and end say nothing of the driver."""
+    """As `call`, for a call that waits for events and so counts for no statistics."""
     return _call(function, arguments)
 
 
@@ -153,7 +153,7 @@ def _call(function: str, arguments: tuple[Any, ...]) -> tuple[int, Any]:
 
 
 def call_library(function: str, *arguments: Any) -> int:
-    """Make one library call without the binding's help; only its code is told."""
+    """Make one library call without the binding; the return code."""
     began = time.perf_counter()
     try:
         code: int = getattr(pynvml.nvmlLib, function)(*arguments)

@@ -1,7 +1,7 @@
-"""What the worker that reads may not do: make device nodes, which is the work of the driver component, by the settings.
+"""Keeps the reading worker from making device nodes, which is the driver component's work, by the settings.
 
-NVIDIA's library makes `/dev/nvidiactl` by itself where it runs as root, without a driver too, and has a program do it
-where it may not; no variable and no flag keeps it from either.
+NVIDIA's library makes `/dev/nvidiactl` by itself when run as root, without a driver too, and otherwise starts a program
+to make the node; no variable and no flag prevents either.
 """
 
 import ctypes
@@ -16,16 +16,16 @@ class _Header(ctypes.Structure):
 
 
 class _Rights(ctypes.Structure):
-    """Of the capabilities from 0 to 31 first, then of those from 32 on."""
+    """Capabilities from 0 to 31 first, then capabilities from 32 on."""
 
     _fields_ = (("effective", ctypes.c_uint32), ("permitted", ctypes.c_uint32), ("inheritable", ctypes.c_uint32))
 
 
 def give_up_device_nodes() -> None:
-    """Make no device node from now on, nor have one made; without a word where this process may not anyway.
+    """Give up the right to make device nodes, for this process and its children; no effect without the right.
 
     Raises:
-        OSError: the kernel refuses.
+        OSError: The kernel refuses.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     header, rights = _Header(_VERSION_3, 0), (_Rights * 2)()

@@ -1,7 +1,7 @@
-"""One GPU at one moment: what changes each second, in at most sixty library calls also on a fully partitioned GPU.
+"""One sample of one GPU, in at most sixty library calls also on a fully partitioned GPU.
 
-Runs in the worker process and gives the fields of `model.telemetry.GpuSample` by name; what the hardware has not is
-left out. Owns what has to be remembered between two samples of a GPU: counters' buffers and the list of MIG devices.
+Runs in the worker process and returns the fields of `model.telemetry.GpuSample` by name, without readings that the
+hardware lacks. Owns the memory between two samples of a GPU: counters' buffers and the list of MIG devices.
 """
 
 import ctypes
@@ -46,7 +46,7 @@ _FIRST_OF_PAIR = (
 
 
 class MigEntity:
-    """One MIG device, as found when its GPU was last enumerated."""
+    """One MIG device of the last enumeration."""
 
     def __init__(self, handle: Any, uuid: str, gpu_instance: int, compute_instance: int) -> None:
         self.handle, self.uuid = handle, uuid
@@ -74,23 +74,23 @@ class Sampler:
         """The handle was good once and is not any more: the GPU was reset, only a new process can open it anew."""
 
     def forget(self) -> None:
-        """Something about the GPU may be another now: ask for everything again."""
+        """Ask for all facts anew: the GPU may have changed."""
         self._hopeless.clear()
         self._mig = self._fields = self._levels = self._can_profile = None
         self._close_extras()
 
     def close(self) -> None:
-        """Give back what the library lent."""
+        """Free the library's buffers."""
         for profiler in self._profilers.values():
             profiler.close()
         self._profilers.clear()
         self._close_extras()
 
     def read(self, *, whole: bool = True, extras: tuple[str, ...] = ()) -> tuple[dict[str, Any], int]:
-        """The sample, and the number of library calls it took.
+        """The sample, and the number of library calls.
 
-        Unless it is to be `whole`, the levels (what moves slowly) are those of the last whole one. `extras` names the
-        readings that are wanted beside it.
+        Unless `whole`, the levels (slow readings) are from the last whole sample. `extras` names readings beside the
+        ordinary sample.
         """
         query = Query(self._handle, self._hopeless)
         sample: dict[str, Any] = {}
@@ -127,7 +127,7 @@ class Sampler:
             self._extras = None
 
     def _judge_handle(self, query: Query) -> None:
-        """By the answer from cache, which fails for nothing but a handle that is no handle."""
+        """Check the handle by a cached answer, which fails for an invalid handle alone."""
         if not query.unreadable and self._has_answered:
             return
         code, _ = call("nvmlDeviceGetUUID", self._handle)
@@ -153,7 +153,7 @@ class Sampler:
         query.unreadable += self._level_marks
 
     def _read_levels(self, query: Query) -> None:
-        """What moves slowly, or matters only over minutes."""
+        """Readings that move slowly, or matter only over minutes."""
         assert self._fields is not None
         before, query.unreadable = query.unreadable, []
         levels = self._fields.read_levels(query)
@@ -177,7 +177,7 @@ class Sampler:
         self._levels, self._level_marks, query.unreadable = levels, query.unreadable, before
 
     def _learn(self, query: Query) -> None:
-        """What decides which questions make sense: once after each enumeration, again when it could not be read."""
+        """Learn which questions make sense: once after each enumeration, again after a failed reading."""
         marks = len(query.unreadable)
         if self._fields is None:
             self._fields = FieldReader(read_link_count(query))
@@ -244,7 +244,7 @@ def _read_load(query: Query, sample: dict[str, Any]) -> None:
 
 
 def _read_memory(query: Query, handle: Any, what: str) -> dict[str, int]:
-    """Version 2 tells reserved from used; old drivers know only version 1, in which they are one number."""
+    """Memory by version 2, with reserved apart from used, or by version 1 on old drivers, with both in one number."""
     code, memory = query.attempt_of(handle, "nvmlDeviceGetMemoryInfo", pynvml.nvmlMemory_v2)
     if code:
         memory = query.ask_of(handle, what, "nvmlDeviceGetMemoryInfo")
@@ -252,7 +252,7 @@ def _read_memory(query: Query, handle: Any, what: str) -> dict[str, int]:
 
 
 def _read_sram_threshold(query: Query) -> bool | None:
-    """Whether so many uncorrectable errors hit the caches that the board is to be replaced."""
+    """Whether uncorrectable errors in the caches call for a replacement of the board."""
     status = pynvml.c_nvmlEccSramErrorStatus_v1_t()
     status.version = pynvml.nvmlEccSramErrorStatus_v1
     answer = query.ask("sram_threshold_exceeded", "nvmlDeviceGetSramEccErrorStatus", ctypes.byref(status))
@@ -291,7 +291,7 @@ def _render_memory(memory: Any) -> dict[str, int]:
 
 
 def _read_clock_reasons(query: Query) -> int | None:
-    """By its newer name, or by the one from before the wording changed."""
+    """Throttle reasons by the newer name of the call, or by the older name."""
     code, reasons = query.attempt_of(query.handle, "nvmlDeviceGetCurrentClocksEventReasons")
     if code:
         reasons = query.ask("clock_event_reasons", "nvmlDeviceGetCurrentClocksThrottleReasons")

@@ -25,7 +25,7 @@ SOON_SECONDS: Final = 30 * 86400.0
 KEY_FILE_BYTES_MAX: Final = 64 * 1024
 _REMEDIES: Final = {
     "server": "put a new one in its place, which is taken without a restart (docs/extender.md#certificates)",
-    "client": "give it a new one and start it anew (docs/extender.md#certificates)",
+    "client": "give it a new one (docs/extender.md#certificates)",
 }
 _log = get_logger(component="extender")
 

@@ -63,7 +63,7 @@ async def test_the_certificate_of_who_asked_last_is_told_of_too(tmp_path: Path) 
     assert line["event"] == "certificate_expired"
     assert line["reason"] == (
         "the certificate of kube-scheduler was good until 2018-01-05 09:34 UTC, and without one no pod with parts of"
-        " GPUs is placed: give it a new one and start it anew (docs/extender.md#certificates)"
+        " GPUs is placed: give it a new one (docs/extender.md#certificates)"
     )
 
 

@@ -4,10 +4,11 @@ Owns what counts where: a pod that is bound counts on its node, one that a sched
 the choice is too old, one that has finished nowhere. One that was deleted before it had finished counts for a while:
 its containers run on for a moment, and its node gives back what they had only once it is sure. Times are this process's
 own, by a clock that never jumps: what another replica's clock says decides nothing.
+Refuses to count a choice that no extender made, and to count one longer because it was taken off the pod and put back.
 Belongs to one thread; nothing here waits.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, Generic, TypeVar
 
@@ -15,8 +16,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nodeagent.extender.account import Account, Tenant
-from nodeagent.extender.gpu_pod import GpuPod, read_gpu_pod
+from nodeagent.extender.gpu_pod import CHOICE_DIGEST, GpuPod, read_gpu_pod
 from nodeagent.extender.place_pod import Parts
+from nodeagent.extender.trust.digest import ChoiceDigests
 from nodeagent.model.errors import PublicationUnreadable
 from nodeagent.model.scheduling import SeenNode, SeenPod
 from nodeagent.model.values import Value
@@ -28,6 +30,8 @@ from nodeagent.rules.placement.hierarchy import Tree
 
 T = TypeVar("T")
 _POOLED_MAX: Final = 65536
+_SPENT_MAX: Final = 64
+"""So many choices are remembered of one pod."""
 
 
 def number_of(version: str) -> int:
@@ -87,8 +91,17 @@ class NodeEntry(Struct):
 class Cluster:
     """All that is known now."""
 
-    def __init__(self, profiles: Profiles, *, assume_seconds: float, linger_seconds: float = 0.0) -> None:
+    def __init__(
+        self,
+        profiles: Profiles,
+        *,
+        assume_seconds: float,
+        linger_seconds: float = 0.0,
+        on_foreign: Callable[[GpuPod], None] = lambda _pod: None,
+    ) -> None:
+        """`on_foreign` is told once of each pod with a choice that no extender made."""
         self.profiles, self._assume_seconds, self._linger_seconds = profiles, assume_seconds, linger_seconds
+        self._on_foreign = on_foreign
         self.nodes: dict[str, NodeEntry] = {}
         self.pods: dict[str, GpuPod] = {}
         """By uid, those that ask for parts of GPUs and have not finished."""
@@ -101,6 +114,13 @@ class Cluster:
         self._demands = _Pool[PodDemand]()
         self.expired = 0
         """How many choices came to nothing."""
+        self.digests = ChoiceDigests()
+        self.foreign = 0
+        """How many pods had a choice that no extender made."""
+        self.suspects: set[str] = set()
+        """Pods that are bound nowhere and have such a choice, by uid."""
+        self._spent: dict[str, list[str]] = {}
+        """By uid the digests of choices that have counted: each counts once, however often it is written."""
 
     def note_node(self, node: SeenNode) -> None:
         """A node is there, or has changed."""
@@ -138,6 +158,7 @@ class Cluster:
         pod = self._share_demand(pod)
         if pod.node:
             self.drop_earlier(pod.uid)
+            self._forget_choices(pod.uid)
         before, hold = self.pods.get(pod.uid), self.holds.get(pod.uid)
         if before is not None and hold is None and pod.node and replace(before, version=pod.version) == pod:
             # Another list, or a change that is nobody's business here: the node's account stands.
@@ -162,6 +183,7 @@ class Cluster:
         """
         self._forget(uid)
         self.drop_earlier(uid)
+        self._forget_choices(uid)
         pod = self.pods.pop(uid, None)
         if pod is None:
             return
@@ -181,6 +203,9 @@ class Cluster:
     ) -> None:
         """A pod was promised parts on a node, whatever the API server has heard of it by now."""
         self._forget(pod.uid)
+        self.suspects.discard(pod.uid)
+        if pod.uid in self.pods:
+            self._spend(pod.uid, (written or {}).get(CHOICE_DIGEST, ""))
         self.holds[pod.uid] = Hold(node=node, until_seconds=until_seconds, pod=pod, parts=parts, written=written)
         self._count(pod.uid)
 
@@ -230,6 +255,16 @@ class Cluster:
             self.release(uid)
             self.expired += not hold.pod.node
 
+    def use_digests(self, digests: ChoiceDigests, now: float) -> None:
+        """The keys are others now: a choice that none of those before could prove counts where one of these can."""
+        self.digests = digests
+        for uid in sorted(self.suspects):
+            hold = self._decide_hold(self.pods[uid], self.holds.get(uid), None, now)
+            self._forget(uid)
+            if hold is not None:
+                self.holds[uid] = hold
+            self._count(uid)
+
     def find_account(self, name: str) -> Account | None:
         """A node's account as of now; `None` for one that is not known or gives nothing out in parts."""
         entry = self.nodes.get(name)
@@ -262,11 +297,44 @@ class Cluster:
             return hold
         is_same = before is not None and before.choice == pod.choice
         if hold is not None and (is_same or hold.written):
-            return replace(hold, pod=pod, written={})
+            # By its annotations it goes on counting as it did, whatever was written over them since.
+            is_other = hold.parts is None and hold.pod.choice != pod.choice
+            return hold if is_other else replace(hold, pod=pod, written={})
         # One that is the same without a hold has been too old for a while, or was taken back.
         if is_same or not pod.chosen_node:
             return None
+        if not self._is_new_choice(pod):
+            # The scheduler may be about to bind the pod by the one before, for which room stays.
+            return hold
         return Hold(node=pod.chosen_node, until_seconds=now + self._assume_seconds, pod=pod)
+
+    def _is_new_choice(self, pod: GpuPod) -> bool:
+        """Whether an extender made the choice on this pod, and it has not counted before."""
+        if not self.digests.keys:
+            return True
+        if not self.digests.proves(pod):
+            if pod.uid not in self.suspects:
+                self.suspects.add(pod.uid)
+                self.foreign += 1
+                self._on_foreign(pod)
+            return False
+        self.suspects.discard(pod.uid)
+        return self._spend(pod.uid, pod.choice[CHOICE_DIGEST])
+
+    def _spend(self, uid: str, digest: str) -> bool:
+        """Remember that a choice counts; whether it had not yet."""
+        if not digest:
+            return True
+        spent = self._spent.setdefault(uid, [])
+        if digest in spent:
+            return False
+        spent.append(digest)
+        del spent[:-_SPENT_MAX]
+        return True
+
+    def _forget_choices(self, uid: str) -> None:
+        self._spent.pop(uid, None)
+        self.suspects.discard(uid)
 
     def _list_tenants(self, name: str) -> dict[str, Tenant]:
         found: dict[str, Tenant] = {}

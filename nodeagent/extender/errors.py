@@ -5,6 +5,7 @@ ExtenderError
 ├── QuestionTooLarge     what was asked names more than there can be
 ├── PodUnknown           the API server has told of no such pod
 ├── ChoiceNotWritten     the choice could not be written on the pod, so it must not be answered
+├── KeysInvalid          the file of keys holds none that can be used
 └── SetupInvalid         the extender cannot run with these settings
 """
 
@@ -45,6 +46,10 @@ class ChoiceNotWritten(ExtenderError):
     def __init__(self, pod: str, reason: str) -> None:
         super().__init__(f"cannot write the choice for pod {pod}: {reason}: the scheduler asks again")
         self.pod, self.reason = pod, reason
+
+
+class KeysInvalid(ExtenderError):
+    """A file of keys by which no choice can be proved."""
 
 
 class SetupInvalid(ExtenderError):

@@ -1,7 +1,8 @@
 """A pod as the index keeps it: what it asks for, where it is, and what a scheduler chose for it; nothing else of it."""
 
-from collections.abc import Mapping
-from itertools import islice
+from collections.abc import Iterable, Mapping
+from heapq import nsmallest
+from itertools import chain
 from typing import Final, Literal, TypeAlias
 
 from msgspec import field
@@ -20,6 +21,8 @@ Policy: TypeAlias = Literal["pack", "spread"]
 _LONGEST: Final = 8192
 """Characters that are kept of an annotation; a choice of twelve GPUs for each of ten containers has as many."""
 _KEYS_MAX: Final = 128
+CHOICE_DIGEST: Final = "nodeagent.io/choice-digest"
+"""The annotation that proves who made a choice."""
 NODE_POLICY: Final = "hami.io/node-scheduler-policy"
 _POLICIES: Final[Mapping[str, Policy]] = {"binpack": "pack", "spread": "spread"}
 
@@ -78,7 +81,7 @@ def read_gpu_pod(profiles: Profiles, pod: SeenPod) -> GpuPod | None:
         problem=problem,
         init_containers=len(pod.init_containers),
         containers=len(pod.init_containers) + len(pod.containers),
-        choice={} if profile is None else _read_choice(profile, pod.annotations),
+        choice={} if profile is None else read_choice(profile, pod.annotations),
         chosen_node="" if profile is None else read_chosen_node(profile, pod.annotations),
         selection=read_selection(pod.annotations),
         policy=_POLICIES.get(pod.annotations.get(NODE_POLICY, "")),
@@ -86,12 +89,17 @@ def read_gpu_pod(profiles: Profiles, pod: SeenPod) -> GpuPod | None:
     )
 
 
-def _read_choice(profile: Profile, annotations: Mapping[str, str]) -> dict[str, str]:
+def read_choice(profile: Profile, annotations: Mapping[str, str]) -> dict[str, str]:
+    """The annotations that say a choice, bounded."""
+    names: tuple[str, ...]
+    more: Iterable[str] = ()
     if isinstance(profile, CoresProfile):
+        names = (profile.predicate_node, profile.predicate_time, profile.assigned, CHOICE_DIGEST)
         beginnings = (profile.predicate, profile.predicate_uuid)
-        names = {profile.predicate_node, profile.predicate_time, profile.assigned}
-        keys = (key for key in annotations if key in names or key.startswith(beginnings))
+        # In an order that the API server has no part in: of too many the same ones are kept, written or read.
+        more = nsmallest(_KEYS_MAX, (key for key in annotations if key.startswith(beginnings)))
     else:
-        keys = (key for key in (*profile.allocated, profile.chosen_node, profile.chosen_time) if key in annotations)
+        names = (*profile.allocated, profile.chosen_node, profile.chosen_time, CHOICE_DIGEST)
+    keys = chain((key for key in names if key in annotations), more)
     # Anybody may write a quarter of a megabyte of these, on every pod that they may create.
-    return {key: annotations[key][:_LONGEST] for key in islice(keys, _KEYS_MAX)}
+    return {key: annotations[key][:_LONGEST] for key in keys}

@@ -53,6 +53,10 @@ class Counts(NamedTuple):
     silent_seconds: float
     is_synced: bool
     leads: bool
+    foreign: int = 0
+    keys: int = 0
+    certificates: Mapping[str, float] = {}
+    """By whose they are when they end, in seconds since 1970."""
 
 
 def render_metrics(tally: Tally, counts: Counts, requests: Mapping[ApiCall, int], version: str) -> bytes:
@@ -72,9 +76,15 @@ def _list_lines(tally: Tally, counts: Counts, requests: Mapping[ApiCall, int], v
         ("silent_seconds", "For how long a watch has been away; 0 while both are there.", counts.silent_seconds),
         ("synced", "Whether everything was listed once.", counts.is_synced),
         ("leader", "Whether this replica holds the Lease.", counts.leads),
+        ("choice_keys", "Keys that prove whose choices are; without any, each choice counts.", counts.keys),
     ):
         yield from _family(name, "gauge", text, [({}, value)])
     yield from _family("expired_total", "counter", "Choices that came to nothing.", [({}, counts.expired)])
+    text = "Pods with a choice that no extender made; such a choice holds nothing."
+    yield from _family("foreign_choices_total", "counter", text, [({}, counts.foreign)])
+    ends = [({"of": owner}, when) for owner, when in sorted(counts.certificates.items())]
+    text = "When certificates end: the extender's own, and that of the client that came last."
+    yield from _family("certificate_expires_timestamp_seconds", "gauge", text, ends)
     yield from _family("relists_total", "counter", "Whole lists that were read.", [({}, counts.relists)])
     calls = [({"verb": call.verb, "outcome": call.outcome}, count) for call, count in sorted_calls(requests)]
     yield from _family("api_requests_total", "counter", "Requests to the API server.", calls)

@@ -6,7 +6,10 @@ Owns who exists in this program, as `app` does in the agent's; nothing of a node
 import gc
 import os
 import secrets
-from collections.abc import Callable, Mapping
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack
+from functools import partial
 from random import Random
 from typing import NamedTuple
 
@@ -21,7 +24,7 @@ from nodeagent.edge.http.capacity import decide_capacity, read_descriptor_limit
 from nodeagent.edge.http.hosts import AllowedHosts
 from nodeagent.edge.http.listeners import open_tcp_listener
 from nodeagent.edge.http.queue import RequestQueue
-from nodeagent.edge.http.routes import Routes
+from nodeagent.edge.http.routes import Route, Routes
 from nodeagent.edge.http.server import HttpServer, ServerLimits
 from nodeagent.edge.kube.client import ClientSettings, KubeClient
 from nodeagent.edge.kube.credentials import Credentials, find_credentials
@@ -30,10 +33,13 @@ from nodeagent.edge.kube.lease import KubeLease
 from nodeagent.extender.cluster import Cluster
 from nodeagent.extender.decide import Decider
 from nodeagent.extender.errors import SetupInvalid
+from nodeagent.extender.gpu_pod import GpuPod
 from nodeagent.extender.picture import Picture
 from nodeagent.extender.replica import Replica
 from nodeagent.extender.service import Service
 from nodeagent.extender.settings import plan_patience, plan_profiles
+from nodeagent.extender.trust.digest import ChoiceDigests
+from nodeagent.extender.trust.files import Certificates, KeyFile, watch_files
 
 TELL_REPEATS_SECONDS = 10.0
 QUEUE_SECONDS = 5.0
@@ -76,25 +82,32 @@ def run_extender(plan: ExtenderPlan) -> None:
 async def _run(plan: ExtenderPlan, credentials: Credentials) -> None:
     settings = plan.settings
     access = _open_access(settings)
-    address = settings.extender.listen
+    keys, certificates = KeyFile(settings.extender.choice_keys_file), Certificates(access, SystemClock().wall)
+    digests = keys.open()
     watchdog = ExitWatchdog(settings.shutdown.total_seconds)
-    with open_tcp_listener(address.host, address.port, key="extender.listen") as listener:
+    with ExitStack() as opened:
+        listener, probes = _open_listeners(settings, opened)
         client = KubeClient(credentials, lambda: _plan_client(settings))
         try:
             async with anyio.create_task_group() as tasks:
                 stop = tasks.cancel_scope.cancel
                 with Shutdown(on_stop=stop, on_force=stop, on_reload=_refuse_reload, watchdog=watchdog) as shutdown:
                     await tasks.start(shutdown.run)
-                    picture, replica, service = await _compose(settings, client)
+                    picture, replica, service = await _compose(settings, client, certificates)
+                    cluster = picture.cluster
+                    cluster.use_digests(digests, 0.0)
+                    use = partial(_use_digests, cluster)
+                    tasks.start_soon(watch_files, keys, certificates, use, name="files")
                     tasks.start_soon(picture.run, name="picture")
                     tasks.start_soon(replica.run, name="replica")
                     tasks.start_soon(_tell_repeats, name="repeated log lines")
                     tasks.start_soon(_tell_ready, picture, name="ready")
-                    async with _make_server(settings, service, access).serving(listener):
-                        host, port = listener.getsockname()[:2]
-                        scheme = "https" if access is not None and access.context is not None else "http"
-                        url = f"{scheme}://[{host}]:{port}/" if ":" in host else f"{scheme}://{host}:{port}/"
-                        _log.info("extender_started", url=url, profiles=list(settings.extender.profiles))
+                    async with AsyncExitStack() as served:
+                        for server, place in _make_servers(settings, service, access, listener, probes):
+                            await served.enter_async_context(server.serving(place))
+                        url = _name_url(listener, is_secure=access is not None and access.context is not None)
+                        aside = {} if probes is None else {"probes": _name_url(probes, is_secure=False)}
+                        _log.info("extender_started", url=url, profiles=list(settings.extender.profiles), **aside)
                         plan.announce(url)
                         await anyio.sleep_forever()
         finally:
@@ -103,12 +116,41 @@ async def _run(plan: ExtenderPlan, credentials: Credentials) -> None:
     _log.info("extender_stopped")
 
 
-async def _compose(settings: Settings, client: KubeClient) -> tuple[Picture, Replica, Service]:
+def _open_listeners(settings: Settings, opened: ExitStack) -> tuple[socket.socket, socket.socket | None]:
+    """Where the scheduler asks, and where probes do, if that is another place."""
+    main, aside = settings.extender.listen, settings.extender.probe_listen
+    listener = opened.enter_context(open_tcp_listener(main.host, main.port, key="extender.listen"))
+    if aside is None:
+        return listener, None
+    return listener, opened.enter_context(open_tcp_listener(aside.host, aside.port, key="extender.probe_listen"))
+
+
+def _name_url(listener: socket.socket, *, is_secure: bool) -> str:
+    host, port = listener.getsockname()[:2]
+    scheme = "https" if is_secure else "http"
+    return f"{scheme}://[{host}]:{port}/" if ":" in host else f"{scheme}://{host}:{port}/"
+
+
+def _use_digests(cluster: Cluster, digests: ChoiceDigests) -> None:
+    cluster.use_digests(digests, SystemClock().monotonic())
+
+
+def _tell_foreign(pod: GpuPod) -> None:
+    reason = "no extender of this cluster made the choice on this pod, which holds nothing"
+    _log.warning("choice_not_ours", pod=pod.title, node=pod.chosen_node, reason=reason)
+
+
+async def _compose(
+    settings: Settings, client: KubeClient, certificates: Certificates
+) -> tuple[Picture, Replica, Service]:
     section, clock = settings.extender, SystemClock()
     spread = Random()  # noqa: S311 - spreads load, keeps no secret
     silence = settings.kubernetes.watch_silence_seconds
     cluster = Cluster(
-        plan_profiles(settings), assume_seconds=section.assume_seconds, linger_seconds=section.linger_seconds
+        plan_profiles(settings),
+        assume_seconds=section.assume_seconds,
+        linger_seconds=section.linger_seconds,
+        on_foreign=_tell_foreign,
     )
     picture = Picture(
         cluster,
@@ -133,11 +175,14 @@ async def _compose(settings: Settings, client: KubeClient) -> tuple[Picture, Rep
         plan_patience(settings),
         leads=lambda: replica.leads,
         count_requests=lambda: client.counts,
+        list_certificates=certificates.list_ends,
     )
     return picture, replica, service
 
 
-def _make_server(settings: Settings, service: Service, access: Access | None) -> HttpServer:
+def _make_servers(
+    settings: Settings, service: Service, access: Access | None, listener: socket.socket, probes: socket.socket | None
+) -> Sequence[tuple[HttpServer, socket.socket]]:
     http, section = settings.http, settings.extender
     limits = ServerLimits(
         read_seconds=http.read_timeout_seconds,
@@ -148,16 +193,23 @@ def _make_server(settings: Settings, service: Service, access: Access | None) ->
     queue = RequestQueue(lambda: section.max_concurrent_requests, QUEUE_SECONDS)
     bodies = RequestQueue(lambda: section.max_request_bytes, QUEUE_SECONDS)
     hosts = AllowedHosts([os.uname().nodename], http.allowed_hosts)
-    return HttpServer(
-        Routes(service.routes(queue, section.verbs)),
-        on_error=lambda request, error: _log.exception("request_failed", error, request=request),
-        on_exhausted=lambda error: _log.error("connections_exhausted", reason=str(error)),
-        limits=lambda: limits,
-        capacity=decide_capacity(read_descriptor_limit(), http.max_connections, http.max_connections_per_address),
-        hosts=lambda: hosts,
-        access=access,
-        bodies=bodies,
-    )
+
+    def make(routes: Sequence[Route], allowed: Access | None) -> HttpServer:
+        return HttpServer(
+            Routes(routes),
+            on_error=lambda request, error: _log.exception("request_failed", error, request=request),
+            on_exhausted=lambda error: _log.error("connections_exhausted", reason=str(error)),
+            limits=lambda: limits,
+            capacity=decide_capacity(read_descriptor_limit(), http.max_connections, http.max_connections_per_address),
+            hosts=lambda: hosts,
+            access=allowed,
+            bodies=bodies,
+        )
+
+    servers = [(make(service.routes(queue, section.verbs), access), listener)]
+    if probes is not None:
+        servers.append((make(service.probes(), None), probes))
+    return servers
 
 
 def _open_access(settings: Settings) -> Access | None:

@@ -122,5 +122,12 @@ class Replica:
 
 
 def list_void(cluster: Cluster) -> list[GpuPod]:
-    """Pods with a choice that counts no more: they are not bound, and it was too long ago."""
-    return [pod for pod in cluster.pods.values() if pod.choice and not pod.node and pod.uid not in cluster.holds]
+    """Pods with a choice that counts no more: they are not bound, and it was too long ago.
+
+    A choice of another's is left alone: its scheduler may be about to bind the pod by it.
+    """
+    return [
+        pod
+        for pod in cluster.pods.values()
+        if pod.choice and not pod.node and pod.uid not in cluster.holds and pod.uid not in cluster.suspects
+    ]

@@ -87,11 +87,13 @@ class Service:
         *,
         leads: Callable[[], bool],
         count_requests: Callable[[], Mapping[ApiCall, int]],
+        list_certificates: Callable[[], Mapping[str, float]] = dict,
     ) -> None:
+        """`list_certificates` says when whose certificates end."""
         self._picture, self._cluster, self._decider = picture, picture.cluster, decider
         self._annotations, self._clock, self._patience = annotations, clock, patience
         self._versions: dict[str, str] = {}
-        self._leads, self._count_requests = leads, count_requests
+        self._leads, self._count_requests, self._list_certificates = leads, count_requests, list_certificates
         self._verbs: Collection[Verb] = ()
         self.tally = Tally()
 
@@ -110,11 +112,17 @@ class Service:
                 if verb in verbs
             ),
             Route("GET", "/explain", self._explain, queue=queue),
+            *self.probes(),
+            Route("GET", "/version", self._version),
+            Route("GET", "/", self._index),
+        ]
+
+    def probes(self) -> list[Route]:
+        """What is served to those who need no certificate where the scheduler needs one: nothing of any pod."""
+        return [
             Route("GET", "/metrics", self._metrics),
             Route("GET", "/livez", self._livez),
             Route("GET", "/readyz", self._readyz),
-            Route("GET", "/version", self._version),
-            Route("GET", "/", self._index),
         ]
 
     def _asked(
@@ -325,17 +333,15 @@ class Service:
             number: tuple(ChosenPart(index=indexes[part.gpu], part=part) for part in placement.shares)
             for number, placement in choice.placement.placements.items()
         }
-        return render_choice(
-            profile,
-            Written(
-                node=choice.node,
-                time_nanoseconds=int(self._clock.wall() * 1e9),
-                parts=parts,
-                containers=pod.containers,
-                init_containers=pod.init_containers,
-                has_uuids=account.published.has_uuids,
-            ),
+        written = Written(
+            node=choice.node,
+            time_nanoseconds=int(self._clock.wall() * 1e9),
+            parts=parts,
+            containers=pod.containers,
+            init_containers=pod.init_containers,
+            has_uuids=account.published.has_uuids,
         )
+        return self._cluster.digests.sign(pod, profile, render_choice(profile, written))
 
     async def _explain(self, request: Request) -> Answer:
         title = request.query.get("pod", "")
@@ -360,6 +366,9 @@ class Service:
             silent_seconds=self._picture.silent_seconds,
             is_synced=self._picture.is_ready,
             leads=self._leads(),
+            foreign=cluster.foreign,
+            keys=len(cluster.digests.keys),
+            certificates=self._list_certificates(),
         )
         body = render_metrics(self.tally, counts, self._count_requests(), __version__)
         return Response(body, content_type=METRICS_TYPE)

@@ -44,7 +44,8 @@ RULES_MAY_IMPORT = ("msgspec", "nodeagent")
 
 PURE = ("nodeagent/components/", "nodeagent/rules/", "nodeagent/extender/")
 EXTENDER_SHELL = tuple(
-    f"nodeagent/extender/{name}.py" for name in ("picture", "program", "replica", "service", "settings", "wire")
+    f"nodeagent/extender/{name}.py"
+    for name in ("picture", "program", "replica", "service", "settings", "trust/files", "wire")
 )
 """What is not pure of the extender: it watches, writes, serves, and reads what came over the wire."""
 OUTSIDE = ("nodeagent.edge", "nodeagent.core", "anyio", "asyncio")

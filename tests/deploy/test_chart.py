@@ -1,15 +1,14 @@
 """The chart and the manifests rendered from it: equal, minimal, and deaf to misspelt values."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
 import yaml
 
 from nodeagent import __version__
-from tests.deploy.chart import needs_helm, pod_of, read_manifest, read_objects, render_objects, settings_of
-from tests.deploy.helm import CHART, KUBERNETES, MANIFEST, NAMESPACE, ROOT, render_chart, render_manifest, run_helm
+from tests.deploy.chart import needs_helm, pod_of, read_manifest, read_objects, render_objects, say_notes, settings_of
+from tests.deploy.helm import CHART, MANIFEST, ROOT, render_chart, render_manifest, run_helm
 
 pytestmark = pytest.mark.may_block("nothing here runs on an event loop")
 
@@ -150,25 +149,6 @@ def test_nodes_can_be_chosen_by_a_label_of_ones_own() -> None:
     pod = pod_of(render_objects("--set", "affinity=null", "--set-string", "nodeSelector.nodeagent=true"))
     assert "affinity" not in pod
     assert pod["nodeSelector"] == {"kubernetes.io/os": "linux", "nodeagent": "true"}
-
-
-def say_notes(directory: Path, nodes: list[dict[str, str]], *words: str) -> str:
-    """What Helm says after an installation in a cluster whose nodes have these labels, rendered as an object."""
-    chart = shutil.copytree(CHART, directory / "chart", dirs_exist_ok=True)
-    notes = (CHART / "templates/NOTES.txt").read_text()
-    asked = '(lookup "v1" "Node" "" "")'
-    assert notes.count(asked) == 1
-    text = notes.replace(asked, '(.Files.Get "nodes.yaml" | fromYaml)')
-    items = [{"metadata": {"labels": labels}} for labels in nodes]
-    (chart / "nodes.yaml").write_text(yaml.safe_dump({"items": items}))
-    (chart / "templates/NOTES.txt").unlink()
-    document = 'kind: ConfigMap\nmetadata: {name: notes}\ndata: {text: {{ include "notes" . | toJson }}}\n'
-    (chart / "templates/notes.yaml").write_text(f'{{{{- define "notes" }}}}\n{text}{{{{- end }}}}\n{document}')
-    flags = ("-n", NAMESPACE, "--kube-version", KUBERNETES, "-s", "templates/notes.yaml")
-    done = run_helm("template", "nodeagent", str(chart), *flags, *words)
-    assert done.returncode == 0, done.stderr
-    said: str = read_objects(done.stdout)["ConfigMap", "notes"]["data"]["text"]
-    return said
 
 
 def list_chosen() -> list[str]:

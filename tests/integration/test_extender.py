@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from nodeagent.extender.gpu_pod import CHOICE_DIGEST
 from nodeagent.model.scheduling import SeenContainer, SeenNode, SeenPod
 from nodeagent.rules.fractions.published import ANNOTATION
+from tests.deploy.chart import needs_helm
 from tests.integration.cluster.agent import AgentUnderTest
 from tests.integration.cluster.api import Json
 from tests.integration.cluster.control import Cluster
@@ -52,7 +54,7 @@ FRACTIONS: dict[str, dict[str, Any]] = {
 def extender(node: Cluster, request: pytest.FixtureRequest) -> Iterator[ExtenderUnderTest]:
     """With its rights, and a scheduler that asks it; twenty nodes of eight GPUs that say so by annotation."""
     node.run("kubectl", "apply", "-f", str(RIGHTS))
-    made = ExtenderUnderTest(node, by_tls=getattr(request, "param", False))
+    made = ExtenderUnderTest(node, by_chart=getattr(request, "param", False))
     capacity = {CORE: str(100 * GPUS), MEMORY: str(BLOCKS * GPUS)}
     for name in NODES:
         create_node(node, name, {ANNOTATION: publish(eight())}, capacity)
@@ -209,16 +211,57 @@ def check_real_node(agent: AgentUnderTest, pods: Pods, found: list[Json]) -> Non
         assert {indexes[part["gpu"]] for part in bindings[pod["metadata"]["name"]]["parts"]} == wanted
 
 
-@pytest.mark.parametrize("extender", [True], indirect=True, ids=["tls"])
+by_the_chart = pytest.mark.parametrize("extender", [True], indirect=True, ids=["chart"])
+
+
+@by_the_chart
+@needs_helm
 def test_it_is_asked_by_those_who_have_a_certificate(node: Cluster, pods: Pods, extender: ExtenderUnderTest) -> None:
-    """And known by its own, of an authority that nothing else of the cluster trusts; nobody else is answered."""
+    """By the entry and the files that the chart made; nobody else is answered, and an upgrade changes none of them."""
     create_pods(pods, Random(7), range(10), only_api=True)
     found = wait_settled(node, 10)
     check_sums(found)
     assert all(pod["spec"].get("nodeName") in NODES for pod in found)
+    assert all(len(pod["metadata"]["annotations"][CHOICE_DIGEST]) == 64 for pod in found)
     with pytest.raises(OSError, match=r"(?i)certificate required|closed|reset|EOF"):
         extender.open("/readyz", with_certificate=False)
     assert extender.open("/readyz") == 200
+    before = extender.install_chart()
+    assert extender.install_chart() == before
+    # A new certificate of the same authority is taken by a program that runs, and by the scheduler that asks it.
+    node.api.delete("/api/v1/namespaces/nodeagent/secrets/nodeagent-extender-server")
+    renewed = extender.install_chart()
+    assert {name for name in before if before[name] != renewed[name]} == {"nodeagent-extender-server"}
+    extender.write_secrets(renewed)
+    create_pods(pods, Random(8), range(10, 14), only_api=True)
+    check_sums(wait_settled(node, 14))
+
+
+@by_the_chart
+@needs_helm
+def test_who_may_create_pods_holds_no_gpu_that_was_not_given_to_them(
+    node: Cluster, pods: Pods, extender: ExtenderUnderTest
+) -> None:
+    """Pods that no scheduler asks about, with choices of their own making, edited while others come for the GPUs."""
+    name = NODES[0]
+    for gpu in range(GPUS):
+        notes = {CHOSEN: name, TIME: "1", INDEX: str(gpu), CHOICE_DIGEST: "0" * 64}
+        idle = render_pod(f"idle-{gpu}", limits={CORE: 100}, spec={"schedulerName": "nobody"})
+        idle["metadata"]["annotations"] = notes
+        pods.create(idle)
+    for gpu in range(GPUS):
+        node.api.patch(f"{PATH}/idle-{gpu}", {"metadata": {"annotations": {TIME: "2"}}})
+    wants = {"nodeSelector": {"kubernetes.io/hostname": name}}
+    for gpu in range(GPUS):
+        pods.create(render_pod(f"real-{gpu}", limits={CORE: 100}, spec=wants))
+
+    def probe() -> str | None:
+        found = [pod for pod in list_pods(node) if pod["metadata"]["name"].startswith("real-")]
+        left = [refusal(pod) or "undecided" for pod in found if pod["spec"].get("nodeName") != name]
+        return f"{len(left)} pods: {left[0]}" if left else None
+
+    wait_until("every real pod to have its GPU", probe, timeout_seconds=SETTLE_SECONDS)
+    check_sums(list_pods(node))
 
 
 def test_a_request_that_can_never_be_is_said_on_the_pod(node: Cluster, pods: Pods, extender: ExtenderUnderTest) -> None:
@@ -232,8 +275,9 @@ def test_the_extender_may_change_nothing_but_choices(node: Cluster, pods: Pods, 
     """By the admission policy that its rights come with."""
     name = pods.create(render_pod("held", limits={CORE: 800 * 8}))
     mine = node.api_as(request_extender_token(node))
-    said = mine.patch(f"{PATH}/{name}", {"metadata": {"annotations": {"tencent.com/predicate-node": "x"}}})
-    assert said["metadata"]["annotations"]["tencent.com/predicate-node"] == "x"
+    for key in (CHOSEN, CHOICE_DIGEST):
+        said = mine.patch(f"{PATH}/{name}", {"metadata": {"annotations": {key: "x"}}})
+        assert said["metadata"]["annotations"][key] == "x"
     for change in (
         {"metadata": {"annotations": {"other": "x"}}},
         {"metadata": {"labels": {"other": "x"}}},

@@ -3,25 +3,46 @@
 {{- $own := dict "listen" (printf ":%v" .Values.extender.port) "leader_election" (gt (int .Values.extender.replicas) 1) }}
 {{- /* Names alone are sent below: twenty thousand of them take a quarter of it. */ -}}
 {{- $_ := set $own "max_request_bytes" 4194304 }}
-{{- if .Values.extender.tlsSecret }}
+{{- $_ := set $own "probe_listen" (printf ":%v" .Values.extender.probePort) }}
+{{- $_ := set $own "choice_keys_file" "/etc/nodeagent-choices/keys" }}
+{{- if ne .Values.extender.tls.from "none" }}
 {{- $_ := set $own "web_config_file" "/etc/nodeagent/web.yaml" }}
 {{- end }}
 {{- toYaml (mergeOverwrite (dict "extender" $own) (deepCopy .Values.config)) }}
 {{- end }}
 
-{{- /* What kube-scheduler is told of it. */ -}}
+{{- /* The Secrets of the extender: names of the chart's own, or of those that are there already. */ -}}
+{{- define "nodeagent.extenderServerSecret" -}}
+{{- if eq .Values.extender.tls.from "existing" }}
+{{- required "extender.tls.serverSecret: name the Secret with ca.crt, tls.crt and tls.key of the extender" .Values.extender.tls.serverSecret }}
+{{- else }}nodeagent-extender-server{{ end }}
+{{- end }}
+{{- define "nodeagent.extenderClientSecret" -}}
+{{- if eq .Values.extender.tls.from "existing" }}
+{{- required "extender.tls.clientSecret: name the Secret with ca.crt, tls.crt and tls.key of kube-scheduler" .Values.extender.tls.clientSecret }}
+{{- else }}nodeagent-extender-client{{ end }}
+{{- end }}
+{{- define "nodeagent.extenderKeysSecret" -}}
+{{- .Values.extender.choiceKeysSecret | default "nodeagent-extender-choices" }}
+{{- end }}
+
+{{- /* What kube-scheduler is told of it. `tls` says how its certificate is given: the lines below tlsConfig. */ -}}
 {{- define "nodeagent.schedulerExtender" -}}
-{{- $config := fromYaml (include "nodeagent.extenderConfig" .) }}
+{{- $config := fromYaml (include "nodeagent.extenderConfig" .root) }}
 {{- $names := $config.fractions | default dict }}
-{{- $secure := not (not .Values.extender.tlsSecret) }}
-urlPrefix: {{ ternary "https" "http" $secure }}://nodeagent-extender.{{ .Release.Namespace }}.svc:{{ .Values.extender.port }}/scheduler
+{{- $service := printf "nodeagent-extender.%s.svc" .root.Release.Namespace }}
+{{- $address := .root.Values.extender.clusterIP | default $service }}
+{{- if contains ":" $address }}{{ $address = printf "[%s]" $address }}{{ end }}
+{{- $secure := ne .root.Values.extender.tls.from "none" }}
+urlPrefix: {{ ternary "https" "http" $secure }}://{{ $address }}:{{ .root.Values.extender.port }}/scheduler
 filterVerb: predicates
 nodeCacheCapable: true
 enableHTTPS: {{ $secure }}
 {{- if $secure }}
-# Where the scheduler sees who signed the extender's certificate.
 tlsConfig:
-  caFile: /etc/nodeagent-tls/ca.crt
+  # The name in the extender's certificate, whatever address it is asked at.
+  serverName: {{ $service }}
+  {{- toYaml .tls | nindent 2 }}
 {{- end }}
 httpTimeout: 10s
 # A pod that asks for parts of GPUs waits while no extender answers; pods that do not never ask it.
@@ -45,4 +66,14 @@ managedResources:
     ignoredByScheduler: true
   {{- end }}
   {{- end }}
+{{- end }}
+
+{{- /* Where a kube-scheduler finds its certificate as files. */ -}}
+{{- define "nodeagent.schedulerTlsFiles" -}}
+caFile: /etc/nodeagent-tls/ca.crt
+certFile: /etc/nodeagent-tls/tls.crt
+keyFile: /etc/nodeagent-tls/tls.key
+{{- end }}
+{{- define "nodeagent.schedulerExtenderByFiles" -}}
+{{- include "nodeagent.schedulerExtender" (dict "root" . "tls" (fromYaml (include "nodeagent.schedulerTlsFiles" .))) }}
 {{- end }}

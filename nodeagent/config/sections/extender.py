@@ -30,6 +30,21 @@ class ExtenderSettings(Section):
         " are under it too",
         "plain HTTP on loopback needs none",
     )
+    probe_listen: Address | None = knob(
+        Maybe(ListenAddress()),
+        None,
+        "address and port at which health checks and metrics alone are served, without TLS, beside `listen`: for a"
+        " kubelet and a Prometheus that have no certificate",
+        "where web_config_file asks for no certificate, `listen` serves them as well",
+    )
+    choice_keys_file: Path | None = knob(
+        Maybe(AbsolutePath()),
+        None,
+        "a file of keys, one a line, by which the extender proves that a choice on a pod is its own: the first makes"
+        " digests, each is believed, and a changed file is read while it runs; without it a choice counts whoever"
+        " wrote it",
+        "the chart makes one; all replicas need the same",
+    )
     profiles: tuple[ProfileName, ...] = knob(
         ListOf(OneOf[ProfileName](("tencent", "hami"))),
         ("tencent",),

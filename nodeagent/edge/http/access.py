@@ -37,6 +37,14 @@ class Access:
         self._remembered: dict[bytes, str] = {}
         self._secret = secrets.token_bytes(32)
         self._waiting = 0
+        self._client_ends = ""
+        self.cert_file = config.tls.cert_file if config.tls is not None else None
+        """Where the certificate lies that clients are shown."""
+
+    @property
+    def client_expires_at(self) -> float | None:
+        """When the certificate of the client that came last ends; `None` where none came with one."""
+        return float(ssl.cert_time_to_seconds(self._client_ends)) if self._client_ends else None
 
     @property
     def context(self) -> ssl.SSLContext | None:
@@ -50,6 +58,8 @@ class Access:
 
     async def check(self, headers: Mapping[str, str], certificate: Mapping[str, Any] | None) -> Response | None:
         """Nothing for who may ask, else the answer that says no."""
+        if certificate is not None:
+            self._client_ends = str(certificate.get("notAfter", ""))
         allowed = self._config.tls.client_allowed_sans if self._config.tls is not None else ()
         if allowed and not _list_names(certificate) & frozenset(allowed):
             return render_problem(403, "your certificate is not allowed", "none of its names is in client_allowed_sans")

@@ -1,7 +1,7 @@
 """An extender's parts over a small API server, without its port."""
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -21,6 +21,7 @@ from nodeagent.extender.cluster import Cluster
 from nodeagent.extender.decide import Decider
 from nodeagent.extender.picture import Picture
 from nodeagent.extender.service import Patience, Service
+from nodeagent.extender.trust.digest import ChoiceDigests
 from tests.component.edge_kube.harness import EAGER
 from tests.fakes.fleet import FakeFleet
 from tests.support.scheduling import PROFILES
@@ -31,10 +32,19 @@ Json = dict[str, Any]
 class OpenExtender:
     """One replica, asked by calls."""
 
-    def __init__(self, server: FakeFleet, client: KubeClient, *, confirm_seconds: float | None) -> None:
+    def __init__(
+        self, server: FakeFleet, client: KubeClient, *, confirm_seconds: float | None, keys: Sequence[bytes] = ()
+    ) -> None:
         clock = SystemClock()
         self.server, self.client = server, client
-        self.cluster = Cluster(PROFILES, assume_seconds=60.0, linger_seconds=30.0)
+        self.foreign: list[str] = []
+        self.cluster = Cluster(
+            PROFILES,
+            assume_seconds=60.0,
+            linger_seconds=30.0,
+            on_foreign=lambda pod: self.foreign.append(pod.title),
+        )
+        self.cluster.use_digests(ChoiceDigests(keys), clock.monotonic())
         self.annotations = PodAnnotations(client)
         self.picture = Picture(
             self.cluster,
@@ -99,11 +109,16 @@ async def open_server() -> AsyncIterator[FakeFleet]:
 
 @asynccontextmanager
 async def open_extender(
-    server: FakeFleet, tmp_path: Path, *, confirm_seconds: float | None = None, synced: bool = True
+    server: FakeFleet,
+    tmp_path: Path,
+    *,
+    confirm_seconds: float | None = None,
+    synced: bool = True,
+    keys: Sequence[bytes] = (),
 ) -> AsyncIterator[OpenExtender]:
     """With its watches running, and everything seen once."""
     client = KubeClient(Kubeconfig(server.write_kubeconfig(tmp_path / "kubeconfig")), lambda: EAGER)
-    extender = OpenExtender(server, client, confirm_seconds=confirm_seconds)
+    extender = OpenExtender(server, client, confirm_seconds=confirm_seconds, keys=keys)
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(extender.picture.run)

@@ -4,7 +4,7 @@ The scheduler is made up and the API server small; the replicas, their watches a
 """
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -52,8 +52,8 @@ def check_sums(server: FakeFleet, chosen: Mapping[str, Any]) -> None:
 class Story:
     """One scheduler's queue, and what happens beside it."""
 
-    def __init__(self, server: FakeFleet, directory: Path, chance: Random) -> None:
-        self.server, self.directory, self.chance = server, directory, chance
+    def __init__(self, server: FakeFleet, directory: Path, chance: Random, keys: Sequence[bytes]) -> None:
+        self.server, self.directory, self.chance, self.keys = server, directory, chance, keys
         self.replicas: list[OpenExtender] = []
         self.bound = self.refused = self.errors = 0
         self._stacks: list[AsyncExitStack] = []
@@ -73,7 +73,9 @@ class Story:
     async def _start(self) -> None:
         stack = AsyncExitStack()
         directory = self.directory / str(len(self._stacks))
-        self.replicas.append(await stack.enter_async_context(open_extender(self.server, directory, confirm_seconds=2)))
+        self.replicas.append(
+            await stack.enter_async_context(open_extender(self.server, directory, confirm_seconds=2, keys=self.keys))
+        )
         self._stacks.append(stack)
 
     async def restart_newest(self) -> None:
@@ -147,17 +149,23 @@ class Story:
 
 
 @pytest.mark.parametrize(
-    ("seed", "nodes", "pods"),
-    [pytest.param(1, 5, 80, marks=pytest.mark.slow), pytest.param(2, 21, 300, marks=pytest.mark.long)],
+    ("seed", "nodes", "pods", "keys"),
+    [
+        pytest.param(1, 5, 80, [], marks=pytest.mark.slow),
+        pytest.param(3, 5, 80, [b"k" * 32], marks=pytest.mark.slow),
+        pytest.param(2, 21, 300, [b"k" * 32], marks=pytest.mark.long),
+    ],
 )
 @pytest.mark.long
-async def test_whatever_happens_nothing_is_given_twice(tmp_path: Path, seed: int, nodes: int, pods: int) -> None:
+async def test_whatever_happens_nothing_is_given_twice(
+    tmp_path: Path, seed: int, nodes: int, pods: int, keys: list[bytes]
+) -> None:
     """And in the end every pod that was refused has no room, by the word of both replicas."""
     chance = Random(seed)
     async with open_server() as server:
         for number in range(nodes):
             server.put_node(f"n{number:02}", {"nvidia.com/gpu-fractions": publish(eight())})
-        async with Story(server, tmp_path, chance).running() as story:
+        async with Story(server, tmp_path, chance, keys).running() as story:
             waiting: list[str] = []
             for number in range(pods):
                 name = f"p{number:03}"

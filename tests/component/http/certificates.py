@@ -25,7 +25,7 @@ class Authority:
         self._directory, self._serial = directory, 0
         self.root = self._make("ca", "-x509", "-subj", "/CN=test authority")
 
-    def issue(self, name: str, *, file: str = "") -> Certificate:
+    def issue(self, name: str, *, file: str = "", days: int = 2) -> Certificate:
         """A certificate for this name and for loopback."""
         self._serial += 1
         return self._make(
@@ -43,11 +43,23 @@ class Authority:
             f"subjectAltName=DNS:{name},IP:127.0.0.1",
             "-addext",
             "basicConstraints=CA:FALSE",
+            days=days,
         )
 
-    def _make(self, file: str, *arguments: str) -> Certificate:
+    def _make(self, file: str, *arguments: str, days: int = 2) -> Certificate:
         made = Certificate(self._directory / f"{file}.pem", self._directory / f"{file}.key")
         key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-        line = ("openssl", "req", *key, "-days", "2", *arguments, "-keyout", str(made.key), "-out", str(made.cert))
+        line = (
+            "openssl",
+            "req",
+            *key,
+            "-days",
+            str(days),
+            *arguments,
+            "-keyout",
+            str(made.key),
+            "-out",
+            str(made.cert),
+        )
         subprocess.run(line, check=True, capture_output=True)
         return made

@@ -9,18 +9,19 @@ import signal
 import ssl
 import subprocess
 import urllib.request
+from base64 import b64decode
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from tests.deploy.helm import CHART, helm_path
 from tests.integration.cluster.agent import COMMAND, NAMESPACE
 from tests.integration.cluster.api import Json
 from tests.integration.cluster.commands import render_scheduler
-from tests.integration.cluster.control import Cluster
+from tests.integration.cluster.control import RBAC, Cluster
 from tests.integration.cluster.errors import ApiUnreachable
 from tests.integration.cluster.layout import CHECKOUT, choose_free_ports
-from tests.integration.cluster.making.certificates import write_pair
 from tests.integration.cluster.making.render import render_kubeconfig
 from tests.integration.cluster.namespace import join_namespace
 from tests.integration.cluster.processes import spawn, wait_until, write_record
@@ -44,8 +45,8 @@ class ExtenderUnderTest:
     """One extender; start and stop it as often as the scenario needs."""
 
     cluster: Cluster
-    by_tls: bool = False
-    """Whether those who ask, and it, know each other by certificates."""
+    by_chart: bool = False
+    """Whether those who ask, and it, know each other by what the chart makes, and choices are proved by its key."""
     port: int = dataclasses.field(default_factory=lambda: choose_free_ports(1)[0])
     process: subprocess.Popen[bytes] | None = None
 
@@ -55,10 +56,30 @@ class ExtenderUnderTest:
 
     @property
     def url(self) -> str:
-        return f"http{'s' if self.by_tls else ''}://127.0.0.1:{self.port}"
+        return f"http{'s' if self.by_chart else ''}://127.0.0.1:{self.port}"
+
+    def install_chart(self) -> dict[str, dict[str, bytes]]:
+        """Have Helm install the chart, with no extender of its own that could run; all Secrets of it."""
+        here = ("--namespace", NAMESPACE, "--take-ownership")
+        nowhere = ("--set-string", "nodeSelector.nowhere=true,extender.nodeSelector.nowhere=true")
+        install = (str(helm_path()), "upgrade", "--install", "nodeagent", str(CHART))
+        self.cluster.run(*install, *here, *nowhere, "--set", "extender.enabled=true")
+        found = self.cluster.api.get(f"/api/v1/namespaces/{NAMESPACE}/secrets")["items"]
+        named = {each["metadata"]["name"]: each.get("data", {}) for each in found}
+        return {
+            name: {key: b64decode(text) for key, text in data.items()}
+            for name, data in named.items()
+            if name.startswith("nodeagent-extender")
+        }
+
+    def uninstall_chart(self) -> None:
+        """The agent's rights, which Helm takes with it, are put back for other scenarios."""
+        options = ("--namespace", NAMESPACE, "--ignore-not-found", "--wait")
+        self.cluster.run(str(helm_path()), "uninstall", "nodeagent", *options)
+        self.cluster.run("kubectl", "apply", "-f", str(RBAC))
 
     def tls_file(self, name: str) -> str:
-        """Of the authority, of the extender, or of who asks it."""
+        """Of the extender, or of who asks it."""
         return str(self.directory / "extender-tls" / name)
 
     def start(self) -> None:
@@ -73,8 +94,9 @@ class ExtenderUnderTest:
             "extender.listen": f"127.0.0.1:{self.port}",
             "extender.assume_seconds": "20",
         }
-        if self.by_tls:
+        if self.by_chart:
             settings["extender.web_config_file"] = self._write_tls()
+            settings["extender.choice_keys_file"] = self.tls_file("choices-keys")
         words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
         environment = {key: os.environ[key] for key in ("PATH", "LANG", "TMPDIR") if key in os.environ}
         with layout.log(RECORD).open("ab") as output:
@@ -88,13 +110,19 @@ class ExtenderUnderTest:
             )
         write_record(self.process.pid, layout.records / RECORD)
 
-    def _write_tls(self) -> str:
+    def write_secrets(self, secrets: dict[str, dict[str, bytes]]) -> Path:
+        """The files that pods would have mounted, each called after its Secret; the folder of all."""
         folder = self.directory / "extender-tls"
-        if not folder.exists():
-            folder.mkdir()
-            write_pair(folder)
-        served = {"cert_file": self.tls_file("server.crt"), "key_file": self.tls_file("server.key")}
-        asking = {"client_auth_type": "RequireAndVerifyClientCert", "client_ca_file": self.tls_file("ca.crt")}
+        folder.mkdir(exist_ok=True)
+        for name, data in secrets.items():
+            for key, content in data.items():
+                (folder / f"{name.removeprefix('nodeagent-extender-')}-{key}").write_bytes(content)
+        return folder
+
+    def _write_tls(self) -> str:
+        folder = self.write_secrets(self.install_chart())
+        served = {"cert_file": self.tls_file("server-tls.crt"), "key_file": self.tls_file("server-tls.key")}
+        asking = {"client_auth_type": "RequireAndVerifyClientCert", "client_ca_file": self.tls_file("server-ca.crt")}
         file = folder / "web.yaml"
         file.write_text(yaml.safe_dump({"tls_server_config": served | asking}))
         return str(file)
@@ -102,10 +130,11 @@ class ExtenderUnderTest:
     def open(self, path: str, *, with_certificate: bool = True) -> int:
         """The status that whoever asks is answered with."""
         context = None
-        if self.by_tls:
-            context = ssl.create_default_context(cafile=self.tls_file("ca.crt"))
+        if self.by_chart:
+            context = ssl.create_default_context(cafile=self.tls_file("client-ca.crt"))
+            context.check_hostname = False  # the certificate has the Service's name
             if with_certificate:
-                context.load_cert_chain(self.tls_file("client.crt"), self.tls_file("client.key"))
+                context.load_cert_chain(self.tls_file("client-tls.crt"), self.tls_file("client-tls.key"))
         with urllib.request.urlopen(f"{self.url}{path}", timeout=5, context=context) as answer:
             return int(answer.status)
 
@@ -129,23 +158,20 @@ class ExtenderUnderTest:
     def restart_scheduler(self) -> None:
         """The real kube-scheduler, told of the extender."""
         layout = self.cluster.layout
-        files = {"caFile": "ca.crt", "certFile": "client.crt", "keyFile": "client.key"}
-        by_tls = {"enableHTTPS": True, "tlsConfig": {key: self.tls_file(name) for key, name in files.items()}}
+        told: dict[str, Any] = {
+            "filterVerb": "predicates",
+            "nodeCacheCapable": True,
+            "httpTimeout": "10s",
+            "managedResources": [{"name": name, "ignoredByScheduler": False} for name in MANAGED],
+        }
+        if self.by_chart:
+            (told,) = yaml.safe_load(Path(self.tls_file("client-scheduler-extender.yaml")).read_text())
         configuration: dict[str, Any] = {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
             "clientConnection": {"kubeconfig": str(layout.kubeconfig("scheduler"))},
             "leaderElection": {"leaderElect": False},
-            "extenders": [
-                {
-                    "urlPrefix": f"{self.url}/scheduler",
-                    **(by_tls if self.by_tls else {}),
-                    "filterVerb": "predicates",
-                    "nodeCacheCapable": True,
-                    "httpTimeout": "10s",
-                    "managedResources": [{"name": name, "ignoredByScheduler": False} for name in MANAGED],
-                }
-            ],
+            "extenders": [told | {"urlPrefix": f"{self.url}/scheduler"}],
         }
         file = self.directory / "scheduler.yaml"
         file.write_text(yaml.safe_dump(configuration))
@@ -160,6 +186,8 @@ class ExtenderUnderTest:
             self.stop(signal.SIGKILL)
         self.cluster.stop("scheduler", signal.SIGKILL)
         self.cluster.start("scheduler")
+        if self.by_chart:
+            self.uninstall_chart()
 
 
 def create_node(cluster: Cluster, name: str, annotations: dict[str, str], capacity: dict[str, str]) -> None:

@@ -22,13 +22,6 @@ def write_certificates(folder: Path) -> None:
     _openssl("ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", f"{folder}/service-accounts.key")
 
 
-def write_pair(folder: Path) -> None:
-    """One who is asked at 127.0.0.1 and one who asks, of an authority that nothing of the cluster knows."""
-    _found(folder, "/CN=nodeagent-test-other-ca")
-    _issue(folder, "server", "/CN=server", "serverAuth", "IP:127.0.0.1")
-    _issue(folder, "client", "/CN=client", "clientAuth", "DNS:client")
-
-
 def _found(folder: Path, subject: str) -> None:
     _openssl(
         *("req", "-x509", *_EC, "-subj", subject, "-keyout", f"{folder}/ca.key", "-out", f"{folder}/ca.crt"),

@@ -1,0 +1,1 @@
+"""Whom the extender believes: the keys that prove its own choices, and the certificates that end."""

@@ -23,6 +23,7 @@ from nodeagent.components.fractions.bind import (
     list_names,
 )
 from nodeagent.components.fractions.callers.component import Callers
+from nodeagent.components.fractions.choices.component import Choices
 from nodeagent.components.fractions.daemons.component import PartDaemons
 from nodeagent.components.fractions.decide import (
     PartView,
@@ -77,7 +78,7 @@ from nodeagent.rules.placement.place import render_placement
 
 T = TypeVar("T")
 
-START_SECONDS: Final = 5.0
+START_SECONDS: Final = 10.0
 """How long a start may take; the kubelet waits 30 s for it."""
 GATHER_SECONDS: Final = 0.05
 """How long changes are gathered: a container that starts makes several, and waits for none of what follows."""
@@ -129,6 +130,7 @@ class Fractions:
         self._library = library
         self._requests = Requests(open_pods)
         self._callers = Callers(kubelet, self._requests)
+        self._choices = Choices(bus, live, self._requests, self._find_view)
         self._reasons = Reasons(bus, conditions)
         self._view: PartView | None = None
         self._origin: tuple[object, ...] = ()
@@ -173,6 +175,7 @@ class Fractions:
                     tell_known, self._bus, self._relay.plugins.keys, task_status.started, name="fractions told"
                 )
                 tasks.start_soon(self._requests.run, name="fractions pods")
+                tasks.start_soon(self._choices.run, name="fractions choices")
                 tasks.start_soon(self._tending.run, name="fractions tended")
                 tasks.start_soon(self._tending.prepare_promised, name="fractions promised")
                 tasks.start_soon(self._end_finished, name="fractions finished")
@@ -345,10 +348,7 @@ class Fractions:
             return binding
         if choice.problem:
             self._log.warning("scheduler_choice_not_read", pod=binding.pod.name, problem=choice.problem)
-        if choice.correction is not None and self._live.now.fractions.correct_choice:
-            self._requests.correct(choice.correction)
-        overruled = choice.correction.kind if choice.correction is not None else ""
-        self._reasons.note_bound(binding.number, render_placement(choice.placement), overruled)
+        self._reasons.note_bound(binding.number, render_placement(choice.placement), choice.overruled)
         if binding.pod.name:
             self._tell_bound(binding, choice.placement.rule)
         else:

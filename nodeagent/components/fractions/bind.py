@@ -145,7 +145,7 @@ def choose(start: Start, view: PartView, table: PartTable, now_seconds: float) -
 
 
 def plan_correction(view: PartView, pod: PodRequest, binding: Binding) -> ChoiceCorrection | None:
-    """What a pod is to say where a container of it has other GPUs than a scheduler chose; `None` where nothing is wrong.
+    """What a pod is to say where a container of it has other GPUs than a scheduler chose; `None` where none has.
 
     Args:
         view: the node's GPUs, and by which names parts of them are asked for.

@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 
 import anyio
 from anyio.abc import TaskStatus
+from msgspec.structs import replace
 
 from nodeagent.components.fractions.bind import (
     Choice,
@@ -33,10 +34,10 @@ from nodeagent.components.fractions.decide import (
     plan_limits,
     plan_lists,
     plan_view,
-    publish_view,
 )
 from nodeagent.components.fractions.measuring.component import Measuring
 from nodeagent.components.fractions.plugin.component import TokenPlugin, tell_known
+from nodeagent.components.fractions.publish import Publisher
 from nodeagent.components.fractions.reasons.component import Reasons
 from nodeagent.components.fractions.relay import PartsRelay
 from nodeagent.components.fractions.renewing.component import Renewing
@@ -134,7 +135,7 @@ class Fractions:
         self._reasons = Reasons(bus, conditions)
         self._view: PartView | None = None
         self._origin: tuple[object, ...] = ()
-        self._published: tuple[PartView, str] | None = None
+        self._publisher = Publisher()
         self._turn = anyio.Lock(fast_acquire=True)
         self._waker, self._news, self._nameless = Waker(), News(), Waker()
         self._tending = Tending(
@@ -205,8 +206,10 @@ class Fractions:
         for resource in self._relay.plugins.keys() - lists.keys():
             del self._relay.plugins[resource]
         cause = self._news.take(inventory, health, offering, driver)
-        published = self._render_published(view) if self._live.now.fractions.publish else ""
-        offers = PartOffers(resources=tuple(sorted(lists)), unfit=view.unfit, published=published)
+        offers = PartOffers(resources=tuple(sorted(lists)), unfit=view.unfit)
+        if self._live.now.fractions.publish:
+            gpus, bound = self._publisher.render_gpus(view), self._publisher.render_bound(view, table)
+            offers = replace(offers, published=gpus, bound=bound)
         self._bus.publish_state(offers, source=self.name, cause=cause)
         return True
 
@@ -222,12 +225,6 @@ class Fractions:
             blocked = {gpu.uuid: obstacle or daemons.get(gpu.uuid, "") for gpu in inventory.gpus}
             return plan_view(inventory, offering, health, settings, blocked, foreign, has_mps=has_mps)
         return self._view
-
-    def _render_published(self, view: PartView) -> str:
-        """What the node says to schedulers; made anew only when one of the GPUs has changed."""
-        if self._published is None or self._published[0] is not view:
-            self._published = (view, publish_view(view))
-        return self._published[1]
 
     async def allocate(self, resource: ResourceName, devices: Sequence[DeviceId]) -> ContainerAnswer:
         """Promise ids; the container is told a name that means nothing before it starts."""

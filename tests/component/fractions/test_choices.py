@@ -196,7 +196,7 @@ async def test_a_pod_whose_author_writes_over_a_correction_has_it_written_once_i
 
 
 async def test_pods_without_a_choice_and_pods_of_others_are_left_alone(world: World) -> None:
-    """A pod of the same name with another uid is another pod, and a container that the pod does not have is nobody's."""
+    """A pod of the same name with another uid is another pod; a container that it does not have is nobody's."""
     pods = world.pods = FakePods()
     async with world.running():
         held = await world.admit("train", 30, 32)

@@ -6,7 +6,6 @@ from msgspec.structs import replace
 
 from nodeagent.components.fractions.bind import plan_correction
 from nodeagent.config.sections.fractions import ProfileName
-from nodeagent.model.journal import Binding
 from nodeagent.model.parts import ContainerRequest, PodRequest
 from nodeagent.rules.fractions.wishes import read_wish
 from tests.support.gpus import gpu_uuid
@@ -53,7 +52,7 @@ def test_after_corrections_pods_say_what_is_bound(
 
     for number, container in enumerate(containers):
         has = {gpu_uuid(gpu) for gpu in bound[number]}
-        binding: Binding = replace(
+        binding = replace(
             make_bound(number + 1, (), *(part(gpu, 10, 1) for gpu in bound[number])), container=container.name
         )
         said, problem = read(number, pod)

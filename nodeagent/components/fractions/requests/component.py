@@ -22,7 +22,7 @@ from nodeagent.model.parts import ChoiceCorrection, PodRequest
 POD_SECONDS: Final = 4.0
 """How long a start waits for what the API server says of a pod that the kubelet knows, the first list of all included.
 
-A scheduler's choice is on the pod before the pod is sent here: whoever knows the pod knows the choice, but a watch may lag.
+A scheduler's choice is on the pod before the pod is sent here, so whoever knows the pod knows the choice.
 """
 RETRY_SECONDS: Final = 5.0
 CORRECTIONS_MAX: Final = 1000

@@ -82,7 +82,7 @@ def is_held(pod: Json) -> bool:
 def test_a_choice_outlives_a_restart_before_the_container_starts(
     node: Cluster, pods: Pods, make_agent: MakeAgent
 ) -> None:
-    """As in an upgrade during the pull of an image: the new agent's first start is of a pod that it has never heard of."""
+    """As in an upgrade during the pull of an image: the new agent first starts a pod that it never heard of."""
     agent = make_agent(gpus="simulated:dgx-h100", settings=make_settings("0", "1", "2", "3"))
     wait_offered(node, 400)
     init = render_pod("held", ("sh", "-c", HELD))["spec"]["containers"][0] | {"name": "held"}

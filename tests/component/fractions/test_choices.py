@@ -172,6 +172,9 @@ async def test_a_pod_that_is_heard_of_after_its_start_is_corrected(world: World)
         said = choose_gpu(held, 1)
         pods.put(replace(said, annotations={**said.annotations, **right}))
         await anyio.sleep(60)
+        await world.journal.release(dict.fromkeys(world.table.bindings, "it has ended"))
+        pods.put(said)
+        await anyio.sleep(60)
         assert len(pods.written) == 1
 
 

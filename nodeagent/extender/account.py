@@ -1,7 +1,8 @@
 """One node's GPUs as the extender counts them: what the node publishes, less what its pods take.
 
-Owns the order of belief about a pod: what was assumed of it a moment ago, what its annotations say, and, where these
-say nothing that this node could understand, where the node's own evaluators would put it.
+Owns the order of belief about a pod: what its node says that its containers have, what was assumed of it a moment ago,
+what its annotations say, and, where these say nothing that this node could understand, where the node's own evaluators
+would put it.
 Refuses to drop what does not fit: a GPU that two choices overload is over-committed, and nothing more goes there.
 """
 
@@ -17,7 +18,7 @@ from nodeagent.extender.gpu_pod import GpuPod
 from nodeagent.extender.place_pod import Parts, place_pod, sum_parts
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import Enforcement
-from nodeagent.rules.fractions.demands import Profiles
+from nodeagent.rules.fractions.demands import Profiles, Stage
 from nodeagent.rules.fractions.published import Published
 from nodeagent.rules.fractions.wishes import read_wish
 from nodeagent.rules.mps.parts import refuse_neighbour
@@ -225,25 +226,31 @@ class Account:
         return verdict
 
     def _count(self, profiles: Profiles, tenants: Mapping[str, Tenant]) -> Space:
-        space, unknown = self.published.space, list[Tenant]()
+        space, unknown = self.published.space, list[tuple[GpuPod, Mapping[int, Parts]]]()
         for uid, tenant in tenants.items():
-            parts = tenant.parts if tenant.parts is not None else self._read_parts(profiles, tenant.pod)
+            # By the key: an earlier choice of the pod is none of what its containers have.
+            bound = self._find_bound(tenant.pod, self.published.bound.get(uid, {}))
+            parts = self._read_parts(profiles, tenant, bound)
             if parts is None:
-                unknown.append(tenant)
+                unknown.append((tenant.pod, bound))
             else:
                 self.taken[uid] = parts
                 self._note(tenant.pod, parts)
         # All at once: each step by itself would make the whole account anew.
         space = space.occupy(part for parts in self.taken.values() for part in parts)
-        for tenant in sorted(unknown, key=lambda each: (each.pod.created, each.pod.uid)):
-            assert tenant.pod.demand is not None
-            by_mps = self.is_held_by_mps(tenant.pod)
+        for pod, bound in sorted(unknown, key=lambda each: (each[0].created, each[0].uid)):
+            assert pod.demand is not None
+            by_mps = self.is_held_by_mps(pod)
             seen = space if by_mps is None else self._keep(space, by_mps=by_mps)
-            guess = place_pod(seen, tenant.pod.demand)
-            self.taken[tenant.pod.uid] = guess.parts
-            self._note(tenant.pod, guess.parts)
-            space = space.occupy(guess.parts)
-        self.guessed = frozenset(tenant.pod.uid for tenant in unknown)
+            guess = place_pod(seen, pod.demand)
+            parts = guess.parts
+            if bound:
+                shares = {number: placement.shares for number, placement in guess.placements.items()}
+                parts = sum_parts(pod.demand, {**shares, **bound})
+            self.taken[pod.uid] = parts
+            self._note(pod, parts)
+            space = space.occupy(parts)
+        self.guessed = frozenset(pod.uid for pod, _ in unknown)
         return space
 
     def _note(self, pod: GpuPod, parts: Parts) -> None:
@@ -264,14 +271,32 @@ class Account:
             rooms.append(replace(room, withheld=reason) if reason and not room.withheld else room)
         return space if tuple(rooms) == space.rooms else replace(space, rooms=tuple(rooms))
 
-    def _read_parts(self, profiles: Profiles, pod: GpuPod) -> Parts | None:
-        """What its annotations say that it takes here; `None` where they do not say so of each container that runs."""
+    def _find_bound(self, pod: GpuPod, bound: Mapping[str, Parts]) -> Mapping[int, Parts]:
+        """By the container's number what the node says that it has."""
+        assert pod.demand is not None
+        return {each.number: bound[each.name] for each in pod.demand.containers if each.name in bound}
+
+    def _read_parts(self, profiles: Profiles, tenant: Tenant, bound: Mapping[int, Parts]) -> Parts | None:
+        """What a pod takes here; `None` where nobody says so of each container that runs."""
+        demand = tenant.pod.demand
+        assert demand is not None
+        running = [each.number for each in demand.containers if each.stage is not Stage.INIT]
+        if bound and bound.keys() >= set(running):
+            # All of them have started, so the init containers are over.
+            return sum_parts(demand, {number: bound[number] for number in running})
+        if tenant.parts is not None:
+            return tenant.parts
+        found = {**self._read_choice(profiles, tenant.pod), **bound}
+        return sum_parts(demand, found) if found and found.keys() >= set(running) else None
+
+    def _read_choice(self, profiles: Profiles, pod: GpuPod) -> Mapping[int, Parts]:
+        """By the container's number what the pod's annotations say that it takes; nothing where that is of no use."""
         demand = pod.demand
         assert demand is not None
         if not pod.choice or demand.profile != self.published.profile:
-            return None
+            return {}
         if pod.chosen_node and pod.node and pod.chosen_node != pod.node:
-            return None
+            return {}
         profile = profiles.find(demand.profile)
         assert profile is not None
         rooms = {room.gpu: room for room in self.published.space.rooms}
@@ -286,6 +311,4 @@ class Account:
             )
             if len(wish.gpus) == each.demand.gpus:
                 found[each.number] = tuple(each.demand.share_of(rooms[gpu]) for gpu in wish.gpus)
-        if not all(each.number in found for each in demand.containers if each.stage != "init"):
-            return None
-        return sum_parts(demand, found) if found else None
+        return found

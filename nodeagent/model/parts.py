@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final, Literal
+from typing import Final
 
 from msgspec import field
 
@@ -116,13 +116,11 @@ class PartWish(Value, frozen=True):
 
 
 class ChoiceCorrection(Value, frozen=True):
-    """What a pod is to say instead of a scheduler's choice that could not be obeyed."""
+    """What a pod is to say instead of a scheduler's choice where a container of it has other GPUs."""
 
     pod: PodIdentity
     container: str
     annotations: Mapping[str, str]
-    kind: Literal["unreadable", "impossible"]
-    """Whether the choice made no sense on this node, or did and could not be."""
     reason: str
 
 
@@ -145,3 +143,5 @@ class PartOffers(Value, frozen=True):
     """For each GPU that is given in parts, why nothing of it can be given now; empty where something can."""
     published: str = ""
     """What the node object is to say of them, for schedulers; empty for nothing."""
+    bound: str = ""
+    """What it is to say of the parts that containers have; empty for nothing."""

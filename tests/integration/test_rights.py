@@ -180,7 +180,9 @@ def test_what_is_the_agents_on_its_node_is_taken(callers: Callers) -> None:
     """Beside fifty images and what else a kubelet says, within the cost that a policy may have."""
     condition = {"type": "nvidia.com/GPUReady", "status": "True", "reason": "r", "message": "m"}
     callers.agent.patch(f"{NODE}/status", {"status": {"conditions": [condition]}}, kind="strategic")
-    labels = {"metadata": {"labels": {"nvidia.com/gpu.count": "8"}, "annotations": {"nvidia.com/x": "1"}}}
+    labels = {
+        "metadata": {"labels": {"nvidia.com/gpu.count": "8"}, "annotations": {"nvidia.com/gpu-fractions-bound": "{}"}}
+    }
     callers.agent.patch(NODE, labels)
     foreign = callers.admin.read_node(OWN)["spec"]["taints"]
     taint = {"key": "nvidia.com/starting", "effect": "NoSchedule"}

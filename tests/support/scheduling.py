@@ -6,8 +6,11 @@ from nodeagent.config.sections.fractions import EnforcementName, ProfileName
 from nodeagent.extender.cluster import Cluster
 from nodeagent.extender.decide import Decider, Filtered
 from nodeagent.extender.gpu_pod import GpuPod
+from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.gpu import Inventory
+from nodeagent.model.journal import Binding, GpuPart
 from nodeagent.model.scheduling import SeenContainer, SeenNode, SeenPod
+from nodeagent.rules.fractions.bound import BOUND_ANNOTATION, render_bound
 from nodeagent.rules.fractions.demands import Profiles
 from nodeagent.rules.fractions.profiles import CoresProfile, SharesProfile
 from nodeagent.rules.fractions.published import ANNOTATION, Published, PublishedGpu, render_published
@@ -70,9 +73,20 @@ def publish(
     return render_published(Published(profile=profile, space=space, gpus=gpus, enforcement=enforcement))
 
 
-def make_seen_node(name: str, inventory: Inventory, *, profile: ProfileName = "tencent") -> SeenNode:
-    """A node of ours."""
-    return SeenNode(name=name, annotations={ANNOTATION: publish(inventory, profile=profile)})
+def make_seen_node(
+    name: str, inventory: Inventory, *, profile: ProfileName = "tencent", bound: Sequence[Binding] | None = None
+) -> SeenNode:
+    """A node of ours; without bindings one of an agent that does not tell them."""
+    annotations = {ANNOTATION: publish(inventory, profile=profile)}
+    if bound is not None:
+        annotations[BOUND_ANNOTATION] = render_bound(bound, inventory).text
+    return SeenNode(name=name, annotations=annotations)
+
+
+def bind_pod(pod: SeenPod, container: str, *parts: GpuPart) -> Binding:
+    """A container of a pod has these."""
+    identity = PodIdentity(namespace=pod.namespace, name=pod.name, uid=pod.uid)
+    return Binding(number=1, reservations=(), pod=identity, container=container, parts=parts, since_seconds=0.0)
 
 
 def make_plain_node(name: str, cores: int, blocks: int) -> SeenNode:

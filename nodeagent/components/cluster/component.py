@@ -50,6 +50,7 @@ from nodeagent.model.mig import MigState
 from nodeagent.model.parts import PartOffers
 from nodeagent.model.plugin import PluginState
 from nodeagent.model.ports import NodeApi, PodApi
+from nodeagent.rules.fractions.bound import BOUND_ANNOTATION
 from nodeagent.rules.fractions.published import ANNOTATION as FRACTIONS_ANNOTATION
 from nodeagent.rules.ids import build_names
 from nodeagent.rules.selectors import select_gpus
@@ -57,6 +58,8 @@ from nodeagent.rules.selectors import select_gpus
 T = TypeVar("T")
 
 LOOK_AGAIN_SECONDS = 5.0
+BOUND_PAUSE_SECONDS = 1.0
+"""Between two writings of what containers have of GPUs; each goes to everybody who follows the node."""
 SEEN = (DriverState, Inventory, HealthReport, PluginState)
 """What the node's condition is made of."""
 _RETRY = BackoffSettings(first_seconds=1.0, limit_seconds=60.0)
@@ -92,6 +95,8 @@ class Cluster:
         self._was_ready = False
         self._written: tuple[NodeCondition, float] | None = None
         """The condition that was written last, and when; `None` once it was seen."""
+        self._bound_from, self._bound_wait = 0.0, LOOK_AGAIN_SECONDS
+        """When it may be written again what containers have of GPUs, and how long until somebody looks."""
         self._told = Told()
         self._news = News()
         self._log = get_logger(component=self.name)
@@ -144,7 +149,7 @@ class Cluster:
         watched = (*SEEN, MigState, PartOffers, DeviceTable, ClusterNode, ClusterLink)
         with self._bus.watch_all(*watched, client=f"{self.name} status") as changes:
             while True:
-                wait = LOOK_AGAIN_SECONDS
+                self._bound_wait = LOOK_AGAIN_SECONDS
                 try:
                     await self._bring_status()
                 except NodeagentError as error:
@@ -153,7 +158,7 @@ class Cluster:
                     await anyio.sleep(wait)
                     continue
                 self._conditions.clear("node-not-updated")
-                with anyio.move_on_after(wait):
+                with anyio.move_on_after(self._bound_wait):
                     await anext(changes)
                     backoff = Backoff(_RETRY, self._rng)
 
@@ -179,9 +184,20 @@ class Cluster:
         published = offers.published if offers is not None else ""
         if node.annotations.get(FRACTIONS_ANNOTATION, "") != published:
             await self._node.write_annotation(FRACTIONS_ANNOTATION, published or None)
+        await self._bring_bound(node, offers.bound if offers is not None else "")
         for key, value in decide_mig_label(self._find_newest(MigState), node).items():
             await self._node.write_label(key, value)
         await self._bring_taint(node, ready=condition.status == "True")
+
+    async def _bring_bound(self, node: ClusterNode, bound: str) -> None:
+        """Write what containers have of GPUs, for several that start together at once."""
+        if node.annotations.get(BOUND_ANNOTATION, "") == bound:
+            return
+        now = self._clock.monotonic()
+        if self._bound_from <= now:
+            await self._node.write_annotation(BOUND_ANNOTATION, bound or None)
+            self._bound_from = now + BOUND_PAUSE_SECONDS
+        self._bound_wait = self._bound_from - now
 
     def _is_on_its_way(self, condition: NodeCondition, node: ClusterNode) -> bool:
         """Whether this was written already and is yet to be seen: news of another write may come before its own."""

@@ -54,8 +54,8 @@ class Choice(NamedTuple):
     """How it was chosen; `None` for one that it has already."""
     problem: str = ""
     """Why what a scheduler wrote means nothing here."""
-    correction: ChoiceCorrection | None = None
-    """What the pod is to say instead of a scheduler's choice; `None` where that was obeyed, or there was none."""
+    overruled: str = ""
+    """Why a scheduler's choice was not obeyed, in a word; empty where it was, or there was none."""
 
 
 def check_request(profile: object, resource: ResourceName, count: int) -> None:
@@ -115,7 +115,8 @@ def choose(start: Start, view: PartView, table: PartTable, now_seconds: float) -
     found = (standing.same, *standing.superseded, *_list_earlier(table, caller))
     leaving = tuple(dict.fromkeys(number for number in found if number is not None))
     demand, core_limit = read_demand(start, view)
-    wish = _read_choice(start, view) if start.settings.use_scheduler_choice else Wish()
+    is_obeyed = start.settings.use_scheduler_choice
+    wish = _read_wish(view, start.pod, caller.containers[0]) if is_obeyed else Wish()
     enforcement = read_enforcement(start, demand)
     is_held = enforcement is not Enforcement.ADVISE and _read_pod_enforcement(start) is Enforcement.ADVISE
     rest = [one for number, one in table.bindings.items() if number not in leaving]
@@ -137,28 +138,37 @@ def choose(start: Start, view: PartView, table: PartTable, now_seconds: float) -
         enforcement=enforcement,
         why=f"{placement.rule}; {HELD_ALL_THE_SAME}" if is_held else placement.rule,
     )
-    return Choice(binding, leaving, placement, wish.problem, plan_correction(start, view, wish, placement))
+    overruled = ""
+    if wish.problem or (wish.gpus and set(wish.gpus) != {share.gpu for share in placement.shares}):
+        overruled = "unreadable" if wish.problem else "impossible"
+    return Choice(binding, leaving, placement, wish.problem, overruled)
 
 
-def plan_correction(start: Start, view: PartView, wish: Wish, placement: Placement) -> ChoiceCorrection | None:
-    """What the pod is to say where its container has other GPUs than a scheduler chose for it."""
-    given = {share.gpu for share in placement.shares}
-    if start.pod is None or not (wish.gpus or wish.problem) or given == set(wish.gpus):
-        return None
+def plan_correction(view: PartView, pod: PodRequest, binding: Binding) -> ChoiceCorrection | None:
+    """What a pod is to say where a container of it has other GPUs than a scheduler chose; `None` where none has.
+
+    Args:
+        view: the node's GPUs, and by which names parts of them are asked for.
+        pod: as the API server has it now.
+        binding: what the container has.
+    """
+    wish = _read_wish(view, pod, binding.container)
+    given = {part.gpu for part in binding.parts}
     indexes = {gpu.uuid: gpu.index for gpu in view.inventory.gpus}
-    names = [container.name for container in start.pod.containers]
+    if not (wish.gpus or wish.problem) or given == set(wish.gpus) or not given <= indexes.keys():
+        return None
+    names = [container.name for container in pod.containers]
     return ChoiceCorrection(
-        pod=start.pod.pod,
-        container=start.caller.containers[0],
+        pod=pod.pod,
+        container=binding.container,
         annotations=render_correction(
             view.profile,
-            start.pod.annotations,
-            [ChosenPart(index=indexes[share.gpu], part=share) for share in placement.shares],
-            container=names.index(start.caller.containers[0]),
-            init_containers=sum(container.is_init for container in start.pod.containers),
+            pod.annotations,
+            [ChosenPart(index=indexes[part.gpu], part=part) for part in binding.parts],
+            container=names.index(binding.container),
+            init_containers=sum(container.is_init for container in pod.containers),
         ),
-        kind="unreadable" if wish.problem else "impossible",
-        reason=wish.problem or "; ".join(placement.notes),
+        reason=wish.problem or binding.why,
     )
 
 
@@ -285,17 +295,14 @@ def _join_shares(demands: Sequence[Demand], largest_bytes: int) -> tuple[Demand,
     return replace(max(demands, key=measure), cores=max(cores)), core_limit
 
 
-def _read_choice(start: Start, view: PartView) -> Wish:
-    """What the scheduler chose for it, where that can be known."""
-    if start.pod is None:
+def _read_wish(view: PartView, pod: PodRequest | None, container: str) -> Wish:
+    """What a scheduler chose for a container, where that can be known."""
+    names = [each.name for each in pod.containers] if pod is not None else []
+    if pod is None or container not in names:
         return Wish()
-    names = [container.name for container in start.pod.containers]
-    name = start.caller.containers[0]
-    if name not in names:
-        return Wish()
-    inits = sum(container.is_init for container in start.pod.containers)
-    annotations, number = start.pod.annotations, names.index(name)
-    return read_wish(view.profile, annotations, view.inventory.gpus, container=number, init_containers=inits)
+    inits = sum(each.is_init for each in pod.containers)
+    number = names.index(container)
+    return read_wish(view.profile, pod.annotations, view.inventory.gpus, container=number, init_containers=inits)
 
 
 def _list_ids(

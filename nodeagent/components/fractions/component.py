@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 
 import anyio
 from anyio.abc import TaskStatus
+from msgspec.structs import replace
 
 from nodeagent.components.fractions.bind import (
     Choice,
@@ -23,6 +24,7 @@ from nodeagent.components.fractions.bind import (
     list_names,
 )
 from nodeagent.components.fractions.callers.component import Callers
+from nodeagent.components.fractions.choices.component import Choices
 from nodeagent.components.fractions.daemons.component import PartDaemons
 from nodeagent.components.fractions.decide import (
     PartView,
@@ -32,10 +34,10 @@ from nodeagent.components.fractions.decide import (
     plan_limits,
     plan_lists,
     plan_view,
-    publish_view,
 )
 from nodeagent.components.fractions.measuring.component import Measuring
 from nodeagent.components.fractions.plugin.component import TokenPlugin, tell_known
+from nodeagent.components.fractions.publish import Publisher
 from nodeagent.components.fractions.reasons.component import Reasons
 from nodeagent.components.fractions.relay import PartsRelay
 from nodeagent.components.fractions.renewing.component import Renewing
@@ -77,7 +79,7 @@ from nodeagent.rules.placement.place import render_placement
 
 T = TypeVar("T")
 
-START_SECONDS: Final = 5.0
+START_SECONDS: Final = 10.0
 """How long a start may take; the kubelet waits 30 s for it."""
 GATHER_SECONDS: Final = 0.05
 """How long changes are gathered: a container that starts makes several, and waits for none of what follows."""
@@ -129,10 +131,11 @@ class Fractions:
         self._library = library
         self._requests = Requests(open_pods)
         self._callers = Callers(kubelet, self._requests)
+        self._choices = Choices(bus, live, self._requests, self._find_view)
         self._reasons = Reasons(bus, conditions)
         self._view: PartView | None = None
         self._origin: tuple[object, ...] = ()
-        self._published: tuple[PartView, str] | None = None
+        self._publisher = Publisher()
         self._turn = anyio.Lock(fast_acquire=True)
         self._waker, self._news, self._nameless = Waker(), News(), Waker()
         self._tending = Tending(
@@ -173,6 +176,7 @@ class Fractions:
                     tell_known, self._bus, self._relay.plugins.keys, task_status.started, name="fractions told"
                 )
                 tasks.start_soon(self._requests.run, name="fractions pods")
+                tasks.start_soon(self._choices.run, name="fractions choices")
                 tasks.start_soon(self._tending.run, name="fractions tended")
                 tasks.start_soon(self._tending.prepare_promised, name="fractions promised")
                 tasks.start_soon(self._end_finished, name="fractions finished")
@@ -202,8 +206,10 @@ class Fractions:
         for resource in self._relay.plugins.keys() - lists.keys():
             del self._relay.plugins[resource]
         cause = self._news.take(inventory, health, offering, driver)
-        published = self._render_published(view) if self._live.now.fractions.publish else ""
-        offers = PartOffers(resources=tuple(sorted(lists)), unfit=view.unfit, published=published)
+        offers = PartOffers(resources=tuple(sorted(lists)), unfit=view.unfit)
+        if self._live.now.fractions.publish:
+            gpus, bound = self._publisher.render_gpus(view), self._publisher.render_bound(view, table)
+            offers = replace(offers, published=gpus, bound=bound)
         self._bus.publish_state(offers, source=self.name, cause=cause)
         return True
 
@@ -219,12 +225,6 @@ class Fractions:
             blocked = {gpu.uuid: obstacle or daemons.get(gpu.uuid, "") for gpu in inventory.gpus}
             return plan_view(inventory, offering, health, settings, blocked, foreign, has_mps=has_mps)
         return self._view
-
-    def _render_published(self, view: PartView) -> str:
-        """What the node says to schedulers; made anew only when one of the GPUs has changed."""
-        if self._published is None or self._published[0] is not view:
-            self._published = (view, publish_view(view))
-        return self._published[1]
 
     async def allocate(self, resource: ResourceName, devices: Sequence[DeviceId]) -> ContainerAnswer:
         """Promise ids; the container is told a name that means nothing before it starts."""
@@ -345,10 +345,7 @@ class Fractions:
             return binding
         if choice.problem:
             self._log.warning("scheduler_choice_not_read", pod=binding.pod.name, problem=choice.problem)
-        if choice.correction is not None and self._live.now.fractions.correct_choice:
-            self._requests.correct(choice.correction)
-        overruled = choice.correction.kind if choice.correction is not None else ""
-        self._reasons.note_bound(binding.number, render_placement(choice.placement), overruled)
+        self._reasons.note_bound(binding.number, render_placement(choice.placement), choice.overruled)
         if binding.pod.name:
             self._tell_bound(binding, choice.placement.rule)
         else:

@@ -135,7 +135,7 @@ class FractionsSettings(Section):
     publish: bool = knob(
         Flag(),
         default=True,
-        what="say in an annotation of the node what its GPUs are, for the scheduler's extender",
+        what="say in annotations of the node what its GPUs are, and who has which parts, for the scheduler's extender",
         why="without it a scheduler knows how many cores are free, and not on how many GPUs",
         reload=True,
     )

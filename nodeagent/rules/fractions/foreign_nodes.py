@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from nodeagent.model.errors import PublicationUnreadable, RequestInvalid
 from nodeagent.model.ids import GpuUuid
+from nodeagent.rules.fractions.bound import BOUND_ANNOTATION, read_bound
 from nodeagent.rules.fractions.profiles import MIB, CoresProfile, SharesProfile
 from nodeagent.rules.fractions.published import ANNOTATION, Published, PublishedGpu, read_published
 from nodeagent.rules.fractions.requests import read_quantity
@@ -42,7 +44,9 @@ def read_node(
         PublicationUnreadable: it says something that makes no sense.
     """
     if ANNOTATION in annotations:
-        return read_published(annotations[ANNOTATION])
+        published, bound = read_published(annotations[ANNOTATION]), annotations.get(BOUND_ANNOTATION, "")
+        gpus = {gpu.index: gpu.uuid for gpu in published.gpus}
+        return replace(published, bound=read_bound(bound, gpus)) if bound else published
     if REGISTERED in annotations:
         return _read_registered(shares, annotations[REGISTERED])
     return _read_capacity(cores, capacity)

@@ -2,8 +2,8 @@
 
 Owns its form, written by the node and read by the scheduler's extender, so that the two cannot disagree: what is read
 back is the account that was written, before anything of it is given.
-What was given stands on the pods; here stands what no pod tells: what the GPUs are, how they are joined, which of them
-nothing may be given of, and what is used by programs that were given nothing.
+What was given stands on the pods and in an annotation beside this one; here stands what seldom changes: what the GPUs
+are, how they are joined, which of them nothing may be given of, and what is used by programs that were given nothing.
 Refuses to be read in part: an annotation that is not whole, or of a later form, is an error that says so.
 """
 
@@ -18,6 +18,8 @@ from nodeagent.model.errors import PublicationUnreadable
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.values import Value
+from nodeagent.rules.fractions.annotations import decode_annotation
+from nodeagent.rules.fractions.bound import BoundParts
 from nodeagent.rules.fractions.profiles import CoresProfile, Profile
 from nodeagent.rules.mps.limits import find_most_clients
 from nodeagent.rules.placement.hierarchy import Tree
@@ -57,6 +59,8 @@ class Published(Value, frozen=True):
     """Whether they were told; where not, an index stands for each."""
     enforcement: EnforcementName | None = None
     """What holds containers to their parts where their pods say nothing else; `None` where that is not told."""
+    bound: BoundParts = msgspec.field(default_factory=dict)
+    """What containers have, where the node says so; it is read from an annotation of its own."""
 
     @property
     def models(self) -> Mapping[GpuUuid, str]:
@@ -95,10 +99,6 @@ class _Form(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A position, or a score and branches: `[50, 0, 1]`; nothing where there is no GPU."""
     enforcement: EnforcementName | None = None
     """Not in those that were written before it was told."""
-
-
-class _Head(msgspec.Struct, frozen=True):
-    form: int
 
 
 def plan_published(
@@ -165,14 +165,7 @@ def read_published(text: str) -> Published:
     Raises:
         PublicationUnreadable: it is not whole, contradicts itself, or is of a form that this version does not know.
     """
-    if len(text) > _LONGEST:
-        raise PublicationUnreadable(ANNOTATION, f"it has {len(text)} characters, at most {_LONGEST} are read")
-    try:
-        form = msgspec.json.decode(text, type=_Form)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise PublicationUnreadable(ANNOTATION, _explain(text, error)) from error
-    if form.form != FORM:
-        raise PublicationUnreadable(ANNOTATION, _describe_form(form.form))
+    form = decode_annotation(ANNOTATION, text, _Form, form=FORM, longest=_LONGEST)
     _check(form)
     gpus = sorted(form.gpus, key=lambda gpu: gpu.index)
     if gpus != form.gpus:
@@ -207,19 +200,6 @@ def read_published(text: str) -> Published:
         ),
         enforcement=form.enforcement,
     )
-
-
-def _explain(text: str, error: Exception) -> str:
-    """A later version's annotation is not damaged, and must not be called so."""
-    try:
-        form = msgspec.json.decode(text, type=_Head).form
-    except (msgspec.DecodeError, RecursionError):
-        form = FORM
-    return _describe_form(form) if form != FORM else str(error) or type(error).__name__
-
-
-def _describe_form(form: int) -> str:
-    return f"it has form {form}, this version reads form {FORM}; bring node and extender to the same version"
 
 
 def _check(form: _Form) -> None:

@@ -17,6 +17,7 @@ from nodeagent.model.events import ConfigurationRejected, GpuVanished
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.mig import MigState
 from nodeagent.model.parts import PartOffers
+from nodeagent.rules.fractions.bound import BOUND_ANNOTATION
 from nodeagent.rules.fractions.published import ANNOTATION
 from tests.component.cluster.harness import GONE, READY, STUCK, Stage, settle
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
@@ -228,6 +229,26 @@ async def test_what_schedulers_are_told_of_parts_stands_on_the_node(clock: FakeC
         stage.say(PartOffers())
         await settle()
         assert ANNOTATION not in stage.api.node.annotations
+
+
+async def test_what_containers_have_is_written_once_for_those_that_start_together(clock: FakeClock) -> None:
+    """The newest arrives, a second later at most; while nothing changes nothing is written; in the end it goes."""
+    async with Stage(clock).running() as stage:
+        stage.be_ready()
+        await settle(10)
+        written = stage.api.writes.count(f"annotation {BOUND_ANNOTATION}")
+        for number in range(50):
+            stage.say(PartOffers(bound=f"bound {number}"))
+            await settle(0.02)
+        await settle(1)
+        assert stage.api.node.annotations[BOUND_ANNOTATION] == "bound 49"
+        assert stage.api.writes.count(f"annotation {BOUND_ANNOTATION}") - written <= 3
+        writes = len(stage.api.writes)
+        await settle(120)
+        assert len(stage.api.writes) == writes
+        stage.say(PartOffers())
+        await settle(1)
+        assert BOUND_ANNOTATION not in stage.api.node.annotations
 
 
 def told(stage: Stage) -> list[tuple[str, str]]:

@@ -160,6 +160,8 @@ class FakePods:
         self.broken = self.refused = ""
         self.written: list[tuple[PodIdentity, Mapping[str, str]]] = []
         self.begun = 0
+        self.first_list_seconds = 0.0
+        """How long the API server takes for the list of pods."""
         self._changed = anyio.Event()
 
     def put(self, *pods: PodRequest) -> None:
@@ -173,6 +175,8 @@ class FakePods:
 
     async def follow(self) -> AsyncGenerator[Mapping[tuple[str, str], PodRequest], None]:
         self.begun += 1
+        if self.first_list_seconds:
+            await anyio.sleep(self.first_list_seconds)
         while True:
             if self.broken:
                 raise NodeagentError(self.broken)

@@ -10,10 +10,11 @@ from nodeagent.model.events import ConfigurationReloaded
 from nodeagent.model.health import Verdict
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.offering import Door
-from nodeagent.model.parts import ContainerRequest, PartOffers, PodRequest
+from nodeagent.model.parts import ContainerRequest, PartOffers, PartWish, PodRequest
 from nodeagent.model.ports import ContainerDevices, KubeletCheckpoint, PodListing
 from nodeagent.model.runtime import RuntimeKind, RuntimeState
 from nodeagent.model.shim_names import read_request
+from nodeagent.rules.fractions.bound import BoundParts, read_bound
 from nodeagent.rules.fractions.published import read_published
 from nodeagent.rules.fractions.runtime import explain_no_cdi
 from nodeagent.rules.ids import parse_token
@@ -214,3 +215,29 @@ async def test_schedulers_are_told_what_holds_containers_to_their_parts(world: W
         await world.change(make_health(world.inventory))
         published = read_published(world.offers.published)
         assert (published.enforcement, published.has_mps) == ("mps", True)
+
+
+async def test_what_containers_have_is_published(world: World) -> None:
+    """From a start on, with other limits as soon as they are set, and until it is given back; a switch turns it off."""
+
+    def read() -> BoundParts:
+        offers = world.offers
+        gpus = {gpu.index: gpu.uuid for gpu in world.inventory.gpus}
+        return read_bound(offers.bound, gpus) if offers.bound else {}
+
+    async with world.running():
+        assert read() == {}
+        held = await world.admit("train", 50, 32)
+        assert read() == {}
+        binding = await world.start(held)
+        assert read() == {held.pod.uid: {"main": (part(0, 50, 8),)}}
+        await world.relay.set_part(PartWish(pod="train", cores=60, who="me"))
+        await anyio.sleep(0.1)
+        assert read() == {held.pod.uid: {"main": (part(0, 60, 8),)}}
+        world.live.replace(make_settings(publish=False))
+        await world.change(make_health(world.inventory, {1: Verdict.UNHEALTHY}))
+        assert world.offers.bound == ""
+        world.live.replace(make_settings())
+        await world.journal.release({binding.number: "it has ended"})
+        await anyio.sleep(0.1)
+        assert read() == {}

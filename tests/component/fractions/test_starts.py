@@ -239,15 +239,15 @@ async def test_what_can_never_be_served_is_refused_at_the_admission(world: World
         assert "150 is more than one GPU" in refused.reason
 
 
-async def test_a_start_takes_five_seconds_at_most(world: World) -> None:
+async def test_a_start_takes_ten_seconds_at_most(world: World) -> None:
     """The kubelet waits for thirty; whoever hangs is named, and the next try finds the binding."""
     async with world.running():
         held = await world.admit("train", 30, 32)
         world.specs.hangs = True
         began = anyio.current_time()
-        with pytest.raises(PartsUnavailable, match="did not answer within 5 s"):
+        with pytest.raises(PartsUnavailable, match="did not answer within 10 s"):
             await world.start(held)
-        assert anyio.current_time() - began == pytest.approx(5)
+        assert anyio.current_time() - began == pytest.approx(10)
         world.specs.hangs = False
         await world.start(held)
         assert len(world.table.bindings) == 1

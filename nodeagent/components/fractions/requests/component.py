@@ -19,8 +19,11 @@ from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.parts import ChoiceCorrection, PodRequest
 
-REQUEST_SECONDS: Final = 1.0
-"""How long a start waits for the API server to know of a pod that the kubelet knows."""
+POD_SECONDS: Final = 4.0
+"""How long a start waits for what the API server says of a pod that the kubelet knows, the first list of all included.
+
+A scheduler's choice is on the pod before the pod is sent here, so whoever knows the pod knows the choice.
+"""
 RETRY_SECONDS: Final = 5.0
 CORRECTIONS_MAX: Final = 1000
 FINISHED_MAX: Final = 1000
@@ -54,7 +57,10 @@ class Requests:
         self._open_pods = open_pods
         self._known = Gathered[Mapping[tuple[str, str], PodRequest]]({})
         self._finished = Gathered[frozenset[str]](frozenset())
-        self._is_following = False
+        self._may_tell = open_pods is not None
+        """Whether news of pods may come: also before the first list, but not without the right to list pods."""
+        self.followings = 0
+        """How often the pods were listed."""
         # Only the newest are worth writing where nobody takes them.
         self._corrections = deque[ChoiceCorrection](maxlen=CORRECTIONS_MAX)
         self._has_corrections = Waker()
@@ -68,6 +74,17 @@ class Requests:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._correct, pods, name="fractions corrected")
             await self._follow(pods)
+
+    @property
+    def known(self) -> Mapping[tuple[str, str], PodRequest]:
+        """What is known of pods now, by namespace and name."""
+        return self._known.value
+
+    async def wait_other(
+        self, known: Mapping[tuple[str, str], PodRequest], window_seconds: float
+    ) -> Mapping[tuple[str, str], PodRequest]:
+        """The same as soon as it differs from this, changes gathered for so long."""
+        return await self._known.wait_other(known, window_seconds)
 
     def correct(self, correction: ChoiceCorrection) -> None:
         """Have a pod say which GPUs it has, in a moment: its container need not wait for that."""
@@ -89,15 +106,18 @@ class Requests:
 
     async def _follow(self, pods: PodRequests) -> None:
         while True:
+            is_first = True
             try:
                 async with aclosing(pods.follow()) as tables:
                     async for table in tables:
-                        self._is_following = True
+                        self._may_tell = True
+                        self.followings += is_first
+                        is_first = False
                         self._known.put(table)
                         self._note_finished(table)
             except NodeagentError as error:
                 self._log.warning("pod_requests_not_followed", error=str(error))
-            self._is_following = False
+            self._may_tell = False
             await anyio.sleep(RETRY_SECONDS)
 
     def _note_finished(self, table: Mapping[tuple[str, str], PodRequest]) -> None:
@@ -120,12 +140,13 @@ class Requests:
             return None
         known = self._known.value
         # Nothing new is to be waited for where nobody tells it, such as without the right to follow pods.
-        with anyio.move_on_after(REQUEST_SECONDS if self._is_following else 0):
+        with anyio.move_on_after(POD_SECONDS if self._may_tell else 0):
             while True:
                 found = _find(known, pod)
                 if found is not None and is_same_pod(found.pod, pod):
                     return found
                 known = await self._known.wait_other(known, 0.0)
+        self._log.warning("pod_not_told_in_time", pod=pod.describe(), uid=pod.uid, may_tell=self._may_tell)
         return None
 
 

@@ -16,6 +16,7 @@ from nodeagent.components.fractions.bind import (
     find_bindings,
     is_same_pod,
     list_names,
+    plan_correction,
 )
 from nodeagent.components.fractions.decide import PartView
 from nodeagent.config.sections.fractions import EnforcementName, FractionsSettings
@@ -193,6 +194,15 @@ def test_a_choice_that_makes_no_sense_is_told_and_one_without_room_is_passed_ove
     full = make_table(PROMISED, [make_bound(9, (8,), part(1, 98, 1), pod=make_pod("b"))])
     wish = {"tencent.com/predicate-gpu-idx-0": "1"}
     assert start_with(table=full, annotations=wish, containers=CONTAINERS) == [0]
+
+
+def test_a_pod_whose_gpu_has_left_the_node_is_not_corrected() -> None:
+    """Nobody can say by which number schedulers would know it."""
+    said = request(annotations={"tencent.com/predicate-gpu-idx-0": "0"}, containers=CONTAINERS)
+    found = plan_correction(make_view(), said, make_bound(1, (), part(1, 30, 8)))
+    assert found is not None
+    assert found.annotations["tencent.com/predicate-gpu-idx-0"] == "1"
+    assert plan_correction(make_view(), said, make_bound(1, (), part(7, 30, 8))) is None
 
 
 def test_the_numa_node_of_the_ids_is_a_hint() -> None:

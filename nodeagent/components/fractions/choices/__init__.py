@@ -1,0 +1,1 @@
+"""What schedulers chose, held against what containers have."""

@@ -1,0 +1,71 @@
+"""Holds the choices that schedulers wrote on pods against the GPUs that their containers have, and corrects the pods.
+
+A choice may not have been obeyed: it could not be, or nobody knew of it when the container started, since the agent had
+just been started itself or the API server was late with its news.
+Refuses to argue: whoever writes over a correction is not answered before the pods are listed anew.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import anyio
+
+from nodeagent.components.fractions.bind import plan_correction
+from nodeagent.components.fractions.decide import PartView
+from nodeagent.components.fractions.requests.component import Requests
+from nodeagent.config.live import LiveSettings
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.channels.mailbox import Waker
+from nodeagent.model.journal import PartTable
+
+GATHER_SECONDS: Final = 0.05
+"""How long changes are gathered: several containers of a pod start together."""
+
+
+class Choices:
+    """A task of the component `fractions`."""
+
+    def __init__(self, bus: Bus, live: LiveSettings, requests: Requests, find_view: Callable[[], PartView]) -> None:
+        self._bus, self._live, self._requests, self._find_view = bus, live, requests, find_view
+        self._waker = Waker()
+        self._followings = 0
+        self._corrected: dict[int, Mapping[str, str]] = {}
+        """By the number of the binding what was written on its pod since the pods were listed."""
+
+    async def run(self) -> None:
+        """Compare whenever a pod or a binding has changed, until cancelled."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._follow_pods, name="fractions choices pods")
+            tasks.start_soon(
+                self._waker.follow,
+                self._bus.watch(PartTable, client="fractions choices"),
+                name="fractions choices table",
+            )
+            while True:
+                await self._waker.wait()
+                await anyio.sleep(GATHER_SECONDS)
+                self._compare()
+
+    async def _follow_pods(self) -> None:
+        known = self._requests.known
+        while True:
+            known = await self._requests.wait_other(known, 0.0)
+            self._waker.wake()
+
+    def _compare(self) -> None:
+        settings, table = self._live.now.fractions, self._bus.latest(PartTable)
+        if table is None or not (settings.use_scheduler_choice and settings.correct_choice):
+            return
+        if self._followings != self._requests.followings:
+            self._followings = self._requests.followings
+            self._corrected.clear()
+        bindings, view = table.value.bindings, self._find_view()
+        pods = {each.pod.uid: each for each in self._requests.known.values()}
+        for number in self._corrected.keys() - bindings.keys():
+            del self._corrected[number]
+        for number, binding in bindings.items():
+            pod = pods.get(binding.pod.uid)
+            correction = plan_correction(view, pod, binding) if pod is not None and not pod.is_finished else None
+            if correction is not None and self._corrected.get(number) != correction.annotations:
+                self._corrected[number] = correction.annotations
+                self._requests.correct(correction)

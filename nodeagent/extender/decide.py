@@ -13,7 +13,7 @@ from nodeagent.extender.account import Account, Look, Summary, Verdict
 from nodeagent.extender.cluster import Cluster
 from nodeagent.extender.gpu_pod import GpuPod, Policy
 from nodeagent.extender.place_pod import PodPlacement, place_pod
-from nodeagent.extender.rank import Rank, find_most_whole, rank_node, score_rank
+from nodeagent.extender.rank import Rank, find_largest_part, find_most_whole, rank_part, rank_whole, score_rank
 from nodeagent.extender.sums import sum_demand
 from nodeagent.extender.texts import (
     ELSEWHERE,
@@ -103,7 +103,7 @@ class Decider:
         if pod.demand is None or pod.problem:
             return [(name, 0) for name in names]
         ordered = sorted(self._sort(pod, pod.demand, names).fitting)
-        scores = {name: score_rank(position, len(ordered)) for position, (_, name) in enumerate(ordered)}
+        scores = {name: score_rank(position) for position, (_, name) in enumerate(ordered)}
         return [(name, scores.get(name, 0)) for name in names]
 
     def list_best(self, pod: GpuPod, names: Sequence[str], most: int) -> list[str]:
@@ -248,6 +248,7 @@ class Kind:
             (each.demand.gpus for each in demand.containers if not each.demand.is_exclusive), default=0
         )
         self._most_whole = find_most_whole(demand)
+        self._largest = find_largest_part(demand)
         self._demands = tuple(dict.fromkeys(each.demand for each in demand.containers))
         """Of each container, those that are the same once."""
         first = self._demands[0]
@@ -292,20 +293,27 @@ class Kind:
         return f"{self._key}: {tell_several(self._most_parts)}" if is_too_many else ""
 
     def _judge(self, now: Look, empty: Look) -> Verdict:
+        if self._part is not None and (tightest := now.summary.find_tightest(*self._part)) is not None:
+            return now.summary.spread if self._policy == "spread" else rank_part(now.summary, tightest)
         lacking = self._find_lacking(now.summary)
         if lacking is None and self._sums is not None and not self._sums.fit(now.summary):
             return Verdict(None, TOGETHER, is_hopeless=not self._sums.fit(empty.summary))
         if lacking is None:
-            return rank_node(now.summary, self._most_whole, self._policy)
+            return self._rank(now.summary)
         hopeless = self._find_lacking(empty.summary)
         if hopeless is None:
             return self._tell(now, lacking, is_hopeless=False)
         return self._tell(empty, hopeless, is_hopeless=True)
 
+    def _rank(self, summary: Summary) -> Verdict:
+        if self._largest is None:
+            return rank_whole(summary, self._most_whole, self._policy)
+        return (
+            summary.spread if self._policy == "spread" else rank_part(summary, summary.measure_tightest(self._largest))
+        )
+
     def _find_lacking(self, summary: Summary) -> Demand | None:
         """The first container for which there are too few GPUs, whatever the others get."""
-        if self._part is not None:
-            return None if summary.has_one(*self._part) else self._demands[0]
         for demand in self._demands:
             if summary.count(demand) < demand.gpus:
                 return demand

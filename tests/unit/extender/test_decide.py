@@ -46,6 +46,18 @@ def test_nodes_of_the_original_are_chosen_as_by_the_original() -> None:
     assert [scheduler.schedule(pod) for pod, _ in pods_of_original()] == [wanted for _, wanted in pods_of_original()]
 
 
+def test_a_part_goes_to_the_gpu_on_which_the_least_is_left() -> None:
+    """Of the whole cluster, though another node is fuller; among equal GPUs to the fuller node."""
+    scheduler = FakeScheduler(*(make_seen_node(name, eight()) for name in ("fuller", "tight", "tight-too")))
+    fill(scheduler, "fuller", *[(40, 1)] * 8)
+    fill(scheduler, "tight", (70, 1))
+    fill(scheduler, "tight-too", (70, 1), (90, 1))
+    assert scheduler.schedule(make_pod("a", limit(30, 1))) == ("tight-too", (0,))
+    assert scheduler.schedule(make_pod("b", limit(30, 1))) == ("tight", (0,))
+    assert scheduler.schedule(make_pod("c", limit(30, 1)))[0] == "fuller"
+    assert scheduler.schedule(make_pod("d", limit(10, 1), limit(5, 1)))[0] == "tight-too"
+
+
 def test_spread_takes_the_emptiest_node() -> None:
     """One after the other, by name among equal ones; a pod may say otherwise."""
     scheduler = FakeScheduler(*(make_plain_node(f"n{number}", 200, 8) for number in range(3)), policy="spread")
@@ -243,7 +255,7 @@ def test_scores_fall_from_best_to_worst() -> None:
     fill(scheduler, "n1", (100, 0), (100, 0))
     pod = scheduler.read(make_pod("x", limit(10, 1)))
     scores = scheduler.decider.prioritize(pod, (*scheduler.names, "gone"))
-    assert scores == [("n0", 8), ("n1", 0), ("n2", 5), ("n3", 10), ("n4", 3), ("plain", 0), ("gone", 0)]
+    assert scores == [("n0", 9), ("n1", 0), ("n2", 8), ("n3", 10), ("n4", 8), ("plain", 0), ("gone", 0)]
 
 
 def test_an_answer_is_remembered_until_the_node_changes() -> None:

@@ -203,6 +203,11 @@ class Account:
         by_mps = self.is_held_by_mps(pod)
         return self.plain if by_mps is None else self._look_by(by_mps=by_mps)
 
+    @cached_property
+    def held(self) -> tuple[str, ...]:
+        """The words for why nothing of its GPUs may be given, of those that have one."""
+        return tuple(sorted(gpu.held for gpu in self.published.gpus if gpu.held))
+
     def prepare(self) -> None:
         """Have the numbers ready for whatever pod is asked about."""
         looks = [*self.plain]

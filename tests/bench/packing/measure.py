@@ -15,7 +15,7 @@ from tests.bench.rows import Row
 
 NODES: Final = 50
 LOAD: Final = 1.05
-PODS: Final = 6000
+PODS: Final = 4000
 SEEDS: Final = (1, 2, 3)
 
 

@@ -117,6 +117,7 @@ def _list_measures(options: argparse.Namespace) -> dict[str, Measure]:
         "claims": claims.measure,
         "extender": extender.measure,
         "packing": packing.measure,
+        "ratios": lambda: [*extender.measure_ratios(), *vgpu.measure_ratios()],
         "faults": lambda: agent.measure_faults(max(1, options.rounds // 5)),
     }
 

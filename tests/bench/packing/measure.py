@@ -19,6 +19,9 @@ PODS: Final = 4000
 SEEDS: Final = (1, 2, 3)
 
 
+GIVEN, REFUSED = "given away", "refused"
+
+
 class Filled(NamedTuple):
     """What became of one cluster, in percent."""
 
@@ -32,9 +35,14 @@ def measure(seeds: tuple[int, ...] = SEEDS, pods: int = PODS) -> list[Row]:
     for title, sizes in LISTS.items():
         for name, make in POLICIES.items():
             told = [fill(make, sizes, seed, pods) for seed in seeds]
-            rows.append(Row(f"packing {title}, {name}: given away", "%", [each.given for each in told]))
-            rows.append(Row(f"packing {title}, {name}: refused", "%", [each.refused for each in told]))
+            rows.append(Row(name_row(title, name, GIVEN), "%", [each.given for each in told]))
+            rows.append(Row(name_row(title, name, REFUSED), "%", [each.refused for each in told]))
     return rows
+
+
+def name_row(title: str, policy: str, what: str) -> str:
+    """As a list, a policy and what is told of it are called in the table."""
+    return f"packing {title}, {policy}: {what}"
 
 
 def fill(make: Callable[[int, Sizes], Policy], sizes: Sizes, seed: int, pods: int, nodes: int = NODES) -> Filled:

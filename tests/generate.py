@@ -60,6 +60,7 @@ GENERATED: Final[dict[str, Callable[[], str]]] = {
     "docs/xids.md": render_xid_page,
     "docs/metrics.md": render_reference,
     "docs/images/concepts.svg": render_concepts,
+    "docs/extender.md": lambda: bench_pages.render_page("extender.md"),
     "docs/performance.md": lambda: bench_pages.render_page("performance.md"),
     "docs/reliability.md": lambda: bench_pages.render_page("reliability.md"),
     **{

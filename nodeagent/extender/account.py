@@ -6,6 +6,7 @@ would put it.
 Refuses to drop what does not fit: a GPU that two choices overload is over-committed, and nothing more goes there.
 """
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
@@ -80,7 +81,7 @@ _BARE: Final = Shape((), Branch(0, ()))
 class Verdict(NamedTuple):
     """What was found out about a node for one kind of pod."""
 
-    rank: tuple[int, int, int] | None
+    rank: tuple[int, ...] | None
     """Where it stands, the least the best; `None` where there is no room."""
     text: str = ""
     """What is missing."""
@@ -95,36 +96,47 @@ class Summary(NamedTuple):
     """
 
     rooms: tuple[tuple[int, int, int], ...]
-    """Free cores, free bytes and all bytes of each GPU of which a part can be had."""
+    """Free cores, free bytes and all bytes of each GPU of which a part can be had, the fullest first."""
     whole: int
     """How many GPUs can be had alone."""
     free_mask: int
     """Which, by position."""
     free_cores: int
     free_blocks: int
+    block_bytes: int
     shape: Shape
-    packed: Verdict
-    """Where it stands for a part of a GPU when nodes are packed; made once, for thousands of nodes are asked for it."""
     spread: Verdict
-    """The same when nodes are spread."""
+    """Where it stands for a part of a GPU when nodes are spread; made once, for thousands are asked for it."""
 
     def count(self, demand: Demand) -> int:
         """How many GPUs could serve it now."""
-        if demand.cores >= CORES:
-            return self.whole
+        return self.whole if demand.cores >= CORES else len(self._list_fitting(demand))
+
+    def find_tightest(self, cores: int, memory_bytes: int) -> tuple[int, int] | None:
+        """Free cores and blocks of the GPU that the evaluator takes for a part of one; `None` where there is none.
+
+        That is what nearly all pods ask for.
+        """
+        rooms = self.rooms
+        # Of thousands of nodes: those that are too full are passed over at once.
+        for place in range(bisect_left(rooms, (cores,)), len(rooms)):
+            free, room, _ = rooms[place]
+            if room >= memory_bytes:
+                return free, room // self.block_bytes
+        return None
+
+    def measure_tightest(self, demand: Demand) -> tuple[int, int]:
+        """The same for any part, of so many GPUs as it is asked of."""
+        fitting = self._list_fitting(demand)[: demand.gpus]
+        return sum(free for free, _ in fitting), sum(room // self.block_bytes for _, room in fitting)
+
+    def _list_fitting(self, demand: Demand) -> list[tuple[int, int]]:
+        """Free cores and bytes of each GPU that could serve a part."""
         cores, percent = demand.cores or 1, demand.memory_percent
         if percent is None:
             memory = demand.memory_bytes
-            return sum(free >= cores and room >= memory for free, room, _ in self.rooms)
-        return sum(free >= cores and room >= total * percent // 100 for free, room, total in self.rooms)
-
-    def has_one(self, cores: int, memory_bytes: int) -> bool:
-        """Whether a GPU could serve such a part of one GPU, which is what nearly all pods ask for."""
-        # A loop: for thousands of nodes it takes a third of what `any` does.
-        for free, room, _ in self.rooms:  # noqa: SIM110
-            if free >= cores and room >= memory_bytes:
-                return True
-        return False
+            return [(free, room) for free, room, _ in self.rooms if free >= cores and room >= memory]
+        return [(free, room) for free, room, total in self.rooms if free >= cores and room >= total * percent // 100]
 
 
 def summarise(space: Space) -> Summary:
@@ -135,14 +147,16 @@ def summarise(space: Space) -> Summary:
     cores = sum(room.free_cores for room in open_rooms)
     blocks = sum(room.free_bytes // space.block_bytes for room in open_rooms)
     return Summary(
-        rooms=tuple((room.free_cores, room.free_bytes, room.memory_bytes) for room in shared if room.free_cores),
+        rooms=tuple(
+            sorted((room.free_cores, room.free_bytes, room.memory_bytes) for room in shared if room.free_cores)
+        ),
         whole=len(free),
         free_mask=mask_of(free),
         free_cores=cores,
         free_blocks=blocks,
+        block_bytes=space.block_bytes,
         shape=find_shape(space.tree) if space.rooms else _BARE,
-        packed=Verdict((0, cores, blocks)),
-        spread=Verdict((0, -cores, -blocks)),
+        spread=Verdict((-cores, -blocks)),
     )
 
 
@@ -189,6 +203,11 @@ class Account:
         """What such a pod sees: the account as it is, and as it would be without any pod."""
         by_mps = self.is_held_by_mps(pod)
         return self.plain if by_mps is None else self._look_by(by_mps=by_mps)
+
+    @cached_property
+    def held(self) -> tuple[str, ...]:
+        """The words for why nothing of its GPUs may be given, of those that have one."""
+        return tuple(sorted(gpu.held for gpu in self.published.gpus if gpu.held))
 
     def prepare(self) -> None:
         """Have the numbers ready for whatever pod is asked about."""

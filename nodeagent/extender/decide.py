@@ -13,7 +13,7 @@ from nodeagent.extender.account import Account, Look, Summary, Verdict
 from nodeagent.extender.cluster import Cluster
 from nodeagent.extender.gpu_pod import GpuPod, Policy
 from nodeagent.extender.place_pod import PodPlacement, place_pod
-from nodeagent.extender.rank import Rank, find_most_whole, rank_node, score_rank
+from nodeagent.extender.rank import Rank, find_largest_part, find_most_whole, rank_part, rank_whole, score_rank
 from nodeagent.extender.sums import sum_demand
 from nodeagent.extender.texts import (
     ELSEWHERE,
@@ -24,6 +24,7 @@ from nodeagent.extender.texts import (
     Lack,
     measure_lack,
     tell_beside,
+    tell_held,
     tell_lack,
     tell_no_daemons,
     tell_other_names,
@@ -103,7 +104,7 @@ class Decider:
         if pod.demand is None or pod.problem:
             return [(name, 0) for name in names]
         ordered = sorted(self._sort(pod, pod.demand, names).fitting)
-        scores = {name: score_rank(position, len(ordered)) for position, (_, name) in enumerate(ordered)}
+        scores = {name: score_rank(position) for position, (_, name) in enumerate(ordered)}
         return [(name, scores.get(name, 0)) for name in names]
 
     def list_best(self, pod: GpuPod, names: Sequence[str], most: int) -> list[str]:
@@ -248,14 +249,15 @@ class Kind:
             (each.demand.gpus for each in demand.containers if not each.demand.is_exclusive), default=0
         )
         self._most_whole = find_most_whole(demand)
+        self._largest = find_largest_part(demand)
         self._demands = tuple(dict.fromkeys(each.demand for each in demand.containers))
         """Of each container, those that are the same once."""
         first = self._demands[0]
         is_plain = len(demand.containers) == first.gpus == 1 and not self._most_whole and first.memory_percent is None
         self._part = (first.cores or 1, first.memory_bytes) if is_plain else None
-        self._told: dict[tuple[Lack, int, bool, str], Verdict] = {}
-        """By what a node has, the container's demand, which lives as long as this does, whether it is for good, and of
-        which GPUs alone parts can be had."""
+        self._told: dict[tuple[Lack, int, bool, str, tuple[str, ...], int], Verdict] = {}
+        """By what a node has, the container's demand, which lives as long as this does, whether it is for good, of
+        which GPUs alone parts can be had, and which of how many are held back."""
         self._sums = sum_demand(demand)
         self._failures: dict[object, Verdict] = {}
         """By the state of a node's GPUs, where the evaluators found no room though the numbers spoke for it."""
@@ -271,7 +273,7 @@ class Kind:
         if not selection.is_empty:
             models = published.models
             now, empty = (Look(narrow(each.space, models, selection), each.where) for each in (now, empty))
-        return self._judge(now, empty)
+        return self._judge(account, now, empty)
 
     def find_failure(self, space: Space) -> Verdict | None:
         """What the evaluators said before of a node in the same state; `None` where that is not known."""
@@ -291,34 +293,43 @@ class Kind:
         is_too_many = self._most_parts > 1 and account.is_held_by_mps(self._pod)
         return f"{self._key}: {tell_several(self._most_parts)}" if is_too_many else ""
 
-    def _judge(self, now: Look, empty: Look) -> Verdict:
+    def _judge(self, account: Account, now: Look, empty: Look) -> Verdict:
+        if self._part is not None and (tightest := now.summary.find_tightest(*self._part)) is not None:
+            return now.summary.spread if self._policy == "spread" else rank_part(now.summary, tightest)
         lacking = self._find_lacking(now.summary)
         if lacking is None and self._sums is not None and not self._sums.fit(now.summary):
-            return Verdict(None, TOGETHER, is_hopeless=not self._sums.fit(empty.summary))
+            text = tell_held(TOGETHER, account.held, len(account.published.gpus))
+            return Verdict(None, text, is_hopeless=not self._sums.fit(empty.summary))
         if lacking is None:
-            return rank_node(now.summary, self._most_whole, self._policy)
+            return self._rank(now.summary)
         hopeless = self._find_lacking(empty.summary)
         if hopeless is None:
-            return self._tell(now, lacking, is_hopeless=False)
-        return self._tell(empty, hopeless, is_hopeless=True)
+            return self._tell(account, now, lacking, is_hopeless=False)
+        return self._tell(account, empty, hopeless, is_hopeless=True)
+
+    def _rank(self, summary: Summary) -> Verdict:
+        if self._largest is None:
+            return rank_whole(summary, self._most_whole, self._policy)
+        if self._policy == "spread":
+            return summary.spread
+        return rank_part(summary, summary.measure_tightest(self._largest))
 
     def _find_lacking(self, summary: Summary) -> Demand | None:
         """The first container for which there are too few GPUs, whatever the others get."""
-        if self._part is not None:
-            return None if summary.has_one(*self._part) else self._demands[0]
         for demand in self._demands:
             if summary.count(demand) < demand.gpus:
                 return demand
         return None
 
-    def _tell(self, look: Look, demand: Demand, *, is_hopeless: bool) -> Verdict:
+    def _tell(self, account: Account, look: Look, demand: Demand, *, is_hopeless: bool) -> Verdict:
         """The same for all nodes that lack the same, of which there are thousands."""
         lack = measure_lack(look.summary, demand)
-        key = (lack, id(demand), is_hopeless, look.where)
+        gpus = len(account.published.gpus) if account.held else 0
+        key = (lack, id(demand), is_hopeless, look.where, account.held, gpus)
         verdict = self._told.get(key)
         if verdict is None:
             text = tell_lack(lack, demand, allowed=not self._selection.is_empty, where=look.where)
-            verdict = self._told[key] = Verdict(None, text, is_hopeless)
+            verdict = self._told[key] = Verdict(None, tell_held(text, account.held, gpus), is_hopeless)
         return verdict
 
 

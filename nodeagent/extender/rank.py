@@ -1,7 +1,8 @@
 """Which of the nodes that have room is the best: packed or spread, and near to one another for several GPUs.
 
-Owns the order, lowest first, which filter and prioritize share. The fewest free cores, then the fewest free blocks,
-then the name is the original's order; before it comes what several whole GPUs would gain or break.
+Owns the order, lowest first, which filter and prioritize share. Packed, a part of a GPU goes where the share evaluator
+would put it if all nodes were one: on the GPU with the fewest cores and blocks left, of equal ones that of the fullest
+node. Whole GPUs go where they gain the most or break the least, and then to the fullest node.
 """
 
 from typing import Final, TypeAlias
@@ -9,11 +10,14 @@ from typing import Final, TypeAlias
 from nodeagent.extender.account import Shape, Summary, Verdict
 from nodeagent.extender.gpu_pod import Policy
 from nodeagent.rules.fractions.demands import PodDemand
+from nodeagent.rules.placement.evaluators import Demand
 from nodeagent.rules.placement.space import CORES
 
-Rank: TypeAlias = tuple[int, int, int]
+Rank: TypeAlias = tuple[int, ...]
 BEST_SCORE: Final = 10
 """The highest that kube-scheduler takes of an extender."""
+WORST_SCORE: Final = 1
+"""Of a node with room."""
 _KNOWN_MAX: Final = 65536
 
 
@@ -22,10 +26,23 @@ def find_most_whole(demand: PodDemand) -> int:
     return max((each.demand.gpus for each in demand.containers if each.demand.cores >= CORES), default=0)
 
 
-def rank_node(summary: Summary, whole: int, policy: Policy) -> Verdict:
-    """Where a node with room stands among the others; the least is the best."""
-    if not whole:
-        return summary.packed if policy == "pack" else summary.spread
+def find_largest_part(demand: PodDemand) -> Demand | None:
+    """What the container asks for that asks for the largest part of a GPU; `None` where whole ones are asked for."""
+    if find_most_whole(demand):
+        return None
+    return max((each.demand for each in demand.containers), key=lambda each: (each.cores, each.memory_bytes))
+
+
+def rank_part(summary: Summary, tightest: tuple[int, int]) -> Verdict:
+    """Where a node stands for a part of a GPU when nodes are packed.
+
+    `tightest` are the free cores and blocks of the GPU that it would be a part of.
+    """
+    return Verdict((*tightest, summary.free_cores, summary.free_blocks))
+
+
+def rank_whole(summary: Summary, whole: int, policy: Policy) -> Verdict:
+    """Where a node stands for so many whole GPUs; the least is the best."""
     nearness, cores, blocks = _measure(summary, whole), summary.free_cores, summary.free_blocks
     return Verdict((nearness, cores, blocks) if policy == "pack" else (nearness, -cores, -blocks))
 
@@ -56,6 +73,10 @@ def measure_fragment(shape: Shape, free: int) -> int:
     return available
 
 
-def score_rank(position: int, count: int) -> int:
-    """The score of the node at this position among so many."""
-    return BEST_SCORE - BEST_SCORE * position // count
+def score_rank(position: int) -> int:
+    """The score of the node at this position: a point less with every doubling of the nodes that are better.
+
+    There are ten scores for thousands of nodes, and the scheduler takes one: the best has its score alone, also among
+    equal ones, since that is where `filter` expects the pod.
+    """
+    return max(WORST_SCORE, BEST_SCORE - position.bit_length())

@@ -4,7 +4,9 @@ Owns the words. Of a thousand nodes kube-scheduler counts those with the same wo
 missing and never what only one node has.
 """
 
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 from nodeagent.extender.account import Summary
 from nodeagent.model.units import render_bytes
@@ -17,6 +19,15 @@ NOTHING = "this node gives out no parts of GPUs"
 ELSEWHERE = "a better node was chosen"
 TOGETHER = "too little is free for all of the pod's containers together"
 NOT_ASKED = "enough better nodes have room"
+HELD: Final[Mapping[str, str]] = {
+    "unhealthy": "unhealthy",
+    "mig": "held back for a MIG layout",
+    "door": "behind a closed door",
+    "node": "held back by the node's driver, runtime or MPS daemons",
+    "elsewhere": "given out by another door",
+}
+"""By each word of `HeldBack`."""
+_HELD_BACK: Final = "held back"
 
 
 def tell_other_names(demand: PodDemand, theirs: str) -> str:
@@ -83,6 +94,23 @@ def _tell_whole(free: int, wanted: int, which: str) -> str:
 
 def _count(number: int) -> str:
     return "1 GPU" if number == 1 else f"{number} GPUs"
+
+
+def tell_held(text: str, held: Sequence[str], gpus: int) -> str:
+    """What is missing and how many of so many GPUs are held back, and why; that alone where all of them are.
+
+    Args:
+        text: what is missing.
+        held: the word for each GPU that is held back.
+        gpus: how many the node has.
+    """
+    if not held:
+        return text
+    counts = Counter(HELD.get(word, _HELD_BACK) for word in held)
+    first, *others = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
+    told = f"{first[1]} of {_count(gpus)} {first[0]}"
+    told += "".join(f", {number} {word}" for word, number in others)
+    return told if len(held) == gpus else f"{text} ({told})"
 
 
 def tell_beside(container: ContainerDemand) -> str:

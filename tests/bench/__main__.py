@@ -15,6 +15,7 @@ from nodeagent import __version__
 from tests import generate
 from tests.bench import compare, curves, reference
 from tests.bench.operations import OPERATIONS
+from tests.bench.packing import measure as packing
 from tests.bench.pieces import (
     bus_publish,
     cdi,
@@ -115,6 +116,8 @@ def _list_measures(options: argparse.Namespace) -> dict[str, Measure]:
         "slices": slices.measure,
         "claims": claims.measure,
         "extender": extender.measure,
+        "packing": packing.measure,
+        "ratios": lambda: [*extender.measure_ratios(), *vgpu.measure_ratios()],
         "faults": lambda: agent.measure_faults(max(1, options.rounds // 5)),
     }
 

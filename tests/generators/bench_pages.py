@@ -14,6 +14,9 @@ from nodeagent.edge.kube.follow import WATCH_SECONDS
 from tests.bench import reference
 from tests.bench.charts import render_chart
 from tests.bench.curves import Curve
+from tests.bench.packing.measure import GIVEN, REFUSED, name_row
+from tests.bench.packing.policies import POLICIES
+from tests.bench.packing.sizes import LISTS
 from tests.bench.reference import KeptRow, Reference, Soak, Story, Taken
 from tests.bench.whole import fleet
 from tests.soak.measures import split_quarters
@@ -191,8 +194,23 @@ def make_fleet(known: Reference, _words: Sequence[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def make_packing(known: Reference, _words: Sequence[str]) -> str:
+    """By list and policy what is given away and whom it costs, each in the middle of its seeds."""
+    if "packing" not in known.groups:
+        return NOTHING
+    found = {row.name: row.p50 for row in known.groups["packing"].rows}
+    lines = [f"| Given away, refused | {' | '.join(LISTS)} |", f"| --- |{' --- |' * len(LISTS)}"]
+    for policy in POLICIES:
+        cells = (
+            ", ".join(f"{found[name_row(title, policy, what)]:.1f}" for what in (GIVEN, REFUSED)) for title in LISTS
+        )
+        lines.append(f"| {policy} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
 MAKERS = {
     "fleet": make_fleet,
+    "packing": make_packing,
     "rows": make_rows,
     "taken": make_taken,
     "curves": make_curves,

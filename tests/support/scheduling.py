@@ -63,12 +63,20 @@ def publish(
     users_max: int | None = None,
     enforcement: EnforcementName | None = None,
     mps_clients: int | None = None,
+    held: Mapping[int, str] | None = None,
 ) -> str:
     """The annotation of a node with these GPUs."""
     gpus = tuple(
-        PublishedGpu(uuid=gpu.uuid, index=gpu.index, model=gpu.name, mps_clients=mps_clients) for gpu in inventory.gpus
+        PublishedGpu(
+            uuid=gpu.uuid,
+            index=gpu.index,
+            model=gpu.name,
+            mps_clients=mps_clients,
+            held=(held or {}).get(gpu.index, ""),
+        )
+        for gpu in inventory.gpus
     )
-    told = {gpu.uuid: (withheld or {}).get(gpu.uuid, "") for gpu in inventory.gpus}
+    told = {gpu.uuid: (withheld or {}).get(gpu.uuid, (held or {}).get(gpu.index, "")) for gpu in inventory.gpus}
     space = plan_space(inventory, BLOCK, withheld=told, users_max=users_max)
     return render_published(Published(profile=profile, space=space, gpus=gpus, enforcement=enforcement))
 

@@ -7,6 +7,9 @@ import pytest
 
 from tests.bench import reference
 from tests.bench.curves import Curve
+from tests.bench.packing.measure import GIVEN, REFUSED, name_row
+from tests.bench.packing.policies import POLICIES
+from tests.bench.packing.sizes import LISTS
 from tests.bench.reference import Curves, Group, KeptRow, Reference, Soak, Soaks, Stories, Story, Taken
 from tests.bench.rows import Row
 from tests.bench.whole import fleet
@@ -129,3 +132,18 @@ def test_rows_are_kept_group_by_group(tmp_path: Path, monkeypatch: pytest.Monkey
     assert known[-1].groups["life"] == KNOWN.groups["life"]
     (row,) = known[-1].groups["faults"].rows
     assert (row.name, row.runs, row.p50, row.limit) == ("told", 3, 2.0, 5)
+
+
+def test_policies_of_packing_stand_side_by_side() -> None:
+    """What is given away and who is refused, by list; nothing before it was taken."""
+    rows = tuple(
+        KeptRow(name=name_row(title, policy, what), unit="%", runs=3, p50=value, p90=99.0, p99=99.0)
+        for title in LISTS
+        for policy in POLICIES
+        for what, value in ((GIVEN, 90.04), (REFUSED, 5.0))
+    )
+    made = bench_pages.make_packing(Reference(groups={"packing": Group(TAKEN, rows)}), ())
+    assert made.splitlines()[0] == "| Given away, refused | default | multigpu50 | gpushare40 | gpushare100 |"
+    assert made.splitlines()[2] == "| nodeagent |" + " 90.0, 5.0 |" * 4
+    assert len(made.splitlines()) == 2 + len(POLICIES)
+    assert bench_pages.make_packing(Reference(), ()) == "Not taken yet.\n"

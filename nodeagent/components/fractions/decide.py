@@ -18,7 +18,7 @@ from nodeagent.model.plugin import AdvertisedDevice
 from nodeagent.model.units import render_bytes
 from nodeagent.model.values import Value
 from nodeagent.rules.fractions.profiles import CoresProfile, Profile, SharesProfile, plan_profile
-from nodeagent.rules.fractions.published import plan_published, render_published
+from nodeagent.rules.fractions.published import HeldBack, plan_published, render_published
 from nodeagent.rules.fractions.tokens import plan_tokens
 from nodeagent.rules.mps.parts import explain_foreign_daemon
 from nodeagent.rules.placement.space import CORES, Space, plan_space
@@ -34,6 +34,8 @@ class PartView(Value, frozen=True, dict=True):
     """Those that are given in parts, whether anybody new may have some of them or not."""
     unfit: Mapping[GpuUuid, str]
     """Why nothing of each can be given now; empty where something can."""
+    held: Mapping[GpuUuid, HeldBack]
+    """The same in a word, of all GPUs of the node of which nothing can be given in parts."""
     profile: Profile
     memory_ratio: float
     foreign: Mapping[GpuUuid, int] = {}
@@ -110,22 +112,35 @@ def plan_view(
     behind, is_open = offering.list_behind(Door.FRACTIONS), offering.list_open(Door.FRACTIONS)
     closed = offering.list_closed(inventory.gpus, Door.FRACTIONS)
     gpus = tuple(gpu for gpu in inventory.gpus if gpu.uuid in behind)
-    unfit = {
-        gpu.uuid: (blocked or {}).get(gpu.uuid, "")
-        or ("" if gpu.uuid in is_open else closed[gpu.uuid])
-        or explain_unfitness(gpu, health)
+    refused = {
+        gpu.uuid: _refuse(
+            gpu, health, (blocked or {}).get(gpu.uuid, ""), "" if gpu.uuid in is_open else closed[gpu.uuid]
+        )
         for gpu in gpus
+    }
+    elsewhere: dict[GpuUuid, HeldBack] = {
+        gpu.uuid: "mig" if gpu.mig_enabled else "elsewhere" for gpu in inventory.gpus if gpu.uuid not in behind
     }
     return PartView(
         inventory=inventory,
         gpus=gpus,
-        unfit=unfit,
+        unfit={uuid: reason for uuid, (_, reason) in refused.items()},
+        held=elsewhere | {uuid: word for uuid, (word, reason) in refused.items() if reason},
         profile=plan_profile(settings),
         memory_ratio=settings.memory_overcommit_ratio,
         foreign=foreign or {},
         enforcement=settings.enforcement,
         has_mps=has_mps,
     )
+
+
+def _refuse(gpu: Gpu, health: HealthReport | None, blocked: str, closed: str) -> tuple[HeldBack, str]:
+    """Why nothing of a GPU can be given, in a word and in full; empty in full where something can."""
+    if blocked:
+        return "node", blocked
+    if closed:
+        return "door", closed
+    return "mig" if gpu.mig_enabled and not gpu.lost else "unhealthy", explain_unfitness(gpu, health)
 
 
 def list_daemon_faults(inventory: Inventory, state: MpsState | None) -> Mapping[GpuUuid, str]:
@@ -191,7 +206,7 @@ def publish_view(view: PartView) -> str:
     if not view.gpus:
         return ""
     gpus, by = view.inventory.gpus, view.enforcement
-    return render_published(plan_published(view.profile, view.empty, gpus, by, has_mps=view.has_mps))
+    return render_published(plan_published(view.profile, view.empty, gpus, by, has_mps=view.has_mps, held=view.held))
 
 
 def plan_limits(

@@ -61,7 +61,7 @@ class ExtenderSettings(Section):
     policy: NodePolicy = knob(
         OneOf[NodePolicy](("pack", "spread")),
         "pack",
-        "which nodes come first: pack fills the fullest, spread the emptiest; a pod may say otherwise by"
+        "which nodes come first: pack leaves the least on a GPU, spread fills the emptiest; a pod may say otherwise by"
         " hami.io/node-scheduler-policy",
         "whole nodes stay free for pods that need them",
     )

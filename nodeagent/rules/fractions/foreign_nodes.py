@@ -91,7 +91,14 @@ def _read_registered(profile: SharesProfile, text: str) -> Published:
         for gpu in found
     ]
     gpus = tuple(
-        PublishedGpu(uuid=GpuUuid(gpu.id), index=gpu.index, model=gpu.type, numa_node=gpu.numa) for gpu in found
+        PublishedGpu(
+            uuid=GpuUuid(gpu.id),
+            index=gpu.index,
+            model=gpu.type,
+            numa_node=gpu.numa,
+            held="" if gpu.health else "unhealthy",
+        )
+        for gpu in found
     )
     return Published(profile="hami", space=_plan_flat(rooms, profile.block_bytes), gpus=gpus)
 

@@ -8,7 +8,7 @@ Refuses to be read in part: an annotation that is not whole, or of a later form,
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -33,6 +33,9 @@ _DEPTH_MAX: Final = 16
 
 
 _Branch: TypeAlias = int | list[Any]
+HeldBack: TypeAlias = Literal["unhealthy", "mig", "door", "node", "elsewhere"]
+"""Why nothing of a GPU may be given, in a word that is the same on all nodes: for its own health, for MIG, since nobody
+new gets in by its door, for something of the node (driver, runtime, MPS daemons), or since another door has it."""
 
 
 class PublishedGpu(Value, frozen=True):
@@ -44,6 +47,11 @@ class PublishedGpu(Value, frozen=True):
     numa_node: int | None = None
     mps_clients: int | None = None
     """How many containers MPS can hold to a part of it; `None` where nobody looks after MPS daemons, or it is not told.
+    """
+    held: str = ""
+    """The word for why nothing of it may be given; empty where something may, or the word is not told.
+
+    One of `HeldBack`, or what a later version has beside these.
     """
 
 
@@ -86,6 +94,7 @@ class _Gpu(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     foreign: int = 0
     busy: bool = False
     clients: int | None = None
+    held: str = ""
 
 
 class _Form(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -102,7 +111,13 @@ class _Form(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def plan_published(
-    profile: Profile, space: Space, gpus: Iterable[Gpu], enforcement: EnforcementName, *, has_mps: bool
+    profile: Profile,
+    space: Space,
+    gpus: Iterable[Gpu],
+    enforcement: EnforcementName,
+    *,
+    has_mps: bool,
+    held: Mapping[GpuUuid, HeldBack] | None = None,
 ) -> Published:
     """What a node with this account publishes; of what was given and is used beside it, only the latter is told."""
     told = {gpu.uuid: gpu for gpu in gpus}
@@ -117,6 +132,7 @@ def plan_published(
                 model=told[room.gpu].name,
                 numa_node=told[room.gpu].numa_node,
                 mps_clients=find_most_clients(told[room.gpu]) if has_mps else None,
+                held=(held or {}).get(room.gpu, ""),
             )
             for room in rooms
         ),
@@ -144,6 +160,7 @@ def render_published(published: Published) -> str:
             foreign=room.foreign_bytes,
             busy=room.foreign,
             clients=told[room.gpu].mps_clients,
+            held=told[room.gpu].held,
         )
         for room in published.space.rooms
     ]
@@ -195,6 +212,7 @@ def read_published(text: str) -> Published:
                 model=gpu.model,
                 numa_node=gpu.numa,
                 mps_clients=gpu.clients,
+                held=gpu.held,
             )
             for gpu in gpus
         ),

@@ -42,6 +42,19 @@ def measure() -> list[Row]:
     return [_measure(cost) for cost in _COSTS]
 
 
+def measure_ratios() -> list[Row]:
+    """What the longest way of the library takes, in times of one that every program goes: the same on any machine.
+
+    The limit is that of their limits in nanoseconds, which hold for the machine that those rows were taken on.
+    """
+    if shutil.which("cc") is None:
+        return []
+    usual, long = (next(cost for cost in _COSTS if cost.what == what) for what in ("allocate", "info"))
+    added = _measure(usual).percentile(0.5)
+    times = [each / added for each in _measure(long).samples]
+    return [Row(f"{long.name}, times allocate and free, added", "x", times, long.limit_ns / usual.limit_ns)]
+
+
 def _measure(cost: _Cost) -> Row:
     with tempfile.TemporaryDirectory(prefix="nodeagent-bench-") as directory:
         place, driver = Place(Path(directory)), FakeDriver(Path(directory))

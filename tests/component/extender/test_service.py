@@ -165,7 +165,7 @@ async def test_filter_proposes_and_the_scheduler_chooses(tmp_path: Path) -> None
             server.put_pod(name, limit(100))
         async with open_extender(server, tmp_path) as extender:
             assert (await extender.ask("filter", "a"))["NodeNames"] == ["m", "n"]
-            assert await extender.ask("prioritize", "a") == [{"Host": "n", "Score": 5}, {"Host": "m", "Score": 10}]
+            assert await extender.ask("prioritize", "a") == [{"Host": "n", "Score": 9}, {"Host": "m", "Score": 10}]
             assert (await extender.ask("filter", "b"))["NodeNames"] == ["n"]
             assert server.requests["patch pods"] == 0
             server.put_pod("a", limit(100), node="n")

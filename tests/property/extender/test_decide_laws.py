@@ -60,6 +60,30 @@ def test_numbers_say_what_the_evaluators_say(data: st.DataObject, profile: str, 
     assert (verdict.text == "") == (verdict.rank is not None)
 
 
+@given(st.lists(inventories(), min_size=1, max_size=3), st.lists(cores_limits, max_size=16), st.integers(1, 99))
+def test_a_part_goes_where_one_evaluator_for_all_nodes_would_put_it(
+    nodes: list[Inventory], limits: list[Mapping[str, str]], cores: int
+) -> None:
+    """On no node does the evaluator find a GPU with less left than on the node that is chosen."""
+    scheduler = FakeScheduler(
+        *(make_node(f"n{number}", each, "tencent", Random(1)) for number, each in enumerate(nodes))
+    )
+    for number, each in enumerate(limits):
+        scheduler.schedule(make_pod(f"p{number}", each))
+    pod = make_pod("x", limit(cores, 1))
+    demand = scheduler.read(pod).demand
+    assert demand is not None
+    left: dict[str, tuple[int, int]] = {}
+    for name in scheduler.names:
+        account = scheduler.cluster.find_account(name)
+        assert account is not None
+        for part in place_pod(account.space, demand).parts:
+            room = next(each for each in account.space.rooms if each.gpu == part.gpu)
+            left[name] = room.free_cores, room.free_bytes // account.space.block_bytes
+    chosen, _ = scheduler.schedule(pod)
+    assert left.get(chosen) == (min(left.values()) if left else None)
+
+
 @given(st.data(), st.sampled_from(["tencent", "hami"]), st.integers(0, 1000))
 def test_what_the_numbers_refuse_no_evaluator_could_place(data: st.DataObject, profile: str, seed: int) -> None:
     """The numbers may hope in vain that all containers fit, but not refuse in vain; asked again they say the same."""

@@ -1,16 +1,17 @@
 """Which nodes a pod may go to, in which order, and why not to the others."""
 
 from collections.abc import Mapping
+from typing import get_args
 
 import pytest
 
 from nodeagent.extender import decide
 from nodeagent.extender.decide import STEP
 from nodeagent.extender.place_pod import PodPlacement, place_pod
-from nodeagent.extender.texts import ELSEWHERE, NOT_ASKED, NOTHING, TOGETHER, UNKNOWN
+from nodeagent.extender.texts import ELSEWHERE, HELD, NOT_ASKED, NOTHING, TOGETHER, UNKNOWN
 from nodeagent.model.scheduling import SeenNode, SeenPod
 from nodeagent.rules.fractions.demands import PodDemand
-from nodeagent.rules.fractions.published import ANNOTATION
+from nodeagent.rules.fractions.published import ANNOTATION, HeldBack
 from nodeagent.rules.fractions.selection import UNWANTED_GPUS, WANTED_MODELS
 from nodeagent.rules.placement.space import Space
 from tests.support.gpus import gpu_uuid, make_inventory
@@ -25,8 +26,10 @@ from tests.support.scheduling import (
     make_plain_node,
     make_pod,
     make_seen_node,
+    publish,
 )
 
+SOME_HELD = "2 of 8 GPUs unhealthy, 1 held back for a MIG layout"
 FULL_SHARES = make_pod("x", {SHARE: "1", "nvidia.com/gpumem": "1000"})
 
 
@@ -44,6 +47,18 @@ def test_nodes_of_the_original_are_chosen_as_by_the_original() -> None:
     """By capacity alone: the fullest node that fits, then its name."""
     scheduler = FakeScheduler(*(make_plain_node(f"n{number}", 200, 8) for number in range(3)))
     assert [scheduler.schedule(pod) for pod, _ in pods_of_original()] == [wanted for _, wanted in pods_of_original()]
+
+
+def test_a_part_goes_to_the_gpu_on_which_the_least_is_left() -> None:
+    """Of the whole cluster, though another node is fuller; among equal GPUs to the fuller node."""
+    scheduler = FakeScheduler(*(make_seen_node(name, eight()) for name in ("fuller", "tight", "tight-too")))
+    fill(scheduler, "fuller", *[(40, 1)] * 8)
+    fill(scheduler, "tight", (70, 1))
+    fill(scheduler, "tight-too", (70, 1), (90, 1))
+    assert scheduler.schedule(make_pod("a", limit(30, 1))) == ("tight-too", (0,))
+    assert scheduler.schedule(make_pod("b", limit(30, 1))) == ("tight", (0,))
+    assert scheduler.schedule(make_pod("c", limit(30, 1)))[0] == "fuller"
+    assert scheduler.schedule(make_pod("d", limit(10, 1), limit(5, 1)))[0] == "tight-too"
 
 
 def test_spread_takes_the_emptiest_node() -> None:
@@ -161,6 +176,42 @@ def test_nodes_that_cannot_be_judged_say_why() -> None:
     assert found.chosen is None
 
 
+@pytest.mark.parametrize(
+    ("held", "limits", "text"),
+    [
+        (dict.fromkeys(range(8), "unhealthy"), [limit(30, 1)], "8 of 8 GPUs unhealthy"),
+        (
+            {0: "unhealthy", 1: "unhealthy", 2: "mig"},
+            [limit(800)],
+            f"5 GPUs that nobody has a part of, 8 are asked for ({SOME_HELD})",
+        ),
+        (
+            {**dict.fromkeys(range(4), "elsewhere"), **dict.fromkeys(range(4, 8), "door")},
+            [limit(30, 1)],
+            "4 of 8 GPUs behind a closed door, 4 given out by another door",
+        ),
+        (
+            dict.fromkeys(range(8), "node"),
+            [limit(30, 1)],
+            "8 of 8 GPUs held back by the node's driver, runtime or MPS daemons",
+        ),
+        ({0: "a word of a later version"}, [limit(400), limit(400)], f"{TOGETHER} (1 of 8 GPUs held back)"),
+    ],
+)
+def test_gpus_that_are_held_back_are_told_as_that(
+    held: Mapping[int, str], limits: list[Mapping[str, str]], text: str
+) -> None:
+    """With how many of the node's they are, and alone where nothing else is left; each by the node that they are of."""
+    scheduler = FakeScheduler(
+        SeenNode(name="n", annotations={ANNOTATION: publish(eight(), held=held)}),
+        make_seen_node("small", make_inventory(make_sized(1))),
+    )
+    found = scheduler.ask(make_pod("x", *limits))
+    assert found.hopeless["n"] == text
+    assert "held back" not in found.hopeless.get("small", "")
+    assert set(HELD) == set(get_args(HeldBack))
+
+
 def test_an_impossible_request_is_told_on_every_node() -> None:
     """At once, with key, value and remedy; no eviction would help."""
     scheduler = FakeScheduler(make_seen_node("n", six()))
@@ -243,7 +294,7 @@ def test_scores_fall_from_best_to_worst() -> None:
     fill(scheduler, "n1", (100, 0), (100, 0))
     pod = scheduler.read(make_pod("x", limit(10, 1)))
     scores = scheduler.decider.prioritize(pod, (*scheduler.names, "gone"))
-    assert scores == [("n0", 8), ("n1", 0), ("n2", 5), ("n3", 10), ("n4", 3), ("plain", 0), ("gone", 0)]
+    assert scores == [("n0", 9), ("n1", 0), ("n2", 8), ("n3", 10), ("n4", 8), ("plain", 0), ("gone", 0)]
 
 
 def test_an_answer_is_remembered_until_the_node_changes() -> None:

@@ -5,11 +5,11 @@ from collections.abc import Callable
 import pytest
 
 from nodeagent.extender.account import find_shape, summarise
-from nodeagent.extender.rank import measure_fragment, measure_link, rank_node, score_rank
+from nodeagent.extender.rank import measure_fragment, measure_link, rank_part, rank_whole, score_rank
 from nodeagent.model.gpu import Inventory
-from nodeagent.rules.placement.evaluators import evaluate_fragment, evaluate_link
+from nodeagent.rules.placement.evaluators import Demand, evaluate_fragment, evaluate_link
 from nodeagent.rules.placement.hierarchy import Tree
-from tests.support.placement import WHOLE, account, eight, six
+from tests.support.placement import GIB, WHOLE, account, eight, six
 
 
 @pytest.mark.parametrize("make", [six, eight])
@@ -51,15 +51,38 @@ def test_what_is_measured_is_remembered_and_bounded(monkeypatch: pytest.MonkeyPa
     """Once for all nodes of a kind; of large nodes not every state there can be."""
     summary = summarise(account(eight()))
     summary.shape.known.clear()
-    first = rank_node(summary, 2, "pack")
-    assert rank_node(summary, 2, "pack") == first
+    first = rank_whole(summary, 2, "pack")
+    assert rank_whole(summary, 2, "pack") == first
     assert summary.shape.known == {(0xFF, 2): -50}
     monkeypatch.setattr("nodeagent.extender.rank._KNOWN_MAX", 1)
-    assert rank_node(summary, 1, "spread").rank == (2, -800, -8 * 128)
+    assert rank_whole(summary, 1, "spread").rank == (2, -800, -8 * 128)
     assert list(summary.shape.known) == [(0xFF, 1)]
 
 
-@pytest.mark.parametrize(("count", "scores"), [(1, [10]), (2, [10, 5]), (4, [10, 8, 5, 3])])
-def test_scores_begin_at_ten(count: int, scores: list[int]) -> None:
-    """And fall evenly."""
-    assert [score_rank(position, count) for position in range(count)] == scores
+def test_the_fuller_gpu_counts_before_the_fuller_node() -> None:
+    """In the order in which the evaluator compares GPUs: cores, blocks, and only then what the node has left."""
+    lonely = summarise(account(eight(), {0: (70, 8)}))
+    busy = summarise(account(eight(), dict.fromkeys(range(8), (60, 8))))
+    small = summarise(account(eight(), {0: (70, 16)}))
+    assert [each.find_tightest(20, GIB) for each in (lonely, busy, small)] == [(30, 96), (40, 96), (30, 64)]
+    ranked = sorted(
+        (rank_part(each, each.find_tightest(20, GIB) or (0, 0)).rank or (), name)
+        for each, name in ((lonely, "lonely"), (busy, "busy"), (small, "small"))
+    )
+    assert [name for _, name in ranked] == ["small", "lonely", "busy"]
+    assert (lonely.find_tightest(20, 30 * GIB), lonely.find_tightest(20, 33 * GIB)) == ((100, 128), None)
+
+
+def test_a_part_of_each_of_several_gpus_is_ranked_by_all_of_them() -> None:
+    """By memory in percent too."""
+    summary = summarise(account(eight(), {0: (70, 8), 1: (60, 30), 2: (10, 0)}))
+    assert summary.measure_tightest(Demand(gpus=2, cores=20, memory_bytes=4 * GIB)) == (30 + 90, 96 + 128)
+    assert summary.measure_tightest(Demand(gpus=1, cores=20, memory_percent=80)) == (90, 128)
+    assert summary.measure_tightest(Demand(gpus=2, cores=0, memory_bytes=GIB)) == (30 + 40, 96 + 8)
+
+
+def test_scores_fall_with_every_doubling() -> None:
+    """The best of thousands has its score alone, those close behind are told apart, and none with room has nothing."""
+    assert [score_rank(position) for position in (0, 1, 2, 3, 4, 7, 8, 127, 255, 256, 4999)] == [
+        *(10, 9, 8, 8, 7, 7, 6, 3, 2, 1, 1)
+    ]

@@ -125,9 +125,23 @@ def test_ids_follow_the_health_of_their_gpu_and_the_door() -> None:
     assert ill.unfit == {gpu_uuid(0): "", gpu_uuid(1): "ill"}
     assert closed.unfit[gpu_uuid(1)] == "door fractions (test)"
     assert set(away.unfit.values()) == {"no driver"}
+    assert (ill.held, closed.held) == ({gpu_uuid(1): "unhealthy"}, {gpu_uuid(1): "door"})
+    assert set(away.held.values()) == {"node"}
     for view, healthy in ((ill, 100), (closed, 100), (away, 0)):
         cores = plan_lists(view, make_table())[CORE]
         assert (len(cores), sum(device.healthy for device in cores)) == (200, healthy)
+
+
+def test_schedulers_hear_in_a_word_why_a_gpu_is_held_back() -> None:
+    """MIG, whichever door such a GPU has, and lost rather than cut; and what another door has."""
+    gpus = [make_gpu(0, mig=["1g.10gb"]), make_gpu(1, mig=["1g.10gb"]), make_gpu(2), make_gpu(3)]
+    gpus.append(make_gpu(4, mig=["1g.10gb"], lost="fell off the bus"))
+    inventory = make_inventory(gpus)
+    doors = {1: (Door.NONE, False), 2: (Door.WHOLE, True)}
+    view = plan_view(inventory, make_offering(inventory, doors), make_health(inventory), ON)
+    words = {0: "mig", 1: "mig", 2: "elsewhere", 4: "unhealthy"}
+    assert view.held == {gpu_uuid(index): word for index, word in words.items()}
+    assert [gpu.held for gpu in read_published(publish_view(view)).gpus] == ["mig", "mig", "elsewhere", "", "unhealthy"]
 
 
 def test_ids_that_somebody_holds_stay_when_their_gpu_is_gone() -> None:

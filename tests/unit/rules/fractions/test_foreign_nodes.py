@@ -93,7 +93,8 @@ def test_registered_gpus_come_in_the_order_of_their_indexes() -> None:
             withheld="its device plugin calls it unhealthy",
         ),
     )
-    assert found.gpus[1] == PublishedGpu(uuid=gpu_uuid(1), index=1, model="NVIDIA-T4", numa_node=1)
+    wanted = PublishedGpu(uuid=gpu_uuid(1), index=1, model="NVIDIA-T4", numa_node=1, held="unhealthy")
+    assert found.gpus == (PublishedGpu(uuid=gpu_uuid(0), index=0, model="NVIDIA-T4", numa_node=0), wanted)
     assert (found.profile, found.has_uuids) == ("hami", True)
 
 

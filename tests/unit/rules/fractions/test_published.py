@@ -42,7 +42,14 @@ def publish(inventory: Inventory, **differences: object) -> Published:
         publish(eight(), foreign=True, foreign_bytes=3 << 30),
         publish(eight(), users_max=None),
         replace(publish(eight()), enforcement="advise"),
-        plan_published(CoresProfile(), publish(eight()).space, eight().gpus, "mps", has_mps=True),
+        plan_published(
+            CoresProfile(),
+            publish(eight(), withheld="it is lost").space,
+            eight().gpus,
+            "mps",
+            has_mps=True,
+            held={gpu_uuid(0): "unhealthy"},
+        ),
     ],
     ids=lambda published: f"{len(published.gpus)} GPUs",
 )

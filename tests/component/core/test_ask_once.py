@@ -1,4 +1,4 @@
-"""One question to a child that lives for its answer: whatever it does, it is gone afterwards, with all that it started."""
+"""One question to a child that lives for its answer: it is gone afterwards, with all that it started."""
 
 import os
 import subprocess
@@ -21,7 +21,11 @@ LIMIT_BYTES = 1 << 20
 
 
 async def ask(
-    text: str, *, argv: tuple[str, ...] = ARGV, timeout_seconds: float = PATIENCE_SECONDS, limit_bytes: int = LIMIT_BYTES
+    text: str,
+    *,
+    argv: tuple[str, ...] = ARGV,
+    timeout_seconds: float = PATIENCE_SECONDS,
+    limit_bytes: int = LIMIT_BYTES,
 ) -> str:
     answer = await ask_once(
         argv, text.encode(), env=ENV, name="reader", timeout_seconds=timeout_seconds, limit_bytes=limit_bytes
@@ -59,7 +63,7 @@ async def test_a_child_that_ends_without_an_answer_says_how(order: str, how: str
 
 async def test_a_child_that_hangs_is_killed_at_the_deadline() -> None:
     before = list_children()
-    with pytest.raises(ChildStuck, match="within 0.3 s"):
+    with pytest.raises(ChildStuck, match=r"within 0\.3 s"):
         await ask("hang", timeout_seconds=0.3)
     assert list_children() <= before
 

@@ -44,7 +44,7 @@ def test_an_agent_with_everything_on_has_nothing_of_it(tmp_path: Path) -> None:
         )
         try:
             node.kubelet.wait("registered")
-            api.wait(lambda server: any(method == "PATCH" for method, _ in server.requests))
+            api.wait_for(lambda: bool(api.server.writes), "a write of the agent")
         finally:
             agent.terminate()
             agent.wait(30)

@@ -19,8 +19,8 @@ def measure() -> list[Row]:
     """Once each, on a fresh node."""
     plain, whole = _weigh(everything=False), _weigh(everything=True)
     return [
-        Row("agent and GPU worker with the API, PSS", "MiB", [plain], limit=72),
-        Row("fractions, claims, MIG and MPS on, PSS", "MiB", [whole], limit=90),
+        Row("agent and GPU worker with the API, PSS", "MiB", [plain], limit=60),
+        Row("fractions, claims, MIG and MPS on, PSS", "MiB", [whole], limit=75),
     ]
 
 

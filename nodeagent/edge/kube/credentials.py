@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Protocol
 
 import anyio
@@ -139,6 +138,8 @@ class Kubeconfig:
         return now == files
 
     async def _read(self, worker: WorkerThread) -> Reading:
+        from tempfile import TemporaryDirectory  # noqa: PLC0415 - an agent's start would load it, see `late`
+
         scratch = await worker.run(
             lambda: TemporaryDirectory(prefix="nodeagent-"), timeout_seconds=LOAD_SECONDS, what="making a directory"
         )

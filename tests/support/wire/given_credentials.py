@@ -1,4 +1,4 @@
-"""Credentials for tests that are about something else: a kubeconfig that says server and token, read without a child."""
+"""Credentials for tests about something else: a kubeconfig that says server and token, read without a child."""
 
 import json
 from pathlib import Path

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,8 +15,8 @@ from nodeagent.config.yaml_tree import parse_yaml
 from nodeagent.edge.container_runtime.kubelet_endpoint import parse_kubelet_config
 from nodeagent.edge.http.errors import HttpError
 from nodeagent.edge.http.web_config import read_web_config
-from nodeagent.edge.kube.credentials import Kubeconfig
-from nodeagent.edge.kube.library import load_library
+from nodeagent.edge.kube.kubeconfig.child import read_kubeconfig
+from nodeagent.edge.kube.kubeconfig.words import Question
 from nodeagent.edge.simulated.profile import load_profile
 from nodeagent.model.cdi import SpecContent
 from nodeagent.model.errors import NodeagentError
@@ -25,17 +25,12 @@ from tests.support.texts.hostile_yaml import HOSTILE
 pytestmark = [pytest.mark.slow, pytest.mark.may_block("other processes do the work")]
 
 
-def read_kubeconfig(path: Path) -> None:
-    with ExitStack() as scratch:
-        Kubeconfig(path).load(load_library(), scratch)
-
-
 READERS: Mapping[str, Callable[[Path], object]] = {
     "specification": lambda path: parse_spec(SpecContent(path="/etc/cdi/x.yaml", content=path.read_bytes())),
     "configuration": lambda path: parse_yaml(path.read_text(), lambda line: Origin("file", "f", line)),
     "import": lambda path: import_text("f", path.read_text()),
     "web": read_web_config,
-    "kubeconfig": read_kubeconfig,
+    "kubeconfig": lambda path: read_kubeconfig(Question(str(path), str(path.parent))),
     "profile": lambda path: load_profile(str(path)),
     "kubelet": lambda path: parse_kubelet_config(path.read_bytes()),
 }

@@ -15,13 +15,13 @@ from nodeagent.config.load import load_settings
 from nodeagent.core.clock import SystemClock
 from nodeagent.edge.host.files.sealed_file import SealedFile
 from nodeagent.edge.kube.client import KubeClient
-from nodeagent.edge.kube.credentials import Kubeconfig
 from nodeagent.edge.kube.node import KubeNode
 from nodeagent.edge.kube.slices import KubeSlices
 from nodeagent.model.cluster import DEPLOY_LABEL, MIG_STATE_LABEL, PAUSED_FOR_MIG, NodeCondition, Taint
 from nodeagent.model.slices import SliceContent, SlicePool
 from nodeagent.rules.fractions.published import ANNOTATION as FRACTIONS_ANNOTATION
 from tests.fakes.apiserver import NODE, FakeApiServer
+from tests.support.wire.given_credentials import GivenCredentials
 
 
 async def test_node_object_is_as_it_was_before_the_agent(tmp_path: Path) -> None:
@@ -29,7 +29,7 @@ async def test_node_object_is_as_it_was_before_the_agent(tmp_path: Path) -> None
     async with FakeApiServer().running() as server:
         kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
         server.add_node(NODE, zone="a")
-        client = KubeClient(Kubeconfig(kubeconfig))
+        client = KubeClient(GivenCredentials(kubeconfig))
         node = KubeNode(client, NODE, SystemClock(), Random(1))
         await node.apply_labels(await node.read_node(), {"nvidia.com/gpu.count": "8"})
         await node.write_condition(NodeCondition(status="True", reason="Ready"), changed=True)
@@ -88,7 +88,7 @@ async def test_a_label_that_another_manager_has_set_since_stays(tmp_path: Path) 
     async with FakeApiServer().running() as server:
         kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
         server.add_node(NODE)
-        client = KubeClient(Kubeconfig(kubeconfig))
+        client = KubeClient(GivenCredentials(kubeconfig))
         await KubeNode(client, NODE, SystemClock(), Random(1)).write_label(MIG_STATE_LABEL, "success")
         await client.aclose()
         server.set_labels(**{MIG_STATE_LABEL: "pending"})
@@ -102,7 +102,7 @@ async def test_what_the_api_server_refuses_is_a_step_that_failed(tmp_path: Path)
     """Each by itself, so that one refusal does not keep the rest."""
     async with FakeApiServer().running() as server:
         kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
-        client = KubeClient(Kubeconfig(kubeconfig))
+        client = KubeClient(GivenCredentials(kubeconfig))
         node = KubeNode(client, NODE, SystemClock(), Random(1))
         await node.write_condition(NodeCondition(status="True", reason="Ready"), changed=True)
         await node.write_annotation(TERMINAL_ANNOTATION, "lost")

@@ -7,7 +7,7 @@ wrong. Refuses to know any kind of object: paths and documents come from the mod
 import json
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from contextlib import ExitStack, aclosing, contextmanager, nullcontext
+from contextlib import aclosing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, TypeVar
@@ -20,7 +20,8 @@ from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.errors import WorkerError
 from nodeagent.core.log.audit import noting
 from nodeagent.core.log.lines import get_logger
-from nodeagent.edge.kube.credentials import Access, Credentials, name_identity, open_access
+from nodeagent.edge.kube.client_configuration import Access, Way, open_access
+from nodeagent.edge.kube.credentials import LOAD_SECONDS, Credentials
 from nodeagent.edge.kube.errors import (
     ApiBusy,
     ApiUnauthorized,
@@ -28,7 +29,6 @@ from nodeagent.edge.kube.errors import (
     CredentialsInvalid,
     translate_answer,
 )
-from nodeagent.edge.kube.library import Library, load_library
 from nodeagent.edge.kube.rate_limit import RateLimit
 from nodeagent.model.cluster import ApiCall
 
@@ -36,7 +36,6 @@ Json = dict[str, Any]
 
 RENEW_SECONDS = 60.0
 """How long a token is used before its source is read again; the kubelet replaces files minutes before they end."""
-LOAD_SECONDS = 30.0
 RETRY_AFTER_MAX_SECONDS = 300.0
 NO_ANSWER = "none"
 LINE_BYTES_MAX = 16 << 20
@@ -63,6 +62,7 @@ class ClientSettings:
 
 @dataclass(slots=True)
 class _Session:
+    way: Way
     access: Access
     authorization: str
     http: aiohttp.ClientSession
@@ -98,17 +98,13 @@ class _Session:
 class KubeClient:
     """Speaks JSON with one API server; belongs to the event loop's thread."""
 
-    def __init__(
-        self,
-        credentials: Credentials,
-        read_settings: Callable[[], ClientSettings] = ClientSettings,
-        *,
-        load: Callable[[], Library] = load_library,
-    ) -> None:
-        self._credentials, self._read_settings, self._load = credentials, read_settings, load
+    def __init__(self, credentials: Credentials, read_settings: Callable[[], ClientSettings] = ClientSettings) -> None:
+        self._credentials, self._read_settings = credentials, read_settings
         self._worker = WorkerThread("API credentials")
         self._rate, self._urgent = RateLimit(), RateLimit()
         self._session: _Session | None = None
+        self._is_refused = False
+        """The server took the identity of the last session no more."""
         self._opening = anyio.Lock(fast_acquire=True)
         self.counts: Counter[ApiCall] = Counter()
         """How often each verb met with each outcome, since the agent started."""
@@ -246,16 +242,16 @@ class KubeClient:
         except ApiUnauthorized:
             if is_last:
                 raise
-            self._give_up(session)
+            self._give_up(session, is_refused=True)
         finally:
             session.users -= 1
             await self._leave(session)
         return await self._request(method, path, attempted, query, body, types, parse, in_turn=in_turn, is_last=True)
 
-    def _give_up(self, session: _Session) -> None:
+    def _give_up(self, session: _Session, *, is_refused: bool = False) -> None:
         """Of many with the same identity the first gives it up: what it renewed is not for the next to give up."""
         if self._session is session:
-            self._session = None
+            self._session, self._is_refused = None, is_refused
 
     async def _leave(self, session: _Session) -> None:
         """Who is on the way by an identity that was given up still gets an answer."""
@@ -276,41 +272,46 @@ class KubeClient:
             )
         if wait > 0:
             await anyio.sleep(wait)
-        async with self._opening:
-            session = self._session
-            if session is None:
-                session = self._session = await self._open()
-            elif anyio.current_time() - session.loaded_at >= RENEW_SECONDS:
-                await self._renew(session)
+        session = await self._hold_session()
+        if anyio.current_time() - session.loaded_at < RENEW_SECONDS:
             return session
+        session.loaded_at = anyio.current_time()  # whoever comes meanwhile goes on with what there is
+        return session if await self._renew(session) else await self._hold_session()
+
+    async def _hold_session(self) -> _Session:
+        async with self._opening:
+            if self._session is None:
+                self._session = await self._open()
+            return self._session
 
     async def _open(self) -> _Session:
-        access, authorization = await self._read_credentials(lambda found: (open_access(found), name_identity(found)))
+        found = await self._credentials.load(self._worker, is_refused=self._is_refused)
+        try:
+            access = await self._worker.run(
+                lambda: open_access(found.way), timeout_seconds=LOAD_SECONDS, what="reading certificates"
+            )
+        except (WorkerError, OSError, ValueError) as error:  # the TLS library's errors are among them
+            raise CredentialsInvalid(self._credentials.where, str(error)) from error
         # What its environment says of proxies is in the access: the library would ask, in two threads, at each request.
         http = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=access.tls), timeout=aiohttp.ClientTimeout(), read_bufsize=READ_BYTES
         )
-        return _Session(access, authorization, http, anyio.current_time())
+        self._is_refused = False
+        return _Session(found.way, access, found.authorization, http, anyio.current_time())
 
-    async def _renew(self, session: _Session) -> None:
-        """Take over a token that was replaced; one that cannot be read leaves the present one, which may still do."""
-        session.loaded_at = anyio.current_time()
+    async def _renew(self, session: _Session) -> bool:
+        """Take over a token that was replaced; whether the session goes on, which it does not where the way changed."""
         try:
-            session.authorization = await self._read_credentials(name_identity)
+            found = await self._credentials.load(self._worker)
         except CredentialsInvalid as error:
+            # The present ones may still do.
             _log.warning("credentials_not_renewed", reason=str(error))
-
-    async def _read_credentials(self, use: Callable[[Any], T]) -> T:
-        """What `use` makes of them; the files that they were unpacked into are gone after it."""
-
-        def read() -> T:
-            with ExitStack() as scratch:
-                return use(self._credentials.load(self._load(), scratch))
-
-        try:
-            return await self._worker.run(read, timeout_seconds=LOAD_SECONDS, what="reading API credentials")
-        except (WorkerError, OSError, ValueError) as error:  # the TLS library's errors are among them
-            raise CredentialsInvalid(self._credentials.where, str(error)) from error
+            return self._session is session
+        session.authorization = found.authorization
+        if found.way != session.way:
+            self._give_up(session)
+            await self._leave(session)
+        return self._session is session
 
     async def _check(self, response: aiohttp.ClientResponse, attempted: str) -> None:
         if response.status < HTTPStatus.MULTIPLE_CHOICES:

@@ -1,45 +1,49 @@
 """Who the agent is to the API server: a pod's service account or a kubeconfig, found, read and kept fresh.
 
 Owns the search and the re-reading: tokens in files are replaced under us, programs that give tokens give ones that end.
+The files of a service account are read here, a kubeconfig by a child process: see `kubeconfig.child`.
 Refuses to guess: a kubeconfig that is named is used or reported, never passed over for another source.
-Everything here blocks and belongs in a worker thread.
 """
 
-import asyncio
-import base64
-import ssl
+import math
+import os
+import sys
+import time
 from collections.abc import Mapping
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
-from urllib.parse import urlsplit
+from typing import Protocol
 
-from msgspec import Struct
+import anyio
+from msgspec import MsgspecError, Struct
+from msgspec.json import decode, encode
 
+from nodeagent.core.children.ask_once import ask_once
+from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.core.errors import ChildError, FrameTooLarge, WorkerError
 from nodeagent.edge.host.errors import HostError
 from nodeagent.edge.host.files.atomic_file import read_bounded
 from nodeagent.edge.host.files.pseudo_file import read_attribute
+from nodeagent.edge.kube.client_configuration import ClientConfiguration, Way
 from nodeagent.edge.kube.errors import CredentialsInvalid
-from nodeagent.edge.kube.library import Library
-from nodeagent.model.yaml_text import YamlUnreadable, parse_yaml
+from nodeagent.edge.kube.kubeconfig.words import (
+    FILE_BYTES_MAX,
+    WORDS_BYTES_MAX,
+    Question,
+    Reading,
+    Refusal,
+    digest_files,
+)
 
 _HOST, _PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
 SERVICE_ACCOUNT_DIR = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-_LIMIT_BYTES = 1 << 20
+LOAD_SECONDS = 30.0
+"""For the files of an account; for a kubeconfig, with the programs and the identity provider that it names."""
+_FRESH_SECONDS = (60.0, 300.0)
+"""How long before its end a token is made anew, at least and at most; kubernetes_asyncio takes five minutes."""
+_FRESH_SHARE = 5
 _DEFAULT_NAMESPACE = "default"
-_MALFORMED = (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError, OSError)
-"""What kubernetes_asyncio raises over files that are not what they should be, besides its own error."""
-
-
-class Access(NamedTuple):
-    """The way to a server: whom it is trusted by, and through whom it leads."""
-
-    server: str
-    tls: ssl.SSLContext | bool
-    """By what its certificate is judged; no context where there is none to judge."""
-    server_hostname: str | None
-    """The name in its certificate, where that is another than in the address."""
-    proxy: str | None
+CHILD = (sys.executable, "-P", "-m", "nodeagent.edge.kube.kubeconfig.child")
+"""With the environment of the agent, which programs that give tokens may need, and no module of where it stands."""
 
 
 class Credentials(Protocol):
@@ -51,13 +55,11 @@ class Credentials(Protocol):
         ...
 
     def read_namespace(self) -> str:
-        """Where objects of ours go unless the settings say otherwise."""
+        """Where objects of ours go unless the settings say otherwise; blocks."""
         ...
 
-    def load(self, library: Library, scratch: ExitStack) -> Any:
-        """A client configuration with a server, a trust anchor and an identity.
-
-        Files that it names and that are ours live until `scratch` is closed.
+    async def load(self, worker: WorkerThread, *, is_refused: bool = False) -> ClientConfiguration:
+        """A server, a trust anchor and an identity; `is_refused` where the server takes the last one no more.
 
         Raises:
             CredentialsInvalid: they cannot be used.
@@ -80,51 +82,83 @@ class ServiceAccount(Struct, frozen=True):
         """The account's own."""
         return read_attribute(self.directory / "namespace") or _DEFAULT_NAMESPACE
 
-    def load(self, library: Library, scratch: ExitStack) -> Any:  # noqa: ARG002 - all its files are the kubelet's
+    async def load(self, worker: WorkerThread, *, is_refused: bool = False) -> ClientConfiguration:  # noqa: ARG002 - the files say all
         """Read token and trust anchor as they are now."""
-        configuration = library.Configuration()
-        loader = library.InClusterConfigLoader(
-            token_filename=str(self.directory / "token"),
-            cert_filename=str(self.directory / "ca.crt"),
-            try_refresh_token=False,
-            environ=dict(self.environ),
-        )
         try:
-            loader.load_and_set(configuration)
-        except (library.ConfigException, *_MALFORMED) as error:
-            raise CredentialsInvalid(self.where, _describe(error)) from error
-        return configuration
+            return await worker.run(self._read, timeout_seconds=LOAD_SECONDS, what="reading API credentials")
+        except (WorkerError, HostError) as error:
+            raise CredentialsInvalid(self.where, str(error)) from error
+
+    def _read(self) -> ClientConfiguration:
+        host, port = self.environ[_HOST], self.environ[_PORT]
+        token = self._read_file("token").decode("ascii", "replace").strip()
+        server = f"https://[{host}]:{port}" if {":", "%"} & {*host} else f"https://{host}:{port}"
+        return ClientConfiguration(Way(server, self._read_file("ca.crt")), f"Bearer {token}")
+
+    def _read_file(self, name: str) -> bytes:
+        content = read_bounded(self.directory / name, limit_bytes=FILE_BYTES_MAX)
+        if not content.strip():
+            raise CredentialsInvalid(self.where, f"{name} is empty")
+        return content
 
 
-class Kubeconfig(Struct, frozen=True):
+class Kubeconfig:
     """A file as kubectl uses it."""
 
-    path: Path
+    def __init__(self, path: Path, *, child: tuple[str, ...] = CHILD) -> None:
+        self._path, self._child = path, child
+        self._last: Reading | None = None
 
     @property
     def where(self) -> str:
         """The file."""
-        return str(self.path)
+        return str(self._path)
 
     def read_namespace(self) -> str:
         """A person's kubeconfig has no place for the agent's objects."""
         return _DEFAULT_NAMESPACE
 
-    def load(self, library: Library, scratch: ExitStack) -> Any:
-        """Read it, and whatever it names: certificates, token files, programs that give tokens."""
-        from tempfile import TemporaryDirectory  # noqa: PLC0415 - likewise
-
-        configuration = library.Configuration()
+    async def load(self, worker: WorkerThread, *, is_refused: bool = False) -> ClientConfiguration:
+        """What the file, and all that it names, says now: read by a child process, unless nothing of it has changed."""
         try:
-            document = parse_yaml(read_bounded(self.path, limit_bytes=_LIMIT_BYTES))
-            _unpack_data(document, Path(scratch.enter_context(TemporaryDirectory(prefix="nodeagent-"))))
-            loader = library.KubeConfigLoader(document, config_base_path=str(self.path.parent))
-            asyncio.run(loader.load_and_set(configuration))
-        except (library.ConfigException, YamlUnreadable, HostError, *_MALFORMED) as error:
-            raise CredentialsInvalid(self.where, _describe(error)) from error
-        if "server" not in _find_cluster(document):
-            raise CredentialsInvalid(self.where, "the current context's cluster names no server")
-        return configuration
+            last = self._last
+            if last is None or not await self._holds(last, worker, is_refused=is_refused):
+                last = self._last = await self._read(worker)
+        except (WorkerError, ChildError, FrameTooLarge, OSError, MsgspecError) as error:
+            raise CredentialsInvalid(self.where, str(error)) from error
+        return last.configuration
+
+    async def _holds(self, last: Reading, worker: WorkerThread, *, is_refused: bool) -> bool:
+        if last.is_made and (is_refused or time.time() >= _find_renewal(last)):
+            return False
+        files = last.digests
+        now = await worker.run(
+            lambda: digest_files(files), timeout_seconds=LOAD_SECONDS, what="looking at the kubeconfig's files"
+        )
+        return now == files
+
+    async def _read(self, worker: WorkerThread) -> Reading:
+        from tempfile import TemporaryDirectory  # noqa: PLC0415 - an agent's start would load it, see `late`
+
+        scratch = await worker.run(
+            lambda: TemporaryDirectory(prefix="nodeagent-"), timeout_seconds=LOAD_SECONDS, what="making a directory"
+        )
+        try:
+            answer = await ask_once(
+                self._child,
+                encode(Question(str(self._path), scratch.name)),
+                env=os.environ,
+                name="kubeconfig",
+                timeout_seconds=LOAD_SECONDS,
+                limit_bytes=WORDS_BYTES_MAX,
+            )
+        finally:
+            with anyio.CancelScope(shield=True):
+                await worker.run(scratch.cleanup, timeout_seconds=LOAD_SECONDS, what="removing the directory")
+        found = decode(answer, type=Reading | Refusal)
+        if isinstance(found, Refusal):
+            raise CredentialsInvalid(self.where, found.reason)
+        return found
 
 
 def find_credentials(kubeconfig: Path | None, environ: Mapping[str, str]) -> Credentials | None:
@@ -135,64 +169,13 @@ def find_credentials(kubeconfig: Path | None, environ: Mapping[str, str]) -> Cre
     return account if environ.get(_HOST) and environ.get(_PORT) and _has_token(account) else None
 
 
-def open_access(configuration: Any) -> Access:
-    """The way to the server of a client configuration.
-
-    Raises:
-        OSError: certificate, key or trust anchor cannot be used.
-        ValueError: its address is none.
-    """
-    from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415 - the client has loaded it by then
-
-    server = urlsplit(configuration.host)
-    proxy = configuration.proxy or (None if proxy_bypass(server.hostname or "") else getproxies().get(server.scheme))
-    tls = server.scheme != "https" or _trust(configuration)
-    return Access(configuration.host, tls, configuration.tls_server_name, proxy)
-
-
-def _trust(configuration: Any) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
-    if configuration.cert_file:
-        context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
-    if not configuration.verify_ssl:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context
-
-
-def name_identity(configuration: Any) -> str:
-    """What a client configuration says to a server of who asks; empty where a certificate does."""
-    return str(configuration.api_key.get("BearerToken", ""))
-
-
 def _has_token(account: ServiceAccount) -> bool:
     return (account.directory / "token").exists()
 
 
-def _unpack_data(document: Any, directory: Path) -> None:
-    """Put certificates and keys that stand in the file itself where the TLS library can read them.
-
-    kubernetes_asyncio does so too, but keeps a descriptor open for each and the keys on disk until the process ends.
-    """
-    for kind, entries in (("cluster", document["clusters"]), ("user", document.get("users") or ())):
-        for number, entry in enumerate(entries):
-            values = entry.get(kind) or {}
-            for name in ("certificate-authority", "client-certificate", "client-key"):
-                if values.get(f"{name}-data"):
-                    path = directory / f"{kind}-{number}-{name}"
-                    path.write_bytes(base64.b64decode(values.pop(f"{name}-data")))
-                    values[name] = str(path)
-
-
-def _find_cluster(document: Any) -> Mapping[str, Any]:
-    """The cluster of the current context, in a document that was read without an error."""
-    context = next(each["context"] for each in document["contexts"] if each["name"] == document["current-context"])
-    found: Mapping[str, Any] = next(
-        each["cluster"] for each in document["clusters"] if each["name"] == context["cluster"]
-    )
-    return found
-
-
-def _describe(error: Exception) -> str:
-    text = " ".join(str(error).split())
-    return text if text and len(text) > 3 else f"it is not a valid file ({type(error).__name__} {text})".rstrip()
+def _find_renewal(last: Reading) -> float:
+    """When a token that was made is made anew, in seconds since 1970: never where nobody says that it ends."""
+    if last.expires_at is None:
+        return math.inf
+    least, most = _FRESH_SECONDS
+    return last.expires_at - min(most, max(least, (last.expires_at - last.read_at) / _FRESH_SHARE))

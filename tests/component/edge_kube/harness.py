@@ -11,6 +11,7 @@ from nodeagent.edge.kube.credentials import Kubeconfig
 from nodeagent.edge.kube.node import KubeNode
 from nodeagent.model.cluster import ClusterNode
 from tests.fakes.apiserver import NODE, FakeApiServer
+from tests.support.wire.given_credentials import GivenCredentials
 
 EAGER = ClientSettings(timeout_seconds=5, requests_per_second=1000, burst=100)
 COUNT = "nvidia.com/gpu.count"
@@ -18,11 +19,12 @@ COUNT = "nvidia.com/gpu.count"
 
 @asynccontextmanager
 async def open_client(
-    tmp_path: Path, settings: ClientSettings = EAGER
+    tmp_path: Path, settings: ClientSettings = EAGER, *, by_child: bool = False
 ) -> AsyncIterator[tuple[FakeApiServer, KubeClient]]:
-    """A server, and a client by the kubeconfig of that server."""
+    """A server, and a client by the kubeconfig of that server, which a child process reads where that matters."""
     async with FakeApiServer().running() as server:
-        client = KubeClient(Kubeconfig(server.write_kubeconfig(tmp_path / "kubeconfig")), lambda: settings)
+        path = server.write_kubeconfig(tmp_path / "kubeconfig")
+        client = KubeClient(Kubeconfig(path) if by_child else GivenCredentials(path), lambda: settings)
         try:
             yield server, client
         finally:
@@ -31,9 +33,14 @@ async def open_client(
 
 @asynccontextmanager
 async def open_node(
-    tmp_path: Path, settings: ClientSettings = EAGER, *, name: str = NODE, silence_seconds: float = 20
+    tmp_path: Path,
+    settings: ClientSettings = EAGER,
+    *,
+    name: str = NODE,
+    silence_seconds: float = 20,
+    by_child: bool = False,
 ) -> AsyncIterator[tuple[FakeApiServer, KubeNode]]:
-    async with open_client(tmp_path, settings) as (server, client):
+    async with open_client(tmp_path, settings, by_child=by_child) as (server, client):
         yield server, KubeNode(client, name, SystemClock(), Random(1), silence_seconds=silence_seconds)
 
 

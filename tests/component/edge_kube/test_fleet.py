@@ -10,7 +10,6 @@ import pytest
 from nodeagent.core.clock import SystemClock
 from nodeagent.edge.kube import fleet
 from nodeagent.edge.kube.client import LINE_BYTES_MAX, KubeClient
-from nodeagent.edge.kube.credentials import Kubeconfig
 from nodeagent.edge.kube.errors import (
     ApiConflict,
     ApiExpired,
@@ -23,12 +22,13 @@ from nodeagent.edge.kube.lease import KubeLease
 from nodeagent.model.scheduling import SeenNode, SeenPod
 from tests.component.edge_kube.harness import EAGER
 from tests.fakes.fleet import FakeFleet
+from tests.support.wire.given_credentials import GivenCredentials
 
 
 @asynccontextmanager
 async def open_fleet(tmp_path: Path) -> AsyncIterator[tuple[FakeFleet, KubeClient]]:
     async with FakeFleet().running() as server:
-        client = KubeClient(Kubeconfig(server.write_kubeconfig(tmp_path / "kubeconfig")), lambda: EAGER)
+        client = KubeClient(GivenCredentials(server.write_kubeconfig(tmp_path / "kubeconfig")), lambda: EAGER)
         try:
             yield server, client
         finally:

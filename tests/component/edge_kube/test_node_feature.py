@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from nodeagent.edge.kube.client import KubeClient
-from nodeagent.edge.kube.credentials import Kubeconfig
 from nodeagent.edge.kube.node_feature import NodeFeatureObject
 from tests.component.edge_kube.harness import COUNT, EAGER, open_client
 from tests.fakes.apiserver import NODE, FakeApiServer
+from tests.support.wire.given_credentials import GivenCredentials
 
 
 @pytest.mark.parametrize(("namespace", "used"), [("gpu-agents", "gpu-agents"), (None, "default")])
@@ -55,7 +55,7 @@ async def test_a_node_feature_belongs_to_the_daemon_set_and_its_pod(tmp_path: Pa
         asked = len(server.requests)
         assert await feature.read() == "a=1\n"
         assert [method for method, _ in server.requests[asked:]] == ["GET"], "the owners are known by now"
-        client = KubeClient(Kubeconfig(tmp_path / "kubeconfig"), lambda: EAGER)
+        client = KubeClient(GivenCredentials(tmp_path / "kubeconfig"), lambda: EAGER)
         successor = NodeFeatureObject(client, NODE, None, "agent-2")
         assert await successor.read() == "a=1\n"
         assert owners_of(server) == [("DaemonSet", "ds"), ("Pod", "uid-of-agent-2")]

@@ -1,6 +1,7 @@
 """What a request to an API server may meet: refusals, silence, credentials that end or cannot be read."""
 
 import json
+import os
 from functools import partial
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import anyio
 import pytest
 
 from nodeagent.edge.kube.client import ClientSettings, KubeClient
-from nodeagent.edge.kube.credentials import Kubeconfig
+from nodeagent.edge.kube.credentials import Kubeconfig, ServiceAccount
 from nodeagent.edge.kube.errors import (
     ApiBusy,
     ApiConflict,
@@ -94,7 +95,7 @@ async def test_a_server_that_is_away_is_said_to_be_away(tmp_path: Path) -> None:
 
 async def test_a_renewed_token_is_taken_up(tmp_path: Path) -> None:
     """The server no longer takes the old one: the file is read again, and the request goes through."""
-    async with open_node(tmp_path) as (server, node):
+    async with open_node(tmp_path, by_child=True) as (server, node):
         await node.read_node()
         server.token = "token-2"
         server.write_kubeconfig(tmp_path / "kubeconfig", token="token-2")
@@ -105,7 +106,7 @@ async def test_a_renewed_token_is_taken_up(tmp_path: Path) -> None:
 async def test_a_token_that_is_renewed_fails_none_of_many_requests(tmp_path: Path, spread_seconds: float) -> None:
     """As when many claims are prepared at once: nobody's refusal ends what another has on the way."""
     path = f"/api/v1/nodes/{NODE}"
-    async with open_client(tmp_path) as (server, client):
+    async with open_client(tmp_path, by_child=True) as (server, client):
         await client.request("GET", path, attempted="begin")
         server.token = "token-2"
         server.write_kubeconfig(tmp_path / "kubeconfig", token="token-2")
@@ -155,7 +156,7 @@ async def test_who_was_turned_away_delays_nobody_afterwards(tmp_path: Path) -> N
 
 async def test_credentials_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     """A kubeconfig that is gone says which one, and no request is made."""
-    async with open_node(tmp_path) as (server, node):
+    async with open_node(tmp_path, by_child=True) as (server, node):
         (tmp_path / "kubeconfig").unlink()
         with pytest.raises(CredentialsInvalid, match="kubeconfig"):
             await node.read_node()
@@ -165,7 +166,7 @@ async def test_credentials_that_cannot_be_used_are_named(tmp_path: Path) -> None
 async def test_a_token_is_read_again_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before it ends, and without a refusal; one that cannot be read then leaves the present one in use."""
     monkeypatch.setattr("nodeagent.edge.kube.client.RENEW_SECONDS", 0.0)
-    async with open_node(tmp_path) as (server, node):
+    async with open_node(tmp_path, by_child=True) as (server, node):
         await node.read_node()
         server.token = "token-2"
         server.write_kubeconfig(tmp_path / "kubeconfig", token="token-2")
@@ -178,7 +179,7 @@ async def test_a_token_is_read_again_in_time(tmp_path: Path, monkeypatch: pytest
 async def test_a_certificate_that_is_none_is_named(tmp_path: Path) -> None:
     """A trust anchor that the TLS library refuses is a matter of the credentials, not of the server."""
     path = tmp_path / "kubeconfig"
-    async with open_node(tmp_path) as (server, node):
+    async with open_node(tmp_path, by_child=True) as (server, node):
         document = json.loads(path.read_text())
         data = "bm8gY2VydGlmaWNhdGU="
         document["clusters"][0]["cluster"] = {"server": "https://127.0.0.1:1", "certificate-authority-data": data}
@@ -191,7 +192,7 @@ async def test_a_certificate_that_is_none_is_named(tmp_path: Path) -> None:
 async def test_an_address_that_is_none_is_named(tmp_path: Path) -> None:
     """A matter of the credentials too, whatever the libraries make of it."""
     path = tmp_path / "kubeconfig"
-    async with open_node(tmp_path) as (_, node):
+    async with open_node(tmp_path, by_child=True) as (_, node):
         document = json.loads(path.read_text())
         document["clusters"][0]["cluster"] = {"server": "https://[::1"}
         path.write_text(json.dumps(document))
@@ -200,14 +201,22 @@ async def test_an_address_that_is_none_is_named(tmp_path: Path) -> None:
 
 
 async def test_credentials_on_a_disk_that_hangs_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading them has a deadline like everything else."""
-    monkeypatch.setattr("nodeagent.edge.kube.client.LOAD_SECONDS", 0.05)
-    async with open_node(tmp_path) as (_, node):
-        with hanging() as hang:
-            monkeypatch.setattr(Kubeconfig, "load", hang)
-            with pytest.raises(CredentialsInvalid, match="reading API credentials"):
-                await node.read_node()
-            monkeypatch.setattr(Kubeconfig, "read_namespace", hang)
-            client = KubeClient(Kubeconfig(tmp_path / "kubeconfig"))
-            with pytest.raises(CredentialsInvalid, match="reading our namespace"):
-                await client.read_namespace()
+    """Reading them has a deadline like everything else: a child's, and those of what is read here."""
+    path = tmp_path / "kubeconfig"
+    os.mkfifo(path)
+    monkeypatch.setattr("nodeagent.edge.kube.credentials.LOAD_SECONDS", 0.2)
+    client = KubeClient(Kubeconfig(path))
+    with pytest.raises(CredentialsInvalid, match=r"kubeconfig.* did not answer within 0.2 s and was killed"):
+        await client.request("GET", "/api", attempted="ask")
+    await client.aclose()
+    with hanging() as hang:
+        monkeypatch.setattr(ServiceAccount, "_read", hang)
+        client = KubeClient(ServiceAccount({}, tmp_path))
+        with pytest.raises(CredentialsInvalid, match="reading API credentials"):
+            await client.request("GET", "/api", attempted="ask")
+        await client.aclose()
+        monkeypatch.setattr("nodeagent.edge.kube.client.LOAD_SECONDS", 0.05)
+        monkeypatch.setattr(Kubeconfig, "read_namespace", hang)
+        client = KubeClient(Kubeconfig(path))
+        with pytest.raises(CredentialsInvalid, match="reading our namespace"):
+            await client.read_namespace()

@@ -15,7 +15,6 @@ from nodeagent.edge.http.messages import Request, Response
 from nodeagent.edge.http.queue import RequestQueue
 from nodeagent.edge.http.routes import Match, Routes
 from nodeagent.edge.kube.client import KubeClient
-from nodeagent.edge.kube.credentials import Kubeconfig
 from nodeagent.edge.kube.fleet import PodAnnotations, watch_nodes, watch_pods
 from nodeagent.extender.cluster import Cluster
 from nodeagent.extender.decide import Decider
@@ -25,6 +24,7 @@ from nodeagent.extender.trust.digest import ChoiceDigests
 from tests.component.edge_kube.harness import EAGER
 from tests.fakes.fleet import FakeFleet
 from tests.support.scheduling import PROFILES
+from tests.support.wire.given_credentials import GivenCredentials
 
 Json = dict[str, Any]
 
@@ -117,7 +117,7 @@ async def open_extender(
     keys: Sequence[bytes] = (),
 ) -> AsyncIterator[OpenExtender]:
     """With its watches running, and everything seen once."""
-    client = KubeClient(Kubeconfig(server.write_kubeconfig(tmp_path / "kubeconfig")), lambda: EAGER)
+    client = KubeClient(GivenCredentials(server.write_kubeconfig(tmp_path / "kubeconfig")), lambda: EAGER)
     extender = OpenExtender(server, client, confirm_seconds=confirm_seconds, keys=keys)
     try:
         async with anyio.create_task_group() as tasks:

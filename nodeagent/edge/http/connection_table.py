@@ -1,154 +1,78 @@
-"""Who is connected, and who makes room for whom; pure.
+"""The connections of one listener, and which of them makes room for the next; pure.
 
-Owns the one rule by which a server that is full stays open: the address that has most connections gives up the one of
-its own that has waited longest, in favour of the newcomer. A connection that holds an answer up for long waits too;
-one whose request is here, read or not, does not. So no set of connections that stand, whatever they do or do not say,
-keeps the next one out.
+Owns the bound on connections, in all and of one address. Where it is reached, the connection that has waited longest
+for its next request is closed in favour of the new one; one whose request is being answered stays for a second at
+least. So no set of connections that stand keeps a new one out for longer.
 """
 
-import ipaddress
-from collections.abc import Callable, Hashable
-from functools import lru_cache
-from typing import Final, Generic, NamedTuple, TypeVar
+from collections import Counter
+from collections.abc import Hashable, Iterator
+from typing import Final, Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 
 SLOW_SECONDS: Final = 1.0
-"""A request or answer in progress for longer than this makes room like one that waits."""
-_V6_SHARED_BITS: Final = 64
-"""What one machine may be given of IPv6 addresses is a /64: they count as one."""
+"""A connection whose request is in progress for longer than this makes room, where none waits for its request."""
 
 
-class Verdict(NamedTuple, Generic[K]):
-    """What becomes of a newcomer, and who leaves for it."""
-
-    is_welcome: bool
-    leaves: K | None = None
-
-
-class _Party(Generic[K]):
-    """The connections of one address: those that wait, the longest first, and those that are served, likewise."""
-
-    __slots__ = ("served", "waiting")
-
-    def __init__(self) -> None:
-        self.waiting: dict[K, None] = {}
-        self.served: dict[K, float] = {}
-
-    def __len__(self) -> int:
-        return len(self.waiting) + len(self.served)
-
-
-class Crowd(Generic[K]):
+class ConnectionTable(Generic[K]):
     """The connections of one listener; time is the caller's."""
 
-    def __init__(self, total: int, each: int, has_asked: Callable[[K], bool] = lambda _key: False) -> None:
-        """At most `total` connections, and `each` of one address.
-
-        `has_asked` is put to who is about to go: whether a whole request of it is here that nobody has read yet.
-        """
-        self.total, self.each = total, each
-        self._has_asked = has_asked
-        self._parties: dict[str, _Party[K]] = {}
-        self._party_of: dict[K, tuple[str, _Party[K]]] = {}
-        self._begun: dict[K, float] = {}
+    def __init__(self, total: int, each: int) -> None:
+        """At most `total` connections, and `each` of one address."""
+        self._total, self._each = total, each
+        self._address_of: dict[K, str] = {}
+        self._count_of: Counter[str] = Counter()
+        self._waiting: dict[K, None] = {}
+        self._answering: dict[K, float] = {}
 
     def __len__(self) -> int:
-        return len(self._party_of)
+        return len(self._address_of)
 
-    def arrive(self, key: K, address: str, now: float) -> Verdict[K]:
-        """Let a newcomer in, or not; who leaves is forgotten at once. It owes a request from now on."""
-        party = self._parties.get(address)
-        crowded = party if party is not None and len(party) >= self.each else None
-        if crowded is None and len(self) >= self.total:
-            crowded = max(self._parties.values(), key=len)
-        leaves = None
-        if crowded is not None:
-            leaves = self._find_waiting(crowded, now)
-            if leaves is None:
-                return Verdict(is_welcome=False)
-            self.leave(leaves)
-        party = self._parties.setdefault(address, _Party())
-        party.waiting[key] = None
-        self._party_of[key] = address, party
-        self._begun[key] = now
-        return Verdict(is_welcome=True, leaves=leaves)
+    def __iter__(self) -> Iterator[K]:
+        return iter(tuple(self._address_of))
 
-    def begin(self, key: K, now: float) -> None:
-        """Its next request has begun to arrive, unless it is served or owes one already."""
-        party = self._find_party(key)
-        if party is not None and key in party.waiting and key not in self._begun:
-            del party.waiting[key]
-            party.waiting[key] = None
-            self._begun[key] = now
+    def is_full(self, address: str) -> bool:
+        """Whether a connection has to go before another of this address may come."""
+        return len(self) >= self._total or self._count_of[address] >= self._each
 
-    def serve(self, key: K, now: float) -> None:
-        """Its request is being answered."""
-        self.protect(key, now)
-        self._begun.pop(key, None)
-
-    def protect(self, key: K, now: float) -> None:
-        """Its request seems to be here whole, though nobody has read it yet: it still owes it."""
-        party = self._find_party(key)
-        if party is not None:
-            party.waiting.pop(key, None)
-            party.served[key] = now
-
-    def rest(self, key: K) -> None:
-        """Its answer is gone; it may ask again, and owes nothing."""
-        party = self._find_party(key)
-        if party is not None:
-            party.served.pop(key, None)
-            party.waiting[key] = None
-
-    def leave(self, key: K) -> None:
-        """It is gone; leaving twice is leaving once."""
-        address, party = self._party_of.pop(key, (None, None))
-        if address is None or party is None:
-            return
-        party.waiting.pop(key, None)
-        party.served.pop(key, None)
-        self._begun.pop(key, None)
-        if not party:
-            del self._parties[address]
-
-    def longest(self, now: float) -> K | None:
-        """Who makes room first when descriptors run out all the same; it is forgotten at once."""
-        party = max(self._parties.values(), key=len, default=None)
-        found = self._find_waiting(party, now) if party is not None else None
-        if found is not None:
-            self.leave(found)
-        return found
-
-    def oldest_debt(self) -> tuple[K, float] | None:
-        """Who has owed a request for longest, and since when."""
-        return next(iter(self._begun.items()), None)
-
-    def _find_waiting(self, party: _Party[K], now: float) -> K | None:
-        while party.waiting:
-            key = next(iter(party.waiting))
-            if not self._has_asked(key):
+    def choose(self, now: float, address: str = "") -> K | None:
+        """The connection that makes room, one of this address where that has all it may have; `None` where all work."""
+        is_own = bool(address) and self._count_of[address] >= self._each
+        for key in self._waiting:
+            if not is_own or self._address_of[key] == address:
                 return key
-            self.protect(key, now)
-        key, since = next(iter(party.served.items()))
-        return key if now - since > SLOW_SECONDS else None
+        for key, since in self._answering.items():
+            if now - since > SLOW_SECONDS and (not is_own or self._address_of[key] == address):
+                return key
+        return None
 
-    def _find_party(self, key: K) -> _Party[K] | None:
-        """None for who had to leave and has not noticed yet."""
-        _, party = self._party_of.get(key, (None, None))
-        return party
+    def add(self, key: K, address: str) -> None:
+        """A connection has come, and waits for its request from now on."""
+        self._address_of[key] = address
+        self._count_of[address] += 1
+        self._waiting[key] = None
 
+    def wait(self, key: K) -> None:
+        """The connection waits for its request from now on: its answer is sent, or a request has begun to arrive."""
+        if key in self._address_of:
+            self._answering.pop(key, None)
+            self._waiting.pop(key, None)
+            self._waiting[key] = None
 
-@lru_cache(maxsize=256)
-def find_party(address: str) -> str:
-    """Under which name an address is counted: itself, or the /64 it is from."""
-    try:
-        parsed = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if isinstance(parsed, ipaddress.IPv6Address):
-        if parsed.ipv4_mapped is not None:
-            return str(parsed.ipv4_mapped)
-        if not parsed.is_loopback:
-            return str(ipaddress.ip_network((parsed, _V6_SHARED_BITS), strict=False).network_address)
-    return str(parsed)
+    def answer(self, key: K, now: float) -> None:
+        """The connection's request is being answered."""
+        if key in self._address_of:
+            self._waiting.pop(key, None)
+            self._answering[key] = now
+
+    def remove(self, key: K) -> None:
+        """The connection is closed; removing it twice is removing it once."""
+        address = self._address_of.pop(key, None)
+        if address is None:
+            return
+        self._waiting.pop(key, None)
+        self._answering.pop(key, None)
+        self._count_of[address] -= 1
+        if not self._count_of[address]:
+            del self._count_of[address]

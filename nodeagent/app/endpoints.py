@@ -64,7 +64,6 @@ def open_endpoints(settings: Settings, *, patience_seconds: float = 0.0, may_mov
         AgentAlreadyRuns: another agent has this state directory, and kept it.
         ListenFailed: a socket cannot be bound.
         WebConfigInvalid: TLS or passwords are asked for and cannot be had.
-        PasswordsUncheckable: passwords are asked for and cannot be checked here.
     """
     end = time.monotonic() + patience_seconds
     has_told = False

@@ -32,6 +32,7 @@ FENCES: dict[str, tuple[str, ...]] = {
     ),
     "kubernetes_asyncio": ("nodeagent/edge/kube/kubeconfig/child.py",),
     "aiohttp": ("nodeagent/edge/http/", "nodeagent/edge/kube/"),
+    "bcrypt": ("nodeagent/edge/http/",),
     "structlog": ("nodeagent/core/log/lines.py",),
     # Read without bounds, YAML from outside ends the process; written, it is harmless.
     "yaml": ("nodeagent/model/yaml_text.py", "nodeagent/config/yaml_tree.py", "nodeagent/config/imports/render.py"),

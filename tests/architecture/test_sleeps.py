@@ -36,7 +36,7 @@ REASONS: dict[str, dict[str, str]] = {
     "tests/component/exporter/harness.py": {"publish": JUMPS},
     "tests/component/extender/test_picture.py": {"list": JUMPS},
     "tests/component/fractions/harness.py": {"*": JUMPS},
-    "tests/component/http/test_crowded.py": {"*": PASSES},
+    "tests/component/http/test_connections.py": {"*": PASSES},
     "tests/component/http/test_server_limits.py": {"test_a_body_that_arrives_in_pieces_is_whole": PLAYS},
     "tests/component/labeler/harness.py": {"settle": JUMPS},
     "tests/component/mig/harness.py": {"running": JUMPS},

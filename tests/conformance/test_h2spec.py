@@ -15,7 +15,7 @@ from anyio.abc import TaskGroup
 from grpclib.server import Server, Stream
 
 from nodeagent.edge.grpc.server import open_grpc_server
-from nodeagent.edge.grpc.serving import ServerLine
+from nodeagent.edge.grpc.serving import ServerConnection
 from nodeagent.edge.kubelet.plugin_server import PluginServer
 from nodeagent.edge.kubelet.proto import device_plugin_pb2 as wire
 from nodeagent.edge.kubelet.proto.device_plugin_grpc import RegistrationBase
@@ -113,7 +113,7 @@ async def test_we_fail_nothing_that_grpclib_passes(short_dir: Path) -> None:
     plain = Server([Plain()])
     async with (
         open_grpc_server(short_dir / "p.sock", methods, no_crash) as server,
-        listening(lambda: ServerLine(server)) as our_port,
+        listening(lambda: ServerConnection(server)) as our_port,
         listening(plain._protocol_factory) as plain_port,
     ):
         ours = await judge(our_port, short_dir / "ours.xml")

@@ -22,7 +22,7 @@ from nodeagent.edge.grpc.calls import (
     Unary,
     render_trailers,
 )
-from nodeagent.edge.grpc.serving import ServerLine
+from nodeagent.edge.grpc.serving import ServerConnection
 from nodeagent.edge.kubelet.proto import device_plugin_pb2 as wire
 from tests.support.examples import examples
 from tests.support.wire import http2_frames as frames
@@ -95,17 +95,17 @@ class Host:
         self.tasks.add(task)
         return task
 
-    def arrive(self, line: ServerLine) -> bool:
+    def arrive(self, line: ServerConnection) -> bool:
         return True
 
-    def leave(self, line: ServerLine) -> None:
+    def leave(self, line: ServerConnection) -> None:
         pass
 
 
 async def talk(data: bytes, piece: int) -> Host:
     """Feed bytes in pieces until it is hung up; nothing may be raised, and nothing may be left in the end."""
     host, transport = Host(), Wire()
-    line = ServerLine(host)
+    line = ServerConnection(host)
     line.connection_made(transport)
     for at in range(0, len(data), piece):
         if transport.closed:

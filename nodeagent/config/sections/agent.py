@@ -104,7 +104,7 @@ class HttpSettings(Section):
     max_connections_per_address: int = knob(
         Whole(4, 65536),
         128,
-        "connections of one address at a time, of one /64 in IPv6; beyond, it makes room for itself",
+        "connections of one address at a time; beyond, the one of its own that has waited longest makes room",
         "one address must not have them all; a proxy may have half",
     )
     max_concurrent_scrapes: int = knob(

@@ -11,8 +11,8 @@ from grpclib.encoding.base import CodecBase
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 from grpclib.protocol import H2Protocol
 
+from nodeagent.edge.grpc.connection import Connection
 from nodeagent.edge.grpc.errors import AnswerBroken, AnswerRefused
-from nodeagent.edge.grpc.line import Line
 from nodeagent.edge.grpc.unix_socket import FileIdentity, identify_file
 
 Answer = TypeVar("Answer")
@@ -62,11 +62,11 @@ class EndingChannel(Channel):
 class _Channel(EndingChannel):
     """One connection, and what it is of ours."""
 
-    line: Line | None = None
+    established: Connection | None = None
 
     def _protocol_factory(self) -> H2Protocol:
-        self.line = Line(Handler(), self._config, self._h2_config, limit_bytes=MAX_ANSWER_BYTES)
-        return self.line
+        self.established = Connection(Handler(), self._config, self._h2_config, limit_bytes=MAX_ANSWER_BYTES)
+        return self.established
 
 
 async def ask_apart(call: Coroutine[Any, Any, Answer]) -> Answer:
@@ -157,8 +157,8 @@ def _open_channel(socket: Path) -> _Channel:
 
 def _begin_anew(channel: _Channel) -> None:
     """The next answer has bounds of its own."""
-    assert channel.line is not None, "an answer came over it"
-    channel.line.begin_anew(MAX_ANSWER_BYTES)
+    assert channel.established is not None, "an answer came over it"
+    channel.established.begin_anew(MAX_ANSWER_BYTES)
 
 
 async def _ask(channel: _Channel, method: str, request: bytes, timeout_seconds: float) -> bytes:

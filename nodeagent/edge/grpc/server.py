@@ -16,8 +16,8 @@ from anyio.abc import TaskGroup
 
 from nodeagent.core.acceptor import Acceptor
 from nodeagent.edge.grpc.calls import CrashReporter, Methods
-from nodeagent.edge.grpc.line import LEAVE_SECONDS
-from nodeagent.edge.grpc.serving import ServerLine
+from nodeagent.edge.grpc.connection import LEAVE_SECONDS
+from nodeagent.edge.grpc.serving import ServerConnection
 from nodeagent.edge.grpc.unix_socket import FileIdentity, bind_unix_socket, identify_file
 
 DRAIN_SECONDS: Final = 2.0
@@ -33,7 +33,7 @@ class GrpcServer:
     def __init__(self, path: Path, methods: Methods, tasks: TaskGroup, report_crash: CrashReporter) -> None:
         self.path, self.methods, self.report_crash = path, methods, report_crash
         self._tasks = tasks
-        self._lines: dict[ServerLine, None] = {}
+        self._connections: dict[ServerConnection, None] = {}
         self._unary: set[asyncio.Task[None]] = set()
         self._streaming: set[asyncio.Task[None]] = set()
         self._listening: tuple[socket.socket, Acceptor] | None = None
@@ -43,7 +43,7 @@ class GrpcServer:
     @property
     def connection_count(self) -> int:
         """How many callers are connected."""
-        return len(self._lines)
+        return len(self._connections)
 
     async def listen(self, listening: socket.socket | None = None) -> None:
         """Accept callers on a socket bound before, or bind it anew; connections there are go on.
@@ -62,13 +62,13 @@ class GrpcServer:
 
     def end_streams(self, text: str) -> None:
         """End all streaming calls and ask all callers to leave; `text` is what they are told."""
-        for line in tuple(self._lines):
-            line.caller.end_streams(text)
+        for connection in tuple(self._connections):
+            connection.caller.end_streams(text)
 
     def close_connections(self) -> None:
         """Hang up on all callers."""
-        for line in tuple(self._lines):
-            line.hang_up()
+        for connection in tuple(self._connections):
+            connection.hang_up()
 
     async def aclose(self) -> None:
         """Stop: no new calls, streams ended, calls in progress finished, callers gone, socket file removed."""
@@ -80,11 +80,11 @@ class GrpcServer:
             await asyncio.wait(self._unary, timeout=DRAIN_SECONDS)
         self.close_connections()
         with move_on_after(LEAVE_SECONDS):
-            for line in tuple(self._lines):
-                await line.lost.wait()
-        for line in tuple(self._lines):
-            line.transport.abort()
-            await line.lost.wait()
+            for connection in tuple(self._connections):
+                await connection.lost.wait()
+        for connection in tuple(self._connections):
+            connection.transport.abort()
+            await connection.lost.wait()
         rest = self._unary | self._streaming
         for task in rest:
             task.cancel()
@@ -107,25 +107,25 @@ class GrpcServer:
         task.add_done_callback(self._look_for_defect)
         return task
 
-    def arrive(self, line: ServerLine) -> bool:
+    def arrive(self, connection: ServerConnection) -> bool:
         """Whether there is a place for one more caller; the oldest for whom nothing is done gives up its own."""
         if self._listening is None:
             return False  # taken from the socket just before it was closed
-        if len(self._lines) >= MAX_CALLERS:
-            idle = next((one for one in self._lines if one.caller.is_idle), None)
+        if len(self._connections) >= MAX_CALLERS:
+            idle = next((each for each in self._connections if each.caller.is_idle), None)
             if idle is None:
                 return False
-            del self._lines[idle]
+            del self._connections[idle]
             idle.transport.abort()
-        self._lines[line] = None
+        self._connections[connection] = None
         return True
 
-    def leave(self, line: ServerLine) -> None:
+    def leave(self, connection: ServerConnection) -> None:
         """A caller has gone."""
-        self._lines.pop(line, None)
+        self._connections.pop(connection, None)
 
     def _take(self, caller: socket.socket) -> None:
-        work = asyncio.get_running_loop().connect_accepted_socket(lambda: ServerLine(self), caller)
+        work = asyncio.get_running_loop().connect_accepted_socket(lambda: ServerConnection(self), caller)
         entering = asyncio.get_running_loop().create_task(work)
         self._entering.add(entering)
         entering.add_done_callback(self._entering.discard)

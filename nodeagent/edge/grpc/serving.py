@@ -37,7 +37,7 @@ from nodeagent.edge.grpc.calls import (
     parse_body,
     render_trailers,
 )
-from nodeagent.edge.grpc.line import FRAME_BYTES, OWED_AT_MOST, Line
+from nodeagent.edge.grpc.connection import FRAME_BYTES, Connection
 from nodeagent.edge.grpc.status import Status
 
 TAKE_SECONDS: Final = 30.0
@@ -48,7 +48,7 @@ MAX_STREAMING: Final = 8
 """Lists that one caller may follow; the kubelet follows one. Each keeps an answer for a caller that is slow."""
 MAX_DISCARDED_BYTES: Final = 16 * MAX_REQUEST_BYTES
 """Of a request that is refused already, which its caller may send to the end: some read no answer before that."""
-_WINDOW_BYTES: Final = MAX_REQUEST_BYTES + FRAME_BYTES + OWED_AT_MOST
+_WINDOW_BYTES: Final = MAX_REQUEST_BYTES + FRAME_BYTES
 _CONFIG: Final = Configuration(
     http2_connection_window_size=_WINDOW_BYTES, http2_stream_window_size=_WINDOW_BYTES
 ).__for_server__()
@@ -78,11 +78,11 @@ class Host(Protocol):
         """Carry a call to its end, or follow it until it is cancelled."""
         ...
 
-    def arrive(self, line: "ServerLine") -> bool:
+    def arrive(self, connection: "ServerConnection") -> bool:
         """Whether there is a place for one more caller."""
         ...
 
-    def leave(self, line: "ServerLine") -> None:
+    def leave(self, connection: "ServerConnection") -> None:
         """A caller has gone."""
         ...
 
@@ -117,7 +117,7 @@ class Call:
                 self._caller.refuse(self, refusal)
         if self.is_over and self._discarded < MAX_DISCARDED_BYTES:
             self._discarded += self._unacknowledged
-            self._caller.make_room(self, self._unacknowledged)
+            self._caller.discard(self, self._unacknowledged)
             self._body, self._unacknowledged = bytearray(), 0
 
     def eof(self) -> None:
@@ -144,16 +144,16 @@ class Call:
     def release(self) -> None:
         """Let grpclib forget the stream; once."""
         self._release()
-        self._caller.owe(self._unacknowledged)
+        self._caller.make_room(self._unacknowledged)
         self._release, self._body, self._unacknowledged = _nothing, bytearray(), 0
         del self.stream.buffer  # which is this call: together they would wait for the garbage collector
 
 
 class Caller(AbstractHandler):
-    """Answers what comes over one line."""
+    """Answers what comes over one connection."""
 
-    def __init__(self, host: Host, line: "ServerLine") -> None:
-        self._host, self._line = host, line
+    def __init__(self, host: Host, connection: "ServerConnection") -> None:
+        self._host, self._connection = host, connection
         self._calls: dict[Stream, Call] = {}
         self._streaming: set[Call] = set()
         self._in_progress = 0
@@ -215,15 +215,14 @@ class Caller(AbstractHandler):
         if self._calls.pop(call.stream, None) is not None:
             call.release()
 
-    def owe(self, size_bytes: int) -> None:
-        """So much of what it has sent is dealt with."""
-        if not self._line.connection.is_closing():
-            self._line.owe(size_bytes)
+    def make_room(self, size_bytes: int) -> None:
+        """So much of what the caller has sent is dealt with: it may send as much again."""
+        self._connection.make_room(size_bytes)
 
-    def make_room(self, call: Call, size_bytes: int) -> None:
-        """Let it send so much more of a request that nobody reads."""
-        if not self._line.connection.is_closing():
-            self._line.connection.ack(call.stream_id, size_bytes)
+    def discard(self, call: Call, size_bytes: int) -> None:
+        """Let the caller send so much more of a request that nobody reads."""
+        if not self._connection.connection.is_closing():
+            self._connection.connection.ack(call.stream_id, size_bytes)
 
     def end_streams(self, text: str) -> None:
         """Take no more calls, and end the streaming ones; the unary ones in progress go on."""
@@ -240,13 +239,13 @@ class Caller(AbstractHandler):
                     await call.stream.send_headers(RESPONSE_HEADERS)  # type: ignore[arg-type]
                     call.has_headers = True
                 await call.stream.send_data(encode_message(message.SerializeToString()))
-                await self._line.connection.write_ready.wait()
+                await self._connection.connection.write_ready.wait()
         except TimeoutError:
-            self._line.transport.abort()
+            self._connection.transport.abort()
 
     async def wait_closed(self) -> None:
         """Return when the caller has left."""
-        await self._line.lost.wait()
+        await self._connection.lost.wait()
 
     # Calls.
 
@@ -302,10 +301,10 @@ class Caller(AbstractHandler):
 
     def _send_at_once(self, call: Call, body: bytes) -> bool:
         """The whole answer in one write, where there is room for it; grpclib would make three of it."""
-        http, stream_id = self._line.http, call.stream_id
+        http, stream_id = self._connection.http, call.stream_id
         if call.stream.closable:
             room = min(http.local_flow_control_window(stream_id), http.max_outbound_frame_size)
-            if len(body) > room or not self._line.connection.write_ready.is_set():
+            if len(body) > room or not self._connection.connection.write_ready.is_set():
                 return False
             http.send_headers(stream_id, RESPONSE_HEADERS)
             http.send_data(stream_id, body)
@@ -318,14 +317,14 @@ class Caller(AbstractHandler):
         call.is_over = True
         if call.stream.closable:
             fields = trailers if call.has_headers else [*RESPONSE_HEADERS, *trailers]
-            self._line.http.send_headers(call.stream_id, fields, end_stream=True)
-            self._line.connection.flush()
-            self._line.allowance.earn()
+            self._connection.http.send_headers(call.stream_id, fields, end_stream=True)
         if call.is_whole:
             self.forget(call)
+        if not self._connection.connection.is_closing():
+            self._connection.connection.flush()
 
 
-class ServerLine(Line):
+class ServerConnection(Connection):
     """A caller's connection."""
 
     def __init__(self, host: Host) -> None:

@@ -13,9 +13,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import bcrypt
+
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.errors import WorkerError
-from nodeagent.edge.http.bcrypt import Crypt, is_right, open_bcrypt
 from nodeagent.edge.http.messages import Response
 from nodeagent.edge.http.routes import render_problem
 from nodeagent.edge.http.tls import RotatingTls
@@ -24,15 +25,28 @@ from nodeagent.edge.http.web_config import WebConfig, read_web_config
 CHECK_SECONDS: Final = 10.0
 CHECKS_WAITING_MAX: Final = 8
 REMEMBERED_MAX: Final = 64
+PASSWORD_BYTES_MAX: Final = 72
+"""Bcrypt looks at no more."""
 _NOBODY: Final = "$2b$10$abcdefghijklmnopqrstuuOe5mkBEbMS6r.dbfyUOPGE4c1RMB/5G"
 """Checked for users that do not exist, so that the time tells nothing."""
+
+
+def check_password(password: bytes, hashed: bytes) -> bool:
+    """Whether this is the password of the bcrypt hash; compared in constant time, outside the interpreter's lock."""
+    return len(password) <= PASSWORD_BYTES_MAX and bcrypt.checkpw(password, hashed)
 
 
 class Access:
     """The rules of one web configuration file; belongs to the event loop's thread once it is asked."""
 
-    def __init__(self, config: WebConfig, tls: RotatingTls | None, crypt: Crypt | None) -> None:
-        self._config, self._tls, self._crypt = config, tls, crypt
+    def __init__(
+        self,
+        config: WebConfig,
+        tls: RotatingTls | None,
+        is_right: Callable[[bytes, bytes], bool] = check_password,
+    ) -> None:
+        """`is_right` says whether a password is that of a hash, and may take its time."""
+        self._config, self._tls, self._is_right = config, tls, is_right
         self._worker: WorkerThread | None = None
         self._remembered: dict[bytes, str] = {}
         self._secret = secrets.token_bytes(32)
@@ -78,13 +92,12 @@ class Access:
             return render_problem(
                 503, "too many passwords are being checked", "try again", headers={"Retry-After": "1"}
             )
-        assert self._crypt is not None
-        crypt, hashed = self._crypt, self._config.users.get(user, _NOBODY).encode()
+        hashed = self._config.users.get(user, _NOBODY).encode()
         self._worker = self._worker or WorkerThread("password check")
         self._waiting += 1
         try:
             right = await self._worker.run(
-                lambda: is_right(crypt, password, hashed), timeout_seconds=CHECK_SECONDS, what="checking a password"
+                lambda: self._is_right(password, hashed), timeout_seconds=CHECK_SECONDS, what="checking a password"
             )
         except WorkerError:
             return render_problem(503, "passwords cannot be checked now", headers={"Retry-After": "1"})
@@ -109,11 +122,10 @@ def open_access(path: Path, *, on_error: Callable[[str], None]) -> Access:
 
     Raises:
         WebConfigInvalid: they cannot be kept as they are written.
-        PasswordsUncheckable: this system does not know bcrypt.
     """
     config = read_web_config(path)
     tls = RotatingTls(config.tls, path, on_error=on_error) if config.tls is not None else None
-    return Access(config, tls, open_bcrypt() if config.users else None)
+    return Access(config, tls)
 
 
 def parse_basic(header: str) -> tuple[str, bytes] | None:

@@ -1,7 +1,7 @@
 """How many connections the descriptors of this process allow; pure, but for the question what the limit is.
 
-Owns the number that is kept back. What a stranger may open must never be what the kubelet's socket, the journal or a
-new GPU worker is short of, so the settings are a wish and the limit of descriptors has the last word.
+Owns the number that is kept back. What a client may open must never be what the kubelet's socket, the journal or a new
+GPU worker is short of, so the settings are an upper bound and the limit of descriptors has the last word.
 """
 
 import resource

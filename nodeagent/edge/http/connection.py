@@ -1,52 +1,96 @@
-"""One connection, where the library would do something by itself that we want otherwise.
+"""One connection, from the moment it is accepted.
 
-Bytes that are no request get problem details like every other error, and no word in the log; the entrance hears what
-comes and when a connection is gone. Refuses to repeat more than the first line of a reason: the rest is what the client
-sent.
+Owns the time by which a request's line and headers must be here, and the answer to bytes that are no request: problem
+details like every other error, and no word in the log. Refuses to repeat more than the first line of a reason: the rest
+is what the client sent.
 """
 
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import Callable
 from http import HTTPStatus
-from typing import Protocol
+from typing import Final
 
+from nodeagent.edge.http.connection_table import ConnectionTable
 from nodeagent.edge.http.messages import SERVER
 from nodeagent.edge.http.routes import render_problem
 from nodeagent.edge.http.slim import BaseRequest, RequestHandler, Server, StreamResponse
 from nodeagent.edge.http.slim import Response as WireResponse
 
-REASON_LENGTH = 120
+KEEPALIVE_SECONDS: Final = 75.0
+"""How long a connection may rest between two requests: longer than any usual time between scrapes."""
+LINGERING_SECONDS: Final = 1.0
+"""How long the rest of a refused body is still read, so that its sender sees the refusal."""
+TLS_CLOSE_SECONDS: Final = 1.0
+REASON_LENGTH: Final = 120
 
 
-class Visit(Protocol):
-    """Who wants to know of a connection's life."""
+class Connection(RequestHandler):
+    """A connection that is in its listener's table until it is closed."""
 
-    def hears(self, *, ends: bool) -> None:
-        """Bytes have come; `ends` is whether nothing of a request without a body can be missing or be left over."""
+    __slots__ = ("_deadline", "_entering", "_has_begun", "_is_adopted", "_read_seconds", "_socket", "_table")
 
-    def serves(self) -> None:
+    def __init__(
+        self,
+        server: Server,
+        accepted: socket.socket,
+        table: ConnectionTable["Connection"],
+        read_seconds: Callable[[], float],
+    ) -> None:
+        """`read_seconds` is how long the headers of a request may take."""
+        loop = asyncio.get_running_loop()
+        super().__init__(
+            server,
+            loop=loop,
+            access_log=None,  # type: ignore[arg-type]  # the library's own word for no log
+            keepalive_timeout=KEEPALIVE_SECONDS,
+            lingering_time=LINGERING_SECONDS,
+        )
+        self._socket, self._table, self._read_seconds = accepted, table, read_seconds
+        self._deadline: asyncio.TimerHandle | None = None
+        self._entering: asyncio.Task[None] | None = None
+        self._is_adopted = self._has_begun = False
+        self._set_deadline()
+
+    def open(self, context: ssl.SSLContext | None) -> None:
+        """Let bytes in, after a handshake where there is a context."""
+        self._entering = self._loop.create_task(self._open(context))
+        self._entering.add_done_callback(self._end_opening)
+
+    def begin_answer(self) -> None:
         """A request is here, whole but for its body."""
+        self._clear_deadline()
+        self._table.answer(self, self._loop.time())
 
-    def rests(self, *, is_read: bool) -> None:
-        """Its answer is gone; `is_read` is whether all of the request was read."""
+    def end_answer(self, *, is_read: bool) -> None:
+        """The answer is gone; the rest of a body that was not read is no request, and the library reads or ends it."""
+        self._has_begun = not is_read
+        self._table.wait(self)
 
-    def leaves(self) -> None:
-        """The connection is gone."""
+    def abort(self) -> None:
+        """Close the connection, whatever its state, without a word."""
+        self._leave()
+        if self.transport is not None:
+            self.transport.abort()
+        elif self._entering is not None:
+            self._entering.cancel()
 
-
-class ProblemHandler(RequestHandler):
-    """One connection."""
-
-    __slots__ = ("visit",)
-
-    visit: Visit
+    # What asyncio and the library call -----------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """For the loop: bytes have come."""
-        self.visit.hears(ends=data.endswith(b"\r\n\r\n"))
+        """Bytes of a request have come; the first of them begin the time that the headers may take."""
+        if not self._has_begun:
+            self._has_begun = True
+            self._table.wait(self)
+            if self._deadline is None:
+                self._set_deadline()
         super().data_received(data)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """For the loop: it is over."""
-        self.visit.leaves()
+        """The connection is closed."""
+        self._leave()
         super().connection_lost(exc)
 
     def handle_error(
@@ -66,26 +110,62 @@ class ProblemHandler(RequestHandler):
         response.force_close()
         return response
 
+    # The way in and out --------------------------------------------------------------------------------------------
 
-class ProblemServer(Server):
-    """Makes such connections."""
+    async def _open(self, context: ssl.SSLContext | None) -> None:
+        limits = (
+            {"ssl_handshake_timeout": self._read_seconds(), "ssl_shutdown_timeout": TLS_CLOSE_SECONDS}
+            if context is not None
+            else {}
+        )
+        with contextlib.suppress(OSError, EOFError):  # a handshake that came to nothing; ssl.SSLError is an OSError
+            await self._loop.connect_accepted_socket(self._adopt, self._socket, ssl=context, **limits)
 
-    def make(self, visit: Visit) -> ProblemHandler:
-        """For the entrance: a connection has come in."""
-        handler = ProblemHandler(self, loop=self._loop, **self._kwargs)
-        handler.visit = visit
-        return handler
+    def _adopt(self) -> "Connection":
+        """The socket is the transport's from now on."""
+        self._is_adopted = True
+        return self
+
+    def _end_opening(self, _entering: object) -> None:
+        if not self._is_adopted:  # closed before it had a transport, which would close its socket
+            self._socket.close()
+        if self.transport is None:
+            self._leave()
+
+    def _set_deadline(self) -> None:
+        self._deadline = self._loop.call_later(self._read_seconds(), self._end_late)
+
+    def _clear_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _end_late(self) -> None:
+        """The request is not here in time; a client that has begun one is told."""
+        self._deadline = None
+        if self.transport is None or not self._has_begun:
+            self.abort()
+        else:
+            self.transport.write(_LATE)
+            self.force_close()
+
+    def _leave(self) -> None:
+        self._clear_deadline()
+        self._table.remove(self)
 
 
 def render_raw(status: int, title: str, detail: str = "", *, headers: dict[str, str] | None = None) -> bytes:
-    """A problem as bytes, for who has not asked yet."""
+    """A problem as bytes, for a client whose request nobody has read."""
     problem = render_problem(status, title, detail)
-    told = {
+    fields = {
         "Server": SERVER,
         "Content-Type": problem.content_type,
         "Content-Length": str(len(problem.body)),
         "Connection": "close",
         **(headers or {}),
     }
-    lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", *(f"{name}: {value}" for name, value in told.items())]
+    lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", *(f"{name}: {value}" for name, value in fields.items())]
     return "\r\n".join([*lines, "", ""]).encode() + problem.body
+
+
+_LATE: Final = render_raw(408, "the request did not arrive in time")

@@ -4,8 +4,7 @@ HttpError
 ├── BodyTooLarge            a request's body is over the limit
 ├── ServerBusy              a request has waited too long for others
 ├── ListenFailed            the address cannot be listened on
-├── WebConfigInvalid        the web configuration file cannot be used as it is written
-└── PasswordsUncheckable    this system cannot check bcrypt hashes
+└── WebConfigInvalid        the web configuration file cannot be used as it is written
 """
 
 from collections.abc import Sequence
@@ -41,14 +40,3 @@ class WebConfigInvalid(HttpError):
             f"cannot use web configuration {path}: {'; '.join(problems)}; mend it, nothing is served before"
         )
         self.path, self.problems = path, tuple(problems)
-
-
-class PasswordsUncheckable(HttpError):
-    """There is no library here that knows bcrypt."""
-
-    def __init__(self, tried: Sequence[str]) -> None:
-        super().__init__(
-            f"cannot check bcrypt hashes: none of {', '.join(tried)} knows bcrypt; "
-            "install libxcrypt (libcrypt.so.1 or .2), or use client certificates instead of passwords"
-        )
-        self.tried = tuple(tried)

@@ -1,6 +1,6 @@
 """Serves handlers over TCP and over a unix socket.
 
-Owns sizes, time limits and names; knows nothing of what is served, and leaves who comes in to the entrance. An answer
+Owns sizes, time limits and names; knows nothing of what is served, and leaves connections to their acceptor. An answer
 that its reader does not take within the limit ends with its connection; nobody else waits for it.
 """
 
@@ -16,20 +16,16 @@ import anyio
 
 from nodeagent.edge.http.access import Access
 from nodeagent.edge.http.capacity import Capacity
-from nodeagent.edge.http.connection import ProblemHandler, ProblemServer
-from nodeagent.edge.http.entrance import Entrance
+from nodeagent.edge.http.connection import Connection
+from nodeagent.edge.http.connection_acceptor import ConnectionAcceptor
 from nodeagent.edge.http.errors import BodyTooLarge, ServerBusy
 from nodeagent.edge.http.hosts import AllowedHosts, is_loopback
 from nodeagent.edge.http.messages import SERVER, Answer, Peer, Request, Response, Stream
 from nodeagent.edge.http.queue import RequestQueue
 from nodeagent.edge.http.routes import Match, Route, Routes, render_problem
-from nodeagent.edge.http.slim import BaseRequest, StreamResponse
+from nodeagent.edge.http.slim import BaseRequest, Server, StreamResponse
 from nodeagent.edge.http.slim import Response as WireResponse
 
-KEEPALIVE_SECONDS = 75.0
-"""How long a connection may rest between two requests: longer than any usual time between scrapes."""
-LINGERING_SECONDS = 1.0
-"""How long the rest of a refused body is still read, so that its sender sees the refusal."""
 SHUTDOWN_SECONDS = 1.0
 HTTP_1_1 = (1, 1)
 CAPACITY = Capacity(256, 128)
@@ -80,21 +76,19 @@ class HttpServer:
 
         The listener itself stays open and its owner's: connections that arrive between two servings wait in its queue.
         """
-        server = ProblemServer(
-            self._handle, access_log=None, keepalive_timeout=KEEPALIVE_SECONDS, lingering_time=LINGERING_SECONDS
-        )
-        entrance = Entrance(
+        server = Server(self._handle)
+        acceptor = ConnectionAcceptor(
             server,
+            listener,
             self._capacity,
             context=self._access.context if self._access is not None else None,
             read_seconds=lambda: self._limits().read_seconds,
             on_failure=self._on_exhausted,
         )
-        entrance.open(listener)
         try:
             yield
         finally:
-            entrance.close()
+            acceptor.close()
             server.pre_shutdown()
             await server.shutdown(SHUTDOWN_SECONDS)
             if self._access is not None:
@@ -102,13 +96,12 @@ class HttpServer:
 
     async def _handle(self, incoming: BaseRequest) -> StreamResponse:
         connection = incoming.protocol
-        assert isinstance(connection, ProblemHandler)
-        connection.visit.serves()
+        assert isinstance(connection, Connection)
+        connection.begin_answer()
         try:
             return await self._serve(incoming)
         finally:
-            # A body that nobody wanted is read off, or the connection ended, by the library: nothing is owed meanwhile.
-            connection.visit.rests(is_read=incoming.content.is_eof())
+            connection.end_answer(is_read=incoming.content.is_eof())
 
     async def _serve(self, incoming: BaseRequest) -> StreamResponse:
         refusal = self._refuse_host(incoming) or await self._refuse(incoming)

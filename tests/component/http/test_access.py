@@ -116,13 +116,12 @@ async def test_a_password_is_checked_once_and_a_flood_of_guesses_is_turned_away(
 
 
 async def test_a_check_that_hangs_opens_no_door(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A crypt library that does not come back is a 503, not an open server."""
+    """A check that does not come back is a 503, not an open server."""
     monkeypatch.setattr("nodeagent.edge.http.access.CHECK_SECONDS", 0.05)
     go_on = threading.Event()
 
-    def hang(_password: bytes, _settings: bytes) -> bytes:
-        go_on.wait(20)
-        return HASH.encode()
+    def hang(_password: bytes, _hashed: bytes) -> bool:
+        return go_on.wait(20)
 
     access = Access(WebConfig(users={"prometheus": HASH}), None, hang)
     answer = await access.check({"authorization": RIGHT.split(": ", 1)[1].strip()}, None)
@@ -135,7 +134,7 @@ async def test_a_check_that_hangs_opens_no_door(monkeypatch: pytest.MonkeyPatch)
 async def test_old_passwords_are_forgotten_for_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is remembered is bounded; who was forgotten is checked again."""
     monkeypatch.setattr("nodeagent.edge.http.access.REMEMBERED_MAX", 1)
-    access = Access(WebConfig(users={"a": HASH, "b": HASH}), None, lambda _password, settings: settings)
+    access = Access(WebConfig(users={"a": HASH, "b": HASH}), None, lambda _password, _hashed: True)
     for user in ("a", "b", "a"):
         encoded = base64.b64encode(f"{user}:x".encode()).decode()
         assert await access.check({"authorization": f"Basic {encoded}"}, None) is None

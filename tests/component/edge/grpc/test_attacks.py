@@ -28,7 +28,10 @@ from tests.support.wire import http2_frames as frames
 from tests.support.wire.raw_caller import ALLOCATE, GREETING, LIST_AND_WATCH, head, head_block, raw_call
 
 SENT_AT_MOST = 16 * 1024 * 1024
-"""What an attacker would send if nobody stopped it."""
+"""What an attacker would send if nobody stopped it, of what a bound ends."""
+FLOOD_BYTES = 256 * 1024
+"""What an attacker sends of what only costs time: a leak of 16 bytes for each would be seen."""
+FLOOD_PEAK_AT_MOST = 4 * 1024 * 1024
 PEAK_AT_MOST = 16 * 1024 * 1024
 """What one attacker may cost; a request of 4 MiB is allowed."""
 IDLE_CALLERS = 200
@@ -102,16 +105,18 @@ def again_and_again(frame: bytes) -> Callable[[], Iterator[bytes]]:
     return flood
 
 
-FLOODS: dict[str, Callable[[], Iterator[bytes]]] = {
-    "resets": resets,
-    "abandoned calls": abandoned_calls,
-    "cancelled lists": cancelled_lists,
+BOUNDED: dict[str, Callable[[], Iterator[bytes]]] = {
     "too many streams": too_many_streams,
     "too many lists": too_many_lists,
     "an endless header block": endless_header_block,
     "giant header blocks": giant_header_blocks,
     "requests without end": requests_without_end,
     "announced too large": announced_too_large,
+}
+FLOODS: dict[str, Callable[[], Iterator[bytes]]] = {
+    "resets": resets,
+    "abandoned calls": abandoned_calls,
+    "cancelled lists": cancelled_lists,
     "pings": again_and_again(frames.encode_frame(frames.PING, 0, 0, bytes(8))),
     "settings": again_and_again(frames.encode_settings({frames.SETTING_INITIAL_WINDOW_SIZE: 70_000})),
     "windows": again_and_again(frames.encode_window_update(0, 1)),
@@ -142,7 +147,7 @@ class Attacker:
     def __exit__(self, *_: object) -> None:
         self._line.close()
 
-    async def send(self, pieces: Iterator[bytes]) -> None:
+    async def send(self, pieces: Iterator[bytes], most: int = SENT_AT_MOST) -> None:
         """Until nothing is taken any more, or enough was."""
         for data in pieces:
             rest = memoryview(data)
@@ -156,7 +161,7 @@ class Attacker:
                     self.hung_up = True
                 else:
                     self.sent, rest = self.sent + taken, rest[taken:]
-            if self.hung_up or self.sent > SENT_AT_MOST:
+            if self.hung_up or self.sent > most:
                 return
 
     async def wait_for_greeting(self) -> None:
@@ -195,24 +200,36 @@ async def attacked(path: Path, plugin: FakeDevicePlugin) -> AsyncIterator[tuple[
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("name", BOUNDED)
+async def test_what_has_a_bound_is_cut_off_at_it(short_dir: Path, name: str) -> None:
+    """The caller is hung up on, or not read from; memory stays bounded, calls too, and others are served."""
+    sent = await flood(short_dir / "p.sock", BOUNDED[name](), SENT_AT_MOST, PEAK_AT_MOST)
+    assert sent < SENT_AT_MOST
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("name", FLOODS)
-async def test_a_flood_is_cut_off(short_dir: Path, name: str) -> None:
-    """The flooding caller is hung up on, or not read from; memory stays bounded, calls too, and others are served."""
-    path, plugin = short_dir / "p.sock", FakeDevicePlugin()
-    async with attacked(path, plugin) as (server, _):
+async def test_a_flood_costs_no_memory_and_keeps_nobody_waiting(short_dir: Path, name: str) -> None:
+    """Whatever a caller sends: memory and calls stay bounded, the kubelet is served meanwhile, and nothing is left."""
+    await flood(short_dir / "p.sock", FLOODS[name](), FLOOD_BYTES, FLOOD_PEAK_AT_MOST)
+
+
+async def flood(path: Path, pieces: Iterator[bytes], most: int, peak_at_most: int) -> int:
+    """How much of these pieces is taken from one caller, beside the kubelet."""
+    async with attacked(path, FakeDevicePlugin()) as (server, _):
         with Attacker(path) as attacker:
             tracemalloc.start()
             try:
-                await attacker.send(iter([GREETING]))
-                await attacker.send(FLOODS[name]())
+                await attacker.send(iter([GREETING]), most)
+                await attacker.send(pieces, most)
                 _, peak = tracemalloc.get_traced_memory()
             finally:
                 tracemalloc.stop()
-            assert attacker.sent < SENT_AT_MOST
-            assert peak < PEAK_AT_MOST
+            assert peak < peak_at_most
             assert len(server._unary) <= MAX_UNARY
             assert len(server._streaming) <= one_caller.MAX_STREAMING + 1
         await wait_until(lambda: server.connection_count == 1)
+    return attacker.sent
 
 
 async def test_idle_connections_make_room(short_dir: Path) -> None:

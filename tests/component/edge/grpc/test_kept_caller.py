@@ -11,7 +11,6 @@ import pytest
 from google.protobuf.message import Message
 
 from nodeagent.edge.grpc import caller
-from nodeagent.edge.grpc import line as lines
 from nodeagent.edge.grpc.caller import KeptCaller
 from nodeagent.edge.grpc.calls import CallRefused, Unary
 from nodeagent.edge.grpc.errors import AnswerBroken, AnswerRefused
@@ -173,8 +172,6 @@ async def test_each_answer_has_bounds_of_its_own(
 ) -> None:
     """However many there were before on the same connection; one that is too long is cut off all the same."""
     monkeypatch.setattr(caller, "MAX_ANSWER_BYTES", 1000)
-    monkeypatch.setattr(lines, "BURST_BYTES", 1000)
-    monkeypatch.setattr(lines, "FRAME_BYTES", 0)
     peer = Peer("a" * 600)
     async with serving(path, peer):
         for _ in range(50):

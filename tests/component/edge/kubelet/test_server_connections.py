@@ -13,11 +13,11 @@ from grpclib.client import Channel, Stream
 from grpclib.exceptions import GRPCError, StreamTerminatedError
 from h2.connection import H2Connection
 
-from nodeagent.edge.grpc import line, server
+from nodeagent.edge.grpc import connection, server
 from nodeagent.edge.grpc.calls import encode_message
 from nodeagent.edge.grpc.errors import SocketUnavailable
 from nodeagent.edge.grpc.server import GrpcServer
-from nodeagent.edge.grpc.serving import Call, Caller, ServerLine
+from nodeagent.edge.grpc.serving import Call, Caller, ServerConnection
 from nodeagent.edge.kubelet.proto import device_plugin_pb2 as wire
 from nodeagent.edge.kubelet.proto.device_plugin_grpc import DevicePluginStub
 from tests.component.edge.kubelet.harness import allocate_request, serving
@@ -139,7 +139,7 @@ async def test_stopping_is_bounded(short_dir: Path, monkeypatch: pytest.MonkeyPa
     """A call that never ends and a client that never leaves hold up the end for a bounded time only."""
     monkeypatch.setattr(server, "DRAIN_SECONDS", 0.05)
     monkeypatch.setattr(server, "LEAVE_SECONDS", 0.05)
-    monkeypatch.setattr(line, "LEAVE_SECONDS", 0.05)
+    monkeypatch.setattr(connection, "LEAVE_SECONDS", 0.05)
     plugin = FakeDevicePlugin(make_devices(20_000))
     plugin.allocate_gate = asyncio.Event()
     with socket.socket(socket.AF_UNIX) as stuck:
@@ -208,5 +208,5 @@ async def test_callers_that_come_and_go_leave_nothing(short_dir: Path) -> None:
 
 def count_server_objects() -> int:
     gc.collect()
-    kinds = (Call, Caller, H2Connection, ServerLine)
+    kinds = (Call, Caller, H2Connection, ServerConnection)
     return sum(isinstance(thing, kinds) for thing in gc.get_objects())

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.edge.http.bcrypt import is_right, open_bcrypt
-from nodeagent.edge.http.errors import PasswordsUncheckable, WebConfigInvalid
+from nodeagent.edge.http.access import check_password
+from nodeagent.edge.http.errors import WebConfigInvalid
 from nodeagent.edge.http.web_config import TlsConfig, WebConfig, parse_web_config, read_web_config
 
 FILE = Path("/etc/web/config.yaml")
@@ -107,11 +107,4 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, content: bytes | 
 )
 def test_passwords_are_checked_against_known_vectors(password: bytes, hashed: str, right: bool) -> None:
     """The published vectors of bcrypt, every prefix of the hash, and nothing a C string would cut short."""
-    assert is_right(open_bcrypt(), password, hashed.encode()) is right
-
-
-@pytest.mark.parametrize("libraries", [("libnothing.so.9",), ("libm.so.6",)])
-def test_without_bcrypt_nobody_is_let_in(libraries: tuple[str, ...]) -> None:
-    """A library that is not there, or knows no crypt, is no way to check a password."""
-    with pytest.raises(PasswordsUncheckable, match="install libxcrypt"):
-        open_bcrypt(libraries)
+    assert check_password(password, hashed.encode()) is right

@@ -23,6 +23,7 @@ def launch(
     environ: dict[str, str],
     *,
     require_driver: bool = False,
+    awaits_gpu: bool = False,
     patience_seconds: float = 0.0,
     simulation: SimulationPlan | None = None,
     stop_after_seconds: float | None = None,
@@ -43,6 +44,10 @@ def launch(
             return _load_for_reload(load, node_label)
 
         loaded, recalled = recall_label(load(""), load_again, environ)
+        if awaits_gpu:
+            from nodeagent.app.gpu_wait import wait_for_gpu  # noqa: PLC0415 - only where it was asked for
+
+            wait_for_gpu(loaded.settings)
         with start_early_worker(loaded.settings) as early_worker:
             from nodeagent.app.agent import run_agent  # noqa: PLC0415 - the GPU worker starts up meanwhile
 

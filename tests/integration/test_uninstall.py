@@ -186,7 +186,7 @@ def test_claims_and_daemons_leave_nothing(node: Cluster, make_agent: MakeAgent, 
 def test_a_pod_with_a_claim_starts_its_container_again_after_an_uninstall(
     node: Cluster, make_agent: MakeAgent, pods: Pods
 ) -> None:
-    """The runtime finds the claim's devices as long as the pod is there; an agent that comes back puts the claim away."""
+    """The runtime finds the devices as long as the pod is there; an agent that comes back puts the claim away."""
     settings = {**settings_of_claims(node.layout), "labels": {"hold_seconds": 0}}
     agent = make_agent(gpus=PROFILE, settings=settings)
     claim = make_claim(node, "whole")

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from nodeagent.model.gpu import Gpu
+from nodeagent.model.ids import GpuUuid
 from nodeagent.model.mig import MigState
 from nodeagent.model.offering import Door, Offering
 from tests.component.mig.harness import SEVEN, WHOLE, World
@@ -77,7 +78,7 @@ def note_states(world: World, monkeypatch: pytest.MonkeyPatch) -> list[MigState]
     return seen
 
 
-def is_hidden(state: MigState, uuid: str) -> bool:
+def is_hidden(state: MigState, uuid: GpuUuid) -> bool:
     return bool(state.explain_hidden(uuid, uuid))
 
 

@@ -23,7 +23,7 @@ from nodeagent.components.health.relay import ClearingRelay
 from nodeagent.components.health.verdict_store import VERDICTS_VERSION
 from nodeagent.components.inventory.component import InventoryComponent
 from nodeagent.components.inventory.relay import ForgettingRelay
-from nodeagent.components.inventory.roster import ROSTER_VERSION
+from nodeagent.components.inventory.roster import STORE
 from nodeagent.components.offering.component import OfferingComponent
 from nodeagent.components.offering.relay import ChoosingRelay
 from nodeagent.config.live import LiveSettings
@@ -213,7 +213,7 @@ class Composition:
         )
 
     def _build_inventory(self) -> Component:
-        store = self._open_store("gpus.json", "nodeagent-gpus", ROSTER_VERSION)
+        store = self._open_store(*STORE)
         return InventoryComponent(
             self.bus, self.conditions, self.clock, self.hardware.gpus, self.live, store, self.forgetting
         )

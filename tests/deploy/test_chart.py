@@ -7,7 +7,16 @@ import pytest
 import yaml
 
 from nodeagent import __version__
-from tests.deploy.chart import needs_helm, pod_of, read_manifest, read_objects, render_objects, say_notes, settings_of
+from tests.deploy.chart import (
+    Object,
+    needs_helm,
+    pod_of,
+    read_manifest,
+    read_objects,
+    render_objects,
+    say_notes,
+    settings_of,
+)
 from tests.deploy.helm import CHART, MANIFEST, ROOT, render_chart, render_manifest, run_helm
 
 pytestmark = pytest.mark.may_block("nothing here runs on an event loop")
@@ -87,6 +96,7 @@ def test_values_reach_the_agent_over_what_the_pod_decides(tmp_path: Path) -> Non
         ("config.http=:9400", "/config/http"),
         ("uninstall=maybe", "/uninstall"),
         ("tolerations=all", "/tolerations"),
+        ("gpuNodes=all", "/gpuNodes"),
         ("resources.request.memory=1Gi", "request"),
         ("nodeSelectors.gpu=yes", "nodeSelectors"),
         ("deviceClasses.extendedResourceName=gpu", "extendedResourceName"),
@@ -145,41 +155,78 @@ def test_dashboards_are_added_when_asked_for() -> None:
 
 @needs_helm
 def test_nodes_can_be_chosen_by_a_label_of_ones_own() -> None:
-    """Helm merges mappings, so the default affinity goes only by being set to nothing, as the guides say."""
-    pod = pod_of(render_objects("--set", "affinity=null", "--set-string", "nodeSelector.nodeagent=true"))
+    """As the guides say, and nothing else has a say then."""
+    pod = pod_of(render_objects("--set-string", "nodeSelector.nodeagent=true"))
     assert "affinity" not in pod
     assert pod["nodeSelector"] == {"kubernetes.io/os": "linux", "nodeagent": "true"}
 
 
-def list_chosen() -> list[str]:
-    """The labels by which the chart chooses nodes."""
-    affinity = yaml.safe_load((CHART / "values.yaml").read_text())["affinity"]["nodeAffinity"]
-    terms = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-    return [expression["key"] for term in terms for expression in term["matchExpressions"]]
+def list_required(pod: Object) -> list[str]:
+    """Labels of which a node needs one."""
+    required = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    terms = required["nodeSelectorTerms"]
+    expressions = [expression for term in terms for expression in term["matchExpressions"]]
+    assert all((each["operator"], each["values"]) == ("In", ["true"]) for each in expressions)
+    return [each["key"] for each in expressions]
+
+
+def test_a_cluster_without_labels_gets_its_agents() -> None:
+    """No label decides by default: the agent itself sees whether its node has GPUs, and waits where it has none."""
+    pod = pod_of(read_manifest())
+    assert "affinity" not in pod
+    assert "--await-gpu" in pod["containers"][0]["args"]
+
+
+@needs_helm
+def test_labels_decide_where_they_are_asked_for() -> None:
+    """A node that somebody has labelled has an agent that tells of missing GPUs instead of waiting for some."""
+    pod = pod_of(render_objects("--set", "gpuNodes=labels"))
+    assert list_required(pod) == list_labels()
+    assert "--await-gpu" not in pod["containers"][0]["args"]
+    # No node without NVIDIA's runtime starts a pod of its class, so the roll-out would never end there.
+    assert list_required(pod_of(render_objects("--set", "gpuAccess=runtimeClass"))) == list_labels()
+
+
+@needs_helm
+def test_an_affinity_of_ones_own_outranks_the_labels() -> None:
+    """One affinity, in one place, whatever else is chosen."""
+    own = '{"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "rack"}]}}'
+    for choice in ("auto", "labels"):
+        pod = pod_of(render_objects("--set", f"gpuNodes={choice}", "--set-json", f"affinity={own}"))
+        assert pod["affinity"] == json.loads(own)
+
+
+BY_LABELS = ("--set", "gpuNodes=labels")
+
+
+def list_labels() -> list[str]:
+    """The labels by which nodes are known to have GPUs."""
+    return ["feature.node.kubernetes.io/pci-10de.present", "nvidia.com/gpu.present"]
 
 
 @needs_helm
 def test_an_installation_that_no_node_fits_says_so(tmp_path: Path) -> None:
     """Zero pods count as rolled out: whoever installs is told at once, and with what to do."""
-    said = say_notes(tmp_path, [{}, dict.fromkeys(list_chosen(), "false")])
+    said = say_notes(tmp_path, [{}, dict.fromkeys(list_labels(), "false")], *BY_LABELS)
     assert "NO AGENT RUNS YET: none of the 2 nodes" in said
     assert "kubectl label node NODE nvidia.com/gpu.present=true" in said
     assert "rollout status" not in said
-    for key in list_chosen():
+    for key in list_labels():
         assert key in said
-        found = say_notes(tmp_path, [{}, {}, {key: "true"}])
+        found = say_notes(tmp_path, [{}, {}, {key: "true"}], *BY_LABELS)
         assert "An agent runs on 1 of 3 nodes" in found
         assert "rollout status daemonset/nodeagent" in found
 
 
 @needs_helm
 def test_helm_does_not_count_nodes_that_it_has_not_seen_or_does_not_choose(tmp_path: Path) -> None:
-    """A rehearsal sees no cluster, a choice by labels of one's own is one's own, and who leaves needs another word."""
-    unseen = say_notes(tmp_path, [])
-    assert all(f"{key}=true" in unseen for key in list_chosen())
-    own = say_notes(tmp_path, [{}], "--set", "affinity=null")
-    assert "NO AGENT" not in own
-    assert "rollout status daemonset/nodeagent" in own
+    """A rehearsal sees no cluster, agents that see for themselves need no label, and who leaves needs another word."""
+    unseen = say_notes(tmp_path, [], *BY_LABELS)
+    assert all(f"{key}=true" in unseen for key in list_labels())
+    by_itself = say_notes(tmp_path, [{}])
+    assert "NO AGENT" not in by_itself
+    assert "Where a node has no NVIDIA GPU, it waits for one" in by_itself
+    assert "rollout status daemonset/nodeagent" in by_itself
     leaving = say_notes(tmp_path, [{}], "--set", "uninstall=true")
     assert "helm uninstall nodeagent --namespace nodeagent --wait" in leaving
 

@@ -18,13 +18,11 @@ from tests.deploy.helm import CHART, helm_path
 from tests.integration.cluster.api import Json
 from tests.integration.cluster.control import RBAC, Cluster
 from tests.integration.cluster.errors import CommandFailed
-from tests.integration.cluster.layout import NODE_NAME
 from tests.integration.cluster.processes import wait_until
 from tests.integration.machine.image import make_image, write_archive
 
 NAMESPACE: Final = "nodeagent"
 REPOSITORY: Final = "localhost/nodeagent"
-GPU_NODE_LABEL: Final = "feature.node.kubernetes.io/pci-10de.present"
 READY_SECONDS: Final = 60.0
 PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
 EPOCH: Final = "1700000000"
@@ -119,9 +117,7 @@ def import_image(cluster: Cluster, directory: Path) -> str:
 
 @contextmanager
 def deployed(cluster: Cluster, tag: str) -> Iterator[Deployment]:
-    """A cluster in which nothing of ours runs, and a node known to have GPUs; as it was afterwards."""
-    node = f"/api/v1/nodes/{NODE_NAME}"
-    cluster.api.patch(node, {"metadata": {"labels": {GPU_NODE_LABEL: "true"}}})
+    """A cluster in which nothing of ours runs, and whose node no label says to have GPUs; as it was afterwards."""
     try:
         yield Deployment(cluster, tag)
     finally:
@@ -133,6 +129,5 @@ def deployed(cluster: Cluster, tag: str) -> Iterator[Deployment]:
             lambda: str(len(found)) if (found := cluster.api.get(PODS)["items"]) else None,
             timeout_seconds=READY_SECONDS,
         )
-        cluster.api.patch(node, {"metadata": {"labels": {GPU_NODE_LABEL: None}}})
         cluster.run("kubectl", "apply", "-f", str(RBAC))
         shutil.rmtree(find_state(cluster), ignore_errors=True)

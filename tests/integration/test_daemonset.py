@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -77,6 +78,28 @@ def test_the_pod_of_the_chart_serves_gpus(deployment: Deployment, node: Cluster,
     assert {"nvidiactl", "nvidia-uvm", "libcuda.so.1"} <= {*seen}
     # The hook was seen to run on the host from within the pod, and so it is used without anybody's asking.
     assert pods.exec("worker", "grep", "-c", "libcuda.so.1", "/etc/ld.so.cache").strip() == "1"
+
+
+def test_a_node_without_gpus_has_an_agent_that_waits_for_one(node: Cluster, tag: str, pods: Pods) -> None:
+    """No label, no GPU: the roll-out ends, the node is left alone, and with the driver comes the whole agent."""
+    with deployed(node, tag) as deployment:
+        before = read_conditions(node), read_node_labels(node)
+        deployment.install(CONFIG)
+        deployment.kubectl("rollout", "status", "daemonset/nodeagent", "--timeout=60s")
+        pod = deployment.wait_ready()
+        with pytest.raises(CommandFailed, match="this node has no NVIDIA GPU"):
+            deployment.exec("nodeagent", "status")
+        sys.stderr.write(f"\nan agent that waits: {read_figures(node, pod)}\n")
+        assert (read_conditions(node), read_node_labels(node)) == before
+        assert list(find_state(node).iterdir()) == []
+        with installed_driver(node.layout):
+            wait_until("eight GPUs on the node object", lambda: say_missing(node), timeout_seconds=60)
+            pods.run(render_pod("worker", limits={GPU: 1}))
+            after = deployment.wait_ready()
+            assert after["metadata"]["uid"] == pod["metadata"]["uid"]
+            assert after["status"]["containerStatuses"][0]["restartCount"] == 0
+            pods.delete("worker")
+            deployment.helm("uninstall", "nodeagent", "--wait")
 
 
 def test_hook_and_markers_reach_the_host_where_they_are_asked_for(

@@ -256,7 +256,7 @@ def prepare(deployment: Deployment, place: Path, page: str, command: str) -> Non
         deployment.cluster.api.patch(f"/api/v1/nodes/{NODE_NAME}/status", status, kind="strategic")
         # As the page says above it: our DaemonSet goes by a label of its own.
         values = str(place / "ours.yaml")
-        selector = ("--set", "affinity=null", "--set-string", "nodeSelector.nodeagent=true")
+        selector = ("--set-string", "nodeSelector.nodeagent=true")
         deployment.helm("install", "nodeagent", str(deployment.chart), "--take-ownership", "-f", values, *selector)
     elif command.startswith("kubectl --namespace nodeagent exec"):
         deployment.wait_ready()

@@ -180,3 +180,38 @@ def test_claims_and_daemons_leave_nothing(node: Cluster, make_agent: MakeAgent, 
     assert list_slices(node) == [], done.stdout
     assert list_files(node, mps) == files, done.stdout
     assert not (node.layout.agent / "state").exists(), done.stdout
+
+
+@pytest.mark.usefixtures("claiming")
+def test_a_pod_with_a_claim_starts_its_container_again_after_an_uninstall(
+    node: Cluster, make_agent: MakeAgent, pods: Pods
+) -> None:
+    """The runtime finds the devices as long as the pod is there; an agent that comes back puts the claim away."""
+    settings = {**settings_of_claims(node.layout), "labels": {"hold_seconds": 0}}
+    agent = make_agent(gpus=PROFILE, settings=settings)
+    claim = make_claim(node, "whole")
+    pod = render_claiming("lasts", claim=claim)
+    pod["spec"]["restartPolicy"] = "Always"
+    pods.run(pod)
+    assert set(prepared(agent)) == {claim}
+    agent.stop()
+    command = [COMMAND[0], "uninstall", "--config", str(agent.config_file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "claim default/whole is used by default/lasts" in done.stdout
+    node.run("crictl", "stop", "--timeout", "0", pods.container_id("lasts"))
+
+    def started_again() -> str | None:
+        (status,) = node.api.get("/api/v1/namespaces/default/pods/lasts")["status"]["containerStatuses"]
+        return None if status["restartCount"] and "running" in status["state"] else str(status)
+
+    wait_until("the container to run again", started_again, timeout_seconds=60)
+    again = make_agent(gpus=PROFILE, settings=settings)
+    assert set(prepared(again)) == {claim}
+    pods.delete("lasts")
+    node.api.delete(f"{CLAIMS}/{claim}")
+    wait_none(again)
+    again.stop()
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not (node.layout.agent / "state").exists(), done.stdout

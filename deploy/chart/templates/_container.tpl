@@ -79,3 +79,15 @@ volumeMounts:
   - {name: dev, mountPath: /dev}
   {{- end }}
 {{- end }}
+
+{{- /* Labels by which nodes are known to have NVIDIA GPUs: node feature discovery's, and one that a person writes. */ -}}
+{{- define "nodeagent.gpuLabels" -}}
+feature.node.kubernetes.io/pci-10de.present nvidia.com/gpu.present
+{{- end }}
+
+{{- /* "true" where these labels choose the nodes. */ -}}
+{{- define "nodeagent.goesByLabels" -}}
+{{- if and (not .Values.affinity) (or (eq .Values.gpuNodes "labels") (eq .Values.gpuAccess "runtimeClass")) -}}
+true
+{{- end }}
+{{- end }}

@@ -3,7 +3,7 @@
 import argparse
 import json
 
-from nodeagent.cli.agent.settings import load_for
+from nodeagent.cli.agent.settings import load_for, load_in_force
 from nodeagent.cli.answers.output import wants_record, write_answer
 from nodeagent.cli.answers.table import read_environment
 from nodeagent.cli.frame.exit_codes import ExitCode
@@ -33,8 +33,12 @@ def check(arguments: argparse.Namespace, streams: Streams) -> int:
 
 
 def show(arguments: argparse.Namespace, streams: Streams) -> int:
-    """Every value and its origin."""
-    loaded = load_for(arguments, read_environment())
+    """Every value and its origin, with the named configuration that the node's label chose."""
+    loaded, recalled = load_in_force(arguments, read_environment())
+    if recalled.in_force:
+        print(f"with the configuration that the node label chose last: {recalled.in_force}", file=streams.err)
+    for trouble in filter(None, (recalled.refusal, recalled.trouble)):
+        print(f"without the configuration that the node label chose last: {trouble}", file=streams.err)
     table = render_table(loaded, only_set=arguments.changed) or "every setting has its default\n"
     write_answer(arguments, streams, render_json(loaded, only_set=arguments.changed), table)
     return ExitCode.OK

@@ -3,14 +3,15 @@
 import gc
 import signal
 from collections.abc import Callable
+from functools import partial
 
 from nodeagent.app.early_worker import start_early_worker
 from nodeagent.app.errors import DriverRequired, StartRefused
 from nodeagent.app.node_label import recall_label
 from nodeagent.app.plan import AgentPlan, Endpoints, SimulationPlan
+from nodeagent.cli.agent.settings import load_again
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed
-from nodeagent.config.errors import ConfigurationInvalid
 from nodeagent.config.load import Loaded
 from nodeagent.config.tree import DEFAULT
 from nodeagent.core.errors import VitalComponentFailed
@@ -23,6 +24,7 @@ def launch(
     environ: dict[str, str],
     *,
     require_driver: bool = False,
+    awaits_gpu: bool = False,
     patience_seconds: float = 0.0,
     simulation: SimulationPlan | None = None,
     stop_after_seconds: float | None = None,
@@ -38,18 +40,19 @@ def launch(
     # Nothing of what a start makes is garbage; the agent turns this on again when it is about to run.
     gc.disable()
     try:
+        reload = partial(load_again, load)
+        loaded, recalled = recall_label(load(""), reload, environ)
+        if awaits_gpu:
+            from nodeagent.app.gpu_wait import wait_for_gpu  # noqa: PLC0415 - only where it was asked for
 
-        def load_again(node_label: str) -> Loaded:
-            return _load_for_reload(load, node_label)
-
-        loaded, recalled = recall_label(load(""), load_again, environ)
+            wait_for_gpu(loaded.settings)
         with start_early_worker(loaded.settings) as early_worker:
             from nodeagent.app.agent import run_agent  # noqa: PLC0415 - the GPU worker starts up meanwhile
 
             run_agent(
                 AgentPlan(
                     loaded=loaded,
-                    load_again=load_again,
+                    load_again=reload,
                     recalled=recalled,
                     environ=environ,
                     require_driver=require_driver,
@@ -76,13 +79,3 @@ def _first(errors: BaseExceptionGroup[BaseException]) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return str(error)
-
-
-def _load_for_reload(load: Callable[[str], Loaded], node_label: str) -> Loaded:
-    """A reload wants the problems themselves, where the command line wants a message."""
-    try:
-        return load(node_label)
-    except CommandFailed as error:
-        if isinstance(error.__cause__, ConfigurationInvalid):
-            raise error.__cause__ from None
-        raise

@@ -16,6 +16,7 @@ def run(arguments: argparse.Namespace, _streams: Streams) -> int:
         lambda node_label: load_for(arguments, environ, node_label=node_label),
         environ,
         require_driver=arguments.require_driver,
+        awaits_gpu=arguments.await_gpu,
         patience_seconds=arguments.wait,
     )
     return ExitCode.OK

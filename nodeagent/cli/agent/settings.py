@@ -1,9 +1,10 @@
 """The settings a command runs with, from `--config`, `--set` and `--gpus`."""
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from nodeagent.app.node_label import Recalled, recall_label
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed
 from nodeagent.config.errors import ConfigurationInvalid
@@ -50,3 +51,30 @@ def load_for_looking(arguments: argparse.Namespace, environ: Mapping[str, str]) 
         CommandFailed: with every problem, a line each.
     """
     return load_for(arguments, environ, skip_forbidden=True).settings
+
+
+def load_in_force(arguments: argparse.Namespace, environ: Mapping[str, str]) -> tuple[Loaded, Recalled]:
+    """The settings with the named configuration that the node's label chose last, as an agent has that starts now.
+
+    Raises:
+        CommandFailed: with every problem, a line each.
+    """
+
+    def load(node_label: str) -> Loaded:
+        return load_for(arguments, environ, node_label=node_label)
+
+    return recall_label(load(""), lambda node_label: load_again(load, node_label), environ)
+
+
+def load_again(load: Callable[[str], Loaded], node_label: str) -> Loaded:
+    """Who has other settings to go on with wants the problems themselves, where the command line wants a message.
+
+    Raises:
+        ConfigurationInvalid: with every problem.
+    """
+    try:
+        return load(node_label)
+    except CommandFailed as error:
+        if isinstance(error.__cause__, ConfigurationInvalid):
+            raise error.__cause__ from None
+        raise

@@ -26,6 +26,11 @@ RUN = Command(
             action="store_true",
         ),
         Argument(
+            ("--await-gpu",),
+            "without an NVIDIA GPU wait for one: ready, with next to nothing loaded, and without a trace on the node",
+            action="store_true",
+        ),
+        Argument(
             ("--wait",),
             "wait so long for another nodeagent on this node to leave, instead of exiting with 2 at once",
             metavar="DURATION",
@@ -35,7 +40,8 @@ RUN = Command(
     ),
     examples=(
         Example("nodeagent run", "as the systemd unit does"),
-        Example("nodeagent run --wait 20s", "as the DaemonSet does: a pod of the release before may still be ending"),
+        Example("nodeagent run --wait 20s", "a pod of the release before may still be ending"),
+        Example("nodeagent run --wait 20s --await-gpu", "as the DaemonSet does, whose nodes need not have GPUs"),
         Example("nodeagent run --set http.listen=0.0.0.0:9400", "let Prometheus on another machine scrape it"),
         Example("nodeagent run --gpus simulated:dgx-h100", "made-up GPUs, real kubelet"),
     ),

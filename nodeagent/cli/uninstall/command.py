@@ -10,11 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import anyio
 
-from nodeagent.cli.agent.settings import load_for
+from nodeagent.cli.agent.settings import load_in_force
 from nodeagent.cli.answers.output import wants_record, write_table
 from nodeagent.cli.answers.table import Table, read_environment
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
+from nodeagent.cli.uninstall.claims import find_claims
 from nodeagent.cli.uninstall.cluster import remove_from_cluster
 from nodeagent.cli.uninstall.mps import end_daemons
 from nodeagent.cli.uninstall.parts import find_kept, remove_parts
@@ -39,19 +40,19 @@ from nodeagent.edge.host.errors import HostError
 def run(arguments: argparse.Namespace, streams: Streams) -> int:
     """Undo everything that the agent did to this node."""
     environ = read_environment()
-    settings = load_for(arguments, environ).settings
+    settings = load_in_force(arguments, environ)[0].settings
     configure_logging(form=settings.log.format, level="error")
     dry = bool(arguments.dry_run)
     try:
         with hold_state(settings.node.state_dir):
-            kept = find_kept(settings, environ)
+            kept, claims = find_kept(settings, environ), find_claims(settings, environ)
             outcomes = [
-                *_undo(settings, kept, dry=dry),
+                *_undo(settings, claims | kept, dry=dry),
                 *anyio.run(lambda: remove_from_cluster(settings, environ, dry=dry)),
             ]
             if not arguments.keep_state:
                 outcomes += remove_parts(settings, kept, dry=dry)
-                outcomes += remove_state(settings, dry=dry)
+                outcomes += remove_state(settings, claims, dry=dry)
     except HostError as error:
         advice = "stop the agent first: systemctl disable --now nodeagent"
         raise CommandFailed(f"{error}; {advice}", ExitCode.BAD_INPUT) from error

@@ -34,16 +34,22 @@ def find_kept(settings: Settings, environ: Mapping[str, str]) -> dict[str, str]:
     names = {name for folder in (PART_FOLDERS, SHARE_FOLDERS) for name in list_names(state / folder)}
     if not names:
         return {}
-    processes = see_processes(settings)
-    if environ.get(_IN_A_POD) and processes == Path("/proc"):
-        unseen = "whether its container runs is not seen from this pod: remove it by hand when no pod has parts"
-        return dict.fromkeys(names, unseen)
+    unseen = tell_unseen(settings, environ)
+    if unseen:
+        reason = f"whether its container runs is {unseen}: remove it by hand when no pod has parts"
+        return dict.fromkeys(names, reason)
     try:
-        mounted = find_mounted(names, processes)
+        mounted = find_mounted(names, see_processes(settings))
     except HostError as error:
         return dict.fromkeys(names, f"whether its container runs is not to be seen: {error}")
     users = _read_users(state)
     return {name: f"{users.get(name, 'a container')} runs with it: {_AGAIN}" for name in sorted(mounted)}
+
+
+def tell_unseen(settings: Settings, environ: Mapping[str, str]) -> str:
+    """Why no process of the host is to be seen, as the end of a sentence; empty where they are."""
+    in_a_pod = bool(environ.get(_IN_A_POD)) and see_processes(settings) == Path("/proc")
+    return "not seen from this pod" if in_a_pod else ""
 
 
 def _read_users(state: Path) -> dict[str, str]:

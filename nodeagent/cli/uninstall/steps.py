@@ -197,17 +197,18 @@ def remove_run_dir(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
     yield from remove_directory(settings.node.run_dir, dry=dry)
 
 
-def remove_state(settings: Settings, *, dry: bool) -> list[Outcome]:
-    """The agent's memory, and the directory when nothing else is in it."""
+def remove_state(settings: Settings, claims: Mapping[str, str], *, dry: bool) -> list[Outcome]:
+    """The agent's memory, and the directory when nothing else is in it; the journal stays for claims that are used."""
     directory = settings.node.state_dir
     if not directory.is_dir():
         return []
     ours = [path for path in sorted(directory.iterdir()) if path.name.lstrip(".").startswith(STATE_NAMES)]
-    record = directory / RECORD_NAME
-    kept = [path for path in ours if path == record and not dry]
+    record, journal = directory / RECORD_NAME, directory / JOURNAL_NAME
+    kept = {record: "holds how the files that were kept above were before the agent"} if not dry else {}
+    if claims:
+        kept[journal] = f"says whose claims are used, {len(claims)} of them"
     outcomes = list(remove_files((path for path in ours if path not in kept), "state", dry=dry))
-    reason = "holds how the files that were kept above were before the agent"
-    outcomes += [Outcome(Step.KEPT, str(path), reason) for path in kept]
+    outcomes += [Outcome(Step.KEPT, str(path), kept[path]) for path in ours if path in kept]
     return [*outcomes, *_remove_memory(directory / USAGE_MEMORY, dry=dry), *remove_directory(directory, dry=dry)]
 
 

@@ -35,7 +35,13 @@ from nodeagent.edge.host.files.sealed_store import SealedStore
 from nodeagent.model.cluster import ClusterNode
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import ControlRefused, DriverError
-from nodeagent.model.events import ConfigurationReloaded, GpuEventReported, GpuForgotten, MigChangeEnded
+from nodeagent.model.events import (
+    ConfigurationReloaded,
+    GpuEventReported,
+    GpuForgotten,
+    GpuSeenStale,
+    MigChangeEnded,
+)
 from nodeagent.model.gpu import GpuReadout, Inventory, KnownGpu
 from nodeagent.model.ports import GpuSource
 from nodeagent.model.telemetry import DriverAccess, EventWatch, NodeSample
@@ -350,7 +356,7 @@ class InventoryComponent:
                 self._rescan.set()
 
     async def _rescan_on_cut(self) -> None:
-        with self._bus.listen(MigChangeEnded, client=f"{self.name} MIG changes") as ends:
+        with self._bus.listen(MigChangeEnded, GpuSeenStale, client=f"{self.name} MIG changes") as ends:
             async for _ in ends:
                 self._rescan.set()
 

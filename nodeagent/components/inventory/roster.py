@@ -16,6 +16,8 @@ from nodeagent.model.values import Value
 from nodeagent.rules.selectors import is_for_work
 
 ROSTER_VERSION: Final = 1
+STORE: Final = ("gpus.json", "nodeagent-gpus", ROSTER_VERSION)
+"""Name of the file, its seal, and the version of what it holds."""
 GONE_KEPT: Final = 64
 """GPUs that are gone are remembered, up to so many."""
 

@@ -31,6 +31,9 @@ class Around(Protocol):
     def tell_end(self, gpu: Gpu, end: End, *, layout: str = "", device: str = "") -> None:
         """Tell everybody how a change for a layout or of a single device ended, and have the GPU looked at anew."""
 
+    def tell_stale(self, gpu: Gpu) -> None:
+        """Somebody else has cut the GPU since it was seen: have it looked at anew."""
+
     def set_condition(self, code: str, gpu: GpuUuid, detail: str) -> None:
         """Say of a GPU that it is so."""
 

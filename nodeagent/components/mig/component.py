@@ -51,7 +51,7 @@ from nodeagent.model.claims import ClaimBook
 from nodeagent.model.cluster import MIG_CONFIG_LABEL, ClusterWishes
 from nodeagent.model.driver import DriverState
 from nodeagent.model.errors import ControlRefused, NodeagentError
-from nodeagent.model.events import ConfigurationReloaded, GpuAppeared, MigChangeEnded, WishRefused
+from nodeagent.model.events import ConfigurationReloaded, GpuAppeared, GpuSeenStale, MigChangeEnded, WishRefused
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import Change, PartTable
@@ -66,13 +66,10 @@ from nodeagent.rules.mig.layouts import Layout, LayoutsRead
 V = TypeVar("V")
 
 JOURNAL_RETRY_SECONDS = 1.0
-LABEL_SECONDS = 5.0
-"""How long the node's label is waited for before what was asked for last is taken for it."""
-FAILED, REBOOT = "mig-change-failed", "mig-reboot-needed"
-DRIFTED, INVALID = "mig-drifted", "mig-layouts-invalid"
+LABEL_SECONDS = 5.0  # how long the node's label is waited for before what was asked for last is taken for it
+FAILED, REBOOT, DRIFTED, INVALID = "mig-change-failed", "mig-reboot-needed", "mig-drifted", "mig-layouts-invalid"
 AGAIN = BackoffSettings(first_seconds=10.0, limit_seconds=300.0)  # after a GPU has come back
-KNOWN_SECONDS = 30.0
-"""How long GPUs and journal are waited for before those are given back who were paused when the agent was killed."""
+KNOWN_SECONDS = 30.0  # how long GPUs and journal may take before those are given back who were paused for a life before
 WATCHED = (Inventory, DriverState, ClusterWishes, AllocationTable, PartTable, ClaimBook, NodeSample, PluginState)
 
 
@@ -111,15 +108,13 @@ class Mig:
             pausing, lambda: live.now.mig.pause_clients, self._remember_paused, self.wait_news, clock.monotonic
         )
         self._changer = Changer(self, keeper, self._sessions, users, turn, clearer, self._clients, held, clock.wall)
-        self._remembered = Remembered()
-        self._boot = ""
-        self._asked = 0
+        self._remembered, self._row = Remembered(), Row(self, self._changer)
+        self._boot, self._asked = "", 0
         self._resumer = Resumer(self, self._changer, self._maker.finish, self._tell_resumed)
         self._settled = Settled()
         self._again = Again(clock.monotonic, lambda tries: decide_delay(AGAIN, tries, SystemRandom()))
         self._changes: dict[GpuUuid, GpuChange] = {}
-        self._waker = Waker()
-        self._log = get_logger(component=self.name)
+        self._waker, self._log = Waker(), get_logger(component=self.name)
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
         """Finish what was begun, then follow what is asked for, until cancelled."""
@@ -134,13 +129,13 @@ class Mig:
                     await self._wait_label()
                     while True:
                         await self._give_back()
-                        await self._go_round()
+                        if not await self._go_round():
+                            self._row.end()
                         await self.wait_news(GIVE_BACK_SECONDS if self._clients.owed else self._again.rest_seconds())
 
     async def apply_layout(self, name: str, who: str) -> str:
         """Have the GPUs cut as this layout says; the port's contract is in `model.ports`."""
-        wish = self._decide()
-        wanted = name or wish.layout
+        wanted = name or self._decide().layout
         inventory = self.read(Inventory)
         if not wanted or inventory is None:
             raise ControlRefused("no layout is asked for: name one, see `nodeagent mig show`")
@@ -232,8 +227,8 @@ class Mig:
         wishes = self.read(ClusterWishes)
         return note_label(self._remembered, wishes.mig_config if wishes is not None else None)
 
-    async def _go_round(self) -> None:
-        """Look at what is asked for and at the GPUs, and change what differs."""
+    async def _go_round(self) -> bool:
+        """Look at what is asked for and at the GPUs, and change what differs; whether anything was to change."""
         await self._resumer.finish_come()
         before, self._remembered = self._remembered, self._note_label()
         if self._remembered != before:
@@ -244,12 +239,12 @@ class Mig:
             self._again.forget()
             self._conditions.replace(FAILED, {})
             self._publish(MigState())
-            return
+            return False
         inventory, driver = self.read(Inventory), self.read(DriverState)
         assert inventory is not None
         self._settled.note_look(inventory, has_driver=driver is None or driver.ready)
         if self._again.is_barred(wish):
-            return
+            return False
         layout, problem = await self._find(wish.layout, inventory)
         judgement = self._judge(layout, inventory) if layout is not None else Judgement(wanted={})
         problems = (problem,) if problem else judgement.problems
@@ -259,11 +254,13 @@ class Mig:
             self._fail(wish, "; ".join(problems), None)
         elif owed:
             await self._apply(wish, judgement, owed)
+            return True
         else:
             if self._remembered.boots:
                 self._remembered = replace(self._remembered, boots={})
                 await self._remember()
             self._note_in_place(wish, inventory, judgement)
+        return False
 
     async def _find(self, name: str, inventory: Inventory) -> tuple[Layout | None, str]:
         of_file = await self._read_file()
@@ -280,8 +277,8 @@ class Mig:
             self._conditions.clear(REBOOT, key=gpu)
         self._settled.note_in_place(wish, inventory)
         self._again.forget()
-        state = MigState(layout=wish.layout, origin=wish.origin, standing="success", detail="; ".join(judgement.left))
-        self._publish(state)
+        left = "; ".join(judgement.left)
+        self._publish(MigState(layout=wish.layout, origin=wish.origin, standing="success", detail=left))
 
     async def _await_boot(self, wish: Wish, reasons: Mapping[GpuUuid, str]) -> None:
         """A boot is needed; where the node was booted for the same GPU already, another one helps no more."""
@@ -302,14 +299,15 @@ class Mig:
         self._publish(MigState(layout=wish.layout, origin=wish.origin, standing="failed", detail=reason))
         self._log.error("mig_layout_failed", layout=wish.layout, reason=reason)
         if gpus is None:
-            refused = WishRefused(label=MIG_CONFIG_LABEL, value=wish.layout, reason=reason)
-            self._bus.publish_fact(refused, source=self.name)
+            self._bus.publish_fact(
+                WishRefused(label=MIG_CONFIG_LABEL, value=wish.layout, reason=reason), source=self.name
+            )
 
     async def _apply(self, wish: Wish, judgement: Judgement, owed: Sequence[GpuUuid]) -> None:
         self._conditions.replace(FAILED, {})
         self._publish(MigState(layout=wish.layout, origin=wish.origin, standing="pending"))
         self._log.info("mig_layout_begun", layout=wish.layout, origin=wish.origin, gpus=list(owed))
-        row, waiting = Row(self, self._changer, wish, {uuid: judgement.wanted[uuid] for uuid in owed}), {}
+        row, waiting = self._row.begin(wish, {uuid: judgement.wanted[uuid] for uuid in owed}), {}
         try:
             async for gpu, end in row:
                 if end.outcome is Outcome.REBOOT:
@@ -321,7 +319,7 @@ class Mig:
             if waiting:
                 await self._await_boot(wish, waiting)
         except WishChanged:
-            pass
+            row.keep()
         except NodeagentError as error:
             self._fail(wish, str(error), (row.at,))
             return
@@ -344,14 +342,12 @@ class Mig:
 
     def read(self, state: type[V]) -> V | None:
         """The newest of a state, if anybody has told of it."""
-        envelope = self._bus.latest(state)
-        return envelope.value if envelope is not None else None
+        return envelope.value if (envelope := self._bus.latest(state)) is not None else None
 
     def find_gpu(self, uuid: GpuUuid) -> Gpu:
         """The GPU as seen now."""
         inventory = self.read(Inventory)
-        gpu = inventory.find_gpu(uuid) if inventory is not None else None
-        if gpu is None:
+        if inventory is None or (gpu := inventory.find_gpu(uuid)) is None:
             raise ControlRefused(f"{uuid} is not on this node any more")
         return gpu
 
@@ -374,6 +370,10 @@ class Mig:
                 self.set_condition(code, gpu.uuid, f"GPU {gpu.index}: {end.detail}")
             else:
                 self.clear_condition(code, gpu.uuid)
+
+    def tell_stale(self, gpu: Gpu) -> None:
+        """Have a GPU looked at anew that somebody else has cut since."""
+        self._bus.publish_fact(GpuSeenStale(gpu=gpu.uuid), source=self.name)
 
     def set_condition(self, code: str, gpu: GpuUuid, detail: str) -> None:
         """Say of a GPU that it is so."""

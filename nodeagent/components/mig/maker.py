@@ -154,9 +154,13 @@ class Maker:
 
     async def _wait_shown(self, gpu: Gpu, partitions: GpuPartitions) -> bool:
         """Else a device that is gone, and is seen for a moment longer, could be taken for the one made in its place."""
-        return await self._around.wait_until(
-            lambda: is_shown(self._around.find_gpu(gpu.uuid), partitions), SEEN_SECONDS
-        )
+
+        def is_so() -> bool:
+            return is_shown(self._around.find_gpu(gpu.uuid), partitions)
+
+        if not is_so():
+            self._around.tell_stale(gpu)
+        return await self._around.wait_until(is_so, SEEN_SECONDS)
 
     async def _wait_device(self, gpu: Gpu, made: GpuInstance) -> MigDevice | None:
         """The device in an instance, once it is seen, which it may be already."""

@@ -3,7 +3,8 @@
 Owns the order. Refuses to let one that somebody has hold up the others.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Container, Mapping
+from typing import Self
 
 from nodeagent.components.mig.around import Around
 from nodeagent.components.mig.carry import End
@@ -15,15 +16,32 @@ from nodeagent.rules.mig.wanted import Wanted
 
 
 class Row:
-    """As long as it is not empty, a GPU is left to change; closed, what is left is offered again."""
+    """The GPUs in line, which are left to change one after the other; closed, what is left is offered again.
 
-    def __init__(self, around: Around, changer: Changer, wish: Wish, wanted: Mapping[GpuUuid, Wanted]) -> None:
+    Judged anew, what is still to change stays hidden: a pod must not be given a GPU that is about to be cut.
+    """
+
+    def __init__(self, around: Around, changer: Changer) -> None:
         """Nothing is hidden yet."""
-        self._around, self._changer, self._wish = around, changer, wish
-        self._wanted = dict(wanted)
+        self._around, self._changer = around, changer
+        self._wish = Wish()
+        self._wanted: dict[GpuUuid, Wanted] = {}
         self._dues: list[Due] = []
-        self.at: GpuUuid = next(iter(wanted))
+        self._kept: dict[GpuUuid, Due] = {}
+        """Hidden since before it was judged anew."""
+        self.at = GpuUuid("")
         """The GPU that was looked at last: what fails, fails at this one."""
+
+    def begin(self, wish: Wish, wanted: Mapping[GpuUuid, Wanted]) -> Self:
+        """These are to change now; whoever was kept in line and is none of them is offered again."""
+        self._wish, self._wanted, self.at = wish, dict(wanted), next(iter(wanted))
+        self._offer_kept(but=wanted)
+        return self
+
+    def keep(self) -> None:
+        """What has not changed stays hidden until it is judged anew."""
+        self._kept.update((due.gpu.uuid, due) for due in self._dues)
+        self._dues.clear()
 
     def __aiter__(self) -> AsyncIterator[tuple[Gpu, End]]:
         """Change the GPUs of the row, one after the other."""
@@ -50,6 +68,7 @@ class Row:
         while self._wanted:
             self.at = next(iter(self._wanted))
             self._dues.append(self._changer.line_up(self._around.find_gpu(self.at), self._wanted.pop(self.at)))
+            self._kept.pop(self.at, None)
         await self._changer.wait_told(self._dues)
 
     async def _find_free(self) -> Due:
@@ -62,6 +81,15 @@ class Row:
             await self._changer.rest(self._dues)
 
     def close(self) -> None:
-        """Offer as it is what has not changed."""
+        """Offer as it is what has not changed and is not kept."""
         for due in self._dues:
             self._changer.leave(due)
+        self._dues.clear()
+
+    def end(self) -> None:
+        """Nothing is to change: offer what was kept, too."""
+        self._offer_kept()
+
+    def _offer_kept(self, but: Container[GpuUuid] = ()) -> None:
+        for uuid in [uuid for uuid in self._kept if uuid not in but]:
+            self._changer.leave(self._kept.pop(uuid))

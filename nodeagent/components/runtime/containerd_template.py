@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from nodeagent.components.runtime.choose import ChosenRuntime
 from nodeagent.model.runtime import ConfigFile, ConfigTree, RuntimeFlavour
+from nodeagent.model.runtimes.containerd import list_snap_places
 
 GENERATING: Final = (RuntimeFlavour.K3S, RuntimeFlavour.RKE2)
 """They write the main file themselves, so that nobody else can."""
@@ -31,12 +32,16 @@ def find_gpu_lock(runtime: ChosenRuntime) -> str:
 
 
 def fill_template(runtime: ChosenRuntime, tree: ConfigTree) -> ConfigTree:
-    """The files as containerd is given them; of the variables, those by which runtimes are chosen are enough."""
+    """The files as containerd is given them; of the variables, those of runtimes and of directories are enough."""
     lock = find_gpu_lock(runtime)
     if not lock:
         return tree
     default = _GPU_RUNTIME if any(file.path == lock for file in tree.files) else _DEFAULT_RUNTIME
-    variables = {b"${RUNTIME}": default.encode(), b"${RUNTIME_TYPE}": _RUNTIME_TYPE.encode()}
+    variables = {
+        **list_snap_places(runtime.config_file),
+        b"${RUNTIME}": default.encode(),
+        b"${RUNTIME_TYPE}": _RUNTIME_TYPE.encode(),
+    }
     main, *others = tree.files
     kept = (file for file in others if file.path != lock)
     return ConfigTree(files=(_fill(main, variables), *kept), problems=tree.problems)

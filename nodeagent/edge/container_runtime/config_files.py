@@ -5,8 +5,9 @@ Refuses to merge them: what the sum of them means is for the plan.
 """
 
 import os
+import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -14,8 +15,10 @@ from nodeagent.edge.host.errors import HostError
 from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.model.runtime import ConfigFile, ConfigTree, RuntimeKind
 from nodeagent.model.runtimes import RUNTIMES
+from nodeagent.model.runtimes.containerd import list_snap_places
 from nodeagent.model.runtimes.record import FurtherFiles
 
+_VARIABLE: Final = re.compile(r"\$\{\w+\}")
 _FILES_LIMIT: Final = 64
 _LIMIT_BYTES: Final = 4 * 1024 * 1024
 
@@ -65,10 +68,17 @@ def _list_imports(main: str, files: dict[str, ConfigFile], problems: list[str], 
     """What a file imports, then what those import, as containerd goes; each file once, so that a circle ends."""
     pending = [main]
     for path in pending:
-        document = _parse(files[path].content if path in files else None)
+        content = files[path].content if path in files else None
+        document = _parse(_fill(content or b"", list_snap_places(main)) if path == main else content)
         patterns = document.get("imports")
         for pattern in patterns if isinstance(patterns, list) else ():
             if not isinstance(pattern, str):
+                continue
+            if path == main and (unknown := _VARIABLE.search(pattern)) and list_snap_places(main):
+                problems.append(
+                    f"{path} imports {pattern}, and its start script alone knows what {unknown[0]} is:"
+                    " write what stands for it into the template"
+                )
                 continue
             # Normalised, so that a file is the same by whatever way it is named.
             absolute = os.path.normpath(os.path.join(os.path.dirname(path), pattern))  # noqa: PTH118, PTH120  # the pattern may be absolute or relative, and is no path
@@ -82,6 +92,12 @@ def _list_imports(main: str, files: dict[str, ConfigFile], problems: list[str], 
                 if each not in files and each not in pending:
                     pending.append(each)
                     yield each
+
+
+def _fill(content: bytes, variables: Mapping[bytes, bytes]) -> bytes:
+    for name, value in variables.items():
+        content = content.replace(name, value)
+    return content
 
 
 def _parse(content: bytes | None) -> dict[str, object]:

@@ -39,6 +39,8 @@ _LAUNCH: Final = (sys.executable, "-I", "-S", "-E", launch.__file__)
 _MEMORY: Final = (sys.executable, "-I", "-S", "-E", memory.__file__)
 _FILES_SECONDS: Final = 5.0
 _LOG_LIMIT: Final = 16 * 1024
+FLOOD_LIMIT: Final = 64 * _LOG_LIMIT
+"""So long a log is cut though what was just added is lost: whoever reaches a daemon's pipe could fill the disk."""
 _LOGS: Final = ("control.log", "server.log")
 _QUIT: Final = "quit"
 _RECEIPT: Final = "get_default_active_thread_percentage"
@@ -282,8 +284,10 @@ def _read_from(path: Path, start: int | None) -> tuple[str, int]:
             start = size if start is None else start if start <= size else 0
             file.seek(max(start, size - _LOG_LIMIT))
             text = file.read(_LOG_LIMIT).decode("utf-8", "replace")
-            # The daemon appends, wherever the end is. What it has just added is read before it is cut, next time.
-            if size > _LOG_LIMIT and file.seek(0, os.SEEK_END) == size:
+            # The daemon appends, wherever the end is. What it has just added is read before it is cut, next time; but
+            # who never stops adding does not keep it from being cut.
+            end = file.seek(0, os.SEEK_END)
+            if size > _LOG_LIMIT and (end == size or end > FLOOD_LIMIT):
                 file.truncate(0)
                 size = 0
     except FileNotFoundError:

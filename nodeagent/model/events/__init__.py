@@ -46,7 +46,14 @@ from nodeagent.model.events.node import (
     SlicesWritten,
     WishRefused,
 )
-from nodeagent.model.events.ways import DoorChanged, DoorChosen, MigChangeEnded, MpsDaemonEnded, MpsDaemonStarted
+from nodeagent.model.events.ways import (
+    DoorChanged,
+    DoorChosen,
+    GpuSeenStale,
+    MigChangeEnded,
+    MpsDaemonEnded,
+    MpsDaemonStarted,
+)
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.journal import ChosenDoors, PartTable
@@ -87,6 +94,7 @@ __all__ = [
     "GpuCleared",
     "GpuEventReported",
     "GpuForgotten",
+    "GpuSeenStale",
     "GpuVanished",
     "LabelsApplied",
     "LabelsContested",
@@ -142,6 +150,7 @@ FACTS: tuple[type[Value], ...] = (
     GpuAppeared,
     GpuVanished,
     MigLayoutChanged,
+    GpuSeenStale,
     MigChangeEnded,
     MpsDaemonStarted,
     MpsDaemonEnded,

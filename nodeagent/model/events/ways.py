@@ -17,6 +17,12 @@ class MigChangeEnded(Value, frozen=True):
     """The single device that was made or taken away, where it was no layout."""
 
 
+class GpuSeenStale(Value, frozen=True):
+    """A GPU is cut otherwise than it was seen last: somebody else has done that since, and it is to be looked at."""
+
+    gpu: GpuUuid
+
+
 class MpsDaemonStarted(Value, frozen=True):
     """A daemon of the multi-process service is ready, or was found running after a restart of the agent."""
 

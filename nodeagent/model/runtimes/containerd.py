@@ -1,10 +1,14 @@
 """containerd, alone and as the distributions bring it."""
 
+from collections.abc import Mapping
+from pathlib import PurePosixPath
 from typing import Final
 
 from nodeagent.model.runtime import RuntimeFlavour, RuntimeKind
 from nodeagent.model.runtimes.record import MAIN, FurtherFiles, RuntimePlace, RuntimeRecord
 
+_TEMPLATE: Final = "containerd-template.toml"
+_SNAP: Final = "/snap/microk8s/current"
 _RANCHER: Final = "/run/k3s/containerd/containerd.sock"
 
 _STATES: Final = (
@@ -42,7 +46,7 @@ CONTAINERD: Final = RuntimeRecord(
         RuntimePlace(
             "/var/snap/microk8s/common/run/containerd.sock",
             RuntimeFlavour.MICROK8S,
-            config_file="/var/snap/microk8s/current/args/containerd-template.toml",
+            config_file=f"/var/snap/microk8s/current/args/{_TEMPLATE}",
             restart=("snap", "restart", "microk8s.daemon-containerd"),
         ),
         RuntimePlace(
@@ -58,3 +62,11 @@ CONTAINERD: Final = RuntimeRecord(
     notes=tuple(f"{directory}/{NOTE}" for directory in _STATES),
     check=("--config", MAIN, "config", "dump"),
 )
+
+
+def list_snap_places(config_file: str) -> Mapping[bytes, bytes]:
+    """The variables of MicroK8s' template that name directories, and what its start script puts there."""
+    path = PurePosixPath(config_file)
+    if path.name != _TEMPLATE:
+        return {}
+    return {b"${SNAP_DATA}": str(path.parent.parent).encode(), b"${SNAP}": _SNAP.encode()}

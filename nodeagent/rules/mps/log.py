@@ -4,7 +4,7 @@ Drivers 535 and 550 write four lines for a question: connection, front end, comm
 """
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 _HEAD: Final = re.compile(r"\[[^\]]*\] ")
@@ -16,9 +16,19 @@ _TRACE: Final = re.compile(
 """What every question leaves behind, whoever asked it: who only asks changes nothing."""
 
 
+TOLD_LINES: Final = 20
+"""So many lines are repeated of one look; whoever reaches the pipe of a daemon makes it write as much as he likes."""
+TOLD_LETTERS: Final = 200
+
+
 def find_news(lines: Iterable[str], own: Collection[str]) -> tuple[str, ...]:
     """The lines that nobody has caused by a question; `own` are the commands of ours that change something."""
     return tuple(line for line in lines if line.strip() and not _is_known(_HEAD.sub("", line, count=1).strip(), own))
+
+
+def choose_told(news: Sequence[str]) -> tuple[tuple[str, ...], int]:
+    """The lines that are repeated, as far as they are, and how many are not."""
+    return tuple(line[:TOLD_LETTERS] for line in news[:TOLD_LINES]), max(0, len(news) - TOLD_LINES)
 
 
 def has_orders(news: Iterable[str]) -> bool:

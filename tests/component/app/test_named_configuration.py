@@ -30,6 +30,7 @@ from tests.bench.around.api_server import api_server
 from tests.component.inventory.harness import ScriptedGpus
 from tests.fakes.apiserver import NODE
 from tests.support.programs.agent_process import running_agent
+from tests.support.programs.command_line import run_here
 
 SHARED = "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}\n"
 LABEL = "nvidia.com/device-plugin.config"
@@ -273,3 +274,21 @@ def test_a_restart_without_the_api_server_keeps_the_configuration(main: Path, sh
             agent.process.wait()
     with running_agent(short_dir, *words) as agent:
         assert '"nvidia.com/gpu.replicas":"4"' in agent.wait_for("/api/v1/labels", "gpu.replicas")
+
+
+def test_a_person_is_shown_the_configuration_that_the_label_chose(main: Path) -> None:
+    """`config show` says what an agent runs with that starts now, and which configuration of which label that is."""
+    before = run_here("config", "show", "--config", str(main), "--changed")
+    assert "timeSlicing" not in before[1]
+    SealedFile(find_file(main), *SEAL).write(b"shared")
+    code, out, err = run_here("config", "show", "--config", str(main), "--changed")
+    assert code == 0
+    assert "timeSlicing" in out
+    assert str(main.parent / "configs/shared") in out
+    assert "the configuration that the node label chose last: shared" in err
+    SealedFile(find_file(main), *SEAL).write(b"broken")
+    code, out, err = run_here("config", "show", "--config", str(main), "--changed")
+    assert code == 0
+    assert "timeSlicing" not in out
+    assert "without the configuration that the node label chose last: " in err
+    assert "sharing" in err

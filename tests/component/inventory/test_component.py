@@ -11,6 +11,7 @@ from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import DriverUnavailable
 from nodeagent.model.events import (
     GpuEventReported,
+    GpuSeenStale,
     GpuVanished,
     MigChangeEnded,
     MigLayoutChanged,
@@ -57,14 +58,20 @@ async def test_a_layout_event_is_seen_at_once(stage: Stage) -> None:
             assert fact.value.gpu == make_uuid(0)
 
 
-async def test_what_was_cut_is_seen_at_once(stage: Stage) -> None:
-    """Whoever cuts a GPU says so; old drivers report nothing."""
+@pytest.mark.parametrize(
+    "said",
+    [
+        MigChangeEnded(gpu=make_uuid(0), layout="all-1g.10gb", outcome="done"),
+        GpuSeenStale(gpu=make_uuid(0)),
+    ],
+)
+async def test_what_was_cut_is_seen_at_once(stage: Stage, said: MigChangeEnded | GpuSeenStale) -> None:
+    """Whoever cuts a GPU says so, and whoever finds it cut by others; old drivers report nothing."""
     async with stage.running():
         await stage.started.wait()
         with stage.bus.listen(MigLayoutChanged, client="test") as facts:
             stage.gpus.readout = make_readout(make_gpu(0, mig=make_mig(0, 7)), make_gpu(1))
-            ended = MigChangeEnded(gpu=make_uuid(0), layout="all-1g.10gb", outcome="done")
-            stage.bus.publish_fact(ended, source="mig")
+            stage.bus.publish_fact(said, source="mig")
             with anyio.fail_after(0.5):
                 fact = await anext(facts)
             assert fact.value.gpu == make_uuid(0)

@@ -21,7 +21,7 @@ from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
 from nodeagent.model.cluster import ClusterWishes
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.errors import JournalUnavailable
-from nodeagent.model.events import MigChangeEnded
+from nodeagent.model.events import GpuSeenStale, MigChangeEnded
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
 from nodeagent.model.journal import Change, Step
@@ -191,7 +191,7 @@ class World:
         return self.file
 
     async def _follow(self) -> None:
-        with self.bus.listen(MigChangeEnded, client="test") as ends:
+        with self.bus.listen(MigChangeEnded, GpuSeenStale, client="test") as ends:
             async for _ in ends:
                 if not self.is_blind:
                     await self.look()

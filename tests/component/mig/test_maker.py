@@ -3,12 +3,14 @@
 import anyio
 import pytest
 
+from nodeagent.components.mig.changing import SEEN_SECONDS
 from nodeagent.model.claims import ClaimBook
 from nodeagent.model.errors import ControlRefused, GpuError, JournalUnavailable, PartitionRefused
+from nodeagent.model.events import GpuSeenStale
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import PreparedClaim, PreparedDevice, Step
-from nodeagent.model.mig import PartitionWish, Write
+from nodeagent.model.mig import PartitionWish, Write, WriteKind
 from nodeagent.rules.mig.single import OWNER, Holding, plan_removal
 from tests.component.mig.harness import World
 from tests.support.virtual_time import FakeClock
@@ -50,6 +52,19 @@ async def test_a_device_is_made_and_taken_away(clock: FakeClock) -> None:
         assert world.relay.partitions() == {}
         assert world.book.ended == ["done", "done"]
         assert not world.state.changes
+
+
+async def test_a_gpu_that_somebody_else_has_cut_is_looked_at_at_once(clock: FakeClock) -> None:
+    """A pod does not wait for the next look at all GPUs, which nobody may ask for while its call is under way."""
+    world = World(clock)
+    async with world.running():
+        gpu = await ready(world)
+        await world.gpus.write_partition(gpu.uuid, Write(kind=WriteKind.MODE_ON))
+        await world.gpus.write_partition(gpu.uuid, Write(kind=WriteKind.RESET))
+        with anyio.fail_after(SEEN_SECONDS / 2):
+            made = await world.relay.make_partition(CLAIM, wish_for(gpu))
+        assert made.parent == gpu.uuid
+        assert [fact.gpu for fact in world.facts(GpuSeenStale)] == [gpu.uuid]
 
 
 async def test_what_lies_beside_it_is_never_touched(clock: FakeClock) -> None:

@@ -1,10 +1,12 @@
 """What is asked for, or chosen, while the GPUs of a layout are cut: the rest of them is judged anew."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from nodeagent.model.gpu import Gpu
+from nodeagent.model.ids import GpuUuid
 from nodeagent.model.mig import MigState
 from nodeagent.model.offering import Door, Offering
 from tests.component.mig.harness import SEVEN, WHOLE, World
@@ -40,6 +42,44 @@ async def test_a_layout_that_nobody_asks_for_any_more_cuts_no_further_gpu(clock:
         assert await world.profiles() == [WHOLE] * 8
         assert world.book.ended == ["done"] * 2
         assert not cluster.asked
+
+
+async def test_what_is_in_line_stays_hidden_while_it_is_judged_anew(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pod is given none of them between two layouts; what the second one leaves as it is is offered again."""
+    world = World(clock)
+    async with world.running():
+        uuids = [gpu.uuid for gpu in (await world.look()).gpus]
+        world.hold(uuids[6], uuids[7])
+        world.ask("all-1g.10gb")
+        await world.until(lambda state: sum("waits" in one.doing for one in state.changes) == 2)
+        seen = note_states(world, monkeypatch)
+        world.ask("all-balanced")
+        await world.until(lambda state: state.layout == "all-balanced" and len(state.changes) == 2)
+        assert len(seen) > 2
+        assert all(is_hidden(state, uuids[index]) for state in seen for index in (6, 7))
+        world.ask("all-disabled")
+        state = await world.until(lambda state: state.layout == "all-disabled" and not is_hidden(state, uuids[7]))
+        assert not is_hidden(state, uuids[6])
+
+
+def note_states(world: World, monkeypatch: pytest.MonkeyPatch) -> list[MigState]:
+    """Each state that is told from now on, also one that the next takes the place of at once."""
+    seen: list[MigState] = []
+    publish = world.bus.publish_state
+
+    def note(value: Any, **words: Any) -> Any:
+        if isinstance(value, MigState):
+            seen.append(value)
+        return publish(value, **words)
+
+    monkeypatch.setattr(world.bus, "publish_state", note)
+    return seen
+
+
+def is_hidden(state: MigState, uuid: GpuUuid) -> bool:
+    return bool(state.explain_hidden(uuid, uuid))
 
 
 async def test_a_gpu_that_others_look_after_by_now_is_not_cut(clock: FakeClock) -> None:

@@ -5,14 +5,14 @@ import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
 
 import anyio
 import pytest
 
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.edge.mps import host as host_module
-from nodeagent.edge.mps.host import HostMps, MpsHostSettings
+from nodeagent.edge.mps.host import FLOOD_LIMIT, HostMps, MpsHostSettings
 from nodeagent.edge.mps.run import run
 from nodeagent.model.errors import MpsRefused, MpsSilent
 from nodeagent.model.mps import MARKER, MpsPlace
@@ -280,3 +280,51 @@ async def test_a_question_that_is_always_answered_wants_no_other_after_it(
     ]
     await host.kill(pid)
     await host.wait_end(pid)
+
+
+class FilledFile:
+    """A file to which somebody adds whenever it is looked at."""
+
+    def __init__(self, file: IO[bytes], more: bytes) -> None:
+        self._file, self._more = file, more
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def read(self, size: int) -> bytes:
+        text = self._file.read(size)
+        with open(self._file.name, "ab") as end:  # noqa: PTH123 - `Path.open` is what leads here
+            end.write(self._more)
+        return text
+
+
+async def test_a_log_that_grows_at_each_look_is_cut_once_it_is_long(
+    short_dir: Path, worker: WorkerThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tenant who never stops asking fills neither memory nor disk; before that length nothing is lost."""
+    host = host_of(Path("/"), worker)
+    place = MpsPlace(root=short_dir / "mps", name="x", has_own_memory=False)
+    place.logs.mkdir(parents=True)
+    log = place.logs / "control.log"
+    log.touch()
+    more = b"x" * (FLOOD_LIMIT // 8 - 1) + b"\n"
+    opened = Path.open
+
+    def open_filled(path: Path, mode: str) -> Any:
+        file: Any = opened(path, mode)
+        return FilledFile(file, more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "open", open_filled)
+        sizes = []
+        for _ in range(30):
+            await host.read_log(place)
+            sizes.append(log.stat().st_size)
+    assert max(sizes) <= FLOOD_LIMIT
+    assert sizes.count(0) == 3

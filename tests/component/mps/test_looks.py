@@ -12,6 +12,7 @@ from nodeagent.edge.simulated.mps import SimulatedMps
 from nodeagent.model.errors import MpsRefused
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.mps import MpsPhase, MpsPlace, MpsState
+from nodeagent.rules.mps.log import TOLD_LETTERS, TOLD_LINES
 from tests.component.mps.harness import World, share
 from tests.support.virtual_time import FakeClock
 
@@ -155,3 +156,20 @@ async def test_one_that_fails_again_and_again_is_down_all_the_time(clock: FakeCl
         failed = phases.index(MpsPhase.BROKEN)
         assert set(phases[failed:-1]) == {MpsPhase.BROKEN}
     world.close()
+
+
+async def test_a_tenant_who_floods_a_daemon_does_not_flood_the_agents_log(
+    world: World, host: LoggingMps, log_lines: list[MutableMapping[str, Any]]
+) -> None:
+    """Of each look some lines are repeated, none of them in all its length, and the others are counted."""
+    async with world.running():
+        await world.until_phase(MpsPhase.READY)
+        await anyio.sleep(LOOK_SECONDS)
+        log_lines.clear()
+        for _ in range(3):
+            host.lines += [f"{HEAD}Cmd:set_active_thread_percentage {'9' * 4000}"] * 1000
+            await anyio.sleep(LOOK_SECONDS)
+    said = [line["line"] for line in log_lines if line["event"] == "mps_said"]
+    assert len(said) == 3 * TOLD_LINES
+    assert max(map(len, said)) == TOLD_LETTERS
+    assert [line["lines"] for line in log_lines if line["event"] == "mps_said_more"] == [1000 - TOLD_LINES] * 3

@@ -2,12 +2,18 @@
 
 import os
 import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import anyio
 import pytest
 
+from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.edge.mps.host import FLOOD_LIMIT, HostMps, MpsHostSettings
 from nodeagent.edge.mps.processes import list_processes
-from nodeagent.model.mps import MpsLimits
+from nodeagent.model.mps import MpsLimits, MpsPlace
 from nodeagent.rules.mps.log import find_news
 from nodeagent.rules.mps.talk import LOOK, find_refusal, read_pids, render_defaults, render_quit
 from tests.contract.mps.conftest import STAND_IN, Answer, Control, wait_end
@@ -154,6 +160,42 @@ def test_its_log_may_be_cut_while_it_writes(control: Control) -> None:
     control.ask("get_server_list")
     assert control.wait_log(4) == ["Accepting connection...", "NEW UI", "Cmd:get_server_list", "UI closed"]
     assert b"\0" not in (control.logs / "control.log").read_bytes()
+
+
+@pytest.fixture
+def worker() -> Iterator[WorkerThread]:
+    worker = WorkerThread("files of a test")
+    yield worker
+    worker.close()
+
+
+@contextmanager
+def flooding(control: Control) -> Iterator[None]:
+    """One front end that asks without an end."""
+    words = ["sh", "-c", 'yes get_default_active_thread_percentage | "$0" > /dev/null', str(control.program)]
+    with subprocess.Popen(words, env={**os.environ, **control.environment}, start_new_session=True) as asking:
+        try:
+            yield
+        finally:
+            os.killpg(asking.pid, signal.SIGKILL)
+
+
+def test_a_log_that_somebody_keeps_filling_is_cut_all_the_same(control: Control, worker: WorkerThread) -> None:
+    """What looks leave of it stays small, and the daemon goes on."""
+    control.start()
+    host = HostMps(MpsHostSettings(find_root=lambda: Path("/"), program=control.program), worker)
+    place = MpsPlace(root=control.logs.parent.parent, name=control.logs.parent.name, has_own_memory=False)
+    log = control.logs / "control.log"
+    anyio.run(host.read_log, place)
+    with flooding(control):
+        cut = 0
+        while cut < 3:
+            before = log.stat().st_size
+            anyio.run(host.read_log, place)
+            cut += log.stat().st_size < before
+            assert log.stat().st_size < 2 * FLOOD_LIMIT
+    assert b"\0" not in log.read_bytes()
+    assert control.find() is not None
 
 
 def test_it_ends_when_it_is_told_to(control: Control) -> None:

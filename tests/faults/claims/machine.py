@@ -45,7 +45,7 @@ from nodeagent.edge.simulated.mps import SimulatedMps
 from nodeagent.edge.simulated.profile import load_profile
 from nodeagent.edge.simulated.source import SimulatedGpus
 from nodeagent.model.driver import DriverPhase, DriverState
-from nodeagent.model.events import MigChangeEnded
+from nodeagent.model.events import GpuSeenStale, MigChangeEnded
 from nodeagent.model.gpu import ComputeMode, Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.ids import GpuUuid
@@ -193,7 +193,7 @@ class Agent(World):
 
     async def _follow(self, *, task_status: TaskStatus[None]) -> None:
         """The GPUs are looked at anew whenever one was cut."""
-        with self.bus.listen(MigChangeEnded, client="inventory") as ends:
+        with self.bus.listen(MigChangeEnded, GpuSeenStale, client="inventory") as ends:
             task_status.started()
             async for _ in ends:
                 await self._look()

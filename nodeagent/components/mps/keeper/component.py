@@ -26,7 +26,7 @@ from nodeagent.model.mps import MpsClient, MpsDaemon, MpsLimits, MpsPhase, MpsSe
 from nodeagent.model.ports import ChangeKeeper, MpsHost
 from nodeagent.rules.mps.access import plan_place
 from nodeagent.rules.mps.daemons import OWNER, DaemonKind, Engagement, Wanted, engage_step
-from nodeagent.rules.mps.log import find_news, has_orders
+from nodeagent.rules.mps.log import choose_told, find_news, has_orders
 from nodeagent.rules.mps.talk import (
     LOOK,
     find_refusal,
@@ -289,8 +289,11 @@ class Keeper:
         """See what its log and the kernel say of it; it is asked for its clients where they may have changed."""
         host = self._around.host
         news = await self._read_news()
-        for line in news:
+        told, left_out = choose_told(news)
+        for line in told:
             self._log.info("mps_said", line=line)
+        if left_out:
+            self._log.warning("mps_said_more", lines=left_out)
         if has_orders(news):
             # A daemon of driver 535 takes limits from everybody who reaches its pipes, those of a server included.
             await self._configure(has_servers=True)

@@ -29,6 +29,7 @@ from nodeagent.model.events import (
     GpuCleared,
     GpuEventReported,
     GpuForgotten,
+    GpuSeenStale,
     GpuVanished,
     LabelsApplied,
     LabelsContested,
@@ -161,6 +162,7 @@ WORDS: dict[type, Callable[[Any, Names], str]] = {
         f"{_call(one.gpu, names).removesuffix(GONE)} {'is gone' if one.is_gone else 'is lost'}{_because(one.reason)}"
     ),
     MigLayoutChanged: lambda one, names: f"MIG layout of {_call(one.gpu, names)} changed",
+    GpuSeenStale: lambda one, names: f"{_call(one.gpu, names)} is cut otherwise than was seen last",
     MigChangeEnded: lambda one, names: (
         f"{_call(one.gpu, names)} {_ENDS.get(one.outcome, one.outcome)} for"
         f" {f'layout {one.layout}' if one.layout else one.device}{_because(one.detail)}"

@@ -23,7 +23,8 @@ from anyio import sleep
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.errors import WorkerError
 from nodeagent.core.life.ticker import until_beat
-from nodeagent.edge.host.devices.sysfs import NVIDIA_VENDOR, PCI_DEVICES
+from nodeagent.edge.host.devices.gpu_arrival import NVIDIA_VENDOR
+from nodeagent.edge.host.devices.sysfs import PCI_DEVICES
 from nodeagent.edge.host.errors import HostStuck
 from nodeagent.edge.host.files.pseudo_file import list_names, read_attribute, read_link_name, read_number
 from nodeagent.model.devices import HostDevices, HostNode, PciPlace, ScanWish

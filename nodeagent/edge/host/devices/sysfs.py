@@ -6,12 +6,12 @@ Reading the configuration space of a dying card may block all the same, so calle
 
 from pathlib import Path
 
+from nodeagent.edge.host.devices.gpu_arrival import NVIDIA_VENDOR
 from nodeagent.edge.host.files.pseudo_file import list_names, read_link_name, read_number, read_raw_attribute
 from nodeagent.model.driver import PciFunction
 from nodeagent.model.ids import PciAddress, parse_pci_address
 from nodeagent.model.values import Value
 
-NVIDIA_VENDOR = 0x10DE
 _DISPLAY_CLASS = 0x03
 _OTHER_BRIDGE = 0x0680
 _OFF_THE_BUS = b"\xff\xff\xff\xff"

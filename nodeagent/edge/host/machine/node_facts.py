@@ -7,7 +7,7 @@ Refuses to fail: a fact that cannot be read is an empty one. All calls block and
 import shlex
 from pathlib import Path
 
-from nodeagent.edge.host.devices.sysfs import NVIDIA_VENDOR
+from nodeagent.edge.host.devices.gpu_arrival import NVIDIA_VENDOR
 from nodeagent.edge.host.files.pseudo_file import list_names, read_attribute, read_number, read_raw_attribute
 from nodeagent.model.ids import parse_pci_address
 from nodeagent.model.node_facts import NodeFacts, NvidiaFunction, VgpuGuest

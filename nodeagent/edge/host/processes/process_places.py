@@ -10,9 +10,23 @@ from pathlib import Path
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.errors import WorkerError
 from nodeagent.core.log.lines import get_logger
-from nodeagent.edge.host.files.pseudo_file import read_raw_attribute
+from nodeagent.edge.host.errors import FileUnreadable
+from nodeagent.edge.host.files.pseudo_file import list_names, read_raw_attribute
 from nodeagent.edge.host.processes.device_holders import parse_cgroup
 from nodeagent.model.ports import ProcessPlace
+
+
+def find_pods(proc_root: Path) -> frozenset[str]:
+    """The uids of all pods that have a process; between two containers of a pod its sandbox has one.
+
+    Raises:
+        FileUnreadable: there is no process at all.
+    """
+    pids = [name for name in list_names(proc_root) if name.isascii() and name.isdigit()]
+    if not pids:
+        raise FileUnreadable(proc_root, FileNotFoundError(2, "no process is to be seen there"))
+    texts = (read_raw_attribute(proc_root / pid / "cgroup").decode("utf-8", "replace") for pid in pids)
+    return frozenset(uid for uid in (parse_cgroup(text).pod_uid for text in texts) if uid)
 
 
 class HostProcessPlaces:

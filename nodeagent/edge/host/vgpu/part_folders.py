@@ -4,10 +4,12 @@ Owns the names of the files in it. What is there of another kind than expected i
 the place is root's, and whoever puts a link there may want root to write somewhere else.
 """
 
+import errno
 import os
 import shutil
 import stat
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -45,6 +47,8 @@ _PARTS: Final = 100
 _MODE: Final = 0o755
 _HEAD_BYTES: Final = 8
 _TIMEOUT_SECONDS: Final = 5.0
+_TRIES: Final = 3
+"""To fill the memory again takes a container longer than the agent takes for a file of its own."""
 _PATIENCE_SECONDS: Final = 0.003
 """How long the loop stands still for a write, for which a container waits."""
 
@@ -98,9 +102,22 @@ class HostPartFolders:
             _make(directory)
         usage = self._locate_usage(name)
         if not _is_there(usage) or _is_blank(usage):
-            create_usage(usage)
+            self._create_usage(usage)
         label_for_containers(usage)
         return PartFolder(limits=str(folder / LIMITS), usage=str(usage))
+
+    def _create_usage(self, usage: Path) -> None:
+        """Where a container has filled the memory, cut its file first: nobody waits for the next look at all."""
+        for left in reversed(range(_TRIES)):
+            try:
+                create_usage(usage)
+            except FileNotWritten as error:
+                if error.errno != errno.ENOSPC or not left:
+                    raise
+                with suppress(NodeagentError):  # the next look tells of a file that cannot be cut
+                    self._bound_usage()
+            else:
+                return
 
     def _write(self, name: str, content: Limits) -> PartFolder:
         folder = self._prepare(name)

@@ -98,6 +98,21 @@ def test_microk8s_lock_is_looked_for() -> None:
     assert not [path for path in PLANNERS[RuntimeKind.CONTAINERD].list_other_places(plain) if path.endswith("gpu")]
 
 
+def test_what_microk8s_template_imports_has_its_say() -> None:
+    """The file is known by the path that the start script makes of the variable, and what it sets counts."""
+    runtime = make_runtime(RuntimeFlavour.MICROK8S, TEMPLATE, "2.1.4")
+    main = 'imports = ["${SNAP_DATA}/args/more/*.toml"]\n' + MICROK8S
+    more = f"{ARGS}/more/own.toml"
+    own = '[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.kata]\nruntime_type = "io.containerd.kata.v2"\n'
+    tree = make_tree(**{TEMPLATE: main, more: f"version = 2\n{own}"})
+    found = plan(runtime, tree, SHIM)
+    assert found.problem == ""
+    assert "kata" in found.handlers
+    assert [change.path for change in found.changes] == [more], "the last file with the section"
+    planned = PLANNERS[RuntimeKind.CONTAINERD].arrange(runtime, apply_to_tree(tree, found.changes))
+    assert parse_toml(TEMPLATE, planned.files[0].content)["imports"] == [f"{ARGS}/more/*.toml"]
+
+
 def test_a_default_runtime_that_is_wanted_takes_the_place_of_the_variable() -> None:
     """What a person has asked for counts, whatever the start script would have put there."""
     runtime = make_runtime(RuntimeFlavour.MICROK8S, TEMPLATE, "2.1.4")

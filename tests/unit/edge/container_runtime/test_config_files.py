@@ -34,6 +34,32 @@ def test_an_import_that_is_not_there_is_a_problem(tmp_path: Path) -> None:
     assert problem.startswith(f"{main} imports gone.toml, which is not there")
 
 
+def test_imports_of_microk8s_template_are_those_that_its_start_script_makes(tmp_path: Path) -> None:
+    """Directories of the snap are filled in; of another variable nobody but the script knows what it is."""
+    main = tmp_path / "args/containerd-template.toml"
+    (tmp_path / "args/more").mkdir(parents=True)
+    (tmp_path / "args/more/a.toml").write_text("")
+    (tmp_path / "args/b.toml").write_text("")
+    main.write_text('imports = ["${SNAP_DATA}/args/more/*.toml", "${SNAP_DATA}/args/b.toml"]\n')
+    tree = read_config_tree(RuntimeKind.CONTAINERD, str(main))
+    assert [Path(file.path).name for file in tree.files] == [main.name, "a.toml", "b.toml"]
+    assert tree.problems == ()
+    assert b"${SNAP_DATA}" in (tree.files[0].content or b""), "what is edited is the template"
+    main.write_text('imports = ["${SNAP}/gone.toml", "${SNAPSHOTTER}/*.toml"]\n')
+    gone, unknown = read_config_tree(RuntimeKind.CONTAINERD, str(main)).problems
+    assert "imports /snap/microk8s/current/gone.toml, which is not there" in gone
+    assert "its start script alone knows what ${SNAPSHOTTER} is" in unknown
+
+
+def test_a_variable_in_another_file_is_a_name_like_any(tmp_path: Path) -> None:
+    """Nobody fills in what containerd itself reads."""
+    main = tmp_path / "config.toml"
+    (tmp_path / "${SNAP_DATA}").mkdir()
+    (tmp_path / "${SNAP_DATA}/a.toml").write_text("")
+    main.write_text('imports = ["${SNAP_DATA}/*.toml"]\n')
+    assert read_names(RuntimeKind.CONTAINERD, main) == ["config.toml", "${SNAP_DATA}/a.toml"]
+
+
 def test_crio_reads_its_whole_directory(tmp_path: Path) -> None:
     """Whatever the extension, in order of names, also in directories below."""
     main = tmp_path / "crio.conf"

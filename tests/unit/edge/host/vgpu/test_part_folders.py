@@ -1,5 +1,6 @@
 """The folders in which containers find their limits."""
 
+import errno
 import os
 import re
 from collections.abc import Awaitable, Callable
@@ -12,10 +13,11 @@ from msgspec.structs import replace
 
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable, HostStuck
+from nodeagent.edge.host.vgpu import part_folders
 from nodeagent.edge.host.vgpu.layout import MEASURED, MEASURED_AT, USAGE_BYTES
 from nodeagent.edge.host.vgpu.limits_file import read_limits
 from nodeagent.edge.host.vgpu.part_folders import HostPartFolders
-from nodeagent.edge.host.vgpu.usage_file import read_usage
+from nodeagent.edge.host.vgpu.usage_file import create_usage, read_usage
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.parts import PartFolder, PartLimit, PartMeasure, UsageCheck
 from tests.support.gpus import gpu_uuid
@@ -240,6 +242,46 @@ def test_a_file_that_cannot_be_cut_is_said(folders: Folders, tmp_path: Path, mon
     monkeypatch.setattr(os, "ftruncate", refuse)
     with pytest.raises(FileNotWritten, match="cut it: input"):
         folders.bound_usage()
+
+
+@pytest.mark.parametrize(("refills", "starts"), [(0, True), (1, True), (2, False)])
+def test_a_memory_that_a_container_has_filled_lets_the_next_one_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refills: int, starts: bool
+) -> None:
+    """Its file is cut at once, a few times where it is filled again meanwhile, and whose it is is told."""
+    memory, hog = tmp_path / "usage", tmp_path / "usage/parts-hog"
+    memory.mkdir()
+    monkeypatch.setattr(Path, "is_mount", lambda path: path == memory)
+    left = [refills]
+
+    def create_in_small_memory(path: Path) -> None:
+        if hog.exists() and hog.stat().st_size > USAGE_BYTES:
+            raise FileNotWritten(path, "write it", OSError(errno.ENOSPC, "No space left on device"), replaced=False)
+        if path != hog and left[0] > 0:
+            left[0] -= 1
+            os.truncate(hog, 1 << 26)
+            create_in_small_memory(path)
+        create_usage(path)
+
+    monkeypatch.setattr(part_folders, "create_usage", create_in_small_memory)
+
+    async def run() -> UsageCheck:
+        worker = WorkerThread("files of a test")
+        try:
+            port = HostPartFolders(tmp_path / "parts", worker)
+            await port.prepare("hog")
+            os.truncate(hog, 1 << 26)
+            await port.prepare("next")
+            return await port.bound_usage()
+        finally:
+            worker.close()
+
+    if starts:
+        assert anyio.run(run).grown == {"hog": 1 << 26}
+        assert (memory / "parts-next").stat().st_size == USAGE_BYTES
+    else:
+        with pytest.raises(FileNotWritten, match="no space left on device"):
+            anyio.run(run)
 
 
 def test_new_files_lie_in_the_memory_that_is_mounted(

@@ -1,0 +1,71 @@
+"""A node without GPUs: its agent waits for one in a process that weighs next to nothing, where that is asked for.
+
+Owns when there is nothing to do: no GPU is seen, none is made up, no other device is described, and no agent before
+this one has known a GPU here. Where one has, it has left labels, a journal and pods behind, and a GPU that is gone
+is something to be told of.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+from nodeagent.app.endpoints import ADMIN_SOCKET
+from nodeagent.app.host_root import see_dev_root, see_in_host_root
+from nodeagent.components.inventory.roster import STORE, RosterUnreadable, decode_roster
+from nodeagent.config.schema import Settings
+from nodeagent.core.log.lines import configure_logging, get_logger
+from nodeagent.edge.host.devices import gpu_arrival
+from nodeagent.edge.host.devices.sysfs import PCI_DEVICES
+from nodeagent.edge.host.driver.roots import CONTAINER_DRIVER_ROOT
+from nodeagent.edge.host.files.sealed_file import SealedFile
+from nodeagent.edge.http.listeners import open_tcp_listener, open_unix_listener
+
+LOOK_SECONDS: Final = 20
+
+
+def wait_for_gpu(settings: Settings) -> None:
+    """Return where there is work; else this process becomes the one that waits, and starts over with the first GPU.
+
+    Raises:
+        ListenFailed: the port or the admin socket cannot be had.
+    """
+    pci_devices, dev_directories = str(settings.node.sys_dir / PCI_DEVICES), _list_dev_directories(settings)
+    if _has_work(settings) or gpu_arrival.has_gpu(pci_devices, dev_directories):
+        return
+    configure_logging(form=settings.log.format, level=settings.log.level)
+    address = settings.http.listen
+    public = open_tcp_listener(address.host, address.port, key="http.listen")
+    admin = open_unix_listener(settings.node.run_dir / ADMIN_SOCKET, key="node.run_dir", mode=0o600)
+    host, port = public.getsockname()[:2]
+    get_logger(component="agent").info("gpu_awaited", listen=f"{host}:{port}", looks_every_seconds=LOOK_SECONDS)
+    for listener in (public, admin):
+        listener.set_inheritable(True)
+    numbers = (str(public.fileno()), str(admin.fileno()))
+    waiting = (*numbers, str(LOOK_SECONDS), pci_devices, *dev_directories)
+    again = (sys.executable, *sys.orig_argv[1:])
+    os.execv(sys.executable, [sys.executable, "-I", "-S", gpu_arrival.__file__, *waiting, "--", *again])  # noqa: S606
+
+
+def _has_work(settings: Settings) -> bool:
+    is_made_up = settings.gpus.simulated_profile is not None
+    return is_made_up or bool(settings.devices.classes) or _has_known_gpu(settings.node.state_dir, settings.gpus.source)
+
+
+def _has_known_gpu(state_dir: Path, source: str) -> bool:
+    """Whether an agent before this one has seen a GPU here; so it is, too, where nobody can read what it has seen."""
+    name, seal, version = STORE
+    found = SealedFile(state_dir / name, seal, version).read()
+    try:
+        roster = decode_roster(found.body) if found.body is not None else None
+    except RosterUnreadable:
+        return True
+    return bool(found.troubles or (roster is not None and roster.source == source and roster.gpus))
+
+
+def _list_dev_directories(settings: Settings) -> tuple[str, ...]:
+    """Where a driver's device nodes would be: of the host, of a driver container, or where the settings say."""
+    host = settings.node.host_root
+    own = see_in_host_root(settings, settings.driver.root)
+    roots = (host, host / CONTAINER_DRIVER_ROOT, own, see_dev_root(settings) or own)
+    return tuple(dict.fromkeys(str(root / "dev") for root in roots))

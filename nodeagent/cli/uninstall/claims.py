@@ -1,0 +1,47 @@
+"""The specifications of claims whose pods run: they stay, or no container of such a pod could start again.
+
+Owns which are which, by the journal and by the processes of the pods; where nobody can say, a pod counts as running.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from nodeagent.app.runtime_edge import see_processes
+from nodeagent.cli.uninstall.parts import tell_unseen
+from nodeagent.components.allocations.journal import parse_journal
+from nodeagent.components.allocations.ledger import replay
+from nodeagent.config.schema import Settings
+from nodeagent.edge.host.errors import HostError
+from nodeagent.edge.host.files.journal_disk import JOURNAL_NAME
+from nodeagent.edge.host.processes.process_places import find_pods
+from nodeagent.model.journal import PreparedClaim
+
+_AGAIN: Final = "such a pod ends when an agent has put its claim away; uninstall again after that"
+
+
+def find_claims(settings: Settings, environ: Mapping[str, str]) -> dict[str, str]:
+    """By their uids the claims that are ready for pods which run, each with why its specification stays."""
+    try:
+        records = parse_journal((settings.node.state_dir / JOURNAL_NAME).read_bytes()).records
+    except OSError:
+        return {}
+    claims = replay(records, 0).claims
+    if not claims:
+        return {}
+    unseen = tell_unseen(settings, environ)
+    if unseen:
+        return dict.fromkeys(claims, f"whether a pod of its claim runs is {unseen}: {_AGAIN}")
+    try:
+        running = find_pods(see_processes(settings))
+    except HostError as error:
+        return dict.fromkeys(claims, f"whether a pod of its claim runs is not to be seen: {error}")
+    users = {uid: _list_users(each, running) for uid, each in claims.items()}
+    return {uid: f"claim {claims[uid].describe()} is {each}: {_AGAIN}" for uid, each in users.items() if each}
+
+
+def _list_users(claim: PreparedClaim, running: frozenset[str]) -> str:
+    """Who uses it, as the end of a sentence; empty where nobody does."""
+    if not all(pod.uid for pod in claim.pods) or not claim.pods:
+        return "ready for pods that the journal does not name"
+    users = ", ".join(pod.describe() for pod in claim.pods if pod.uid in running)
+    return f"used by {users}" if users else ""

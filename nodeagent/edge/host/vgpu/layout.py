@@ -1,4 +1,4 @@
-"""The files between agent and vGPU library byte by byte, as `native/include/vgpu_files.h` has them; a test holds both equal.
+"""The files between agent and vGPU library byte by byte: as in `native/include/vgpu_files.h`; a test holds both equal.
 
 Refuses to know what the values mean for anybody: that is the business of the two modules beside this one.
 """

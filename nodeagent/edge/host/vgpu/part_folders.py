@@ -126,8 +126,8 @@ class HostPartFolders:
         folder = self._root / name
         try:
             # First, as nobody would look for it once the folder is gone.
-            for file in (USAGE, SHARED):
-                self._name_in_memory(name, file).unlink(missing_ok=True)
+            for place in list_in_memory(folder):
+                place.unlink(missing_ok=True)
             shutil.rmtree(folder)
         except FileNotFoundError:
             return
@@ -173,15 +173,12 @@ class HostPartFolders:
         """
         files = (USAGE, SHARED) if self._of_claims else (USAGE,)
         for file in files:
-            for place in (self._root / name / file, self._name_in_memory(name, file)):
+            for place in (self._root / name / file, _name_in_memory(self._root / name, file)):
                 if os.path.lexists(place):
                     return place, file == SHARED
         new = files[-1]
-        place = self._name_in_memory(name, new) if self._memory.is_mount() else self._root / name / new
+        place = _name_in_memory(self._root / name, new) if self._memory.is_mount() else self._root / name / new
         return place, new == SHARED
-
-    def _name_in_memory(self, name: str, file: str) -> Path:
-        return self._memory / f"{self._root.name}-{name}{'' if file == USAGE else f'.{file}'}"
 
     def _bound_usage(self) -> UsageCheck:
         names, unbounded, problems = self._list_names(), list[str](), list[NodeagentError]()
@@ -210,6 +207,16 @@ class HostPartFolders:
             )
         except WorkerError as error:
             raise HostStuck(self._root, str(error)) from error
+
+
+def list_in_memory(folder: Path) -> tuple[Path, ...]:
+    """Where files of a folder may lie that are not in it."""
+    return tuple(_name_in_memory(folder, file) for file in (USAGE, SHARED))
+
+
+def _name_in_memory(folder: Path, file: str) -> Path:
+    root = folder.parent
+    return root.with_name(MEMORY) / f"{root.name}-{folder.name}{'' if file == USAGE else f'.{file}'}"
 
 
 def _make(directory: Path) -> None:

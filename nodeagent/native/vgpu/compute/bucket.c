@@ -112,11 +112,26 @@ static uint64_t change_due(unsigned slot, due_change *change, uint64_t charge, u
     return due;
 }
 
+/* What a launch has cost more than was paid is paid with the next one; of what it has cost less, little is kept. */
+static void correct_ahead(unsigned slot, int64_t more, uint64_t now)
+{
+    int64_t left = atomic_fetch_sub(&ahead[slot], more) - more;
+    if (left > AHEAD_NS) {
+        atomic_fetch_sub(&ahead[slot], left - AHEAD_NS);
+        change_due(slot, after_giving_back, (uint64_t)(left - AHEAD_NS), now);
+    }
+}
+
+static uint64_t bound_charge(uint64_t charge)
+{
+    return charge < FURTHEST_NS ? charge : FURTHEST_NS;
+}
+
 /* When this may go. */
 static uint64_t take(unsigned slot, uint64_t charge, uint64_t now)
 {
     if (files_is_shared()) {
-        charge = charge < FURTHEST_NS ? charge : FURTHEST_NS;
+        charge = bound_charge(charge);
         int64_t left = atomic_fetch_sub(&ahead[slot], (int64_t)charge) - (int64_t)charge;
         if (left >= 0)
             return 0;
@@ -156,10 +171,12 @@ void bucket_correct(unsigned slot, uint64_t paid_ns, uint64_t cost_ns)
         return;
     uint64_t now = now_ns();
     uint32_t factor = find_factor(bucket, slot, now);
-    if (cost_ns > paid_ns)
-        change_due(slot, after_adding, control_charge(cost_ns - paid_ns, limit, factor), now);
-    else if (cost_ns < paid_ns)
-        change_due(slot, after_giving_back, control_charge(paid_ns - cost_ns, limit, factor), now);
+    bool is_more = cost_ns > paid_ns;
+    uint64_t charge = control_charge(is_more ? cost_ns - paid_ns : paid_ns - cost_ns, limit, factor);
+    if (files_is_shared())
+        correct_ahead(slot, is_more ? (int64_t)bound_charge(charge) : -(int64_t)bound_charge(charge), now);
+    else
+        change_due(slot, is_more ? after_adding : after_giving_back, charge, now);
 }
 
 void bucket_after_fork(void)

@@ -33,6 +33,7 @@ static ino_t file_number;
 static void *held;
 static unsigned number;
 static uint64_t used[VGPU_DEVICES];
+static bool alone[VGPU_DEVICES]; /* whether nobody else had anything when that was looked at last */
 
 static uint64_t find_place(unsigned device, enum kind kind)
 {
@@ -174,13 +175,32 @@ static uint64_t add_up(unsigned device, enum kind kind)
     return sum;
 }
 
-/* Alone, that is one question for both. A reservation moves from pending to used, so it is looked for in this order. */
-static void add_up_both(unsigned device, uint64_t *pending, uint64_t *decided)
+static bool is_alone(unsigned device)
 {
     uint64_t start = find_place(device, PENDING);
     struct gap locked;
+    alone[device] = !find_locked((struct gap){start, start + VGPU_SHARED_DEVICE}, &locked);
+    return alone[device];
+}
+
+/* Whether it fits, decided by whoever was alone and is: with half of the calls. */
+static bool try_alone(unsigned device, uint64_t bytes, uint64_t limit)
+{
+    uint64_t own = used[device];
+    if (!alone[device] || own + bytes > limit || !change_own(F_WRLCK, device, USED, own, bytes))
+        return false;
+    if (is_alone(device))
+        used[device] = own + bytes;
+    else
+        change_own(F_UNLCK, device, USED, own, bytes);
+    return alone[device];
+}
+
+/* Alone, that is one question. A reservation moves from pending to used, so it is looked for in this order. */
+static void add_up_both(unsigned device, uint64_t *pending, uint64_t *decided)
+{
     *pending = *decided = 0;
-    if (find_locked((struct gap){start, start + VGPU_SHARED_DEVICE}, &locked)) {
+    if (!is_alone(device)) {
         *pending = add_up(device, PENDING);
         *decided = add_up(device, USED);
     }
@@ -191,6 +211,8 @@ static enum attempt try_attached(unsigned device, uint64_t bytes, uint64_t limit
     uint64_t own = used[device], pending, others;
     if (bytes > VGPU_SHARED_BYTES - own)
         return TOO_MUCH;
+    if (try_alone(device, bytes, limit))
+        return FITS;
     /* Refused where somebody holds what is no container's to hold. */
     if (!change_own(F_WRLCK, device, PENDING, 0, bytes))
         return CONTESTED;

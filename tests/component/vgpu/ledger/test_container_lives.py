@@ -74,7 +74,11 @@ class Container:
         planned = plan_part_mounts(PartFolder(limits=str(place.path / "limits"), **written), None)
         mounts: list[dict[str, object]] = [{"destination": "/proc", "type": "proc", "source": "proc"}]
         for each in map(render_mount, planned):
-            mount = {"destination": each.container_path, "source": each.host_path, "options": each.options}
+            mount: dict[str, object] = {
+                "destination": each.container_path,
+                "source": each.host_path,
+                "options": each.options,
+            }
             mounts.append(mount | {"type": each.type or "bind"})
         names = ("pid", "mount", "ipc", "uts", "network")
         config: dict[str, Any] = {

@@ -6,7 +6,7 @@
 
 #include "compute/control.h"
 #include "ledger/files.h"
-#include "ledger/shared.h"
+#include "shared/account.h"
 
 #define BURST_NS UINT64_C(20000000)    /* that much may be made up for after a pause */
 #define SLEEP_NS UINT64_C(10000000)    /* then the limit is looked at again */

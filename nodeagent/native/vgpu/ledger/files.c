@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "ledger/create.h"
+#include "shared/create.h"
 #include "ledger/lock.h"
 #include "ledger/log.h"
 

@@ -13,7 +13,7 @@
 #include "ledger/identity.h"
 #include "ledger/ledger.h"
 #include "ledger/presence.h"
-#include "ledger/shared.h"
+#include "shared/account.h"
 #include "memory/graphs.h"
 #include "memory/pools.h"
 #include "memory/vmm.h"

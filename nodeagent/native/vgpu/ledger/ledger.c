@@ -10,7 +10,7 @@
 #include "ledger/lock.h"
 #include "ledger/log.h"
 #include "ledger/presence.h"
-#include "ledger/shared.h"
+#include "shared/account.h"
 
 #define CONTEST_TRIES 400
 #define CONTEST_WAIT_NS 100000

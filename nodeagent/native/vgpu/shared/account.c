@@ -1,6 +1,6 @@
-/* See shared.h. */
+/* See account.h. */
 #define _GNU_SOURCE
-#include "ledger/shared.h"
+#include "shared/account.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* See create.h. */
 #define _GNU_SOURCE
-#include "ledger/create.h"
+#include "shared/create.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -5,8 +5,8 @@
  * It takes a descriptor. A program that closes it, as daemons do, loses nothing: a mapping keeps the locks until the
  * same is shown by another descriptor.
  */
-#ifndef VGPU_SHARED_H
-#define VGPU_SHARED_H
+#ifndef VGPU_ACCOUNT_H
+#define VGPU_ACCOUNT_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -20,6 +20,8 @@
 #define PATH_BYTES 4096
 #define LOOK_AGAIN_NS UINT64_C(1000000000)
 #define READ_TRIES 20
+#define CREATE_TRIES 100
+#define CREATE_WAIT_NS 1000000
 #define NOTHING_READ UINT64_MAX
 
 static struct lock looking;
@@ -202,9 +204,12 @@ static bool open_usage(bool may_create)
     off_t found;
     char path[PATH_BYTES];
     struct vgpu_usage *map = map_file("usage", sizeof *map, true, &found);
-    if (!map && found < 0 && may_create && name_file(path, "usage") && files_is_shared()) {
-        create_usage(path);
+    bool may_make = !map && found < 0 && may_create && name_file(path, "usage") && files_is_shared();
+    for (int left = CREATE_TRIES; may_make && !map && left > 0; left--) {
+        may_make = !create_usage(path);
         map = map_file("usage", sizeof *map, true, &found);
+        if (may_make && !map)
+            nanosleep(&(struct timespec){0, CREATE_WAIT_NS}, NULL);
     }
     if (!map)
         return false;

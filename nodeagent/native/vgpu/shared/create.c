@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -39,7 +38,7 @@ static bool fill(int file)
            fchmod(file, 0666) == 0; /* whoever the container's processes run as */
 }
 
-void create_usage(const char *path)
+bool create_usage(const char *path)
 {
     char made[PATH_BYTES];
     struct timespec now = {0, 0};
@@ -47,13 +46,15 @@ void create_usage(const char *path)
     clock_gettime(CLOCK_MONOTONIC, &now);
     int length = snprintf(made, sizeof made, "%s.%d.%lld", path, (int)getpid(),
                           (long long)now.tv_sec * 1000000000 + now.tv_nsec);
+    errno = 0;
     int file = length > 0 && length < PATH_BYTES ? open(made, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600) : -1;
+    if (file >= 0 && fill(file))
+        link(made, path); /* refused where another process was first */
+    bool has_room = errno != ENOSPC;
     if (file >= 0) {
-        /* There already: another process was first. */
-        if (fill(file) && link(made, path) != 0 && errno != EEXIST)
-            rename(made, path);
         unlink(made);
         close(file);
     }
     errno = kept;
+    return has_room;
 }

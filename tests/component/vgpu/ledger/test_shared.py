@@ -1,6 +1,7 @@
 """Containers that share one claim: each has a usage file of its own, and all together hold to the claim's limit."""
 
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -80,13 +81,28 @@ def test_many_processes_at_once_make_one_file(places: tuple[Place, Place]) -> No
     """All count in it, and whoever comes later."""
     place = places[0]
     with ExitStack() as stack:
-        processes = [stack.enter_context(talk(place)) for _ in range(12)]
+        processes = [stack.enter_context(talk(place)) for _ in range(24)]
         for each in processes:
             each.say("reserve 0 1")
-        assert [each.hear() for each in processes] == ["granted"] * 12
-        assert read_usage(place.path / "own/usage").sum_used(0) == 12
-        assert processes[0].ask("used 0") == "12"
+        assert [each.hear() for each in processes] == ["granted"] * 24
+        assert read_usage(place.path / "own/usage").sum_used(0) == 24
+        assert processes[0].ask("used 0") == "24"
         assert [each.name for each in (place.path / "own").iterdir()] == ["usage"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="only root mounts")
+def test_those_that_find_no_room_for_theirs_wait_for_another(places: tuple[Place, Place]) -> None:
+    """In memory for two such files, of which each process makes one first."""
+    place, count = places[0], 24
+    hold = f"timeout 30 {build_ledger_program('ledger_race')} hold 1"
+    script = (
+        f"mount -t tmpfs -o size=300k none {place.path}/own; cd {place.path};"
+        f"for n in $(seq {count}); do {hold} > said-$n & done;"
+        f"for n in $(seq {count}); do while ! [ -s said-$n ]; do sleep 0.01; done; done; cat said-*; ls own; kill 0"
+    )
+    command = ["unshare", "--mount", "setsid", "--wait", "sh", "-c", script]
+    done = subprocess.run(command, env=place.environ(), capture_output=True, text=True, check=False, timeout=60)
+    assert done.stdout == "granted\n" * count + "usage\n", done.stderr
 
 
 @pytest.mark.parametrize("name", ["own/usage", "shared"])

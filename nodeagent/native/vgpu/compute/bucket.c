@@ -99,17 +99,22 @@ static uint64_t after_giving_back(uint64_t due, uint64_t charge, uint64_t now)
     return due > charge ? due - charge : 0;
 }
 
-/* What all have paid so far: the processes of the container, or of all containers of its claim. */
-static uint64_t change_due(unsigned slot, due_change *change, uint64_t charge, uint64_t now)
+/* What the processes of the container have paid so far. */
+static inline uint64_t change_own(struct vgpu_bucket *bucket, due_change *change, uint64_t charge, uint64_t now)
 {
-    uint64_t due;
-    if (files_is_shared() && shared_change_due(slot, change, charge, now, &due))
-        return due;
-    _Atomic uint64_t *own = &files_usage()->buckets[slot].due_ns;
-    due = atomic_load(own);
-    while (!atomic_compare_exchange_weak(own, &due, change(due, charge, now)))
+    uint64_t due = atomic_load(&bucket->due_ns);
+    while (!atomic_compare_exchange_weak(&bucket->due_ns, &due, change(due, charge, now)))
         ;
     return due;
+}
+
+/* And those of all containers of its claim; where that cannot be had, each container counts for itself. */
+static uint64_t change_shared(unsigned slot, due_change *change, uint64_t charge, uint64_t now)
+{
+    uint64_t due;
+    if (shared_change_due(slot, change, charge, now, &due))
+        return due;
+    return change_own(&files_usage()->buckets[slot], change, charge, now);
 }
 
 /* What a launch has cost more than was paid is paid with the next one; of what it has cost less, little is kept. */
@@ -118,7 +123,7 @@ static void correct_ahead(unsigned slot, int64_t more, uint64_t now)
     int64_t left = atomic_fetch_sub(&ahead[slot], more) - more;
     if (left > AHEAD_NS) {
         atomic_fetch_sub(&ahead[slot], left - AHEAD_NS);
-        change_due(slot, after_giving_back, (uint64_t)(left - AHEAD_NS), now);
+        change_shared(slot, after_giving_back, (uint64_t)(left - AHEAD_NS), now);
     }
 }
 
@@ -127,18 +132,21 @@ static uint64_t bound_charge(uint64_t charge)
     return charge < FURTHEST_NS ? charge : FURTHEST_NS;
 }
 
-/* When this may go. */
-static uint64_t take(unsigned slot, uint64_t charge, uint64_t now)
+/* When this may go, where containers share a claim. */
+static uint64_t take_shared(unsigned slot, uint64_t charge, uint64_t now)
 {
-    if (files_is_shared()) {
-        charge = bound_charge(charge);
-        int64_t left = atomic_fetch_sub(&ahead[slot], (int64_t)charge) - (int64_t)charge;
-        if (left >= 0)
-            return 0;
-        charge = (uint64_t)-left + AHEAD_NS;
-        atomic_fetch_add(&ahead[slot], (int64_t)charge);
-    }
-    return find_start(change_due(slot, after_taking, charge, now), now);
+    charge = bound_charge(charge);
+    int64_t left = atomic_fetch_sub(&ahead[slot], (int64_t)charge) - (int64_t)charge;
+    if (left >= 0)
+        return 0;
+    charge = (uint64_t)-left + AHEAD_NS;
+    atomic_fetch_add(&ahead[slot], (int64_t)charge);
+    return find_start(change_shared(slot, after_taking, charge, now), now);
+}
+
+static uint64_t take(struct vgpu_bucket *bucket, uint64_t charge, uint64_t now)
+{
+    return find_start(change_own(bucket, after_taking, charge, now), now);
 }
 
 void bucket_pay(unsigned slot, uint64_t cost_ns)
@@ -152,7 +160,7 @@ void bucket_pay(unsigned slot, uint64_t cost_ns)
     uint64_t longest = atomic_load_explicit(&bucket->longest_ns, memory_order_relaxed), later = longest - longest / 16;
     if (charge > longest || charge < later)
         atomic_store_explicit(&bucket->longest_ns, charge > later ? charge : later, memory_order_relaxed);
-    uint64_t from = take(slot, charge, now);
+    uint64_t from = files_is_shared() ? take_shared(slot, charge, now) : take(bucket, charge, now);
     /* Who waits for long sees a new limit: what is left of the wait was reckoned by the old one. */
     while (now < from && files_look() == VGPU_LIMITING && files_core_limit(slot) == limit) {
         uint64_t rest = from - now < SLEEP_NS ? from - now : SLEEP_NS;
@@ -176,7 +184,7 @@ void bucket_correct(unsigned slot, uint64_t paid_ns, uint64_t cost_ns)
     if (files_is_shared())
         correct_ahead(slot, is_more ? (int64_t)bound_charge(charge) : -(int64_t)bound_charge(charge), now);
     else
-        change_due(slot, is_more ? after_adding : after_giving_back, charge, now);
+        change_own(bucket, is_more ? after_adding : after_giving_back, charge, now);
 }
 
 void bucket_after_fork(void)

@@ -38,7 +38,7 @@ static _Atomic uint64_t context_bytes[VGPU_DEVICES];
 static _Atomic uint32_t core_limits[VGPU_DEVICES]; /* 0: none */
 static atomic_bool soft[VGPU_DEVICES];
 static atomic_bool limits_cores;
-static atomic_bool shared;
+atomic_bool files_shared;
 /* Only with the lock, or after a generation was seen whose slots these are: slots are added, never changed. */
 static uint8_t uuids[VGPU_DEVICES][VGPU_UUID_BYTES];
 static _Atomic uint32_t slots_known;
@@ -72,7 +72,7 @@ static bool name_file(char path[PATH_BYTES], const char *name)
     }
     if (strcmp(name, "usage") == 0) {
         bool is_shared = join(path, place, "shared") && access(path, F_OK) == 0;
-        atomic_store(&shared, is_shared);
+        atomic_store(&files_shared, is_shared);
         name = is_shared ? "own/usage" : name;
     }
     return join(path, place, name);
@@ -350,11 +350,6 @@ struct vgpu_usage *files_open_usage(void)
     open_usage(false);
     lock_give(&looking);
     return files_usage();
-}
-
-bool files_is_shared(void)
-{
-    return atomic_load_explicit(&shared, memory_order_relaxed);
 }
 
 void files_after_fork(void)

@@ -54,7 +54,11 @@ struct vgpu_usage *files_usage(void);
 struct vgpu_usage *files_open_usage(void);
 
 /* Whether other containers have the same limits together with this one, by a claim. */
-bool files_is_shared(void);
+extern atomic_bool files_shared;
+static inline bool files_is_shared(void)
+{
+    return atomic_load_explicit(&files_shared, memory_order_relaxed);
+}
 
 /* CLOCK_MONOTONIC to a few milliseconds. */
 uint64_t files_now_ns(void);

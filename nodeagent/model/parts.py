@@ -50,8 +50,10 @@ class PartFolder(Value, frozen=True):
 
     limits: str
     """The file that the container reads."""
-    usage: str
+    usage: str = ""
     """The file that it writes."""
+    shared: str = ""
+    """In its place the file of a claim, by which its containers know of one another."""
 
 
 class UsageCheck(Value, frozen=True):

@@ -154,11 +154,16 @@ class PluginOptions(Value, frozen=True):
 
 
 class ContainerMount(Value, frozen=True):
-    """A file or directory of the host that the container sees."""
+    """A file or directory of the host that the container sees, or memory of its own."""
 
     container_path: str
-    host_path: str
+    host_path: str = ""
     read_only: bool = True
+    memory_bytes: int = 0
+    """How large a file system is that begins empty with the container and ends with it; then nothing is of the host.
+
+    Of use in CDI specifications alone: the kubelet knows no such mount.
+    """
 
 
 class ContainerDevice(Value, frozen=True):

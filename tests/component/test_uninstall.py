@@ -73,6 +73,8 @@ class UsedNode:
             self.write("state", "configuration-label.previous"),
             *(self.write(f"state/parts/{name}", each) for name in ("abc", "def") for each in ("limits", "usage")),
             self.write("state/shares/5d9c", "limits"),
+            self.write("state/usage", "parts-def"),
+            self.write("state/usage", "shares-5d9c.shared"),
             self.write("state/vgpu", "libnodeagent-vgpu.so"),
             self.write("state/vgpu", ".ld.so.preload.x1"),
             self.write("state/vgpu", "ld.so.preload"),
@@ -292,7 +294,12 @@ def test_a_claim_whose_container_runs_keeps_its_share(used: UsedNode) -> None:
         (used.root / f"proc/{pid}/ns").mkdir()
         (used.root / f"proc/{pid}/ns/mnt").symlink_to("mnt:[1]")
     used.uninstall()
-    kept = {"state/shares/5d9c/limits", f"cdi/{name_claim_file('5d9c')}", "hooks/nodeagent-cdi-hook"}
+    kept = {
+        "state/shares/5d9c/limits",
+        "state/usage/shares-5d9c.shared",
+        f"cdi/{name_claim_file('5d9c')}",
+        "hooks/nodeagent-cdi-hook",
+    }
     library = {"state/vgpu/libnodeagent-vgpu.so", "state/vgpu/ld.so.preload", "state/vgpu/.ld.so.preload.x1"}
     assert {str(path.relative_to(used.root)) for path in used.ours if path.exists()} == kept | library
 

@@ -31,19 +31,20 @@ MIB = 1 << 20
 PROGRAM = """
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 int cuInit(unsigned), cuDeviceGet(int *, int), cuCtxCreate_v2(void **, unsigned, int);
 int cuMemAlloc_v2(unsigned long long *, size_t), cuMemGetInfo_v2(size_t *, size_t *);
-int main(void)
+int main(int count, char **words)
 {
-    int device;
+    int device, most = count > 1 ? atoi(words[1]) : 1 << 30;
     void *context;
     if (cuInit(0) || cuDeviceGet(&device, 0) || cuCtxCreate_v2(&context, 0, device))
         return 1;
     for (int had = 0, told = -1;; usleep(50000)) {
         unsigned long long at;
         int status;
-        while ((status = cuMemAlloc_v2(&at, 1 << 20)) == 0)
+        while ((status = had < most ? cuMemAlloc_v2(&at, 1 << 20) : 0) == 0 && had < most)
             had++;
         size_t spare, total;
         if (cuMemGetInfo_v2(&spare, &total))
@@ -51,10 +52,20 @@ int main(void)
         if (had != told)
             printf("had %d status %d free %zu total %zu\\n", told = had, status, spare >> 20, total >> 20);
         fflush(stdout);
+        if (count > 1) {
+            if (truncate("/run/nodeagent/vgpu/shared", 0) || truncate("/run/nodeagent/vgpu/own/usage", 0))
+                return 3;
+            printf("cut\\n");
+            fflush(stdout);
+            pause();
+        }
     }
 }
 """
-"""Takes memory by the MiB until it is refused, tells what it has, and tries again."""
+"""Takes memory by the MiB until it is refused, tells what it has, and tries again.
+
+Or until it has so many, and then cuts off the files that it can write.
+"""
 
 
 @pytest.fixture(scope="module")

@@ -71,7 +71,7 @@ def build_claims(
             mps=mps,
             shares=ShareFiles(
                 live,
-                HostPartFolders(live.now.node.state_dir / SHARE_FOLDERS, files),
+                HostPartFolders(live.now.node.state_dir / SHARE_FOLDERS, files, of_claims=True),
                 HostVgpuLibrary(live.now.node.state_dir / LIBRARY_FOLDER, files),
             ),
             cuts_on_demand=live.now.claims.mig_on_demand,

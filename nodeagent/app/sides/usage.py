@@ -100,7 +100,10 @@ class UsageSide:
 
         worker = self._files = self._files or WorkerThread("files that containers write")
         state_dir = self._live.now.node.state_dir
-        folders = [HostPartFolders(state_dir / name, worker) for name in (PART_FOLDERS, SHARE_FOLDERS)]
+        folders = [
+            HostPartFolders(state_dir / PART_FOLDERS, worker),
+            HostPartFolders(state_dir / SHARE_FOLDERS, worker, of_claims=True),
+        ]
         return UsageFiles(self._bus, self._conditions, folders)
 
     def _build_service(self, listeners: Listeners, names: tuple[str, ...], exporter: "Exporter") -> Component:

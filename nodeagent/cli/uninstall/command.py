@@ -52,7 +52,8 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
             ]
             if not arguments.keep_state:
                 outcomes += remove_parts(settings, kept, dry=dry)
-                outcomes += remove_state(settings, claims, dry=dry)
+                gone = {each.what for each in outcomes if each.step is Step.REMOVED}
+                outcomes += remove_state(settings, claims, dry=dry, gone=gone)
     except HostError as error:
         advice = "stop the agent first: systemctl disable --now nodeagent"
         raise CommandFailed(f"{error}; {advice}", ExitCode.BAD_INPUT) from error

@@ -21,7 +21,7 @@ from nodeagent.edge.host.errors import HostError
 from nodeagent.edge.host.files.journal_disk import JOURNAL_NAME
 from nodeagent.edge.host.files.pseudo_file import list_names
 from nodeagent.edge.host.vgpu.library_files import NAME, PRELOAD
-from nodeagent.edge.host.vgpu.part_folders import PART_FOLDERS, SHARE_FOLDERS
+from nodeagent.edge.host.vgpu.part_folders import PART_FOLDERS, SHARE_FOLDERS, list_in_memory
 from nodeagent.edge.host.vgpu.part_users import find_mounted
 
 _AGAIN: Final = "uninstall again when it has ended"
@@ -68,7 +68,9 @@ def remove_parts(settings: Settings, kept: Mapping[str, str], *, dry: bool) -> l
     for root in (state / PART_FOLDERS, state / SHARE_FOLDERS):
         folders = [root / name for name in list_names(root)]
         outcomes += [Outcome(Step.KEPT, str(each), kept[each.name]) for each in folders if each.name in kept]
-        gone = (each for each in folders if each.name not in kept)
+        gone = [each for each in folders if each.name not in kept]
+        written = (place for each in gone for place in list_in_memory(each))
+        outcomes += remove_files(written, "what a container wrote", dry=dry)
         outcomes += [act(partial(shutil.rmtree, each), each, "limits of a container", dry=dry) for each in gone]
         if not kept.keys() & {each.name for each in folders}:
             outcomes += remove_directory(root, dry=dry)

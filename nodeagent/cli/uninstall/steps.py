@@ -9,7 +9,7 @@ import errno
 import os
 import socket
 import subprocess
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -197,8 +197,13 @@ def remove_run_dir(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
     yield from remove_directory(settings.node.run_dir, dry=dry)
 
 
-def remove_state(settings: Settings, claims: Mapping[str, str], *, dry: bool) -> list[Outcome]:
-    """The agent's memory, and the directory when nothing else is in it; the journal stays for claims that are used."""
+def remove_state(
+    settings: Settings, claims: Mapping[str, str], *, dry: bool, gone: Collection[str] = ()
+) -> list[Outcome]:
+    """The agent's memory, and the directory when nothing else is in it; the journal stays for claims that are used.
+
+    `gone` is what was, or would be, removed.
+    """
     directory = settings.node.state_dir
     if not directory.is_dir():
         return []
@@ -209,14 +214,14 @@ def remove_state(settings: Settings, claims: Mapping[str, str], *, dry: bool) ->
         kept[journal] = f"says whose claims are used, {len(claims)} of them"
     outcomes = list(remove_files((path for path in ours if path not in kept), "state", dry=dry))
     outcomes += [Outcome(Step.KEPT, str(path), kept[path]) for path in ours if path in kept]
-    return [*outcomes, *_remove_memory(directory / USAGE_MEMORY, dry=dry), *remove_directory(directory, dry=dry)]
+    return [*outcomes, *_remove_memory(directory / USAGE_MEMORY, gone, dry=dry), *remove_directory(directory, dry=dry)]
 
 
-def _remove_memory(path: Path, *, dry: bool) -> Iterator[Outcome]:
+def _remove_memory(path: Path, gone: Collection[str], *, dry: bool) -> Iterator[Outcome]:
     """What unit or chart have mounted for what containers write; in a pod the host's goes with the directory."""
     if not path.is_dir():
         return
-    if any(path.iterdir()):
+    if any(str(each) not in gone for each in path.iterdir()):
         yield Outcome(Step.KEPT, str(path), "containers have files in it: unmount it when they have ended")
         return
     if path.is_mount():

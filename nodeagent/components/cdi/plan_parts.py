@@ -16,6 +16,7 @@ from nodeagent.model.plugin import ContainerMount
 from nodeagent.rules.cdi_names import PART_KIND
 
 _WRITABLE = ("rw", "nosuid", "nodev", "noexec", "bind")
+_MEMORY = "tmpfs"
 
 
 class PartUndescribed(NodeagentError):
@@ -72,5 +73,9 @@ def _merge(all_edits: Sequence[ContainerEdits]) -> ContainerEdits:
 
 def render_mount(mount: ContainerMount) -> Mount:
     """A mount as the format has it."""
+    if mount.memory_bytes:
+        # Whoever the container's processes run as makes files there, and nobody removes those of another.
+        limits = ("rw", "nosuid", "nodev", "noexec", "mode=1777", f"size={mount.memory_bytes}")
+        return Mount(host_path=_MEMORY, container_path=mount.container_path, options=limits, type=_MEMORY)
     options = READ_ONLY if mount.read_only else _WRITABLE
     return Mount(host_path=mount.host_path, container_path=mount.container_path, options=options)

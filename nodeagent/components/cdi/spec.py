@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from nodeagent.model.values import Value
 
 _BASE_VERSION: Final = (0, 3, 0)
+_MOUNT_TYPE_VERSION: Final = (0, 4, 0)
 _HOST_PATH_VERSION: Final = (0, 5, 0)
 _DIGIT_NAME_VERSION: Final = (0, 5, 0)
 _DOTTED_CLASS_VERSION: Final = (0, 6, 0)
@@ -35,11 +36,12 @@ class DeviceNode(Value, frozen=True, rename="camel", omit_defaults=True):
 
 
 class Mount(Value, frozen=True, rename="camel", omit_defaults=True):
-    """A bind mount."""
+    """A bind mount, or a file system of the named type."""
 
     host_path: str
     container_path: str
     options: tuple[str, ...] = ()
+    type: str = ""
 
 
 class Hook(Value, frozen=True, rename="camel", omit_defaults=True):
@@ -115,4 +117,6 @@ def _need(device: Device) -> tuple[int, int, int]:
 def _need_for_edits(edits: ContainerEdits) -> tuple[int, int, int]:
     if edits.additional_gids:
         return _GROUPS_VERSION
-    return _HOST_PATH_VERSION if any(node.host_path for node in edits.device_nodes) else _BASE_VERSION
+    if any(node.host_path for node in edits.device_nodes):
+        return _HOST_PATH_VERSION
+    return _MOUNT_TYPE_VERSION if any(mount.type for mount in edits.mounts) else _BASE_VERSION

@@ -3,7 +3,9 @@
  *
  * limits: written by the agent in place, mapped read-only in the container. Never truncated, never renamed over while a
  *   container has it; slots keep their place and UUID for the life of the file.
- * usage: made by the agent, filled by the library in every process of the container, read by the agent.
+ * usage: made by the agent, filled by the library in every process of the container, read by the agent. Where several
+ *   containers share a claim, each has one of its own, which the library makes in memory that ends with the container.
+ * shared: of all containers that have one claim, made by the agent; nobody maps it.
  *
  * `nodeagent/edge/host/vgpu/layout.py` says the same for Python, and a test holds both equal.
  */
@@ -155,11 +157,31 @@ struct vgpu_usage {
     struct vgpu_bucket buckets[VGPU_DEVICES];
 };
 
+/*
+ * What the processes of a claim's containers have together. What a process has of a device's memory it shows by locks of its
+ * open file, on as many bytes, far behind the file's end: nobody else can take these away or hide them, and the kernel does
+ * so itself when the process has ended. What one container writes into the file, or cuts off, is nothing of another.
+ * `due_ns` of each device is as in vgpu_bucket, changed by whoever holds the lock on the byte for it.
+ */
+struct vgpu_shared {
+    uint64_t due_ns[VGPU_DEVICES];
+};
+
+/* Locks, by the number of their byte. The lowest is held by a process as long as it lives: its number among all of them. */
+#define VGPU_SHARED_PROCESS (UINT64_C(1) << 61)
+#define VGPU_SHARED_DUE (VGPU_SHARED_PROCESS + VGPU_PROCESSES)
+/* For each device what is pending, then what is used: for each process so many bytes, as many of them locked as it has. */
+#define VGPU_SHARED_MEMORY (UINT64_C(1) << 62)
+#define VGPU_SHARED_BYTES (UINT64_C(1) << 48)
+#define VGPU_SHARED_USED (VGPU_PROCESSES * VGPU_SHARED_BYTES)
+#define VGPU_SHARED_DEVICE (2 * VGPU_SHARED_USED)
+
 _Static_assert(sizeof(struct vgpu_limits_header) == 64, "limits header");
 _Static_assert(sizeof(struct vgpu_limit) == 64, "limit");
 _Static_assert(sizeof(struct vgpu_usage_header) == 128, "usage header");
 _Static_assert(sizeof(struct vgpu_share) == 32, "share");
 _Static_assert(sizeof(struct vgpu_bucket) == 64, "bucket");
+_Static_assert(VGPU_SHARED_MEMORY + VGPU_DEVICES * VGPU_SHARED_DEVICE <= INT64_MAX, "locks within a file");
 _Static_assert(sizeof(struct vgpu_process) == 64 + VGPU_DEVICES * 32, "process");
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2 && ATOMIC_INT_LOCK_FREE == 2, "counters shared between processes");
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nodeagent.edge.host.vgpu.limits_file import DeviceLimit, Limits, create_limits
+from nodeagent.edge.host.vgpu.shared_file import create_shared
 from nodeagent.edge.host.vgpu.usage_file import create_usage
 from tests.bench.rows import Row
 from tests.component.vgpu.build import build_library, build_program
@@ -23,12 +24,16 @@ class _Cost:
     turns: int
     limit_ns: float
     cores: int | None = None
+    shares: bool = False
+    """Whether the container has a claim that others may have too."""
 
 
 _COSTS = (
     _Cost("vgpu: allocate and free, added", "allocate", 100_000, 250),
     _Cost("vgpu: launch, added", "launch", 200_000, 60),
     _Cost("vgpu: launch with a compute limit, added", "launch", 200_000, 120, cores=99),
+    _Cost("vgpu: allocate and free with a claim, added", "allocate", 20_000, 10_000, shares=True),
+    _Cost("vgpu: launch with a claim's compute limit, added", "launch", 200_000, 300, cores=99, shares=True),
     _Cost("vgpu: cuMemGetInfo, added", "info", 100_000, 1000),
     _Cost("vgpu: dlsym, added", "find", 100_000, 100),
     _Cost("vgpu: start of a program, added", "start", 50, 300_000),
@@ -60,7 +65,11 @@ def _measure(cost: _Cost) -> Row:
         place, driver = Place(Path(directory)), FakeDriver(Path(directory))
         limits = DeviceLimit(UUIDS[0], memory_bytes=8 * GIB, core_percent=cost.cores)
         create_limits(place.limits_path, Limits((limits,)))
-        create_usage(place.usage_path)
+        if cost.shares:
+            create_shared(place.path / "shared")
+            (place.path / "own").mkdir()
+        else:
+            create_usage(place.usage_path)
         # Without an account that processes share, the driver's own calls are fast and alike.
         environ = {**driver.environ(), **place.environ()}
         del environ["FAKE_CUDA_ACCOUNT"]

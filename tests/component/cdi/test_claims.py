@@ -5,6 +5,7 @@ import pytest
 from msgspec import json
 
 from nodeagent.components.cdi.relay import SpecsUnavailable
+from nodeagent.components.cdi.validate import find_spec_problems
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.ids import MigUuid
 from nodeagent.model.plugin import ContainerMount
@@ -40,6 +41,24 @@ async def test_each_device_of_a_claim_has_a_name_of_its_own() -> None:
         for _ in range(2):
             await around.parts.remove_claim("u1")
         assert PATH not in around.directories.contents
+
+
+async def test_each_container_of_a_claim_has_memory_of_its_own() -> None:
+    """A file system that the runtime makes with the container; the version says that there is such a mount."""
+    around = Surroundings()
+    around.show()
+    own = ContainerMount(container_path="/run/nodeagent/vgpu/own", memory_bytes=1 << 20)
+    async with around.running():
+        await around.parts.write_claim("u-1", (device(0, mounts=(own,)),))
+        content = around.directories.contents[PATH.replace("u1", "u-1")]
+        spec = json.decode(content)
+        assert not find_spec_problems(spec)
+        assert spec["devices"][0]["containerEdits"]["mounts"][-1] == {
+            "hostPath": "tmpfs",
+            "containerPath": "/run/nodeagent/vgpu/own",
+            "options": ["rw", "nosuid", "nodev", "noexec", "mode=1777", "size=1048576"],
+            "type": "tmpfs",
+        }
 
 
 async def test_files_of_claims_that_nobody_knows_are_taken_away() -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nodeagent.edge.host.vgpu.limits_file import DeviceLimit, FailMode, Limits, change_limits, create_limits
+from nodeagent.edge.host.vgpu.shared_file import create_shared
 from nodeagent.edge.host.vgpu.usage_file import Usage, create_usage, read_usage
 
 UUIDS = tuple(f"GPU-00000000-0000-0000-0000-0000000000{number:02x}" for number in range(2))
@@ -30,9 +31,29 @@ class Place:
         create_limits(self.limits_path, _say(memory_bytes, fail_mode, context_bytes))
         create_usage(self.usage_path)
 
-    def change(self, *memory_bytes: int | None, fail_mode: FailMode = FailMode.PASS, context_bytes: int = 0) -> None:
+    def share_with(self, other: "Place") -> None:
+        """As another container of the same claim: the same limits and the same shared file, and memory of its own."""
+        for name in ("limits", "shared"):
+            (self.path / name).hardlink_to(other.path / name)
+        (self.path / "own").mkdir()
+
+    def create_shared(
+        self, *memory_bytes: int | None, fail_mode: FailMode = FailMode.PASS, cores: int | None = None
+    ) -> None:
+        """As a container of a claim that several may have: it makes its usage file itself."""
+        create_limits(self.limits_path, _say(memory_bytes, fail_mode, cores=cores))
+        create_shared(self.path / "shared")
+        (self.path / "own").mkdir()
+
+    def change(
+        self,
+        *memory_bytes: int | None,
+        fail_mode: FailMode = FailMode.PASS,
+        context_bytes: int = 0,
+        cores: int | None = None,
+    ) -> None:
         """Other limits, while programs run."""
-        change_limits(self.limits_path, _say(memory_bytes, fail_mode, context_bytes))
+        change_limits(self.limits_path, _say(memory_bytes, fail_mode, context_bytes, cores))
 
     def overwrite(self, offset: int, content: bytes) -> None:
         """Bytes of the limits file as no writer of this version would leave them."""
@@ -48,8 +69,14 @@ class Place:
         return {"PATH": os.environ["PATH"], "NODEAGENT_VGPU_DIR": str(self.path), **more}
 
 
-def _say(memory_bytes: tuple[int | None, ...], fail_mode: FailMode, context_bytes: int = 0) -> Limits:
+def _say(
+    memory_bytes: tuple[int | None, ...], fail_mode: FailMode, context_bytes: int = 0, cores: int | None = None
+) -> Limits:
     devices = zip(UUIDS, memory_bytes, strict=False)
     return Limits(
-        tuple(DeviceLimit(uuid, memory_bytes=each, context_bytes=context_bytes) for uuid, each in devices), fail_mode
+        tuple(
+            DeviceLimit(uuid, memory_bytes=each, core_percent=cores, context_bytes=context_bytes)
+            for uuid, each in devices
+        ),
+        fail_mode,
     )

@@ -8,6 +8,7 @@ from typing import Final
 
 import pytest
 
+from nodeagent.edge.host.vgpu.usage_file import read_usage
 from tests.component.vgpu.build import HERE, build_library
 from tests.component.vgpu.place import Place
 from tests.fakes.cuda.driver import SONAME, FakeDriver
@@ -58,8 +59,10 @@ def test_every_way_leads_to_the_limit(built: Path, place: Place, driver: FakeDri
     assert driver.read().most[0] == LIMIT
 
 
-def test_threads_race_for_memory_of_every_kind(built: Path, place: Place, driver: FakeDriver) -> None:
-    place.create(LIMIT)
+@pytest.mark.parametrize("shares", [False, True])
+def test_threads_race_for_memory_of_every_kind(built: Path, place: Place, driver: FakeDriver, shares: bool) -> None:
+    """Also where the container shares a claim with others."""
+    place.create_shared(LIMIT) if shares else place.create(LIMIT)
     assert run(built, place, driver, "race", "4", "500", str(LIMIT // 4)).endswith(" wrong 0\n")
     assert 0 < driver.read().most[0] <= LIMIT
-    assert place.read().sum_used(0) == 0
+    assert read_usage(place.path / "own/usage" if shares else place.usage_path).sum_used(0) == 0

@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 from nodeagent.edge.host.vgpu.limits_file import DeviceLimit, Limits, create_limits
+from nodeagent.edge.host.vgpu.shared_file import create_shared
 from nodeagent.edge.host.vgpu.usage_file import create_usage
 from tests.component.vgpu.build import build_program, build_sanitized_library
 from tests.component.vgpu.limited import list_environ
@@ -13,6 +14,7 @@ from tests.component.vgpu.place import UUIDS, Place
 from tests.fakes.cuda.driver import FakeDriver
 
 LIMIT = 1 << 20
+LIMITS = Limits((DeviceLimit(UUIDS[0], memory_bytes=LIMIT, core_percent=50),))
 SANITIZERS = {
     "address,undefined": ("libasan.so", "libubsan.so"),
     "thread": ("libtsan.so",),
@@ -38,8 +40,24 @@ def find_runtime(name: str) -> str:
 @pytest.mark.parametrize("sanitizer", SANITIZERS)
 def test_nothing_is_found(place: Place, driver: FakeDriver, sanitizer: str, program: tuple[str, ...]) -> None:
     """The sanitizer's own libraries come first, as they ask for."""
-    create_limits(place.limits_path, Limits((DeviceLimit(UUIDS[0], memory_bytes=LIMIT, core_percent=50),)))
+    create_limits(place.limits_path, LIMITS)
     create_usage(place.usage_path)
+    run_watched(place, driver, sanitizer, program)
+
+
+@pytest.mark.parametrize("program", [("race", "4", "300", "65536"), ("spin", "cuLaunchKernel", "100", "300")])
+@pytest.mark.parametrize("sanitizer", SANITIZERS)
+def test_nothing_is_found_where_a_claim_is_shared(
+    place: Place, driver: FakeDriver, sanitizer: str, program: tuple[str, ...]
+) -> None:
+    """What all containers of a claim have together is kept another way."""
+    create_limits(place.limits_path, LIMITS)
+    create_shared(place.path / "shared")
+    (place.path / "own").mkdir()
+    run_watched(place, driver, sanitizer, program)
+
+
+def run_watched(place: Place, driver: FakeDriver, sanitizer: str, program: tuple[str, ...]) -> None:
     library = build_sanitized_library(f"-fsanitize={sanitizer}", *FLAGS)
     preload = ":".join([*map(find_runtime, SANITIZERS[sanitizer]), str(library)])
     environ = list_environ(place, driver, LD_PRELOAD=preload)

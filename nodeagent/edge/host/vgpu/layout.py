@@ -1,4 +1,4 @@
-"""The limits and usage files byte by byte, as `native/include/vgpu_files.h` has them; a test holds both equal.
+"""The files between agent and vGPU library byte by byte: as in `native/include/vgpu_files.h`; a test holds both equal.
 
 Refuses to know what the values mean for anybody: that is the business of the two modules beside this one.
 """
@@ -105,7 +105,8 @@ BUCKET: Final = Record(
     longest_ns="Q",
     more="Q",
 )
-RECORDS: Final = (LIMITS_HEADER, LIMIT, USAGE_HEADER, SHARE, PROCESS, BUCKET)
+SHARED: Final = Record("vgpu_shared", due_ns=f"{DEVICES * 8}s")
+RECORDS: Final = (LIMITS_HEADER, LIMIT, USAGE_HEADER, SHARE, PROCESS, BUCKET, SHARED)
 MEASURED: Final = struct.Struct("<HHI")
 """How busy a container had a device, and all had it, in 1/10000, and the number of the measurement."""
 MEASURED_AT: Final = LIMITS_HEADER.size + DEVICES * LIMIT.size

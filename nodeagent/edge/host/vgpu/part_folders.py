@@ -26,6 +26,7 @@ from nodeagent.edge.host.vgpu.limits_file import (
     read_limits,
     write_measured,
 )
+from nodeagent.edge.host.vgpu.shared_file import bound_shared, create_shared
 from nodeagent.edge.host.vgpu.usage_file import bound_usage, create_usage, read_usage
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.ids import GpuUuid
@@ -39,6 +40,8 @@ SHARE_FOLDERS: Final = "shares"
 """Beside them: those of claims that share GPUs."""
 LIMITS: Final = "limits"
 USAGE: Final = "usage"
+SHARED: Final = "shared"
+"""In its place for a claim, whose containers have a usage file each, in memory that ends with the container."""
 MEMORY: Final = "usage"
 """Beside the folders: where those who install the agent mount a small tmpfs for what containers write."""
 CORES_ALL: Final = 100
@@ -56,8 +59,9 @@ _PATIENCE_SECONDS: Final = 0.003
 class HostPartFolders:
     """The port `PartFolders` below one directory."""
 
-    def __init__(self, root: Path, worker: WorkerThread) -> None:
-        self._root, self._worker = root, worker
+    def __init__(self, root: Path, worker: WorkerThread, *, of_claims: bool = False) -> None:
+        """`of_claims` says that several containers may have the same folder."""
+        self._root, self._worker, self._of_claims = root, worker, of_claims
         self._memory = root.with_name(MEMORY)
         self._grown = dict[str, int]()
 
@@ -100,17 +104,23 @@ class HostPartFolders:
         folder = self._root / name
         for directory in (self._root, folder):
             _make(directory)
-        usage = self._locate_usage(name)
-        if not _is_there(usage) or _is_blank(usage):
-            self._create_usage(usage)
-        label_for_containers(usage)
-        return PartFolder(limits=str(folder / LIMITS), usage=str(usage))
+        limits = folder / LIMITS
+        written, is_shared = self._locate_written(name)
+        if is_shared:
+            if not _is_there(written):
+                self._create(written, create_shared)
+            label_for_containers(written)
+            return PartFolder(limits=str(limits), shared=str(written))
+        if not _is_there(written) or _is_blank(written):
+            self._create(written, create_usage)
+        label_for_containers(written)
+        return PartFolder(limits=str(limits), usage=str(written))
 
-    def _create_usage(self, usage: Path) -> None:
+    def _create(self, path: Path, create: Callable[[Path], None]) -> None:
         """Where a container has filled the memory, cut its file first: nobody waits for the next look at all."""
         for left in reversed(range(_TRIES)):
             try:
-                create_usage(usage)
+                create(path)
             except FileNotWritten as error:
                 if error.errno != errno.ENOSPC or not left:
                     raise
@@ -133,7 +143,8 @@ class HostPartFolders:
         folder = self._root / name
         try:
             # First, as nobody would look for it once the folder is gone.
-            self._name_in_memory(name).unlink(missing_ok=True)
+            for place in list_in_memory(folder):
+                place.unlink(missing_ok=True)
             shutil.rmtree(folder)
         except FileNotFoundError:
             return
@@ -161,7 +172,7 @@ class HostPartFolders:
             raise problems[0]
 
     def _is_used(self, name: str) -> bool:
-        usage = read_usage(self._locate_usage(name))
+        usage = read_usage(self._locate_written(name)[0])
         return bool(usage.processes or usage.passing_starts or usage.refusing_starts)
 
     def _list_names(self) -> tuple[str, ...]:
@@ -172,20 +183,26 @@ class HostPartFolders:
         except OSError as error:
             raise FileUnreadable(self._root, error) from error
 
-    def _locate_usage(self, name: str) -> Path:
-        """Where a container writes: what it has on the disk already is what it goes on with, and counts."""
-        own = self._root / name / USAGE
-        return own if os.path.lexists(own) or not self._memory.is_mount() else self._name_in_memory(name)
+    def _locate_written(self, name: str) -> tuple[Path, bool]:
+        """Where a container writes, and whether all containers of a claim do.
 
-    def _name_in_memory(self, name: str) -> Path:
-        return self._memory / f"{self._root.name}-{name}"
+        What is there already, be it on the disk or of the former form, is what containers go on with.
+        """
+        files = (USAGE, SHARED) if self._of_claims else (USAGE,)
+        for file in files:
+            for place in (self._root / name / file, _name_in_memory(self._root / name, file)):
+                if os.path.lexists(place):
+                    return place, file == SHARED
+        new = files[-1]
+        place = _name_in_memory(self._root / name, new) if self._memory.is_mount() else self._root / name / new
+        return place, new == SHARED
 
     def _bound_usage(self) -> UsageCheck:
         names, unbounded, problems = self._list_names(), list[str](), list[NodeagentError]()
         for name in names:
-            usage = self._locate_usage(name)
+            written, is_shared = self._locate_written(name)
             try:
-                size = bound_usage(usage)
+                size = bound_shared(written) if is_shared else bound_usage(written)
             except NodeagentError as error:
                 problems.append(error)
                 continue
@@ -193,7 +210,7 @@ class HostPartFolders:
                 continue  # it has none yet, or has ended meanwhile
             if size > 0:
                 self._grown[name] = max(size, self._grown.get(name, 0))
-            if usage.parent != self._memory:
+            if written.parent != self._memory:
                 unbounded.append(name)
         self._grown = {name: size for name, size in self._grown.items() if name in names}
         if problems:
@@ -207,6 +224,16 @@ class HostPartFolders:
             )
         except WorkerError as error:
             raise HostStuck(self._root, str(error)) from error
+
+
+def list_in_memory(folder: Path) -> tuple[Path, ...]:
+    """Where files of a folder may lie that are not in it."""
+    return tuple(_name_in_memory(folder, file) for file in (USAGE, SHARED))
+
+
+def _name_in_memory(folder: Path, file: str) -> Path:
+    root = folder.parent
+    return root.with_name(MEMORY) / f"{root.name}-{folder.name}{'' if file == USAGE else f'.{file}'}"
 
 
 def _make(directory: Path) -> None:

@@ -11,11 +11,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable, VgpuFileInvalid
+from nodeagent.edge.host.errors import FileUnreadable, VgpuFileInvalid
 from nodeagent.edge.host.files.atomic_file import read_bounded, write_atomically
 from nodeagent.edge.host.vgpu import layout
 from nodeagent.edge.host.vgpu.ended_processes import forget_ended, list_held, read_living
 from nodeagent.edge.host.vgpu.layout import PROCESS, SHARE, USAGE_BYTES, USAGE_HEADER
+from nodeagent.edge.host.vgpu.shared_file import cut
 
 _MODE: Final = 0o666
 """Whoever the container's processes run as."""
@@ -163,7 +164,7 @@ def bound_usage(path: Path) -> int | None:
     except OSError as error:
         raise FileUnreadable(path, error) from error
     try:
-        size = _cut(path, descriptor)
+        size = cut(path, descriptor, USAGE_BYTES)
         slots = list_held(descriptor)
         living = read_living() if any(slot.wants_host for slot in slots) else None
         if living is not None:
@@ -172,17 +173,6 @@ def bound_usage(path: Path) -> int | None:
         raise FileUnreadable(path, error) from error
     finally:
         os.close(descriptor)
-    return size
-
-
-def _cut(path: Path, descriptor: int) -> int:
-    size = os.fstat(descriptor).st_size
-    if size <= USAGE_BYTES:
-        return 0
-    try:
-        os.ftruncate(descriptor, USAGE_BYTES)
-    except OSError as error:
-        raise FileNotWritten(path, "cut it", error, replaced=False) from error
     return size
 
 

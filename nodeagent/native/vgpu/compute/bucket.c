@@ -6,10 +6,16 @@
 
 #include "compute/control.h"
 #include "ledger/files.h"
+#include "shared/account.h"
 
 #define BURST_NS UINT64_C(20000000)    /* that much may be made up for after a pause */
 #define SLEEP_NS UINT64_C(10000000)    /* then the limit is looked at again */
 #define FURTHEST_NS UINT64_C(600000000000) /* nobody waits longer, whatever the file says */
+
+#define AHEAD_NS 2000000 /* paid for at once where containers share a claim: what is theirs together costs system calls */
+
+/* What this process has paid ahead for, on each device. */
+static _Atomic int64_t ahead[VGPU_DEVICES];
 
 static uint64_t now_ns(void)
 {
@@ -71,22 +77,76 @@ static bool is_nonsense(uint64_t due, uint64_t now)
     return due > now + 2 * FURTHEST_NS;
 }
 
-/* When this may go. */
-static uint64_t take(struct vgpu_bucket *bucket, uint64_t charge, uint64_t now)
+/* From when on the next launch may go. */
+static uint64_t find_start(uint64_t due, uint64_t now)
 {
-    uint64_t due = atomic_load(&bucket->due_ns), from;
-    do {
-        from = due + BURST_NS < now || is_nonsense(due, now) ? now - BURST_NS : bound(due, now);
-    } while (!atomic_compare_exchange_weak(&bucket->due_ns, &due, bound(from + charge, now)));
-    return from;
+    return due + BURST_NS < now || is_nonsense(due, now) ? now - BURST_NS : bound(due, now);
 }
 
-static void add(struct vgpu_bucket *bucket, uint64_t charge, uint64_t now)
+static uint64_t after_taking(uint64_t due, uint64_t charge, uint64_t now)
 {
-    uint64_t due = atomic_load(&bucket->due_ns), next;
-    do {
-        next = is_nonsense(due, now) ? due : bound(due + charge, now);
-    } while (!atomic_compare_exchange_weak(&bucket->due_ns, &due, next));
+    return bound(find_start(due, now) + charge, now);
+}
+
+static uint64_t after_adding(uint64_t due, uint64_t charge, uint64_t now)
+{
+    return is_nonsense(due, now) ? due : bound(due + charge, now);
+}
+
+static uint64_t after_giving_back(uint64_t due, uint64_t charge, uint64_t now)
+{
+    (void)now;
+    return due > charge ? due - charge : 0;
+}
+
+/* What the processes of the container have paid so far. */
+static inline uint64_t change_own(struct vgpu_bucket *bucket, due_change *change, uint64_t charge, uint64_t now)
+{
+    uint64_t due = atomic_load(&bucket->due_ns);
+    while (!atomic_compare_exchange_weak(&bucket->due_ns, &due, change(due, charge, now)))
+        ;
+    return due;
+}
+
+/* And those of all containers of its claim; where that cannot be had, each container counts for itself. */
+static uint64_t change_shared(unsigned slot, due_change *change, uint64_t charge, uint64_t now)
+{
+    uint64_t due;
+    if (shared_change_due(slot, change, charge, now, &due))
+        return due;
+    return change_own(&files_usage()->buckets[slot], change, charge, now);
+}
+
+/* What a launch has cost more than was paid is paid with the next one; of what it has cost less, little is kept. */
+static void correct_ahead(unsigned slot, int64_t more, uint64_t now)
+{
+    int64_t left = atomic_fetch_sub(&ahead[slot], more) - more;
+    if (left > AHEAD_NS) {
+        atomic_fetch_sub(&ahead[slot], left - AHEAD_NS);
+        change_shared(slot, after_giving_back, (uint64_t)(left - AHEAD_NS), now);
+    }
+}
+
+static uint64_t bound_charge(uint64_t charge)
+{
+    return charge < FURTHEST_NS ? charge : FURTHEST_NS;
+}
+
+/* When this may go, where containers share a claim. */
+static uint64_t take_shared(unsigned slot, uint64_t charge, uint64_t now)
+{
+    charge = bound_charge(charge);
+    int64_t left = atomic_fetch_sub(&ahead[slot], (int64_t)charge) - (int64_t)charge;
+    if (left >= 0)
+        return 0;
+    charge = (uint64_t)-left + AHEAD_NS;
+    atomic_fetch_add(&ahead[slot], (int64_t)charge);
+    return find_start(change_shared(slot, after_taking, charge, now), now);
+}
+
+static uint64_t take(struct vgpu_bucket *bucket, uint64_t charge, uint64_t now)
+{
+    return find_start(change_own(bucket, after_taking, charge, now), now);
 }
 
 void bucket_pay(unsigned slot, uint64_t cost_ns)
@@ -100,7 +160,7 @@ void bucket_pay(unsigned slot, uint64_t cost_ns)
     uint64_t longest = atomic_load_explicit(&bucket->longest_ns, memory_order_relaxed), later = longest - longest / 16;
     if (charge > longest || charge < later)
         atomic_store_explicit(&bucket->longest_ns, charge > later ? charge : later, memory_order_relaxed);
-    uint64_t from = take(bucket, charge, now);
+    uint64_t from = files_is_shared() ? take_shared(slot, charge, now) : take(bucket, charge, now);
     /* Who waits for long sees a new limit: what is left of the wait was reckoned by the old one. */
     while (now < from && files_look() == VGPU_LIMITING && files_core_limit(slot) == limit) {
         uint64_t rest = from - now < SLEEP_NS ? from - now : SLEEP_NS;
@@ -119,8 +179,16 @@ void bucket_correct(unsigned slot, uint64_t paid_ns, uint64_t cost_ns)
         return;
     uint64_t now = now_ns();
     uint32_t factor = find_factor(bucket, slot, now);
-    if (cost_ns >= paid_ns)
-        add(bucket, control_charge(cost_ns - paid_ns, limit, factor), now);
+    bool is_more = cost_ns > paid_ns;
+    uint64_t charge = control_charge(is_more ? cost_ns - paid_ns : paid_ns - cost_ns, limit, factor);
+    if (files_is_shared())
+        correct_ahead(slot, is_more ? (int64_t)bound_charge(charge) : -(int64_t)bound_charge(charge), now);
     else
-        atomic_fetch_sub(&bucket->due_ns, control_charge(paid_ns - cost_ns, limit, factor));
+        change_own(bucket, is_more ? after_adding : after_giving_back, charge, now);
+}
+
+void bucket_after_fork(void)
+{
+    for (unsigned slot = 0; slot < VGPU_DEVICES; slot++)
+        atomic_store(&ahead[slot], 0);
 }

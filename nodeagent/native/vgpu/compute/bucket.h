@@ -17,4 +17,7 @@ void bucket_pay(unsigned slot, uint64_t cost_ns);
 /* What was paid for has proved to cost another amount. */
 void bucket_correct(unsigned slot, uint64_t paid_ns, uint64_t cost_ns);
 
+/* In the child of a fork: what its parent has paid for is not its own. */
+void bucket_after_fork(void);
+
 #endif

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shared/create.h"
 #include "ledger/lock.h"
 #include "ledger/log.h"
 
@@ -19,6 +20,8 @@
 #define PATH_BYTES 4096
 #define LOOK_AGAIN_NS UINT64_C(1000000000)
 #define READ_TRIES 20
+#define CREATE_TRIES 100
+#define CREATE_WAIT_NS 1000000
 #define NOTHING_READ UINT64_MAX
 
 static struct lock looking;
@@ -35,6 +38,7 @@ static _Atomic uint64_t context_bytes[VGPU_DEVICES];
 static _Atomic uint32_t core_limits[VGPU_DEVICES]; /* 0: none */
 static atomic_bool soft[VGPU_DEVICES];
 static atomic_bool limits_cores;
+atomic_bool files_shared;
 /* Only with the lock, or after a generation was seen whose slots these are: slots are added, never changed. */
 static uint8_t uuids[VGPU_DEVICES][VGPU_UUID_BYTES];
 static _Atomic uint32_t slots_known;
@@ -46,12 +50,15 @@ uint64_t files_now_ns(void)
     return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
-static uint64_t checksum(uint64_t value, const void *content, size_t bytes)
+static bool join(char path[PATH_BYTES], const char *place, const char *name)
 {
-    const uint8_t *each = content;
-    for (size_t i = 0; i < bytes; i++)
-        value = (value ^ each[i]) * VGPU_CHECKSUM_PRIME;
-    return value;
+    size_t length = strlen(place), rest = strlen(name);
+    if (length + rest + 2 > PATH_BYTES)
+        return false;
+    memcpy(path, place, length);
+    path[length] = '/';
+    memcpy(path + length + 1, name, rest + 1);
+    return true;
 }
 
 /* The place that is mounted wins: a variable counts only where nothing is mounted. */
@@ -63,13 +70,12 @@ static bool name_file(char path[PATH_BYTES], const char *name)
         if (given && given[0] == '/')
             place = given;
     }
-    size_t length = strlen(place), rest = strlen(name);
-    if (length + rest + 2 > PATH_BYTES)
-        return false;
-    memcpy(path, place, length);
-    path[length] = '/';
-    memcpy(path + length + 1, name, rest + 1);
-    return true;
+    if (strcmp(name, "usage") == 0) {
+        bool is_shared = join(path, place, "shared") && access(path, F_OK) == 0;
+        atomic_store(&files_shared, is_shared);
+        name = is_shared ? "own/usage" : name;
+    }
+    return join(path, place, name);
 }
 
 int files_open(const char *name, bool writable)
@@ -120,8 +126,8 @@ static enum vgpu_reason judge_limits(const struct vgpu_limits *copy)
         return VGPU_LIMITS_DAMAGED;
     if (header->slots > VGPU_DEVICES || header->fail_mode > VGPU_REFUSE)
         return VGPU_LIMITS_DAMAGED;
-    uint64_t sum = checksum(VGPU_CHECKSUM_START, header, offsetof(struct vgpu_limits_header, sequence));
-    sum = checksum(sum, copy->limits, sizeof copy->limits);
+    uint64_t sum = create_checksum(VGPU_CHECKSUM_START, header, offsetof(struct vgpu_limits_header, sequence));
+    sum = create_checksum(sum, copy->limits, sizeof copy->limits);
     return sum == header->checksum ? VGPU_FINE : VGPU_LIMITS_DAMAGED;
 }
 
@@ -191,12 +197,20 @@ static enum vgpu_reason read_limits(void)
     return reason;
 }
 
-static bool open_usage(void)
+static bool open_usage(bool may_create)
 {
     if (atomic_load(&usage_map))
         return true;
     off_t found;
+    char path[PATH_BYTES];
     struct vgpu_usage *map = map_file("usage", sizeof *map, true, &found);
+    bool may_make = !map && found < 0 && may_create && name_file(path, "usage") && files_is_shared();
+    for (int left = CREATE_TRIES; may_make && !map && left > 0; left--) {
+        may_make = !create_usage(path);
+        map = map_file("usage", sizeof *map, true, &found);
+        if (may_make && !map)
+            nanosleep(&(struct timespec){0, CREATE_WAIT_NS}, NULL);
+    }
     if (!map)
         return false;
     const struct vgpu_usage_header *header = &map->header;
@@ -204,7 +218,7 @@ static bool open_usage(void)
                 header->header_bytes == sizeof *header && header->process_bytes == sizeof map->slots[0] &&
                 header->processes == VGPU_PROCESSES && header->devices == VGPU_DEVICES &&
                 header->checksum ==
-                    checksum(VGPU_CHECKSUM_START, header, offsetof(struct vgpu_usage_header, checksum));
+                    create_checksum(VGPU_CHECKSUM_START, header, offsetof(struct vgpu_usage_header, checksum));
     if (fine)
         atomic_store(&usage_map, map);
     else
@@ -229,7 +243,7 @@ static void tell(enum vgpu_status before, enum vgpu_status now, enum vgpu_reason
 
 static void look_again(void)
 {
-    bool usable = open_usage();
+    bool usable = open_usage(true);
     enum vgpu_reason reason = read_limits();
     enum vgpu_status before = atomic_load(&status_now), now = VGPU_LIMITING;
     /* Limits that were whole once stay in force while the file is damaged. */
@@ -333,7 +347,7 @@ struct vgpu_usage *files_usage(void)
 struct vgpu_usage *files_open_usage(void)
 {
     lock_take(&looking);
-    open_usage();
+    open_usage(false);
     lock_give(&looking);
     return files_usage();
 }

@@ -50,8 +50,15 @@ int files_open(const char *name, bool writable);
 /* The usage file, or NULL where there is none to use. */
 struct vgpu_usage *files_usage(void);
 
-/* The same, before anybody has looked at the limits. */
+/* The same, before anybody has looked at the limits; none is made. */
 struct vgpu_usage *files_open_usage(void);
+
+/* Whether other containers have the same limits together with this one, by a claim. */
+extern atomic_bool files_shared;
+static inline bool files_is_shared(void)
+{
+    return atomic_load_explicit(&files_shared, memory_order_relaxed);
+}
 
 /* CLOCK_MONOTONIC to a few milliseconds. */
 uint64_t files_now_ns(void);

@@ -7,11 +7,13 @@
 
 #include "memory/blocks.h"
 #include "memory/contexts.h"
+#include "compute/bucket.h"
 #include "compute/durations.h"
 #include "ledger/files.h"
 #include "ledger/identity.h"
 #include "ledger/ledger.h"
 #include "ledger/presence.h"
+#include "shared/account.h"
 #include "memory/graphs.h"
 #include "memory/pools.h"
 #include "memory/vmm.h"
@@ -29,6 +31,8 @@ static void forget(void)
     files_after_fork();
     ledger_after_fork();
     presence_after_fork();
+    shared_after_fork();
+    bucket_after_fork();
     blocks_after_fork();
     contexts_after_fork();
     durations_after_fork();

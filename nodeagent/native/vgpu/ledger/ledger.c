@@ -10,6 +10,7 @@
 #include "ledger/lock.h"
 #include "ledger/log.h"
 #include "ledger/presence.h"
+#include "shared/account.h"
 
 #define CONTEST_TRIES 400
 #define CONTEST_WAIT_NS 100000
@@ -206,7 +207,7 @@ static enum vgpu_status look(struct vgpu_usage **usage, struct vgpu_process **ow
     enum vgpu_status status = files_look();
     enum vgpu_reason reason = files_reason();
     *usage = files_usage();
-    *own = *usage ? find_own(*usage) : NULL;
+    *own = *usage && (!files_is_shared() || shared_attach()) ? find_own(*usage) : NULL;
     if (!*own) {
         if (*usage)
             atomic_store(&(*usage)->header.last_reason, VGPU_NO_SLOT);
@@ -227,12 +228,21 @@ void ledger_attach(void)
     look(&usage, &own);
 }
 
-enum attempt { FITS, CONTESTED, TOO_MUCH };
+/* Within what all containers of a claim may have. */
+static enum attempt try_shared(struct vgpu_share *share, unsigned slot, uint64_t bytes, uint64_t *decided)
+{
+    enum attempt attempt = shared_try(slot, bytes, files_memory_limit(slot), decided);
+    if (attempt == FITS)
+        atomic_fetch_add(&share->used, bytes);
+    return attempt;
+}
 
 /* *decided is what others and this process had when it did not fit. */
 static enum attempt try_once(struct vgpu_usage *usage, struct vgpu_share *share, unsigned slot, uint64_t bytes,
                              uint64_t *decided)
 {
+    if (files_is_shared())
+        return try_shared(share, slot, bytes, decided);
     uint64_t limit = files_memory_limit(slot);
     atomic_fetch_add(&share->pending, bytes);
     struct sums sums = add_up(usage, slot);
@@ -296,6 +306,8 @@ void ledger_release(unsigned slot, uint64_t bytes)
     /* Somebody else may have written into the file: never below nothing. */
     while (!atomic_compare_exchange_weak(used, &before, before > bytes ? before - bytes : 0))
         ;
+    if (files_is_shared())
+        shared_release(slot, bytes);
     atomic_store_explicit(&own->heartbeat_ns, files_now_ns(), memory_order_relaxed);
 }
 
@@ -305,6 +317,8 @@ uint64_t ledger_used(unsigned slot)
     struct vgpu_usage *usage = files_usage();
     if (!usage || slot >= VGPU_DEVICES)
         return 0;
+    if (files_is_shared())
+        return shared_used(slot);
     /* To look for the dead takes microseconds for each process, and programs ask this all the time. */
     uint64_t now = files_now_ns(), before = atomic_load_explicit(&looked_ns, memory_order_relaxed);
     if (now - before >= LOOK_EVERY_NS && atomic_compare_exchange_strong(&looked_ns, &before, now))

@@ -13,8 +13,11 @@ from typing import Any
 
 import pytest
 
+from nodeagent.components.cdi.plan_parts import render_mount
 from nodeagent.edge.host.vgpu.layout import PROCESS, PROCESSES, USAGE_HEADER
 from nodeagent.edge.host.vgpu.usage_file import bound_usage
+from nodeagent.model.parts import PartFolder
+from nodeagent.rules.fractions.mounts import plan_part_mounts
 from tests.component.vgpu.build import build_ledger_program
 from tests.component.vgpu.place import Place
 
@@ -60,19 +63,27 @@ def place(tmp_path: Path) -> Place:
 class Container:
     """One container of the pod: the same bundle in each of its lives, the files of its part mounted in it."""
 
-    def __init__(self, directory: Path, place: Place, memory_bytes: int | None = None) -> None:
+    def __init__(
+        self, directory: Path, place: Place, memory_bytes: int | None = None, *, shares: bool = False, user: int = 0
+    ) -> None:
+        """`shares` says that it has a claim together with others; its processes run as this user."""
         self._directory = directory
-        (directory / "rootfs").mkdir(parents=True)
-        shutil.copy(build_ledger_program("ledger_talk", "-static"), directory / "rootfs/talk")
+        directory.mkdir()
+        written = {"shared": str(place.path / "shared")} if shares else {"usage": str(place.path / "usage")}
+        # As the agent writes them into the specification of a claim or a part, and as runtimes take them from there.
+        planned = plan_part_mounts(PartFolder(limits=str(place.path / "limits"), **written), None)
         mounts: list[dict[str, object]] = [{"destination": "/proc", "type": "proc", "source": "proc"}]
-        for name, mode in (("limits", "ro"), ("usage", "rw")):
-            source = str(place.path / name)
-            options = ["bind", mode]
-            mounts.append({"destination": f"{INSIDE}/{name}", "type": "bind", "source": source, "options": options})
+        for each in map(render_mount, planned):
+            mount: dict[str, object] = {
+                "destination": each.container_path,
+                "source": each.host_path,
+                "options": each.options,
+            }
+            mounts.append(mount | {"type": each.type or "bind"})
         names = ("pid", "mount", "ipc", "uts", "network")
         config: dict[str, Any] = {
             "ociVersion": "1.0.2",
-            "process": {"user": {"uid": 0, "gid": 0}, "args": ["/talk"], "cwd": "/", "env": []},
+            "process": {"user": {"uid": user, "gid": user}, "args": ["/talk"], "cwd": "/", "env": []},
             "root": {"path": "rootfs"},
             "mounts": mounts,
             "linux": {"namespaces": [{"type": name} for name in names]},
@@ -84,7 +95,11 @@ class Container:
     @contextmanager
     def living(self) -> Iterator["Life"]:
         """A life of the container; what is left of it at the end of the block is killed."""
-        name = f"na-{self._directory.name}-{os.getpid()}"
+        root, name = self._directory / "rootfs", f"na-{self._directory.name}-{os.getpid()}"
+        # A new one, as the kubelet's runtimes make it for each start.
+        shutil.rmtree(root, ignore_errors=True)
+        root.mkdir()
+        shutil.copy(build_ledger_program("ledger_talk", "-static"), root / "talk")
         runc = ["runc", "--root", str(self._directory / "state")]
         with subprocess.Popen(
             [*runc, "run", "--bundle", str(self._directory), name],
@@ -206,3 +221,52 @@ def test_who_holds_all_locks_hurts_its_own_container_alone(tmp_path: Path, place
             assert life.ask("reserve 0 1000") == "granted"
             life.end()
             again.end()
+
+
+@pytest.fixture
+def claim(tmp_path: Path) -> Place:
+    made = Place(tmp_path / "claim")
+    made.path.mkdir()
+    made.create_shared(1000)
+    return made
+
+
+def test_ten_lives_of_two_containers_of_a_claim(tmp_path: Path, claim: Place) -> None:
+    """Ended by itself and killed in turns: each begins with nothing, whoever its processes run as."""
+    first = Container(tmp_path / "first", claim, shares=True, user=1000)
+    second = Container(tmp_path / "second", claim, shares=True)
+    with second.living() as beside:
+        assert beside.ask("reserve 0 200") == "granted"
+        for number in range(10):
+            with first.living() as life:
+                assert life.ask("reserve 0 801") == "denied"
+                assert life.ask("reserve 0 800") == "granted"
+                assert life.ask("used 0") == beside.ask("used 0") == "1000"
+                assert beside.ask("reserve 0 1") == "denied"
+                life.kill() if number % 2 else life.end()
+        assert beside.ask("reserve 0 800") == "granted"
+        beside.end()
+
+
+@pytest.mark.parametrize(
+    "harm", ["cut own/usage", "garble own/usage", "remove own/usage", "cut shared", "garble shared", "grab"]
+)
+def test_a_mean_container_of_a_claim_ends_none_of_the_others(tmp_path: Path, claim: Place, harm: str) -> None:
+    """What it does to all that it can write is at its own cost: the other lives, and the limit holds over both."""
+    mean, other = (Container(tmp_path / name, claim, shares=True) for name in ("mean", "other"))
+    with other.living() as beside:
+        assert beside.ask("reserve 0 300") == "granted"
+        with mean.living() as life:
+            assert life.ask("reserve 0 400") == "granted"
+            assert life.ask("remove shared") != "done"
+            assert life.ask(harm) == "done"
+            assert beside.ask("reserve 0 301") == "denied"
+            if harm != "grab":
+                assert beside.ask("reserve 0 300") == "granted"
+                assert beside.ask("used 0") == "1000"
+            life.kill()
+        with mean.living() as life:
+            assert life.ask("reserve 0 100") == "granted"
+            life.end()
+        assert beside.ask("used 0") in ("300", "600")
+        beside.end()

@@ -14,10 +14,17 @@
  *   exec                 the same process with a new image
  *   watch LOW HIGH       looks until the limit of slot 0 has moved 40 times; how often it was neither of the two
  *   forks COUNT          children while four threads look and reserve; how many came through
+ *   pay SLOT NS          for a launch; for how long that waited, in ns
+ *   cut NAME             a file of the place, to nothing
+ *   garble NAME          all of its bytes are ones
+ *   remove NAME
+ *   grab                 all locks on the shared file's memory that nobody else has, and its numbers
  *   end
  */
 #define _GNU_SOURCE
 #include <inttypes.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +33,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "compute/bucket.h"
 #include "ledger/files.h"
 #include "ledger/ledger.h"
 
@@ -123,13 +131,12 @@ static void hand_over(void)
 
 static void leave_child(void)
 {
-    pid_t child = fork();
-    if (child == 0) {
-        alarm(PATIENCE_S);
-        pause();
-        _exit(0);
-    }
-    dprintf(STDOUT_FILENO, "%d\n", (int)child);
+    if (fork() != 0)
+        return;
+    dprintf(STDOUT_FILENO, "%d\n", (int)getpid());
+    alarm(PATIENCE_S);
+    pause();
+    _exit(0);
 }
 
 static void close_rest(void)
@@ -145,6 +152,62 @@ static void eat(uint64_t bytes)
     for (uint64_t at = 0; memory != MAP_FAILED && at < bytes; at += 4096)
         memory[at] = 1;
     dprintf(STDOUT_FILENO, "eaten\n");
+}
+
+static void pay(unsigned slot, uint64_t cost)
+{
+    struct timespec before, after;
+    ledger_attach();
+    clock_gettime(CLOCK_MONOTONIC, &before);
+    bucket_pay(slot, cost);
+    clock_gettime(CLOCK_MONOTONIC, &after);
+    dprintf(STDOUT_FILENO, "%lld\n",
+            (long long)(after.tv_sec - before.tv_sec) * 1000000000 + after.tv_nsec - before.tv_nsec);
+}
+
+static void report(bool done)
+{
+    dprintf(STDOUT_FILENO, "%s\n", done ? "done" : strerror(errno));
+}
+
+static void garble(const char *name)
+{
+    char ones[4096];
+    int file = files_open(name, true);
+    off_t bytes = lseek(file, 0, SEEK_END);
+    memset(ones, 0xff, sizeof ones);
+    for (off_t at = 0; at < bytes; at += (off_t)sizeof ones)
+        pwrite(file, ones, bytes - at < (off_t)sizeof ones ? (size_t)(bytes - at) : sizeof ones, at);
+    close(file);
+    report(bytes > 0);
+}
+
+static void remove_file(const char *name)
+{
+    char path[128];
+    const char *place = getenv("NODEAGENT_VGPU_DIR");
+    snprintf(path, sizeof path, "%s/%s", place ? place : "/run/nodeagent/vgpu", name);
+    report(unlink(path) == 0);
+}
+
+/* The descriptor stays open, and with it the locks. */
+static void grab(void)
+{
+    int file = files_open("shared", true);
+    unsigned got = 0;
+    for (uint64_t at = 0; at < VGPU_DEVICES * VGPU_SHARED_DEVICE; at += VGPU_SHARED_BYTES) {
+        struct flock lock = {.l_type = F_WRLCK, .l_start = (off_t)(VGPU_SHARED_MEMORY + at), .l_len = (off_t)VGPU_SHARED_BYTES};
+        got += fcntl(file, F_OFD_SETLK, &lock) == 0;
+        /* Behind what somebody has there. */
+        lock.l_start += (off_t)VGPU_SHARED_BYTES / 2;
+        lock.l_len /= 2;
+        got += fcntl(file, F_OFD_SETLK, &lock) == 0;
+    }
+    for (unsigned number = 0; number < VGPU_PROCESSES + VGPU_DEVICES; number++) {
+        struct flock lock = {.l_type = F_WRLCK, .l_start = (off_t)(VGPU_SHARED_PROCESS + number), .l_len = 1};
+        got += fcntl(file, F_OFD_SETLK, &lock) == 0;
+    }
+    report(got > 0);
 }
 
 int main(int count, char **words)
@@ -177,6 +240,16 @@ int main(int count, char **words)
             fork_often(slot);
         else if (sscanf(line, "eat %" SCNu64, &bytes) == 1)
             eat(bytes);
+        else if (sscanf(line, "pay %u %" SCNu64, &slot, &bytes) == 2)
+            pay(slot, bytes);
+        else if (sscanf(line, "cut %63s", hex) == 1)
+            report(ftruncate(files_open(hex, true), 0) == 0);
+        else if (sscanf(line, "garble %63s", hex) == 1)
+            garble(hex);
+        else if (sscanf(line, "remove %63s", hex) == 1)
+            remove_file(hex);
+        else if (strcmp(line, "grab") == 0)
+            grab();
         else if (sscanf(line, "used %u", &slot) == 1)
             dprintf(STDOUT_FILENO, "%" PRIu64 "\n", ledger_used(slot));
         else if (sscanf(line, "reserve %u %" SCNu64, &slot, &bytes) == 2)

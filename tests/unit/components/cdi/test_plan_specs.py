@@ -11,6 +11,7 @@ from nodeagent.components.cdi.spec import (
     ContainerEdits,
     Device,
     DeviceNode,
+    Mount,
     build_spec,
     render_spec,
     render_spec_name,
@@ -165,18 +166,20 @@ def test_a_group_matters_where_it_lets_in_whom_the_others_do_not(mode: int, gid:
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "host_path", "version"),
+    ("kind", "name", "host_path", "mounted", "version"),
     [
-        ("nvidia.com/gpu", "gpu0", "", "0.3.0"),
-        ("nvidia.com/gpu", "0", "", "0.5.0"),
-        ("nvidia.com/gpu", "gpu0", "/run/nvidia/driver/dev/x", "0.5.0"),
-        ("nvidia.com/gpu.coherent", "gpu0", "", "0.6.0"),
+        ("nvidia.com/gpu", "gpu0", "", "", "0.3.0"),
+        ("nvidia.com/gpu", "gpu0", "", "tmpfs", "0.4.0"),
+        ("nvidia.com/gpu", "0", "", "", "0.5.0"),
+        ("nvidia.com/gpu", "gpu0", "/run/nvidia/driver/dev/x", "tmpfs", "0.5.0"),
+        ("nvidia.com/gpu.coherent", "gpu0", "", "", "0.6.0"),
     ],
 )
-def test_the_lowest_version_is_declared(kind: str, name: str, host_path: str, version: str) -> None:
+def test_the_lowest_version_is_declared(kind: str, name: str, host_path: str, mounted: str, version: str) -> None:
     """Old readers refuse versions that the content does not need."""
-    node = DeviceNode(path="/dev/x", host_path=host_path)
-    spec = build_spec(kind, (Device(name=name, container_edits=ContainerEdits(device_nodes=(node,))),))
+    node, mount = DeviceNode(path="/dev/x", host_path=host_path), Mount("tmpfs", "/x", type=mounted)
+    edits = ContainerEdits(device_nodes=(node,), mounts=(mount,))
+    spec = build_spec(kind, (Device(name=name, container_edits=edits),))
     assert spec.cdi_version == version
     assert find_spec_problems(json.decode(render_spec(spec))) == ()
 

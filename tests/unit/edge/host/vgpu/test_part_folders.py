@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable, HostStuck
 from nodeagent.edge.host.vgpu import part_folders
-from nodeagent.edge.host.vgpu.layout import MEASURED, MEASURED_AT, USAGE_BYTES
+from nodeagent.edge.host.vgpu.layout import MEASURED, MEASURED_AT, SHARED, USAGE_BYTES
 from nodeagent.edge.host.vgpu.limits_file import read_limits
 from nodeagent.edge.host.vgpu.part_folders import HostPartFolders
 from nodeagent.edge.host.vgpu.usage_file import create_usage, read_usage
@@ -32,8 +32,8 @@ OTHER = PartLimit(gpu=gpu_uuid(1))
 class Folders:
     """The port, asked from outside the loop so that a test may look at files between the questions."""
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
+    def __init__(self, root: Path, *, of_claims: bool = False) -> None:
+        self._root, self._of_claims = root, of_claims
 
     def write(self, name: str, limits: list[PartLimit]) -> PartFolder:
         return self._ask(lambda port: port.write(name, limits))
@@ -68,7 +68,7 @@ class Folders:
         async def ask() -> T:
             worker = WorkerThread("test")
             try:
-                return await call(HostPartFolders(self._root, worker))
+                return await call(HostPartFolders(self._root, worker, of_claims=self._of_claims))
             finally:
                 worker.close()
 
@@ -305,3 +305,69 @@ def test_new_files_lie_in_the_memory_that_is_mounted(
     folders.remove("old")
     assert list(memory.iterdir()) == []
     assert folders.list_names() == ()
+
+
+@pytest.fixture
+def shares(tmp_path: Path) -> Folders:
+    return Folders(tmp_path / "shares", of_claims=True)
+
+
+def test_the_containers_of_a_claim_have_a_file_by_which_they_know_of_one_another(
+    shares: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the disk, or in memory where that is mounted; whatever is written into it stays until the claim ends."""
+    folder = shares.write("old", [ONE])
+    assert folder == PartFolder(limits=str(tmp_path / "shares/old/limits"), shared=str(tmp_path / "shares/old/shared"))
+    (tmp_path / "usage").mkdir()
+    monkeypatch.setattr(Path, "is_mount", lambda path: path == tmp_path / "usage")
+    assert shares.write("old", [ONE]) == folder
+    shared = Path(shares.write("new", [ONE]).shared)
+    assert shared == tmp_path / "usage/shares-new.shared"
+    assert shared.stat().st_mode & 0o777 == 0o666
+    assert shared.read_bytes() == bytes(SHARED.size)
+    shared.write_bytes(b"spoilt")
+    shares.write("new", [MORE])
+    assert shared.read_bytes() == b"spoilt"
+    assert shares.bound_usage() == UsageCheck(unbounded=("old",))
+    for name in shares.list_names():
+        shares.remove(name)
+    assert list((tmp_path / "usage").iterdir()) == list((tmp_path / "shares").iterdir()) == []
+
+
+def test_a_claim_of_the_former_form_keeps_its_file(
+    shares: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its containers have mapped it, those that start again join them; wherever it lies."""
+    (tmp_path / "usage").mkdir()
+    monkeypatch.setattr(Path, "is_mount", lambda path: path == tmp_path / "usage")
+    former = Folders(tmp_path / "shares")
+    in_memory = former.write("b", [ONE])
+    monkeypatch.undo()
+    on_disk = former.write("a", [ONE])
+    assert shares.write("a", [ONE]) == on_disk
+    monkeypatch.setattr(Path, "is_mount", lambda path: path == tmp_path / "usage")
+    assert shares.write("b", [ONE]) == in_memory
+    os.truncate(in_memory.usage, 1 << 30)
+    assert shares.bound_usage() == UsageCheck(grown={"b": 1 << 30}, unbounded=("a",))
+    shares.remove("b")
+    assert shares.write("b", [ONE]).shared
+
+
+def test_what_a_claim_has_grown_is_cut_and_said(shares: Folders, tmp_path: Path) -> None:
+    """To what the library writes: nobody maps it, so that nobody is hurt."""
+    for name in ("a", "b", "c"):
+        shares.prepare(name)
+    grown, short, linked = (tmp_path / "shares" / name / "shared" for name in ("a", "b", "c"))
+    os.truncate(grown, 1 << 40)
+    os.truncate(short, 0)
+    check = shares.bound_usage()
+    assert check == UsageCheck(grown={"a": 1 << 40}, unbounded=("a", "b", "c"))
+    assert [each.stat().st_size for each in (grown, short)] == [SHARED.size, 0]
+    linked.unlink()
+    (tmp_path / "shares" / "d").mkdir()
+    assert shares.bound_usage().unbounded == ("a", "b"), "what has none is passed over"
+    linked.symlink_to(grown)
+    with pytest.raises(FileUnreadable, match="c/shared"):
+        shares.bound_usage()
+    with pytest.raises(FileNotWritten, match="in its place: remove it"):
+        shares.prepare("c")

@@ -79,7 +79,7 @@ e2e: $(STAMP) ## scenarios on a real one-machine Kubernetes and Prometheus (root
 	@$(BIN)/python -m tests.deploy.helm build
 	@$(BIN)/python -m tests.integration.machine
 	@$(BIN)/python -m tests.originals
-	$(REAPED) $(BIN)/python -m pytest -p tests.integration.unsteady tests/conformance tests/integration tests/prometheus $(PYTEST_ARGS)
+	$(REAPED) $(BIN)/python -m tests.integration.lanes -p tests.integration.unsteady tests/conformance tests/integration tests/prometheus $(PYTEST_ARGS)
 
 pictures: $(STAMP) ## the page as pictures for the documentation, at three widths in both themes
 	$(BIN)/python -m tests.browser.pictures docs/images

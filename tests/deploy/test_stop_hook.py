@@ -15,7 +15,7 @@ from tests.support.programs.namespaces import FIRST_OF_A_CONTAINER, needs_proc_m
 
 pytestmark = [needs_proc_mounts, pytest.mark.may_block("nothing here runs on an event loop")]
 LIMIT_SECONDS: Final = 30.0
-FIRST: Final = 'echo 1 >began; read line <go; sleep 1000 & wait'
+FIRST: Final = "echo 1 >began; read line <go; sleep 1000 & wait"
 """A first process that has begun, has no handler, and starts its one child when it is let go on."""
 LOOK: Final = '"$@"; read children </proc/1/task/1/children; test -n "$children"'
 

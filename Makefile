@@ -82,7 +82,7 @@ e2e: $(STAMP) ## scenarios on a real one-machine Kubernetes and Prometheus (root
 	@$(BIN)/python -m tests.deploy.helm build
 	@$(BIN)/python -m tests.integration.machine
 	@$(BIN)/python -m tests.originals
-	$(REAPED) $(BIN)/python -m pytest -p tests.integration.unsteady tests/conformance tests/integration tests/prometheus $(PYTEST_ARGS)
+	$(REAPED) $(BIN)/python -m tests.integration.lanes -p tests.integration.unsteady tests/conformance tests/integration tests/prometheus $(PYTEST_ARGS)
 
 pictures: $(STAMP) ## the page as pictures for the documentation, at three widths in both themes
 	$(BIN)/python -m tests.browser.pictures docs/images
@@ -99,8 +99,8 @@ chaos: $(STAMP) ## everything goes wrong, in an order drawn from a seed (SEED=1 
 soak: $(STAMP) ## a day of an agent's life by a clock that runs fast (HOURS=24 SPEED=40; ROOMS=1 opens all doors)
 	@$(BIN)/python -m tests.soak --hours $(HOURS) --speed $(SPEED) $(if $(ROOMS),--rooms)
 
-shake: $(STAMP) ## `make test` again and again on fresh clones, on a busy machine, on one with a GPU's files (RUNS=10; SCENARIOS=1: e2e too)
-	@$(BIN)/python -m tests.shake --runs $(RUNS) $(if $(SCENARIOS),--scenarios)
+shake: $(STAMP) ## `make test` again and again on fresh clones, on a busy machine, on one with a GPU's files (RUNS=10; PLACE=GPU: only there; SCENARIOS=1: e2e too)
+	@$(BIN)/python -m tests.shake --runs $(RUNS) $(if $(PLACE),--place $(PLACE)) $(if $(SCENARIOS),--scenarios)
 
 nightly: $(STAMP) native ## the long runs, those on a real kubelet among them (root, Go, C compiler)
 	@mkdir -p results && rm -f results/chaos.jsonl results/soak.jsonl

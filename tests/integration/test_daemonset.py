@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.fakes.nvml.control import FakeNvml
+from tests.integration.cluster.api import Json
 from tests.integration.cluster.control import Cluster
 from tests.integration.cluster.errors import CommandFailed, ProcessDied
 from tests.integration.cluster.node import find_strange_files
@@ -192,15 +193,23 @@ def test_a_pod_that_is_told_to_stop_as_it_starts_does_so(deployment: Deployment)
     pod = deployment.wait_ready()
     grace = f"--grace-period={GRACE_SECONDS}"
     for _ in range(STARTS):
-        gone = pod["metadata"]["name"]
-        deployment.kubectl("delete", "pod", gone, "--wait=false", grace)
-        wait_until("the next pod", lambda: None if names(deployment) - {gone} else "none", timeout_seconds=STOP_SECONDS)  # noqa: B023 - called at once
-        (pod,) = (each for each in deployment.list_pods() if each["metadata"]["name"] != gone)
+        deployment.kubectl("delete", "pod", pod["metadata"]["name"], "--wait=false", grace)
+        pod = wait_successor(deployment)
     deployment.kubectl("delete", "pod", pod["metadata"]["name"], grace, f"--timeout={STOP_SECONDS:.0f}s")
 
 
-def names(deployment: Deployment) -> set[str]:
-    return {each["metadata"]["name"] for each in deployment.list_pods()}
+def wait_successor(deployment: Deployment) -> Json:
+    """The one pod that nobody has deleted: one that has ended is listed beside it until the kubelet forgets it."""
+    found: list[Json] = []
+
+    def probe() -> str | None:
+        pods = deployment.list_pods()
+        found[:] = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+        return None if found else json.dumps([pod["status"] for pod in pods])
+
+    wait_until("the next pod", probe, timeout_seconds=STOP_SECONDS)
+    (pod,) = found
+    return pod
 
 
 def say_missing(node: Cluster, count: str = "8") -> str | None:

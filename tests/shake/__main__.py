@@ -1,7 +1,8 @@
 """`python -m tests.shake --runs 10`: `make test` on fresh clones, half of them beside a `make run` and a busy machine.
 
 Every fourth is on a machine that seems to have a GPU and all that comes with it, where this is root's and NVIDIA's
-libraries were fetched (`make originals`); with `--scenarios` so is one run of `make e2e` at the end.
+libraries were fetched (`make originals`); with `--scenarios` so is one run of `make e2e` at the end. With `--place` all
+of them are in that one place.
 
 Each clone is of the last commit, in a temporary directory, with a virtual environment of its own. The output of a run
 that failed is kept. Ends with 0 when every run passed.
@@ -20,7 +21,7 @@ from pathlib import Path
 
 from tests.shake.crowd import crowd, running
 from tests.shake.gpu_machine import find_problem
-from tests.shake.plan import CROWDED, GPU, Run, choose_place, find_failures, render_end, render_run
+from tests.shake.plan import ALONE, CROWDED, GPU, Run, choose_place, find_failures, render_end, render_run
 
 ROOT = Path(__file__).resolve().parents[2]
 OWN_TO_MAKE = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES", "PYTEST_ARGS", "VIRTUAL_ENV")
@@ -35,6 +36,7 @@ def main() -> int:
         "--logs", type=Path, default=ROOT / "results/shake", help="where failed runs leave their output"
     )
     parser.add_argument("--limit", type=float, default=3600.0, help="seconds after which a run is ended (%(default)s)")
+    parser.add_argument("--place", choices=(ALONE, CROWDED, GPU), help="where every run is (each place in its turn)")
     parser.add_argument(
         "--scenarios", action="store_true", help="`make e2e` on a machine that seems to have a GPU, too"
     )
@@ -43,9 +45,10 @@ def main() -> int:
     problem = find_problem()
     if problem:
         sys.stderr.write(f"no run is on a machine that seems to have a GPU: {problem}\n")
-    if problem and options.scenarios:
+    if problem and (options.scenarios or options.place == GPU):
         return 1
-    plan = [(choose_place(number, has_gpu=not problem), ("make", "test")) for number in range(1, options.runs + 1)]
+    places = [options.place or choose_place(number, has_gpu=not problem) for number in range(1, options.runs + 1)]
+    plan = [(place, ("make", "test")) for place in places]
     plan += [(GPU, ("make", "e2e"))] * options.scenarios
     runs = []
     for number, (place, command) in enumerate(plan, 1):

@@ -99,6 +99,18 @@ def test_every_run_has_a_clone_of_its_own(tmp_path: Path, *, is_broken: bool) ->
 
 
 @needs_tools
+def test_a_place_may_be_asked_for(tmp_path: Path) -> None:
+    """Then every run is there, and none where its number would have it."""
+    source, told = tmp_path / "source", tmp_path / "told"
+    told.mkdir()
+    make_source(source, told, wait="true")
+    words = ("--runs", "2", "--place", ALONE, "--source", str(source), "--logs", str(tmp_path / "logs"))
+    done = subprocess.run([sys.executable, "-m", "tests.shake", *words], capture_output=True, text=True, check=False)
+    assert [line.split()[3] for line in done.stdout.splitlines()[:2]] == [ALONE, ALONE], done.stdout + done.stderr
+    assert not (told / "runs").exists()
+
+
+@needs_tools
 def test_one_that_is_told_to_end_leaves_nothing(tmp_path: Path) -> None:
     """In the midst of a run: the clone and what runs in it go first."""
     source, told = tmp_path / "source", tmp_path / "told"

@@ -5,6 +5,7 @@ What it answers is compared with the real one in `tests/contract/apiserver`.
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, Self
@@ -46,6 +47,7 @@ class KubeServer:
         self._watches: set[asyncio.Task[object]] = set()
         self._limits: set[anyio.CancelScope] = set()
         self._runner: web.AppRunner | None = None
+        self._listener: socket.socket | None = None
 
     @property
     def url(self) -> str:
@@ -73,21 +75,22 @@ class KubeServer:
         application.router.add_route("*", "/{path:.*}", self._serve)
         self._runner = web.AppRunner(application, shutdown_timeout=0.1, handler_cancellation=True)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True, ssl_context=self.tls)
-        await site.start()
+        self._listener = socket.create_server(("127.0.0.1", self.port))
+        await web.SockSite(self._runner, self._listener, ssl_context=self.tls).start()
         self.port = self._runner.addresses[0][1]
 
     async def stop(self) -> None:
         """Go away, watches and all."""
         assert self._runner is not None
+        assert self._listener is not None
         self.drop_watches()
-        server = self._runner.server
-        assert server is not None
         with anyio.CancelScope(shield=True):
+            asyncio.get_running_loop().remove_reader(self._listener)
+            # The transport of a connection that was accepted just now is made in the next turn of the loop, and needs
+            # the listener; the server knows of it in the turn after.
+            for _ in range(2):
+                await anyio.lowlevel.checkpoint()
             await self._runner.cleanup()
-            # Whoever was accepted in the moment of closing is known to the server a turn of the loop later.
-            await anyio.lowlevel.checkpoint()
-            await server.shutdown(timeout=1)
 
     def end_watches(self) -> None:
         """As when their time is over."""

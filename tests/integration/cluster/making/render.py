@@ -139,7 +139,7 @@ def render_kubelet(layout: Layout, ports: Ports) -> str:
             "resolvConf": "",
             "staticPodPath": str(layout.static_pods),
             "fileCheckFrequency": "1s",  # it also watches the directory
-            "nodeStatusUpdateFrequency": "2s",  # capacity changes show quickly
+            "nodeStatusUpdateFrequency": "500ms",  # no pod is scheduled before the node shows what its plugin offers
             "nodeStatusReportFrequency": "10s",
             "syncFrequency": "10s",
             "volumePluginDir": str(layout.root / "volume-plugins"),  # its default is below /usr

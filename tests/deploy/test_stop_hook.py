@@ -53,7 +53,7 @@ def read_names(pid: int) -> list[bytes]:
 
 
 def test_the_pod_is_told_to_stop_once_its_first_process_hears(tmp_path: Path) -> None:
-    """tini takes signals before it starts its child; until then the kernel would keep the one that says to stop."""
+    """Tini takes signals before it starts its child; until then the kernel would keep the one that says to stop."""
     hook = pod_of(read_manifest())["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
     for name in ("began", "go"):
         os.mkfifo(tmp_path / name)

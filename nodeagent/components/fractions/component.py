@@ -135,7 +135,7 @@ class Fractions:
         self._reasons = Reasons(bus, conditions)
         self._view: PartView | None = None
         self._origin: tuple[object, ...] = ()
-        self._publisher = Publisher()
+        self._publisher = Publisher(lambda pods: self._log.warning("bound_parts_not_published", pods=pods))
         self._turn = anyio.Lock(fast_acquire=True)
         self._waker, self._news, self._nameless = Waker(), News(), Waker()
         self._tending = Tending(

@@ -183,7 +183,7 @@ RETIRED: Final = (
     Retired("texts", "messages", pending=True),
     Retired("side", "wiring", pending=True),
     Retired("sides", "wiring", pending=True),
-    Retired("visit", "connection", pending=True),
+    Retired("visit", "connection"),
     Retired("crowd", "connection table", pending=True),
-    Retired("allowance", "flood guard", pending=True),
+    Retired("allowance", "flood guard"),
 )

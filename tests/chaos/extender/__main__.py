@@ -8,7 +8,8 @@ from pathlib import Path
 
 import anyio
 
-from tests.chaos.extender.story import CALM_EVERY, STEPS, ClusterStory, Violated
+from tests.chaos.extender.steps import STEPS
+from tests.chaos.extender.story import CALM_EVERY, ClusterStory, Violated
 from tests.chaos.plan import plan_story
 from tests.component.extender.harness import open_server
 

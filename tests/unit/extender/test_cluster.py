@@ -4,66 +4,26 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.extender.cluster import Cluster
-from nodeagent.extender.gpu_pod import GpuPod
-from nodeagent.extender.place_pod import Parts
-from nodeagent.model.scheduling import SeenNode, SeenPod
-from nodeagent.rules.fractions.bound import BOUND_ANNOTATION
+from nodeagent.model.scheduling import SeenNode
 from nodeagent.rules.fractions.published import ANNOTATION
 from tests.support.gpus import gpu_uuid
-from tests.support.parts import part
 from tests.support.placement import eight, six
 from tests.support.scheduling import (
     PROFILES,
     SHARE,
     FakeScheduler,
-    bind_pod,
     limit,
     make_plain_node,
     make_pod,
     make_seen_node,
     publish,
 )
-
-INDEX, UUID = "tencent.com/predicate-gpu-idx-", "tencent.com/predicate-gpu-uuid-"
-HALF = limit(50, 4)
+from tests.unit.extender.counting import HALF, INDEX, UUID, choose, make_cluster, promise, read, used
 
 
 @pytest.fixture
 def cluster() -> Cluster:
-    cluster = Cluster(PROFILES, assume_seconds=60.0)
-    for name in "nm":
-        cluster.note_node(make_seen_node(name, six()))
-    return cluster
-
-
-def used(cluster: Cluster, node: str = "n") -> dict[int, int]:
-    """Cores that are taken, by index."""
-    account = cluster.find_account(node)
-    assert account is not None
-    return {room.index: room.cores_used for room in account.space.rooms if room.users}
-
-
-def choose(node: str, *indexes: int, time: str = "1") -> dict[str, str]:
-    """The annotations of a choice."""
-    chosen = {f"{INDEX}{number}": str(index) for number, index in enumerate(indexes)}
-    return {"tencent.com/predicate-node": node, "tencent.com/predicate-time": time, **chosen}
-
-
-def read(cluster: Cluster, pod: SeenPod) -> GpuPod:
-    found = cluster.read_pod(pod)
-    assert found is not None
-    return found
-
-
-def promise(cluster: Cluster, pod: SeenPod, node: str, written: dict[str, str] | None, now: float = 0.0) -> Parts:
-    """As filter does."""
-    scheduler = FakeScheduler()
-    scheduler.cluster = cluster
-    account = cluster.find_account(node)
-    assert account is not None
-    placement = scheduler.decider.__class__(cluster, "pack").place(read(cluster, pod), node)
-    cluster.assume(read(cluster, pod), node, placement.parts, written, now + 60)
-    return placement.parts
+    return make_cluster()
 
 
 def test_a_bound_pod_counts_where_its_annotations_say(cluster: Cluster) -> None:
@@ -391,65 +351,3 @@ def test_an_earlier_choice_counts_again_unless_the_pod_is_seen_bound(cluster: Cl
     cluster.note_pod(make_pod("a", HALF, node="m", annotations=choose("m", 1)), 0.0)
     cluster.restore(earlier)
     assert (used(cluster, "n"), used(cluster, "m")) == ({}, {1: 50})
-
-
-def test_what_the_node_says_of_a_container_counts_whatever_its_pod_says(cluster: Cluster) -> None:
-    """The pod was chosen GPU 0, was given GPU 2, and has been set to 60 since; another has not started yet."""
-    pod, later = (make_pod(name, HALF, node="n", annotations=choose("n", 0)) for name in "ab")
-    for each in (pod, later):
-        cluster.note_pod(each, 0.0)
-    assert used(cluster) == {0: 100}
-    cluster.note_node(make_seen_node("n", six(), bound=[bind_pod(pod, "c0", part(2, 60, 1))]))
-    assert used(cluster) == {0: 50, 2: 60}
-    cluster.note_node(make_seen_node("n", six(), bound=[bind_pod(pod, "c0", part(2, 40, 1))]))
-    assert used(cluster) == {0: 50, 2: 40}
-
-
-def test_a_pod_counts_once_however_the_two_watches_are_late(cluster: Cluster) -> None:
-    """What the node says of pods that are not known there, or have finished, is in nobody's way."""
-    pod = make_pod("a", HALF)
-    bound = make_seen_node("n", six(), bound=[bind_pod(pod, "c0", part(2, 50, 1))])
-    cluster.note_node(bound)
-    assert used(cluster) == {}
-    cluster.note_pod(pod, 0.0)
-    promise(cluster, pod, "n", {})
-    assert used(cluster) == {2: 50}
-    cluster.note_pod(make_pod("a", HALF, node="n", annotations=choose("n", 0)), 0.0)
-    assert used(cluster) == {2: 50}
-    cluster.note_pod(make_pod("a", HALF, node="n", is_finished=True), 0.0)
-    assert used(cluster) == {}
-
-
-def test_of_a_pod_that_has_started_in_part_the_rest_counts_by_its_choice(cluster: Cluster) -> None:
-    """Or, without one, by where it would be put; what init containers had is over once all the others run."""
-    annotations = choose("n", 1, 1) | {f"{UUID}init-0": gpu_uuid(3)}
-    pod = make_pod("a", HALF, HALF, init=[limit(70, 4)], node="n", annotations=annotations)
-    cluster.note_pod(pod, 0.0)
-    assert used(cluster) == {1: 100, 3: 70}
-    one, two = bind_pod(pod, "c0", part(2, 50, 1)), bind_pod(pod, "c1", part(4, 50, 1))
-    cluster.note_node(make_seen_node("n", six(), bound=[one]))
-    assert used(cluster) == {1: 50, 2: 50, 3: 70}
-    cluster.note_node(make_seen_node("n", six(), bound=[one, two]))
-    assert used(cluster) == {2: 50, 4: 50}
-    cluster.note_pod(make_pod("a", HALF, HALF, node="n"), 0.0)
-    cluster.note_node(make_seen_node("n", six(), bound=[one]))
-    assert used(cluster)[2] == 50
-    assert sum(used(cluster).values()) == 100
-
-
-def test_a_promise_stands_until_all_of_the_pod_has_started(cluster: Cluster) -> None:
-    """What is promised to a pod as a whole cannot be told apart by container."""
-    pod = make_pod("a", HALF, HALF)
-    cluster.note_pod(pod, 0.0)
-    promise(cluster, pod, "n", {})
-    assert used(cluster) == {0: 100}
-    cluster.note_node(make_seen_node("n", six(), bound=[bind_pod(pod, "c0", part(2, 50, 1))]))
-    assert used(cluster) == {0: 100}
-
-
-def test_a_node_whose_bindings_make_no_sense_says_so(cluster: Cluster) -> None:
-    """As of its GPUs: nothing is sent there by half of what it says."""
-    node = make_seen_node("n", six())
-    cluster.note_node(replace(node, annotations={**node.annotations, BOUND_ANNOTATION: "{"}))
-    assert cluster.find_account("n") is None
-    assert BOUND_ANNOTATION in cluster.nodes["n"].problem

@@ -68,7 +68,7 @@ state = Path(sys.argv[1])
 memory, settings = state / "usage", Settings(node=NodeSettings(state_dir=state))
 
 def remove(dry=False):
-    return [(each.step.value, each.what, each.detail) for each in remove_state(settings, dry=dry)]
+    return [(each.step.value, each.what, each.detail) for each in remove_state(settings, {}, dry=dry)]
 
 (memory / "parts-a").write_text("")
 assert remove()[0] == ("kept", str(memory), "containers have files in it: unmount it when they have ended"), remove()

@@ -9,7 +9,6 @@ from nodeagent.components.fractions.bind import (
     HELD_ALL_THE_SAME,
     Choice,
     Start,
-    change_parts,
     check_memory,
     check_request,
     choose,
@@ -21,7 +20,7 @@ from nodeagent.components.fractions.bind import (
 from nodeagent.components.fractions.decide import PartView
 from nodeagent.config.sections.fractions import EnforcementName, FractionsSettings
 from nodeagent.model.allocation import PodIdentity
-from nodeagent.model.errors import ControlRefused, NoRoom, PartsUnavailable, RequestInvalid
+from nodeagent.model.errors import NoRoom, PartsUnavailable, RequestInvalid
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.journal import Binding, Enforcement, GpuPart, PartTable
 from nodeagent.model.parts import ContainerRequest, PodRequest
@@ -353,26 +352,6 @@ def test_mps_is_refused_where_it_cannot_hold() -> None:
     table, caller = make_table([make_promise(1, "st", SHARE)]), make_caller([DeviceId("s"), DeviceId("t")])
     with pytest.raises(RequestInvalid, match="parts of 2 GPUs are asked for"):
         choose(Start(caller, said, MPS, has_mps=True), make_view(profile="hami"), table, 5.0)
-
-
-def test_limits_are_changed_in_place() -> None:
-    """What is not named stays; the larger limit follows upwards and never falls below the part."""
-    some = replace(make_bound(1, (1, 2), part(0, 30, 8)), core_limit=40)
-    assert change_parts(some, 20, None) == replace(some, parts=(part(0, 20, 8),))
-    assert change_parts(some, None, GIB) == replace(some, parts=(part(0, 30, 1),))
-    assert change_parts(some, 60, None).core_limit == 60
-    assert change_parts(replace(some, core_limit=None), 60, None).core_limit is None
-
-
-@pytest.mark.parametrize(
-    ("cores", "memory", "why"), [(0, None, "0 cores"), (100, None, "100 cores"), (None, 0, "0 bytes")]
-)
-def test_limits_that_make_no_sense_are_refused(cores: int | None, memory: int | None, why: str) -> None:
-    """And whole GPUs have none."""
-    with pytest.raises(ControlRefused, match=why):
-        change_parts(make_bound(1, (1,), part(0, 30, 8)), cores, memory)
-    with pytest.raises(ControlRefused, match="whole GPUs"):
-        change_parts(make_bound(1, (1,), part(0, 100, 32)), 10, None)
 
 
 def test_a_binding_is_found_by_pod_and_container() -> None:

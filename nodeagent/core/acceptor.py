@@ -9,8 +9,9 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
-PER_TURN: Final = 16
-"""Others have their turn between so many; a pod that is being admitted waits for no more than these."""
+PER_TURN: Final = 4
+"""How many are taken in one turn of the loop: the request of a connection is read some turns after it was accepted, and
+fewer newer ones must have come until then than a listener has room for."""
 PAUSE_SECONDS: Final = 1.0
 """Until the next attempt where none can be taken: the callers wait in the kernel's queue meanwhile."""
 

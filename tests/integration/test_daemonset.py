@@ -244,7 +244,9 @@ def test_leaving_takes_everything_back(
     wait_until("labels", lambda: None if read_node_labels(node) else "none", timeout_seconds=30)
     pods.delete("worker")
     said = "keepState" if keep_state else "true"
-    deployment.helm("upgrade", "nodeagent", str(deployment.chart), "--reuse-values", "--set", f"uninstall={said}")
+    deployment.helm(
+        "upgrade", "nodeagent", str(deployment.chart), "--reset-then-reuse-values", "--set", f"uninstall={said}"
+    )
     deployment.kubectl("rollout", "status", "daemonset/nodeagent", "--timeout=60s")
     told = deployment.kubectl("logs", "daemonset/nodeagent", "--container", "uninstall")
     deployment.helm("uninstall", "nodeagent", "--wait")

@@ -249,7 +249,9 @@ def test_the_engines_image_as_daemonset_brings_a_runtime_to_cdi_and_gives_it_bac
     assert {"nvidiactl", "libcuda.so.1"} <= {*seen}
     pods.delete("worker")
 
-    deployment.helm("upgrade", "nodeagent", str(deployment.chart), "--reuse-values", "--set", "uninstall=true")
+    deployment.helm(
+        "upgrade", "nodeagent", str(deployment.chart), "--reset-then-reuse-values", "--set", "uninstall=true"
+    )
     deployment.kubectl("rollout", "status", "daemonset/nodeagent", "--timeout=60s")
     told = deployment.kubectl("logs", "daemonset/nodeagent", "--container", "uninstall")
     assert without_cdi.read_bytes() == before, told

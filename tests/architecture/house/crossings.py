@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import nodeagent
 from nodeagent.edge.kubelet.plugin_server import PluginServer
+from tests.support.programs.agent_process import command_environment
 
 PATIENCE_SECONDS: Final = 60.0
 CALLS: Final = ("_allocate", "_pre_start")
@@ -91,7 +92,7 @@ def measure_crossings(wanted: frozenset[str]) -> dict[str, list[str]]:
         configuration.write_text(CONFIGURATION, encoding="utf-8")
         command = [sys.executable, "-m", "tests.architecture.house.crossings", str(report), "simulate"]
         options = ["--config", str(configuration), "--pods", "14", "--profile", "dgx-h100"]
-        agent = subprocess.Popen([*command, *options], env={**os.environ, "TMPDIR": name}, stdout=subprocess.DEVNULL)
+        agent = subprocess.Popen([*command, *options], env=command_environment(directory), stdout=subprocess.DEVNULL)
         try:
             return _wait_report(report, wanted, agent)
         finally:

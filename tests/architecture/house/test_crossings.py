@@ -6,7 +6,7 @@ from tests.architecture.house.crossings import measure_crossings
 from tests.architecture.house.report import CALLS
 
 # What has been reached, on the way to the goals of `report.CALLS`.
-REACHED = {"allocate nvidia.com/gpu": 24, "pre_start tencent.com/vcuda-core": 59}
+REACHED = {"allocate nvidia.com/gpu": 24, "pre_start tencent.com/vcuda-core": 60}
 
 
 @pytest.mark.long

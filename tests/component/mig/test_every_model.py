@@ -36,6 +36,7 @@ def board(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str,
         f'gpus:\n  - {{model: {model}, addresses: ["1b:00.0", "43:00.0"]}}\n'
     )
     PROFILES[str(path)] = load_profile(str(path))
+    find_model(model)  # read before there is a loop that reading would block
     yield model, str(path)
     del PROFILES[str(path)]
 

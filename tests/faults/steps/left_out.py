@@ -20,7 +20,6 @@ LEFT_OUT: Final = {
     "edge/host/files/atomic_file.py unlink": "after a write that failed: tests/faults/host has every failure",
     "edge/host/files/private_directory.py": "of simulations",
     "edge/host/shim/shim_host.py unlink": "after a link that failed; the others are met alone",
-    "edge/kube/credentials.py": "a scratch directory, read once at the start",
     "edge/mps/host.py chmod": "shared memory of a daemon's own, which takes a mount namespace",
     "edge/mps/host.py mkdir": "the same; the other directories are met",
     "edge/mps/host.py rmdir": "of a resource's own daemon, as the removal that is met",

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -51,11 +52,18 @@ static bool change_own(short type, unsigned device, enum kind kind, uint64_t fro
     return change_lock(file, type, find_place(device, kind) + number * VGPU_SHARED_BYTES + from, length);
 }
 
+/* The kernel's own call: fstat is a symbol of the C library from 2.33 on alone, and the image may have an older one. */
+static bool read_status(int descriptor, struct stat *status)
+{
+    return syscall(SYS_fstat, descriptor, status) == 0;
+}
+
 /* A program may have closed it, and have another file by its number. */
 static bool is_ours(int descriptor)
 {
     struct stat status;
-    return descriptor >= 0 && fstat(descriptor, &status) == 0 && status.st_dev == file_device && status.st_ino == file_number;
+    return descriptor >= 0 && read_status(descriptor, &status) && status.st_dev == file_device &&
+           status.st_ino == file_number;
 }
 
 /* Where the program closed the former descriptor, all is shown once more; what that had shown stays until then. */
@@ -103,7 +111,7 @@ static bool attach(void)
     int opened = open_high();
     void *page = opened < 0 ? MAP_FAILED : mmap(NULL, 1, PROT_READ, MAP_SHARED, opened, 0);
     file = opened;
-    if (page != MAP_FAILED && madvise(page, 1, MADV_DONTFORK) == 0 && fstat(opened, &status) == 0 && find_number()) {
+    if (page != MAP_FAILED && madvise(page, 1, MADV_DONTFORK) == 0 && read_status(opened, &status) && find_number()) {
         if (held)
             munmap(held, 1);
         held = page;

@@ -61,9 +61,10 @@ static void forget(void)
 /* As its writer would: what the checksum is over is left as it came. */
 static void sum_up(struct vgpu_limits *limits, struct vgpu_usage *usage)
 {
-    uint64_t sum = checksum(VGPU_CHECKSUM_START, &limits->header, offsetof(struct vgpu_limits_header, sequence));
-    limits->header.checksum = checksum(sum, limits->limits, sizeof limits->limits);
-    usage->header.checksum = checksum(VGPU_CHECKSUM_START, &usage->header, offsetof(struct vgpu_usage_header, checksum));
+    uint64_t sum = create_checksum(VGPU_CHECKSUM_START, &limits->header, offsetof(struct vgpu_limits_header, sequence));
+    limits->header.checksum = create_checksum(sum, limits->limits, sizeof limits->limits);
+    usage->header.checksum =
+        create_checksum(VGPU_CHECKSUM_START, &usage->header, offsetof(struct vgpu_usage_header, checksum));
 }
 
 static void use(void)

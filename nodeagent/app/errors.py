@@ -10,7 +10,7 @@ Beside these, the errors of edge.http, UnknownProfile of edge.simulated and Conf
 
 
 class StartRefused(Exception):
-    """The agent cannot start; the message names the need, its place, and the remedy."""
+    """The agent cannot start; the message names the obstacle, its place, and the remedy."""
 
 
 class DirectoryUnusable(StartRefused):

@@ -29,7 +29,7 @@ def is_partitioning_used(settings: Settings) -> bool:
 
 
 class Background(Protocol):
-    """What must run before the ports work."""
+    """The background work of the ports; reports its start once the ports work."""
 
     def __call__(self, *, task_status: TaskStatus[None]) -> Coroutine[Any, Any, None]: ...  # noqa: D102 - see above
 

@@ -25,7 +25,7 @@ SERVICE_MODULE = "nodeagent.components.usage.service.component"
 
 
 class UsageSide:
-    """Holds the thread for process look-ups; there is no thread without fractions."""
+    """Holds the threads for process look-ups and usage files, each made at first use."""
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ from nodeagent.model.events import ConfigurationReloaded, GpuAppeared
 from nodeagent.model.ids import GpuUuid
 
 TRIES: Final = 5
-"""So many tries one node request gets; from then on only a new request has the layout tried."""
+"""How many tries a request gets; further tries take a new request."""
 
 
 class Again:

@@ -19,7 +19,7 @@ from nodeagent.rules.mig.partitions import LayoutInfeasible
 from nodeagent.rules.mig.steps import RebootNeeded, plan_writes
 
 ROUNDS: Final = 6
-"""Reads of the GPU per direction at most: mode, reset, instances, and the last read, which finds all well."""
+"""The most reads of a GPU per direction: mode, reset, instances, and the last read, which finds all well."""
 _FAILED = (GpuError, DriverError, LayoutInfeasible, JournalUnavailable)
 
 

@@ -136,7 +136,7 @@ class Changer:
         return False
 
     async def rest(self, dues: Sequence[Due]) -> None:
-        """All GPUs wait for users: let go of sessions and paused clients, until there is news or a retry is due."""
+        """All GPUs wait for users: end the session, unpause clients, and wait for news or the next retry."""
         await self._sessions.close()
         await self._clients.give_back()
         again = [due.again_seconds for due in dues if due.again_seconds is not None]

@@ -1,8 +1,8 @@
 """Cuts GPUs as a label, a person or the configuration asks, unused GPUs first, and reports progress.
 
 Owns the published `MigState`, the request stored over restarts, and the GPUs waited for.
-Refuses to touch a GPU that is right, to begin a layout not feasible on all its GPUs, and to take anything from pods
-in possession.
+Refuses to touch a GPU that is right, to begin a layout not feasible on all its GPUs, and to take devices from
+their holders.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -36,7 +36,7 @@ from nodeagent.rules.mig.single import (
 from nodeagent.rules.mig.steps import RebootNeeded
 
 ROUNDS: Final = 5
-"""Reads of the GPU per direction at most: mode, reset, instance, and the last read, which finds all well."""
+"""The most reads of a GPU per direction: mode, reset, instance, and the last read, which finds all well."""
 _MODES: Final = frozenset({WriteKind.MODE_ON, WriteKind.MODE_OFF, WriteKind.RESET})
 
 

@@ -1,7 +1,7 @@
 """Whether a GPU that differs from its layout was cut by another program, or lost its MIG devices by itself; pure.
 
 Owns the GPUs with the layout in place, and the GPUs away since, or all of them while the driver was away: a GPU may
-come back without any MIG device. Refuses to call a GPU lost whose MIG devices are others.
+come back without any MIG device. Refuses to take a GPU with other MIG devices for a victim.
 """
 
 from nodeagent.components.mig.wish import Wish

@@ -41,7 +41,7 @@ class Wishes:
         self._bus, self._conditions, self._live = bus, conditions, live
         self._control, self._configurations = control, configurations
         self._pause = Pause()
-        # Whether the label in force at the start is in order, the first node request shows.
+        # Unknown until the first node request: the label in force at the start, and its problems.
         self._followed: str | None = None
         self._complained: str | None = None
         self._mig = MigWish()

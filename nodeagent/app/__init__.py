@@ -1,1 +1,1 @@
-"""The composition root: settings → edges → components → supervisor. The only package that knows every part."""
+"""The composition root: settings → edges → components → supervisor. The only package that knows every component."""

@@ -1,4 +1,4 @@
-"""One run of the agent from start to stop."""
+"""A run of the agent from start to stop."""
 
 import contextlib
 import gc
@@ -28,8 +28,9 @@ REACHABLE_SECONDS = 30.0
 TELL_REPEATS_SECONDS = 10.0
 
 SWITCH_SECONDS = 0.0002
-"""How long another thread may keep the interpreter from the event loop. Python's own choice, 5 ms, is five times what a
-pod's admission takes, and one admission in a hundred met a thread that was looking at files."""
+"""How long another thread may keep the interpreter from the event loop. Python's default, 5 ms, is five times as long
+as a pod's admission, and a hundredth of all admissions met a thread busy with files.
+"""
 
 _log = get_logger(component="agent")
 
@@ -38,15 +39,15 @@ def run_agent(plan: AgentPlan) -> None:
     """Run until told to stop.
 
     Raises:
-        StartRefused: something the agent needs is refused; nothing runs, nothing is left behind.
-        ListenFailed: an address cannot be had.
-        UnknownProfile: no such simulated node.
-        VitalComponentFailed: a vital component crashed too often; everything was stopped in order.
+        StartRefused: A need of the agent is refused; no component runs, and no file is left behind.
+        ListenFailed: An address cannot be had.
+        UnknownProfile: There is no such simulated node.
+        VitalComponentFailed: A vital component crashed too often; everything was stopped in order.
     """
     settings = plan.loaded.settings
     configure_logging(form=settings.log.format, level=settings.log.level)
     with open_endpoints(settings, patience_seconds=plan.patience_seconds, may_move=plan.may_move) as listeners:
-        # What was imported stays for good: no collection need look at it again, which would hold up a pod for 20 ms.
+        # Imported objects stay for good: garbage collection of them would hold up a pod for 20 ms, for nothing.
         gc.freeze()
         gc.enable()
         keep_heap_small()
@@ -124,9 +125,9 @@ async def _require_driver(parts: Composition) -> None:
 
 
 async def _announce(plan: AgentPlan, parts: Composition, notifier: SystemdNotifier, reachable: anyio.Event) -> None:
-    """Say where the agent is reached, once it is, and tell systemd that the start is over.
+    """Announce where the agent is reached, once reachable, and tell systemd that the start is over.
 
-    Not when it is ready: a node that waits for its driver has started, and systemd would kill one that says nothing.
+    Readiness is not waited for: a node waiting for its driver has started, and systemd would kill a silent agent.
     """
     with parts.bus.watch(ComponentReport, client="announcer", key="web") as reports:
         async for report in reports:
@@ -142,7 +143,7 @@ async def _announce(plan: AgentPlan, parts: Composition, notifier: SystemdNotifi
 
 
 async def _tell_systemd(parts: Composition, notifier: SystemdNotifier) -> None:
-    """Keep the line that `systemctl status` shows equal to the worst condition."""
+    """Keep the status line of `systemctl status` equal to the worst condition."""
     with parts.bus.watch(ActiveConditions, client="systemd status") as states:
         async for state in states:
             conditions = state.value.conditions
@@ -150,7 +151,7 @@ async def _tell_systemd(parts: Composition, notifier: SystemdNotifier) -> None:
 
 
 async def _tell_repeats() -> None:
-    """So that what repeats and then stops is told to its end."""
+    """Report repeated log lines to their end, even after the repeats stop."""
     while True:
         await anyio.sleep(TELL_REPEATS_SECONDS)
         tell_repeats()
@@ -163,7 +164,7 @@ async def _feed_watchdog(notifier: SystemdNotifier, period_seconds: float) -> No
 
 
 async def _stop_after(seconds: float, reachable: anyio.Event, stop: Callable[[str], None]) -> None:
-    """Counts from when people can reach the agent; one that they never can ends all the same."""
+    """Counts from when people can reach the agent; an agent never reached ends all the same."""
     with anyio.move_on_after(REACHABLE_SECONDS):
         await reachable.wait()
     await anyio.sleep(seconds)
@@ -173,7 +174,7 @@ async def _stop_after(seconds: float, reachable: anyio.Event, stop: Callable[[st
 async def _reload(parts: Composition, notifier: SystemdNotifier) -> None:
     notifier.reloading("reading the configuration anew")
     try:
-        # A refusal is already a condition, a fact and a log line; a signal has nobody to answer.
+        # A refusal is already a condition, a fact and a log line; a signal has no reply.
         with contextlib.suppress(ControlRefused):
             await parts.control.reload()
     finally:

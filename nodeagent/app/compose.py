@@ -1,4 +1,4 @@
-"""Builds every part and hands each what it needs; the table of components is here and nowhere else."""
+"""Builds all components with their dependencies; the table of components is here and nowhere else."""
 
 import os
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 PLUGIN_GATE = "plugin_registered"
 EXPORTER_MODULE = "nodeagent.components.exporter.component"
 STOP_RESERVE_SECONDS = 2.0
-"""Kept back from the total for what comes after the components: the GPU worker's end and the log's last line."""
+"""Kept back from the total for the time after the components: the GPU worker's end and the log's last line."""
 
 
 class Composition:
@@ -118,7 +118,7 @@ class Composition:
         )
 
     def specs(self) -> tuple[ComponentSpec, ...]:
-        """Who exists, what each waits for, and when each stops."""
+        """The table of components: their gates, stages and builders."""
         return (
             *self.optional.slice_specs(),
             ComponentSpec("web", self._build_web_late, vital=True, stop_stage=40),
@@ -126,7 +126,7 @@ class Composition:
             ComponentSpec(
                 "inventory",
                 self._build_inventory,
-                # It waits for the driver itself: GPUs that are all gone are missed by it, and no driver will be ready.
+                # It waits for the driver itself: with all GPUs gone no driver gets ready, yet the GPUs must be missed.
                 opens=("inventory_known",),
                 vital=True,
                 stop_stage=20,
@@ -167,7 +167,7 @@ class Composition:
         has_classes = bool(settings.devices.classes)
         if not (settings.device_plugin.enabled or settings.fractions.enabled or has_classes):
             return ()
-        # Before the first verdict every device would be told healthy, and pods refused a moment later.
+        # Before the first verdict every device would be advertised as healthy, and pods refused a moment later.
         for_gpus = ("inventory_known", "health_known", "doors_known", *self.containers.list_gates_of_plugins())
 
         async def wait_for_gpus() -> None:
@@ -184,12 +184,12 @@ class Composition:
         return (plugin,)
 
     def _needs_gpus(self) -> bool:
-        """Whether this node should have GPUs: not so where it is for other devices, unless somebody says so."""
+        """Whether this node should have GPUs: not with other devices configured, unless the settings say so."""
         settings = self.live.now
         return not settings.devices.classes or bool(settings.gpus.expected) or self.plan.require_driver
 
     async def aclose(self) -> None:
-        """End what is not a component."""
+        """Close all parts besides components."""
         self.optional.close()
         self.control.close()
         self.kubelet.close()
@@ -246,7 +246,7 @@ class Composition:
 
     @cached_property
     def exporter(self) -> "Exporter":
-        """One for the life of the process: its totals outlive a restart of the component."""
+        """The exporter for the life of the process: totals outlive a restart of the component."""
         from nodeagent.components.exporter.component import AgentFactsSource, Exporter  # noqa: PLC0415 - see `late`
         from nodeagent.edge.host.processes.process_places import HostProcessPlaces  # noqa: PLC0415 - likewise
 
@@ -323,7 +323,7 @@ class Composition:
         return frozenset(gate for spec in specs for gate in (*spec.opens, *spec.opens_itself))
 
     def reports(self) -> Sequence[ComponentReport]:
-        """The supervisor's word on every component."""
+        """The supervisor's reports on all components."""
         return self.supervisor.reports()
 
     def _introspect(self) -> object:
@@ -331,12 +331,12 @@ class Composition:
 
 
 def list_gates(specs: Sequence[ComponentSpec]) -> tuple[str, ...]:
-    """Every gate that somebody opens, in the order of the table; one that nobody opens would look closed for ever."""
+    """Every gate with a component to open it, in the order of the table; any other gate would look closed for ever."""
     return tuple(gate for spec in specs for gate in (*spec.opens_itself, *spec.opens))
 
 
 def plan_supervision(settings: Settings) -> SupervisorSettings:
-    """The core's numbers from ours."""
+    """The supervisor's settings, from the agent's."""
     section = settings.supervisor
     return SupervisorSettings(
         runner=RunnerSettings(
@@ -352,10 +352,10 @@ def plan_supervision(settings: Settings) -> SupervisorSettings:
 
 
 def compose(plan: AgentPlan, listeners: Listeners) -> Composition:
-    """Every part of one agent.
+    """All parts of an agent.
 
     Raises:
-        UnknownProfile: the settings name a simulated node that does not exist.
+        UnknownProfile: The settings name a simulated node that does not exist.
     """
     live = LiveSettings(plan.loaded.settings)
     seed = plan.simulation.seed if plan.simulation is not None else 1

@@ -1,6 +1,6 @@
 """What a person may tell the running agent to do; the admin socket and SIGHUP end here.
 
-Owns nothing but the order of steps: each is carried out by the part it concerns.
+Owns only the order of steps: each step is carried out by the component in charge.
 """
 
 import contextlib
@@ -70,7 +70,7 @@ class Control:
         self._applying, self._parts = applying, parts
         self._reader = WorkerThread("configuration reader")
         self._node_label, self._stored_label, self._label_store = recalled.in_force, recalled.label, label_store
-        # A reload that waits while a label is followed must not then bring back what the label before asked for.
+        # A reload waiting for a change of the label must not then bring back the configuration of the label before.
         self._loading = anyio.Lock()
         self._resume_at: float | None = None
         self._release_changed = anyio.Event()
@@ -86,12 +86,12 @@ class Control:
         self._label_store.close()
 
     async def reload(self) -> str:
-        """Read the configuration anew; what cannot be read, or is invalid, changes nothing."""
+        """Read the configuration anew; an unreadable or invalid configuration changes nothing."""
         async with self._loading:
             return await self._load(self._node_label)
 
     async def follow_label(self, label: str, *, cause: int | None = None) -> str:
-        """Put the named configuration in force that the node's label asks for; an unknown name changes nothing."""
+        """Put the named configuration of the node's label in force; an unknown name changes nothing."""
         async with self._loading:
             return await self._follow(label, cause)
 
@@ -109,7 +109,7 @@ class Control:
         return done
 
     async def _remember(self, label: str) -> None:
-        """For an agent that starts while the API server is away."""
+        """Store the label, for an agent that starts while the API server is away."""
         trouble = await self._label_store.write(label.encode()) if label != self._stored_label else ""
         if trouble:
             self._conditions.set(NOT_REMEMBERED, detail=trouble)
@@ -139,7 +139,7 @@ class Control:
             raise self._reject(tuple(str(problem) for problem in error.problems), cause) from error
         except CoreError as error:
             raise self._reject((str(error),), cause) from error
-        if node_label and loaded.unchosen:  # its file has gone since: without it the rest is not what is in force
+        if node_label and loaded.unchosen:  # the configuration's file is gone: the other files alone are not in force
             raise self._reject((loaded.unchosen,), cause)
         self._conditions.clear("configuration-invalid", cause=cause)
         return self._apply(decide_reload(self._live.now, loaded.settings), cause)
@@ -182,7 +182,7 @@ class Control:
         return done
 
     async def crash_component(self, name: str, reason: str) -> str:
-        """End one component as if it had failed."""
+        """End a component as if it had failed."""
         try:
             self._crash(name, InjectedCrash(reason))
         except CoreError as error:
@@ -222,7 +222,7 @@ class Control:
         return await self._forgetting.forget_gpu(name, who)
 
     async def set_door(self, name: str, door: Door | None, who: str) -> str:
-        """Have a GPU go through another door."""
+        """Give a GPU out in another allocation mode."""
         return await self._choosing.set_door(name, door, who)
 
     async def apply_layout(self, name: str, who: str) -> str:
@@ -234,7 +234,7 @@ class Control:
         return await self._parts.set_part(wish)
 
     async def run(self) -> None:
-        """End a release that its author forgot; runs until cancelled."""
+        """End a release forgotten by its author; runs until cancelled."""
         while True:
             self._release_changed = anyio.Event()
             with anyio.CancelScope(deadline=math.inf if self._resume_at is None else self._resume_at):
@@ -246,4 +246,4 @@ class Control:
 
 
 class InjectedCrash(Exception):
-    """A crash that a person asked for."""
+    """A crash on a person's order."""

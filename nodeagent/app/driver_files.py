@@ -1,4 +1,4 @@
-"""Chooses whose driver files containers get: the host's, or none where the GPUs are made up."""
+"""Chooses the driver files for containers: the host's, or none where the GPUs are made up."""
 
 from pathlib import Path
 
@@ -11,10 +11,10 @@ from nodeagent.model.ports import DriverFileSource
 
 
 def choose_driver_files(settings: Settings, worker: WorkerThread) -> DriverFileSource:
-    """The host's driver; with simulated GPUs only where the settings name a root of its own for it.
+    """The host's driver; with simulated GPUs only where the settings name a separate driver root.
 
-    Simulated GPUs beside a made-up driver root behave in containers like real ones, which is how the whole way into
-    a container is tried without hardware.
+    Simulated GPUs beside a made-up driver root behave in containers like real GPUs, so the whole way into a container
+    can be tried without hardware.
     """
     if settings.gpus.simulated_profile is not None and settings.driver.root == Path("/"):
         from nodeagent.edge.simulated.driver_files import MadeUpDriverFiles  # noqa: PLC0415 - real nodes do without it

@@ -1,6 +1,6 @@
-"""Starts the GPU worker as soon as the settings are known, ahead of all that takes the agent itself long to load.
+"""Starts the GPU worker as soon as the settings are known, before the slow imports of the agent.
 
-Refuses to open the library while a device node is missing: the driver component makes those first.
+Refuses to open the library while a device node is missing: the driver component makes device nodes first.
 """
 
 import contextlib
@@ -14,11 +14,11 @@ from nodeagent.edge.nvml.agent.command import EarlyWorker, render_command, rende
 
 @contextlib.contextmanager
 def start_early_worker(settings: Settings) -> Iterator[EarlyWorker | None]:
-    """The worker that these settings call for, if they do; one that nobody took is ended with the block."""
+    """The worker that these settings call for, if any; a worker not taken over is ended with the block."""
     with contextlib.ExitStack() as stack:
         worker = None
         if settings.gpus.simulated_profile is None:
-            with contextlib.suppress(OSError):  # tried again by its owner, who says what is wrong
+            with contextlib.suppress(OSError):  # retried by its owner, with a report of the error
                 worker = EarlyWorker(
                     render_command(*name_driver(settings)), render_environment(settings.driver.worker_environment)
                 )
@@ -29,13 +29,13 @@ def start_early_worker(settings: Settings) -> Iterator[EarlyWorker | None]:
 
 
 def name_driver(settings: Settings) -> tuple[str, str]:
-    """Driver root and library as the worker is told them."""
+    """Driver root and library, as passed to the worker."""
     driver = settings.driver
     return str(see_in_host_root(settings, driver.root)), str(driver.nvml_library or "")
 
 
 def are_nodes_there(settings: Settings) -> bool:
-    """Whether each GPU that the kernel module lists has a device node; so it is, too, where it lists none."""
+    """Whether each GPU listed by the kernel module has a device node; true for an empty list."""
     listed = _count(settings.node.proc_dir / "driver/nvidia/gpus", "*")
     dev_root = see_dev_root(settings)
     either = see_in_host_root(settings, settings.driver.root), settings.node.host_root

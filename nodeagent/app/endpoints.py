@@ -1,6 +1,6 @@
-"""Opens everything that can be refused before anything is started: directories, lock, sockets.
+"""Opens directories, lock and sockets before any component is started.
 
-So that a port in use or a missing permission is one line and exit code 2, not a crash loop.
+A port in use or a missing permission is then a single line and exit code 2, not a crash loop.
 """
 
 import contextlib
@@ -39,9 +39,9 @@ class Listeners(Struct, frozen=True):
     admin_path: Path
     access: "Access | None" = None
     taken: str = ""
-    """The address that was wanted, where another had to do."""
+    """The wanted address, where another had to do."""
     usage: socket.socket | None = None
-    """Where use is told as by gpu-manager."""
+    """The listener for the use of fractions in gpu-manager's form."""
     usage_access: "Access | None" = None
 
     @property
@@ -55,14 +55,14 @@ class Listeners(Struct, frozen=True):
 
 @contextlib.contextmanager
 def open_endpoints(settings: Settings, *, patience_seconds: float = 0.0, may_move: bool = False) -> Iterator[Listeners]:
-    """Everything or nothing; `patience_seconds` is for another agent that may be about to leave.
+    """All endpoints or none; `patience_seconds` is for another agent that may be about to leave.
 
-    Where it may move, the next free port does.
+    With `may_move` the next free port will do.
 
     Raises:
-        DirectoryUnusable: a directory cannot be made or written.
-        AgentAlreadyRuns: another agent has this state directory, and kept it.
-        ListenFailed: a socket cannot be bound.
+        DirectoryUnusable: A directory cannot be made or written.
+        AgentAlreadyRuns: Another agent has this state directory, and kept it.
+        ListenFailed: A socket cannot be bound.
         WebConfigInvalid: TLS or passwords are asked for and cannot be had.
     """
     end = time.monotonic() + patience_seconds
@@ -86,7 +86,7 @@ def open_endpoints(settings: Settings, *, patience_seconds: float = 0.0, may_mov
 def _open_all(settings: Settings, stack: contextlib.ExitStack, *, ports: int) -> Listeners:
     access = _open_access(settings.http.web_config_file)
     address = settings.http.listen
-    # The port first: it is the likeliest to be refused, and refusing it leaves nothing behind.
+    # The port first: it is the likeliest to be refused, and a refusal leaves no file behind.
     public = stack.enter_context(open_tcp_listener(address.host, address.port, key="http.listen", ports=ports))
     usage = _open_usage(settings, stack)
     for key, path in (("node.state_dir", settings.node.state_dir), ("node.run_dir", settings.node.run_dir)):
@@ -103,7 +103,7 @@ def _open_all(settings: Settings, stack: contextlib.ExitStack, *, ports: int) ->
         access,
         taken=str(address) if is_moved else "",
         usage=usage,
-        # One of its own: each server ends its own.
+        # Not shared: each server ends its own access.
         usage_access=_open_access(settings.http.web_config_file) if usage is not None else None,
     )
 
@@ -125,14 +125,14 @@ def _open_access(path: Path | None) -> "Access | None":
 
 
 def prepare_directory(key: str, path: Path) -> None:
-    """Make the directory if it is missing, and see that it can be written.
+    """Make a missing directory, and see that it can be written.
 
     Raises:
-        DirectoryUnusable: it cannot.
+        DirectoryUnusable: The directory cannot be made or written.
     """
     try:
         path.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
-        # Asked of the kernel for the effective user: root is told of a file system that is read-only, too.
+        # The kernel answers for the effective user, and reports a read-only file system to root, too.
         refusal = None if os.access(path, os.W_OK | os.X_OK) else _find_refusal(path)
     except OSError as error:
         refusal = error
@@ -142,7 +142,7 @@ def prepare_directory(key: str, path: Path) -> None:
 
 
 def _find_refusal(path: Path) -> OSError:
-    """Why nothing can be written there."""
+    """Why the directory cannot be written."""
     is_read_only = os.statvfs(path).f_flag & os.ST_RDONLY
     number = errno.EROFS if is_read_only else errno.EACCES
     return OSError(number, os.strerror(number))

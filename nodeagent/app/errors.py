@@ -10,7 +10,7 @@ Beside these, the errors of edge.http, UnknownProfile of edge.simulated and Conf
 
 
 class StartRefused(Exception):
-    """The agent cannot start; the message names what, where, and what to do."""
+    """The agent cannot start; the message names the obstacle, its place, and the remedy."""
 
 
 class DirectoryUnusable(StartRefused):
@@ -24,7 +24,7 @@ class DirectoryUnusable(StartRefused):
 
 
 class AgentAlreadyRuns(StartRefused):
-    """Two agents on one node would hand out the same GPU twice."""
+    """Two agents on the same node would hand out the same GPU twice."""
 
     def __init__(self, key: str, path: str, reason: str) -> None:
         super().__init__(f"{reason}, or give this one its own `{key}` (now {path})")
@@ -32,7 +32,7 @@ class AgentAlreadyRuns(StartRefused):
 
 
 class DriverRequired(StartRefused):
-    """`--require-driver`, and there is none."""
+    """`--require-driver` on a node without a working driver."""
 
     def __init__(self, detail: str, remedy: str) -> None:
         super().__init__(f"no working NVIDIA driver: {detail}; {remedy}")

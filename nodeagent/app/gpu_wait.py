@@ -1,8 +1,7 @@
-"""A node without GPUs: its agent waits for one in a process that weighs next to nothing, where that is asked for.
+"""On a node without GPUs the agent waits for a GPU in a tiny process, if the settings ask for it.
 
-Owns when there is nothing to do: no GPU is seen, none is made up, no other device is described, and no agent before
-this one has known a GPU here. Where one has, it has left labels, a journal and pods behind, and a GPU that is gone
-is something to be told of.
+Owns when there is no work: no GPU is seen or made up, no other device is described, and no earlier agent has known a
+GPU here. An earlier agent's GPU has left labels, a journal and pods behind, and its loss must be reported.
 """
 
 import os
@@ -25,10 +24,10 @@ LOOK_SECONDS: Final = 20
 
 
 def wait_for_gpu(settings: Settings) -> None:
-    """Return where there is work; else this process becomes the one that waits, and starts over with the first GPU.
+    """Return where there is work; else become the waiting process, which starts the agent over with the first GPU.
 
     Raises:
-        ListenFailed: the port or the admin socket cannot be had.
+        ListenFailed: The port or the admin socket cannot be had.
     """
     pci_devices, dev_directories = str(settings.node.sys_dir / PCI_DEVICES), _list_dev_directories(settings)
     if _has_work(settings) or gpu_arrival.has_gpu(pci_devices, dev_directories):
@@ -53,7 +52,7 @@ def _has_work(settings: Settings) -> bool:
 
 
 def _has_known_gpu(state_dir: Path, source: str) -> bool:
-    """Whether an agent before this one has seen a GPU here; so it is, too, where nobody can read what it has seen."""
+    """Whether an earlier agent has seen a GPU here; true if its store cannot be read."""
     name, seal, version = STORE
     found = SealedFile(state_dir / name, seal, version).read()
     try:

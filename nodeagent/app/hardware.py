@@ -1,4 +1,4 @@
-"""Chooses where GPUs come from: the one decision that makes a node real or simulated."""
+"""Chooses where GPUs come from: the decision between a real and a simulated node."""
 
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 
 
 def is_mps_used(settings: Settings) -> bool:
-    """Whether daemons are to be looked after, or some are left from when they were."""
+    """Whether MPS daemons are wanted, or some are left from former settings."""
     return settings.uses_mps or (settings.device_plugin.mps_root / MARKER).exists()
 
 
 def is_partitioning_used(settings: Settings) -> bool:
-    """Whether anybody is to change GPUs: cut them, say who may use them, or how long each has its turn."""
+    """Whether any component changes GPUs: MIG devices, compute modes, or time slices."""
     return settings.mig.manage or is_mps_used(settings) or (settings.claims.enabled and settings.claims.time_slices)
 
 
 class Background(Protocol):
-    """What must run for the ports to work; started once they do."""
+    """The background work of the ports; reports its start once the ports work."""
 
     def __call__(self, *, task_status: TaskStatus[None]) -> Coroutine[Any, Any, None]: ...  # noqa: D102 - see above
 
 
 class ExtraReadings(Struct):
-    """Which readings are wanted beside the ordinary sample; whoever makes metrics says so, whoever samples asks."""
+    """Wanted readings beside the ordinary sample; named by the makers of metrics, read by the sampler."""
 
     names: tuple[str, ...] = ()
 
@@ -44,7 +44,7 @@ class ExtraReadings(Struct):
         return self.names
 
     def want(self, names: tuple[str, ...]) -> None:
-        """Exactly these from now on."""
+        """Want exactly these readings from now on."""
         self.names = names
 
 
@@ -59,17 +59,17 @@ class Hardware(Struct, frozen=True):
     markers: ValidationMarkers | None = None
     read_place: Callable[[], DriverPlace] = DriverPlace
     made_up: "SimulatedGpus | None" = None
-    """All of it, where it is simulated: told which pods work on it, and asked whose its processes are."""
+    """The simulated hardware: receives the pods at work, and knows the pods of its processes."""
     extras: ExtraReadings = field(default_factory=ExtraReadings)
     partitioning: GpuPartitioning | None = None
-    """The door by which GPUs are cut; none where nobody is to cut any."""
+    """Access for changes of GPUs; `None` where no component changes any."""
 
 
 def choose_hardware(live: LiveSettings, node_name: str, seed: int, early_worker: EarlyWorker | None = None) -> Hardware:
-    """The edges that `gpus.source` names; a worker that was started ahead of time serves real ones.
+    """The edges named by `gpus.source`; a worker started ahead of time serves real GPUs.
 
     Raises:
-        UnknownProfile: no such simulated node.
+        UnknownProfile: There is no such simulated node.
     """
     profile = live.now.gpus.simulated_profile
     if profile is not None:

@@ -1,8 +1,8 @@
-"""Components that no pod waits for: loaded and started once those that pods wait for had their turn.
+"""Components not needed by pods: loaded and started after the components that pods wait for.
 
-Loading the web server, the metrics, the labels and the client of the API server takes longer than all that comes before
-the first `Register`. Owns the thread they are loaded in, one after the other, and the moment that begins: the devices
-are registered, or there is no driver, or it takes so long that people want to see why.
+Loading the web server, the metrics, the labels and the client of the API server takes longer than everything before
+the first `Register`. Owns the loading thread, and the moment when loading begins: the devices are registered, or there
+is no driver, or the wait is so long that people want to see why.
 """
 
 import gc
@@ -20,23 +20,23 @@ from nodeagent.core.life.gates import Gates
 from nodeagent.model.driver import DriverState
 
 PATIENCE_SECONDS = 0.5
-"""How long they wait: a driver may take longer to answer, and the processor is idle meanwhile."""
+"""How long late components wait: a driver may take longer to answer, and the processor is idle meanwhile."""
 LOAD_SECONDS = 60.0
 
 
 class LateStart:
-    """When the late ones begin, and the thread that loads them."""
+    """When late components begin, and the thread that loads them."""
 
     def __init__(
         self, bus: Bus, read_gates: Callable[[], Gates], after: str | None, first: tuple[str, ...] = ()
     ) -> None:
-        """Wire it up.
+        """Wire the late start.
 
         Args:
-            bus: says whether there is a driver.
-            read_gates: how far the agent is.
-            after: the gate that opens when the devices are registered; none where there is nothing to register.
-            first: modules that are loaded before all others, whoever comes first.
+            bus: Publishes whether there is a driver.
+            read_gates: The gates of the agent.
+            after: The gate that opens when the devices are registered; `None` where there are no devices to register.
+            first: Modules loaded before all others, whichever component comes first.
         """
         self._bus, self._read_gates, self._after, self._first = bus, read_gates, after, first
         self._thread = WorkerThread("loader")
@@ -44,19 +44,19 @@ class LateStart:
         self._is_over = after is None
 
     def wrap(self, name: str, build: Callable[[], Component], *modules: str) -> Component:
-        """A component that is built when its turn has come, of these modules."""
+        """A component built of these modules when its turn has come."""
         return _LateComponent(self, name, build, modules)
 
     async def load(self, modules: tuple[str, ...]) -> None:
-        """Return when they are loaded."""
+        """Load these modules, once late components may begin."""
         await self._wait_turn()
         for each in (self._first, modules):
             await self._load(each)
 
     async def _load(self, modules: tuple[str, ...]) -> None:
-        # What `sys.modules` has may still be in the making, in that thread: to wait for it here would hold up the loop.
+        # A module in `sys.modules` may still be loading in the thread: to wait for it here would hold up the loop.
         if not self._loaded.issuperset(modules):
-            with anyio.CancelScope(shield=True):  # half a module is none: a stop waits for the rest of a second
+            with anyio.CancelScope(shield=True):  # half a module is useless: a stop waits for the rest of a second
                 what = f"loading {modules[0]}"
                 await self._thread.run(lambda: _import_all(modules), timeout_seconds=LOAD_SECONDS, what=what)
             self._loaded.update(modules)
@@ -82,20 +82,20 @@ class LateStart:
 
 
 class _LateComponent:
-    """Stands in for a component until that is loaded."""
+    """Stands in for a component until its modules are loaded."""
 
     def __init__(self, start: LateStart, name: str, build: Callable[[], Component], modules: tuple[str, ...]) -> None:
         self.name = name
         self._start, self._build, self._modules = start, build, modules
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
-        """Load it, build it, be it."""
+        """Load, build and run the component."""
         await self._start.load(self._modules)
         await self._build().run(task_status=task_status)
 
 
 def _import_all(names: tuple[str, ...]) -> None:
-    """Nothing of what is imported is garbage: it is not looked through, neither now nor ever."""
+    """Import modules outside of garbage collection: imported objects are never garbage."""
     if all(name in sys.modules for name in names):
         return
     gc.disable()

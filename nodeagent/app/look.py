@@ -1,4 +1,4 @@
-"""One look at the node without an agent, for commands that must work where none runs."""
+"""A single look at the node without an agent, for commands that must work without one."""
 
 import anyio
 
@@ -13,11 +13,11 @@ from nodeagent.model.gpu import Inventory
 
 
 async def look_at_node(settings: Settings, node_name: str) -> NodePicture:
-    """What labels are made of; without health, which takes longer than one look.
+    """What labels are made of; without health, which takes longer than a single look.
 
     Raises:
-        NodeagentError: the node does not answer.
-        UnknownProfile: no such simulated node.
+        NodeagentError: The node does not answer.
+        UnknownProfile: There is no such simulated node.
     """
     hardware = choose_hardware(LiveSettings(settings), node_name, seed=1)
     worker = WorkerThread("node facts")

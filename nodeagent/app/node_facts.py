@@ -1,4 +1,4 @@
-"""Chooses where the node's facts come from: its own files, with made-up GPUs on the bus where they are simulated."""
+"""Chooses the source of the node's facts: the node's files, with made-up GPUs on the bus in a simulation."""
 
 from nodeagent.config.schema import Settings
 from nodeagent.core.children.worker_thread import WorkerThread
@@ -12,7 +12,7 @@ def choose_node_facts(settings: Settings, worker: WorkerThread) -> NodeFactSourc
     """The port that `gpus.source` calls for.
 
     Raises:
-        UnknownProfile: no such simulated node.
+        UnknownProfile: There is no such simulated node.
     """
     node = settings.node
 

@@ -1,7 +1,7 @@
-"""The node's label that chose the named configuration, remembered for a start while the API server is away.
+"""The node's label that chose the named configuration, stored for a start while the API server is away.
 
-Owns the file, and what is done where that configuration is gone or invalid: the agent starts with the default one, and
-says so. The file lies where the state directory is before a named configuration has had its say.
+Owns the file, and the fallback for a missing or invalid configuration: the agent starts with the default, and reports
+why. The file lies in the state directory as set before any named configuration.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,15 +18,15 @@ SEAL: Final = ("nodeagent-configuration-label", 1)
 
 
 class Recalled(Struct, frozen=True):
-    """The label that the agent before this one followed, and whether its configuration is still there."""
+    """The label followed by the agent before, and whether its configuration still exists."""
 
     file: Path
     label: str = ""
-    """As the file says; empty where the node had no label, or nothing is remembered."""
+    """The stored label; empty where the node had no label, or without a store."""
     in_force: str = ""
-    """The label whose configuration this agent starts with; empty for the default one."""
+    """The label whose configuration is in force at the start; empty for the default."""
     refusal: str = ""
-    """Why that is not the remembered one."""
+    """Why the stored label is not in force."""
     trouble: str = ""
     """Why the file cannot be used."""
 
@@ -34,12 +34,12 @@ class Recalled(Struct, frozen=True):
 def recall_label(
     loaded: Loaded, load_again: Callable[[str], Loaded], environ: Mapping[str, str]
 ) -> tuple[Loaded, Recalled]:
-    """The settings with the configuration that was followed last, or else those given.
+    """The settings with the configuration followed last, or else the given settings.
 
     Args:
-        loaded: the settings with the default configuration.
-        load_again: the same sources with the configuration of this label; raises `ConfigurationInvalid`.
-        environ: the environment, which may say that there is an API server to be followed.
+        loaded: The settings with the default configuration.
+        load_again: The same sources with the configuration of a label; raises `ConfigurationInvalid`.
+        environ: The environment, where the address of an API server may be found.
     """
     settings = loaded.settings
     file = settings.node.state_dir / NAME
@@ -49,7 +49,7 @@ def recall_label(
     from nodeagent.edge.host.files.sealed_file import SealedFile  # noqa: PLC0415 - few nodes need it to start
     from nodeagent.edge.kube.credentials import find_credentials  # noqa: PLC0415 - likewise
 
-    # Where no label can ever be read, none that was read long ago may have a say.
+    # Where no label can ever be read, a label read long ago must not count.
     if find_credentials(settings.kubernetes.kubeconfig, environ) is None:
         return nothing
     found = SealedFile(file, *SEAL).read()

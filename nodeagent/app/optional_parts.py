@@ -1,4 +1,4 @@
-"""The parts that a node has only where its settings ask for them: what is off is not loaded, and costs nothing."""
+"""Optional components: built only if the settings ask for them; others are not loaded, and cost nothing."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -35,12 +35,12 @@ PART_MODULES = ("nodeagent.app.sides.parts",)
 
 
 def list_first_modules(settings: Settings) -> tuple[str, ...]:
-    """What is loaded before all else that is loaded late: pods wait for parts of GPUs, and for nothing else of it."""
+    """Modules loaded first among late modules: pods wait for fractions of GPUs, and for no other late component."""
     return (*CDI_MODULES, *PART_MODULES) if settings.fractions.enabled else ()
 
 
 class OptionalParts:
-    """Each of them with what it needs, made when it is first asked for."""
+    """The optional components with their dependencies, made at first use."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class OptionalParts:
         self.applying, self.mps_claims = ApplyingRelay(), MpsClaimsRelay()
 
     def specs(self) -> tuple[ComponentSpec, ...]:
-        """Those that are on, but for the slices."""
+        """The components switched on, except for resource slices."""
         settings = self._live.now
         return (
             *(self._device_specs() if settings.devices.classes else ()),
@@ -71,43 +71,43 @@ class OptionalParts:
         )
 
     def slice_specs(self) -> tuple[ComponentSpec, ...]:
-        """What tells schedulers of devices: first among those that are loaded late, since pods wait for it."""
+        """The component for resource slices: first among late components, since pods wait for its work."""
         return self.slices_side.specs() if self._live.now.claims.enabled else ()
 
     def list_slices(self) -> Sequence[SliceContent]:
-        """What schedulers have been told; nothing where no claims are served."""
+        """The published resource slices; empty where no claims are served."""
         return self.slices_side.contents if self._live.now.claims.enabled else ()
 
     def close(self) -> None:
-        """Let the threads end of those that were made."""
+        """Let the threads of all parts made so far end."""
         for name in ("devices_side", "mig_side", "mps_side", "slices_side"):
             if name in self.__dict__:
                 self.__dict__[name].close()
 
     @cached_property
     def devices_side(self) -> "DevicesSide":
-        """One for the life of the process, where there are classes of devices."""
+        """The device side for the life of the process, with device classes configured."""
         from nodeagent.app.sides.devices import DevicesSide  # noqa: PLC0415 - off means that it is not loaded
 
         return DevicesSide(*self._house, self._kubelet)
 
     @cached_property
     def mig_side(self) -> "MigSide":
-        """One for the life of the process, where GPUs are cut at all."""
+        """The MIG side for the life of the process, if the agent cuts GPUs."""
         from nodeagent.app.sides.mig import MigSide  # noqa: PLC0415 - off means that it is not loaded
 
         return MigSide(*self._house)
 
     @cached_property
     def mps_side(self) -> "MpsSide":
-        """One for the life of the process, where daemons are looked after at all."""
+        """The MPS side for the life of the process, if the agent looks after daemons."""
         from nodeagent.app.sides.mps import MpsSide  # noqa: PLC0415 - off means that it is not loaded
 
         return MpsSide(*self._house, self.mps_claims)
 
     @cached_property
     def slices_side(self) -> "SlicesSide":
-        """One for the life of the process, where claims are served."""
+        """The side of resource slices for the life of the process, if claims are served."""
         from nodeagent.app.sides.slices import SlicesSide  # noqa: PLC0415 - off means that it is not loaded
 
         return SlicesSide(*self._house, self._late, self._cluster, self._node, self._read_gates)
@@ -130,11 +130,11 @@ class OptionalParts:
         return (fractions,)
 
     def _mig_specs(self) -> tuple[ComponentSpec, ...]:
-        # It waits for GPUs and journal itself: whoever is paused is given back without them too.
+        # The component waits for GPUs and journal itself: paused clients are unpaused without them, too.
         return (ComponentSpec("mig", self._build_mig, stop_stage=10),)
 
     def _owed_specs(self) -> tuple[ComponentSpec, ...]:
-        """Only where an agent before this one has cut GPUs: it may have been killed while others were paused for it."""
+        """Only if an earlier agent has cut GPUs: a kill may have left other DaemonSets paused."""
         if not any(self._live.now.node.state_dir.glob(f"{MEMORY}*")):
             return ()
         return (ComponentSpec(MIG_OWED, self._build_owed_late, stop_stage=10),)
@@ -144,12 +144,12 @@ class OptionalParts:
         return (ComponentSpec("mps", self._build_mps, needs=needs, stop_stage=10),)
 
     def _claim_specs(self) -> tuple[ComponentSpec, ...]:
-        # It asks for nothing else: a pod must be able to end while there is no driver, and a claim waits by itself.
+        # No other gate: a pod must be able to end while there is no driver, and a claim waits by itself.
         needs = ("allocations_recovered",)
         return (ComponentSpec("claims", self._build_claims, needs=needs, opens=("claims_known",), stop_stage=10),)
 
     def _build_fractions_late(self) -> Component:
-        # After the whole GPUs are registered, whose pods wait for nothing of it.
+        # After the registration of whole GPUs, whose pods need no fractions.
         return self._late.wrap("fractions", self._build_fractions, *PART_MODULES)
 
     def _build_fractions(self) -> Component:

@@ -1,4 +1,4 @@
-"""What the command line asks the agent to be."""
+"""What the command line asks of the agent."""
 
 from collections.abc import Callable
 
@@ -22,29 +22,29 @@ class Endpoints(Struct, frozen=True):
     url: str
     admin_socket: str
     taken: str = ""
-    """The address that was wanted, where another had to do."""
+    """The wanted address, where another had to do."""
 
 
 class AgentPlan(Struct, frozen=True):
-    """One run of the agent."""
+    """A run of the agent."""
 
     loaded: Loaded
     load_again: Callable[[str], Loaded]
-    """For a reload: the same sources, read anew, with the named configuration that this node label chooses.
+    """For a reload: the same sources, read anew, with the named configuration of the given node label.
 
     Raises `ConfigurationInvalid`.
     """
     recalled: Recalled
-    """The node label that was followed last, whose configuration may be among what is loaded."""
+    """The node label followed last, whose configuration may be among the loaded settings."""
     environ: dict[str, str] = field(default_factory=dict)
     require_driver: bool = False
     patience_seconds: float = 0.0
-    """How long to wait for another agent that still holds the state directory."""
+    """How long to wait for another agent in the same state directory."""
     simulation: SimulationPlan | None = None
     may_move: bool = False
-    """Whether the next free port does where that of the settings is taken."""
+    """Whether the next free port will do where the configured port is taken."""
     stop_after_seconds: float | None = None
     announce: Callable[[Endpoints], None] = lambda _endpoints: None
-    """Told once the endpoints answer."""
+    """Called once the endpoints answer."""
     early_worker: EarlyWorker | None = None
-    """A GPU worker that was started ahead of everything."""
+    """A GPU worker started ahead of everything."""

@@ -1,4 +1,4 @@
-"""The edges to real GPUs, joined: the host's probe asks NVML, and NVML's trouble makes the probe look again."""
+"""The edges to real GPUs, joined: the host's probe asks NVML, and NVML's errors make the probe check the driver."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -38,32 +38,32 @@ _BUS_SECONDS = 2.0
 
 
 class WatchedGpus:
-    """The port `GpuSource`, whose failures and releases are told to whoever judges the driver."""
+    """The port `GpuSource`; failures and releases are passed on to the driver probe."""
 
     def __init__(self, gpus: NvmlGpus, notify: Callable[[], None]) -> None:
         self._gpus, self._notify = gpus, notify
 
     async def read_inventory(self) -> GpuReadout:
-        """Enumerate all GPUs; a failure is told before it goes on its way."""
+        """Enumerate all GPUs; a failure is passed on before it is raised."""
         async with self._noticing():
             return await self._gpus.read_inventory()
 
     async def read_sample(self) -> NodeSample:
-        """Read what changes each second; a failure is told before it goes on its way."""
+        """Read quickly changing values; a failure is passed on before it is raised."""
         async with self._noticing():
             return await self._gpus.read_sample()
 
     def events(self) -> AsyncIterator[GpuEvent]:
-        """What the driver reports by itself; its end is no news to whoever judges the driver."""
+        """The driver's own events; their end is no news to the driver probe."""
         return self._gpus.events()
 
     async def release(self, reason: str) -> None:
-        """Let go of the driver, and say so."""
+        """Let go of the driver, and notify the probe."""
         await self._gpus.release(reason)
         self._notify()
 
     async def resume(self) -> None:
-        """Take the driver up again, and say so."""
+        """Take the driver back, and notify the probe."""
         await self._gpus.resume()
         self._notify()
 
@@ -77,7 +77,7 @@ class WatchedGpus:
 
 
 class RealHardware:
-    """Builds the edges of a node with real GPUs, and runs what must run for them."""
+    """Builds and runs the edges of a node with real GPUs."""
 
     def __init__(self, live: LiveSettings, early: EarlyWorker | None = None) -> None:
         self._live, self._settings = live, live.now
@@ -178,8 +178,8 @@ def plan_nvml(live: LiveSettings, extras: ExtraReadings) -> NvmlSettings:
 def plan_levels_seconds(settings: Settings) -> float:
     """How old the levels in a sample may be.
 
-    They are read in the rhythm of the looks at health, so every look sees levels that the look before has not seen,
-    and what has grown between two looks has grown in that time.
+    Levels are read at the rate of health polls, so every poll sees fresh levels, and growth between two polls happened
+    in the time between.
     """
     return max(0.0, settings.health.poll_seconds - settings.inventory.sample_seconds / 2)
 

@@ -1,4 +1,4 @@
-"""Builds the edge to the container runtime, for the agent and for commands that work without one."""
+"""Builds the edge to the container runtime, for the agent and for commands without an agent."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def build_runtime_edge(settings: Settings) -> HostRuntime:
 
 
 def build_detector(settings: Settings) -> RuntimeDetector:
-    """What finds this node's container runtimes."""
+    """The detector of this node's container runtimes."""
     return RuntimeDetector(
         host_root=settings.node.host_root,
         proc_root=see_processes(settings),
@@ -31,7 +31,7 @@ def build_detector(settings: Settings) -> RuntimeDetector:
 
 
 def find_shim(settings: Settings) -> str:
-    """The runtime shim, where it is wanted and in place; empty where it is not."""
+    """The runtime shim, if wanted and in place; otherwise empty."""
     if not settings.runtime.shim:
         return ""
     program, host = settings.shim.program, HostPaths(settings.node.host_root)
@@ -39,7 +39,7 @@ def find_shim(settings: Settings) -> str:
 
 
 def see_processes(settings: Settings) -> Path:
-    """Where the host's processes are seen: the whole host, mounted into a container, has its own /proc in it."""
+    """Where the host's processes are seen: a host root mounted into a container includes the host's /proc."""
     node = settings.node
     own = Path("/proc")
     return see_in_host_root(settings, own) if node.proc_dir == own else node.proc_dir

@@ -1,4 +1,4 @@
-"""Who works on simulated GPUs in a real cluster: the pods that have them, as the journal says, and nobody else."""
+"""Who works on simulated GPUs in a real cluster: only pods with allocations in the journal."""
 
 from nodeagent.core.channels.bus import Bus
 from nodeagent.edge.simulated.source import SimulatedGpus
@@ -9,7 +9,7 @@ from nodeagent.rules.ids import find_uuid
 
 
 async def follow_journal(bus: Bus, gpus: SimulatedGpus) -> None:
-    """Tell the simulated hardware, once there is a kubelet or an API server; before, jobs come and go by themselves."""
+    """Set the simulated jobs, once there is a kubelet or an API server; before, jobs come and go by themselves."""
     is_in_cluster = False
     with bus.watch_all(ClusterNode, PluginState, AllocationTable, client="simulated jobs") as states:
         async for node, plugin, table in states:
@@ -20,10 +20,10 @@ async def follow_journal(bus: Bus, gpus: SimulatedGpus) -> None:
 
 
 def list_holders(table: AllocationTable) -> dict[str, str]:
-    """By the UUID of each device that is given out, to whom.
+    """The holder of each given device, by UUID.
 
-    Not those of claims: the pods have ended when a claim is put away, and the journal has it until its device is gone,
-    which cannot go while a job is on it.
+    Without claims: their pods have ended when a claim is removed, and the journal keeps the claim until the device is
+    gone, which is impossible under a running job.
     """
     return {
         find_uuid(device): f"{one.pod.namespace}/{one.pod.name}" if one.pod is not None else one.resource

@@ -1,4 +1,4 @@
-"""The rest of a simulated node: a stand-in kubelet with pods that come and go, and GPUs that are busy meanwhile."""
+"""The rest of a simulated node: a stand-in kubelet whose pods come and go, and GPUs busy meanwhile."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ async def run_stand_in_kubelet(plan: SimulationPlan, root: Path, bus: Bus, gpus:
 
 
 async def _follow_holders(kubelet: StandInKubelet, gpus: SimulatedGpus) -> None:
-    """Tell the simulated hardware who works on it; replicas of one GPU are one user of it."""
+    """Report the holders of GPUs to the simulated hardware; replicas of a GPU count as a single user."""
     while True:
         holders = read_holders(kubelet)
         gpus.set_holders(holders)
@@ -43,7 +43,7 @@ def read_holders(kubelet: StandInKubelet) -> dict[str, str]:
 
 
 async def _follow_pods(kubelet: StandInKubelet, bus: Bus, gpus: SimulatedGpus) -> None:
-    """Let a pod with parts work while it runs, and no longer: nothing is given back while its processes are there."""
+    """Let a pod with fractions work only while running: fractions with live processes are not given back."""
     while True:
         running = _find_running(kubelet)
         _tell_works(kubelet, bus, gpus)
@@ -66,7 +66,7 @@ def _find_running(kubelet: StandInKubelet) -> frozenset[str]:
 
 
 def plan_works(table: PartTable, running: frozenset[str]) -> tuple[PartWork, ...]:
-    """What each container does with its parts, of those whose pods run."""
+    """The work of each container of running pods on its fractions."""
     return tuple(
         PartWork(
             pod=f"{binding.pod.namespace}/{binding.pod.name}",

@@ -1,1 +1,1 @@
-"""One side of the node each: the parts that have to do with it are built here, with the edges they use."""
+"""Wiring by side of the node: builds the components of a side with their edges."""

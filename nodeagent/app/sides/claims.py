@@ -1,4 +1,4 @@
-"""Builds the part that makes claims ready; nothing of it is loaded where it is off."""
+"""Builds the component for claims; its modules are not loaded while claims are off."""
 
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 LIBRARY_FOLDER = "vgpu"
-"""Below the state directory, as for parts of GPUs: what holds containers to their limits."""
+"""Below the state directory, as for fractions: the library that enforces limits of containers."""
 
 
 def build_claims(
@@ -39,7 +39,7 @@ def build_claims(
     mps: MpsClaims | None = None,
     cards: GpuPartitioning | None = None,
 ) -> Claims:
-    """Who makes claims ready; `cards` is where GPUs are changed, where anybody does."""
+    """The component for claims; `cards` is the access for changes of GPUs, if any."""
     bus, conditions, clock, live = house
     kubelet, containers, cluster = sides
     files = WorkerThread("files of shares")

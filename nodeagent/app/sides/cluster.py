@@ -1,6 +1,6 @@
-"""Builds the parts that speak of this node to the cluster: labels, condition, taint, events.
+"""Builds the components that report this node to the cluster: labels, condition, taint, events.
 
-Owns the one client of the API server, which exists only where there are credentials and the settings allow it.
+Owns the only client of the API server, which exists only with credentials and if the settings allow it.
 """
 
 from collections.abc import Callable, Mapping
@@ -43,7 +43,7 @@ _log = get_logger(component="agent")
 
 
 class ClusterSide:
-    """What the labeler, cluster and wishes components are wired to; lives as long as the process."""
+    """The dependencies of the labeler, the cluster and the node requests components; lives as long as the process."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class ClusterSide:
         self._facts_after: int | None = 0
 
     def specs(self) -> tuple[ComponentSpec, ...]:
-        """Who of them exists with these settings and credentials."""
+        """The components of this side, by settings and credentials."""
         labeler = ComponentSpec("labeler", lambda: self._wrap("labeler", self._build_labeler), stop_stage=STOP_STAGE)
         if self._credentials is None:
             return (labeler,)
@@ -102,7 +102,7 @@ class ClusterSide:
         return credentials
 
     def _open_node(self) -> "KubeNode | None":
-        """One for the life of the process, and none without credentials."""
+        """The same object for the life of the process; `None` without credentials."""
         if self._node is None and self._credentials is not None:
             from nodeagent.edge.kube.client import ClientSettings, KubeClient  # noqa: PLC0415 - see `late`
             from nodeagent.edge.kube.node import KubeNode  # noqa: PLC0415 - likewise
@@ -119,7 +119,7 @@ class ClusterSide:
         return self._node
 
     def count_requests(self) -> "Mapping[ApiCall, int]":
-        """Requests to the API server so far; none where it is not used."""
+        """Requests to the API server so far; empty without a client."""
         return self._client.counts if self._client is not None else {}
 
     def _build_labeler(self) -> Component:
@@ -155,7 +155,7 @@ class ClusterSide:
 
         node = self._open_node()
         assert node is not None
-        # What happened before the first of them is still to be told; after a crash nothing is told twice.
+        # The first component reports earlier facts, too; after a crash no fact is reported twice.
         after, self._facts_after = self._facts_after, None
         return Cluster(
             self._bus,
@@ -179,25 +179,25 @@ class ClusterSide:
         return self._credentials is not None
 
     async def open_client(self) -> "KubeClient":
-        """The one client of the API server, once those that pods wait for had their turn."""
+        """The client of the API server, once components needed by pods have started."""
         await self._late.load(API_MODULES)
         return self.use_client()
 
     def use_client(self) -> "KubeClient":
-        """The same for who has loaded `API_MODULES` with its own."""
+        """The same for callers that have loaded `API_MODULES` with their own modules."""
         self._open_node()
         assert self._client is not None
         return self._client
 
     async def open_claims(self) -> "KubeClaims":
-        """Claims as the API server has them."""
+        """Claims as stored in the API server."""
         client = await self.open_client()
         from nodeagent.edge.kube.resource_claims import KubeClaims  # noqa: PLC0415 - see `late`
 
         return KubeClaims(client)
 
     async def open_pod_requests(self) -> "KubePodRequests":
-        """What pods ask for, once those that pods wait for had their turn."""
+        """The requests of pods, once components needed by pods have started."""
         await self._late.load((*API_MODULES, "nodeagent.edge.kube.pod_requests"))
         from nodeagent.edge.kube.pod_requests import KubePodRequests  # noqa: PLC0415 - see `late`
 
@@ -208,7 +208,7 @@ class ClusterSide:
         return KubePodRequests(self._client, self._node_name, spread, silence_seconds=silence)
 
     async def open_evictions(self) -> "tuple[KubeNode, KubeEvictions]":
-        """The node, and what asks pods of it to go, once those that pods wait for had their turn."""
+        """The node and the eviction of its pods, once components needed by pods have started."""
         await self._late.load((*API_MODULES, "nodeagent.edge.kube.evictions"))
         from nodeagent.edge.kube.evictions import KubeEvictions  # noqa: PLC0415 - see `late`
 

@@ -1,4 +1,4 @@
-"""Builds the parts that make GPUs visible in containers: specifications and runtime configuration."""
+"""Builds the components that make GPUs visible in containers: specifications and runtime configuration."""
 
 import os
 from collections.abc import Callable
@@ -31,7 +31,7 @@ RUNTIME_MODULES = ("nodeagent.components.runtime.component", "nodeagent.app.runt
 
 
 class ContainerSide:
-    """What the cdi and runtime components are wired to; lives as long as the process."""
+    """The dependencies of the cdi and runtime components; lives as long as the process."""
 
     def __init__(
         self, bus: Bus, conditions: Conditions, clock: Clock, live: LiveSettings, late: LateStart, plan: AgentPlan
@@ -43,11 +43,11 @@ class ContainerSide:
         self._workers = [WorkerThread(name) for name in ("driver files", "cdi directories", "cdi files")]
 
     def specs(self) -> tuple[ComponentSpec, ...]:
-        """Who of them exists with these settings."""
+        """The components of this side, by settings."""
         specs = []
         if self._live.now.cdi.enabled:
             modules = (*CDI_MODULES, *SHIM_MODULES) if self._has_shim else CDI_MODULES
-            # The runtime component waits for the shim, and the device plugin for that where the runtime is managed.
+            # The runtime component waits for the shim, and the device plugin for the runtime, where managed.
             waits = self._has_shim and RUNTIME_GATE in self.list_gates_of_plugins()
             build = self._choose_build("cdi", RUNTIME_GATE if waits else CDI_GATE, self._build_cdi, modules)
             specs.append(ComponentSpec("cdi", build, needs=("driver_ready",), opens=(CDI_GATE,), stop_stage=10))
@@ -57,9 +57,9 @@ class ContainerSide:
         return tuple(specs)
 
     def list_gates_of_plugins(self) -> tuple[str, ...]:
-        """What must be so before a whole GPU is advertised: its name is written, and the runtime was looked after.
+        """The gates before a whole GPU is advertised: its CDI name is written, and the runtime was looked after.
 
-        Without it, a pod could be admitted onto a name that no specification has.
+        Without them, a pod could be admitted with a name missing from all specifications.
         """
         settings = self._live.now
         uses_cdi = any(strategy.startswith("cdi-") for strategy in settings.device_plugin.device_list_strategy)
@@ -67,7 +67,7 @@ class ContainerSide:
         return (*gates, RUNTIME_GATE) if settings.runtime.manage and not self.is_simulation else tuple(gates)
 
     def list_gates_of_parts(self) -> tuple[str, ...]:
-        """What must be so before a part is advertised: it can be described, and the way of telling it is known."""
+        """The gates before a fraction is advertised: specifications can be written, and the runtime is examined."""
         runtime = self._live.now.runtime
         waits = (runtime.manage or runtime.shim) and not self.is_simulation
         return (CDI_GATE, RUNTIME_GATE) if waits else (CDI_GATE,)
@@ -81,7 +81,7 @@ class ContainerSide:
 
     @property
     def _has_shim(self) -> bool:
-        """Whether the runtime shim is wanted, or what it looks up is still there from when it was."""
+        """Whether the runtime shim is wanted, or its table is left from former settings."""
         settings = self._live.now
         if self.is_simulation:
             return False
@@ -92,7 +92,7 @@ class ContainerSide:
     def _choose_build(
         self, name: str, gate: str, build: Callable[[], Component], modules: tuple[str, ...]
     ) -> Callable[[], Component]:
-        """Late, unless the device plugin waits for it."""
+        """Late, unless the device plugin waits for the gate."""
         if self._live.now.device_plugin.enabled and gate in self.list_gates_of_plugins():
             return build
         return lambda: self._late.wrap(name, build, *modules)
@@ -114,7 +114,7 @@ class ContainerSide:
 
         settings = self._live.now
         host = HostPaths(settings.node.host_root)
-        # A simulation has its directory to itself: what the host's own directories hold is none of its business.
+        # A simulation has its own directory: the files in the host's directories are not its business.
         others = () if self.is_simulation else DEFAULT_DIRECTORIES
         return Cdi(
             self._bus,

@@ -1,4 +1,4 @@
-"""Builds the part that gives devices of any vendor; nothing of it is loaded where no class is configured."""
+"""Builds the component for devices of any vendor; its modules are not loaded without a configured class."""
 
 from nodeagent.app.sides.kubelet import KubeletSide
 from nodeagent.components.devices.component import Devices
@@ -13,7 +13,7 @@ from nodeagent.edge.host.files.cdi_files import SpecFiles
 
 
 class DevicesSide:
-    """What outlives a restart of the component."""
+    """Objects that outlive a restart of the component."""
 
     def __init__(
         self, bus: Bus, conditions: Conditions, clock: Clock, live: LiveSettings, kubelet: KubeletSide

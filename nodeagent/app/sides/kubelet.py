@@ -1,4 +1,4 @@
-"""The edges to the kubelet, joined: who holds what, and who answers when a pod asks."""
+"""The edges to the kubelet, joined: kubelet state, and device plugins."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
@@ -32,18 +32,18 @@ MACHINE_ID = "etc/machine-id"
 
 
 class JoinedSources:
-    """The resources of several parts; implements the port `PluginSource`."""
+    """The resources of several components; implements the port `PluginSource`."""
 
     def __init__(self, sources: Sequence[PluginSource]) -> None:
         self._sources = sources
 
     def list_plugins(self) -> Mapping[ResourceName, DevicePlugin]:
-        """Who answers for which resource."""
+        """The device plugin of each resource."""
         return {name: plugin for each in self._sources for name, plugin in each.list_plugins().items()}
 
 
 class KubeletSide:
-    """Builds the two components that the kubelet feels, and holds what outlives a restart of either."""
+    """Builds the two components that serve the kubelet, and holds objects outliving a restart of either."""
 
     def __init__(self, bus: Bus, conditions: Conditions, clock: Clock, live: LiveSettings, node_name: str) -> None:
         self._node_name = node_name
@@ -56,9 +56,9 @@ class KubeletSide:
         self.relay = JournalRelay(str(settings.node.state_dir))
         self.parts = PartsRelay()
         self.sources: list[PluginSource] = [self.parts]
-        """Who answers for resources beside the device plugin's own."""
+        """Plugins of resources beside the device plugin's own."""
         self.narrow: Narrow = narrow_nothing
-        """Which GPUs are near to what a container has already."""
+        """Which GPUs are near to a container's other devices."""
 
     def close(self) -> None:
         """End threads and connections."""
@@ -80,7 +80,7 @@ class KubeletSide:
         )
 
     def read_admission(self) -> AdmissionFacts:
-        """What pods have waited for since the process began."""
+        """Timings of calls awaited by pods since the process began."""
         tally = self._journal_tally
         return AdmissionFacts(
             calls=tuple(
@@ -95,7 +95,7 @@ class KubeletSide:
         )
 
     def build_plugins(self, wait_for_gpus: Callable[[], Awaitable[None]] | None = None) -> DevicePlugins:
-        """The device plugin, which may begin before there are GPUs where it has other resources too."""
+        """The device plugin; with other resources configured, GPUs are not waited for at its start."""
         return DevicePlugins(
             self._bus,
             self._conditions,
@@ -135,14 +135,14 @@ class KubeletSide:
         ).run()
 
     def note_crash(self, path: str, error: Exception) -> None:
-        """A call of the kubelet met with what nobody had foreseen."""
+        """Log an unforeseen failure of a call of the kubelet."""
         self._log.exception("kubelet_call_failed", error, call=path)
 
     async def _read_facts(self, settings: Settings) -> HandoutFacts:
         if settings.gpus.simulated_profile is not None:
-            # Made-up GPUs have no nodes that a container could be given.
+            # Made-up GPUs have no device nodes to give to a container.
             return HandoutFacts()
-        # Where the CDI specifications have the nodes from, too: a root without a `dev` has the host's.
+        # The same device nodes as in CDI specifications: a root without a `dev` has the host's.
         channels = settings.device_plugin.imex_channel_ids
         return await self._handout.read(lambda: find_driver_roots(settings), channels)
 
@@ -152,9 +152,9 @@ def _distribution(durations: Durations) -> Distribution:
 
 
 def read_machine_id(host_root: Path, node_name: str) -> str:
-    """Which machine this is; the node's name where it has no id.
+    """The id of this machine; the node's name on machines without an id.
 
-    Never this process's own host name: that of a pod is new with each pod, and the journal would be taken for another
+    Never the agent's own host name: a pod's host name is new with each pod, and the journal would be taken for another
     machine's.
     """
     try:

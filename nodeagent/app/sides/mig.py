@@ -1,4 +1,4 @@
-"""Builds the part that cuts GPUs, which exists only where `mig.manage` is on: off, none of it is even loaded."""
+"""Builds the component that cuts GPUs, only if `mig.manage` is on: otherwise none of its modules are loaded."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -24,13 +24,13 @@ READ_SECONDS = 5.0
 
 
 class LayoutsFile:
-    """The file of layouts that the settings name, read anew at each use: a mounted ConfigMap changes without a word."""
+    """The file of layouts that the settings name, read anew at each use: a mounted ConfigMap changes without notice."""
 
     def __init__(self, live: LiveSettings) -> None:
         self._live, self._worker = live, WorkerThread("MIG layouts")
 
     async def read(self) -> LayoutsRead:
-        """Its layouts, and what is wrong with it; none without a file."""
+        """The layouts of the file, and its problems; no layouts without a file."""
         path = self._live.now.mig.layouts_file
         if path is None:
             return LayoutsRead()
@@ -50,7 +50,7 @@ def _read(path: Path) -> LayoutsRead:
 
 
 class MigSide:
-    """What outlives a restart of the component."""
+    """Objects that outlive a restart of the component."""
 
     def __init__(self, bus: Bus, conditions: Conditions, clock: Clock, live: LiveSettings) -> None:
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live

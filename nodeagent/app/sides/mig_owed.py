@@ -1,6 +1,6 @@
-"""Gives back what another life of the agent has paused for MIG changes, and the way to the cluster for that.
+"""Restores the labels that an earlier process has paused for MIG changes, with access to the cluster.
 
-All that is loaded of MIG layouts where this agent cuts no GPUs and one before it has.
+The only MIG modules loaded where this agent cuts no GPUs and an earlier agent did.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -23,18 +23,18 @@ STORE = (MEMORY, "nodeagent-mig", WISH_VERSION)
 
 
 class MigCluster:
-    """The ports `PodEviction` and `ClientPausing`; the client behind them is loaded when they are first asked."""
+    """The ports `PodEviction` and `ClientPausing`; the client behind them is loaded at the first call."""
 
     def __init__(self, open_api: Callable[[], "Awaitable[tuple[KubeNode, KubeEvictions]]"]) -> None:
         self._open = open_api
 
     async def evict_pod(self, pod: PodIdentity) -> Eviction:
-        """Ask one pod to go."""
+        """Ask a pod to go."""
         _, evictions = await self._open()
         return await evictions.evict_pod(pod)
 
     async def list_pods(self, applications: Sequence[str]) -> tuple[str, ...]:
-        """The pods of this node with one of these values of the label `app`."""
+        """The pods of this node with any of these values of the label `app`."""
         _, evictions = await self._open()
         return await evictions.list_pods(applications)
 
@@ -44,7 +44,7 @@ class MigCluster:
         return (await node.read_node()).labels
 
     async def write_label(self, key: str, value: str) -> None:
-        """Set one label of the node."""
+        """Set a label of the node."""
         node, _ = await self._open()
         await node.write_label(key, value)
 
@@ -55,5 +55,5 @@ def build_owed(
     open_store: Callable[[str, str, int], SealedStore],
     cluster: MigCluster | None,
 ) -> MigOwed:
-    """The part that gives back; `cluster` is where the API server is asked at all."""
+    """The component that restores labels; `cluster` is `None` without an API server."""
     return MigOwed(conditions, clock, open_store(*STORE), cluster)

@@ -1,4 +1,4 @@
-"""Builds the part that looks after MPS daemons; nothing of it is loaded where none is wanted and none is left."""
+"""Builds the component for MPS daemons; its modules are not loaded without a wanted or remaining daemon."""
 
 import os
 from pathlib import Path
@@ -17,7 +17,7 @@ from nodeagent.model.ports import ChangeKeeper, GpuPartitioning, MpsHost
 
 
 class MpsSide:
-    """What outlives a restart of the component."""
+    """Objects that outlive a restart of the component."""
 
     def __init__(
         self, bus: Bus, conditions: Conditions, clock: Clock, live: LiveSettings, relay: MpsClaimsRelay
@@ -67,10 +67,10 @@ class MpsSide:
 
 
 def read_memory() -> int:
-    """What this machine has."""
+    """The bytes of this machine's memory."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def find_driver_root(settings: Settings) -> Path:
-    """The driver's root as this process sees it now: a driver container may have come meanwhile."""
+    """The driver's root as seen by this process now: a driver container may have come meanwhile."""
     return find_driver_roots(settings).driver

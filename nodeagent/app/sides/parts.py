@@ -1,4 +1,4 @@
-"""Builds the part that gives GPUs in parts; nothing of it is loaded where it is off."""
+"""Builds the component for fractions of GPUs; its modules are not loaded while fractions are off."""
 
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from nodeagent.model.ports import PartFolders, PartLibrary, ProcessPlaces
 
 LIBRARY_FOLDER = "vgpu"
-"""Below the state directory: what holds containers to their limits."""
+"""Below the state directory: the library that enforces limits of containers."""
 
 
 def build_fractions(
@@ -36,7 +36,7 @@ def build_fractions(
     sides: tuple[KubeletSide, ContainerSide, ClusterSide],
     made_up: "SimulatedGpus | None",
 ) -> Fractions:
-    """Who gives GPUs in parts."""
+    """The component for fractions."""
     kubelet, containers, cluster = sides
     state_dir, files = live.now.node.state_dir, WorkerThread("files of parts")
     folders: PartFolders = HostPartFolders(state_dir / PART_FOLDERS, files)
@@ -67,16 +67,16 @@ def build_fractions(
 
 
 class Containers:
-    """The containers of this node, by the runtime that was found."""
+    """The containers of this node, by the runtime found."""
 
     def __init__(self, bus: Bus, *, is_made_up: bool) -> None:
         self._bus, self._is_made_up = bus, is_made_up
 
     async def list(self) -> tuple[PodContainer, ...]:
-        """All of them.
+        """List all containers.
 
         Raises:
-            RuntimeSilent: it does not answer, or is not known.
+            RuntimeSilent: The runtime does not answer, or is not known.
         """
         if self._is_made_up:
             return ()

@@ -1,4 +1,4 @@
-"""Builds what keeps the runtime shim; loaded only where it is wanted, or something of it is left."""
+"""Builds the keeper of the runtime shim; loaded only if the shim is wanted, or some of its files are left."""
 
 from nodeagent.components.cdi.keep_shim import ShimKeeper
 from nodeagent.config.live import LiveSettings
@@ -9,12 +9,12 @@ from nodeagent.edge.host.shim.shim_host import HostShim
 
 
 def build_shim_keeper(live: LiveSettings, worker: WorkerThread) -> ShimKeeper:
-    """The runtime shim of this host."""
+    """The keeper of this host's runtime shim."""
     return ShimKeeper(live, build_shim_host(live.now, worker))
 
 
 def build_shim_host(settings: Settings, worker: WorkerThread) -> HostShim:
-    """Where it lies."""
+    """The edge to the shim's files."""
     node = settings.node
     return HostShim(
         worker,

@@ -1,4 +1,4 @@
-"""Builds the part that tells schedulers of this node's devices, which exists only where claims are served."""
+"""Builds the component that publishes this node's resource slices, only if claims are served."""
 
 from collections.abc import Callable
 from random import Random
@@ -19,7 +19,7 @@ MODULES = ("nodeagent.edge.kube.slices", "nodeagent.components.slices.component"
 
 
 class SlicesSide:
-    """What outlives a restart of the component."""
+    """Objects that outlive a restart of the component."""
 
     def __init__(
         self,
@@ -34,20 +34,20 @@ class SlicesSide:
     ) -> None:
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self._late, self._cluster, self._node, self._read_gates = late, cluster, node, read_gates
-        # Made-up GPUs hang in no tree of this host.
+        # Made-up GPUs are in no PCIe tree of this host.
         is_simulated = live.now.gpus.simulated_profile is not None
         self._worker = WorkerThread("PCIe trees")
         self.contents: tuple[SliceContent, ...] = ()
-        """What schedulers have been told last."""
+        """The resource slices written last."""
         self._roots = None if is_simulated else HostPcieRoots(self._worker, live.now.node.sys_dir)
 
     def specs(self) -> tuple[ComponentSpec, ...]:
-        """The component; none without an API server, which is told."""
+        """The component; without an API server a condition and no component."""
         if not self._cluster.is_in_use:
             reason = "there is no API server to tell: set kubernetes.kubeconfig, or run as a pod"
             self._conditions.set("slices-not-written", detail=reason)
             return ()
-        # It waits for verdicts and doors itself, so that it is loaded while those are being made.
+        # The component waits for verdicts and allocation modes itself, so that both are made while it is loaded.
         return (ComponentSpec("slices", self._build_late, stop_stage=STOP_STAGE),)
 
     def close(self) -> None:

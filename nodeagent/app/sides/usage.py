@@ -1,4 +1,4 @@
-"""Builds who measures what containers use of their parts of GPUs, and who tells it as gpu-manager does."""
+"""Builds the components that measure the use of fractions, and publish it as gpu-manager does."""
 
 from collections.abc import Callable
 from functools import partial
@@ -25,7 +25,7 @@ SERVICE_MODULE = "nodeagent.components.usage.service.component"
 
 
 class UsageSide:
-    """Holds the thread in which processes are looked up; where nothing is given in parts, there is none."""
+    """Holds the threads for process look-ups and usage files, each made at first use."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class UsageSide:
         late: LateStart,
         made_up: ProcessPlaces | None,
     ) -> None:
-        """`made_up` knows whose the processes are where the pods are made up too."""
+        """`made_up` knows the pods of processes where pods are made up, too."""
         self._bus, self._conditions, self._clock, self._live, self._late = bus, conditions, clock, live, late
         self._made_up = made_up
         self._worker: WorkerThread | None = None
@@ -45,7 +45,7 @@ class UsageSide:
     def specs(
         self, listeners: Listeners, names: tuple[str, ...], find_exporter: Callable[[], "Exporter"]
     ) -> tuple[ComponentSpec, ...]:
-        """The components, where somebody may have parts; `names` are those of this machine."""
+        """The components, where fractions are possible; `names` are the names of this machine."""
         fractions, files = self._live.now.fractions, tuple[ComponentSpec, ...]()
         if self._made_up is None and (fractions.enabled or self._live.now.claims.enabled):
             build_files = partial(self._late.wrap, FILES, self._build_files, *FILES_MODULES)

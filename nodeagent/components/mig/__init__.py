@@ -1,1 +1,1 @@
-"""Cuts GPUs into MIG devices as a label, a person or the configuration asks, and tells how that stands."""
+"""Cuts GPUs into MIG devices as a label, a person or the configuration asks, and reports progress."""

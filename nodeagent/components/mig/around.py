@@ -1,4 +1,4 @@
-"""What those who change GPUs need of the component that they are parts of: what is seen, and who is told."""
+"""What writers of GPU changes need of the MIG component: states to read, and reports to make."""
 
 from collections.abc import Callable
 from typing import Protocol, TypeVar
@@ -13,38 +13,38 @@ V = TypeVar("V")
 
 
 class Around(Protocol):
-    """The component, as its parts see it."""
+    """The component, as seen by its helpers."""
 
     def read(self, state: type[V]) -> V | None:
-        """The newest of a state, if anybody has told of it."""
+        """The newest value of a state, once published."""
 
     def find_gpu(self, uuid: GpuUuid) -> Gpu:
         """The GPU as seen now.
 
         Raises:
-            ControlRefused: it is not on this node any more.
+            ControlRefused: The GPU is not on this node any more.
         """
 
     def show(self, change: GpuChange, *, is_over: bool = False) -> None:
-        """Tell everybody how far a GPU is; over, its devices are offered as they are."""
+        """Publish the progress of a GPU's change; once over, the GPU's devices are offered as they are."""
 
     def tell_end(self, gpu: Gpu, end: End, *, layout: str = "", device: str = "") -> None:
-        """Tell everybody how a change for a layout or of a single device ended, and have the GPU looked at anew."""
+        """Publish the end of a change for a layout or of a single device, and have the GPU polled anew."""
 
     def tell_stale(self, gpu: Gpu) -> None:
-        """Somebody else has cut the GPU since it was seen: have it looked at anew."""
+        """The GPU was cut by another program since the last poll: have the GPU polled anew."""
 
     def set_condition(self, code: str, gpu: GpuUuid, detail: str) -> None:
-        """Say of a GPU that it is so."""
+        """Set a condition of a GPU."""
 
     def clear_condition(self, code: str, gpu: GpuUuid) -> None:
-        """It is no longer so."""
+        """Clear a condition of a GPU."""
 
     async def wait_until(self, is_so: Callable[[], bool], seconds: float) -> bool:
-        """Whether it is so before the time is up; looked at whenever a state changes that GPUs are judged by."""
+        """Whether the condition comes true in time; checked at each change of a state by which GPUs are judged."""
 
     async def wait_news(self, seconds: float | None = None) -> None:
-        """Return when anything has changed that a layout is judged by, or after so long."""
+        """Return when a state by which layouts are judged has changed, or after so many seconds."""
 
     def is_wished(self, wish: Wish) -> bool:
-        """Whether this is still what is asked for."""
+        """Whether the request is still in force."""

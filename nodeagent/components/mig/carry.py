@@ -1,7 +1,7 @@
-"""Carries one GPU from what it is to what it shall be, every call written down before it is made.
+"""Carries a GPU from its present partitions to the wanted partitions; every call is in the journal before it is made.
 
-Owns the way back: a call that fails turns the change round, and one that fails on the way back leaves it half way.
-Refuses to wait and to choose: who is in the way was asked before, and what comes next follows from the GPU as read.
+Owns the way back: a failed call turns the change round, and a failure on the way back leaves the GPU half way.
+Refuses to wait and to choose: users were asked before, and the next call follows from the GPU as read.
 """
 
 from collections.abc import Callable, Collection
@@ -19,7 +19,7 @@ from nodeagent.rules.mig.partitions import LayoutInfeasible
 from nodeagent.rules.mig.steps import RebootNeeded, plan_writes
 
 ROUNDS: Final = 6
-"""Looks at the GPU that one direction takes at most: mode, reset, instances, and the look that finds all well."""
+"""The most reads of a GPU per direction: mode, reset, instances, and the last read, which finds all well."""
 _FAILED = (GpuError, DriverError, LayoutInfeasible, JournalUnavailable)
 
 
@@ -31,11 +31,11 @@ class End(Value, frozen=True):
 
 
 class NotReachedError(GpuError):
-    """All calls succeeded, and the GPU is not as it shall be."""
+    """All calls succeeded, and the GPU is still not as wanted."""
 
 
 class Carrier:
-    """One change of one GPU; `tell` is told of each call before it is made."""
+    """One change of a GPU; `tell` is called before each write."""
 
     def __init__(
         self, keeper: ChangeKeeper, session: PartitionSession, tell: Callable[[Write], None], now: Callable[[], float]
@@ -44,7 +44,7 @@ class Carrier:
         self._has_written = False
 
     async def carry(self, gpu: Gpu, number: int, progress: Progress, busy: Collection[int] = ()) -> End:
-        """Go on with a change until it has ended, in whichever way; it is not settled here."""
+        """Carry a change to its end, good or bad; the caller settles the change."""
         self._has_written = progress.has_written
         if not progress.is_going_back:
             try:
@@ -81,10 +81,10 @@ class Carrier:
         raise NotReachedError(f"GPU {gpu.index} is not as it shall be although the driver refused nothing")
 
     async def _write(self, gpu: Gpu, write: Write) -> None:
-        """One call; a reset that this machine does not do for a GPU that nobody uses is left to its next boot.
+        """Make one call; a reset refused for an unused GPU is left to the machine's next boot.
 
         Raises:
-            RebootNeeded: the mode waits for that.
+            RebootNeeded: The MIG mode waits for a boot.
         """
         try:
             await self._session.write(gpu, write)

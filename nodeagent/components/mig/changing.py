@@ -1,6 +1,6 @@
-"""Changes GPUs: hides what goes, waits for those who have it, makes the calls, sees what came of it.
+"""Changes GPUs: hides devices to be removed, waits for their users, makes the calls, checks the result.
 
-Owns what happens between a judgement and the calls, and how long each of it may take.
+Owns the steps between a judgement and the calls, and the time limit of each step.
 Refuses to choose the layout and to judge it: the component has done so.
 """
 
@@ -35,40 +35,40 @@ from nodeagent.rules.mig.steps import Goal, plan_writes
 from nodeagent.rules.mig.wanted import Wanted
 
 SEEN_SECONDS: Final = 20.0
-"""How long it may take until what was made is seen."""
+"""How long new MIG devices may take to appear in the inventory."""
 OUTDONE: Final = "outdone"
-"""How a change ends that could not be settled when it was over, once another one of the same GPU begins."""
+"""The outcome of a change that could not be settled in time, once another change of the same GPU begins."""
 UNSEEN: Final = "it was cut, and is not seen so: see `nodeagent gpu list`"
 TOLD_SECONDS: Final = 2.0
-"""How long the kubelet is given to hear that devices are gone, before those who have them are looked for."""
+"""How long the kubelet is given to learn of removed devices, before users of these devices are looked for."""
 BUSY: Final = "mig-change-waits"
 HALF: Final = "mig-half-way"
 
 
 class WishChanged(NodeagentError):
-    """Something else is asked for by now, or somebody else has the GPU."""
+    """Another layout is asked for by now, or the GPU has another owner."""
 
 
 @dataclass(slots=True)
 class Due:
-    """A GPU that is to change, and those for whom it waits."""
+    """A GPU to be changed, and the users for whom the change waits."""
 
     gpu: Gpu
     wanted: Wanted
     busy: frozenset[int]
     affected: tuple[DeviceUuid, ...]
-    """The devices that go."""
+    """The devices to be removed."""
     shown: GpuChange
     waits_since: float | None = None
     found: tuple[InTheWay, ...] = ()
     dealt_at: float = 0.0
-    """When they were last asked to go, or told of."""
+    """When the users were last asked to go, or reported."""
     again_seconds: float | None = None
-    """After how long that is done again where they are the same ones still."""
+    """Seconds until the same users are asked or reported again."""
 
 
 class Changer:
-    """Changes GPUs; one change at a time has the turn."""
+    """Changes GPUs, never two at a time."""
 
     def __init__(
         self,
@@ -82,13 +82,13 @@ class Changer:
         list_held: Callable[[], Collection[GpuUuid]],
         now: Callable[[], float],
     ) -> None:
-        """`turn` is had by one change at a time, whoever makes it; `list_held` are GPUs that are cut for somebody."""
+        """`turn` is the lock shared by all changes; `list_held` names GPUs cut for keys of single devices."""
         self._clients, self._list_held = clients, list_held
         self._around, self._keeper, self._sessions = around, keeper, sessions
         self._users, self._turn, self._clearer, self._now = users, turn, clearer, now
 
     def line_up(self, gpu: Gpu, wanted: Wanted) -> Due:
-        """Hide what goes of a GPU from now on, until `leave`: nobody new is given any of it."""
+        """Hide the devices to be removed from now on until `leave`: no new pod is given any of them."""
         busy = self._users.list_busy(gpu)
         affected = list_affected(gpu, plan_writes(Goal(wanted=wanted), read_partitions(gpu), busy=busy))
         keeps = tuple(device.uuid for device in gpu.mig_devices if device.uuid not in affected)
@@ -97,12 +97,12 @@ class Changer:
         return Due(gpu=gpu, wanted=wanted, busy=busy, affected=affected, shown=shown)
 
     def leave(self, due: Due) -> None:
-        """The change of this GPU has ended, with success or without."""
+        """End the change of this GPU, with success or without."""
         self._around.clear_condition(BUSY, due.gpu.uuid)
         self._around.show(due.shown, is_over=True)
 
     async def wait_told(self, dues: Sequence[Due]) -> None:
-        """The kubelet knows that what goes is not to be had; without a device plugin nobody has to."""
+        """Wait until no device to be removed is advertised as healthy; without a device plugin there is no wait."""
         affected = [device for due in dues for device in due.affected]
 
         def knows() -> bool:
@@ -112,13 +112,13 @@ class Changer:
         await self._around.wait_until(knows, TOLD_SECONDS)
 
     async def clear(self, due: Due, wish: Wish) -> bool:
-        """Whether nobody has or uses what goes; who does is dealt with as `mig.when_busy` says.
+        """Whether the devices to be removed are unused; users are dealt with as `mig.when_busy` says.
 
         Raises:
-            ControlRefused: somebody does, and the change is not to wait, or has waited for too long.
-            WishChanged: it must be judged anew.
+            ControlRefused: There are users, and the change is not to wait, or has waited for too long.
+            WishChanged: The GPU must be judged anew.
         """
-        # Before anybody is asked to go, and after: that takes its time.
+        # Before pods are asked to go, and after: asking takes its time.
         self._require_wished(due.gpu, wish)
         found = await self._users.find_in_the_way(due.gpu, due.affected)
         self._require_wished(due.gpu, wish)
@@ -136,18 +136,18 @@ class Changer:
         return False
 
     async def rest(self, dues: Sequence[Due]) -> None:
-        """All of them wait for somebody: keep nobody else waiting, until there is news or it is time to ask again."""
+        """All GPUs wait for users: end the session, unpause clients, and wait for news or the next retry."""
         await self._sessions.close()
         await self._clients.give_back()
         again = [due.again_seconds for due in dues if due.again_seconds is not None]
         await self._around.wait_news(min(again, default=None))
 
     async def change(self, due: Due, wish: Wish) -> End:
-        """Make the calls on a GPU that nobody has or uses.
+        """Make the calls on an unused GPU.
 
         Raises:
-            WishChanged: it must be judged anew.
-            NodeagentError: nothing was changed.
+            WishChanged: The GPU must be judged anew.
+            NodeagentError: Nothing was changed.
         """
         gpu = due.gpu
         self._around.clear_condition(BUSY, gpu.uuid)
@@ -161,7 +161,7 @@ class Changer:
             return await self._carry(gpu, number, Progress(intent=intent), due.shown, due.busy)
 
     async def finish(self, change: Change) -> str:
-        """Go on with what another life of the agent has begun, or take it back; says why not where it cannot be.
+        """Finish a change begun by an earlier process, or take the change back; returns why neither is possible.
 
         A GPU that is gone keeps its change.
         """
@@ -189,13 +189,13 @@ class Changer:
         return ""
 
     def _require_wished(self, gpu: Gpu, wish: Wish) -> None:
-        """It may be long since it was judged: other GPUs came before it, and each of them was waited for."""
+        """Check the judgement again: other GPUs were waited for and changed since."""
         others = list_others(self._around.read(Offering), self._list_held())
         if gpu.uuid in others or not self._around.is_wished(wish):
             raise WishChanged(wish.layout)
 
     async def _settle_outdone(self, gpu: Gpu) -> None:
-        """Else a restart would go on with it, over the heads of those who have what this change makes."""
+        """Settle an older change, or a restart would resume it against the users of the new devices."""
         for one in self._keeper.changes(OWNER) or ():
             if one.gpu == gpu.uuid:
                 await self._keeper.settle_change(one.number, OUTDONE)
@@ -203,7 +203,7 @@ class Changer:
     async def _carry(
         self, gpu: Gpu, number: int, progress: Progress, shown: GpuChange, busy: frozenset[int] = frozenset()
     ) -> End:
-        """Carry a change to its end, until what came of it is seen: before, nobody may be given any of it."""
+        """Carry a change to its end and wait until the result is seen: before, no pod may be given the GPU."""
         carrier = Carrier(self._keeper, await self._sessions.get(), self._teller(shown), self._now)
         end = await carrier.carry(gpu, number, progress, busy)
         await self._keeper.settle_change(number, end.outcome)
@@ -220,11 +220,11 @@ class Changer:
         return end if is_seen or end.detail else replace(end, detail=UNSEEN)
 
     async def _wait_shown(self, gpu: Gpu) -> None:
-        """A GPU that is not where it was to be is seen as it is, where the driver still says how that is."""
+        """Wait until a GPU short of the goal is seen in its present state, where the driver can read partitions."""
         try:
             partitions = await (await self._sessions.get()).read(gpu)
         except NodeagentError:
-            return  # `tell_end` has had it looked at, and who looks tells what is wrong with it
+            return  # `tell_end` has had the GPU polled, and the poll reports the error
         await self._around.wait_until(lambda: is_shown(self._around.find_gpu(gpu.uuid), partitions), TOLD_SECONDS)
 
     def _teller(self, change: GpuChange) -> Callable[[Write], None]:

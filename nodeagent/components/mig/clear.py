@@ -1,6 +1,6 @@
-"""What is done about those who have or use what a change takes away: they are waited for, asked to go, or left alone.
+"""Deals with users of devices that a change takes away: waits, evicts pods, or refuses the change.
 
-Owns who was asked to go, and when they are asked again. Refuses to take anything from a process that no pod has.
+Owns who was asked to go, and when to ask again. Refuses to take devices from processes without a pod.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,26 +20,26 @@ AGAIN_SECONDS: Final = 5.0
 
 
 class Clearing(Value, frozen=True):
-    """How it stands with those who are in the way."""
+    """The standing of the users in the way."""
 
     detail: str
     doing: str
     again_seconds: float | None = None
-    """After how long to look again although nothing was heard; `None` for not before something is."""
+    """Seconds until a new check without news; `None` to wait for news."""
 
 
 class Clearer:
-    """Does as `mig.when_busy` says."""
+    """Carries out the setting `mig.when_busy`."""
 
     def __init__(self, read_settings: Callable[[], MigSettings], eviction: PodEviction | None) -> None:
-        """`eviction` asks pods to go; there is none without an API server."""
+        """`eviction` asks pods to go; `None` without an API server."""
         self._read_settings, self._eviction = read_settings, eviction
 
     async def clear(self, gpu: Gpu, found: Sequence[InTheWay], waited_seconds: float) -> Clearing:
-        """What is done about them now.
+        """Deal with the users now.
 
         Raises:
-            ControlRefused: nothing; the change is not to be.
+            ControlRefused: The change is not to be made.
         """
         settings, names = self._read_settings(), describe_in_the_way(found)
         if settings.when_busy == "refuse":
@@ -61,7 +61,7 @@ class Clearer:
 
 
 async def _ask(eviction: PodEviction, pod: PodIdentity) -> str:
-    """Ask one pod to go; says what keeps it."""
+    """Ask one pod to go; returns the obstacle, if any."""
     name = f"{pod.namespace}/{pod.name}"
     try:
         answer = await eviction.evict_pod(pod)

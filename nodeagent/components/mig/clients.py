@@ -1,6 +1,6 @@
-"""Pauses other DaemonSets that have the driver open while GPUs change, and gives them back whatever happens.
+"""Pauses other DaemonSets that have the driver open while GPUs change, and unpauses them whatever happens.
 
-Owns what is owed to whom: it is remembered before anything is paused, and until each label was seen to say otherwise.
+Owns the labels to restore: stored before a pause, and until each label was seen with another value.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -12,17 +12,17 @@ from nodeagent.model.errors import ControlRefused, NodeagentError
 from nodeagent.model.ports import ClientPausing
 
 PAUSED: Final = "mig-clients-paused"
-"""The condition that tells of those who could not be given back."""
+"""The condition for DaemonSets left paused."""
 GIVE_BACK_SECONDS: Final = 5.0
-"""How long others may take to be given back in one attempt, and between two of them."""
+"""How long unpausing may take in one attempt, and the time between two attempts."""
 GONE_SECONDS: Final = 300.0
-"""How long pods may take to go once their label says that they are to."""
+"""How long pods may take to go after the pause of their label."""
 LOOK_SECONDS: Final = 2.0
 _NAMED: Final = 3
 
 
 class Clients:
-    """What is paused, and for whom it is kept."""
+    """The paused DaemonSets, and the former values of their labels."""
 
     def __init__(
         self,
@@ -32,17 +32,17 @@ class Clients:
         wait: Callable[[float], Awaitable[None]],
         now: Callable[[], float],
     ) -> None:
-        """`remember` says why it could not; `wait` lets so much time pass."""
+        """`remember` returns why storing failed; `wait` lets so many seconds pass."""
         self._port, self._is_wanted, self._remember = port, is_wanted, remember
         self._wait, self._now = wait, now
         self.owed: Mapping[str, str] = {}
-        """What each paused label said before."""
+        """The former value of each paused label."""
 
     async def pause(self, tell: Callable[[str], None]) -> None:
-        """Have those who have the driver open gone, where that is wanted; `tell` hears for whom it waits.
+        """Pause the driver's clients, where wanted, and wait for their end; `tell` is called with pods still awaited.
 
         Raises:
-            NodeagentError: they are not gone.
+            NodeagentError: Some pods are not gone.
         """
         if self._port is None or not self._is_wanted():
             return
@@ -65,7 +65,7 @@ class Clients:
             raise ControlRefused(f"after {GONE_SECONDS:g} s others are still paused and not gone: {left}")
 
     async def give_back(self) -> str:
-        """Give back what is owed, as far as it can be now; says what keeps it."""
+        """Restore the paused labels, as far as possible now; returns the obstacle, if any."""
         if not self.owed:
             return ""
         if self._port is None:
@@ -85,7 +85,7 @@ class Clients:
 
 
 async def _find_left(port: ClientPausing, applications: Sequence[str]) -> str:
-    """Who is not gone yet, or why that cannot be said now; empty where they are."""
+    """The pods not gone yet, or why pods cannot be listed now; empty once all are gone."""
     try:
         return ", ".join((await port.list_pods(applications))[:_NAMED])
     except NodeagentError as error:

@@ -1,8 +1,8 @@
-"""Cuts GPUs as a label, a person or the configuration asks, those first that nobody has, and tells how that stands.
+"""Cuts GPUs as a label, a person or the configuration asks, unused GPUs first, and reports progress.
 
-Owns the published `MigState`, the wish that is remembered over restarts, and who is waited for.
-Refuses to touch a GPU that is right, to begin what cannot be had on all GPUs that it is asked for, and to take anything
-from those who have it.
+Owns the published `MigState`, the request stored over restarts, and the GPUs waited for.
+Refuses to touch a GPU that is right, to begin a layout not feasible on all its GPUs, and to take devices from
+their holders.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -66,10 +66,10 @@ from nodeagent.rules.mig.layouts import Layout, LayoutsRead
 V = TypeVar("V")
 
 JOURNAL_RETRY_SECONDS = 1.0
-LABEL_SECONDS = 5.0  # how long the node's label is waited for before what was asked for last is taken for it
+LABEL_SECONDS = 5.0  # how long the node's label is waited for before the stored request counts
 FAILED, REBOOT, DRIFTED, INVALID = "mig-change-failed", "mig-reboot-needed", "mig-drifted", "mig-layouts-invalid"
 AGAIN = BackoffSettings(first_seconds=10.0, limit_seconds=300.0)  # after a GPU has come back
-KNOWN_SECONDS = 30.0  # how long GPUs and journal may take before those are given back who were paused for a life before
+KNOWN_SECONDS = 30.0  # how long GPUs and journal may take before clients paused by an earlier process are unpaused
 WATCHED = (Inventory, DriverState, ClusterWishes, AllocationTable, PartTable, ClaimBook, NodeSample, PluginState)
 
 
@@ -95,7 +95,7 @@ class Mig:
         pausing: ClientPausing | None = None,
         has_cluster: bool = False,
     ) -> None:
-        """Wire it up; `places` tells the pods of processes, `has_cluster` whether a label may be read some day."""
+        """Wire the component; `places` finds the pods of processes, `has_cluster`: a label may be read some day."""
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self._sessions = SessionDesk(partitioning)
         self._keeper, self._store, self._relay = keeper, store, relay
@@ -117,7 +117,7 @@ class Mig:
         self._waker, self._log = Waker(), get_logger(component=self.name)
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
-        """Finish what was begun, then follow what is asked for, until cancelled."""
+        """Finish changes begun before, then follow the request in force, until cancelled."""
         await self._recall()
         with self._relay.lead_to(self):
             async with anyio.create_task_group() as tasks:
@@ -134,7 +134,7 @@ class Mig:
                         await self.wait_news(GIVE_BACK_SECONDS if self._clients.owed else self._again.rest_seconds())
 
     async def apply_layout(self, name: str, who: str) -> str:
-        """Have the GPUs cut as this layout says; the port's contract is in `model.ports`."""
+        """Have the GPUs cut as a layout says; the port's contract is in `model.ports`."""
         wanted = name or self._decide().layout
         inventory = self.read(Inventory)
         if not wanted or inventory is None:
@@ -145,11 +145,11 @@ class Mig:
         judgement = self._judge(layout, inventory)
         if judgement.problems:
             raise ControlRefused(f"nothing is changed: {'; '.join(judgement.problems)}")
-        # What the label says by now was said before, and must not outrank this when it is looked at.
+        # The label's present value is older than this request, and must not outrank it at the next round.
         self._remembered = replace(self._note_label(), layout=wanted, origin=who, boots={})
         await self._remember()
         self._asked += 1
-        # Whoever waits for it must not take the standing of what was asked for before.
+        # A waiting command must not take the standing of the request before for its own.
         self._publish(MigState(layout=wanted, origin=who, standing="pending"))
         self._log.info("layout_asked_for", layout=wanted, who=who, differing=len(judgement.differing))
         self._waker.wake()
@@ -166,7 +166,7 @@ class Mig:
                 self._waker.wake()
 
     async def _wait_known(self) -> tuple[Change, ...]:
-        """The changes that another life of the agent has begun, once GPUs and journal are known."""
+        """The changes begun by an earlier process, once GPUs and journal are known."""
         changes = self._list_begun()
         if changes is None:
             async with anyio.create_task_group() as tasks:
@@ -182,7 +182,7 @@ class Mig:
         return self._keeper.changes(OWNER) if self._bus.latest(Inventory) is not None else None
 
     async def _give_back_unknown(self) -> None:
-        """A driver that never comes back keeps nobody paused."""
+        """Unpause DaemonSets even where the driver never comes back."""
         await anyio.sleep(KNOWN_SECONDS)
         while self._clients.owed:
             await self._give_back()
@@ -215,7 +215,7 @@ class Mig:
         return await self._remember()
 
     async def _give_back(self) -> None:
-        """Nobody is left paused: tried until it is so, and also by an agent that is told to end."""
+        """Unpause all DaemonSets: retried until done, also while the agent is being stopped."""
         with anyio.move_on_after(GIVE_BACK_SECONDS, shield=True):
             trouble = await self._clients.give_back()
             self._conditions.replace(PAUSED, {"": trouble} if trouble else {})
@@ -228,7 +228,7 @@ class Mig:
         return note_label(self._remembered, wishes.mig_config if wishes is not None else None)
 
     async def _go_round(self) -> bool:
-        """Look at what is asked for and at the GPUs, and change what differs; whether anything was to change."""
+        """Judge the request and the GPUs, and change GPUs that differ; returns whether any differed."""
         await self._resumer.finish_come()
         before, self._remembered = self._remembered, self._note_label()
         if self._remembered != before:
@@ -281,7 +281,7 @@ class Mig:
         self._publish(MigState(layout=wish.layout, origin=wish.origin, standing="success", detail=left))
 
     async def _await_boot(self, wish: Wish, reasons: Mapping[GpuUuid, str]) -> None:
-        """A boot is needed; where the node was booted for the same GPU already, another one helps no more."""
+        """Report a needed boot; fail if the node was booted for the same GPU already, as another boot helps no more."""
         if vain := [reasons[uuid] for uuid in reasons if self._remembered.boots.get(uuid, self._boot) != self._boot]:
             self._fail(wish, f"{vain[0]}, nor did a boot of the node")
             return
@@ -292,7 +292,7 @@ class Mig:
         self._log.warning("mig_layout_waits_for_boot", layout=wish.layout, reason=reason)
 
     def _fail(self, wish: Wish, reason: str, gpus: tuple[GpuUuid, ...] | None = ()) -> None:
-        """Tell of it; `gpus` are those at which it failed, `None` where it was refused before anything was begun."""
+        """Report a failure; `gpus` are the GPUs at fault, `None` for a refusal before any change was begun."""
         if not self._again.note_failed(wish, reason, gpus):
             return
         self._conditions.replace(FAILED, {"": f"{wish.layout} ({wish.origin}): {reason}"})
@@ -311,7 +311,7 @@ class Mig:
         try:
             async for gpu, end in row:
                 if end.outcome is Outcome.REBOOT:
-                    # The others need the same boot: it is to find the mode of all of them set.
+                    # The other GPUs need the same boot: it is to find the MIG mode of all GPUs set.
                     waiting[gpu.uuid] = f"GPU {gpu.index}: {end.detail}"
                 elif end.outcome is not Outcome.DONE or end.detail:
                     self._fail(wish, f"GPU {gpu.index}: {end.detail}", (gpu.uuid,))
@@ -338,10 +338,10 @@ class Mig:
     def _publish(self, state: MigState) -> None:
         self._bus.publish_state(replace(state, changes=tuple(self._changes.values())), source=self.name)
 
-    # What its parts need of it: `around.Around`.
+    # The interface for the helpers: `around.Around`.
 
     def read(self, state: type[V]) -> V | None:
-        """The newest of a state, if anybody has told of it."""
+        """The newest value of a state, once published."""
         return envelope.value if (envelope := self._bus.latest(state)) is not None else None
 
     def find_gpu(self, uuid: GpuUuid) -> Gpu:
@@ -352,14 +352,14 @@ class Mig:
         return gpu
 
     def show(self, change: GpuChange, *, is_over: bool = False) -> None:
-        """Tell everybody how far a GPU is; over, its devices are offered as they are."""
+        """Publish the progress of a GPU's change; once over, the GPU's devices are offered as they are."""
         self._changes[change.gpu] = change
         if is_over:
             del self._changes[change.gpu]
         self._publish(self.read(MigState) or MigState())
 
     def tell_end(self, gpu: Gpu, end: End, *, layout: str = "", device: str = "") -> None:
-        """Tell everybody how a change for a layout or of a single device ended, and have the GPU looked at anew."""
+        """Publish the end of a change for a layout or of a single device, and have the GPU polled anew."""
         fact = MigChangeEnded(gpu=gpu.uuid, layout=layout, outcome=end.outcome, detail=end.detail, device=device)
         self._bus.publish_fact(fact, source=self.name)
         self._log.info(
@@ -372,29 +372,29 @@ class Mig:
                 self.clear_condition(code, gpu.uuid)
 
     def tell_stale(self, gpu: Gpu) -> None:
-        """Have a GPU looked at anew that somebody else has cut since."""
+        """Have a GPU polled anew after another program's cut."""
         self._bus.publish_fact(GpuSeenStale(gpu=gpu.uuid), source=self.name)
 
     def set_condition(self, code: str, gpu: GpuUuid, detail: str) -> None:
-        """Say of a GPU that it is so."""
+        """Set a condition of a GPU."""
         self._conditions.set(code, key=gpu, detail=detail)
 
     def clear_condition(self, code: str, gpu: GpuUuid) -> None:
-        """It is no longer so."""
+        """Clear a condition of a GPU."""
         self._conditions.clear(code, key=gpu)
 
     async def wait_until(self, is_so: Callable[[], bool], seconds: float) -> bool:
-        """Whether it is so before the time is up."""
+        """Whether the condition comes true in time."""
         with self._bus.watch_all(*WATCHED, client=f"{self.name} waiting") as states, anyio.move_on_after(seconds):
             while not is_so():
                 await anext(states)
         return is_so()
 
     async def wait_news(self, seconds: float | None = None) -> None:
-        """Return when anything has changed that a layout is judged by, or after so long."""
+        """Return when a state by which layouts are judged has changed, or after so many seconds."""
         with anyio.move_on_after(seconds):
             await self._waker.wait()
 
     def is_wished(self, wish: Wish) -> bool:
-        """Whether this is still what is asked for."""
+        """Whether the request is still in force."""
         return self._decide() == wish

@@ -1,4 +1,4 @@
-"""How a layout compares with the GPUs of this node: what is right, what must change, what cannot be; pure."""
+"""How a layout compares with the node's GPUs: right, to be changed, or impossible; pure."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
@@ -13,22 +13,22 @@ from nodeagent.rules.mig.steps import Goal, check_goal
 from nodeagent.rules.mig.wanted import UNSAID, Wanted, want_of_gpus
 
 _SHARED: Final = frozenset({Door.FRACTIONS, Door.CLAIMS})
-"""Doors whose users nobody here could keep from coming in while the GPU changes."""
+"""Allocation modes in which the MIG component could not keep new users out while the GPU changes."""
 
 
 class Judgement(Value, frozen=True):
-    """One layout on this node."""
+    """The comparison of a layout with the node."""
 
     wanted: Mapping[GpuUuid, Wanted]
     differing: tuple[GpuUuid, ...] = ()
-    """In the order in which they are to change."""
+    """In the order of change."""
     problems: tuple[str, ...] = ()
-    """Why it cannot be had: nothing is changed then."""
+    """Why the layout is not feasible; nothing is changed then."""
     left: tuple[str, ...] = ()
-    """GPUs that are not touched although they can be cut, and why."""
+    """GPUs left alone although they can be cut, and why."""
 
     def tell_drift(self, layout: str, gpus: Iterable[Gpu]) -> dict[str, str]:
-        """Where what differs was as it shall be before: the detail of the condition that says so."""
+        """The detail of the drift condition: GPUs that differ although the layout was in place before."""
         named = [f"GPU {gpu.index}" for gpu in gpus if gpu.uuid in self.differing]
         return {"": f"{layout}: {', '.join(named)} differs"} if named else {}
 
@@ -36,13 +36,13 @@ class Judgement(Value, frozen=True):
 def judge(
     layout: Layout, gpus: Sequence[Gpu], offering: Offering | None = None, held: Collection[GpuUuid] = ()
 ) -> Judgement:
-    """Which GPUs differ from the layout, and whether all of it can be had before any of it is begun.
+    """Which GPUs differ from the layout, and whether the whole layout is feasible before any change is begun.
 
     Args:
-        layout: what is asked for.
-        gpus: all of the node's.
-        offering: by which door each of them goes.
-        held: those on which single MIG devices were made for somebody.
+        layout: The requested layout.
+        gpus: All GPUs of the node.
+        offering: The allocation mode of each GPU.
+        held: GPUs on which single MIG devices were made for a key.
     """
     doors = {each.gpu: each.door for each in offering.doors} if offering is not None else {}
     want = want_of_gpus(layout, gpus)
@@ -73,18 +73,18 @@ def judge(
 
 
 def find_other(gpu: Gpu, door: Door | None, held: Collection[GpuUuid] = ()) -> str:
-    """Who else looks after what this GPU is cut into; empty for nobody."""
+    """The other owner of this GPU's partitions, as text; empty if there is no other."""
     if gpu.uuid in held:
         return "has MIG devices that claims have"
     return f"goes through the door {door}" if door in _SHARED else ""
 
 
 def list_others(offering: Offering | None, held: Collection[GpuUuid]) -> frozenset[GpuUuid]:
-    """The GPUs that somebody else looks after by now."""
+    """The GPUs with another owner by now."""
     doors = offering.doors if offering is not None else ()
     return frozenset({*held, *(each.gpu for each in doors if each.door in _SHARED)})
 
 
 def advise(gpu: Gpu) -> str:
-    """What to do before a GPU can be cut that others look after."""
+    """What to do before a GPU of another owner can be cut."""
     return f"choose whole or none for it first, with `doors.rules` or `nodeagent gpu set-door {gpu.index} none`"

@@ -1,8 +1,8 @@
-"""Makes single MIG devices for those who have a key, and takes them away again.
+"""Makes single MIG devices for their keys, and removes them again.
 
-Owns what is somebody's by such a key: for as long as it is, its change stays open in the journal, where each call is
-written down before it is made.
-Refuses to disturb: what lies beside it stays, and MIG is switched only on a GPU that nobody has or uses.
+Owns the devices of each key: as long as a key has a device, its change stays open in the journal, with each call
+written before it is made.
+Refuses to disturb: other devices stay, and MIG is switched only on an unused GPU.
 """
 
 from collections.abc import Callable, Mapping
@@ -36,7 +36,7 @@ from nodeagent.rules.mig.single import (
 from nodeagent.rules.mig.steps import RebootNeeded
 
 ROUNDS: Final = 5
-"""Looks at the GPU that one direction takes at most: mode, reset, instance, and the look that finds all well."""
+"""The most reads of a GPU per direction: mode, reset, instance, and the last read, which finds all well."""
 _MODES: Final = frozenset({WriteKind.MODE_ON, WriteKind.MODE_OFF, WriteKind.RESET})
 
 
@@ -52,21 +52,21 @@ class Maker:
         turn: AbstractAsyncContextManager[None],
         now: Callable[[], float],
     ) -> None:
-        """`turn` is had by one change at a time."""
+        """`turn` is the lock shared by all changes."""
         self._around, self._keeper, self._sessions = around, keeper, sessions
         self._users, self._turn, self._now = users, turn, now
 
     def partitions(self) -> Mapping[str, PartitionWish] | None:
-        """What each key has."""
+        """The wanted device of each key."""
         holdings = self._list()
         return None if holdings is None else {one.key: one.wish for one in holdings}
 
     def list_gpus(self) -> frozenset[GpuUuid]:
-        """The GPUs of which any key has something."""
+        """The GPUs with a device of any key."""
         return frozenset(one.wish.gpu for one in self._list() or ())
 
     async def make_partition(self, key: str, wish: PartitionWish) -> MigDevice:
-        """The MIG device that this key has from now on; the port's contract is in `model.ports`."""
+        """The MIG device of a key from now on; the port's contract is in `model.ports`."""
         async with self._turn:
             holding = self._find(key)
             if holding is not None and holding.wish != wish:
@@ -83,14 +83,14 @@ class Maker:
                 await self._sessions.close()
 
     async def remove_partition(self, key: str) -> None:
-        """Take away what this key has; the port's contract is in `model.ports`."""
+        """Remove the device of a key; the port's contract is in `model.ports`."""
         async with self._turn:
             holding = self._find(key)
             if holding is not None:
                 await self._remove(holding)
 
     async def finish(self) -> dict[GpuUuid, str]:
-        """Take back what was half made when the agent died, and go on taking away; says what could not be."""
+        """Undo devices half made when the agent died, and go on with removals; returns failures by GPU."""
         left: dict[GpuUuid, str] = {}
         changes = self._keeper.changes(OWNER) or ()
         if not changes:
@@ -114,7 +114,7 @@ class Maker:
             try:
                 holdings.append(read_holding(change))
             except ChangeUnreadable:
-                continue  # `finish` has told of it
+                continue  # reported by `finish`
         return tuple(holdings)
 
     def _find(self, key: str) -> Holding | None:
@@ -153,7 +153,7 @@ class Maker:
         return _require_seen(device, gpu, wish)
 
     async def _wait_shown(self, gpu: Gpu, partitions: GpuPartitions) -> bool:
-        """Else a device that is gone, and is seen for a moment longer, could be taken for the one made in its place."""
+        """Wait for an up-to-date inventory: a removed device, still seen, could be taken for its successor."""
 
         def is_so() -> bool:
             return is_shown(self._around.find_gpu(gpu.uuid), partitions)
@@ -163,7 +163,7 @@ class Maker:
         return await self._around.wait_until(is_so, SEEN_SECONDS)
 
     async def _wait_device(self, gpu: Gpu, made: GpuInstance) -> MigDevice | None:
-        """The device in an instance, once it is seen, which it may be already."""
+        """The device in an instance, once seen, perhaps already."""
 
         def find() -> MigDevice | None:
             devices = self._around.find_gpu(gpu.uuid).mig_devices
@@ -204,7 +204,7 @@ class Maker:
             raise ControlRefused(f"GPU {gpu.index} is used by {names}: MIG cannot be switched on now")
 
     async def _take_back(self, key: str, reason: str) -> None:
-        """After a call that failed: whatever of it is there goes; what cannot stays the key's, and is tried again."""
+        """Undo a failed making: remove any remains; remains that cannot go stay the key's, and are retried."""
         holding = self._find(key)
         assert holding is not None
         try:
@@ -233,7 +233,7 @@ class Maker:
                 except NodeagentError as error:
                     if writes[0].kind not in _MODES:
                         raise
-                    # The device is gone, which is what was asked for; that MIG stays on keeps nobody waiting.
+                    # The device is gone, as asked for; MIG staying on is no reason to let the caller wait.
                     detail = f"{reason}; MIG stays on: {error}" if reason else f"MIG stays on: {error}"
                     break
             else:

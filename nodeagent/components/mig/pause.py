@@ -1,7 +1,7 @@
-"""By which labels other DaemonSets are paused while GPUs change, and what each of them gets back; pure.
+"""By which labels other DaemonSets are paused while GPUs change, and the value to restore for each; pure.
 
-Owns the labels, which the MIG managers of this field share, and the rule that nothing is left paused.
-Refuses to create a label, to pause what somebody has switched off, and to take back what somebody has changed since.
+Owns the labels, shared with other MIG managers, and the rule that no label is left paused.
+Refuses to create a label, to pause a DaemonSet switched off by people, and to overwrite a value set since.
 """
 
 from collections.abc import Mapping
@@ -17,30 +17,30 @@ JOBS: Final = {
     "nvsm": "",
     "client": "",
 }
-"""What may have the driver open, and the label `app` of its pods, where they are known by one."""
+"""DaemonSets that may have the driver open, with the label `app` of their pods, if any."""
 _ANY_PAUSE: Final = "paused-for-"
 _OFF: Final = "false"
 
 
 def plan_pause(labels: Mapping[str, str]) -> dict[str, str]:
-    """The labels that are to be paused, with what they say now."""
+    """The labels to pause, with their present values."""
     found = {f"{DEPLOY_LABEL}{job}": labels.get(f"{DEPLOY_LABEL}{job}", "") for job in JOBS}
     return {key: value for key, value in found.items() if value and value != _OFF and _ANY_PAUSE not in value}
 
 
 def list_applications(paused: Mapping[str, str]) -> tuple[str, ...]:
-    """Whose pods must be gone once these labels are paused."""
+    """The `app` labels of pods to be gone once these labels are paused."""
     return tuple(app for job, app in JOBS.items() if app and f"{DEPLOY_LABEL}{job}" in paused)
 
 
 def list_owed(paused: Mapping[str, str], labels: Mapping[str, str]) -> dict[str, str]:
-    """What is still to be given back: a label that says otherwise by now was given back, or is somebody else's.
+    """The labels still to restore: a label with another value was restored already, or was set by another writer.
 
-    A pause for another reason on top of ours is waited for: whoever has put it there takes it off again.
+    A pause for another reason on top of ours is waited for: its writer takes it off again.
     """
     return {key: value for key, value in paused.items() if labels.get(key, "").startswith(PAUSED_FOR_MIG)}
 
 
 def list_returns(owed: Mapping[str, str], labels: Mapping[str, str]) -> dict[str, str]:
-    """What of it can be given back now."""
+    """The labels to restore now, with their values."""
     return {key: value for key, value in owed.items() if labels.get(key) == PAUSED_FOR_MIG}

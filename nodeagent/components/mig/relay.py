@@ -1,4 +1,4 @@
-"""The way to whoever cuts GPUs now: the part is built anew after each crash, those who ask are not."""
+"""Handles for the current MIG component: the component is built anew after each crash, its clients are not."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -23,7 +23,7 @@ class ApplyingRelay:
 
     @contextmanager
     def lead_to(self, keeper: LayoutApplying) -> Iterator[None]:
-        """Lead to this keeper of layouts for as long as the block lasts."""
+        """Forward layout requests to this component for as long as the block lasts."""
         self._keeper = keeper
         try:
             yield
@@ -32,7 +32,7 @@ class ApplyingRelay:
 
     @contextmanager
     def make_with(self, maker: PartitionMaking) -> Iterator[None]:
-        """Lead to this maker of single devices for as long as the block lasts."""
+        """Forward requests for single devices to this maker for as long as the block lasts."""
         self._maker = maker
         try:
             yield
@@ -40,33 +40,33 @@ class ApplyingRelay:
             self._maker = None
 
     async def apply_layout(self, name: str, who: str) -> str:
-        """Have the GPUs cut as this layout says, on a person's word.
+        """Have the GPUs cut as a layout says, on a person's word.
 
         Raises:
-            ControlRefused: it cannot be had, or nobody cuts GPUs at the moment.
+            ControlRefused: The layout is not feasible, or no component cuts GPUs at the moment.
         """
         if self._keeper is None:
             raise ControlRefused(_NOBODY)
         return await self._keeper.apply_layout(name, who)
 
     async def make_partition(self, key: str, wish: PartitionWish) -> MigDevice:
-        """The MIG device that this key has from now on.
+        """The MIG device of a key from now on.
 
         Raises:
-            NodeagentError: it is not there; nobody cuts GPUs at the moment, or as the port says.
+            NodeagentError: There is no device; no component cuts GPUs at the moment, or as the port says.
         """
         return await self._reach().make_partition(key, wish)
 
     async def remove_partition(self, key: str) -> None:
-        """Take away what this key has.
+        """Remove the device of a key.
 
         Raises:
-            NodeagentError: it is still there; nobody cuts GPUs at the moment, or as the port says.
+            NodeagentError: The device is still there; no component cuts GPUs at the moment, or as the port says.
         """
         await self._reach().remove_partition(key)
 
     def partitions(self) -> Mapping[str, PartitionWish] | None:
-        """What each key has; `None` while nobody knows."""
+        """The wanted device of each key; `None` while unknown."""
         return self._maker.partitions() if self._maker is not None else None
 
     def _reach(self) -> PartitionMaking:

@@ -1,6 +1,6 @@
-"""The GPUs that are to change for one layout: all are hidden at once, and whichever nobody has is next.
+"""The GPUs to change for one layout: all are hidden at once, and the next to change is any unused GPU.
 
-Owns the order. Refuses to let one that somebody has hold up the others.
+Owns the order. Refuses to let a GPU in use hold up the others.
 """
 
 from collections.abc import AsyncIterator, Container, Mapping
@@ -16,30 +16,30 @@ from nodeagent.rules.mig.wanted import Wanted
 
 
 class Row:
-    """The GPUs in line, which are left to change one after the other; closed, what is left is offered again.
+    """The GPUs in line, changed one after the other; GPUs left at the close are offered again.
 
-    Judged anew, what is still to change stays hidden: a pod must not be given a GPU that is about to be cut.
+    While a layout is judged anew, GPUs in line stay hidden: no pod must be given a GPU about to be cut.
     """
 
     def __init__(self, around: Around, changer: Changer) -> None:
-        """Nothing is hidden yet."""
+        """Hide no GPU yet."""
         self._around, self._changer = around, changer
         self._wish = Wish()
         self._wanted: dict[GpuUuid, Wanted] = {}
         self._dues: list[Due] = []
         self._kept: dict[GpuUuid, Due] = {}
-        """Hidden since before it was judged anew."""
+        """GPUs hidden since before the new judgement."""
         self.at = GpuUuid("")
-        """The GPU that was looked at last: what fails, fails at this one."""
+        """The GPU handled last: a failure is reported for this GPU."""
 
     def begin(self, wish: Wish, wanted: Mapping[GpuUuid, Wanted]) -> Self:
-        """These are to change now; whoever was kept in line and is none of them is offered again."""
+        """Begin to change these GPUs; other GPUs kept in line are offered again."""
         self._wish, self._wanted, self.at = wish, dict(wanted), next(iter(wanted))
         self._offer_kept(but=wanted)
         return self
 
     def keep(self) -> None:
-        """What has not changed stays hidden until it is judged anew."""
+        """Keep unchanged GPUs hidden until the layout is judged anew."""
         self._kept.update((due.gpu.uuid, due) for due in self._dues)
         self._dues.clear()
 
@@ -48,11 +48,11 @@ class Row:
         return self
 
     async def __anext__(self) -> tuple[Gpu, End]:
-        """Change the first GPU that nobody has or uses, once there is one, and say how that ended.
+        """Change the first unused GPU, once there is an unused GPU, and return the end of the change.
 
         Raises:
-            WishChanged: it must be judged anew.
-            NodeagentError: nothing was changed at this GPU.
+            WishChanged: The GPU must be judged anew.
+            NodeagentError: Nothing was changed at the GPU.
         """
         if self._wanted:
             await self._line_up()
@@ -81,13 +81,13 @@ class Row:
             await self._changer.rest(self._dues)
 
     def close(self) -> None:
-        """Offer as it is what has not changed and is not kept."""
+        """Offer unchanged GPUs as they are, unless kept in line."""
         for due in self._dues:
             self._changer.leave(due)
         self._dues.clear()
 
     def end(self) -> None:
-        """Nothing is to change: offer what was kept, too."""
+        """Offer the kept GPUs, too, as no GPU is to change."""
         self._offer_kept()
 
     def _offer_kept(self, but: Container[GpuUuid] = ()) -> None:

@@ -1,7 +1,7 @@
-"""The one session in which GPUs are cut: begun when the first call is due, and given up while somebody is waited for.
+"""The only session in which GPUs are cut: begun before the first call, and ended while users are waited for.
 
 Owns when a session begins and ends: a worker process costs a fraction of a second to start, and is kept no longer than
-it has something to do.
+needed.
 """
 
 from contextlib import AsyncExitStack
@@ -17,14 +17,14 @@ class SessionDesk:
         self._open: tuple[AsyncExitStack, PartitionSession] | None = None
 
     async def get(self) -> PartitionSession:
-        """The session, begun now where there is none."""
+        """The session, begun now if need be."""
         if self._open is None:
             stack = AsyncExitStack()
             self._open = stack, await stack.enter_async_context(self._partitioning.begin())
         return self._open[1]
 
     async def close(self) -> None:
-        """End it, if there is one."""
+        """End the session, if any."""
         if self._open is not None:
             (stack, _), self._open = self._open, None
             await stack.aclose()

@@ -1,7 +1,7 @@
-"""Of a layout that was in place: whether a GPU that differs was cut by somebody, or has lost its cut by itself; pure.
+"""Whether a GPU that differs from its layout was cut by another program, or lost its MIG devices by itself; pure.
 
-Owns on which GPUs it was seen in place, and which of them were away since, or the driver with all of them: they may
-come back without any MIG device. Refuses to take for lost what has been cut into something else.
+Owns the GPUs with the layout in place, and the GPUs away since, or all of them while the driver was away: a GPU may
+come back without any MIG device. Refuses to take a GPU with other MIG devices for a victim.
 """
 
 from nodeagent.components.mig.wish import Wish
@@ -10,32 +10,32 @@ from nodeagent.model.ids import GpuUuid
 
 
 class Settled:
-    """One layout, where it was in place."""
+    """The layout last in place, and its GPUs."""
 
     def __init__(self) -> None:
         self._wish: Wish | None = None
         self._seen: frozenset[GpuUuid] = frozenset()
         self._away: frozenset[GpuUuid] = frozenset()
         self._away_in = 0
-        """The generation of the inventory in which one of them was away last."""
+        """The generation of the inventory in which a GPU was last away."""
 
     def forget(self) -> None:
         """No layout is asked for any more."""
         self._wish = None
 
     def is_of(self, wish: Wish) -> bool:
-        """Whether just this was in place."""
+        """Whether this layout was in place."""
         return wish == self._wish
 
     def note_look(self, inventory: Inventory, *, has_driver: bool) -> None:
-        """These GPUs are here, unless there is no driver: what is told of them then is what it said before."""
+        """Note GPUs missing from an inventory as away; without a driver all are, as the inventory is an old copy."""
         here = {gpu.uuid for gpu in inventory.gpus if has_driver and not gpu.lost}
         if away := self._seen - here:
             self._away |= away
             self._away_in = inventory.generation
 
     def note_in_place(self, wish: Wish, inventory: Inventory) -> None:
-        """All is as asked for, or cut otherwise by somebody; whoever is back and has not lost it will have been cut."""
+        """Note GPUs cut as asked, or otherwise by another program; a GPU back intact counts as never away."""
         if wish != self._wish:
             self._seen = self._away = frozenset()
         if inventory.generation != self._away_in:
@@ -44,7 +44,7 @@ class Settled:
         self._seen |= {gpu.uuid for gpu in inventory.gpus}
 
     def list_cut(self, wish: Wish, inventory: Inventory) -> frozenset[GpuUuid]:
-        """The GPUs that somebody has cut otherwise, if they differ."""
+        """The GPUs cut by another program, among GPUs that differ."""
         if wish != self._wish:
             return frozenset()
         return self._seen - {gpu.uuid for gpu in inventory.gpus if gpu.uuid in self._away and not gpu.mig_devices}

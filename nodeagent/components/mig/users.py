@@ -1,6 +1,6 @@
-"""Who has or uses a GPU now, put together from all that is told of it.
+"""The users of a GPU now, put together from all published states.
 
-Owns which sources are asked. Refuses to judge who of them is in the way: that is `rules`'.
+Owns the choice of sources. Refuses to judge which users are in the way: `rules` do.
 """
 
 from typing import Protocol, TypeVar
@@ -19,24 +19,24 @@ V = TypeVar("V")
 
 
 class Read(Protocol):
-    """The newest of a state, if anybody has told of it."""
+    """Reads the newest value of a state, once published."""
 
     def __call__(self, state: type[V]) -> V | None: ...  # noqa: D102 - see above
 
 
 class Users:
-    """Asks anew each time."""
+    """Finds users and holders, from the newest states at each call."""
 
     def __init__(self, read: Read, places: ProcessPlaces | None) -> None:
-        """`places` tells the pods of processes; without it each process stands for itself."""
+        """`places` finds the pods of processes; without it each process stands alone."""
         self._read, self._places = read, places
 
     def list_busy(self, gpu: Gpu) -> frozenset[int]:
-        """The instances of a GPU that somebody has or uses."""
+        """The GPU instances in use or held."""
         return list_busy(gpu, self._allocations(), self._processes(gpu.uuid))
 
     async def find_in_the_way(self, gpu: Gpu, affected: tuple[DeviceUuid, ...]) -> tuple[InTheWay, ...]:
-        """Those who have or use any of these devices of a GPU."""
+        """The users and holders of these devices of a GPU."""
         processes = self._processes(gpu.uuid)
         pids = find_pids(processes)
         places = await self._places.read_places(pids) if self._places is not None and pids else {}

@@ -1,4 +1,4 @@
-"""What is seen of those who use a GPU, and of what the kubelet was told of its devices; pure."""
+"""Processes on a GPU, and the devices of a GPU as advertised to the kubelet; pure."""
 
 from collections.abc import Collection, Iterable
 
@@ -9,7 +9,7 @@ from nodeagent.rules.ids import find_uuid
 
 
 def list_processes(sample: NodeSample, gpu: GpuUuid) -> tuple[ProcessSample, ...]:
-    """The processes on a GPU and on its MIG devices, as of the newest look."""
+    """The processes on a GPU and on its MIG devices, as of the newest sample."""
     return tuple(
         process
         for one in sample.gpus
@@ -24,7 +24,7 @@ def find_pids(processes: Iterable[ProcessSample]) -> tuple[int, ...]:
 
 
 def is_told(state: PluginState, devices: Collection[DeviceUuid]) -> bool:
-    """Whether no resource shows any of these devices as one that can be had."""
+    """Whether no resource advertises any of these devices as healthy."""
     return not any(
         device.healthy and find_uuid(device.id) in devices
         for resource in state.resources

@@ -1,7 +1,7 @@
-"""Which layout is asked for, by whom, and what is remembered of it over restarts; pure.
+"""Which layout is asked for, by whom, and the stored request over restarts; pure.
 
-Owns the order: what was said last counts, be it by the label or by a person; without either the configuration.
-Refuses to take silence for a wish: a label that is taken off asks for nothing, and changes nothing.
+Owns the order: the last word counts, by label or by a person; without either the configuration.
+Refuses to take silence for a request: a removed label asks for nothing, and changes nothing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,40 +28,40 @@ BY_CONFIGURATION = "mig.layout of the configuration"
 
 
 class WishUnreadable(ValueError):
-    """What was remembered is not of this form."""
+    """The stored bytes have another form."""
 
 
 class Remembered(Value, frozen=True):
-    """What was asked for last, and what the label said then."""
+    """The request made last, and the label's value then."""
 
     layout: str = ""
     origin: str = ""
     label: str = ""
     paused: Mapping[str, str] = field(default_factory=dict)
-    """Labels of the node that pause others, with what they said before: owed to them whatever happens."""
+    """The node's labels for a pause of other DaemonSets, with their former values: restored whatever happens."""
     boots: Mapping[GpuUuid, str] = field(default_factory=dict)
-    """By GPU: the boot of the node in which it was told that this GPU needs one."""
+    """By GPU: the boot of the node in which the need of another boot was reported."""
 
 
 class Wish(Value, frozen=True):
-    """The layout that is asked for; empty for none."""
+    """The requested layout; empty for none."""
 
     layout: str = ""
     origin: str = ""
     number: int = 0
-    """Another one each time a person asks, so that the same can be asked for again."""
+    """A new number for each request by a person, so that the same layout can be asked for again."""
 
 
 def encode_remembered(remembered: Remembered) -> bytes:
-    """The bytes that are kept."""
+    """The bytes to store."""
     return msgspec.json.encode(remembered)
 
 
 def decode_remembered(body: bytes) -> Remembered:
-    """What was kept.
+    """The stored request.
 
     Raises:
-        WishUnreadable: it is of another form.
+        WishUnreadable: The bytes have another form.
     """
     try:
         return msgspec.json.decode(body, type=Remembered)
@@ -70,7 +70,7 @@ def decode_remembered(body: bytes) -> Remembered:
 
 
 def note_label(remembered: Remembered, label: str | None) -> Remembered:
-    """What is remembered once the label is known; `None` while nobody could read it."""
+    """The request once the label is known; an unreadable label (`None`) changes nothing."""
     if label is None or label == remembered.label:
         return remembered
     paused = remembered.paused
@@ -78,19 +78,19 @@ def note_label(remembered: Remembered, label: str | None) -> Remembered:
 
 
 def note_boot(remembered: Remembered, gpus: Iterable[GpuUuid], boot: str) -> Remembered:
-    """What is remembered once it is told, in this boot, that these GPUs need another one."""
+    """The request with the boot in which the need of another boot was reported for these GPUs."""
     return replace(remembered, boots={**remembered.boots, **dict.fromkeys(gpus, boot)})
 
 
 def decide_wish(remembered: Remembered, configured: str | None, number: int) -> Wish:
-    """The layout that is asked for now."""
+    """The layout in force now."""
     if remembered.layout:
         return Wish(layout=remembered.layout, origin=remembered.origin, number=number)
     return Wish(layout=configured or "", origin=BY_CONFIGURATION if configured else "", number=number)
 
 
 def render_layouts(entries: Sequence[LayoutEntry]) -> tuple[Mapping[str, Layout], tuple[str, ...]]:
-    """The layouts of the configuration by name, and what is wrong with them."""
+    """The layouts of the configuration by name, and their problems."""
     layouts: dict[str, Layout] = {}
     problems: list[str] = []
     for place, entry in enumerate(entries):

@@ -1,1 +1,1 @@
-"""Daemons of NVIDIA's multi-process service: started, looked after, and ended when nobody needs them."""
+"""Daemons of NVIDIA's multi-process service: started, looked after, and ended once unused."""

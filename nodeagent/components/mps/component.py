@@ -1,7 +1,7 @@
-"""Has a daemon for each GPU that is shared by MPS or of which parts are held by it, and for each claim that asks.
+"""Keeps a daemon for each GPU shared by MPS or with fractions held by MPS, and for each claim asking for MPS.
 
-Owns the published `MpsState`, which daemons there are, and who is told of one that ended.
-Refuses to start a second daemon on a GPU, and to forget a GPU that it has changed before it has given it back.
+Owns the published `MpsState`, the list of daemons, and the report of a daemon's end.
+Refuses to start a second daemon on a GPU, and to forget a changed GPU before its mode is restored.
 """
 
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ V = TypeVar("V")
 
 JOURNAL_RETRY_SECONDS = 1.0
 CLAIM_SECONDS = 30.0
-"""How long a claim waits for its daemon, or for its end, before it is told to ask again."""
+"""How long a claim waits for the start or end of its daemon, before the caller has to ask again."""
 DOWN, WAITS, LOST, UNREADABLE = "mps-daemon-down", "mps-waits", "mps-clients-lost", "mps-record-unreadable"
 WATCHED = (Inventory, Offering, AllocationTable, PartTable, DriverState)
 
@@ -79,7 +79,7 @@ class Mps:
         relay: MpsClaimsRelay,
         places: ProcessPlaces | None = None,
     ) -> None:
-        """Wire it up; `places` tells the pods of processes."""
+        """Wire the component; `places` finds the pods of processes."""
         self._bus, self._conditions, self._live = bus, conditions, live
         self._journal, self._relay, self._places = journal, relay, places
         self._around = Surroundings(
@@ -101,12 +101,12 @@ class Mps:
         self._keepers: dict[str, Keeper] = {}
         self._claims: dict[str, Wanted] = {}
         self._bereaved: dict[str, frozenset[int]] = {}
-        """By daemon: the numbers in the journal of those whose containers lost their work with it."""
+        """By daemon: journal numbers of containers whose work was lost with the daemon."""
         self._waker, self._told = Waker(), anyio.Event()
         self._log = get_logger(component=self.name)
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
-        """Take up what another life of the agent has begun, then follow what is asked for, until cancelled."""
+        """Take up daemons of an earlier process, then follow what is asked for, until cancelled."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._waker.follow, self._bus.watch_all(*WATCHED, client=self.name), name="mps states")
             tasks.start_soon(
@@ -127,7 +127,7 @@ class Mps:
             if gpu is None or gpu.mig_enabled:
                 raise MpsRefused(f"{uuid} is {'not on this node' if gpu is None else 'cut into MIG devices'}")
         refuse_claim(wanted, [keeper.wanted for keeper in self._keepers.values()])
-        # Who has it already keeps it, broken or not: it comes back by itself, and nobody would have it started again.
+        # A claim keeps its daemon, broken or not: the daemon comes back by itself, and would not be started otherwise.
         is_new = wanted.name not in self._claims
         self._claims[wanted.name] = wanted
         self._waker.wake()
@@ -162,7 +162,7 @@ class Mps:
         raise MpsRefused(f"an MPS daemon of the claim has yet to end: {reasons}")
 
     async def _wait_known(self) -> tuple[Change, ...]:
-        """The GPUs that another life of the agent has changed, once GPUs, doors and journal are known."""
+        """The GPUs changed by an earlier process, once GPUs, allocation modes, allocations and journal are known."""
         while (
             (changes := self._journal.changes(OWNER)) is None
             or self._read(Inventory) is None
@@ -191,7 +191,7 @@ class Mps:
             self._begin(Keeper(engagement.wanted, self._around, gpus), tasks)
 
     def _refresh(self, tasks: TaskGroup) -> None:
-        """Have the daemons that there are to be; those of GPUs that another one still has come when that is gone."""
+        """Begin and end daemons as wanted; a new daemon waits for an older daemon to leave the GPUs."""
         asked = (*self._plan_shares(), *self._claims.values(), *plan_part_daemons(self._parts()))
         wanted = {one.name: one for one in asked}
         for keeper in self._keepers.values():
@@ -234,7 +234,7 @@ class Mps:
             )
 
     def _order(self, keeper: Keeper) -> tuple[bool, int, str]:
-        """As their GPUs are counted, those of GPUs that are gone at the end."""
+        """By the index of the first GPU; daemons of missing GPUs come last."""
         gpu = self._find_gpu(keeper.wanted.gpus[0])
         return gpu is None, gpu.index if gpu is not None else 0, keeper.wanted.name
 
@@ -249,7 +249,7 @@ class Mps:
         self._bus.publish_fact(started, source=self.name)
 
     def _note_fault(self, keeper: Keeper, reason: str, clients: tuple[MpsClient, ...]) -> None:
-        """Name those whose work ended with it: who was seen at work, else who has its GPUs."""
+        """Report the clients whose work ended with the daemon: clients seen at work, else the holders of its GPUs."""
         shown = keeper.shown
         held = list_held(shown.gpus, self._allocations(), self._parts())
         at_work = tuple(dict.fromkeys(one.pod or f"process {one.pid}" for one in clients))

@@ -1,6 +1,6 @@
-"""Who has the GPUs of a daemon, and whose its clients are; pure.
+"""The holders of a daemon's GPUs, and the pods of a daemon's clients; pure.
 
-Owns how they are named. Refuses to look: allocations, parts and places were read beforehand.
+Owns the names for messages. Refuses to read states: allocations, fractions and places were read beforehand.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -16,29 +16,29 @@ from nodeagent.rules.mps.parts import list_clients, list_others
 from nodeagent.rules.offer.doors import list_part_holders
 
 _NAMED = 4
-"""Those that a sentence names one by one."""
+"""How many names a sentence lists."""
 
 
 def list_allocations(gpus: Collection[GpuUuid], allocations: Iterable[Allocation]) -> tuple[Allocation, ...]:
-    """Those that have one of these GPUs, or a share of one."""
+    """The allocations of these GPUs, or of replicas of them."""
     return tuple(one for one in allocations if any(find_uuid(device) in gpus for device in one.devices))
 
 
 def list_held(gpus: Collection[GpuUuid], allocations: Iterable[Allocation], parts: PartTable) -> dict[int, str]:
-    """Those who have these GPUs through a daemon, by their numbers in the journal."""
+    """The holders of these GPUs through a daemon, by journal number."""
     shares = {one.number: name_allocation(one) for one in list_allocations(gpus, allocations)}
     return shares | {one.number: _name_binding(one) for gpu in gpus for one in list_clients(parts, gpu)}
 
 
 def name_holders(gpus: Collection[GpuUuid], allocations: Iterable[Allocation], parts: PartTable) -> tuple[str, ...]:
-    """Each of those who have one of these GPUs, by name."""
+    """All holders of these GPUs, by name."""
     whole = [name_allocation(one) for one in list_allocations(gpus, allocations)]
     of_parts = [one.describe() for gpu in gpus for one in list_part_holders(gpu, parts)]
     return tuple(dict.fromkeys((*whole, *of_parts)))
 
 
 def name_others(wanted: Wanted, allocations: Iterable[Allocation], parts: PartTable) -> tuple[str, ...]:
-    """Those who have a GPU of a daemon that is to come, and will not go through it."""
+    """The holders of a future daemon's GPUs that will not go through the daemon."""
     if wanted.kind is DaemonKind.CLAIM:
         return ()
     if wanted.kind is DaemonKind.SHARES:
@@ -50,7 +50,7 @@ def name_others(wanted: Wanted, allocations: Iterable[Allocation], parts: PartTa
 
 
 def name_allocation(one: Allocation) -> str:
-    """`ns/pod (container)`, or its number where the kubelet has not named it."""
+    """`ns/pod (container)`, or the allocation's number where the kubelet has not named the pod."""
     if one.pod is None:
         return f"allocation {one.number}"
     return f"{one.pod.namespace}/{one.pod.name} ({one.container})"
@@ -61,7 +61,7 @@ def _name_binding(one: Binding) -> str:
 
 
 def join_names(names: Sequence[str]) -> str:
-    """The first few, and how many more there are."""
+    """The first few names, and the number of further names."""
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more
 

@@ -1,4 +1,4 @@
-"""The way to whoever looks after daemons now: the part is built anew after each crash, those who ask are not."""
+"""Handle for the current MPS component: the component is built anew after each crash, its clients are not."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ class MpsClaimsRelay:
 
     @contextmanager
     def lead_to(self, keeper: MpsClaims) -> Iterator[None]:
-        """Lead to this keeper for as long as the block lasts."""
+        """Forward calls to the given component for as long as the block lasts."""
         self._keeper = keeper
         try:
             yield
@@ -28,7 +28,7 @@ class MpsClaimsRelay:
         """Have a daemon for these GPUs of a claim.
 
         Raises:
-            MpsRefused: it cannot be had, or nobody looks after daemons at the moment.
+            MpsRefused: There is no such daemon, or no component looks after daemons at the moment.
         """
         return await self._find().open_claim(claim, gpus, limits)
 
@@ -36,7 +36,7 @@ class MpsClaimsRelay:
         """End the daemons of a claim.
 
         Raises:
-            MpsRefused: a GPU could not be given back, or nobody looks after daemons at the moment.
+            MpsRefused: A GPU could not be given back, or no component looks after daemons at the moment.
         """
         await self._find().close_claim(claim)
 

@@ -1,7 +1,7 @@
 """Answers people, probes and scripts from the newest states on the bus.
 
-Owns what is served where: everything that only looks, on TCP and on the admin socket; everything that changes
-something, on the admin socket alone. Refuses to compute what another part should know: it shows the last word of each.
+Owns the routes: reads on TCP and on the admin socket, changes on the admin socket alone. Refuses to compute the
+states of other components: the last published value is shown.
 """
 
 import gzip
@@ -65,13 +65,13 @@ V = TypeVar("V")
 KEEPALIVE_SECONDS = 15.0
 PAGES = ("/", "/gpus/{name}", "/pods/{namespace}/{name}", "/conditions/{code}")
 KEEP_SECONDS = 30.0
-"""How often what happened is written down; what is newer than that is lost with a power cut, and with nothing else."""
+"""How often events are stored; newer events are lost with a power cut or a kill."""
 GATHER_SECONDS = 0.25
-"""What happens within this time reaches readers of the page together."""
+"""Changes within this time reach readers of the page together."""
 
 
 class WebComponent:
-    """Serves the endpoints on the listeners it is given."""
+    """Serves the endpoints on the given listeners."""
 
     name = "web"
 
@@ -94,7 +94,7 @@ class WebComponent:
         past: SealedStore,
         access: Access | None = None,
     ) -> None:
-        """`names` are those of this machine, under which it may be asked."""
+        """`names` are this machine's names, accepted in the Host header."""
         self._bus, self._view, self._control, self._live = bus, view, control, live
         self._public, self._admin, self._access = public, admin, access
         self._metrics, self._introspect, self._list_history = metrics, introspect, list_history
@@ -142,7 +142,7 @@ class WebComponent:
                 self._pages_updated.set()
 
     async def _keep_past(self) -> None:
-        """Take up what the last agent told, and keep what this one tells, for the next."""
+        """Read the last agent's events, and store new events for the next agent."""
         try:
             self._view.note_past(await self._read_past())
             while True:
@@ -167,7 +167,7 @@ class WebComponent:
         return events
 
     async def _write_past(self) -> None:
-        """Write what is told now, where anything but readings came since the last time."""
+        """Store all events, if any but readings came since the last time."""
         newest = self._view.find_newest()
         if newest == self._written:
             return
@@ -178,7 +178,7 @@ class WebComponent:
             self._written = newest
 
     async def _keep_pages(self) -> None:
-        """Remember the last minutes, and render anew what somebody reads."""
+        """Record the last minutes, and render pages with readers anew."""
         with self._bus.tap(client="status pages") as tap:
             async for envelope in tap:
                 self._view.note(envelope.value)
@@ -210,7 +210,7 @@ class WebComponent:
     def _note_exhausted(self, error: OSError) -> None:
         self._log.error("connection_not_taken", error=error)
 
-    # What only looks ---------------------------------------------------------------------------------------------
+    # Reading -----------------------------------------------------------------------------------------------------
 
     def _looking(self) -> list[Route]:
         told = list_records(self._read, self._view.state, self._conditions.active)
@@ -321,7 +321,7 @@ class WebComponent:
                     if item is not None and item.seq > newest and query.wants(type(item.value).__name__):
                         teller.names = self._view.names()
                         line = render_event(build_event(item, teller))
-                    # What is not wanted keeps coming too; a reader must be told all the same that somebody is there.
+                    # Unwanted events keep coming too; a reader needs a sign of life all the same.
                     elif anyio.current_time() - said_at >= KEEPALIVE_SECONDS:
                         line = KEEPALIVE
                     if line:
@@ -330,7 +330,7 @@ class WebComponent:
         finally:
             self._streams -= 1
 
-    # What changes something --------------------------------------------------------------------------------------
+    # Changes -----------------------------------------------------------------------------------------------------
 
     def _changing(self) -> list[Route]:
         commands = Commands(self._control).list()
@@ -371,7 +371,7 @@ def _html(live: LivePage, request: Request) -> Response:
 
 
 def _alive() -> Answer:
-    # That this line is reached is the heartbeat of the event loop: nothing else decides liveness.
+    # Reaching this line is the heartbeat of the event loop: nothing else decides liveness.
     return Response(b"alive\n", content_type=TEXT)
 
 

@@ -1,4 +1,4 @@
-"""The bodies of `/livez` and `/readyz`: a line each, as people and probes read them; pure."""
+"""The bodies of `/livez` and `/readyz`, in lines for people and probes; pure."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ def render_readyz(
 ) -> str:
     """A line per gate, troubled component and condition, then the node in a sentence; last whether it is ready.
 
-    A gate is told as what it is, a milestone: that the start has passed one says nothing of what works now.
+    A gate is shown as a milestone passed: a passed gate says nothing about the present.
     """
     lines = [
         f"[{'+' if gate.open else '-'}] gate {gate.name} {'passed' if gate.open else 'not passed yet'}"
@@ -39,12 +39,12 @@ def render_readyz(
 
 
 def render_condition(condition: ConditionRecord) -> str:
-    """Code, title, what exactly, and what to do, in one line."""
+    """Code, title, detail and remedy, in a line."""
     detail = f": {one_line(condition.detail)}" if condition.detail else ""
     key = f" [{one_line(condition.key)}]" if condition.key else ""
     return f"[!] {condition.severity} {condition.code}{key} {condition.title}{detail}; {condition.remedy}"
 
 
 def one_line(text: str) -> str:
-    """Text from hardware or configuration as one printable line, so that it cannot forge another."""
+    """Text from hardware or configuration as a single printable line, so that no text can forge another line."""
     return "".join(character if character.isprintable() else " " for character in text)

@@ -1,6 +1,6 @@
-"""What happened before this agent was started: events as the last one told them, kept over restarts; pure.
+"""Events from before the agent's start, as recorded by the last agent, kept over restarts; pure.
 
-Owns what of an event is worth keeping, and its number in a later life: events of earlier lives count up to -1.
+Owns the stored fields of an event, and its number in a later process: events of earlier processes count up to -1.
 Refuses files: bytes in, bytes out.
 """
 
@@ -15,7 +15,7 @@ from nodeagent.components.web.api.records import EventRecord
 PAST_VERSION: Final = 1
 KEPT: Final = 200
 LARGE: Final = frozenset({"Inventory", "HealthReport", "ActiveConditions"})
-"""Values of these are left out: the sentence stays, and what was so then is not so any more."""
+"""Values of these are left out: the sentence stays, and the value is out of date."""
 
 
 class PastUnreadable(Exception):
@@ -27,7 +27,7 @@ class PastUnreadable(Exception):
 
 
 def encode_past(events: Sequence[EventRecord]) -> bytes:
-    """The newest events that say something to a person, each with the one of them that led to it."""
+    """The newest events with words for people, each with its nearest stored cause."""
     told = [event for event in events if event.text][-KEPT:]
     causes = {event.seq: event.cause for event in events}
     kept = {event.seq for event in told}
@@ -35,10 +35,10 @@ def encode_past(events: Sequence[EventRecord]) -> bytes:
 
 
 def decode_past(content: bytes) -> tuple[EventRecord, ...]:
-    """The events in these bytes, numbered so that the last of them is -1.
+    """The events in these bytes, numbered so that the last event is -1.
 
     Raises:
-        PastUnreadable: there are none.
+        PastUnreadable: There are no events of this version.
     """
     try:
         events = json.decode(content, type=tuple[EventRecord, ...])
@@ -57,7 +57,7 @@ def decode_past(content: bytes) -> tuple[EventRecord, ...]:
 
 
 def _find_cause(cause: int | None, causes: dict[int, int | None], kept: set[int]) -> int | None:
-    """The nearest event on the way back that is kept."""
+    """The nearest stored event on the way back."""
     seen: set[int] = set()
     while cause is not None and cause not in kept and cause not in seen:
         seen.add(cause)

@@ -1,4 +1,4 @@
-"""The node in one sentence, and whether it is ready; pure."""
+"""The node's verdict in a sentence, and whether the node is ready; pure."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from nodeagent.model.units import render_age
 
 
 def decide_ready(gates: Sequence[GateRecord], components: Sequence[ComponentRecord]) -> bool:
-    """Ready means: the gates of all vital components are open, and none of those was given up."""
+    """Ready means: the gates of all vital components are open, and no vital component was given up."""
     return all(gate.open for gate in gates if gate.vital) and not any(
         component.vital and component.phase in {"failed", "stopping", "stopped"} for component in components
     )
@@ -27,10 +27,10 @@ def decide_verdict(
     gpus: GpusRecord | None,
     devices: DeviceTable | None = None,
 ) -> tuple[NodeVerdict, str]:
-    """One word and one sentence: what a person needs first.
+    """The verdict in a word and a sentence: the first news for people.
 
-    "ok" only where pods can get every device that the node has, had and should have, or somebody wants it otherwise,
-    and only while what is said of them is of now.
+    "ok" only where pods can get every device, present, past and expected, unless a person wants otherwise, and
+    only while readings are up to date.
     """
     account = plugin.account if plugin is not None else None
     errors = [condition for condition in conditions if condition.severity == "error"]
@@ -50,7 +50,7 @@ def decide_verdict(
 
 
 def _find_doubt(account: OfferAccount | None, gpus: GpusRecord | None, conditions: Sequence[ConditionRecord]) -> str:
-    """What is not well before a condition is old enough to be shown, and whatever none is about."""
+    """A problem before its condition is old enough to be shown, or without a condition."""
     if account is not None and account.troubled:
         return account.describe()
     ages = [one.sample_age_seconds or 0.0 for one in (gpus.gpus if gpus is not None else ()) if one.sample_is_old]

@@ -1,6 +1,6 @@
-"""The node as every reader gets it: the newest word of each part, joined on demand; pure.
+"""The node as shown to every reader: the newest states, joined on demand; pure.
 
-Owns which states make the picture. Refuses to keep anything: each answer is made anew from what is retained.
+Owns the choice of states. Refuses to keep anything: each answer is made anew from retained states.
 """
 
 from collections.abc import Callable, Sequence
@@ -44,19 +44,19 @@ T = TypeVar("T")
 
 
 class BusLike(Protocol):
-    """What is read of the bus."""
+    """The parts of the bus read here."""
 
     def latest(self, state: type[T], key: str = "") -> Envelope[T] | None:
-        """The newest state of this class."""
+        """The newest state of a class."""
         ...
 
     def history(self) -> Sequence[Envelope[Any]]:
-        """What was published lately, oldest first."""
+        """Recent envelopes, oldest first."""
         ...
 
 
 class GatesLike(Protocol):
-    """What is read of the gates."""
+    """The parts of the gates read here."""
 
     def states(self) -> Sequence[GateState]:
         """All gates."""
@@ -64,15 +64,15 @@ class GatesLike(Protocol):
 
 
 class ConditionsLike(Protocol):
-    """What is read of the conditions."""
+    """The parts of the conditions read here."""
 
     def active(self) -> Sequence[ActiveCondition]:
-        """Those that people should see."""
+        """The conditions that people should see."""
         ...
 
 
 class ClockLike(Protocol):
-    """What is read of the clock."""
+    """The parts of the clock read here."""
 
     def wall(self) -> float:
         """Unix seconds."""
@@ -80,7 +80,7 @@ class ClockLike(Protocol):
 
 
 class NodeView:
-    """Everything there is to see of this node."""
+    """All views of this node."""
 
     def __init__(
         self,
@@ -99,15 +99,15 @@ class NodeView:
 
     @property
     def epoch(self) -> str:
-        """Tells this life of the agent from every other."""
+        """Tells this process of the agent from every other."""
         return f"{self._identity.pid}.{self._identity.started_seconds:.0f}"
 
     def note_past(self, events: Sequence[EventRecord]) -> None:
-        """Take up what happened before this agent was started."""
+        """Take up events from before the agent's start."""
         self._past = tuple(events)
 
     def note(self, value: object) -> None:
-        """Remember a reading for the curves; anything else leaves no trace."""
+        """Record a reading for the curves; other values leave no trace."""
         if isinstance(value, NodeSample):
             self._trends.add(value)
             self._periods.add(value)
@@ -125,7 +125,7 @@ class NodeView:
         )
 
     def page(self) -> PageView:
-        """The node now, its last minutes, hour and day, and what happened."""
+        """The node now, its last minutes, hour and day, and its events."""
         return PageView(
             state=self.state(),
             trend=self._trends.points(),
@@ -135,12 +135,12 @@ class NodeView:
         )
 
     def events(self) -> list[EventRecord]:
-        """Those of earlier lives, then those that the history still has."""
+        """Events of earlier processes, then events in the history."""
         teller = Teller(self.names())
         return [*self._past, *(build_event(envelope, teller) for envelope in self._bus.history())]
 
     def find_newest(self) -> int:
-        """The last event that is more than a reading, by its number; 0 where there is none."""
+        """The number of the last event that is more than a reading; 0 without events."""
         told = (one.seq for one in self._bus.history() if type(one.value).__name__ not in QUIET_TYPES)
         return max(told, default=0)
 

@@ -1,1 +1,1 @@
-"""Does what the cluster asks of this node, and says what became of it: pauses, named configurations, MIG layouts."""
+"""Carries out node requests and reports the outcome: pauses, named configurations, MIG layouts."""

@@ -1,7 +1,7 @@
-"""Carries out what the cluster wishes of this node, as it stands on the bus.
+"""Carries out the node requests of the cluster, as published on the bus.
 
-Owns the pause that is honoured, the named configuration that is followed, and the word on the MIG layout that is asked
-for. Refuses to ask the cluster anything: the component `cluster` reads the labels and tells people what is told here.
+Owns the pause in force, the named configuration in use, and the report on the requested MIG layout. Refuses to ask the
+cluster: the component `cluster` reads the labels and passes reports on to people.
 """
 
 import anyio
@@ -26,7 +26,7 @@ LOOK_AGAIN_SECONDS = 5.0
 
 
 class Wishes:
-    """The wishes component."""
+    """The component for node requests."""
 
     name = "wishes"
 
@@ -41,14 +41,14 @@ class Wishes:
         self._bus, self._conditions, self._live = bus, conditions, live
         self._control, self._configurations = control, configurations
         self._pause = Pause()
-        # Which label the agent started with, and what it says of that, is for the first wish to say.
+        # Unknown until the first node request: the label in force at the start, and its problems.
         self._followed: str | None = None
         self._complained: str | None = None
         self._mig = MigWish()
         self._log = get_logger(component=self.name)
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
-        """Honour each kind of wish by itself, so that none waits for another."""
+        """Carry out each kind of node request by itself, without waiting for another kind."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._honour_pauses, name="wishes pauses")
             tasks.start_soon(self._honour_choices, name="wishes named configuration")
@@ -82,14 +82,14 @@ class Wishes:
             self._conditions.clear("node-paused", cause=wishes)
 
     async def _honour_choices(self) -> None:
-        # A node that changes in any way is a reason to try again what was refused.
+        # Any change of the node is a reason to retry a refused request.
         with self._bus.watch_all(ClusterWishes, ClusterNode, client=f"{self.name} named configuration") as changes:
             async for wishes, _ in changes:
                 if wishes is not None:
                     await self._honour_choice(wishes.value.configuration, wishes)
 
     async def _honour_choice(self, label: str, cause: Envelope[ClusterWishes]) -> None:
-        """Switch to the configuration that the node's label names; one that is none or invalid changes nothing."""
+        """Switch to the configuration named by the node's label; an unknown or invalid name changes nothing."""
         if self._live.now.device_plugin.config_dir is None:
             return
         try:
@@ -102,7 +102,7 @@ class Wishes:
             self._complain(str(error), label, cause)
 
     def _complain(self, problem: str, label: str, cause: Envelope[ClusterWishes]) -> None:
-        """Say once that the label cannot be followed."""
+        """Report once why the label cannot be followed."""
         if problem == self._complained:
             return
         self._complained = problem
@@ -113,10 +113,10 @@ class Wishes:
         self._refuse(LABEL, label, problem, cause)
 
     async def _heed_mig_wishes(self) -> None:
-        """Say what became of the MIG configuration that is asked for; carrying it out is others' work."""
+        """Report on the requested MIG configuration, which other managers carry out."""
         with self._bus.watch_all(ClusterWishes, Inventory, DriverState, client=f"{self.name} MIG layout") as changes:
             async for wishes, inventory, driver in changes:
-                # Where this agent cuts GPUs, that part carries it out, and tells of it.
+                # Where this agent cuts GPUs, the MIG component carries the request out and reports.
                 if wishes is None or self._live.now.mig.manage:
                     continue
                 can_ask = inventory is not None and driver is not None and driver.value.ready

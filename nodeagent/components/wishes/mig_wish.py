@@ -1,9 +1,9 @@
-"""What the label `nvidia.com/mig.config` asks for, and whether the GPUs are cut that way; pure.
+"""The configuration named by the label `nvidia.com/mig.config`, and whether the GPUs are cut accordingly; pure.
 
 Owns the reading of the configurations that every MIG manager knows by name: `all-disabled`, `all-enabled`,
-`all-balanced` and `all-<profile>`. Refuses to guess at others: what they mean lies in a file of the manager's, whose
-label `nvidia.com/mig.config.state` is then all that is known. It is for agents that cut no GPUs themselves: where
-`mig.manage` is on, another part carries the wish out and tells of it.
+`all-balanced` and `all-<profile>`. Refuses to guess at others: their meaning lies in a file of the manager's, whose
+label `nvidia.com/mig.config.state` is then the only news. Serves agents without `mig.manage`: with it, the MIG
+component carries the request out and reports.
 """
 
 from collections import Counter
@@ -17,11 +17,11 @@ from nodeagent.rules.mig.profiles import plain_profile
 
 NOT_APPLIED = "mig-config-not-applied"
 _BALANCED = ({1: 2, 2: 1, 3: 1}, {1: 2, 2: 1})
-"""Slices to how many instances: on GPUs of seven slices, and on those of four."""
+"""By slice count, the number of instances: on GPUs of seven slices, and on GPUs of four."""
 
 
 class WishStanding(StrEnum):
-    """How the wish and the GPUs compare."""
+    """How the request and the GPUs compare."""
 
     NONE = "none"
     MET = "met"
@@ -32,11 +32,11 @@ class WishStanding(StrEnum):
 
 
 _SAID = (WishStanding.CHANGING, WishStanding.FAILED)
-"""By another manager, until it says otherwise."""
+"""Published by another manager, until the manager reports otherwise."""
 
 
 class MigWish(Value, frozen=True):
-    """What is asked for, and how it stands."""
+    """The requested configuration, and how the GPUs compare."""
 
     standing: WishStanding = WishStanding.NONE
     config: str = ""
@@ -44,11 +44,11 @@ class MigWish(Value, frozen=True):
 
     @property
     def is_refused(self) -> bool:
-        """Whether people must be told that they do not get it."""
+        """Whether people must be told of a configuration not applied."""
         return _CONDITIONS.get(self.standing) == NOT_APPLIED
 
     def conditions(self) -> dict[str, dict[str, str]]:
-        """What is set for it, by code and key; a code without keys is cleared."""
+        """The conditions to set, by code and key; a code without keys is cleared."""
         told = _CONDITIONS.get(self.standing)
         return {code: {"": self.detail} if code == told else {} for code in sorted({*_CONDITIONS.values()})}
 
@@ -65,9 +65,9 @@ NO_WISH = MigWish()
 
 
 def judge_mig_wish(wishes: ClusterWishes, gpus: Sequence[Gpu] | None, before: MigWish = NO_WISH) -> MigWish:
-    """How the wish of the node's labels stands; an empty label is no wish.
+    """The standing of the request in the node's labels; an empty label requests nothing.
 
-    Without `gpus`, which cannot be asked now, they are as they were `before`.
+    Without `gpus`, as while the driver is away, the standing from `before` holds.
     """
     config, state = wishes.mig_config, wishes.mig_state
     if not config:
@@ -98,9 +98,9 @@ def _compare(config: str, state: str, gpus: Sequence[Gpu]) -> MigWish:
 
 
 def find_differing(config: str, gpus: Sequence[Gpu]) -> tuple[Gpu, ...] | None:
-    """The GPUs that are not cut as a well-known configuration asks; nothing for a name that is not well known.
+    """The GPUs cut otherwise than a well-known configuration asks; `None` for an unknown name.
 
-    GPUs that know no MIG, and those that do not have the profile, are left as they are by every manager.
+    GPUs without MIG, and GPUs without the profile, are left as they are by every manager.
     """
     capable = {gpu.uuid: gpu.mig for gpu in gpus if gpu.mig is not None and not gpu.lost}
     profile = config.removeprefix("all-")

@@ -1,1 +1,1 @@
-"""What an agent that cuts no GPUs owes to those whom one before it has paused."""
+"""Restores the labels paused by an earlier agent, where the present agent cuts no GPUs."""

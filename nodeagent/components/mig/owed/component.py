@@ -1,7 +1,7 @@
-"""Gives back what an agent that cut GPUs has paused and was killed over, where this one cuts none.
+"""Unpauses the DaemonSets that an earlier agent paused before it was killed, where the present agent cuts no GPUs.
 
-Owns what is still owed, as it was remembered then. Refuses to forget anything else of that: the layout that was asked
-for last is there again when `mig.manage` is on again.
+Owns the labels still to restore, as stored then. Refuses to forget the rest of the store: the layout asked for last is
+there again when `mig.manage` is on again.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ class MigOwed:
         self._log = get_logger(component=self.name)
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
-        """Give back until nothing is owed."""
+        """Restore labels until all are restored."""
         await self._recall()
         task_status.started()
         while self._clients.owed:

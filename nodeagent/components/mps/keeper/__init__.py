@@ -1,1 +1,1 @@
-"""One daemon's life: its GPUs made ready for it, it itself, and all given back."""
+"""The life of a daemon: GPUs made ready, the daemon run, and GPUs given back."""

@@ -1,7 +1,7 @@
-"""One daemon: waits until its GPUs are free, makes them its own, keeps it running, and gives all back in the end.
+"""Runs a daemon: waits for free GPUs, prepares them, keeps the daemon alive, and restores all in the end.
 
-Owns what is written down of its GPUs before they are changed, and how the daemon stands.
-Refuses to end a daemon that somebody works through, even one that no longer answers: their work may go on without it.
+Owns the journal's record of the GPUs before any change, and the daemon's phase.
+Refuses to end a daemon with clients, even a silent daemon: the work of clients may go on.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -39,16 +39,16 @@ from nodeagent.rules.mps.talk import (
 )
 
 QUIT_SECONDS: Final = 5
-"""How long clients that are still there when a daemon is to end may take."""
+"""How long a daemon waits for its last clients when told to end."""
 _SETTLE_SECONDS: Final = 2.0
 ANSWER_SECONDS: Final = 120.0
-"""How often a daemon is asked for its limits and servers though neither its log nor its processes say a change."""
+"""How often a daemon is asked for limits and servers though neither log nor processes show a change."""
 BACKOFF: Final = BackoffSettings(first_seconds=0.5, limit_seconds=60.0, stable_seconds=60.0)
 _FAILED: Final = (MpsRefused, MpsSilent, GpuError, DriverError, JournalUnavailable)
 
 
 class Surroundings(Struct, frozen=True):
-    """What all keepers share, ask and tell."""
+    """What all keepers share: edges, questions and reports."""
 
     host: MpsHost
     modes: ModeDesk
@@ -57,39 +57,39 @@ class Surroundings(Struct, frozen=True):
     clock: Clock
     find_gpu: Callable[[GpuUuid], Gpu | None]
     find_obstacle: Callable[[], str]
-    """Why no daemon can be started now for the driver's sake; empty where one can."""
+    """Why no daemon can be started now for the driver's sake; empty if there is no obstacle."""
     is_released: Callable[[], bool]
     name_holders: Callable[[Sequence[GpuUuid]], tuple[str, ...]]
-    """Those who have any of these GPUs."""
+    """The holders of these GPUs."""
     name_others: Callable[[Wanted], tuple[str, ...]]
-    """Those who have the GPUs of a daemon and will not go through it."""
+    """The holders of a daemon's GPUs that will not go through the daemon."""
     name_clients: Callable[[Sequence[int]], Awaitable[tuple[MpsClient, ...]]]
     tell: Callable[["Keeper"], None]
-    """Called when it stands otherwise than before."""
+    """Called at each change of `shown`."""
     note_start: Callable[["Keeper"], None]
     note_fault: Callable[["Keeper", str, tuple[MpsClient, ...]], None]
-    """Called when a daemon or a server of it has ended unasked, with those who worked through it when last seen."""
+    """Called after the unwanted end of a daemon or server, with the clients last seen."""
 
 
 class Keeper:
-    """Looks after one daemon until it is not wanted any more and gone."""
+    """Looks after a daemon until the daemon is unwanted and gone."""
 
     def __init__(
         self, wanted: Wanted, around: Surroundings, engaged: Mapping[GpuUuid, tuple[int, ComputeMode]] | None = None
     ) -> None:
-        """`engaged` are GPUs that another life of the agent has made its own: the change, and the mode before."""
+        """`engaged`: GPUs prepared by an earlier process, with the number of the change and the mode before."""
         self.wanted, self.is_wanted = wanted, True
         self._asked = wanted.gpus
-        """Those of its GPUs that there is to be a daemon for now."""
+        """The GPUs for which the daemon is wanted now."""
         self._around, self._engaged = around, dict(engaged or {})
         self._place = plan_place(around.live.now, wanted.name)
         self._waker, self._failing = Waker(), Backoff(BACKOFF, SystemRandom())
         self._configured: MpsLimits | None = None
         self._orders: set[str] = set()
-        """Our own commands that change something: in its log they are no news."""
+        """Our own commands that change settings: in the daemon's log they are no news."""
         self._ask_at = 0.0
         self._is_running = False
-        """Whether a daemon was found running: who has its GPUs has them through it, whatever is written down."""
+        """Whether a daemon was found running: holders of its GPUs then go through it, whatever the journal says."""
         self._log = get_logger(component="mps").bind(daemon=wanted.name)
         self.shown = MpsDaemon(
             name=wanted.name,
@@ -103,7 +103,7 @@ class Keeper:
         )
 
     def want(self, target: Wanted | None) -> None:
-        """Have it with these limits from now on, `None`: have it no more; and look again at what it waits for."""
+        """Want the daemon with these limits, or, with `None`, no longer; and check its obstacles again."""
         self.is_wanted = target is not None
         if target is not None:
             self._asked = target.gpus
@@ -111,7 +111,7 @@ class Keeper:
         self._waker.wake()
 
     async def run(self) -> None:
-        """Look after it; returns when it is gone and all is given back."""
+        """Look after the daemon; returns when the daemon is gone and its GPUs are restored."""
         while True:
             began = anyio.current_time()
             try:
@@ -129,11 +129,11 @@ class Keeper:
                         await self._waker.wait()
 
     async def _serve(self) -> None:
-        """Have it running for as long as it is wanted and may."""
+        """Run the daemon for as long as wanted and allowed."""
         if not await self._wait_turn():
             return
         if self.shown.phase is not MpsPhase.BROKEN:
-            # One that has failed stays so until it is ready: its condition is not to come and go with each try.
+            # A failed daemon stays broken until ready: its condition is not to come and go with each try.
             self._show(MpsPhase.STARTING)
         pid = await self._around.host.find(self._place)
         was_found = pid is not None
@@ -150,7 +150,7 @@ class Keeper:
         await self._watch(pid)
 
     async def _wait_turn(self) -> bool:
-        """Whether it is still wanted when nothing is in its way any more."""
+        """Wait for all obstacles to go; whether the daemon is still wanted then."""
         is_running = await self._around.host.find(self._place) is not None
         self._is_running = self._is_running or is_running
         await self._leave_gone(is_running=is_running)
@@ -161,7 +161,7 @@ class Keeper:
         return self.is_wanted
 
     async def _leave_gone(self, *, is_running: bool) -> None:
-        """Go on without GPUs that are gone and not asked for; a daemon that runs counts those it came with."""
+        """Drop missing GPUs not asked for; a running daemon still counts its first GPUs."""
         for uuid in self.wanted.gpus if not self._around.find_obstacle() else ():
             is_needed = uuid in self._asked or self._around.find_gpu(uuid) is not None
             if is_needed or (is_running and uuid in self._engaged):
@@ -181,20 +181,20 @@ class Keeper:
         return f"it waits for {join_names(holders)}, who have it otherwise" if holders else ""
 
     async def _engage(self) -> None:
-        """Write down what its GPUs are, before they are changed."""
+        """Record the compute modes of the GPUs in the journal, before any change."""
         missing = [uuid for uuid in self.wanted.gpus if uuid not in self._engaged]
         if not missing:
             return
         async with self._around.modes.open() as session:
             for uuid in missing:
                 mode = await session.read_compute_mode(self._find_gpu(uuid))
-                # With a daemon of ours on it, whose record is lost, it is no longer as it was.
+                # Under a daemon of ours with a lost record, the GPU has no longer its former mode.
                 before = ComputeMode.DEFAULT if self._is_running else mode
                 step = engage_step(Engagement(wanted=self.wanted, compute_mode=before), self._around.clock.wall())
                 self._engaged[uuid] = await self._around.journal.begin_change(OWNER, uuid, step), before
 
     async def _set_modes(self) -> None:
-        """Nobody gets past it; again before each start, because a driver that was loaded anew has forgotten."""
+        """Set the exclusive mode, so that clients need the daemon; before each start, as a reloaded driver forgets."""
         async with self._around.modes.open() as session:
             for uuid in self.wanted.gpus:
                 await session.set_compute_mode(self._find_gpu(uuid), ComputeMode.EXCLUSIVE_PROCESS)
@@ -206,7 +206,7 @@ class Keeper:
         return gpu
 
     async def _configure(self, *, has_servers: bool) -> None:
-        """Set its limits, for clients of servers to come, and for new ones of those that run; see that it took them."""
+        """Set the limits, for clients of future servers and new clients of running servers; check the answer."""
         limits, gpus, host = self.wanted.limits, self.wanted.gpus, self._around.host
         answer = await self._order(render_defaults(gpus, limits))
         if refusal := find_refusal(gpus, limits, answer):
@@ -222,10 +222,10 @@ class Keeper:
         return await self._around.host.ask(self._place, commands)
 
     async def _watch(self, pid: int) -> None:
-        """Until it dies, is not wanted, or is to make room.
+        """Watch a daemon until its death, its end, or a request to make room.
 
         Raises:
-            MpsRefused: it has ended, or was ended because it does not answer and nobody works through it.
+            MpsRefused: The daemon has ended, or was killed as silent and without clients.
         """
         has_died, failure, waiting = False, "", anyio.CancelScope()
 
@@ -262,11 +262,11 @@ class Keeper:
         raise MpsRefused(reason)
 
     def _must_make_room(self) -> bool:
-        """Whether the driver was released, and nobody works through it who would lose by its end."""
+        """Whether the driver is released, and the daemon has no clients who would lose by its end."""
         return self._around.is_released() and not self.shown.clients
 
     async def _look_again(self, pid: int) -> str:
-        """Why it was ended; empty where it was not."""
+        """Check the daemon; returns why the daemon was killed, or empty."""
         try:
             is_broken = self.shown.phase is MpsPhase.BROKEN
             if is_broken or self._configured != self.wanted.limits:
@@ -286,7 +286,7 @@ class Keeper:
         return ""
 
     async def _look(self, pid: int, *, must_ask: bool) -> None:
-        """See what its log and the kernel say of it; it is asked for its clients where they may have changed."""
+        """Read the log and the processes; ask the daemon for clients if any may have changed."""
         host = self._around.host
         news = await self._read_news()
         told, left_out = choose_told(news)
@@ -295,7 +295,7 @@ class Keeper:
         if left_out:
             self._log.warning("mps_said_more", lines=left_out)
         if has_orders(news):
-            # A daemon of driver 535 takes limits from everybody who reaches its pipes, those of a server included.
+            # A daemon of driver 535 takes limits, also of servers, from every process that reaches its pipes.
             await self._configure(has_servers=True)
         clients = [client.pid for client in self.shown.clients]
         known = {*clients, *(server.pid for server in self.shown.servers)}
@@ -306,7 +306,7 @@ class Keeper:
         return find_news(await self._around.host.read_log(self._place), self._orders)
 
     async def _ask_servers(self) -> None:
-        """Its servers, and who works through them; limits that are not those it was given are set again."""
+        """Read servers and their clients; limits found changed are set again."""
         host, gpus, limits, servers = self._around.host, self.wanted.gpus, self.wanted.limits, []
         answer = await host.ask(self._place, look := render_look(gpus, limits))
         if find_refusal(gpus, limits, answer):
@@ -325,7 +325,7 @@ class Keeper:
         self._show(self.shown.phase, self.shown.reason, servers=tuple(servers))
 
     async def _end(self) -> bool:
-        """End it when nobody has its GPUs through it; whether that is done."""
+        """End the daemon once its GPUs have no holders through it; returns whether all is done."""
         holders = () if self.wanted.kind is DaemonKind.CLAIM else self._around.name_holders(self.wanted.gpus)
         if holders and self._engaged:
             self._show(MpsPhase.STOPPING, f"it waits for {join_names(holders)}")
@@ -335,7 +335,7 @@ class Keeper:
         await self._quit()
         endings = await self._give_back()
         await self._around.host.remove(self._place)
-        # Last of all: who is killed before goes on from here, and nobody else knows of the directory.
+        # Last of all: an agent killed before this goes on from the record, the only trace of the directory.
         for uuid, how in endings.items():
             await self._around.journal.settle_change(self._engaged[uuid][0], how)
             del self._engaged[uuid]
@@ -343,7 +343,7 @@ class Keeper:
         return True
 
     async def _quit(self) -> None:
-        """End it, whatever it says to that."""
+        """Quit the daemon, by force if need be."""
         host = self._around.host
         pid = await host.find(self._place)
         if pid is None:
@@ -352,7 +352,7 @@ class Keeper:
         try:
             await host.ask(self._place, (render_quit(QUIT_SECONDS),), QUIT_SECONDS + _SETTLE_SECONDS)
         except MpsSilent as error:
-            # Its front end also fails where a server did not end well: the daemon ends all the same.
+            # The daemon's front end also fails after a server's bad end: the daemon ends all the same.
             reason = str(error)
         with anyio.move_on_after(_SETTLE_SECONDS):
             await host.wait_end(pid)
@@ -362,14 +362,14 @@ class Keeper:
         self._show(self.shown.phase, self.shown.reason, pid=None, servers=())
 
     async def _give_back(self) -> dict[GpuUuid, str]:
-        """The compute modes, as they were; how that went with each GPU."""
+        """Restore the compute modes; the outcome for each GPU."""
         endings: dict[GpuUuid, str] = {}
         if not self._engaged:
             return endings
         async with self._around.modes.open() as session:
             for uuid, (_, before) in self._engaged.items():
                 gpu = self._around.find_gpu(uuid)
-                # A GPU that is gone, or is lost, has no mode left to be given back.
+                # A missing or lost GPU has no mode left to restore.
                 is_there = gpu is not None and not gpu.lost
                 if gpu is not None and is_there:
                     await session.set_compute_mode(gpu, before)

@@ -1,7 +1,7 @@
-"""The one session in which compute modes are set: shared by all who need it at the moment, ended by the last.
+"""The only session in which compute modes are set: shared by all users of the moment, ended by the last.
 
-Owns when a session begins and ends: it is a process that takes a fraction of a second to start, and eight daemons that
-start at once want one of it.
+Owns when a session begins and ends: a session is a process that takes a fraction of a second to start, and eight
+daemons starting at once share a session.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -19,7 +19,7 @@ class ModeDesk:
         turn: AbstractAsyncContextManager[object],
         shield: Callable[[], AbstractContextManager[object]],
     ) -> None:
-        """`turn` lets one in at a time, and what is within a `shield` is not cancelled."""
+        """`turn` admits callers singly; calls within a `shield` are not cancelled."""
         self._partitioning, self._turn, self._shield = partitioning, turn, shield
         self._users = 0
         self._stack = AsyncExitStack()
@@ -33,7 +33,7 @@ class ModeDesk:
             yield await self._get()
         finally:
             self._users -= 1
-            # Also for one who is cancelled: it would be left open for ever.
+            # Also for a cancelled user: the session would be left open for ever.
             with self._shield():
                 await self._end_unused()
 
@@ -46,7 +46,7 @@ class ModeDesk:
             return self._session
 
     async def _end_unused(self) -> None:
-        """End it if nobody needs it; who comes meanwhile waits for its end, and begins another."""
+        """End an unused session; a caller meanwhile waits for the end, and begins another."""
         async with self._turn:
             if self._users == 0 and self._session is not None:
                 self._session = None

@@ -1,1 +1,1 @@
-"""The API: its records, its index, its stream, and the commands of the admin socket."""
+"""The API: records, index, stream, and the commands of the admin socket."""

@@ -1,4 +1,4 @@
-"""What a command on the admin socket says, and whether this peer may say it; pure."""
+"""The bodies of commands on the admin socket, and which peers may send them; pure."""
 
 from typing import Final, Literal, TypeVar
 
@@ -36,11 +36,11 @@ class ClearCommand(Value, frozen=True):
     gpu: str
     reason: str
     who: str = ""
-    """Who says so, by their own word; the peer's uid is noted beside it."""
+    """The person's own word for themselves; the peer's uid is noted beside it."""
 
 
 class ForgetCommand(Value, frozen=True):
-    """A GPU that has vanished is gone for good."""
+    """A vanished GPU is gone for good."""
 
     gpu: str
     who: str = ""
@@ -51,11 +51,11 @@ CONFIGURED: Final = "configured"
 
 
 class DoorCommand(Value, frozen=True):
-    """Have a GPU go through a door."""
+    """Give a GPU out in another allocation mode, called door."""
 
     gpu: str
     door: Literal["whole", "fractions", "claims", "none", "configured"]
-    """`configured` leaves it to the configuration again."""
+    """`configured` leaves the choice to the configuration again."""
     who: str = ""
     """As for a clearing."""
 
@@ -64,7 +64,7 @@ class LayoutCommand(Value, frozen=True):
     """Have the GPUs cut as a layout says."""
 
     layout: str = ""
-    """Empty for the one that is asked for already."""
+    """Empty for the layout already asked for."""
     who: str = ""
     """As for a clearing."""
 
@@ -81,23 +81,23 @@ class PartCommand(Value, frozen=True):
 
 
 class CommandDone(Value, frozen=True):
-    """What was done, in a sentence."""
+    """The outcome of a command, in a sentence."""
 
     done: str
 
 
 class CommandMalformed(Exception):
-    """The body is not the JSON object that this command takes."""
+    """The body is not the JSON object of this command."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"malformed command: {reason}")
 
 
 def parse_command(body: bytes, kind: type[C]) -> C:
-    """The command in this body; an empty body is an empty object.
+    """The command in a body; an empty body is an empty object.
 
     Raises:
-        CommandMalformed: not JSON, or not of this form; says where.
+        CommandMalformed: The body is not JSON, or of another form; the message says where.
     """
     try:
         return json.decode(body or b"{}", type=kind)
@@ -108,7 +108,7 @@ def parse_command(body: bytes, kind: type[C]) -> C:
 
 
 def describe_person(claimed: str, uid: int | None, pid: int | None) -> str:
-    """Who gave a command: what they call themselves, and what the kernel knows of them."""
+    """The author of a command: the claimed name, and the peer's uid and pid from the kernel."""
     name = "".join(character for character in claimed if character.isprintable())[:64].strip()
     proof = f"uid {uid}, pid {pid}"
     return f"{name} ({proof})" if name else proof

@@ -1,4 +1,4 @@
-"""Makes the API's records from what the agent knows; pure."""
+"""Makes the API's records from published states; pure."""
 
 from collections.abc import Iterable, Sequence
 
@@ -27,7 +27,7 @@ from nodeagent.model.values import Value
 
 
 class Identity(Value, frozen=True):
-    """What does not change while the agent runs."""
+    """Constants of an agent's run."""
 
     version: str
     node: str
@@ -39,7 +39,7 @@ class Identity(Value, frozen=True):
 
 
 class Known(Value, frozen=True):
-    """The newest states on the bus; `None` for what nobody has published."""
+    """The newest states on the bus; `None` for unpublished states."""
 
     driver: DriverState | None = None
     inventory: Inventory | None = None
@@ -60,7 +60,7 @@ class Known(Value, frozen=True):
 
 
 def build_gates(gates: Iterable[GateState], vital: frozenset[str]) -> tuple[GateRecord, ...]:
-    """All gates, those of vital components marked."""
+    """All gates; gates of vital components are marked."""
     return tuple(
         GateRecord(name=gate.name, open=gate.is_open, since_seconds=gate.since, vital=gate.name in vital)
         for gate in gates
@@ -68,7 +68,7 @@ def build_gates(gates: Iterable[GateState], vital: frozenset[str]) -> tuple[Gate
 
 
 def build_components(reports: Iterable[ComponentReport]) -> tuple[ComponentRecord, ...]:
-    """All components; a degraded one says why where a crashed one names its error."""
+    """All components; the reason of a degraded component stands in place of a crash's error."""
     return tuple(
         ComponentRecord(
             name=report.name,
@@ -108,7 +108,7 @@ def build_state(
     *,
     now_seconds: float,
 ) -> StateRecord:
-    """The node in one record."""
+    """The record of the whole node."""
     ready = decide_ready(gates, components)
     gpus = None
     if known.inventory is not None:

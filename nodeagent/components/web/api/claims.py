@@ -1,4 +1,4 @@
-"""Claims as the API tells them: what is ready for whom, what was refused, and how the driver stands; pure."""
+"""Claims in the API: prepared claims with holders, refused claims, and the driver's standing; pure."""
 
 from collections.abc import Iterable, Iterator
 
@@ -10,25 +10,25 @@ from nodeagent.model.journal import PreparedClaim
 from nodeagent.model.values import Value
 
 REFUSED = "claim-refused"
-"""The condition that is set for each claim that is refused."""
+"""The condition set for each refused claim."""
 
 
 class ClaimHolder(Value, frozen=True):
-    """One who has a claim: a container by the kubelet's list, else a pod that the claim was reserved for."""
+    """A holder of a claim: a container by the kubelet's list, else a pod with the claim reserved."""
 
     pod: PodIdentity
     container: str = ""
 
 
 class ClaimRecord(Value, frozen=True):
-    """A claim that is ready, or is being made so."""
+    """A claim that is ready, or is being prepared."""
 
     claim: PreparedClaim
     holders: tuple[ClaimHolder, ...] = ()
 
 
 class RefusedRecord(Value, frozen=True):
-    """A claim that was not made ready or not put away when the kubelet asked last."""
+    """A claim neither prepared nor removed at the kubelet's last request."""
 
     claim: str
     """`namespace/name`."""
@@ -37,7 +37,7 @@ class RefusedRecord(Value, frozen=True):
 
 
 class ClaimsRecord(Value, frozen=True):
-    """All of them."""
+    """All claims of the node."""
 
     standing: ClaimStanding | None = None
     """`None` where claims are not served."""
@@ -51,7 +51,7 @@ def record_claims(
     standing: ClaimStanding | None,
     conditions: Iterable[ActiveCondition],
 ) -> ClaimsRecord:
-    """The record of this moment."""
+    """The record of all claims now."""
     prepared = sorted((book or ClaimBook()).claims.values(), key=lambda one: (one.namespace, one.name))
     return ClaimsRecord(
         standing=standing,
@@ -67,7 +67,7 @@ def record_claims(
 def join_claims(
     allocations: AllocationTable | None, book: ClaimBook | None, table: ClaimTable | None
 ) -> AllocationTable | None:
-    """Who holds what, those who have it by a claim with them: a line for each container."""
+    """All holders, including holders by claim: a row for each container."""
     if book is None or not book.claims:
         return allocations
     living = allocations.allocations if allocations is not None else ()
@@ -90,7 +90,7 @@ def _list_allocations(claim: PreparedClaim, table: ClaimTable | None) -> Iterato
 
 
 def _list_holders(claim: PreparedClaim, table: ClaimTable | None) -> Iterator[ClaimHolder]:
-    """The containers that have it now, else the pods that it was made ready for."""
+    """The containers with the claim now, else the pods with the claim reserved."""
     meant = (claim.namespace, claim.name)
     known = {(pod.namespace, pod.name): pod for pod in claim.pods}
     found = dict.fromkeys(

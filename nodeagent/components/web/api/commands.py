@@ -1,6 +1,6 @@
-"""What each command on the admin socket does; pure, the doing is behind the port.
+"""The commands of the admin socket; pure, as the work is done behind the port.
 
-Owns who may command and what each command takes. Refuses whoever is neither root nor the agent's own user.
+Owns who may command and the form of each command. Refuses peers that are neither root nor the agent's own user.
 """
 
 from collections.abc import Awaitable, Callable
@@ -27,7 +27,7 @@ from nodeagent.model.ports import AgentControl
 
 
 class Order(NamedTuple):
-    """A command as it came in."""
+    """A command as received."""
 
     body: bytes
     uid: int
@@ -35,9 +35,9 @@ class Order(NamedTuple):
 
 
 class Commands:
-    """Every command by its path; each says in a sentence what it did.
+    """Every command by its path; each returns a sentence about its outcome.
 
-    Each may raise `CommandMalformed` for a body that is none, and `ControlRefused` for what cannot be done.
+    A malformed body raises `CommandMalformed`, an impossible command `ControlRefused`.
     """
 
     def __init__(self, control: AgentControl) -> None:

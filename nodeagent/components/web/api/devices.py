@@ -1,4 +1,4 @@
-"""Devices of other kinds than NVIDIA's GPUs as the API tells them: each with who has it."""
+"""Devices of other kinds than NVIDIA's GPUs in the API, with their holders."""
 
 from nodeagent.components.web.api.records import DeviceClassRecord, DeviceRecord
 from nodeagent.model.allocation import Allocation, AllocationTable

@@ -1,4 +1,4 @@
-"""Joins what is known of each GPU: identity, sample, health, holders; pure."""
+"""Joins the states of each GPU: identity, sample, health, holders; pure."""
 
 from nodeagent.components.web.api.parts import PartHolders
 from nodeagent.components.web.api.records import GpuRecord, GpusRecord, PartHolder
@@ -25,7 +25,7 @@ def join_gpus(
     mig: MigState | None = None,
     now_seconds: float,
 ) -> GpusRecord:
-    """One record per GPU of the inventory; what has not been read yet is missing from it."""
+    """A record per GPU of the inventory; unread values are missing from the record."""
     known = _Known(sample, health, table, offering, plugin, mig, now_seconds)
     return GpusRecord(
         generation=inventory.generation,
@@ -38,7 +38,7 @@ def join_gpus(
 
 
 class _Known:
-    """What there is besides the inventory, by the GPU or the device it is about."""
+    """All states besides the inventory, by GPU or device."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class _Known:
         return tuple(uuid for uuid in uuids if uuid in self._free and uuid not in unfit)
 
     def _find_allocations(self, gpu: Gpu) -> tuple[Allocation, ...]:
-        """Of the GPU and of every device on it, each once, in the order of the table."""
+        """The allocations of the GPU and of its MIG devices, each once, in the order of the table."""
         uuids = (gpu.uuid, *(device.uuid for device in gpu.mig_devices))
         places = {place for uuid in uuids for place in self._places.get(uuid, ())}
         return tuple(self._allocations[place] for place in sorted(places))

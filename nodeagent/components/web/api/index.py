@@ -1,10 +1,10 @@
-"""What the API has, as the API itself tells it."""
+"""The calls of the API, as listed by the API itself."""
 
 from nodeagent.model.values import Value
 
 
 class Endpoint(Value, frozen=True):
-    """One call and what it gives."""
+    """A call and its answer."""
 
     call: str
     gives: str

@@ -1,4 +1,4 @@
-"""What scripts are told under each path: the newest state of one part, or a record of several."""
+"""The records under each path: the newest state of a component, or a record of several."""
 
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
@@ -20,17 +20,17 @@ V = TypeVar("V")
 
 
 class ReadLatest(Protocol):
-    """The newest value of a state; `None` before anybody has published one."""
+    """The newest value of a state; `None` before the first."""
 
     def __call__(self, kind: type[V], /) -> V | None:
-        """Look it up."""
+        """Look up the newest value."""
         ...
 
 
 def list_records(
     read: ReadLatest, state: Callable[[], StateRecord], list_active: Callable[[], Iterable[ActiveCondition]]
 ) -> dict[str, Callable[[], object]]:
-    """What answers each path; asked anew for every request."""
+    """The function behind each path; called anew for every request."""
 
     def record_claim_book() -> object:
         return record_claims(read(ClaimBook), read(ClaimTable), read(ClaimStanding), list_active())

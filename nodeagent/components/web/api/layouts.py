@@ -1,4 +1,4 @@
-"""Where the agent's MIG layouts come from, beside those that it makes of the hardware; pure."""
+"""Where the agent's MIG layouts come from, beside layouts generated from the hardware; pure."""
 
 from nodeagent.config.sections.mig import LayoutEntry, MigSettings
 from nodeagent.model.values import Value
@@ -13,6 +13,6 @@ class LayoutsRecord(Value, frozen=True):
 
 
 def record_layouts(settings: MigSettings) -> LayoutsRecord:
-    """The layouts that the settings have now."""
+    """The layouts in the settings now."""
     file = settings.layouts_file
     return LayoutsRecord(layouts=settings.layouts, layouts_file="" if file is None else str(file))

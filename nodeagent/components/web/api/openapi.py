@@ -1,4 +1,4 @@
-"""The API as an OpenAPI document, made from the same records that are sent; pure."""
+"""The API as an OpenAPI document, made from the record classes; pure."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ Schema = dict[str, Any]
 
 
 class Problem(Value, frozen=True):
-    """An error, as RFC 9457 has it."""
+    """An error in the form of RFC 9457."""
 
     status: int
     title: str
@@ -77,7 +77,7 @@ ANSWERS: dict[str, Any] = {
     "/api/v1/debug": dict[str, Any],
     "/api/v1/openapi.json": dict[str, Any],
 }
-"""What each GET answers with."""
+"""The form of each GET's answer."""
 
 COMMANDS: dict[str, Any] = {
     "/api/v1/faults": FaultCommand,
@@ -91,7 +91,7 @@ COMMANDS: dict[str, Any] = {
     "/api/v1/reload": None,
     "/api/v1/resume": None,
 }
-"""What each POST takes."""
+"""The form of each POST's body."""
 
 TEXTS = {"/livez", "/readyz", "/metrics"}
 
@@ -125,7 +125,7 @@ PROBLEMS: dict[str, dict[int, str]] = {
     "/api/v1/events": _BUSY | {400: "a parameter that says nothing"},
     "/metrics": _BUSY,
 }
-"""What each GET may refuse, besides what every one refuses."""
+"""The refusals of each GET, besides the refusals common to all."""
 
 
 def build_openapi() -> Schema:

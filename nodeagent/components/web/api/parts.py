@@ -1,4 +1,4 @@
-"""Parts of GPUs as the API tells them: who has which and uses how much of it, how that was decided, and who waits."""
+"""Fractions of GPUs in the API: holders and their use, the reasons of each choice, and waiting containers."""
 
 from collections.abc import Mapping
 
@@ -15,37 +15,37 @@ PartHolders = Mapping[GpuUuid, tuple[PartHolder, ...]]
 
 
 class PartRecord(Value, frozen=True):
-    """A container with its parts."""
+    """A container with its fractions."""
 
     binding: Binding
     decided: tuple[str, ...] = ()
-    """How its GPUs were chosen, in lines; nothing for what was chosen before the agent began."""
+    """How its GPUs were chosen, in lines; empty for choices before the agent's start."""
     used: tuple[PartUse, ...] = ()
-    """What it uses of each part, in the order of the parts."""
+    """The container's use of each fraction, in the order of the fractions."""
     resources: tuple[str, ...] = ()
-    """The resources that the container asked for."""
+    """The resources asked for by the container."""
 
 
 class WaitingRecord(Value, frozen=True):
-    """A container that waits for room."""
+    """A container waiting for room."""
 
     container: str
     """`namespace/pod (container)`."""
     looked_at: tuple[str, ...] = ()
-    """Why there is none, in lines."""
+    """Why there is no room, in lines."""
 
 
 class PartsRecord(Value, frozen=True):
-    """All of them."""
+    """All fractions of the node."""
 
     bound: tuple[PartRecord, ...] = ()
     waiting: tuple[WaitingRecord, ...] = ()
     undivided: tuple[UndividedUse, ...] = ()
-    """What several containers of a pod use together, while nothing tells which of them it is."""
+    """The common use by several containers of a pod, while there is no telling them apart."""
 
 
 def list_part_holders(table: PartTable, usage: PartUsage | None) -> PartHolders:
-    """Who has a part of each GPU."""
+    """The holders of fractions of each GPU."""
     found: dict[GpuUuid, list[PartHolder]] = {}
     for number, uses in _join_uses(table, usage).items():
         binding = table.bindings[number]
@@ -62,7 +62,7 @@ def list_part_holders(table: PartTable, usage: PartUsage | None) -> PartHolders:
 
 
 def _join_uses(table: PartTable, usage: PartUsage | None) -> dict[int, tuple[PartUse, ...]]:
-    """What each binding has, as it is written down now, with what was measured of it last."""
+    """The fractions of each binding in the journal, with their use as measured last."""
     containers = usage.containers if usage is not None else ()
     measured = {(one.number, part.gpu): part for one in containers for part in one.parts}
     return {
@@ -80,7 +80,7 @@ def _join_uses(table: PartTable, usage: PartUsage | None) -> dict[int, tuple[Par
 
 
 def record_parts(table: PartTable | None, reasons: PartReasons | None, usage: PartUsage | None = None) -> PartsRecord:
-    """The record of this moment."""
+    """The record of all fractions now."""
     known, held = reasons or PartReasons(), table or PartTable()
     uses = _join_uses(held, usage)
     return PartsRecord(

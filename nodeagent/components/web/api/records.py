@@ -19,23 +19,23 @@ from nodeagent.model.usage import PartUse
 from nodeagent.model.values import Value
 
 SIMULATED_HEADER = "Nodeagent-Simulated"
-"""Names the profile in every answer about made-up hardware, so that nobody takes it for a node's."""
+"""Names the profile in every answer about made-up hardware, so that no reader takes it for a node's."""
 
 NodeVerdict = Literal["ok", "attention", "broken", "starting"]
 
 
 class GateRecord(Value, frozen=True):
-    """One gate: a milestone of the start."""
+    """A gate: a milestone of the start."""
 
     name: str
     open: bool
-    """Whether the start has passed it; it stays so when what it stands for fails later."""
+    """Whether the start has passed the gate; still true when the gate's subject fails later."""
     since_seconds: float
     vital: bool = True
 
 
 class ComponentRecord(Value, frozen=True):
-    """One component and how it fares."""
+    """A component and its phase."""
 
     name: str
     phase: str
@@ -47,7 +47,7 @@ class ComponentRecord(Value, frozen=True):
 
 
 class ConditionRecord(Value, frozen=True):
-    """Something that is wrong, as a person reads it."""
+    """A problem in words for people."""
 
     code: str
     severity: str
@@ -59,10 +59,10 @@ class ConditionRecord(Value, frozen=True):
 
 
 class PartHolder(Value, frozen=True):
-    """A container with a part of a GPU, and what it uses of that."""
+    """A container with a fraction of a GPU, and its use of the fraction."""
 
     number: int
-    """Of its binding."""
+    """The number of the binding."""
     pod: PodIdentity
     container: str
     since_seconds: float
@@ -70,27 +70,27 @@ class PartHolder(Value, frozen=True):
 
 
 class GpuRecord(Value, frozen=True):
-    """One GPU with everything known of it at this moment."""
+    """A GPU with all its states at this moment."""
 
     gpu: Gpu
     sample: GpuSample | None = None
     sample_age_seconds: float | None = None
     sample_is_old: bool = False
-    """Whether the next two readings were due and did not come: it says how it was, not how it is."""
+    """Whether the next two readings were due and did not come: the sample then shows the past, not the present."""
     health: tuple[DeviceHealth, ...] = ()
     allocations: tuple[Allocation, ...] = ()
     door: GpuDoor | None = None
-    """By which it is given out; `None` while that is not known."""
+    """The allocation mode of the GPU; `None` while unknown."""
     free: tuple[str, ...] | None = None
-    """UUIDs of what somebody could get of it now: itself, or MIG devices; `None` where this agent offers nothing."""
+    """UUIDs that a pod could get now: the GPU's, or of MIG devices; `None` where this agent offers nothing."""
     parts: tuple[PartHolder, ...] = ()
-    """Who has parts of it, where it is given in parts."""
+    """The holders of fractions, where the GPU is given in fractions."""
     change: GpuChange | None = None
-    """What it is being cut into, or waits to be."""
+    """The wanted partitions of a GPU in change, or waiting for a change."""
 
 
 class GpusRecord(Value, frozen=True):
-    """All GPUs, how they are linked, and those that are missing."""
+    """All GPUs, their links, and missing GPUs."""
 
     generation: int
     gpus: tuple[GpuRecord, ...] = ()
@@ -101,7 +101,7 @@ class GpusRecord(Value, frozen=True):
 
 
 class DeviceRecord(Value, frozen=True):
-    """One device of another kind than NVIDIA's GPUs, and who has it."""
+    """A device of another kind than NVIDIA's GPUs, and its holders."""
 
     device: HostDevice
     holders: tuple[str, ...] = ()
@@ -110,17 +110,17 @@ class DeviceRecord(Value, frozen=True):
 
 
 class DeviceClassRecord(Value, frozen=True):
-    """One class of such devices."""
+    """A class of such devices."""
 
     resource: str
     replicas: int
     devices: tuple[DeviceRecord, ...] = ()
     problems: tuple[str, ...] = ()
-    """What keeps nodes from being given, a sentence each."""
+    """Why devices cannot be given out, a sentence each."""
 
 
 class EventRecord(Value, frozen=True):
-    """One envelope of the bus; `cause` is the `seq` of the event that led to it."""
+    """An envelope of the bus; `cause` is the `seq` of the event behind it."""
 
     seq: int
     time_seconds: float
@@ -130,15 +130,15 @@ class EventRecord(Value, frozen=True):
     key: str = ""
     cause: int | None = None
     lag: int = 0
-    """How many events were dropped before this one because the reader was slow."""
+    """How many events were dropped before this event because the reader was slow."""
     text: str = ""
-    """The event in a sentence; empty for what says nothing to a person."""
+    """The event in a sentence; empty for events without meaning for people."""
     before_restart: bool = False
-    """Whether an earlier life of the agent told it; its `seq` is negative then."""
+    """Whether the event is from an earlier process of the agent; its `seq` is negative then."""
 
 
 class StateRecord(Value, frozen=True):
-    """The node in one answer."""
+    """The whole node."""
 
     api: str
     version: str
@@ -161,10 +161,10 @@ class StateRecord(Value, frozen=True):
     allocations: tuple[Allocation, ...] = ()
     labels: LabelState | None = None
     mps: MpsState | None = None
-    """`None` where nobody looks after daemons."""
+    """`None` where MPS daemons are off."""
     devices: tuple[DeviceClassRecord, ...] = ()
     """Of other kinds than NVIDIA's GPUs, by class."""
     slices: PublishedSlices | None = None
-    """`None` where schedulers are told of no devices that claims can have."""
+    """`None` where no devices for claims are published."""
     notices: tuple[str, ...] = ()
-    """What the configuration asks for and this version does not have yet."""
+    """Settings that this version does not support yet."""

@@ -1,4 +1,4 @@
-"""Slices as the API tells them: what schedulers see of this node's devices; pure."""
+"""Resource slices in the API: the node's devices as seen by schedulers; pure."""
 
 from collections.abc import Sequence
 
@@ -7,14 +7,14 @@ from nodeagent.model.values import Value
 
 
 class SlicesRecord(Value, frozen=True):
-    """All of them."""
+    """All resource slices of the node."""
 
     published: PublishedSlices | None = None
-    """How they stand; `None` where schedulers are told nothing, or have not been told yet."""
+    """The standing of the slices; `None` where no slices are written, or not yet."""
     slices: tuple[SliceContent, ...] = ()
-    """As the API server had them last, in their order."""
+    """As in the API server last, in order."""
 
 
 def record_slices(published: PublishedSlices | None, contents: Sequence[SliceContent]) -> SlicesRecord:
-    """The record of this moment."""
+    """The record of all slices now."""
     return SlicesRecord(published=published, slices=tuple(contents))

@@ -1,4 +1,4 @@
-"""Envelopes as server-sent events, and which of them a client asked for; pure."""
+"""Envelopes as server-sent events, and a client's choice of events; pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -13,43 +13,43 @@ from nodeagent.model.values import Value
 KEEPALIVE = b": still here\n\n"
 DIGITS_MAX = 18
 QUIET_TYPES = frozenset({"NodeSample", "PartUsage"})
-"""Left out unless asked for by name: one a second says nothing to somebody who follows a fault."""
+"""Left out unless asked for by name: an event a second is noise to people following a fault."""
 
 
 class EventQuery(Value, frozen=True):
-    """Which events a client asked for, and whether it waits for more."""
+    """A client's choice of events, and whether to follow new events."""
 
     types: frozenset[str] | None = None
-    """`None` when the client leaves it to us."""
+    """`None` for the default choice."""
     last_seen: int | None = None
-    """The last one that it has; `None` where it says nothing of it."""
+    """The last event seen by the client; `None` if not given."""
     is_followed: bool = True
 
     def wants(self, type_name: str) -> bool:
-        """Whether it sees events of this type."""
+        """Whether the client wants events of this type."""
         return type_name not in QUIET_TYPES if self.types is None else type_name in self.types
 
     def select(self, events: Iterable[EventRecord]) -> list[EventRecord]:
-        """Of a list everything that is wanted, from the one after the last that it has."""
+        """The wanted events of a list, after the last event seen."""
         return [one for one in events if self.wants(one.type) and (self.last_seen is None or one.seq > self.last_seen)]
 
     def misses(self, event: EventRecord) -> bool:
-        """Whether a stream begins with this one of those that were before: a reconnect loses nothing."""
+        """Whether a stream begins with this past event: a reconnect loses no event."""
         return self.last_seen is not None and event.seq > self.last_seen and self.wants(event.type)
 
 
 def parse_query(headers: Mapping[str, str], query: Mapping[str, str]) -> EventQuery:
-    """What the client asks for.
+    """The query of a request.
 
     Raises:
-        QueryMalformed: a parameter says nothing that can be understood.
+        QueryMalformed: A parameter cannot be understood.
     """
     types, last_seen, is_followed = _parse_types(query), _parse_last_seen(headers, query), _parse_follow(query)
     return EventQuery(types=types, last_seen=last_seen, is_followed=is_followed)
 
 
 def build_event(envelope: Envelope[Any], teller: Teller) -> EventRecord:
-    """One envelope as the API shows it."""
+    """An envelope as a record of the API."""
     return EventRecord(
         seq=envelope.seq,
         time_seconds=envelope.time,
@@ -64,21 +64,21 @@ def build_event(envelope: Envelope[Any], teller: Teller) -> EventRecord:
 
 
 def render_event(event: EventRecord) -> bytes:
-    """The event on the wire; JSON has no line breaks, so one data line is enough."""
+    """The event on the wire; JSON has no line breaks, so a single data line is enough."""
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.seq, event.type.encode(), json.encode(event))
 
 
 def _parse_types(query: Mapping[str, str]) -> frozenset[str] | None:
-    """The types asked for by `?types=A,B`; `None` when the client leaves it to us."""
+    """The types asked for by `?types=A,B`; `None` for the default choice."""
     names = frozenset(name.strip() for name in query.get("types", "").split(",") if name.strip())
     return names or None
 
 
 def _parse_last_seen(headers: Mapping[str, str], query: Mapping[str, str]) -> int | None:
-    """The last event the client has, so that a reconnect loses nothing the history still holds.
+    """The last event seen by the client, so that a reconnect loses no event still in the history.
 
     Raises:
-        QueryMalformed: `?since=` is no number. A browser's own header that is none is passed over: nobody typed it.
+        QueryMalformed: `?since=` is no number. A bad header is ignored: headers come from browsers, not from people.
     """
     seen = _parse_number(headers.get("last-event-id", ""))
     text = query.get("since", "")
@@ -107,7 +107,7 @@ def _parse_number(text: str) -> int | None:
 
 
 class QueryMalformed(Exception):
-    """A parameter of the query says nothing that can be understood."""
+    """A parameter of the query cannot be understood."""
 
     def __init__(self, name: str, text: str, takes: str) -> None:
         super().__init__(f"?{name}= takes {takes}, not {text[:40]!r}")

@@ -1,4 +1,4 @@
-"""What the page carries besides its words: its style and its one script, and the policy that lets in nothing else."""
+"""The page's style and script, and the policy that admits no others."""
 
 import base64
 import hashlib

@@ -1,7 +1,7 @@
-"""Which event led to which: chains of causes, each from its beginning; pure.
+"""Chains of causes between events, each from its beginning; pure.
 
-Owns the order in which a chain is told: what led to something stands before it, everything that follows from one event
-under it. Refuses to guess: what nobody named as a cause begins a chain of its own, however near in time it was.
+Owns the order of a chain: a cause stands before its effects, all effects of an event below the event. Refuses to
+guess: an event without a named cause begins a chain, however near in time to others.
 """
 
 import re
@@ -20,20 +20,20 @@ from nodeagent.rules.ids import Names, find_uuid
 PAGE_CHAINS = 12
 CHAIN_LENGTH = 16
 ROUTINE_MAX = 4
-"""How many allocations and their ends are told: they have a table of their own, and would push out the rest."""
+"""How many allocations and their ends are shown: they have a table of their own, and would push out the rest."""
 ROUTINE = frozenset({"DevicesAllocated", "DevicesFreed"})
 ALIKE = frozenset({"GpuAppeared", "GpuVanished", "VerdictChanged", "MigLayoutChanged"})
-"""What happens to many devices at once is told once for all of them."""
+"""Events of many devices at once are shown once for all devices."""
 NAMED = re.compile(r"(GPU \d+(?::\d+ \(\S+\)| \(gone\))?) (.+)")
 NAMES_TOLD = 3
 NAMING = ("gpu", "device", "devices")
-"""Fields by which an event says what it is about."""
+"""Fields with the subject of an event."""
 SUMMARIES = frozenset({"Inventory", "HealthReport"})
-"""States that are told where they begin a chain; inside one, the facts beside them say more."""
+"""States shown at the beginning of a chain; inside a chain, the facts beside them say more."""
 
 
 class Link(Value, frozen=True):
-    """One event in words, and how many led to it."""
+    """An event in words, with its depth in the chain."""
 
     seq: int
     time_seconds: float
@@ -42,20 +42,20 @@ class Link(Value, frozen=True):
 
 
 class Chain(Value, frozen=True):
-    """One beginning and what followed from it, in the order in which it is told."""
+    """A first event and its effects, in the order shown."""
 
     links: tuple[Link, ...]
     left_out: int = 0
-    """How many of the later ones there is no room for."""
+    """How many later links are left out for want of room."""
 
     @property
     def is_before_restart(self) -> bool:
-        """Whether an earlier life of the agent told it: its events count up to -1."""
+        """Whether the chain is of an earlier process of the agent, whose events count up to -1."""
         return self.links[0].seq < 0
 
 
 class Told(NamedTuple):
-    """An event as far as chains need it."""
+    """The fields of an event that chains need."""
 
     seq: int
     cause: int | None
@@ -71,12 +71,12 @@ def tell_history(history: Iterable[Envelope[Any]], names: Names) -> list[Told]:
 
 
 def tell_records(records: Iterable[EventRecord]) -> list[Told]:
-    """What the API gave, whose words are made already."""
+    """Records of the API, with their words already made."""
     return [Told(each.seq, each.cause, each.time_seconds, each.type, each.text) for each in records]
 
 
 def find_about(events: Iterable[tuple[int, Any]], own: AbstractSet[str]) -> frozenset[int]:
-    """The events that name one of these devices: values of the model, or the same as plain JSON."""
+    """The events about any of these devices: values of the model, or the same as plain JSON."""
     return frozenset(seq for seq, value in events if not own.isdisjoint(_list_named(value)))
 
 
@@ -95,14 +95,14 @@ def build_chains(
     length: int = CHAIN_LENGTH,
     routine: int = ROUTINE_MAX,
 ) -> tuple[Chain, ...]:
-    """The last chains, the one that began last first; with `about`, those that hold one of these events.
+    """The last chains, the latest beginning first; with `about`, chains with any of these events.
 
-    An event that says nothing to a person hands its own cause on to what it led to.
+    An event without words hands its own cause on to its effects.
     """
     parents: dict[int, int | None] = {}
     said: dict[str, str] = {}
     told: dict[int, Told] = {}
-    # Summaries that say what the last one said: worth a word only for what followed from them.
+    # Summaries equal to the summary before: shown only for their effects.
     repeated: set[int] = set()
     children: dict[int | None, list[int]] = {}
     for each in events:
@@ -140,7 +140,7 @@ def _build_chain(walk: Sequence[tuple[Told, int]], length: int) -> Chain:
 
 
 def _split_name(event: Told) -> tuple[str, str]:
-    """The device that the sentence begins with, and what it says of it, where others may say the same of others."""
+    """The device at the beginning of the sentence, and the rest, for events common to many devices."""
     found = NAMED.fullmatch(event.text) if event.type in ALIKE else None
     return (found[1], found[2]) if found is not None else ("", event.text)
 
@@ -152,7 +152,7 @@ def _join_names(names: Sequence[str]) -> str:
 
 
 def _choose(told: Mapping[int, Told], roots: Sequence[int], routine_max: int) -> list[int]:
-    """The roots, newest first, with few of what happens all day."""
+    """The roots, newest first, with few routine events."""
     chosen: list[int] = []
     routine = 0
     for root in reversed(roots):

@@ -1,6 +1,6 @@
 """Charts with axes: a GPU's last hour and last day, the mean as a line under the highest of each step; pure.
 
-Each is a drawing with its range in words for those who do not see it; times are those of the node, in UTC.
+Each chart has its range in words for readers who do not see the drawing; times are the node's, in UTC.
 """
 
 from collections.abc import Iterator
@@ -14,12 +14,12 @@ from nodeagent.model.telemetry import GpuSample
 
 WIDTH, HEIGHT, LEFT, BOTTOM = 480, 130, 52, 20
 TICKS = {HOUR: (900, "%H:%M"), DAY: (21_600, "%H:%M")}
-"""How many seconds lie between two marks of the time, and how they are written."""
+"""Seconds between two marks of the time axis, and the format of a mark."""
 FULL_CELSIUS = 100
 
 
 class Measure(NamedTuple):
-    """What is drawn, up to where, and how one of `unit` is called."""
+    """A quantity to draw, the full scale, and the name of a `unit`."""
 
     name: str
     full: int
@@ -28,7 +28,7 @@ class Measure(NamedTuple):
 
 
 def plan_measures(gpu: Gpu, sample: GpuSample | None) -> tuple[Measure, ...]:
-    """The four measures in the order in which periods have them, each on a scale that does not move."""
+    """The four measures in the order of periods, each on a fixed scale."""
     total = (sample.memory_total_bytes if sample is not None else None) or gpu.memory_total_bytes
     limit = (sample.power_limit_milliwatts if sample is not None else None) or gpu.power_limit_milliwatts or 0
     return (
@@ -40,7 +40,7 @@ def plan_measures(gpu: Gpu, sample: GpuSample | None) -> tuple[Measure, ...]:
 
 
 def render_charts(gpu: Gpu, sample: GpuSample | None, periods: Periods) -> dict[str, str]:
-    """A part of the page for each span; none where nothing has been read."""
+    """A section of the page for each span; none without readings."""
     measures = plan_measures(gpu, sample)
     parts = {}
     for period in periods:

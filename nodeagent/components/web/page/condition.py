@@ -1,6 +1,6 @@
-"""The permanent address of each condition: what it means, what to do, and whether it is so now; pure.
+"""The permanent address of each condition: its meaning, its remedy, and whether it is active now; pure.
 
-An alert or a runbook may link here for good: every code of the catalogue has a page, whether it is set or not.
+An alert or a runbook may link here for good: every code of the catalogue has a page, active or not.
 """
 
 from nodeagent.components.web.api.records import ConditionRecord
@@ -14,7 +14,7 @@ DEFINITIONS = {one.code: one for one in CATALOGUE}
 
 
 def render_condition_page(code: str, view: PageView) -> Page | None:
-    """One condition; `None` for a code that there is not."""
+    """The page of a condition; `None` for an unknown code."""
     definition = DEFINITIONS.get(code)
     if definition is None:
         return None

@@ -1,4 +1,4 @@
-"""The permanent addresses: a page for each GPU, pod and condition, made of the same parts as the overview; pure."""
+"""The permanent addresses: a page for each GPU, pod and condition, made of the same sections as the overview; pure."""
 
 from collections.abc import Sequence
 
@@ -41,7 +41,7 @@ def render_path(path: str, view: PageView) -> Page | None:
 
 
 def render_steps(path: str, view: PageView) -> Steps:
-    """The same, in steps where it is large."""
+    """The page in steps, if large."""
     if path == "/":
         return (yield from render_overview(view))
     return _render_detail(path, view)
@@ -60,7 +60,7 @@ def _render_detail(path: str, view: PageView) -> Page | None:
 
 
 def render_gpu_page(name: str, view: PageView) -> Page:
-    """One GPU; an address that once was one stays an answer, with what is known of it."""
+    """The page of a GPU; a former address of a GPU still has an answer."""
     state = view.state
     record = find_gpu_record(state.gpus, name) if state.gpus is not None else None
     if record is None:
@@ -104,13 +104,13 @@ def _holders(record: GpuRecord, view: PageView) -> str:
 
 
 def _tabulate_held(held: Sequence[Allocation], parts: Sequence[tuple[Gpu, PartHolder]], state: StateRecord) -> str:
-    """Devices, and parts of GPUs; a table each where there are any."""
+    """The tables of devices and of fractions, unless empty."""
     devices = render_allocation_table(held, state.gpus, state.time_seconds) if held else ""
     return devices + (render_part_table(parts, state.time_seconds) if parts else "")
 
 
 def render_pod_page(namespace: str, name: str, view: PageView) -> Page:
-    """What a pod holds, or that it holds nothing."""
+    """The page of a pod with its devices, or without any."""
     state = view.state
     held = tuple(
         one

@@ -1,4 +1,4 @@
-"""Devices of other kinds than NVIDIA's GPUs on the page; pure. Nothing where no class is configured."""
+"""Devices of other kinds than NVIDIA's GPUs on the page; pure. Empty without a configured class."""
 
 from nodeagent.components.web.api.records import DeviceClassRecord, DeviceRecord, StateRecord
 from nodeagent.components.web.page.markup import esc, mark, prose, section, table
@@ -8,7 +8,7 @@ _STYLES = {Standing.HEALTHY: "ok", Standing.UNHEALTHY: "bad", Standing.GONE: "ba
 
 
 def render_devices(state: StateRecord) -> str:
-    """A row for each device, and what is wrong with a class."""
+    """A row for each device, and the problems of each class."""
     if not state.devices:
         return ""
     rows = [_row(each, record) for each in state.devices for record in each.devices]

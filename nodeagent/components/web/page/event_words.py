@@ -1,4 +1,4 @@
-"""What happened, a sentence for each event of the bus; pure."""
+"""A sentence for each event of the bus; pure."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -87,14 +87,14 @@ QUIET = frozenset(
 
 
 class Teller:
-    """Tells events in their order; of the conditions it tells what changed, for which it remembers the last ones."""
+    """Puts events into words in their order; for conditions, the difference from the conditions before."""
 
     def __init__(self, names: Names) -> None:
         self.names = names
         self._codes: tuple[str, ...] | None = None
 
     def tell(self, envelope: Envelope[Any]) -> str:
-        """One sentence; empty for what is not worth one."""
+        """The sentence for an event; empty for events not worth a sentence."""
         value = envelope.value
         if isinstance(value, ActiveConditions):
             return self._tell_conditions(tuple(dict.fromkeys(one.code for one in value.conditions)))
@@ -113,7 +113,7 @@ class Teller:
 
 
 def describe_event(value: Any, names: Names) -> str:
-    """One sentence that needs nothing but the event; empty for what is not worth one."""
+    """The sentence for an event alone; empty for events not worth a sentence."""
     kind = type(value)
     if kind.__name__ in QUIET:
         return ""
@@ -135,7 +135,7 @@ def _because(reason: str) -> str:
 
 
 def _list_labels(keys: Sequence[str]) -> str:
-    """Without the prefix that all have, and the date of the change after what changed."""
+    """Keys without the common prefix, with the time stamp last."""
     words = sorted((key.removeprefix("nvidia.com/") for key in keys), key=lambda word: (word == "gfd.timestamp", word))
     return ", ".join(words[:LABELS_TOLD]) + (" …" if len(words) > LABELS_TOLD else "")
 
@@ -147,7 +147,7 @@ def _describe_inventory(value: Inventory, _names: Names) -> str:
 
 def _describe_health(value: HealthReport, _names: Names) -> str:
     if all(one.reason == NOT_LOOKED_AT for one in value.devices):
-        return ""  # before the first look, which says more
+        return ""  # before the first poll, which says more
     fit = sum(one.verdict in {Verdict.HEALTHY, Verdict.SUSPECT} for one in value.devices)
     return f"health judged: {fit} of {len(value.devices)} devices fit for work"
 
@@ -229,4 +229,4 @@ WORDS: dict[type, Callable[[Any, Names], str]] = {
         "the API server answers" if one.reachable else f"the API server is away{_because(one.detail)}"
     ),
 }
-"""The words for each event; one that is not here goes by its name."""
+"""The words for each event; other events go by their class name."""

@@ -1,4 +1,4 @@
-"""The GPUs on the page: a tile each, with the last minutes, the MIG devices as blocks, and who holds it; pure."""
+"""The GPUs on the page: a tile each, with the last minutes, the MIG devices as blocks, and the holders; pure."""
 
 from collections.abc import Iterable, Mapping
 
@@ -22,16 +22,16 @@ VERDICT_STYLES = {
     Verdict.UNKNOWN: "warn",
 }
 NOBODYS = "held by nobody"
-"""Of what nobody has, and nobody could get either."""
+"""Of a GPU without a holder that no pod could get either."""
 MIG_COLUMNS = 8
 NARROW_COLUMNS = 2
-"""Blocks so narrow say `1g` for `1g.10gb`; their title says all."""
+"""Blocks so narrow say `1g` for `1g.10gb`; the title has the full profile."""
 
 Trend = Mapping[GpuUuid, tuple[Point, ...]]
 
 
 def render_gpus(state: StateRecord, trend: Trend) -> str:
-    """All tiles, and the GPUs that should be there and are not."""
+    """All tiles, and the missing GPUs."""
     if state.gpus is None:
         return section("gpus", "GPUs", '<p class="card">No GPU is known yet.</p>')
     missing = "".join(
@@ -52,7 +52,7 @@ def render_gpus(state: StateRecord, trend: Trend) -> str:
 
 
 def decide_style(record: GpuRecord) -> tuple[str, str, str]:
-    """Style, word and reason for a GPU: what a person must know of it first."""
+    """Style, word and reason for a GPU: the first news for people."""
     if record.gpu.lost:
         return "bad", "lost", record.gpu.lost
     whole = find_verdict(record.health, record.gpu.uuid)
@@ -67,12 +67,12 @@ _WEIGHTS = {Verdict.HEALTHY: 0, Verdict.UNKNOWN: 1, Verdict.SUSPECT: 2, Verdict.
 
 
 def tell_vacancy(record: GpuRecord) -> str:
-    """Of a GPU that nobody has, whether somebody could get it, or how much of it: empty where nothing of it."""
+    """Whether, or how much of, a GPU without a holder is free; empty if none is."""
     if record.door is not None and record.door.door is Door.FRACTIONS:
         return "free, in parts" if record.door.is_open and decide_style(record)[0] != "bad" else ""
     parts, free = len(record.gpu.mig_devices), record.free
     if free is None:
-        # Nobody offers it here: what shows is whether anything is in the way.
+        # This agent offers no GPUs: only obstacles can be shown.
         mig = record.gpu.mig
         is_uncut = mig is not None and mig.enabled and not mig.devices
         return "" if is_uncut or decide_style(record)[0] == "bad" else "free"
@@ -83,7 +83,7 @@ def tell_vacancy(record: GpuRecord) -> str:
 
 
 def find_verdict(health: Iterable[DeviceHealth], uuid: str) -> DeviceHealth | None:
-    """The verdict on one device."""
+    """The verdict on a device."""
     return next((one for one in health if one.device == uuid), None)
 
 
@@ -109,7 +109,7 @@ def _numa(gpu: Gpu) -> str:
 
 
 def render_meters(record: GpuRecord, points: tuple[Point, ...]) -> str:
-    """The four measures; readings that are old say so."""
+    """The four measures; old readings are marked."""
     curves = plan_curves(record.gpu, record.sample, points)
     if not curves or record.gpu.lost:
         return ""
@@ -120,7 +120,7 @@ def render_meters(record: GpuRecord, points: tuple[Point, ...]) -> str:
 
 
 def render_mig(record: GpuRecord) -> str:
-    """The MIG devices where they lie on the GPU, an eighth of its memory a column."""
+    """The MIG devices in their places on the GPU, an eighth of its memory a column."""
     gpu = record.gpu
     if gpu.mig is None or not gpu.mig.enabled:
         return ""
@@ -174,12 +174,12 @@ def _render_holders(record: GpuRecord) -> str:
 
 
 def _tell_use(one: PartHolder) -> str:
-    """Which part it has, and what it uses of that."""
+    """The size of the fraction, and its use."""
     return f'<span class="small dim">{esc(one.use.describe_cores())} cores, {esc(one.use.describe_memory())}</span>'
 
 
 def render_gpu_facts(record: GpuRecord, state: StateRecord) -> str:
-    """Everything about one GPU that a bug report or a replacement needs."""
+    """All facts about a GPU for a bug report or a replacement."""
     gpu, sample = record.gpu, record.sample
     facts = [
         ("UUID", f"<code>{esc(gpu.uuid)}</code>"),

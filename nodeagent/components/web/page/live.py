@@ -1,6 +1,6 @@
-"""Which parts of a page changed since a reader last saw them; pure.
+"""The sections of a page that changed since a reader's last version; pure.
 
-A page that several people read is rendered once, and all of them get the same bytes.
+A page with several readers is rendered once, and all readers get the same bytes.
 """
 
 import re
@@ -15,10 +15,10 @@ AGES = re.compile(r"(<time data-since[^>]*>)[^<]*")
 
 
 class LivePage:
-    """The newest rendering of one address, and when each part of it last changed."""
+    """The newest rendering of an address, and the last change of each section."""
 
     def __init__(self, page: Page, epoch: str) -> None:
-        """`epoch` tells the versions of this object from those of any other."""
+        """`epoch` tells the versions of this object from versions of any other."""
         self._epoch, self._number = epoch, 1
         self.readers = 0
         self.just_loaded = True
@@ -26,11 +26,11 @@ class LivePage:
         self._stable = _strip_ages(page)
         self._changed_at = dict.fromkeys(page.sections, self._number)
         self._rendered: dict[int, bytes] = {}
-        """By what a reader has seen; most have seen the same, and get the same bytes."""
+        """By the version seen; most readers have seen the same version, and get the same bytes."""
 
     @property
     def version(self) -> str:
-        """What a reader has seen who has everything so far."""
+        """The version of a reader with all changes so far."""
         return f"{self._epoch}-{self._number}"
 
     def update(self, page: Page) -> None:
@@ -44,7 +44,7 @@ class LivePage:
         self.page, self._stable = page, stable
 
     def render_since(self, version: str) -> bytes:
-        """The event that brings a reader up to date; an unknown version means everything."""
+        """The event that brings a reader up to date; an unknown version means the whole page."""
         epoch, _, number = version.rpartition("-")
         seen = int(number) if epoch == self._epoch and number.isascii() and number.isdigit() else 0
         if seen not in self._rendered:
@@ -60,11 +60,11 @@ def _strip_ages(page: Page) -> dict[str, str]:
 
 
 UNREAD_MAX = 16
-"""Pages kept for readers who have just loaded them and may be about to follow them."""
+"""How many loaded pages are kept for readers who may be about to follow them."""
 
 
 class LivePages:
-    """The pages that somebody reads now, and for a moment those that somebody has just loaded."""
+    """The pages with readers now, and for a moment pages just loaded."""
 
     def __init__(self, render: Callable[[str], Steps], epoch: str) -> None:
         """`render` makes the page at an address, step by step."""
@@ -73,7 +73,7 @@ class LivePages:
         self._pages: dict[str, LivePage] = {}
 
     def load(self, path: str) -> LivePage | None:
-        """The page at this address as it is now; `None` where there is none."""
+        """The page at this address now; `None` without a page."""
         page = finish(self._render(path))
         if page is None:
             return None
@@ -90,25 +90,25 @@ class LivePages:
         return live
 
     def follow(self, path: str) -> LivePage | None:
-        """The page for a reader who stays until it leaves."""
+        """The page for a reader until `leave`."""
         live = self._pages.get(path) or self.load(path)
         if live is not None:
             live.readers += 1
         return live
 
     def leave(self, path: str) -> None:
-        """One reader less."""
+        """Count a reader less."""
         self._pages[path].readers -= 1
 
     def update(self) -> Iterator[None]:
-        """Render all that are read, and forget what nobody came to follow; yields where others may have their turn."""
+        """Render all pages with readers, and drop pages not followed; yields where other tasks may run."""
         for path, live in list(self._pages.items()):
             if self._pages.get(path) is not live:
-                continue  # a page that was loaded while others were rendered has pushed it out, or taken its place
+                continue  # pushed out, or replaced, by a page loaded while others were rendered
             if live.readers:
                 page = yield from self._render(path)
                 assert page is not None, "an address that was a page stays one"
-                if page.time_seconds >= live.page.time_seconds:  # else somebody loaded it anew meanwhile
+                if page.time_seconds >= live.page.time_seconds:  # else the page was loaded anew meanwhile
                     live.update(page)
             elif live.just_loaded:
                 live.just_loaded = False

@@ -1,6 +1,6 @@
-"""The small words of HTML that all parts of the page are set with; pure.
+"""The small words of HTML for all sections of the page; pure.
 
-Everything that comes from hardware, pods or configuration passes `esc` on its way into the page.
+All text from hardware, pods or configuration passes `esc` on its way into the page.
 """
 
 import re
@@ -14,11 +14,11 @@ from nodeagent.model.units import render_age
 
 COMMANDS = re.compile(r"`([^`]+)`")
 SYMBOLS = {"ok": "✓", "warn": "!", "bad": "✗"}
-"""Colour is never the only sign: each of the three has a symbol, and a word beside it."""
+"""Colour is never the only sign: each style has a symbol, and a word beside it."""
 
 
 def esc(text: object) -> str:
-    """Text as text: no markup, and nothing that a reader cannot see, such as a change of writing direction."""
+    """Plain text: no markup, and no invisible characters, such as a change of writing direction."""
     plain = str(text)
     if not plain.isprintable():  # the usual text is spared the walk, which would be most of a page's cost
         plain = "".join(character if character.isprintable() else "�" for character in plain)
@@ -26,7 +26,7 @@ def esc(text: object) -> str:
 
 
 def prose(text: str) -> str:
-    """A sentence of ours or of others in which `commands` stand out."""
+    """A sentence with its `commands` marked."""
     return COMMANDS.sub(r"<code>\1</code>", esc(text))
 
 
@@ -41,7 +41,7 @@ def mark(style: str, word: str) -> str:
 
 
 def verdict(style: str, word: str, sentence: str) -> str:
-    """What a page has to say in a word and a sentence; read out when it changes."""
+    """A page's verdict in a word and a sentence; read out at each change."""
     return (
         f'<div id="verdict" class="verdict {style}" role="status"><span aria-hidden="true">{SYMBOLS[style]}</span>'
         f"<p><b>{esc(word)}</b>{prose(sentence)}</p></div>"
@@ -49,12 +49,12 @@ def verdict(style: str, word: str, sentence: str) -> str:
 
 
 def section(name: str, title: str, body: str) -> str:
-    """A part of the page with a heading that names it; the script replaces what is in it."""
+    """A named section of the page with a heading; its content is replaced by the script."""
     return f'<section id="{name}" aria-labelledby="{name}-h"><h2 id="{name}-h">{esc(title)}</h2>{body}</section>'
 
 
 def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]], *, name: str = "") -> str:
-    """A table whose cells are markup already; on a narrow screen each row stands as a list of its cells."""
+    """A table with cells of markup; on a narrow screen each row stands as a list of cells."""
     heads = "".join(f'<th scope="col">{esc(cell)}</th>' for cell in head)
     body = "".join(
         "<tr>" + "".join(_cell(title, cell) for title, cell in zip(head, row, strict=True)) + "</tr>" for row in rows
@@ -70,12 +70,12 @@ def _cell(title: str, cell: str) -> str:
 
 
 def folded(name: str, summary: str, body: str) -> str:
-    """What one seldom reads, behind a line that says what it is."""
+    """Seldom read content, behind a summary line."""
     return f'<details id="{name}" aria-label="{esc(summary)}"><summary>{esc(summary)}</summary>{body}</details>'
 
 
 def pairs(facts: Iterable[tuple[str, str]]) -> str:
-    """Names and what they are; the second of each is markup already."""
+    """Names and values; values are markup already."""
     return '<dl class="pairs">' + "".join(f"<dt>{esc(name)}</dt><dd>{what}</dd>" for name, what in facts) + "</dl>"
 
 
@@ -90,7 +90,7 @@ def pod_path(pod: PodIdentity) -> str:
 
 
 def pod_link(pod: PodIdentity | None) -> str:
-    """A pod by its name, or that its name is not known yet."""
+    """A pod by its name, or a note while the name is unknown."""
     if pod is None:
         return '<span class="dim">pod not known yet</span>'
     name = f"{pod.namespace}/{pod.name}" if pod.name else f"pod {pod.uid}"
@@ -103,6 +103,6 @@ def condition_path(code: str) -> str:
 
 
 def condition_id(condition: ConditionRecord) -> str:
-    """The anchor of a condition: its code, and after that what it is about, where there is more than one."""
+    """The anchor of a condition: its code, and its key, where there is a key."""
     about = "".join(character if character.isalnum() or character in "-." else "-" for character in condition.key)
     return esc(f"condition-{condition.code}" + (f"-{about}" if about else ""))

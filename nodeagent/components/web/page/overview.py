@@ -1,6 +1,6 @@
-"""The status page as one HTML document, readable without JavaScript; pure.
+"""The status page as a single HTML document, readable without JavaScript; pure.
 
-Each part has a name. The document is made of all of them; the script gets those that changed.
+Each section has a name. The document is made of all sections; the script gets the changed sections.
 """
 
 from collections.abc import Callable, Generator, Mapping
@@ -70,18 +70,18 @@ NAVIGATION = (
 
 
 class PageView(Value, frozen=True):
-    """All that a page is made of."""
+    """All material of a page."""
 
     state: StateRecord
     trend: Trend
     history: tuple[Envelope[Any], ...]
     past: tuple[EventRecord, ...] = ()
-    """What happened before the agent was started."""
+    """Events from before the agent's start."""
     periods: Mapping[GpuUuid, Periods] = {}
 
 
 class Page(Value, frozen=True):
-    """A page in its parts, in the order in which they stand."""
+    """A page by sections, in order."""
 
     title: str
     node: str
@@ -93,7 +93,7 @@ class Page(Value, frozen=True):
 
 
 Steps = Generator[None, None, Page | None]
-"""A page under way, which stops for breath between its parts; what it returns is the page."""
+"""A page under way, which pauses between its sections; the generator's return value is the page."""
 
 
 def finish(steps: Steps) -> Page | None:
@@ -107,7 +107,7 @@ def finish(steps: Steps) -> Page | None:
 
 
 def render_overview(view: PageView) -> Steps:
-    """The node in one look; made in steps, so that a pod never waits for a whole page."""
+    """The overview of the node; made in steps, so that a pod never waits for a whole page."""
     state = view.state
     parts: dict[str, Callable[[], str]] = {
         "verdict": lambda: render_verdict(state),
@@ -142,7 +142,7 @@ def _render_history(view: PageView) -> str:
 
 
 def tell_all(view: PageView) -> list[Told]:
-    """What happened in earlier lives of the agent, then in this one, in words."""
+    """Events of earlier processes of the agent, then of the present process, in words."""
     return [*tell_records(view.past), *tell_history(view.history, build_names(known_inventory(view.state)))]
 
 
@@ -155,7 +155,7 @@ def known_inventory(state: StateRecord) -> Inventory | None:
 
 
 def render_verdict(state: StateRecord) -> str:
-    """One word and one sentence."""
+    """The verdict in a word and a sentence."""
     return verdict(VERDICT_STYLES[state.verdict], state.verdict, state.sentence)
 
 
@@ -163,7 +163,7 @@ GROUPS = {
     "events": ("pair", ("events", "allocations")),
     "software": ("columns", ("software", "slices", "parts", "labels")),
 }
-"""Parts that stand side by side where there is room, by the first of them."""
+"""Sections side by side where there is room, by the first section."""
 
 
 def render_document(page: Page, version: str) -> str:

@@ -1,4 +1,4 @@
-"""The parts of the page that are words and tables: conditions, allocations, events, components, facts, labels; pure."""
+"""Sections of words and tables: conditions, allocations, events, components, facts, labels; pure."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ PHASE_STYLES = {"running": "ok", "failed": "bad", "backing_off": "bad"}
 
 
 def render_conditions(state: StateRecord) -> str:
-    """What is wrong, the worst first, each with what to do; a calm word where nothing is."""
+    """Conditions, the worst first, each with its remedy; a calm word without conditions."""
     notes = "".join(f'<li class="card condition">{prose(notice)}</li>' for notice in state.notices)
     if not state.conditions and not notes:
         return section("conditions", "Conditions", '<p class="card">Nothing is wrong that the agent knows of.</p>')
@@ -62,7 +62,7 @@ def _render_group(group: ConditionGroup, now_seconds: float) -> str:
     style = SEVERITY_STYLES.get(one.severity, "warn")
     folded = "".join(map(_render_detail, rest))
     more = f"<details><summary>and {len(rest)} more</summary>{folded}</details>" if rest else ""
-    # The first has the card's own anchor, so that a link to it shows the title too.
+    # The first condition has the card's own anchor, so that a link shows the title too.
     first = f"<p>{prose(one.detail)}</p>" if one.detail else ""
     return (
         f'<li class="card condition {style}" id="{condition_id(one)}">'
@@ -79,7 +79,7 @@ def _render_detail(one: ConditionRecord) -> str:
 
 
 def render_allocations(state: StateRecord) -> str:
-    """Who holds what."""
+    """The holders of devices and fractions, and the MPS daemons."""
     held = [(record.gpu, one) for record in (state.gpus.gpus if state.gpus else ()) for one in record.parts]
     daemons = state.mps.daemons if state.mps is not None else ()
     if not state.allocations and not held and not daemons:
@@ -95,7 +95,7 @@ def render_allocations(state: StateRecord) -> str:
 
 
 def render_allocation_table(allocations: Sequence[Allocation], gpus: GpusRecord | None, now_seconds: float) -> str:
-    """A row for each container that holds devices."""
+    """A row for each container with devices."""
     rows = [
         (
             pod_link(one.pod),
@@ -127,7 +127,7 @@ def render_daemon_table(daemons: Sequence[MpsDaemon], gpus: GpusRecord | None, n
 
 
 def render_part_table(held: Sequence[tuple[Gpu, PartHolder]], now_seconds: float) -> str:
-    """A row for each container and GPU of which it has a part."""
+    """A row for each container and GPU with a fraction."""
     rows = [
         (
             pod_link(one.pod),
@@ -144,7 +144,7 @@ def render_part_table(held: Sequence[tuple[Gpu, PartHolder]], now_seconds: float
 
 
 def render_device(device: str, gpus: GpusRecord | None) -> str:
-    """A device by its GPU's index, its profile and its replica, with a link to the GPU where there is one."""
+    """A device by its GPU's index, its profile and its replica, with a link to a known GPU."""
     uuid, replica = parse_device_id(device)
     suffix = f" replica {replica}" if replica is not None else ""
     for record in gpus.gpus if gpus is not None else ():
@@ -160,7 +160,7 @@ def render_device(device: str, gpus: GpusRecord | None) -> str:
 
 
 def render_events(chains: Sequence[Chain]) -> str:
-    """The last chains, newest first; what an event led to stands below it, with how long that took."""
+    """The last chains, newest first; effects stand below their cause, with the time between."""
     if not chains:
         return section("events", "What happened", '<p class="card">Nothing yet.</p>')
     body = "".join(_render_chain(chain) for chain in chains)
@@ -174,7 +174,7 @@ def _render_chain(chain: Chain) -> str:
     more = f'<li class="dim">and {chain.left_out} more</li>' if chain.left_out else ""
     shown = f"{time:%H:%M:%S} UTC"
     if chain.is_before_restart:
-        # It may be of another day.
+        # The chain may be of another day.
         shown = f"{time:%Y-%m-%d}<br>{shown}"
         more += '<li class="dim">before the agent was restarted</li>'
     return f'<li><time datetime="{time:%Y-%m-%dT%H:%M:%SZ}">{shown}</time><ol>{links}{more}</ol></li>'
@@ -219,7 +219,7 @@ def _render_component(one: ComponentRecord, now_seconds: float) -> tuple[str, ..
 
 
 def render_software(state: StateRecord) -> str:
-    """Driver, container runtime, CDI and the kubelet's side, with versions."""
+    """Driver, container runtime, CDI and device plugin, with versions."""
     facts = [*_driver_facts(state.driver), *_fabric_facts(state.gpus), *_runtime_facts(state), *_plugin_facts(state)]
     return section("software", "Driver, runtime, kubelet", f'<div class="card">{pairs(facts)}</div>')
 
@@ -244,7 +244,7 @@ def _driver_facts(driver: DriverState | None) -> list[tuple[str, str]]:
 
 
 def _fabric_facts(gpus: GpusRecord | None) -> list[tuple[str, str]]:
-    """A row for each place in a fabric that GPUs of this node have: all of one have the same, when all is well."""
+    """A row for each place in a fabric: with all well, GPUs of the node share the same place."""
     places = Counter(
         f"{record.gpu.fabric.phase.replace('_', ' ')}, clique {record.gpu.fabric.clique_id}"
         f" of domain {record.gpu.fabric.cluster_uuid}"
@@ -263,7 +263,7 @@ def _runtime_facts(state: StateRecord) -> list[tuple[str, str]]:
         if runtime.through_shim:
             facts.append(("Runtime shim", "every container is created through it"))
         if runtime.restart_needed:
-            # A sentence, which has the mark of what it quotes, stands where no command is known.
+            # Without a known command this is a sentence, with its own marks for quoted commands.
             needed = runtime.restart_needed if "`" in runtime.restart_needed else f"`{runtime.restart_needed}`"
             facts.append(("Restart needed", f"{mark('warn', 'not in force')} {prose(needed)}"))
     if cdi is not None:
@@ -292,7 +292,7 @@ def _plugin_facts(state: StateRecord) -> list[tuple[str, str]]:
 
 
 def render_labels(labels: LabelState | None) -> str:
-    """What the node is called, and where that differs from what it should be called."""
+    """The node's labels, and where wanted and present labels differ."""
     if labels is None:
         return section("labels", "Node labels", '<p class="card">Labels have not been made yet.</p>')
     keys = sorted({*labels.wanted, *labels.applied})
@@ -300,7 +300,7 @@ def render_labels(labels: LabelState | None) -> str:
     later = ", ".join(f"{key}={value}" if value else f"{key} to go" for key, value in labels.held_back.items())
     notes += f'<p class="small">Held back until it has lasted: {esc(later)}</p>' if later else ""
     if not labels.applied:
-        # one word about all of them rather than the same word on each
+        # one word about all labels rather than the same word on each
         notes += f"<p>{mark('warn', 'none is on the node yet')}</p>" if labels.wanted else ""
         facts = [(key, esc(labels.wanted[key])) for key in keys]
     else:

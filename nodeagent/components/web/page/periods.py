@@ -1,7 +1,7 @@
 """The last hour and the last day of each GPU in a fixed number of numbers, for the charts of its page; pure.
 
-A period is a ring of steps; of each step the mean and the highest reading of four measures are kept. What it takes
-does not grow: 6 KB for a GPU. It begins anew with the agent; what is older is Prometheus' business.
+A period is a ring of steps, with the mean and the highest reading of four measures for each step. Memory does not
+grow: 6 KB for a GPU. A period begins anew with the agent; older readings are Prometheus' business.
 """
 
 from array import array
@@ -14,11 +14,11 @@ from nodeagent.model.telemetry import GpuSample, NodeSample
 MEASURES: Final = 4
 _UNKNOWN: Final = -1
 _MOST: Final = 2**31 - 1
-"""What a place has room for; a driver that subtracts more than there is tells almost 2^64, and that is no reading."""
+"""The largest value kept; a driver that subtracts more than there is reports almost 2^64, which is no reading."""
 
 
 class Span(NamedTuple):
-    """A length of time, and in how many steps it is kept."""
+    """A length of time, and its number of steps."""
 
     name: str
     step_seconds: int
@@ -31,7 +31,7 @@ SPANS: Final = (HOUR, DAY)
 
 
 class Reading(NamedTuple):
-    """One step of one measure."""
+    """A step of a measure."""
 
     step: int
     mean: int
@@ -50,7 +50,7 @@ def read_measures(sample: GpuSample) -> tuple[int | None, ...]:
 
 
 class Period:
-    """One span of one GPU."""
+    """A span of a GPU's readings."""
 
     def __init__(self, span: Span) -> None:
         self.span = span
@@ -60,7 +60,7 @@ class Period:
         self._sums, self._counts = [0] * MEASURES, [0] * MEASURES
 
     def add(self, values: tuple[int | None, ...], time_seconds: float) -> None:
-        """Take readings in; a clock that goes back a little adds to the newest step, and one that jumps begins anew."""
+        """Add readings; a clock going back a little adds to the newest step, and a jumping clock begins anew."""
         step = int(time_seconds // self.span.step_seconds)
         step = max(step, self.last) if step > self.last - self.span.steps else step
         if step != self.last:
@@ -78,7 +78,7 @@ class Period:
                 self._highest[base + measure] = max(value, self._highest[base + measure])
 
     def read(self, measure: int) -> Iterator[Reading]:
-        """The steps of which something is known, oldest first."""
+        """The steps with readings, oldest first."""
         for step in range(max(0, self.last - self.span.steps + 1), self.last + 1):
             at = step % self.span.steps * MEASURES + measure
             if self._highest[at] != _UNKNOWN:
@@ -94,13 +94,13 @@ Periods = tuple[Period, ...]
 
 
 class PeriodBook:
-    """The periods of every GPU that is sampled."""
+    """The periods of every sampled GPU."""
 
     def __init__(self) -> None:
         self._periods: dict[GpuUuid, Periods] = {}
 
     def add(self, sample: NodeSample) -> None:
-        """Take in a sample; a GPU that is sampled no more is forgotten."""
+        """Add a sample; a GPU no longer sampled is forgotten."""
         self._periods = {gpu.uuid: self._periods.get(gpu.uuid) or tuple(map(Period, SPANS)) for gpu in sample.gpus}
         for gpu in sample.gpus:
             values = read_measures(gpu)
@@ -108,5 +108,5 @@ class PeriodBook:
                 period.add(values, sample.time_seconds)
 
     def periods(self) -> Mapping[GpuUuid, Periods]:
-        """Of every GPU; they go on being filled."""
+        """The periods of every GPU; later samples go on filling them."""
         return self._periods

@@ -1,14 +1,14 @@
-"""What schedulers see of this node's devices, on the page; pure. Nothing where no claims are served."""
+"""The node's devices as seen by schedulers, on the page; pure. Empty where no claims are served."""
 
 from nodeagent.components.web.api.records import StateRecord
 from nodeagent.components.web.page.markup import esc, mark, pairs, prose, section
 
 NAMED_MAX = 12
-"""Devices that are named; of more the command tells."""
+"""How many devices are named; the command lists all."""
 
 
 def render_slices(state: StateRecord) -> str:
-    """How many devices there are, and from which of them pods are kept away."""
+    """The number of devices, and tainted devices."""
     slices = state.slices
     if slices is None:
         return ""

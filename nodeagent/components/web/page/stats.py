@@ -1,4 +1,4 @@
-"""The node in a few numbers at the top of the page: what one compares before one reads; pure."""
+"""The node in a few numbers at the top of the page, for a first comparison; pure."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -12,7 +12,7 @@ FIT = frozenset({Verdict.HEALTHY, Verdict.SUSPECT})
 
 
 class Stat(NamedTuple):
-    """A number, what it is, and what goes with it; all but the style are markup already."""
+    """A number, its name, and a note; all but the style are markup already."""
 
     name: str
     value: str
@@ -21,7 +21,7 @@ class Stat(NamedTuple):
 
 
 def render_stats(state: StateRecord) -> str:
-    """All that is known, in the order of importance."""
+    """All known numbers, in the order of importance."""
     absent = _count_absent(state.gpus) if state.gpus is not None else 0
     stats = [*_gpu_stats(state.gpus.gpus if state.gpus is not None else (), absent), *_software_stats(state)]
     cells = "".join(_render_stat(one) for one in stats)
@@ -36,7 +36,7 @@ def _render_stat(one: Stat) -> str:
 
 
 def _count_absent(gpus: GpusRecord) -> int:
-    """Those that are on the bus and not listed, and those that are gone: the node should have them."""
+    """GPUs on the bus and not listed, and vanished GPUs: the node should have them."""
     listed = {record.gpu.pci.address for record in gpus.gpus}
     return len(gpus.vanished) + sum(one.address not in listed for one in gpus.missing)
 
@@ -69,7 +69,7 @@ def _gpu_stats(records: tuple[GpuRecord, ...], absent: int) -> list[Stat]:
 
 
 def is_true_now(record: GpuRecord) -> bool:
-    """Whether the reading says how the GPU is: not so of a lost one, nor of one that is old."""
+    """Whether the reading shows the present GPU: neither lost nor old."""
     return not record.gpu.lost and not record.sample_is_old
 
 

@@ -1,7 +1,7 @@
-"""How the GPUs of this node reach each other, drawn, and the same as a table; pure.
+"""The links between the GPUs of this node, drawn, and as a table; pure.
 
-GPUs stand in a row, those of one NUMA node together. Above them the NVLinks, to the switches or from GPU to GPU;
-below them the PCIe side. The table says what the picture says, in the words of `nvidia-smi topo -m`.
+GPUs stand in a row, grouped by NUMA node. Above them the NVLinks, to the switches or from GPU to GPU; below them the
+PCIe side. The table repeats the picture, in the words of `nvidia-smi topo -m`.
 """
 
 import math
@@ -21,14 +21,14 @@ SCALE = 1.25
 
 
 class Spot(Value, frozen=True):
-    """One GPU and where the middle of its box is."""
+    """A GPU and the middle of its box."""
 
     gpu: Gpu
     middle: int
 
 
 def render_topology(gpus: GpusRecord | None) -> str:
-    """The part of the page, or nothing where there is nothing to draw."""
+    """The section of the page, or a note without GPUs."""
     if gpus is None or not gpus.gpus:
         return section("topology", "Topology", '<p class="card">No GPU is known yet.</p>')
     matrix = _render_matrix(gpus) if len(gpus.gpus) > 1 else ""
@@ -83,7 +83,7 @@ def _draw_numa(spots: tuple[Spot, ...]) -> list[str]:
         members = list(group)
         left, right = members[0].middle - BOX // 2 - 10, members[-1].middle + BOX // 2 + 10
         number = str(numa) if numa >= 0 else "unknown"
-        # There is room for so much under one GPU; `NUMA ?` under one of no node.
+        # There is room for so much under a single GPU; `NUMA ?` for an unknown node.
         alone = f"NUMA {number if numa >= 0 else '?'}"
         name = f"NUMA node {number} · PCIe" if len(members) > 1 else alone
         middle = (left + right) // 2
@@ -132,7 +132,7 @@ def _draw_arcs(spots: tuple[Spot, ...], direct: list[GpuPair]) -> list[str]:
     for pair in direct:
         left, right = (spot.middle for spot in spots if spot.gpu.uuid in {pair.left, pair.right})
         rise, width = _rise(spots, pair), 0.6 + pair.nvlink_count * 0.5
-        # Above the arc, however thick it is drawn: half of it lies above its middle.
+        # Above the arc, however thick: half of its width lies above its middle.
         height = GPU_Y - rise * 3 // 4 - 3 - math.ceil(width / 2)
         parts.append(
             f'<path d="M{left} {GPU_Y}C{left} {GPU_Y - rise} {right} {GPU_Y - rise} {right} {GPU_Y}"'
@@ -160,7 +160,7 @@ def _draw_box(middle: int, top: int, name: str, below: str, *, lost: bool = Fals
 
 
 def describe_pair(pair: GpuPair | None) -> str:
-    """`NV18` for that many NVLinks, else the PCIe path as `nvidia-smi` spells it."""
+    """`NV18` for eighteen NVLinks, else the PCIe path as `nvidia-smi` spells it."""
     if pair is None:
         return "–"
     return f"NV{pair.nvlink_count}" if pair.nvlink_count else str(pair.path)

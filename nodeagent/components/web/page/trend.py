@@ -1,6 +1,6 @@
 """The last minutes of each GPU, kept small for the page; pure.
 
-One reading every five seconds for five minutes: what happened in between is Prometheus' business.
+A reading every five seconds for five minutes: readings in between are Prometheus' business.
 """
 
 from collections import deque
@@ -16,7 +16,7 @@ POINTS = 60
 
 
 class Point(Value, frozen=True):
-    """One GPU at one moment; `None` is what it did not tell."""
+    """A GPU at a moment; `None` for unread measures."""
 
     step: int
     utilization_percent: int | None = None
@@ -26,7 +26,7 @@ class Point(Value, frozen=True):
 
 
 def take_point(sample: GpuSample, time_seconds: float) -> Point:
-    """What the page draws of a sample."""
+    """The measures of a sample for the page."""
     return Point(
         step=int(time_seconds // STEP_SECONDS),
         utilization_percent=sample.gpu_utilization_percent,
@@ -37,13 +37,13 @@ def take_point(sample: GpuSample, time_seconds: float) -> Point:
 
 
 class Trends:
-    """A ring of points for each GPU that is sampled."""
+    """A ring of points for each sampled GPU."""
 
     def __init__(self) -> None:
         self._points: dict[GpuUuid, deque[Point]] = {}
 
     def add(self, sample: NodeSample) -> None:
-        """Take in a sample; the newest of a step stands for it, and a GPU that is sampled no more is forgotten."""
+        """Add a sample; the newest of a step stands for the step, and a GPU no longer sampled is forgotten."""
         kept = {gpu.uuid: self._points.get(gpu.uuid, deque(maxlen=POINTS)) for gpu in sample.gpus}
         for gpu in sample.gpus:
             point, ring = take_point(gpu, sample.time_seconds), kept[gpu.uuid]
@@ -59,7 +59,7 @@ class Trends:
 
 
 class Curve(Value, frozen=True):
-    """One measure over time, as it is drawn: how full at which step, of a hundred."""
+    """A measure over time, as drawn: the height at each step, in hundredths."""
 
     name: str
     now: str
@@ -69,7 +69,7 @@ class Curve(Value, frozen=True):
 
 
 def plan_curves(gpu: Gpu, sample: GpuSample | None, points: tuple[Point, ...]) -> tuple[Curve, ...]:
-    """The four measures of a tile, each on its own fixed scale, so that tiles can be compared with the eye."""
+    """The four measures of a tile, each on a fixed scale, so that tiles can be compared with the eye."""
     if sample is None:
         return ()
     total = sample.memory_total_bytes or gpu.memory_total_bytes
@@ -129,7 +129,7 @@ def _watts(milliwatts: int | None) -> str:
 
 
 def render_spark(curve: Curve) -> str:
-    """The curve as a picture, with its range in words for those who do not see it."""
+    """The curve as a picture, with its range in words for readers who do not see the picture."""
     if not curve.heights:
         return ""
     last = curve.heights[-1][0]

@@ -112,7 +112,7 @@ class Decider:
         return [name for _, name in heapq.nsmallest(most, self._sort(pod, pod.demand, names).fitting)]
 
     def place(self, pod: GpuPod, name: str, wishes: Mapping[int, Sequence[GpuUuid]] | None = None) -> PodPlacement:
-        """The evaluators' placement on one node with fractions; `wishes` are GPUs preferred, by the container's number."""
+        """The evaluators' placement on one node with fractions; `wishes` are preferred GPUs by container number."""
         account = self._cluster.find_account(name)
         assert account is not None
         assert pod.demand is not None

@@ -53,4 +53,4 @@ class KeysInvalid(ExtenderError):
 
 
 class SetupInvalid(ExtenderError):
-    """A thing that the extender needs is missing."""
+    """A necessary part of the extender's setup is missing or invalid."""

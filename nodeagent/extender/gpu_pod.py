@@ -22,7 +22,7 @@ _LONGEST: Final = 8192
 """The most kept characters of an annotation; a choice of twelve GPUs for each of ten containers has as many."""
 _KEYS_MAX: Final = 128
 CHOICE_DIGEST: Final = "nodeagent.io/choice-digest"
-"""The annotation that proves who made a choice."""
+"""The annotation that proves the author of a choice."""
 NODE_POLICY: Final = "hami.io/node-scheduler-policy"
 _POLICIES: Final[Mapping[str, Policy]] = {"binpack": "pack", "spread": "spread"}
 

@@ -46,7 +46,7 @@ class Lack(NamedTuple):
     cores: int
     """GPUs with enough free cores, or wholly free GPUs for a demand of whole GPUs."""
     both: int
-    """GPUs with enough free cores and memory."""
+    """GPUs with enough free cores and memory; not counted for a demand of one GPU."""
 
 
 def measure_lack(summary: Summary, demand: Demand) -> Lack:

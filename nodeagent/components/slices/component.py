@@ -64,7 +64,7 @@ class Slices:
     _repaired_at: float | None = None
     _repair_due: float | None = None
     _unheard = ""
-    """Why the watch is away; empty while it is there."""
+    """Why the watch is away; empty while the watch runs."""
 
     def __init__(
         self,

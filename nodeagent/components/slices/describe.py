@@ -23,7 +23,7 @@ _VERSION_PARTS: Final = 3
 
 
 class Surroundings(Value, frozen=True):
-    """Published facts about devices from outside the GPU itself."""
+    """Published facts about devices from other sources than the GPU itself."""
 
     driver_version: str = ""
     cuda_version: tuple[int, int] | None = None

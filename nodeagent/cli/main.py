@@ -20,14 +20,14 @@ TELL_MACHINE = "nodeagent.cli.answers.machine:tell_machine"
 
 
 class Streams(Struct, frozen=True):
-    """Where a command writes."""
+    """The output streams of a command."""
 
     out: TextIO
     err: TextIO
 
 
 class CommandFailed(Exception):
-    """The command cannot do what was asked; the message is all a person needs."""
+    """The command cannot be carried out; the message is complete for a user."""
 
     def __init__(self, message: str, code: ExitCode) -> None:
         super().__init__(message)
@@ -43,7 +43,7 @@ def run_command_line(words: Sequence[str], streams: Streams) -> int:
     code: int = ExitCode.OK
     try:
         code = run(arguments, streams)
-        # Here, where it can be told: at exit the interpreter complains in words and with a code of its own.
+        # Flushed here, for an error of our own: at exit the interpreter complains with words and a code of its own.
         streams.out.flush()
     except CommandFailed as error:
         print(f"nodeagent: {error}", file=streams.err)
@@ -51,10 +51,10 @@ def run_command_line(words: Sequence[str], streams: Streams) -> int:
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
-        # The reader, such as `head`, has what it wanted; the interpreter must not complain about it at exit.
+        # The reader, such as `head`, has read enough; the interpreter must not complain at exit.
         sys.stdout = None
     except OSError as error:
-        # Of files that a command writes by name it speaks itself; what is left is the place where the answer goes.
+        # Commands report errors of named files themselves; an error without a name is about standard output.
         if error.errno not in NO_ROOM or error.filename is not None:
             raise
         sys.stdout = None
@@ -64,7 +64,7 @@ def run_command_line(words: Sequence[str], streams: Streams) -> int:
 
 
 def _import_command(where: str) -> Callable[..., Any]:
-    """The function behind a command; nothing of what is imported is garbage, so nothing is collected meanwhile."""
+    """The function behind a command; an import makes no garbage, so the collector pauses meanwhile."""
     module, _, function = where.partition(":")
     gc.disable()
     try:
@@ -78,6 +78,6 @@ def main() -> int:
     """The console script."""
     if sys.stdout is not None:
         return run_command_line(sys.argv[1:], Streams(sys.stdout, sys.stderr))
-    # Who starts it with its output closed wants none of it.
+    # A caller that closed standard output wants no output.
     with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
         return run_command_line(sys.argv[1:], Streams(nowhere, sys.stderr))

@@ -13,7 +13,7 @@ PARTS = ("aiohttp", "anyio", "grpclib", "kubernetes-asyncio", "msgspec", "nvidia
 
 
 def run(arguments: argparse.Namespace, streams: Streams) -> int:
-    """Print the versions that a bug report needs."""
+    """Print the versions for a bug report."""
     versions = {"nodeagent": __version__, "python": platform.python_version(), "kernel": platform.release()}
     if wants_record(arguments):
         parts = {name: _find_version(name) for name in PARTS}

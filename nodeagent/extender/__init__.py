@@ -1,1 +1,1 @@
-"""The scheduler's extender: which node and which GPUs a pod with parts of GPUs gets, decided before it is bound."""
+"""The scheduler's extender: the node and the GPUs of a pod with fractions, decided before the pod is bound."""

@@ -1,9 +1,10 @@
-"""One node's GPUs as the extender counts them: what the node publishes, less what its pods take.
+"""One node's GPUs in the extender's count: the published GPUs, less the fractions of the node's pods.
 
-Owns the order of belief about a pod: what its node says that its containers have, what was assumed of it a moment ago,
-what its annotations say, and, where these say nothing that this node could understand, where the node's own evaluators
-would put it.
-Refuses to drop what does not fit: a GPU that two choices overload is over-committed, and nothing more goes there.
+Owns the order of belief about a pod: the node's report of the containers' fractions, then a promise of a moment ago,
+then the pod's annotations, and, without annotations that this node understands, the placement of the node's own
+evaluators.
+
+Refuses to drop an overload: a GPU overloaded by two choices is over-committed, and gets no further pod.
 """
 
 from bisect import bisect_left
@@ -39,30 +40,30 @@ class Tenant(NamedTuple):
 
     pod: GpuPod
     parts: Parts | None = None
-    """What it takes, where that is known without reading its annotations."""
+    """The pod's fractions, where known without the pod's annotations."""
 
 
 class Branch(NamedTuple):
-    """One node of the tree by the positions below it."""
+    """A node of the topology tree by the positions of the GPUs below."""
 
     below: int
     branches: "tuple[Branch, ...]"
 
 
 class Shape:
-    """How a node's GPUs are joined, as sets of positions; one for all nodes of a kind."""
+    """How a node's GPUs are joined, as sets of positions; shared by all nodes of a kind."""
 
     def __init__(self, groups: tuple[tuple[int, int], ...], root: Branch) -> None:
         self.groups = groups
-        """Every group and how near its GPUs are to one another."""
+        """Every group, and how near the group's GPUs are to one another."""
         self.root = root
         self.known: dict[tuple[int, int], int] = {}
-        """What was measured, by the free positions and how many are wanted: eight GPUs can be free in 256 ways."""
+        """Measured fits, by the free positions and the number of GPUs: eight GPUs can be free in 256 ways."""
 
 
 @lru_cache(maxsize=4096)
 def find_shape(tree: Tree) -> Shape:
-    """The tree's groups; remembered, for nodes of one kind have the same."""
+    """The tree's groups; cached, as nodes of one kind have equal trees."""
     groups: list[tuple[int, int]] = []
 
     def walk(node: Tree) -> Branch:
@@ -79,46 +80,46 @@ _BARE: Final = Shape((), Branch(0, ()))
 
 
 class Verdict(NamedTuple):
-    """What was found out about a node for one kind of pod."""
+    """The judgement of a node for one kind of pod."""
 
     rank: tuple[int, ...] | None
-    """Where it stands, the least the best; `None` where there is no room."""
+    """The node's rank, lowest first; `None` without room."""
     text: str = ""
-    """What is missing."""
+    """The lack."""
     is_hopeless: bool = False
-    """Whether there would be none without any pod either."""
+    """Whether the node would have no room without any pod either."""
 
 
 class Summary(NamedTuple):
-    """What can be told of a node without asking an evaluator: enough to say where there is no room, and how full it is.
+    """A node in numbers, without an evaluator: enough to find a lack of room, and how full the node is.
 
-    An evaluator has the last word where there is.
+    Where the numbers find room, an evaluator has the last word.
     """
 
     rooms: tuple[tuple[int, int, int], ...]
-    """Free cores, free bytes and all bytes of each GPU of which a part can be had, the fullest first."""
+    """Free cores, free bytes and all bytes of each GPU with room for a fraction, the fullest first."""
     whole: int
-    """How many GPUs can be had alone."""
+    """How many whole GPUs are free."""
     free_mask: int
-    """Which, by position."""
+    """The free whole GPUs, by position."""
     free_cores: int
     free_blocks: int
     block_bytes: int
     shape: Shape
     spread: Verdict
-    """Where it stands for a part of a GPU when nodes are spread; made once, for thousands are asked for it."""
+    """The node's rank for a fraction when nodes are spread; made once, as thousands of nodes are ranked."""
 
     def count(self, demand: Demand) -> int:
-        """How many GPUs could serve it now."""
+        """How many GPUs could serve the demand now."""
         return self.whole if demand.cores >= CORES else len(self._list_fitting(demand))
 
     def find_tightest(self, cores: int, memory_bytes: int) -> tuple[int, int] | None:
-        """Free cores and blocks of the GPU that the evaluator takes for a part of one; `None` where there is none.
+        """Free cores and blocks of the GPU that the evaluator picks for a single fraction; `None` without room.
 
-        That is what nearly all pods ask for.
+        Nearly all pods ask for a single fraction.
         """
         rooms = self.rooms
-        # Of thousands of nodes: those that are too full are passed over at once.
+        # Thousands of nodes are asked: GPUs with too few free cores are skipped at once.
         for place in range(bisect_left(rooms, (cores,)), len(rooms)):
             free, room, _ = rooms[place]
             if room >= memory_bytes:
@@ -126,12 +127,12 @@ class Summary(NamedTuple):
         return None
 
     def measure_tightest(self, demand: Demand) -> tuple[int, int]:
-        """The same for any part, of so many GPUs as it is asked of."""
+        """Free cores and blocks of the picked GPUs for any fraction, over as many GPUs as the demand has."""
         fitting = self._list_fitting(demand)[: demand.gpus]
         return sum(free for free, _ in fitting), sum(room // self.block_bytes for _, room in fitting)
 
     def _list_fitting(self, demand: Demand) -> list[tuple[int, int]]:
-        """Free cores and bytes of each GPU that could serve a part."""
+        """Free cores and bytes of each GPU with room for the fraction."""
         cores, percent = demand.cores or 1, demand.memory_percent
         if percent is None:
             memory = demand.memory_bytes
@@ -140,7 +141,7 @@ class Summary(NamedTuple):
 
 
 def summarise(space: Space) -> Summary:
-    """The account in numbers."""
+    """The node's space in numbers."""
     open_rooms = [room for room in space.rooms if not room.withheld]
     shared = [room for room in open_rooms if room.users_max is None or room.users < room.users_max]
     free = [position for position, room in enumerate(space.rooms) if room.is_free]
@@ -161,56 +162,56 @@ def summarise(space: Space) -> Summary:
 
 
 class Look:
-    """A node's account as some of its pods see it."""
+    """A node's account as seen by some of the pods."""
 
     def __init__(self, space: Space, where: str = "") -> None:
         self.space = space
         self.where = where
-        """Which of its GPUs these pods can have parts of, in words; empty for all."""
+        """The GPUs that these pods can have fractions of, in words; empty for all."""
 
     @cached_property
     def summary(self) -> Summary:
-        """In numbers."""
+        """The space in numbers."""
         return summarise(self.space)
 
 
 class Account:
-    """One node's account at one moment; a change makes a new one."""
+    """One node's account at one moment; a change makes a new account."""
 
     def __init__(self, profiles: Profiles, published: Published, tenants: Mapping[str, Tenant]) -> None:
         self.published = published
         self.taken: dict[str, Parts] = {}
-        """By uid what each pod takes."""
+        """Each pod's fractions, by the pod's uid."""
         self.guessed: frozenset[str] = frozenset()
-        """Pods of which nobody says where they are."""
+        """Pods whose GPUs are unknown."""
         self._clients = Counter[GpuUuid]()
-        """How many containers MPS holds to a part of each GPU."""
+        """How many containers MPS holds to a fraction of each GPU."""
         self._others = set[GpuUuid]()
-        """GPUs of which somebody has something whom MPS does not hold."""
+        """GPUs with fractions that MPS does not limit."""
         self.verdicts: dict[int, Verdict] = {}
-        """What was found out about it, by the number of a kind of pod, for those come again."""
-        # Not the same for all, or one answer in so many would wait until all nodes have forgotten.
+        """Verdicts on the node, by the number of a kind of pod, as kinds of pods come again."""
+        # Not the same for all nodes, or one answer in so many would wait until all caches are cleared at once.
         self._most = _REMEMBERED_MAX + next(_serial) % _REMEMBERED_MAX
         self.space = self._count(profiles, tenants)
         self._looks: dict[bool, tuple[Look, Look]] = {}
 
     @cached_property
     def plain(self) -> tuple[Look, Look]:
-        """For pods in whose way MPS is not."""
+        """The views of pods without a conflict with MPS."""
         return Look(self.space), Look(self.published.space)
 
     def look(self, pod: GpuPod) -> tuple[Look, Look]:
-        """What such a pod sees: the account as it is, and as it would be without any pod."""
+        """The pod's two views: the account now, and the account without any pod."""
         by_mps = self.is_held_by_mps(pod)
         return self.plain if by_mps is None else self._look_by(by_mps=by_mps)
 
     @cached_property
     def held(self) -> tuple[str, ...]:
-        """The words for why nothing of its GPUs may be given, of those that have one."""
+        """The reasons that GPUs are held back for, of each GPU with a reason."""
         return tuple(sorted(gpu.held for gpu in self.published.gpus if gpu.held))
 
     def prepare(self) -> None:
-        """Have the numbers ready for whatever pod is asked about."""
+        """Compute the numbers for any pod ahead of questions."""
         looks = [*self.plain]
         if self.published.has_mps:
             looks += [*self._look_by(by_mps=True), *self._look_by(by_mps=False)]
@@ -229,16 +230,16 @@ class Account:
         return self._looks[by_mps]
 
     def is_held_by_mps(self, pod: GpuPod) -> bool | None:
-        """Whether MPS holds the pod to its parts on this node; `None` where that makes no difference, or is not told.
+        """Whether MPS holds the pod to its fractions on this node; `None` without a difference, or if unknown.
 
-        By what pod and node say now; one that started when either said something else is taken for what it is not.
+        By the present settings of pod and node; a pod started under other settings is misjudged.
         """
         if not self.published.has_mps or pod.demand is None or pod.demand.is_exclusive:
             return None
         return (pod.enforcement or self.published.enforcement) == Enforcement.MPS
 
     def remember(self, key: int, verdict: Verdict) -> Verdict:
-        """For as long as nothing changes; bounded, for pods may ask for whatever they like."""
+        """Cache a verdict until the next change; bounded, as pods may make any request."""
         if len(self.verdicts) >= self._most:
             self.verdicts.clear()
         self.verdicts[key] = verdict
@@ -247,7 +248,7 @@ class Account:
     def _count(self, profiles: Profiles, tenants: Mapping[str, Tenant]) -> Space:
         space, unknown = self.published.space, list[tuple[GpuPod, Mapping[int, Parts]]]()
         for uid, tenant in tenants.items():
-            # By the key: an earlier choice of the pod is none of what its containers have.
+            # By the key: an earlier choice of the pod is no report of its containers.
             bound = self._find_bound(tenant.pod, self.published.bound.get(uid, {}))
             parts = self._read_parts(profiles, tenant, bound)
             if parts is None:
@@ -255,7 +256,7 @@ class Account:
             else:
                 self.taken[uid] = parts
                 self._note(tenant.pod, parts)
-        # All at once: each step by itself would make the whole account anew.
+        # All fractions at once: each step by itself would make the whole space anew.
         space = space.occupy(part for parts in self.taken.values() for part in parts)
         for pod, bound in sorted(unknown, key=lambda each: (each[0].created, each[0].uid)):
             assert pod.demand is not None
@@ -273,7 +274,7 @@ class Account:
         return space
 
     def _note(self, pod: GpuPod, parts: Parts) -> None:
-        """Remember by which way the GPUs of a pod are used, where that is in somebody's way."""
+        """Count the pod's GPUs as used through MPS or past MPS, where the node has MPS daemons."""
         if self.published.has_mps:
             for part in parts:
                 if part.cores < CORES and self.is_held_by_mps(pod):
@@ -282,7 +283,7 @@ class Account:
                     self._others.add(part.gpu)
 
     def _keep(self, space: Space, *, by_mps: bool, empty: bool = False) -> Space:
-        """The account without the GPUs that MPS keeps from such a pod; the same one where there are none."""
+        """The space without the GPUs that MPS keeps from such a pod; the same space where MPS keeps none."""
         rooms = []
         for room, gpu in zip(space.rooms, self.published.gpus, strict=True):
             clients, has_others = (0, False) if empty else (self._clients[gpu.uuid], gpu.uuid in self._others)
@@ -291,17 +292,17 @@ class Account:
         return space if tuple(rooms) == space.rooms else replace(space, rooms=tuple(rooms))
 
     def _find_bound(self, pod: GpuPod, bound: Mapping[str, Parts]) -> Mapping[int, Parts]:
-        """By the container's number what the node says that it has."""
+        """The fractions reported by the node, by the container's number."""
         assert pod.demand is not None
         return {each.number: bound[each.name] for each in pod.demand.containers if each.name in bound}
 
     def _read_parts(self, profiles: Profiles, tenant: Tenant, bound: Mapping[int, Parts]) -> Parts | None:
-        """What a pod takes here; `None` where nobody says so of each container that runs."""
+        """A pod's fractions on this node; `None` if unknown for any running container."""
         demand = tenant.pod.demand
         assert demand is not None
         running = [each.number for each in demand.containers if each.stage is not Stage.INIT]
         if bound and bound.keys() >= set(running):
-            # All of them have started, so the init containers are over.
+            # All containers have started, so the init containers are over.
             return sum_parts(demand, {number: bound[number] for number in running})
         if tenant.parts is not None:
             return tenant.parts
@@ -309,7 +310,7 @@ class Account:
         return sum_parts(demand, found) if found and found.keys() >= set(running) else None
 
     def _read_choice(self, profiles: Profiles, pod: GpuPod) -> Mapping[int, Parts]:
-        """By the container's number what the pod's annotations say that it takes; nothing where that is of no use."""
+        """The fractions in the pod's annotations, by the container's number; empty where the choice is of no use."""
         demand = pod.demand
         assert demand is not None
         if not pod.choice or demand.profile != self.published.profile:

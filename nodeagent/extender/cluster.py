@@ -1,11 +1,12 @@
-"""The extender's picture of the cluster: nodes and pods as an index that answers without listing anything.
+"""The extender's index of the cluster: nodes and pods, with answers that list nothing.
 
-Owns what counts where: a pod that is bound counts on its node, one that a scheduler chose a node for counts there until
-the choice is too old, one that has finished nowhere. One that was deleted before it had finished counts for a while:
-its containers run on for a moment, and its node gives back what they had only once it is sure. Times are this process's
-own, by a clock that never jumps: what another replica's clock says decides nothing.
-Refuses to count a choice that no extender made, and to count one longer because it was taken off the pod and put back.
-Belongs to one thread; nothing here waits.
+Owns the place where a pod counts: a bound pod on its node, a pod with a choice on the chosen node until the choice is
+too old, a finished pod nowhere. A pod deleted before its end counts for a while: the containers run on for a moment,
+and the node frees their fractions only once sure. Times are of this process, by a clock that never jumps: clocks of
+other replicas decide nothing.
+
+Refuses to count a choice made by no extender, and to count a choice longer because of its removal and return. Belongs
+to one thread; nothing here waits.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -31,65 +32,65 @@ from nodeagent.rules.placement.hierarchy import Tree
 T = TypeVar("T")
 _POOLED_MAX: Final = 65536
 _SPENT_MAX: Final = 64
-"""So many choices are remembered of one pod."""
+"""The most choices remembered of one pod."""
 
 
 def number_of(version: str) -> int:
-    """Versions of one server are numbers, of which the later is the greater."""
+    """The number of a version: versions of one server grow with time."""
     return int(version) if version.isascii() and version.isdigit() else 0
 
 
 def earlier_of(uid: str) -> str:
-    """By what the earlier choice of a pod is known."""
+    """The key of a pod's earlier choice."""
     return f"{uid}/earlier"
 
 
 class Hold(Value, frozen=True):
-    """A choice for a pod that is not bound yet, or what is left of one that was deleted while it was."""
+    """A choice for an unbound pod, or the rest of a bound pod that was deleted."""
 
     node: str
     until_seconds: float
     pod: GpuPod
     parts: Parts | None = None
-    """What was promised; `None` for a choice that is read from the pod."""
+    """The promised fractions; `None` for a choice read from the pod."""
     written: Mapping[str, str] | None = None
-    """What is being written on the pod, until it is seen there; `None` where nothing is written."""
+    """The annotations being written on the pod, until the watch reports them; `None` where nothing is written."""
 
     def is_awaited(self, pod: GpuPod) -> bool:
-        """Whether what is seen of the pod may be older than the promise, which then stands."""
+        """Whether the seen pod may be older than the promise, so that the promise stands."""
         if self.parts is None:
             return False
         return self.written is None or not self.written.items() <= pod.choice.items()
 
 
 class _Pool(Generic[T]):
-    """Of equal values the first, so that a thousand of them weigh as much as one."""
+    """The first of equal values, so that a thousand equal values weigh as much as one."""
 
     def __init__(self) -> None:
         self._known: dict[T, T] = {}
 
     def share(self, value: T) -> T:
-        """The one that is kept."""
+        """The kept value equal to `value`."""
         if len(self._known) >= _POOLED_MAX:
             self._known.clear()
         return self._known.setdefault(value, value)
 
 
 class NodeEntry(Struct):
-    """One node of the cluster."""
+    """A node of the cluster."""
 
     said: object = None
-    """What it was read from."""
+    """The annotations and capacity that the entry was read from."""
     published: Published | None = None
-    """What it gives out in parts; nothing on most nodes."""
+    """The node's GPUs for fractions; `None` on most nodes."""
     problem: str = ""
-    """Why what it says makes no sense."""
+    """Why the node's annotations are unreadable."""
     account: Account | None = None
-    """Made when it is asked for, and gone with the next change."""
+    """Made at the first question, and dropped with the next change."""
 
 
 class Cluster:
-    """All that is known now."""
+    """All known nodes and pods."""
 
     def __init__(
         self,
@@ -99,28 +100,28 @@ class Cluster:
         linger_seconds: float = 0.0,
         on_foreign: Callable[[GpuPod], None] = lambda _pod: None,
     ) -> None:
-        """`on_foreign` is told once of each pod with a choice that no extender made."""
+        """`on_foreign` is called once for each pod with a choice made by no extender."""
         self.profiles, self._assume_seconds, self._linger_seconds = profiles, assume_seconds, linger_seconds
         self._on_foreign = on_foreign
         self.nodes: dict[str, NodeEntry] = {}
         self.pods: dict[str, GpuPod] = {}
-        """By uid, those that ask for parts of GPUs and have not finished."""
+        """Unfinished pods with fractions, by uid."""
         self.holds: dict[str, Hold] = {}
-        """By uid; of a pod that has an earlier choice, that one by `earlier_of` the uid."""
+        """By uid; an earlier choice of a pod by `earlier_of` the uid."""
         self._uids: dict[str, set[str]] = {}
         self._by_title: dict[str, str] = {}
         self._trees = _Pool[Tree]()
-        """Nodes of one kind share one: it is most of what a node weighs, and answers about it are remembered."""
+        """Nodes of one kind share one tree: most of a node's memory, and the key of cached answers."""
         self._demands = _Pool[PodDemand]()
         self.expired = 0
-        """How many choices came to nothing."""
+        """How many choices were never bound."""
         self.digests = ChoiceDigests()
         self.foreign = 0
-        """How many pods had a choice that no extender made."""
+        """How many pods had a choice made by no extender."""
         self.suspects: set[str] = set()
-        """Pods that are bound nowhere and have such a choice, by uid."""
+        """Unbound pods with a choice made by no extender, by uid."""
         self._spent: dict[str, list[str]] = {}
-        """By uid the digests of choices that have counted: each counts once, however often it is written."""
+        """Digests of counted choices, by the pod's uid: a choice counts once, however often written."""
 
     def note_node(self, node: SeenNode) -> None:
         """A node is there, or has changed."""
@@ -141,11 +142,11 @@ class Cluster:
             entry.published = replace(entry.published, space=replace(space, tree=self._trees.share(space.tree)))
 
     def drop_node(self, name: str) -> None:
-        """A node is gone; its pods are kept until they are gone themselves, for it may come back."""
+        """A node is gone; the node's pods are kept until their own end, as the node may come back."""
         self.nodes.pop(name, None)
 
     def keep_nodes(self, names: Collection[str]) -> None:
-        """After a list: those that are not on it are gone."""
+        """After a list: nodes off the list are gone."""
         for name in self.nodes.keys() - set(names):
             self.drop_node(name)
 
@@ -161,7 +162,7 @@ class Cluster:
             self._forget_choices(pod.uid)
         before, hold = self.pods.get(pod.uid), self.holds.get(pod.uid)
         if before is not None and hold is None and pod.node and replace(before, version=pod.version) == pod:
-            # Another list, or a change that is nobody's business here: the node's account stands.
+            # Another list, or a change without a meaning here: the node's account stands.
             self.pods[pod.uid] = pod
             return
         self._forget(pod.uid)
@@ -175,11 +176,12 @@ class Cluster:
         self._count(pod.uid)
 
     def drop_pod(self, uid: str, deleted_at: float | None = None) -> None:
-        """A pod is gone, or has finished: what it had is free.
+        """A pod is gone, or has finished: the pod's fractions are free.
 
         Args:
-            uid: the pod's.
-            deleted_at: when it was deleted without having finished; on its node it counts for a while from then on.
+            uid: The pod's uid.
+            deleted_at: The time of a deletion before the pod's end; the pod counts on its node for a while from then
+                on.
         """
         self._forget(uid)
         self.drop_earlier(uid)
@@ -194,14 +196,14 @@ class Cluster:
             self._count(uid)
 
     def keep_pods(self, uids: Collection[str], now: float | None = None) -> None:
-        """After a list: those that are not on it are gone; what was just assumed may be younger than the list."""
+        """After a list: pods off the list are gone; a promise of a moment ago may be younger than the list."""
         for uid in self.pods.keys() - set(uids):
             self.drop_pod(uid, now)
 
     def assume(
         self, pod: GpuPod, node: str, parts: Parts, written: Mapping[str, str] | None, until_seconds: float
     ) -> None:
-        """A pod was promised parts on a node, whatever the API server has heard of it by now."""
+        """A pod was promised fractions on a node, seen by the API server or not."""
         self._forget(pod.uid)
         self.suspects.discard(pod.uid)
         if pod.uid in self.pods:
@@ -210,13 +212,13 @@ class Cluster:
         self._count(pod.uid)
 
     def release(self, uid: str) -> None:
-        """The promise to a pod is void; what its annotations say is too."""
+        """The promise to a pod is void, and the choice in the annotations too."""
         if uid in self.holds:
             self._forget(uid)
             self._count(uid)
 
     def restore(self, hold: Hold) -> None:
-        """A pod counts by an earlier choice again, for it may be bound by it; where that is seen, it counts there."""
+        """A pod counts by an earlier choice again, as it may be bound by the choice; a bound pod counts on its node."""
         self._forget(hold.pod.uid)
         known = self.pods.get(hold.pod.uid)
         if known is None or not known.node:
@@ -224,9 +226,10 @@ class Cluster:
         self._count(hold.pod.uid)
 
     def keep_earlier(self, hold: Hold) -> None:
-        """An earlier choice counts beside the one that is to take its place, until that is written.
+        """Count an earlier choice beside the next choice, until the next choice is written.
 
-        The pod may have been bound by it, in an answer that nobody heard; until that is seen, both places are taken.
+        The pod may have been bound by the earlier choice, in a lost answer; until the watch reports either, both places
+        are taken.
         """
         key = earlier_of(hold.pod.uid)
         self._forget(key)
@@ -239,7 +242,7 @@ class Cluster:
 
     @contextmanager
     def aside(self, uid: str) -> Iterator[None]:
-        """Inside the block the pod counts nowhere; afterwards it counts as before."""
+        """Inside the block the pod counts nowhere; afterwards the pod counts as before."""
         hold = self.holds.get(uid)
         self._forget(uid)
         try:
@@ -250,13 +253,13 @@ class Cluster:
             self._count(uid)
 
     def expire(self, now: float) -> None:
-        """Choices that came to nothing for too long count no more."""
+        """Choices without a binding for too long count no more."""
         for uid, hold in [(uid, hold) for uid, hold in self.holds.items() if hold.until_seconds <= now]:
             self.release(uid)
             self.expired += not hold.pod.node
 
     def use_digests(self, digests: ChoiceDigests, now: float) -> None:
-        """The keys are others now: a choice that none of those before could prove counts where one of these can."""
+        """Use new keys: a choice without a proof by the old keys counts if a new key proves it."""
         self.digests = digests
         for uid in sorted(self.suspects):
             hold = self._decide_hold(self.pods[uid], self.holds.get(uid), None, now)
@@ -266,7 +269,7 @@ class Cluster:
             self._count(uid)
 
     def find_account(self, name: str) -> Account | None:
-        """A node's account as of now; `None` for one that is not known or gives nothing out in parts."""
+        """A node's account as of now; `None` for an unknown node and a node without fractions."""
         entry = self.nodes.get(name)
         if entry is None or entry.published is None:
             return None
@@ -276,40 +279,40 @@ class Cluster:
         return account
 
     def prepare(self, names: Iterable[str]) -> None:
-        """Make the accounts of these nodes and their numbers, so that no question has to."""
+        """Make the accounts of these nodes and their numbers ahead of questions."""
         for name in names:
             account = self.find_account(name)
             if account is not None:
                 account.prepare()
 
     def find_pod(self, title: str) -> GpuPod | None:
-        """The pod of this namespace and name."""
+        """The pod with this namespace and name."""
         return self.pods.get(self._by_title.get(title, ""))
 
     def read_pod(self, seen: SeenPod) -> GpuPod | None:
-        """A pod as it is asked about; `None` for one that asks for no part of a GPU."""
+        """A pod as in the question; `None` for a pod without fractions."""
         pod = read_gpu_pod(self.profiles, seen)
         return pod if pod is None or pod.demand is None else self._share_demand(pod)
 
     def _decide_hold(self, pod: GpuPod, hold: Hold | None, before: GpuPod | None, now: float) -> Hold | None:
-        """Whether a pod that is nowhere yet counts somewhere, and since when."""
+        """The hold of an unbound pod, if the pod counts on any node."""
         if hold is not None and hold.is_awaited(pod):
             return hold
         is_same = before is not None and before.choice == pod.choice
         if hold is not None and (is_same or hold.written):
-            # By its annotations it goes on counting as it did, whatever was written over them since.
+            # A choice read from annotations goes on counting, whatever was written over the annotations since.
             is_other = hold.parts is None and hold.pod.choice != pod.choice
             return hold if is_other else replace(hold, pod=pod, written={})
-        # One that is the same without a hold has been too old for a while, or was taken back.
+        # The same choice without a hold has been too old for a while, or was released.
         if is_same or not pod.chosen_node:
             return None
         if not self._is_new_choice(pod):
-            # The scheduler may be about to bind the pod by the one before, for which room stays.
+            # The scheduler may be about to bind the pod by the choice before, whose room stays.
             return hold
         return Hold(node=pod.chosen_node, until_seconds=now + self._assume_seconds, pod=pod)
 
     def _is_new_choice(self, pod: GpuPod) -> bool:
-        """Whether an extender made the choice on this pod, and it has not counted before."""
+        """Whether an extender made the pod's choice, and the choice has not counted before."""
         if not self.digests.keys:
             return True
         if not self.digests.proves(pod):
@@ -322,7 +325,7 @@ class Cluster:
         return self._spend(pod.uid, pod.choice[CHOICE_DIGEST])
 
     def _spend(self, uid: str, digest: str) -> bool:
-        """Remember that a choice counts; whether it had not yet."""
+        """Remember that a choice counts; whether for the first time."""
         if not digest:
             return True
         spent = self._spent.setdefault(uid, [])
@@ -371,6 +374,6 @@ class Cluster:
             entry.account = None
 
     def _share_demand(self, pod: GpuPod) -> GpuPod:
-        """Pods of one kind share what they ask for."""
+        """The pod with the demand shared among pods of one kind."""
         assert pod.demand is not None
         return replace(pod, demand=self._demands.share(pod.demand))

@@ -1,7 +1,7 @@
-"""Which nodes a pod may go to, in which order, and why not to the others: filter and prioritize, decided.
+"""Filter and prioritize, decided: the nodes for a pod, their order, and the reasons against the other nodes.
 
-Owns the two looks at a node: the numbers first, which say at once that there is no room, and then the evaluators, which
-have the last word where there seems to be. What is found out about a node is remembered until the node changes.
+Owns the two steps of a judgement: numbers first, to find a lack of room at once, then the evaluators, with the last
+word where the numbers find room. A node's verdicts are cached until the node changes.
 """
 
 import heapq
@@ -38,16 +38,15 @@ from nodeagent.rules.placement.evaluators import Demand
 from nodeagent.rules.placement.space import Space
 
 ENOUGH: Final = 100
-"""So many nodes with room for a pod of several containers are found by the evaluators; kube-scheduler itself is content
-with as many."""
+"""The most nodes that the evaluators find for a pod of several containers; enough for kube-scheduler itself too."""
 STEP: Final = 32
-"""So many nodes are tried by the evaluators before others have their turn: a few milliseconds."""
+"""Nodes tried by the evaluators before other questions run: a few milliseconds."""
 _KINDS_MAX: Final = 4096
 _FAILURES_MAX: Final = 4096
 
 
 class Choice(NamedTuple):
-    """A node and what the pod gets there."""
+    """A node, and the pod's placement on the node."""
 
     node: str
     placement: PodPlacement
@@ -57,16 +56,16 @@ class Filtered(NamedTuple):
     """The answer to filter."""
 
     fitting: tuple[str, ...]
-    """The best first, the others in any order."""
+    """The best node first, the others in any order."""
     failed: Mapping[str, str]
     hopeless: Mapping[str, str]
-    """Where no pod's end would help."""
+    """Nodes where no pod's end would help."""
     chosen: Choice | None = None
-    """The best of them."""
+    """The best of the fitting nodes."""
 
 
 class _Sorted(NamedTuple):
-    """Nodes by what the numbers say of them."""
+    """Nodes sorted by their numbers."""
 
     fitting: list[tuple[Rank, str]]
     failed: dict[str, str]
@@ -78,7 +77,7 @@ _NOTHING: Final = Verdict(None, NOTHING, is_hopeless=True)
 
 
 class Decider:
-    """Answers from one picture of the cluster."""
+    """Answers from one index of the cluster."""
 
     def __init__(self, cluster: Cluster, policy: Policy) -> None:
         self._cluster, self._policy = cluster, policy
@@ -86,21 +85,21 @@ class Decider:
         self._numbers = count()
 
     def filter(self, pod: GpuPod, names: Sequence[str], *, only_best: bool) -> Filtered:
-        """Judge each of these nodes; with `only_best` one is left, and the others are told so."""
+        """Judge each of the nodes; with `only_best` one node is left, and the others get the reason."""
         search = self.search(pod, names, only_best=only_best)
         while (found := search.go_on()) is None:
             pass
         return found
 
     def search(self, pod: GpuPod, names: Sequence[str], *, only_best: bool) -> "Search":
-        """The same in steps, for who has others to answer meanwhile."""
+        """Filter in steps, so that the caller can answer other questions meanwhile."""
         demand = pod.demand
         if demand is None or pod.problem:
             return Search(self, pod, _Sorted([], {}, dict.fromkeys(names, pod.problem)), only_best=only_best)
         return Search(self, pod, self._sort(pod, demand, names), only_best=only_best)
 
     def prioritize(self, pod: GpuPod, names: Sequence[str]) -> list[tuple[str, int]]:
-        """A score for each of these nodes, 10 for the best."""
+        """A score for each of the nodes, 10 for the best."""
         if pod.demand is None or pod.problem:
             return [(name, 0) for name in names]
         ordered = sorted(self._sort(pod, pod.demand, names).fitting)
@@ -108,12 +107,12 @@ class Decider:
         return [(name, scores.get(name, 0)) for name in names]
 
     def list_best(self, pod: GpuPod, names: Sequence[str], most: int) -> list[str]:
-        """So many of the nodes that have room by their numbers, best first."""
+        """At most `most` nodes with room by the numbers, best first."""
         assert pod.demand is not None
         return [name for _, name in heapq.nsmallest(most, self._sort(pod, pod.demand, names).fitting)]
 
     def place(self, pod: GpuPod, name: str, wishes: Mapping[int, Sequence[GpuUuid]] | None = None) -> PodPlacement:
-        """What the evaluators say of one node that gives out parts; `wishes` are GPUs by the container's number."""
+        """The evaluators' placement on one node with fractions; `wishes` are preferred GPUs by container number."""
         account = self._cluster.find_account(name)
         assert account is not None
         assert pod.demand is not None
@@ -121,9 +120,9 @@ class Decider:
         return place_pod(space, pod.demand, wishes)
 
     def try_node(self, pod: GpuPod, name: str) -> PodPlacement | str:
-        """What the evaluators say of one node, or why the pod does not fit there; that is remembered.
+        """The evaluators' placement on one node, or the reason against the node; the reason is cached.
 
-        By the kind of pod: of the node until it changes, and of all nodes in the same state.
+        By the kind of pod: for the node until the next change, and for all nodes in the same state.
         """
         account = self._cluster.find_account(name)
         if account is None:
@@ -141,9 +140,9 @@ class Decider:
         return verdict.text
 
     def can_keep(self, pod: GpuPod, choice: Choice) -> bool:
-        """Whether the evaluators would still give a pod that counts nowhere what was chosen for it.
+        """Whether the evaluators would still give the choice to a pod that counts nowhere.
 
-        They alone know all that keeps two from one GPU, and that a pod's own init container is in nobody's way.
+        Only the evaluators know every conflict on a GPU, and that a pod's own init container blocks nobody.
         """
         if self._cluster.find_account(choice.node) is None:
             return False
@@ -151,14 +150,14 @@ class Decider:
         return _list_gpus(self.place(pod, choice.node, chosen)) == chosen
 
     def judge(self, pod: GpuPod, name: str) -> Verdict:
-        """What the numbers say of one node that gives out parts."""
+        """The verdict of the numbers on one node with fractions."""
         account = self._cluster.find_account(name)
         assert account is not None
         assert pod.demand is not None
         return self._find_kind(pod, pod.demand).judge(account)
 
     def _sort(self, pod: GpuPod, demand: PodDemand, names: Iterable[str]) -> _Sorted:
-        """Look at each node once; thousands of them are asked about at a time."""
+        """Judge each node once; a question has thousands of nodes."""
         nodes, kind = self._cluster.nodes, self._find_kind(pod, demand)
         found = _Sorted([], {}, {})
         for name in dict.fromkeys(names):
@@ -177,9 +176,9 @@ class Decider:
         return found
 
     def _find_kind(self, pod: GpuPod, demand: PodDemand) -> "Kind":
-        """The kind of pod that this is.
+        """The kind of the pod.
 
-        No number ever stands for two kinds: nodes remember by it what was found out about them.
+        No number ever stands for two kinds: nodes cache their verdicts by the number.
         """
         policy = pod.policy or self._policy
         key = (demand, pod.selection, policy, pod.enforcement)
@@ -192,22 +191,22 @@ class Decider:
 
 
 class Search:
-    """A question that is being answered: the nodes with room by their numbers, tried by the evaluators, best first."""
+    """A question in progress: the nodes with room by the numbers, tried by the evaluators, best first."""
 
     def __init__(self, decider: Decider, pod: GpuPod, found: _Sorted, *, only_best: bool) -> None:
         self._decider, self._pod, self._only_best = decider, pod, only_best
         self._queue, self._failed, self._hopeless = found
         heapq.heapify(self._queue)
-        # Of one container the numbers say all there is to say, of several the evaluators must.
+        # For one container the numbers are exact, for several the evaluators decide.
         self._is_exact = pod.demand is not None and len(pod.demand.containers) == 1
         self._most = 1 if only_best or self._is_exact else ENOUGH
         self._fitting: list[str] = []
         self._chosen: Choice | None = None
 
     def go_on(self) -> Filtered | None:
-        """Try some nodes; the answer, or `None` where none of those had room and there are more to try.
+        """Try some nodes; the answer, or `None` where none of the tried nodes had room and more nodes are left.
 
-        Once there is a choice nobody else has a turn: what it was made of must not be given away before it counts.
+        Once there is a choice no other question runs: the chosen GPUs must not be given away before the choice counts.
         """
         tried = 0
         while self._queue and len(self._fitting) < self._most:
@@ -233,15 +232,15 @@ class Search:
 
 
 def _list_gpus(placement: PodPlacement) -> dict[int, tuple[GpuUuid, ...]]:
-    """The GPUs of each container; fewer containers than the pod has where it does not fit."""
+    """The GPUs of each container; fewer containers than the pod has where the pod does not fit."""
     return {number: tuple(sorted(part.gpu for part in each.shares)) for number, each in placement.placements.items()}
 
 
 class Kind:
-    """Pods that ask for the same: judged by a node's numbers, with what is the same for all nodes found out once."""
+    """Pods with equal demands: judged by a node's numbers, with facts common to all nodes found out once."""
 
     def __init__(self, number: int, pod: GpuPod, demand: PodDemand, policy: Policy, key: str) -> None:
-        """`pod` is the first of the kind; `key` the annotation in which it says what is to hold it to its parts."""
+        """`pod` is the first of the kind; `key` the annotation that names the pod's enforcement."""
         self.number = number
         self._pod, self._demand, self._selection, self._policy = pod, demand, pod.selection, policy
         self._key = key
@@ -251,19 +250,19 @@ class Kind:
         self._most_whole = find_most_whole(demand)
         self._largest = find_largest_part(demand)
         self._demands = tuple(dict.fromkeys(each.demand for each in demand.containers))
-        """Of each container, those that are the same once."""
+        """The containers' demands, equal demands once."""
         first = self._demands[0]
         is_plain = len(demand.containers) == first.gpus == 1 and not self._most_whole and first.memory_percent is None
         self._part = (first.cores or 1, first.memory_bytes) if is_plain else None
         self._told: dict[tuple[Lack, int, bool, str, tuple[str, ...], int], Verdict] = {}
-        """By what a node has, the container's demand, which lives as long as this does, whether it is for good, of
-        which GPUs alone parts can be had, and which of how many are held back."""
+        """Verdicts by the node's lack, the identity of the container's demand (as long-lived as this kind), whether
+        hopeless, the GPUs open to the pod, the held back GPUs and the number of GPUs."""
         self._sums = sum_demand(demand)
         self._failures: dict[object, Verdict] = {}
-        """By the state of a node's GPUs, where the evaluators found no room though the numbers spoke for it."""
+        """By the state of a node's GPUs, where the numbers found room and the evaluators did not."""
 
     def judge(self, account: Account) -> Verdict:
-        """One node."""
+        """The verdict on one node."""
         published, selection = account.published, self._selection
         if self._demand.profile != published.profile:
             return Verdict(None, tell_other_names(self._demand, published.profile), is_hopeless=True)
@@ -276,7 +275,7 @@ class Kind:
         return self._judge(account, now, empty)
 
     def find_failure(self, space: Space) -> Verdict | None:
-        """What the evaluators said before of a node in the same state; `None` where that is not known."""
+        """The evaluators' earlier reason against a node in the same state; `None` if unknown."""
         return self._failures.get(_read_state(space)) if self._failures else None
 
     def note_failure(self, space: Space, text: str) -> Verdict:
@@ -287,7 +286,7 @@ class Kind:
         return verdict
 
     def _refuse_mps(self, account: Account) -> str:
-        """Why MPS could never hold the pod to its parts on this node, where it has to."""
+        """Why MPS could never hold the pod to its fractions on this node, where MPS has to."""
         if self._pod.enforcement is Enforcement.MPS and not account.published.has_mps:
             return tell_no_daemons(self._key)
         is_too_many = self._most_parts > 1 and account.is_held_by_mps(self._pod)
@@ -315,14 +314,14 @@ class Kind:
         return rank_part(summary, summary.measure_tightest(self._largest))
 
     def _find_lacking(self, summary: Summary) -> Demand | None:
-        """The first container for which there are too few GPUs, whatever the others get."""
+        """The demand of the first container with too few GPUs, whatever the other containers get."""
         for demand in self._demands:
             if summary.count(demand) < demand.gpus:
                 return demand
         return None
 
     def _tell(self, account: Account, look: Look, demand: Demand, *, is_hopeless: bool) -> Verdict:
-        """The same for all nodes that lack the same, of which there are thousands."""
+        """The verdict for a lack; shared by the thousands of nodes with the same lack."""
         lack = measure_lack(look.summary, demand)
         gpus = len(account.published.gpus) if account.held else 0
         key = (lack, id(demand), is_hopeless, look.where, account.held, gpus)
@@ -334,7 +333,7 @@ class Kind:
 
 
 def _read_state(space: Space) -> object:
-    """All that the evaluators go by, but for the names of the GPUs."""
+    """The evaluators' inputs, except for the names of the GPUs."""
     rooms = tuple(
         (room.free_cores, room.free_bytes, room.memory_bytes, room.processes, room.is_free, room.withheld, room.users)
         for room in space.rooms

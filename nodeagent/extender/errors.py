@@ -1,11 +1,11 @@
-"""What can go wrong with a question to the extender, and with answering it.
+"""The errors of questions to the extender, and of answers.
 
 ExtenderError
-├── QuestionMalformed    what was asked is no question
-├── QuestionTooLarge     what was asked names more than there can be
-├── PodUnknown           the API server has told of no such pod
+├── QuestionMalformed    the request is no question
+├── QuestionTooLarge     the question names more than possible
+├── PodUnknown           the API server has reported no such pod
 ├── ChoiceNotWritten     the choice could not be written on the pod, so it must not be answered
-├── KeysInvalid          the file of keys holds none that can be used
+├── KeysInvalid          the file of keys has no usable key
 └── SetupInvalid         the extender cannot run with these settings
 """
 
@@ -13,11 +13,11 @@ from nodeagent.model.errors import NodeagentError
 
 
 class ExtenderError(NodeagentError):
-    """Anything that the extender itself says went wrong."""
+    """Any error of the extender itself."""
 
 
 class QuestionMalformed(ExtenderError):
-    """What was asked is no question of kube-scheduler's."""
+    """The request is no question of kube-scheduler's."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"cannot read the request: {reason}: send ExtenderArgs as kube-scheduler does")
@@ -25,7 +25,7 @@ class QuestionMalformed(ExtenderError):
 
 
 class QuestionTooLarge(ExtenderError):
-    """A question that names more nodes than the cluster has, or a pod that the API server would not take."""
+    """A question with more nodes than the cluster has, or with a pod too large for the API server."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the request is too large: {reason}")
@@ -33,7 +33,7 @@ class QuestionTooLarge(ExtenderError):
 
 
 class PodUnknown(ExtenderError):
-    """A pod that the API server does not know holds nothing, whoever asks about it."""
+    """The pod is unknown to the API server, so it holds no GPU."""
 
     def __init__(self, pod: str) -> None:
         super().__init__(f"the API server has told of no pod {pod} yet: the scheduler asks again")
@@ -41,7 +41,7 @@ class PodUnknown(ExtenderError):
 
 
 class ChoiceNotWritten(ExtenderError):
-    """A choice that stands nowhere would be given to the next pod too."""
+    """The choice could not be written on the pod: unwritten, its GPUs would be given to the next pod too."""
 
     def __init__(self, pod: str, reason: str) -> None:
         super().__init__(f"cannot write the choice for pod {pod}: {reason}: the scheduler asks again")
@@ -49,8 +49,8 @@ class ChoiceNotWritten(ExtenderError):
 
 
 class KeysInvalid(ExtenderError):
-    """A file of keys by which no choice can be proved."""
+    """A file of keys that can prove no choice."""
 
 
 class SetupInvalid(ExtenderError):
-    """Something that the extender cannot do without is not there."""
+    """A necessary part of the extender's setup is missing or invalid."""

@@ -1,6 +1,6 @@
-"""Why a pod is where it is, or nowhere: every node's answer, and the evaluators' own words for the best of them.
+"""Why a pod is on its node, or nowhere: every node's answer, and the evaluators' reasons for the best nodes.
 
-Owns the record that `GET /explain` answers with, which is decided by the same looks as filter, when it is asked for.
+Owns the record for `GET /explain`, decided at the request by the same judgement as filter.
 """
 
 from collections import defaultdict
@@ -18,11 +18,11 @@ from nodeagent.rules.placement.place import render_placement
 from nodeagent.rules.placement.space import GpuRoom
 
 NODES_TOLD: Final = 10
-"""So many nodes are told in full, and as many names for each reason; the others are counted."""
+"""The most nodes reported in full, and the most names for each reason; the others are counted."""
 
 
 class GpuLine(Value, frozen=True):
-    """One GPU as the extender counts it."""
+    """A GPU as the extender counts it."""
 
     index: int
     uuid: str
@@ -33,16 +33,16 @@ class GpuLine(Value, frozen=True):
 
 
 class NodeStory(Value, frozen=True):
-    """One node and what the pod would get there, or has there."""
+    """A node, and the pod's placement there, possible or present."""
 
     node: str
     containers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By name, in lines of text."""
+    """The containers' placements by name, in lines of text."""
     gpus: tuple[GpuLine, ...] = ()
 
 
 class Reason(Value, frozen=True):
-    """Why some nodes are not for it."""
+    """Why some nodes do not fit."""
 
     text: str
     count: int
@@ -50,17 +50,17 @@ class Reason(Value, frozen=True):
 
 
 class Story(Value, frozen=True):
-    """All there is to say of one pod."""
+    """The whole explanation of one pod."""
 
     pod: str
     asks: Mapping[str, str]
-    """By container, in words."""
+    """The containers' demands by name, in words."""
     state: str
     fits: int
     best: tuple[NodeStory, ...]
     reasons: tuple[Reason, ...]
     counted: NodeStory | None = None
-    """The node on which it counts now."""
+    """The node where the pod counts now."""
 
 
 def explain_pod(cluster: Cluster, decider: Decider, pod: GpuPod) -> Story:

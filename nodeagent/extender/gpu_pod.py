@@ -1,4 +1,4 @@
-"""A pod as the index keeps it: what it asks for, where it is, and what a scheduler chose for it; nothing else of it."""
+"""A pod in the index: its demand, its node and a scheduler's choice; nothing else of the pod."""
 
 from collections.abc import Iterable, Mapping
 from heapq import nsmallest
@@ -19,16 +19,16 @@ from nodeagent.rules.fractions.wishes import read_chosen_node
 
 Policy: TypeAlias = Literal["pack", "spread"]
 _LONGEST: Final = 8192
-"""Characters that are kept of an annotation; a choice of twelve GPUs for each of ten containers has as many."""
+"""The most kept characters of an annotation; a choice of twelve GPUs for each of ten containers has as many."""
 _KEYS_MAX: Final = 128
 CHOICE_DIGEST: Final = "nodeagent.io/choice-digest"
-"""The annotation that proves who made a choice."""
+"""The annotation that proves the author of a choice."""
 NODE_POLICY: Final = "hami.io/node-scheduler-policy"
 _POLICIES: Final[Mapping[str, Policy]] = {"binpack": "pack", "spread": "spread"}
 
 
 class GpuPod(Value, frozen=True):
-    """A pod that asks for parts of GPUs."""
+    """A pod with fractions."""
 
     namespace: str
     name: str
@@ -37,29 +37,29 @@ class GpuPod(Value, frozen=True):
     node: str
     created: str
     demand: PodDemand | None
-    """`None` where what it asks for can never be."""
+    """`None` for an impossible request."""
     problem: str = ""
-    """Why it can be nowhere, by key, value and remedy; what it has already counts all the same."""
+    """Why the pod fits nowhere, by key, value and remedy; fractions that it already has count all the same."""
     init_containers: int = 0
     containers: int = 0
-    """All of them, init containers among them."""
+    """All containers, init containers included."""
     choice: Mapping[str, str] = field(default_factory=dict)
-    """The annotations that say a scheduler's choice."""
+    """The annotations with a scheduler's choice."""
     chosen_node: str = ""
     selection: Selection = Selection()
     policy: Policy | None = None
-    """Where the pod says so itself."""
+    """The policy of the pod's own annotation."""
     enforcement: Enforcement | None = None
-    """What is to hold it to its parts, where the pod says so itself."""
+    """The enforcement of the pod's own annotation."""
 
     @property
     def title(self) -> str:
-        """As people call it."""
+        """The pod's namespace and name."""
         return f"{self.namespace}/{self.name}"
 
 
 def read_gpu_pod(profiles: Profiles, pod: SeenPod) -> GpuPod | None:
-    """What matters of a pod; `None` for one that asks for no part of a GPU."""
+    """The indexed facts of a pod; `None` for a pod without fractions."""
     demand, problem, enforcement = None, "", None
     try:
         demand = read_demand(profiles, pod)
@@ -90,16 +90,16 @@ def read_gpu_pod(profiles: Profiles, pod: SeenPod) -> GpuPod | None:
 
 
 def read_choice(profile: Profile, annotations: Mapping[str, str]) -> dict[str, str]:
-    """The annotations that say a choice, bounded."""
+    """The annotations of a choice, bounded."""
     names: tuple[str, ...]
     more: Iterable[str] = ()
     if isinstance(profile, CoresProfile):
         names = (profile.predicate_node, profile.predicate_time, profile.assigned, CHOICE_DIGEST)
         beginnings = (profile.predicate, profile.predicate_uuid)
-        # In an order that the API server has no part in: of too many the same ones are kept, written or read.
+        # In an order independent of the API server: of too many keys the same keys are kept, written or read.
         more = nsmallest(_KEYS_MAX, (key for key in annotations if key.startswith(beginnings)))
     else:
         names = (*profile.allocated, profile.chosen_node, profile.chosen_time, CHOICE_DIGEST)
     keys = chain((key for key in names if key in annotations), more)
-    # Anybody may write a quarter of a megabyte of these, on every pod that they may create.
+    # Any user may write a quarter of a megabyte of annotations, on every pod that the user may create.
     return {key: annotations[key][:_LONGEST] for key in keys}

@@ -1,6 +1,6 @@
-"""The extender's metrics in the Prometheus text format; pure. Tests hold it against the parser of prometheus-client.
+"""The extender's metrics in the Prometheus text format; pure. Tests hold the text against prometheus-client's parser.
 
-Owns their names. It is asked a few times a minute, so that nothing here is remembered from one time to the next.
+Owns the metrics' names. Scraped a few times a minute, so nothing here is cached between scrapes.
 """
 
 from bisect import bisect_left
@@ -16,34 +16,34 @@ _ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
 class Durations:
-    """How long answers of one kind took."""
+    """The durations of one kind of answer."""
 
     def __init__(self) -> None:
         self.counts = [0] * (len(BOUNDS) + 1)
         self.sum = 0.0
 
     def note(self, seconds: float) -> None:
-        """One more."""
+        """Count a duration."""
         self.counts[bisect_left(BOUNDS, seconds)] += 1
         self.sum += seconds
 
 
 class Tally:
-    """What happened since the start."""
+    """Answers and their durations since the start."""
 
     def __init__(self) -> None:
         self.durations: dict[str, Durations] = {}
         self.answers: Counter[tuple[str, str]] = Counter()
-        """By verb and by what came of it."""
+        """Answers by verb and result."""
 
     def note(self, verb: str, result: str, seconds: float) -> None:
-        """A question was answered."""
+        """Count an answered question."""
         self.answers[verb, result] += 1
         self.durations.setdefault(verb, Durations()).note(seconds)
 
 
 class Counts(NamedTuple):
-    """What there is now."""
+    """The present numbers for gauges."""
 
     nodes: int
     pods: int
@@ -56,11 +56,11 @@ class Counts(NamedTuple):
     foreign: int = 0
     keys: int = 0
     certificates: Mapping[str, float] = {}
-    """By whose they are when they end, in seconds since 1970."""
+    """The certificates' ends by owner, in seconds since 1970."""
 
 
 def render_metrics(tally: Tally, counts: Counts, requests: Mapping[ApiCall, int], version: str) -> bytes:
-    """All of them."""
+    """The text of all metrics."""
     return "".join(f"{line}\n" for line in _list_lines(tally, counts, requests, version)).encode()
 
 
@@ -91,7 +91,7 @@ def _list_lines(tally: Tally, counts: Counts, requests: Mapping[ApiCall, int], v
 
 
 def sorted_calls(requests: Mapping[ApiCall, int]) -> list[tuple[ApiCall, int]]:
-    """In an order that stays."""
+    """The API calls in a stable order."""
     return sorted(requests.items(), key=lambda each: (each[0].verb, each[0].outcome))
 
 

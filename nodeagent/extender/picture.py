@@ -1,10 +1,8 @@
-"""Keeps the picture of the cluster true: lists once, then watches, and goes on where a lost watch ended.
+"""Keeps the index of the cluster current: lists once, then watches, and continues where a lost watch ended.
 
-Everything is listed anew only when the server no longer knows what happened since.
-
-Owns when the picture may be trusted: from the first whole list of both kinds on, once what questions need is made.
-While a watch is away the last picture stays in use, for what was promised stays promised; that it is away is told by
-`silent_seconds`.
+Lists all objects anew only when the server no longer knows the changes since. Owns the moment of readiness: after the
+first whole list of both kinds, once the accounts are made. While a watch is away the last index stays in use, as
+promises stay promised; `silent_seconds` reports the absence.
 """
 
 from collections.abc import Callable, Collection
@@ -25,16 +23,16 @@ from nodeagent.model.scheduling import SeenNode, SeenPod
 T = TypeVar("T")
 C_contra = TypeVar("C_contra", contravariant=True)
 _BACKOFF = BackoffSettings(first_seconds=0.2, limit_seconds=5.0)
-"""Short: while it lasts nothing is confirmed to other replicas, and going on costs the server next to nothing."""
+"""Short: during the wait no choice can be confirmed, and a continued watch costs the server next to nothing."""
 _RELISTS = BackoffSettings(first_seconds=0.2, limit_seconds=60.0)
 """Longer: each time the server reads and sends the whole cluster."""
 _PREPARED_TOGETHER = 32
-"""Accounts that are made before others have their turn: a few milliseconds."""
+"""Accounts made before other tasks run: a few milliseconds."""
 _log = get_logger(component="extender")
 
 
 class Picture:
-    """Two watches and what they feed."""
+    """The two watches and the index that they feed."""
 
     def __init__(
         self,
@@ -45,37 +43,37 @@ class Picture:
         read_clock: Callable[[], float],
         settle: Callable[[], None] = lambda: None,
     ) -> None:
-        """`settle` is called once, when all is there that the first question needs."""
+        """`settle` is called once, when everything for the first question is there."""
         self.cluster, self._nodes, self._pods = cluster, nodes, pods
         self._rng, self._read_clock = rng, read_clock
         self._listed: set[str] = set()
         self._lost: dict[str, float] = {}
         self._settle = settle
         self.is_ready = False
-        """Whether everything was listed, and the account of each node made: no question waits for that."""
+        """Whether everything was listed and the account of each node made, so that no question waits for either."""
         self._changed = anyio.Event()
         self.relists = 0
         """How often a whole list was read."""
 
     @property
     def silent_seconds(self) -> float:
-        """For how long one of the watches has been away; 0 while both are there."""
+        """For how long a watch has been away; 0 while both are there."""
         return max((self._read_clock() - since for since in self._lost.values()), default=0.0)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Watch until cancelled."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._keep, self._nodes, _Nodes(self.cluster), name="nodes")
             tasks.start_soon(self._keep, self._pods, _Pods(self.cluster, self._read_clock), name="pods")
             tasks.start_soon(self._prepare, name="accounts")
 
     async def wait_ready(self) -> None:
-        """Until the first question can be answered as fast as any other."""
+        """Wait until the first question can be answered as fast as any other."""
         while not self.is_ready:
             await self._changed.wait()
 
     async def _prepare(self) -> None:
-        """Make the account of each node once everything is listed; what changes meanwhile is little, and made anew."""
+        """Make the account of each node once everything is listed; the few changes meanwhile are made anew."""
         while self._listed != {"nodes", "pods"}:
             await self._changed.wait()
         for _ in range(2):
@@ -88,7 +86,7 @@ class Picture:
         self._tell()
 
     async def wait_seen(self, uid: str, version: str) -> None:
-        """Until this pod is seen as it is since this version; by then all that was written before is seen too."""
+        """Wait until the pod is seen at this version or later; all earlier writes are seen by then too."""
         while (pod := self.cluster.pods.get(uid)) is None or number_of(pod.version) < number_of(version):
             await self._changed.wait()
 
@@ -96,7 +94,7 @@ class Picture:
         backoff, relists = Backoff(_BACKOFF, self._rng), Backoff(_RELISTS, self._rng)
         version = ""
         while True:
-            # What counts is how long the watch ran: a list of a large cluster takes long, and succeeds all the same.
+            # The backoff counts how long the watch ran: a list of a large cluster takes long, and still succeeds.
             began, recovers = self._read_clock(), backoff
             try:
                 if not version:
@@ -117,7 +115,7 @@ class Picture:
             await anyio.sleep(recovers.delay_after_failure(ran_seconds=self._read_clock() - began))
 
     async def _list(self, watch: FleetWatch[T], book: "_Book[T]") -> str:
-        """Page by page, so that what matters of each is all that stays."""
+        """List page by page, so that only the indexed facts of each object stay."""
         names: set[str] = set()
         version = ""
         async with aclosing(watch.list()) as pages:
@@ -137,18 +135,18 @@ class Picture:
 
 
 class _Book(Protocol[C_contra]):
-    """One kind of object in the index."""
+    """The index of one kind of object."""
 
     what: str
 
     def note(self, found: C_contra) -> str:
-        """It is there, or has changed; what it is known by."""
+        """Note a new or changed object; its key."""
 
     def drop(self, found: C_contra) -> None:
-        """It is gone."""
+        """The object is gone."""
 
     def keep(self, names: Collection[str]) -> None:
-        """After a list: the others are gone."""
+        """After a list: objects off the list are gone."""
 
 
 class _Nodes:
@@ -175,7 +173,7 @@ class _Pods:
         return found.uid
 
     def drop(self, found: SeenPod) -> None:
-        # One that has finished is told as gone too, by what it was before: only who is deleted by force says so.
+        # The watch reports a finished pod as gone too, in its earlier state: only a pod deleted by force says so.
         self._cluster.drop_pod(found.uid, self._read_clock() if found.is_forced else None)
 
     def keep(self, names: Collection[str]) -> None:

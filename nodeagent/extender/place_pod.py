@@ -1,7 +1,7 @@
-"""Where all containers of one pod go on one node, by the evaluators with which the node itself decides.
+"""Places all containers of one pod on one node, by the node's own evaluators.
 
-Owns what a pod takes together: init containers are over when the others run, so that of each GPU the larger of the two
-counts, and an init container is sent to the GPUs of those after it where it can be.
+Owns the sum of a pod: init containers are over when the others run, so that of each GPU the larger of the two counts,
+and an init container goes to the GPUs of later containers where possible.
 """
 
 from collections import defaultdict
@@ -18,28 +18,28 @@ Parts = tuple[GpuPart, ...]
 
 
 class PodPlacement(Value, frozen=True):
-    """What was decided for one pod on one node."""
+    """The decided placement of one pod on one node."""
 
     placements: Mapping[int, Placement]
-    """By the container's number; as far as it came, where one does not fit."""
+    """By the container's number; without later containers where one does not fit."""
     parts: Parts = ()
-    """What the pod takes of the node in all; nothing where it does not fit."""
+    """The pod's fractions on the node in all; empty where the pod does not fit."""
     failed: ContainerDemand | None = None
     """The container that does not fit."""
 
     @property
     def fits(self) -> bool:
-        """Whether all of them fit."""
+        """Whether all containers fit."""
         return self.failed is None
 
 
 def place_pod(space: Space, demand: PodDemand, wishes: Mapping[int, Sequence[GpuUuid]] | None = None) -> PodPlacement:
-    """Place every container: those that go on running in their order, then each init container where it may be.
+    """Place every container: running containers in their order, then each init container where possible.
 
     Args:
-        space: what is free.
-        demand: what the pod asks for.
-        wishes: by the container's number the GPUs that it should get if that can be.
+        space: The free space of the node.
+        demand: The pod's demand.
+        wishes: Preferred GPUs by the container's number.
     """
     wished = wishes or {}
     placements: dict[int, Placement] = {}
@@ -65,12 +65,12 @@ def place_pod(space: Space, demand: PodDemand, wishes: Mapping[int, Sequence[Gpu
 
 
 def _runs_beside(other: ContainerDemand, container: ContainerDemand) -> bool:
-    """Whether an init container meets this one."""
+    """Whether the init container meets the other container."""
     return other.stage is Stage.SIDECAR and other.number < container.number
 
 
 def _find_wish(container: ContainerDemand, placements: Mapping[int, Placement]) -> tuple[GpuUuid, ...]:
-    """The GPUs of a container of which it needs as many, so that the pod takes no more than it must."""
+    """The GPUs of a container with the same number of GPUs, so that the pod takes no more than necessary."""
     for placement in placements.values():
         if placement.demand.gpus == container.demand.gpus:
             return tuple(part.gpu for part in placement.shares)
@@ -78,7 +78,7 @@ def _find_wish(container: ContainerDemand, placements: Mapping[int, Placement]) 
 
 
 def sum_parts(demand: PodDemand, parts: Mapping[int, Parts]) -> Parts:
-    """What the pod takes: all that runs together, and of each GPU what an init container needs beyond that."""
+    """The fractions of the whole pod: all running containers, and of each GPU the excess of an init container."""
     running = [
         part for each in demand.containers if each.stage is not Stage.INIT for part in parts.get(each.number, ())
     ]
@@ -96,7 +96,7 @@ def sum_parts(demand: PodDemand, parts: Mapping[int, Parts]) -> Parts:
 
 
 def _list_excess(early: Iterable[GpuPart], taken: Iterable[GpuPart]) -> list[GpuPart]:
-    """What the one needs of each GPU that the other does not take already."""
+    """The needs on each GPU beyond the fractions already taken."""
     needed, has = _add(early), _add(taken)
     excess = []
     for gpu, (cores, memory, users) in needed.items():

@@ -1,6 +1,6 @@
-"""The extender from start to stop: settings, API server, picture, answers.
+"""The extender from start to stop: settings, API server, index, answers.
 
-Owns who exists in this program, as `app` does in the agent's; nothing of a node's is here: no driver, no GPU, no root.
+Owns the wiring of this program, as `app` does for the agent's; nothing of a node's is here: no driver, no GPU, no root.
 """
 
 import gc
@@ -43,27 +43,27 @@ from nodeagent.extender.trust.files import Certificates, KeyFile, watch_files
 
 TELL_REPEATS_SECONDS = 10.0
 QUEUE_SECONDS = 5.0
-"""So long kube-scheduler waits for an extender unless it is told otherwise."""
+"""kube-scheduler's default timeout for an extender."""
 YOUNG_OBJECTS = 50_000
-"""So many new objects are made before any is looked at; Python's own number is 700."""
+"""The number of new objects that starts a collection; Python's default is 700."""
 _log = get_logger(component="extender")
 
 
 class ExtenderPlan(NamedTuple):
-    """What one run is made of."""
+    """The inputs of one run."""
 
     settings: Settings
     environ: Mapping[str, str]
     announce: Callable[[str], None] = lambda _url: None
-    """Told the address, once questions are taken."""
+    """Called with the address, once questions are taken."""
 
 
 def run_extender(plan: ExtenderPlan) -> None:
-    """Run until told to stop.
+    """Run until a signal to stop.
 
     Raises:
-        SetupInvalid: there is no API server to ask.
-        HttpError: the address cannot be had, or TLS cannot be as it is asked for.
+        SetupInvalid: There is no API server to ask.
+        HttpError: The address cannot be opened, or TLS not set up as configured.
     """
     settings = plan.settings
     configure_logging(form=settings.log.format, level=settings.log.level)
@@ -117,7 +117,7 @@ async def _run(plan: ExtenderPlan, credentials: Credentials) -> None:
 
 
 def _open_listeners(settings: Settings, opened: ExitStack) -> tuple[socket.socket, socket.socket | None]:
-    """Where the scheduler asks, and where probes do, if that is another place."""
+    """The listener for the scheduler, and the listener for probes, where configured apart."""
     main, aside = settings.extender.listen, settings.extender.probe_listen
     listener = opened.enter_context(open_tcp_listener(main.host, main.port, key="extender.listen"))
     if aside is None:
@@ -189,7 +189,7 @@ def _make_servers(
         write_seconds=http.write_timeout_seconds,
         body_bytes_max=section.max_request_bytes,
     )
-    # Questions are answered one at a time but for the writing of choices; their bodies are what takes memory.
+    # Questions are answered one at a time but for the writing of choices; their bodies take the memory.
     queue = RequestQueue(lambda: section.max_concurrent_requests, QUEUE_SECONDS)
     bodies = RequestQueue(lambda: section.max_request_bytes, QUEUE_SECONDS)
     hosts = AllowedHosts([os.uname().nodename], http.allowed_hosts)
@@ -232,9 +232,9 @@ async def _tell_ready(picture: Picture) -> None:
 
 
 def settle_heap() -> None:
-    """What was listed stays for long: no collection need look at it again, which held up one answer in fifty.
+    """Freeze the listed objects: they live long, and a collection over them held up one answer in fifty.
 
-    An answer makes as many objects as there are nodes, and all of them go with it: otherwise each would be looked at.
+    An answer makes as many objects as there are nodes, all freed with the answer: a low threshold would scan each.
     """
     gc.collect()
     gc.freeze()

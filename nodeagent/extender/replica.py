@@ -1,7 +1,7 @@
-"""What only one of several replicas does: it holds the Lease, and takes choices off pods that came to nothing.
+"""The chores of the leading replica: hold the Lease, and take unbound choices off pods.
 
-Owns the turn of each replica. Every replica answers every question; leading means chores, so that a cluster without a
-leader for a while lacks nothing but those.
+Owns the lease turns of each replica. Every replica answers every question; the leader only does chores, so that a
+cluster without a leader for a while lacks nothing else.
 """
 
 from collections.abc import Callable
@@ -19,23 +19,23 @@ from nodeagent.extender.gpu_pod import GpuPod
 from nodeagent.model.scheduling import SeenLease, SeenPod
 
 TURNS: Final = 5
-"""How often the lease is looked at while it is held once."""
+"""How often the lease is read during its duration."""
 SWEEP_SECONDS: Final = 30.0
 _log = get_logger(component="extender")
 
 
 class LeaseApi(Protocol):
-    """The Lease that replicas share."""
+    """The Lease shared by the replicas."""
 
     async def read(self) -> SeenLease | None:
-        """What it says."""
+        """The Lease as stored."""
 
     async def write(self, before: SeenLease | None, holder: str, seconds: float) -> SeenLease:
-        """Have it held by this holder."""
+        """Store the Lease with a holder."""
 
 
 class Replica:
-    """One of several; or the only one, which leads without a Lease."""
+    """A replica among several; or the only replica, leading without a Lease."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Replica:
         self.leads = lease is None
 
     async def run(self) -> None:
-        """Until cancelled; the lease is given up then, so that another need not wait for its end."""
+        """Take turns until cancelled; then give the lease up, so that another replica need not wait for its end."""
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._sweep_again, name="sweep")
@@ -64,7 +64,7 @@ class Replica:
                 await self._give_up()
 
     async def take_turn(self, lease: LeaseApi) -> None:
-        """Look at the lease once, and take or keep it where that is our turn."""
+        """Read the lease once, and take or keep it on this replica's turn."""
         try:
             self._watched = watch_lease(self._watched, await lease.read(), self._read_clock())
             turn = decide_turn(self._watched, self._me, self._read_clock())
@@ -78,7 +78,7 @@ class Replica:
         except ApiConflict:
             self._lead(is_ours=False)  # another was first
         except KubeError as error:
-            # Until it is over nobody else can have taken it.
+            # Until the lease is over no other replica can have taken it.
             lease_is_ours = decide_turn(self._watched, self._me, self._read_clock()).leads
             self._lead(is_ours=lease_is_ours)
             _log.warning("lease_not_renewed", reason=str(error), leads=self.leads)
@@ -89,7 +89,7 @@ class Replica:
         swept = 0
         for pod in list_void(self._cluster):
             seen = SeenPod(namespace=pod.namespace, name=pod.name, uid=pod.uid)
-            # One that changed meanwhile, or is gone, needs no sweeping.
+            # A pod that changed meanwhile, or is gone, needs no sweeping.
             with suppress(ApiConflict, ApiNotFound):
                 await self._annotations.write(seen, dict.fromkeys(pod.choice), at_version=pod.version)
                 swept += 1
@@ -122,9 +122,9 @@ class Replica:
 
 
 def list_void(cluster: Cluster) -> list[GpuPod]:
-    """Pods with a choice that counts no more: they are not bound, and it was too long ago.
+    """Pods with a choice that counts no more: unbound for too long.
 
-    A choice of another's is left alone: its scheduler may be about to bind the pod by it.
+    A choice made by no extender is left alone: another scheduler may be about to bind the pod.
     """
     return [
         pod

@@ -1,8 +1,9 @@
-"""Answers kube-scheduler, probes and people from the picture of the cluster.
+"""Answers kube-scheduler, probes and people from the index of the cluster.
 
-Owns what is promised: a choice is counted before anything is waited for, written on the pod before it is answered, and
-taken back where that fails. With several replicas it is answered only when it is seen in the order in which the API
-server took all of them, and nothing before it took the same; so two replicas never give the same GPU twice.
+Owns the promises: a choice is counted before any wait, written on the pod before the answer, and taken back on failure.
+With several replicas a choice is answered only when seen in the API server's order of all choices, and no earlier
+choice took the same GPUs; so two replicas never give the same GPU twice.
+
 Refuses to answer filter before the whole cluster was seen once: an empty cluster would be a wrong answer.
 """
 
@@ -44,14 +45,14 @@ from nodeagent.rules.fractions.wishes import Choice as Written
 from nodeagent.rules.fractions.wishes import ChosenPart, render_choice
 
 VERSIONS_MAX: Final = 10_000
-"""Pods of which the version that came of our writing is remembered."""
+"""The most pods whose version after the extender's own write is remembered."""
 KNOWN_SECONDS: Final = 0.5
-"""So long a question waits for the pod that it is about to be seen."""
+"""The longest wait of a question until its pod is seen."""
 YOUNG_NODES: Final = 1000
-"""So many nodes more than are known may be asked about: they can have come a moment ago."""
+"""The most nodes in a question beyond the known nodes: new nodes can have come a moment ago."""
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 SILENT_SECONDS: Final = 60.0
-"""A watch that is away for longer makes this replica not ready: others may see more."""
+"""A watch away for longer makes this replica not ready: other replicas may see more."""
 _INDEX: Final = {
     "POST /scheduler/predicates": "one node with room, its GPUs chosen and written on the pod (filterVerb: predicates)",
     "POST /scheduler/filter": "all nodes with room; the scheduler chooses, the node decides on the GPUs",
@@ -66,10 +67,10 @@ _log = get_logger(component="extender")
 
 
 class Patience:
-    """How long what counts; read at each use."""
+    """The waiting times; read at each use."""
 
     def __init__(self, *, assume_seconds: float, propose_seconds: float, confirm_seconds: float | None) -> None:
-        """`confirm_seconds` is `None` where there is no other replica."""
+        """`confirm_seconds` is `None` without another replica."""
         self.assume_seconds, self.propose_seconds = assume_seconds, propose_seconds
         self.confirm_seconds = confirm_seconds
 
@@ -89,7 +90,7 @@ class Service:
         count_requests: Callable[[], Mapping[ApiCall, int]],
         list_certificates: Callable[[], Mapping[str, float]] = dict,
     ) -> None:
-        """`list_certificates` says when whose certificates end."""
+        """`list_certificates` returns the certificates' ends by owner."""
         self._picture, self._cluster, self._decider = picture, picture.cluster, decider
         self._annotations, self._clock, self._patience = annotations, clock, patience
         self._versions: dict[str, str] = {}
@@ -98,7 +99,7 @@ class Service:
         self.tally = Tally()
 
     def routes(self, queue: RequestQueue, verbs: Collection[Verb]) -> list[Route]:
-        """All that is served; questions of the scheduler, of these verbs alone, wait for one another in the queue."""
+        """All routes; the scheduler's questions, with only these verbs, wait for one another in the queue."""
         questions: dict[Verb, Callable[[Asked], Awaitable[tuple[str, bytes]]]] = {
             "predicates": self._predicates,
             "filter": self._filter,
@@ -118,7 +119,7 @@ class Service:
         ]
 
     def probes(self) -> list[Route]:
-        """What is served to those who need no certificate where the scheduler needs one: nothing of any pod."""
+        """The routes for clients without the scheduler's certificate: nothing of any pod."""
         return [
             Route("GET", "/metrics", self._metrics),
             Route("GET", "/livez", self._livez),
@@ -128,7 +129,7 @@ class Service:
     def _asked(
         self, verb: str, answer: Callable[[Asked], Awaitable[tuple[str, bytes]]]
     ) -> Callable[[Request], Awaitable[Answer]]:
-        """A handler for one verb: it reads the question, and counts what came of it."""
+        """A handler for one verb: reads the question, and counts the result."""
 
         async def handle(request: Request) -> Answer:
             if not self._picture.is_ready:
@@ -147,7 +148,7 @@ class Service:
             except QuestionMalformed as error:
                 result, body = "malformed", render_refusal(str(error))
                 if verb == "prioritize":
-                    # Its answer has no place for words.
+                    # The answer to prioritize has no place for words.
                     self.tally.note(verb, result, time.perf_counter() - began)
                     return render_problem(400, "malformed request", str(error))
             self.tally.note(verb, result, time.perf_counter() - began)
@@ -185,7 +186,7 @@ class Service:
         self._take_back(pod)
         found = await self._search(pod, asked.names, only_best=False)
         if found.chosen is not None:
-            # The likeliest place, so that the next pod is not sent there too before this one is seen bound.
+            # The likeliest place, so that the next pod is not sent there too before this pod is seen bound.
             until = self._clock.monotonic() + self._patience.propose_seconds
             self._cluster.assume(pod, found.chosen.node, found.chosen.placement.parts, None, until)
         return _name_result(found), render_filtered(asked, found)
@@ -199,10 +200,10 @@ class Service:
         return "scored", render_scores(scores)
 
     async def _read_pod(self, asked: SeenPod) -> GpuPod | None:
-        """The pod as the API server has it, whatever the question says of it; `None` for one without parts of GPUs.
+        """The pod as stored in the API server, whatever the question's copy says; `None` for a pod without fractions.
 
         Raises:
-            PodUnknown: it has none of this name; the scheduler's watch may be ahead of ours, but not for long.
+            PodUnknown: No pod of this name; the scheduler's watch may be ahead of the extender's, but not for long.
         """
         known = self._cluster.pods.get(asked.uid)
         if known is None:
@@ -219,10 +220,10 @@ class Service:
     async def _search(
         self, pod: GpuPod, names: Sequence[str], *, only_best: bool, earlier: Hold | None = None
     ) -> Filtered:
-        """The nodes with room; while many are tried others have their turn, but not between a choice and its answer."""
+        """The nodes with room; other questions run between tries, but never between a choice and its answer."""
         search = self._decider.search(pod, names, only_best=only_best)
         while (found := search.go_on()) is None:
-            # What the pod may be bound by is in its own way for nobody but the others.
+            # The earlier choice counts for other pods' questions, not for the pod's own.
             if earlier is not None:
                 self._cluster.restore(earlier)
             await anyio.lowlevel.checkpoint()
@@ -236,14 +237,14 @@ class Service:
         return f"pod {pod.namespace}/{pod.name} is bound to {node} already" if node else ""
 
     def _take_back(self, pod: GpuPod) -> Hold | None:
-        """What was chosen before for a pod that is asked about again counts no more while it is decided anew."""
+        """Take back the earlier choice of a pod in a repeated question, while the pod is decided anew."""
         self._cluster.expire(self._clock.monotonic())
         earlier = self._cluster.holds.get(pod.uid)
         self._cluster.release(pod.uid)
         return earlier
 
     async def _promise(self, seen: SeenPod, pod: GpuPod, choice: Choice, earlier: Hold | None) -> None:
-        """Count it, write it, and see that it was the first."""
+        """Count the choice, write it, and confirm that no earlier choice took the same."""
         written = self._render(pod, choice)
         until = self._clock.monotonic() + self._patience.assume_seconds
         self._cluster.assume(pod, choice.node, choice.placement.parts, written, until)
@@ -256,13 +257,13 @@ class Service:
         await self._confirm(pod, choice, version)
 
     async def _write(self, seen: SeenPod, pod: GpuPod, earlier: Hold | None, written: Mapping[str, str]) -> str:
-        """Have the pod say this choice and nothing of one before it; the version that came of it.
+        """Write the choice on the pod, without remains of an earlier choice; the pod's new version.
 
-        Where that fails, the earlier choice counts on: the scheduler may have bound the pod by it, and only the watch
-        tells. By the later one, which is never answered then, nobody can.
+        After a failure the earlier choice counts on: the scheduler may have bound the pod by it, and only the watch
+        reports the binding. The later choice is never answered then, so no pod is bound by it.
 
         Raises:
-            KubeError: it was not written, or nobody knows.
+            KubeError: Not written, or unknown whether written.
         """
         before = dict.fromkeys([*pod.choice, *(earlier.written or () if earlier is not None else ())], None)
         try:
@@ -278,23 +279,23 @@ class Service:
         return version
 
     def _find_version(self, seen: SeenPod) -> str:
-        """The newest that is known of a pod, our own writing with it.
+        """The newest known version of a pod, with the extender's own writes.
 
-        A pod that was bound since, by an answer that the scheduler never heard, is another by now, and keeps the choice
-        that it was bound by.
+        A pod bound since, by an answer that the scheduler never heard, has another version by now, and keeps the choice
+        of its binding.
         """
         known = self._cluster.pods.get(seen.uid)
         versions = (self._versions.get(seen.uid, ""), "" if known is None else known.version, seen.version)
         return max(versions, key=number_of)
 
     def _note_version(self, seen: SeenPod, version: str) -> None:
-        """What is forgotten here costs a question that is asked again."""
+        """Remember the pod's version; a forgotten version costs a repeated question."""
         if len(self._versions) >= VERSIONS_MAX:
             self._versions.clear()
         self._versions[seen.uid] = version
 
     async def _confirm(self, pod: GpuPod, choice: Choice, version: str) -> None:
-        """Whether all replicas' choices together still fit."""
+        """Check that the choices of all replicas together still fit."""
         seconds = self._patience.confirm_seconds
         if seconds is None:
             return
@@ -310,7 +311,7 @@ class Service:
             raise ChoiceNotWritten(pod.title, f"another replica chose the same on {choice.node} at the same time")
 
     async def _clear(self, seen: SeenPod, pod: GpuPod, earlier: Hold | None) -> None:
-        """Take an earlier choice off a pod for which there is no room any more; it would count with other replicas."""
+        """Take an earlier choice off a pod without room; the choice would count with other replicas."""
         if earlier is not None:
             self._cluster.restore(earlier)
         elif not pod.choice:

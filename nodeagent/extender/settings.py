@@ -1,4 +1,4 @@
-"""What the extender makes of the settings."""
+"""The extender's plans from the settings."""
 
 from nodeagent.config.schema import Settings
 from nodeagent.extender.service import Patience
@@ -7,7 +7,7 @@ from nodeagent.rules.fractions.profiles import plan_cores, plan_shares
 
 
 def plan_profiles(settings: Settings) -> Profiles:
-    """The names that mean parts of GPUs in this cluster, as nodes have them configured too."""
+    """The resource names of fractions in this cluster, the same as in the nodes' configuration."""
     names, section = settings.extender.profiles, settings.fractions
     return Profiles(
         cores=plan_cores(section) if "tencent" in names else None,
@@ -17,7 +17,7 @@ def plan_profiles(settings: Settings) -> Profiles:
 
 
 def plan_patience(settings: Settings) -> Patience:
-    """How long what counts; alone, nothing need be confirmed."""
+    """The waiting times; a single replica needs no confirmation."""
     section = settings.extender
     return Patience(
         assume_seconds=section.assume_seconds,

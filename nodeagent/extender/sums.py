@@ -1,7 +1,7 @@
-"""Whether the containers of a pod can fit a node together, by numbers, so that the hopeless is not tried.
+"""Whether the containers of a pod can fit a node together, by numbers, so that hopeless nodes are not tried.
 
-Owns the bounds, which are never too strict: of all that runs together the sum, and of those that ask for at least so
-much of a GPU how many each GPU could take. What passes them may not fit all the same.
+Owns the bounds, never too strict: the sum of all running containers, and for containers above a size how many of them
+each GPU could take. A pod within the bounds may still not fit.
 """
 
 from collections.abc import Iterable
@@ -12,25 +12,25 @@ from nodeagent.rules.fractions.demands import PodDemand, Stage
 from nodeagent.rules.placement.space import CORES
 
 _BOUNDS_MAX: Final = 4
-"""Each is held against every GPU of thousands of nodes."""
+"""The most bounds: each is held against every GPU of thousands of nodes."""
 
 
 class Part(NamedTuple):
-    """The cores and memory that a container takes of one GPU, as far as these are the same on each."""
+    """The cores and memory of a container on one GPU, as far as they are the same on each."""
 
     cores: int
     memory_bytes: int
 
 
 class Bound(NamedTuple):
-    """So many parts of at least this size."""
+    """A number of fractions of at least this size."""
 
     least: Part
     number: int
 
 
 class Sums(NamedTuple):
-    """The cores and memory that containers which run together take."""
+    """The cores and memory of containers that run together."""
 
     whole: int
     cores: int
@@ -38,7 +38,7 @@ class Sums(NamedTuple):
     bounds: tuple[Bound, ...]
 
     def fit(self, summary: Summary) -> bool:
-        """Whether a node may have room for them."""
+        """Whether a node may have room for the containers."""
         if self.whole > summary.whole or self.cores > summary.free_cores:
             return False
         if self.memory_bytes > sum(free for _, free, _ in summary.rooms):
@@ -47,7 +47,7 @@ class Sums(NamedTuple):
 
 
 def _count_room(summary: Summary, least: Part) -> int:
-    """How many parts of this size the GPUs could take at most."""
+    """How many fractions of this size the GPUs could take at most."""
     cores, memory = least
     if not memory:
         return sum(free // cores for free, _, _ in summary.rooms)
@@ -57,7 +57,7 @@ def _count_room(summary: Summary, least: Part) -> int:
 
 
 def sum_demand(demand: PodDemand) -> Sums | None:
-    """What runs together; `None` where that is one container on one GPU, of which the first look says all."""
+    """The running containers' sums; `None` for at most one container, exactly judged by the node's numbers."""
     running = [each.demand for each in demand.containers if each.stage is not Stage.INIT]
     parts = [
         Part(each.cores, 0 if each.memory_percent is not None or each.is_exclusive else each.memory_bytes)
@@ -75,7 +75,7 @@ def sum_demand(demand: PodDemand) -> Sums | None:
 
 
 def _list_bounds(parts: Iterable[Part]) -> tuple[Bound, ...]:
-    """By each size in cores and in memory, those that take the most together."""
+    """For each size in cores and in memory, the fractions of at least the size; the largest bounds are kept."""
     parts = list(parts)
     found = set[Bound]()
     for cores in {part.cores for part in parts}:

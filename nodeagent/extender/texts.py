@@ -1,7 +1,7 @@
-"""Why a pod does not go to a node, in the words that `kubectl describe pod` shows.
+"""Why a pod does not go to a node, in the words shown by `kubectl describe pod`.
 
-Owns the words. Of a thousand nodes kube-scheduler counts those with the same words, so what is said here names what is
-missing and never what only one node has.
+Owns the words. kube-scheduler counts nodes with equal words, so a text names the lack and never a detail of a single
+node.
 """
 
 from collections import Counter
@@ -31,26 +31,26 @@ _HELD_BACK: Final = "held back"
 
 
 def tell_other_names(demand: PodDemand, theirs: str) -> str:
-    """Node and pod speak of parts by different names."""
+    """Node and pod name fractions by different resource names."""
     return f"this node gives out parts of GPUs by the names of {theirs}, the pod asks by those of {demand.profile}"
 
 
 def tell_no_daemons(key: str) -> str:
-    """The pod asks for MPS where there is none."""
+    """The pod asks for MPS on a node without MPS daemons."""
     return f"nobody looks after MPS daemons on this node, and the pod asks for mps ({key})"
 
 
 class Lack(NamedTuple):
-    """What a node has of what a container asks for; nodes that have the same get the same words."""
+    """A node's fitting GPUs for a container's demand; nodes with equal numbers get equal words."""
 
     cores: int
-    """GPUs with enough free cores, or that nobody has a part of where whole ones are asked for."""
+    """GPUs with enough free cores, or wholly free GPUs for a demand of whole GPUs."""
     both: int
-    """Those of them that have enough memory too."""
+    """GPUs with enough free cores and memory; not counted for a demand of one GPU."""
 
 
 def measure_lack(summary: Summary, demand: Demand) -> Lack:
-    """Count what a node has."""
+    """Count the node's fitting GPUs."""
     if demand.cores >= CORES:
         return Lack(summary.whole, summary.whole)
     cores = demand.cores or 1
@@ -61,13 +61,13 @@ def measure_lack(summary: Summary, demand: Demand) -> Lack:
 
 
 def tell_lack(lack: Lack, demand: Demand, *, allowed: bool, where: str = "") -> str:
-    """What is missing for a container.
+    """The lack for a container.
 
     Args:
-        lack: what the node has.
-        demand: what is asked for.
-        allowed: whether the pod lets only some GPUs be had.
-        where: of which GPUs alone it can have parts, in words.
+        lack: The node's fitting GPUs.
+        demand: The container's demand.
+        allowed: Whether the pod allows only some GPUs.
+        where: The GPUs open to the pod's fractions, in words.
     """
     which = where + (" that the pod allows" if allowed else "")
     if demand.cores >= CORES:
@@ -97,12 +97,12 @@ def _count(number: int) -> str:
 
 
 def tell_held(text: str, held: Sequence[str], gpus: int) -> str:
-    """What is missing and how many of so many GPUs are held back, and why; that alone where all of them are.
+    """The lack, and how many GPUs are held back and why; the latter alone where all GPUs are held back.
 
     Args:
-        text: what is missing.
-        held: the word for each GPU that is held back.
-        gpus: how many the node has.
+        text: The lack.
+        held: The word for each held back GPU.
+        gpus: The number of the node's GPUs.
     """
     if not held:
         return text
@@ -114,5 +114,5 @@ def tell_held(text: str, held: Sequence[str], gpus: int) -> str:
 
 
 def tell_beside(container: ContainerDemand) -> str:
-    """A container for which the pod's others leave no room."""
+    """A container without room beside the pod's other containers."""
     return f"no room for {container.demand.describe()} (container {container.name}) beside the pod's other containers"

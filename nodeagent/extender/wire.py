@@ -1,8 +1,8 @@
 """The questions and answers of kube-scheduler's extender interface, version 1, as they are on the wire.
 
-Owns the names of their fields: kube-scheduler writes them with a capital and reads them in any case.
-With `nodeCacheCapable: true` nodes come and go by name, without it as whole objects, which are handed back untouched.
-Refuses to make objects of what nobody bounded: a byte of a question can weigh a hundred once it is read.
+Owns the names of the fields: kube-scheduler writes them with a capital and reads them in any case. With
+`nodeCacheCapable: true` nodes come and go by name, otherwise as whole objects, handed back untouched. Refuses to parse
+unbounded objects: a byte of a question can weigh a hundred once parsed.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,9 +18,9 @@ from nodeagent.model.scheduling import SeenPod
 _WHAT: Final = "ExtenderArgs"
 _NULL: Final = b"null"
 POD_BYTES_MAX: Final = 3 << 20
-"""The size of one object that the API server takes."""
+"""The largest object that the API server takes."""
 CONTAINERS_MAX: Final = 10_000
-"""More do not fit into such an object, as the API server writes them."""
+"""The most containers that fit into the largest object, as the API server writes them."""
 NAME_BYTES: Final = 256
 """The longest name of a node, its quotes and a comma."""
 NodeName: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
@@ -29,16 +29,16 @@ D = TypeVar("D")
 
 
 class Asked(NamedTuple):
-    """One question: a pod, and the nodes that are left for it."""
+    """A question: a pod, and the nodes left for the pod."""
 
     pod: SeenPod
     names: tuple[str, ...]
     nodes: Mapping[str, msgspec.Raw] | None = None
-    """Whole, as they came; `None` where they came by name."""
+    """Whole nodes, as received; `None` for nodes by name."""
 
 
 class _Question(msgspec.Struct, frozen=True):
-    """Other keys of the document are skipped, and no value is made of them."""
+    """Other keys of the document are skipped, without a value made of them."""
 
     pod: msgspec.Raw = msgspec.field(default=_EMPTY, name="Pod")
     names: msgspec.Raw = msgspec.field(default=_EMPTY, name="NodeNames")
@@ -46,7 +46,7 @@ class _Question(msgspec.Struct, frozen=True):
 
 
 class _OldQuestion(msgspec.Struct, frozen=True):
-    """The same question as older releases spell it."""
+    """A question as older releases spell it."""
 
     pod: msgspec.Raw = _EMPTY
     names: msgspec.Raw = msgspec.field(default=_EMPTY, name="nodenames")
@@ -58,7 +58,7 @@ class _NodeList(msgspec.Struct, frozen=True):
 
 
 class _Counted(msgspec.Struct, frozen=True):
-    """An object that is counted as soon as it is read, so that one too many ends the reading."""
+    """An object counted on parsing, so that an object too many ends the parsing."""
 
     left: ClassVar[int] = 0
 
@@ -103,11 +103,11 @@ class _HostPriority(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 def parse_question(body: bytes, *, most_nodes: int) -> Asked:
-    """Read what is asked about so many nodes at most.
+    """Read a question about at most `most_nodes` nodes.
 
     Raises:
-        QuestionMalformed: it cannot be answered; says what is missing or wrong.
-        QuestionTooLarge: no cluster of this size could ask it.
+        QuestionMalformed: No answerable question; the error says what is missing or wrong.
+        QuestionTooLarge: More than a cluster of this size could ask.
     """
     try:
         question: _Question | _OldQuestion = decode_as(body, _Question, _WHAT)
@@ -130,7 +130,7 @@ def parse_question(body: bytes, *, most_nodes: int) -> Asked:
 
 
 def _has(raw: msgspec.Raw) -> bool:
-    """Kube-scheduler writes `null` for the one of the two that it does not use."""
+    """Whether the field is set: kube-scheduler writes `null` for the unused one of the two."""
     return bool(raw) and bytes(memoryview(raw)[:4]) != _NULL
 
 
@@ -170,7 +170,7 @@ def render_filtered(asked: Asked, found: Filtered) -> bytes:
 
 
 def render_all(asked: Asked) -> bytes:
-    """The answer to filter for a pod that is none of ours: every node will do."""
+    """The answer to filter for a pod without fractions: every node fits."""
     return _render(asked, asked.names, _FilterResult())
 
 
@@ -182,7 +182,7 @@ def _render(asked: Asked, fitting: Iterable[str], result: _FilterResult) -> byte
 
 
 def render_refusal(reason: str) -> bytes:
-    """The answer to filter where there is none; of any status but 200 the scheduler would show the number alone."""
+    """The answer to filter without a result; of any status but 200 the scheduler would show the number alone."""
     return msgspec.json.encode(_FilterResult(error=reason))
 
 

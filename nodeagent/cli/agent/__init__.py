@@ -1,1 +1,1 @@
-"""Runs the agent, for real or as a simulation, and looks at what it is set to."""
+"""Runs the agent, for real or as a simulation, and shows the agent's settings."""

@@ -13,7 +13,7 @@ from nodeagent.config.explain import render_json, render_json_schema, render_tab
 
 
 def check(arguments: argparse.Namespace, streams: Streams) -> int:
-    """Say everything that is wrong."""
+    """Report every problem of the configuration."""
     try:
         loaded = load_for(arguments, read_environment())
     except CommandFailed as error:
@@ -33,7 +33,7 @@ def check(arguments: argparse.Namespace, streams: Streams) -> int:
 
 
 def show(arguments: argparse.Namespace, streams: Streams) -> int:
-    """Every value and its origin, with the named configuration that the node's label chose."""
+    """Every setting, its value and origin, with the named configuration of the node's label."""
     loaded, recalled = load_in_force(arguments, read_environment())
     if recalled.in_force:
         print(f"with the configuration that the node label chose last: {recalled.in_force}", file=streams.err)

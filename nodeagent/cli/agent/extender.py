@@ -13,7 +13,7 @@ from nodeagent.extender.program import ExtenderPlan, run_extender
 
 
 def run(arguments: argparse.Namespace, _streams: Streams) -> int:
-    """Run the scheduler's extender until it is told to stop."""
+    """Run the scheduler's extender until a signal to stop."""
     environ = dict(read_environment())
     try:
         run_extender(ExtenderPlan(load_for(arguments, environ).settings, environ))

@@ -10,7 +10,7 @@ from nodeagent.cli.main import Streams
 
 
 def run(arguments: argparse.Namespace, streams: Streams) -> int:
-    """Break something in the running simulation, or list what can be broken."""
+    """Inject a fault into the running simulation, or list the faults."""
     environ = read_environment(arguments)
     agent = find_agent(load_for(arguments, environ).settings, environ, change=True, to_simulation=True)
     command = {"fault": arguments.fault or "help", "arguments": arguments.arguments}

@@ -18,7 +18,7 @@ _STANDARD_INPUT = "-"
 
 
 def run(arguments: argparse.Namespace, streams: Streams) -> int:
-    """Say other people's configuration in our words."""
+    """Translate other programs' configuration into the agent's settings."""
     imported = merge_imported({name: _import(name, arguments.entry or "") for name in arguments.files})
     text = render_file(imported)
     try:

@@ -1,4 +1,4 @@
-"""Starts an agent in this process and turns what goes wrong into one line and an exit code."""
+"""Starts an agent in this process and turns errors into one line and an exit code."""
 
 import gc
 import signal
@@ -30,14 +30,14 @@ def launch(
     stop_after_seconds: float | None = None,
     announce: Callable[[Endpoints], None] = lambda _endpoints: None,
 ) -> None:
-    """Run to the end; `load` reads the settings, given the node label that chooses a named configuration.
+    """Run to the end; `load` reads the settings, given the node label with the name of a named configuration.
 
     Raises:
-        CommandFailed: it could not start, or ended badly.
+        CommandFailed: The agent could not start, or ended badly.
     """
-    # Until the agent listens to it, a reload asked for too early would end the process.
+    # Before the agent handles SIGHUP, an early reload would end the process.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    # Nothing of what a start makes is garbage; the agent turns this on again when it is about to run.
+    # A start makes no garbage; the agent enables the collector again shortly before it runs.
     gc.disable()
     try:
         reload = partial(load_again, load)

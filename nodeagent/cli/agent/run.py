@@ -10,7 +10,7 @@ from nodeagent.cli.main import Streams
 
 
 def run(arguments: argparse.Namespace, _streams: Streams) -> int:
-    """Run the agent until it is told to stop."""
+    """Run the agent until a signal to stop."""
     environ = dict(read_environment())
     launch(
         lambda node_label: load_for(arguments, environ, node_label=node_label),

@@ -1,4 +1,4 @@
-"""Simulated nodes that are more than hardware: a board, and settings that show what the agent does with it."""
+"""Simulated nodes with settings of their own: a board, and settings to show the agent's work on it."""
 
 from typing import Final, NamedTuple
 
@@ -6,12 +6,12 @@ from nodeagent.edge.simulated.profile import list_profiles
 
 
 class Scene(NamedTuple):
-    """A made-up node with settings of its own."""
+    """A simulated node with settings of its own."""
 
     profile: str
     """The hardware."""
     settings: tuple[str, ...]
-    """As `--set` takes them; the person's own are stronger."""
+    """In the form of `--set`; the user's own settings are stronger."""
 
 
 SCENES: Final = {
@@ -24,14 +24,14 @@ SCENES: Final = {
         ),
     ),
 }
-"""By the name that `simulate --profile` takes."""
+"""Scenes by name, as for `simulate --profile`."""
 
 
 def find_scene(name: str) -> Scene:
-    """The scene of this name; a profile of hardware is one without settings."""
+    """The scene of this name; a hardware profile is a scene without settings."""
     return SCENES.get(name, Scene(name, ()))
 
 
 def list_nodes() -> tuple[str, ...]:
-    """Every name that `simulate --profile` takes."""
+    """Every name for `simulate --profile`."""
     return (*list_profiles(), *SCENES)

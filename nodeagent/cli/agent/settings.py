@@ -13,7 +13,7 @@ from nodeagent.config.schema import Settings
 
 
 def list_overrides(arguments: argparse.Namespace) -> list[str]:
-    """What the flags set, weakest first; `--gpus` is short for a `--set`."""
+    """The settings of the flags, weakest first; `--gpus` is short for a `--set`."""
     overrides = list(arguments.set or ())
     if getattr(arguments, "gpus", None):
         overrides.append(f"gpus.source={arguments.gpus}")
@@ -28,10 +28,10 @@ def load_for(
     node_label: str = "",
     skip_forbidden: bool = False,
 ) -> Loaded:
-    """The settings; `extra` is weaker than what the person typed, `node_label` chooses a named configuration.
+    """The settings; `extra` is weaker than the user's flags, `node_label` chooses a named configuration.
 
     Raises:
-        CommandFailed: with every problem, a line each.
+        CommandFailed: With every problem, a line each.
     """
     file = Path(arguments.config) if arguments.config else None
     try:
@@ -45,19 +45,19 @@ def load_for(
 
 
 def load_for_looking(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
-    """The settings of a command that only looks: who may not read the node's files looks where agents are by default.
+    """The settings of a reading command: without permission for the node's files, the defaults.
 
     Raises:
-        CommandFailed: with every problem, a line each.
+        CommandFailed: With every problem, a line each.
     """
     return load_for(arguments, environ, skip_forbidden=True).settings
 
 
 def load_in_force(arguments: argparse.Namespace, environ: Mapping[str, str]) -> tuple[Loaded, Recalled]:
-    """The settings with the named configuration that the node's label chose last, as an agent has that starts now.
+    """The settings with the last named configuration of the node's label, as for an agent started now.
 
     Raises:
-        CommandFailed: with every problem, a line each.
+        CommandFailed: With every problem, a line each.
     """
 
     def load(node_label: str) -> Loaded:
@@ -67,10 +67,10 @@ def load_in_force(arguments: argparse.Namespace, environ: Mapping[str, str]) -> 
 
 
 def load_again(load: Callable[[str], Loaded], node_label: str) -> Loaded:
-    """Who has other settings to go on with wants the problems themselves, where the command line wants a message.
+    """Load settings for a caller with earlier settings to go on with: the problems themselves instead of a message.
 
     Raises:
-        ConfigurationInvalid: with every problem.
+        ConfigurationInvalid: With every problem.
     """
     try:
         return load(node_label)

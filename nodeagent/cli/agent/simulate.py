@@ -18,7 +18,7 @@ from nodeagent.edge.simulated.errors import UnknownProfile
 
 
 def run(arguments: argparse.Namespace, streams: Streams) -> int:
-    """Run the agent on a made-up node until it is told to stop."""
+    """Run the agent on a simulated node until a signal to stop."""
     if arguments.profile in {"help", "list"}:
         print("\n".join(list_nodes()), file=streams.out)
         return ExitCode.OK
@@ -42,11 +42,11 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
 
 
 FEATURES = "features.d"
-"""Where a simulation writes its labels: there is no API server, and NFD reads such a directory."""
+"""The directory for a simulation's labels, read by NFD on real nodes: there is no API server."""
 
 
 def list_simulation_overrides(profile: str, directory: Path) -> tuple[str, ...]:
-    """Settings that keep a simulation to itself; the person's own are stronger."""
+    """Settings that isolate a simulation from the host; the user's own settings are stronger."""
     paths = {
         "node.state_dir": directory / "state",
         "node.run_dir": directory / "run",

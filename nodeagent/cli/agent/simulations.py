@@ -16,17 +16,17 @@ from nodeagent.edge.host.errors import HostError
 from nodeagent.edge.host.files.private_directory import MODE, make_private, open_private
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,15}")
-"""Short, because unix sockets lie below it and their paths may have 107 bytes."""
+"""Short, because unix sockets lie below the directory and their paths may have 107 bytes."""
 
 
 @contextlib.contextmanager
 def claim_place(environ: Mapping[str, str], name: str, profile: str, *, keep_state: bool) -> Iterator[Path]:
-    """The directory of a simulation of this name, or of the first free number where no name is given.
+    """The directory of a simulation of this name, or of the first free number without a name.
 
-    It begins empty and is removed at the end, unless its state is to be kept.
+    The directory begins empty and is removed at the end, unless its state is to be kept.
 
     Raises:
-        CommandFailed: the name cannot be had, or the directory cannot be trusted.
+        CommandFailed: The name is invalid or taken, or the directory cannot be trusted.
     """
     if name and not NAME.fullmatch(name):
         raise CommandFailed(f"--simulation {name!r}: give up to 16 small letters, digits, - and _", ExitCode.BAD_INPUT)
@@ -53,7 +53,7 @@ def _remove(place: Path) -> None:
 
 
 def _claim(parent: Path, names: Iterable[str]) -> tuple[int, Path]:
-    """The first of these directories that nobody holds, and its descriptor, which holds it from now on."""
+    """The first free directory, and the descriptor that holds it from now on."""
     place = parent
     for name in names:
         place = parent / name
@@ -66,7 +66,7 @@ def _claim(parent: Path, names: Iterable[str]) -> tuple[int, Path]:
                 break
             if _is_in_place(descriptor, place):
                 return descriptor, place
-            os.close(descriptor)  # removed by the one who held it before
+            os.close(descriptor)  # removed by the holder before
     raise CommandFailed(
         f"simulation {read_record(place) or place.name} runs already; stop it, or name another with --simulation",
         ExitCode.BAD_INPUT,
@@ -76,7 +76,7 @@ def _claim(parent: Path, names: Iterable[str]) -> tuple[int, Path]:
 def _open_place(parent: Path, name: str) -> int:
     while True:
         parent.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(FileNotFoundError):  # the last simulation took the directory of all with it
+        with contextlib.suppress(FileNotFoundError):  # the last simulation removed the common directory
             return _open_below(make_private(parent), parent / name)
 
 
@@ -97,7 +97,7 @@ def _is_in_place(descriptor: int, place: Path) -> bool:
 
 
 def _empty(directory: int) -> None:
-    """Remove what a simulation that was killed left behind; links are removed, never followed."""
+    """Remove the remains of a killed simulation; links are removed, never followed."""
     with os.scandir(directory) as entries:
         found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
     for name, is_directory in found:

@@ -1,1 +1,1 @@
-"""Where answers come from and how they are printed: for people, as JSON, as YAML, as names."""
+"""The sources of answers and their printing: for people, as JSON, as YAML, as names."""

@@ -1,4 +1,4 @@
-"""Whose answer it is: what a simulation says has a first line, or a field, that it is about made-up hardware."""
+"""The source of an answer: a simulation's answer is marked by a first line, or by a field."""
 
 from typing import Any, Protocol
 
@@ -6,29 +6,29 @@ FIELD = "simulated"
 
 
 class Answerer(Protocol):
-    """Who answered."""
+    """The source of an answer."""
 
     where: str
     simulated: str
-    """The profile of made-up hardware that the answer is about; empty for a node."""
+    """The hardware profile of the answering simulation; empty for a node."""
 
 
 class NoAgent:
-    """The answerer where the person named the source, or the driver itself was asked."""
+    """The source of an answer without an agent: the driver, or a source named on the command line."""
 
     where = ""
     simulated = ""
 
 
 def say_simulated(answerer: Answerer) -> str:
-    """The first line of an answer that is not about this node; empty for one that is."""
+    """The first line of a simulation's answer; empty for this node's answer."""
     if not answerer.simulated:
         return ""
     return f"{answerer.where}: a made-up {answerer.simulated}; nothing of this is about this machine\n"
 
 
 def mark(document: Any, profile: str) -> Any:
-    """The document with the field that says that it is made up, a list in each of its entries."""
+    """The document with a field that marks the simulation, a list in each of its entries."""
     if not profile:
         return document
     if isinstance(document, dict):

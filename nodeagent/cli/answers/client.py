@@ -1,4 +1,4 @@
-"""Asks a running agent over its admin socket, or over TCP for what only looks. Plain `http.client`: it starts fast."""
+"""Asks a running agent over its admin socket, or over TCP for reads alone. Plain `http.client` starts fast."""
 
 import http.client
 import json
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 TIMEOUT_SECONDS = 10.0
 SILENCE_SECONDS = 40.0
-"""A stream says every fifteen seconds that it is still there."""
+"""A stream sends a sign of life every fifteen seconds."""
 AS_ROOT = ": run this as root, for whom the admin socket needs neither password nor certificate"
 
 
@@ -43,42 +43,42 @@ CHOOSE = f"choose one with --simulation NAME or {SIMULATION_VARIABLE}=NAME"
 
 
 class AgentClient:
-    """One agent, wherever it was found; good for one question."""
+    """The connection to a running agent, for a single question."""
 
     def __init__(self, connection: http.client.HTTPConnection, where: str, *, port: int = 0, hint: str = "") -> None:
-        """`port` is that of TCP, where any program may listen; none on a socket file, which only the agent makes.
+        """`port` is the TCP port, where any program may listen; 0 for a socket file, which only the agent makes.
 
-        `hint`: what to say where it does not answer as an agent does.
+        `hint`: Text for errors about a foreign program's answer.
         """
         self._connection, self.where, self._port, self._hint = connection, where, port, hint
-        # Or a second question would go to port 80, to whoever listens there, and the answer be taken for the agent's.
+        # Or a second question would go to port 80, and its listener's answer be taken for the agent's.
         connection.auto_open = 0
         self.is_for_node = False
-        """Whether an answer about made-up hardware is refused."""
+        """Whether a simulation's answer is refused."""
         self.simulated = ""
-        """The profile of made-up hardware that the answer was about; empty for a node."""
+        """The hardware profile of the simulation that answered; empty for a node."""
 
     def get(self, path: str) -> bytes:
         """The body of an answer.
 
         Raises:
-            CommandFailed: the agent went away or answered with an error, or another program did.
+            CommandFailed: The agent went away or answered with an error, or another program answered.
         """
         return self._ask("GET", path, None)
 
     def read(self, path: str, kind: type[T]) -> T:
-        """An answer as what it is.
+        """A decoded answer.
 
         Raises:
-            CommandFailed: as of `get`, or the answer is in no form that this release knows.
+            CommandFailed: As of `get`, or the answer is in an unknown form.
         """
         return self.decode(self.get(path), kind)
 
     def decode(self, content: bytes, kind: type[T]) -> T:
-        """A body, or one event of a stream, as what it is.
+        """A decoded body, or a decoded event of a stream.
 
         Raises:
-            CommandFailed: it is in no form that this release knows.
+            CommandFailed: The content is in an unknown form.
         """
         try:
             return msgspec.json.decode(content, type=kind)
@@ -117,10 +117,10 @@ class AgentClient:
         raise CommandFailed(f"the agent at {self.where} went away", ExitCode.UNREACHABLE)
 
     def post(self, path: str, command: Mapping[str, object]) -> str:
-        """Tell the agent to do something; what it did, in a sentence.
+        """Give the agent a command; the agent's report in a sentence.
 
         Raises:
-            CommandFailed: the agent refused, with its reason.
+            CommandFailed: The agent refused, with its reason.
         """
         return self.decode(self._ask("POST", path, json.dumps(command).encode()), CommandDone).done
 
@@ -185,13 +185,13 @@ def _describe_problem(content: bytes, status: int) -> str:
 def find_agent(
     settings: Settings, environ: Mapping[str, str], *, change: bool = False, to_simulation: bool = False
 ) -> AgentClient:
-    """The agent of these settings; `to_simulation`: this user's simulation before it.
+    """The agent of these settings; with `to_simulation` this user's simulation first.
 
-    A simulation that is named is the only one asked. One that is not named answers only where this machine has no agent
-    of its own: an answer about made-up GPUs must never stand in for one of a node whose agent is down.
+    With the name of a simulation no other agent is asked. An unnamed simulation answers only where this machine has no
+    agent of its own: an answer about simulated GPUs must never stand in for a node whose agent is down.
 
     Raises:
-        CommandFailed: nobody answers, several simulations could, or somebody does whose word is worth nothing.
+        CommandFailed: No agent answers, several simulations could, or the answering process is not trusted.
     """
     named = environ.get(SIMULATION_VARIABLE, "")
     run_dir = settings.node.run_dir
@@ -233,11 +233,11 @@ def _list_nameable(environ: Mapping[str, str]) -> Sequence[SimulationRecord]:
     try:
         return list_simulations(environ)
     except DirectoryNotPrivate:
-        return ()  # another user's, which this user could not ask
+        return ()  # another user's simulations, closed to this user
 
 
 def _go_by_port(settings: Settings, path: Path, refusal: OSError, *, change: bool) -> AgentClient:
-    """An agent runs whose socket is not for this user: whoever only looks does so over its port, as with nvidia-smi."""
+    """Ask over the port, for reads alone, where this user may not use the agent's socket, as with nvidia-smi."""
     if change:
         raise CommandFailed(
             f"only root and the agent's user may change anything: {path} is not for you; run this as root",
@@ -319,7 +319,7 @@ def _connect_tcp(settings: Settings, tried: list[str]) -> AgentClient | None:
 
 
 def _check_owners(where: str, users: Collection[int]) -> None:
-    """An answer is worth as much as the one who gives it."""
+    """Refuse an answer from another user's process, as an answer is worth as much as its author."""
     strangers = sorted(user for user in users if not is_trusted(user))
     if not users:
         raise CommandFailed(f"{where} answers, but whose process does cannot be seen here", ExitCode.UNREACHABLE)

@@ -1,4 +1,4 @@
-"""Says that an answer is about this machine, where a person could take it for that of a simulation."""
+"""Notes that an answer is about this machine, where users could take it for a simulation's."""
 
 import argparse
 from pathlib import Path
@@ -11,13 +11,13 @@ from nodeagent.edge.host.errors import DirectoryNotPrivate
 from nodeagent.edge.host.processes.socket_owners import can_connect
 
 RUN_DIR: Final = Settings().node.run_dir
-"""Where this machine's own agent is, unless its configuration says otherwise."""
+"""The run directory of this machine's own agent by default."""
 
 
 def tell_machine(arguments: argparse.Namespace, heard: TextIO, run_dir: Path = RUN_DIR) -> None:
-    """One line for people beside the answer, where simulations run and other commands would be about them.
+    """A note for people beside the answer, while simulations run and answer other commands.
 
-    Nothing is said to programs, nor where the command line names what is looked at.
+    No note for programs, nor for a command line that names its source.
     """
     is_record = getattr(arguments, "json", False) or getattr(arguments, "form", None) in ("json", "yaml")
     if is_record or getattr(arguments, "gpus", None) or getattr(arguments, "files", None):
@@ -26,7 +26,7 @@ def tell_machine(arguments: argparse.Namespace, heard: TextIO, run_dir: Path = R
     try:
         running = list_simulations(environ)
     except DirectoryNotPrivate:
-        return  # somebody else's, of which no command is about anything
+        return  # another user's simulations, which no command asks
     if running and (environ.get(SIMULATION_VARIABLE) or not can_connect(run_dir / ADMIN_SOCKET)):
         names = clean(", ".join(f"{one.name} (a made-up {one.profile})" for one in running))
         kind = "simulations" if len(running) > 1 else "simulation"

@@ -1,4 +1,4 @@
-"""What a command prints, in the form that was asked for: text for people, JSON, YAML or names for scripts."""
+"""The output of a command in the chosen form: text for people, JSON, YAML or names for scripts."""
 
 import argparse
 from collections.abc import Sequence
@@ -18,19 +18,19 @@ def wants_record(arguments: argparse.Namespace) -> bool:
 
 
 def render_record(arguments: argparse.Namespace, record: object, answerer: Answerer = NO_AGENT) -> str:
-    """The answer for programs; what a simulation says carries its profile."""
+    """The answer for programs; a simulation's answer carries its profile."""
     if answerer.simulated:
         record = mark(json.decode(json.encode(record)), answerer.simulated)
     if getattr(arguments, "form", None) == "yaml":
         from msgspec import yaml  # noqa: PLC0415  # its library takes longer to load than most commands take to run
 
-        # Through JSON, so that both forms say the same of what YAML would write in another way.
+        # Through JSON, so that both forms agree on values that YAML would write in another way.
         return yaml.encode(json.decode(json.encode(record))).decode()
     return json.format(json.encode(record), indent=2).decode() + "\n"
 
 
 def choose_layout(arguments: argparse.Namespace, streams: Streams) -> Layout:
-    """How tables are wanted."""
+    """The layout of tables, by flags and terminal."""
     return Layout(
         width=read_width(streams.out),
         wide=getattr(arguments, "form", None) == "wide",
@@ -41,11 +41,11 @@ def choose_layout(arguments: argparse.Namespace, streams: Streams) -> Layout:
 def write_answer(
     arguments: argparse.Namespace, streams: Streams, record: object, text: str, answerer: Answerer = NO_AGENT
 ) -> None:
-    """An answer that is more, or less, than a table."""
+    """Write an answer without a table, or with a table inside other text."""
     if wants_record(arguments):
         streams.out.write(render_record(arguments, record, answerer))
         return
-    # What has no header goes into a loop of a shell, where a sentence would be taken for a name or a row.
+    # Output without a header goes into a loop of a shell, where a sentence would be taken for a name or a row.
     is_bare = getattr(arguments, "form", None) == "name" or getattr(arguments, "no_headers", False)
     heard = streams.err if is_bare else streams.out
     heard.write(say_simulated(answerer))
@@ -60,7 +60,7 @@ def write_table(
     after: Sequence[str] = (),
     answerer: Answerer = NO_AGENT,
 ) -> None:
-    """An answer that is a table, and for people what else is to be said."""
+    """Write an answer with one table, and further lines for people."""
     if getattr(arguments, "form", None) == "name":
         names = table.names if table.names is not None else [row[0] for row in table.rows]
         lines = [clean(name) for name in dict.fromkeys(names)]
@@ -70,7 +70,7 @@ def write_table(
         if layout.headers:
             lines += after
         elif not wants_record(arguments):
-            # Whoever takes each line for a row finds sentences beside them.
+            # A script takes each line for a row, so sentences go to standard error.
             beside, lines = ([], lines) if table.rows else (lines, [])
             streams.err.write("".join(f"{line}\n" for line in (*beside, *after)))
     write_answer(arguments, streams, record, "".join(f"{line}\n" for line in lines), answerer)

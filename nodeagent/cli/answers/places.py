@@ -1,6 +1,6 @@
-"""Where a running agent or simulation is found, and whose word is taken there.
+"""The places of running agents and simulations, and whether their answers are trusted.
 
-All simulations of a user lie side by side in one directory that nobody else can write, a directory each.
+All simulations of a user lie side by side in one directory without write access for others, a directory each.
 """
 
 import os
@@ -23,7 +23,7 @@ RECORD_BYTES_MAX = 64 * 1024
 
 
 class SimulationRecord(Struct, frozen=True):
-    """What a simulation leaves in its directory for those who look for it."""
+    """A simulation's entry in its directory, for commands that search simulations."""
 
     name: str
     profile: str
@@ -35,44 +35,44 @@ class SimulationRecord(Struct, frozen=True):
 
 
 def find_simulations_dir(environ: Mapping[str, str]) -> Path:
-    """The directory of this user's simulations, which `simulate fault` finds without being told."""
+    """The directory of this user's simulations, where `simulate fault` finds them."""
     base = environ.get("XDG_RUNTIME_DIR") or environ.get("TMPDIR") or tempfile.gettempdir()
     return Path(base) / f"nodeagent-simulations-{os.geteuid()}"
 
 
 def has_own_agent(run_dir: Path, config_file: Path = DEFAULT_CONFIG_FILE) -> bool:
-    """Whether this machine has an agent of its own, be it down: its directory or its configuration is there."""
+    """Whether this machine has an agent of its own, running or not: its directory or configuration is there."""
     return run_dir.exists() or config_file.exists()
 
 
 def find_admin_socket(directory: Path) -> Path:
-    """Where the simulation of this directory is talked to."""
+    """The admin socket of the simulation in this directory."""
     return directory / "run" / ADMIN_SOCKET
 
 
 def list_simulations(environ: Mapping[str, str]) -> tuple[SimulationRecord, ...]:
-    """This user's simulations that run, by name; none where nothing was ever simulated.
+    """This user's running simulations, by name; empty where nothing was ever simulated.
 
     Raises:
-        DirectoryNotPrivate: their directory is not this user's own.
+        DirectoryNotPrivate: The directory of simulations is not this user's own.
     """
     directory = find_simulations_dir(environ)
     try:
         os.close(open_private(directory))
         return tuple(sorted(_look(directory), key=lambda record: record.name))
-    except FileNotFoundError:  # or gone between the two looks, with the last of them
+    except FileNotFoundError:  # or gone between the two calls, with the last simulation
         return ()
 
 
 def _look(directory: Path) -> Iterator[SimulationRecord]:
     for place in directory.iterdir():
-        # Where nobody answers it is being started, or was killed; without a record it has just gone.
+        # A simulation without an answer is starting, or was killed; without a record it has just ended.
         if can_connect(find_admin_socket(place)) and (record := read_record(place)) is not None:
             yield record
 
 
 def read_record(place: Path) -> SimulationRecord | None:
-    """What the simulation in this directory says of itself."""
+    """The record of the simulation in this directory; `None` without a readable record."""
     try:
         content = read_bounded(place / RECORD, limit_bytes=RECORD_BYTES_MAX, follow_symlink=False)
         return msgspec.json.decode(content, type=SimulationRecord)
@@ -81,5 +81,5 @@ def read_record(place: Path) -> SimulationRecord | None:
 
 
 def write_record(place: Path, record: SimulationRecord) -> None:
-    """Say of the simulation in this directory what it is."""
+    """Write the record of the simulation in this directory."""
     write_atomically(place / RECORD, msgspec.json.encode(record), mode=0o600)

@@ -1,6 +1,6 @@
-"""The filters `--gpu` and `--pod`: what people mean by them, and what is left of an answer; pure but for the sentence.
+"""The filters `--gpu` and `--pod`: their meaning, and the filtered answer; pure but for a warning.
 
-Owns the match of a pod's name and the word for a GPU that is not there.
+Owns the match of a pod's name and the error for an unknown GPU.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,10 +17,10 @@ from nodeagent.rules.ids import parse_device_id
 
 
 def find_gpu(records: GpusRecord, name: str) -> GpuRecord:
-    """The GPU of this index, UUID or PCI address, or that of this MIG device.
+    """The GPU of this index, UUID or PCI address, or of this MIG device.
 
     Raises:
-        CommandFailed: there is none.
+        CommandFailed: No such GPU.
     """
     found = find_gpu_record(records, name)
     if found is not None:
@@ -33,37 +33,37 @@ def find_gpu(records: GpusRecord, name: str) -> GpuRecord:
 
 
 def list_uuids(record: GpuRecord) -> frozenset[str]:
-    """The names of the GPU and of every device on it."""
+    """The UUIDs of the GPU and of its MIG devices."""
     return frozenset({str(record.gpu.uuid), *(str(device.uuid) for device in record.gpu.mig_devices)})
 
 
 def is_pod(wanted: str, name: str) -> bool:
-    """Whether `namespace/name` is the pod that was meant; a name alone means it in every namespace."""
+    """Whether `namespace/name` is the wanted pod; a name alone matches in every namespace."""
     return name == wanted or name.partition("/")[2] == wanted
 
 
 def name_pod(allocation: Allocation) -> str:
-    """The holder as `--pod` names it; empty while it is not known."""
+    """The holder in the form of `--pod`; empty while unknown."""
     return f"{allocation.pod.namespace}/{allocation.pod.name}" if allocation.pod is not None else ""
 
 
 def name_part_pods(record: GpuRecord) -> tuple[str, ...]:
-    """The pods with parts of a GPU, each once."""
+    """The pods with fractions of a GPU, each once."""
     return tuple(dict.fromkeys(f"{one.pod.namespace}/{one.pod.name}" for one in record.parts))
 
 
 def name_holders(records: Iterable[GpuRecord]) -> Iterator[str]:
-    """Every pod that holds anything of these GPUs, as `--pod` names it."""
+    """Every pod with a GPU, a MIG device or a fraction of these GPUs, in the form of `--pod`."""
     for record in records:
         yield from map(name_pod, record.allocations)
         yield from name_part_pods(record)
 
 
 def narrow_gpus(records: GpusRecord, gpu: str | None, pod: str | None) -> GpusRecord:
-    """What is left of the node's GPUs: of a GPU that a pod holds parts of, those parts.
+    """The filtered GPUs of the node: with the pod's own allocations, fractions and MIG devices alone.
 
     Raises:
-        CommandFailed: there is no such GPU.
+        CommandFailed: No such GPU.
     """
     kept: Sequence[GpuRecord] = records.gpus
     if gpu is not None:
@@ -95,7 +95,7 @@ def _narrow_to_pod(record: GpuRecord, pod: str) -> GpuRecord | None:
 def narrow_rows(
     rows: Iterable[AllocationRow], uuids: frozenset[str] | None, pod: str | None
 ) -> tuple[AllocationRow, ...]:
-    """The allocations of these devices and of this pod."""
+    """The allocations of the devices and of the pod."""
     return tuple(
         row
         for row in rows
@@ -105,7 +105,7 @@ def narrow_rows(
 
 
 def warn_of_pod(pod: str | None, known: Iterable[str], streams: Streams) -> None:
-    """Say so when nothing is held by the pod that was asked for; it may have ended, so that this is no failure."""
+    """Warn when the wanted pod holds nothing; the pod may have ended, so this is no failure."""
     names = sorted({name for name in known if name})
     if pod is None or any(is_pod(pod, name) for name in names):
         return

@@ -1,4 +1,4 @@
-"""Text tables and colours for terminals; pure but for asking what the terminal is."""
+"""Text tables and colours for terminals; pure but for questions to the terminal."""
 
 import argparse
 import os
@@ -13,7 +13,7 @@ SIMULATION_VARIABLE = "NODEAGENT_SIMULATION"
 COLOURS = {"good": "32", "bad": "31;1", "warn": "33", "dim": "2", "strong": "1"}
 WIDTH_MIN = 40
 UNCUT = 10_000
-"""As wide as no terminal is."""
+"""Wider than any terminal."""
 
 
 def wants_colour(stream: TextIO, environ: Mapping[str, str]) -> bool:
@@ -22,7 +22,7 @@ def wants_colour(stream: TextIO, environ: Mapping[str, str]) -> bool:
 
 
 def read_width(stream: TextIO) -> int:
-    """Columns of the terminal; wide where there is none, so that pipes get whole lines."""
+    """Columns of the terminal; wide without a terminal, so that pipes get whole lines."""
     if not stream.isatty():
         return UNCUT
     import shutil  # noqa: PLC0415 - with the archive formats that it knows, which an agent's start would load
@@ -31,22 +31,22 @@ def read_width(stream: TextIO) -> int:
 
 
 def paint(text: str, style: str, *, colour: bool) -> str:
-    """The text in a style, or as it is."""
+    """The text in a style, or unchanged."""
     return f"\x1b[{COLOURS[style]}m{text}\x1b[0m" if colour and style else text
 
 
 def clean(text: str) -> str:
-    """Text from outside with nothing in it that a terminal would obey."""
+    """Text from outside without control characters for the terminal."""
     return "".join(character if character.isprintable() else "�" for character in text)
 
 
 def shorten(text: str, width: int) -> str:
-    """At most `width` characters, with a sign that something is missing."""
+    """At most `width` characters, with a sign for the missing rest."""
     return text if len(text) <= width else text[: max(0, width - 1)] + "…"
 
 
 def render_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, width: int) -> list[str]:
-    """Columns as wide as they must be; the last one gives way where the terminal is narrow."""
+    """Columns as wide as necessary; the last column is cut on a narrow terminal."""
     cells = [[clean(cell) for cell in row] for row in (head, *rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
     lines = []
@@ -58,22 +58,22 @@ def render_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, width: i
 
 
 class Table(Struct, frozen=True):
-    """What a command found, by column and row, before anybody knows how wide the terminal is."""
+    """The result of a command, by column and row, independent of the terminal's width."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
     names: Sequence[str] | None = None
-    """What `-o name` prints for the rows; the first column where nothing better is known."""
+    """The names of the rows for `-o name`; the first column by default."""
     giving_way: Sequence[str] = ()
-    """Columns that a narrow terminal does without, the first first."""
+    """Columns left out on a narrow terminal, the first first."""
     wide: Sequence[str] = ()
-    """Columns that are shown only where they are asked for."""
+    """Columns shown only on request."""
     nothing: str = ""
     """Said instead of a table without rows."""
 
 
 class Layout(Struct, frozen=True):
-    """How a person wants tables."""
+    """The wanted layout of tables."""
 
     width: int
     wide: bool = False
@@ -81,7 +81,7 @@ class Layout(Struct, frozen=True):
 
 
 def lay_out(table: Table, layout: Layout) -> list[str]:
-    """The lines of a table: every column uncut where that was asked for, else what fits."""
+    """The lines of a table: with `wide` every column uncut, else the fitting columns."""
     if not table.rows and table.nothing:
         return [table.nothing]
     shown = [at for at, name in enumerate(table.head) if layout.wide or name not in table.wide]
@@ -94,13 +94,13 @@ def lay_out(table: Table, layout: Layout) -> list[str]:
 
 
 LAST_WIDTH = 16
-"""What the last column keeps, however narrow the terminal."""
+"""The least width of the last column, however narrow the terminal."""
 
 
 def render_fitting(
     head: Sequence[str], rows: Sequence[Sequence[str]], *, giving_way: Sequence[str], width: int
 ) -> list[str]:
-    """A table that leaves columns out where the terminal is narrow, in this order; the last column always stays."""
+    """A table without the first columns of `giving_way` on a narrow terminal; the last column always stays."""
     shown = list(range(len(head)))
     for name in giving_way:
         fixed = [max(len(clean(row[column])) for row in (head, *rows)) + 2 for column in shown[:-1]]
@@ -111,13 +111,13 @@ def render_fitting(
 
 
 def wrap(text: str, width: int, *, indent: int = 0, first: str = "") -> list[str]:
-    """Text from outside on as many lines as it needs, never cut: a remedy that is cut is none."""
+    """Text from outside on as many lines as necessary, never cut: a cut remedy is useless."""
     return textwrap.wrap(
         clean(text), max(20, width), initial_indent=first or " " * indent, subsequent_indent=" " * indent
     ) or [first]
 
 
 def read_environment(arguments: argparse.Namespace | None = None) -> Mapping[str, str]:
-    """The environment, in one place, so that commands can be tested with another; what flags say is in it too."""
+    """The environment, in one place for tests, with the values of flags."""
     simulation = getattr(arguments, "simulation", None)
     return {**os.environ, SIMULATION_VARIABLE: simulation} if simulation else os.environ

@@ -1,4 +1,4 @@
-"""THE list of commands; `docs/cli.md` is generated from it."""
+"""THE list of commands; `docs/cli.md` is generated from the list."""
 
 from nodeagent.cli.commands.agent import EXTENDER, RELEASE, RELOAD, RESUME, RUN, SIMULATE
 from nodeagent.cli.commands.claims import CLAIMS

@@ -1,4 +1,4 @@
-"""Commands that run the agent or tell a running one what to do."""
+"""Commands that run the agent or control a running agent."""
 
 from nodeagent.cli.commands.shared import CONFIG, NODE, SET, SIMULATION
 from nodeagent.cli.frame.command import Argument, Command, Example

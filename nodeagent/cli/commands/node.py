@@ -1,4 +1,4 @@
-"""Commands that look at the node as a whole: its state, its GPUs, who holds them."""
+"""Commands that show the node as a whole: its state, its GPUs, their holders."""
 
 from nodeagent.cli.commands.shared import ASKING, CONFIG, GPU, POD, RECORD, SET, SIMULATION, TABLE, TABLES
 from nodeagent.cli.frame.command import Argument, Command, Example

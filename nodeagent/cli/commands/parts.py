@@ -1,4 +1,4 @@
-"""Commands about one part of the agent: containers, labels, metrics."""
+"""Commands about single areas of the agent: containers, labels, metrics."""
 
 from nodeagent.cli.commands.shared import ASKING, CONFIG, NODE, RECORD, SET, TABLE
 from nodeagent.cli.frame.command import Argument, Command, Example

@@ -1,4 +1,4 @@
-"""Arguments that several commands take."""
+"""Arguments shared by several commands."""
 
 from nodeagent.cli.frame.command import Argument
 
@@ -27,7 +27,7 @@ GPUS = Argument(
 )
 
 NODE = (CONFIG, SET, GPUS)
-"""Every command that looks at the node takes these."""
+"""The arguments of every command that reads the node."""
 
 JSON = Argument(("--json",), "the same as JSON, for scripts; short for -o json", action="store_true")
 
@@ -45,13 +45,13 @@ NO_HEADERS = Argument(
 )
 
 RECORD = (JSON, _offer_forms("json", "yaml"))
-"""Every command that answers with one thing takes these."""
+"""The arguments of every command with a single record for an answer."""
 
 TABLES = (JSON, _offer_forms("wide", "json", "yaml"), NO_HEADERS)
-"""Every command that answers with tables among other things takes these."""
+"""The arguments of every command with tables in its answer."""
 
 TABLE = (JSON, _offer_forms("wide", "json", "yaml", "name"), NO_HEADERS)
-"""Every command that answers with one table takes these."""
+"""The arguments of every command with a single table for an answer."""
 
 GPU = Argument(("--gpu",), "only what this GPU is part of: index, UUID or PCI address", metavar="GPU")
 
@@ -63,4 +63,4 @@ SIMULATION = Argument(
 )
 
 ASKING = (*NODE, SIMULATION)
-"""Every command that asks the running agent about the node takes these."""
+"""The arguments of every command that asks the running agent about the node."""

@@ -1,1 +1,1 @@
-"""Devices of other vendors: what the classes of the configuration have, and which classes this host could have."""
+"""Devices of other vendors: the devices of the configured classes, and the classes possible on this host."""

@@ -21,7 +21,7 @@ from nodeagent.rules.devices.discover import propose
 
 
 def show(arguments: argparse.Namespace, streams: Streams) -> int:
-    """What each class has, and who has it."""
+    """The devices of each class, and their holders."""
     environ = read_environment(arguments)
     agent = find_agent(load_for_looking(arguments, environ), environ)
     classes = agent.read(f"{API}/devices", tuple[DeviceClassRecord, ...])
@@ -33,7 +33,7 @@ def show(arguments: argparse.Namespace, streams: Streams) -> int:
 
 
 def discover(arguments: argparse.Namespace, streams: Streams) -> int:
-    """Which classes this host could have; nothing is asked of an agent, and nothing is written."""
+    """The classes possible on this host; asks no agent and writes nothing."""
     settings = load_for_looking(arguments, read_environment(arguments))
     classes = tuple(read_ready(name) for name in READY)
     patterns = tuple(pattern for each in classes for pattern in (*each.nodes, *each.extra_nodes))
@@ -47,5 +47,5 @@ def discover(arguments: argparse.Namespace, streams: Streams) -> int:
 
 
 def read_ready(name: str) -> DeviceClass:
-    """A ready-made class, as a configuration that names it would have it."""
+    """A ready-made class, as read from a configuration with `use`."""
     return ClassKind(DeviceClass).read(plant({"use": name}, DEFAULT), Place(Findings()))

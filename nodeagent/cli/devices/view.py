@@ -1,4 +1,4 @@
-"""Devices of other vendors as people read them."""
+"""Devices of other vendors in text."""
 
 from collections.abc import Sequence
 
@@ -25,7 +25,7 @@ def tabulate_devices(classes: Sequence[DeviceClassRecord]) -> Table:
 
 
 def describe_classes(classes: Sequence[DeviceClassRecord]) -> list[str]:
-    """What keeps devices from being given, class by class, and classes that have none."""
+    """The problems of devices, class by class, and classes without a device."""
     lines = []
     for each in classes:
         lines += [f"{each.resource}: {problem}" for problem in each.problems]
@@ -54,7 +54,7 @@ def _row(each: DeviceClassRecord, record: DeviceRecord) -> tuple[str, ...]:
 
 
 def render_proposals(proposals: Sequence[Proposal], offered: Sequence[str]) -> str:
-    """Something to paste, with what each class would have."""
+    """A configuration to paste, with the devices of each class."""
     if not proposals:
         return "nothing on this host that a class is known for\n"
     lines = ["devices:", "  classes:"]

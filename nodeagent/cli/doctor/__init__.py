@@ -1,1 +1,1 @@
-"""`nodeagent doctor`: looks at everything by itself, with or without an agent, and says what to do."""
+"""`nodeagent doctor`: checks everything by itself, with or without an agent, and names remedies."""

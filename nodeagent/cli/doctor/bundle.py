@@ -1,6 +1,6 @@
-"""Puts into one file what a bug report needs: state, configuration, checks, logs, journal, versions; no secrets.
+"""Packs a bug report into one file: state, configuration, checks, logs, journal, versions; no secrets.
 
-Each part is taken by itself; one that cannot be had leaves a file that says why.
+Each part is read by itself; an unreadable part leaves a file with the reason.
 """
 
 import io
@@ -49,11 +49,11 @@ _SECRETS = re.compile(
     """,
     re.DOTALL,
 )
-"""By name, by shape, and in addresses; quotes may be escaped, because reasons quote what others wrote."""
+"""By name, by shape, and in addresses; quotes may be escaped, because reasons quote other texts."""
 
 
 def redact(content: bytes) -> bytes:
-    """The content with everything that looks like a secret taken out."""
+    """The content without secrets, as far as recognised."""
     return _SECRETS.sub(
         lambda match: b"".join(match[name] or b"" for name in ("before", "quote", "scheme")) + b"***", content
     )
@@ -70,7 +70,7 @@ def write_bundle(
     """Write the archive, readable by its owner alone.
 
     Raises:
-        HostError: it cannot be written.
+        HostError: The archive cannot be written.
     """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as archive:

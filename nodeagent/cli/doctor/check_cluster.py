@@ -1,4 +1,4 @@
-"""The doctor's checks of what nodeagent tells others: agent, kubelet, API server; pure."""
+"""The doctor's checks of the agent's reports to others: agent, kubelet, API server; pure."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ KUBELET = "systemctl status kubelet"
 
 
 def check_agent(facts: Facts) -> Iterator[Check]:
-    """The agent of this node, and everything that it knows is wrong."""
+    """The agent of this node, and the agent's conditions."""
     agent = facts.agent
     if agent is None:
         yield warn("agent", facts.agent_problem, "systemctl status nodeagent")
@@ -39,7 +39,7 @@ def check_agent(facts: Facts) -> Iterator[Check]:
 
 
 def is_elsewhere(facts: Facts, agent: StateRecord) -> bool:
-    """Whether it is a simulation that happens to answer, where the settings speak of a real node."""
+    """Whether the answering agent is a simulation, while the settings mean a real node."""
     return agent.gpu_source.startswith("simulated") and not facts.simulated
 
 
@@ -59,7 +59,7 @@ def _judge_socket(name: str, socket: SocketFacts, facts: Facts) -> Check:
 
 
 def check_registration(facts: Facts) -> Iterator[Check]:
-    """Whether the kubelet has taken each resource; without an agent, what it still remembers."""
+    """Whether the kubelet has registered each resource; without an agent, the kubelet's checkpoint."""
     agent = facts.agent
     if agent is None or is_elsewhere(facts, agent):
         if facts.checkpoint is None:
@@ -82,7 +82,7 @@ def check_registration(facts: Facts) -> Iterator[Check]:
 
 
 def check_devices(facts: Facts) -> Iterator[Check]:
-    """What the classes of other devices have; what is wrong with one is among the agent's conditions too."""
+    """The devices of other classes; their problems are among the agent's conditions too."""
     agent = facts.agent
     for each in agent.devices if agent is not None and not is_elsewhere(facts, agent) else ():
         unwell = [record for record in each.devices if record.device.standing is not Standing.HEALTHY]
@@ -96,7 +96,7 @@ def check_devices(facts: Facts) -> Iterator[Check]:
 
 
 def check_allocatable(facts: Facts) -> Iterator[Check]:
-    """What pods can be given, against what there is: by the API server, else by the kubelet's own notes."""
+    """Allocatable devices against offered devices: by the API server, else by the kubelet's checkpoint."""
     agent = facts.agent
     resources = agent.plugin.resources if agent is not None and agent.plugin is not None else ()
     if not resources or agent is None or is_elsewhere(facts, agent):
@@ -126,7 +126,7 @@ def _compare(resource: AdvertisedResource, facts: Facts) -> Check:
 
 
 def _compare_with_hardware(facts: Facts) -> Iterator[Check]:
-    """Without an agent, the GPUs that answer against what pods may still be given."""
+    """Without an agent, the answering GPUs against the devices of the kubelet's checkpoint."""
     if facts.checkpoint is None or facts.readout is None:
         yield warn("allocatable", "not known: no agent answers", "kubectl describe node")
         return

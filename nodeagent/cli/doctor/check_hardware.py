@@ -1,4 +1,4 @@
-"""The doctor's checks of hardware and driver: what is on the bus, and whether it answers; pure."""
+"""The doctor's checks of hardware and driver: GPUs on the bus, and whether the driver answers; pure."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ NODES_COMMAND = "nvidia-modprobe -c 0 -u"
 
 
 def check_hardware(facts: Facts) -> Iterator[Check]:
-    """GPUs on the PCI bus, and who drives them."""
+    """GPUs on the PCI bus, and their kernel drivers."""
     evidence = facts.evidence
     if evidence is None:
         yield fail("hardware", f"the host could not be looked at: {facts.evidence_problem}", "dmesg | grep -i nvrm")
@@ -34,13 +34,13 @@ def check_hardware(facts: Facts) -> Iterator[Check]:
 
 
 def _does_without(facts: Facts) -> bool:
-    """Whether the agent of this node is there for other devices alone."""
+    """Whether the agent of this node serves other devices alone."""
     driver = facts.agent.driver if facts.agent is not None else None
     return driver is not None and driver.is_done_without
 
 
 def check_driver(facts: Facts) -> Iterator[Check]:
-    """The kernel module and what the agent would make of it."""
+    """The kernel module, and the agent's decision about the driver."""
     evidence = facts.evidence
     if evidence is None or _does_without(facts):
         return
@@ -57,7 +57,7 @@ def check_driver(facts: Facts) -> Iterator[Check]:
 
 
 def check_nodes(facts: Facts) -> Iterator[Check]:
-    """The device nodes, without which no container gets a GPU."""
+    """The device nodes, necessary for every container with a GPU."""
     evidence = facts.evidence
     if evidence is None:
         return
@@ -104,7 +104,7 @@ def check_nvml(facts: Facts) -> Iterator[Check]:
 
 
 def check_fabric(facts: Facts) -> Iterator[Check]:
-    """NVLink switches and the manager that joins GPUs to them."""
+    """NVLink switches, and the manager that connects GPUs to switches."""
     evidence = facts.evidence
     if evidence is None:
         return

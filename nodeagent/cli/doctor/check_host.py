@@ -1,4 +1,4 @@
-"""The doctor's checks of the host: configuration, CDI, runtime, disk, clock, and who else is at work; pure."""
+"""The doctor's checks of the host: configuration, CDI, runtime, disk, clock, and other software; pure."""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,7 +12,7 @@ from nodeagent.model.units import render_bytes
 FREE_BYTES_MIN = 64 * 1024 * 1024
 FREE_BYTES_LOW = 512 * 1024 * 1024
 DEVICE_PLUGINS = ("nvidia-device-plugin", "k8s-device-plugin")
-"""Of these one more on a node hands out the same GPUs twice; the others only do work twice."""
+"""A second device plugin on a node hands out the same GPUs twice; the other programs only double work."""
 
 
 def check_configuration(facts: Facts) -> Iterator[Check]:
@@ -26,7 +26,7 @@ def check_configuration(facts: Facts) -> Iterator[Check]:
 
 
 def check_user(facts: Facts) -> Iterator[Check]:
-    """Whether this look can see everything."""
+    """Whether this user can see everything."""
     if facts.user_id == 0:
         yield ok("user", "root")
     else:
@@ -35,7 +35,7 @@ def check_user(facts: Facts) -> Iterator[Check]:
 
 
 def check_cdi(facts: Facts) -> Iterator[Check]:
-    """The specifications that runtimes read."""
+    """The specifications for container runtimes."""
     broken = [spec for spec in facts.specs if spec.problem]
     for spec in broken:
         yield fail("cdi", f"{spec.path} is ignored by runtimes: {spec.problem}", f"rm {spec.path}")
@@ -53,7 +53,7 @@ def check_cdi(facts: Facts) -> Iterator[Check]:
 
 
 def _describe_layout(facts: Facts, specs: Sequence[SpecReading]) -> str:
-    """How containers come to find the driver's libraries; nothing is wrong with either way, but people should know."""
+    """How containers find the driver's libraries; either way works, but users should know."""
     state = facts.agent.cdi if facts.agent is not None else None
     hook = state.hook if state is not None else next((spec.hook for spec in specs if spec.hook), "")
     if hook:
@@ -66,7 +66,7 @@ def _describe_layout(facts: Facts, specs: Sequence[SpecReading]) -> str:
 
 
 def check_mps(facts: Facts) -> Iterator[Check]:
-    """The daemons by which GPUs are shared, and the program that they are started from."""
+    """The MPS daemons, and the program that starts them."""
     if facts.mps_problem is None:
         return
     state = facts.agent.mps if facts.agent is not None else None
@@ -116,7 +116,7 @@ def check_runtime(facts: Facts) -> Iterator[Check]:
 
 
 def check_shim(facts: Facts) -> Iterator[Check]:
-    """The program before the low-level runtime, where it is wanted."""
+    """The runtime shim before the low-level runtime, where configured."""
     shim = facts.shim
     if shim is None:
         return
@@ -146,8 +146,8 @@ def _check_directory(directory: DirectoryFacts) -> Check:
     if not directory.writable:
         return fail("disk", f"{directory.path} cannot be written by this user", f"ls -ld {directory.path}; mount")
     free = f"{directory.path}: {render_bytes(directory.free_bytes)} of {render_bytes(directory.total_bytes)} free"
-    # A volume of its own, such as a pod's /run/nodeagent, may be small: what counts then is that it is not filling up.
-    # What has no size at all is no disk, and nothing can be written there.
+    # A volume of its own, such as a pod's /run/nodeagent, may be small, so half of its size is enough there.
+    # A file system without a size is no disk, and nothing can be written there.
     half = max(1, directory.total_bytes // 2)
     if directory.free_bytes < min(FREE_BYTES_MIN, half):
         return fail("disk", free, f"df -h {directory.path}")
@@ -157,7 +157,7 @@ def _check_directory(directory: DirectoryFacts) -> Check:
 
 
 def check_clock(facts: Facts) -> Iterator[Check]:
-    """Whether times can be believed: certificates, leases and the order of events rest on them."""
+    """Whether times can be trusted: certificates, leases and the order of events need a right clock."""
     if facts.clock_behind_seconds > 0:
         days = facts.clock_behind_seconds / 86400
         found = f"it is {days:.0f} days before this program was installed: no certificate is valid yet"
@@ -172,7 +172,7 @@ def check_clock(facts: Facts) -> Iterator[Check]:
 
 
 def check_conflicts(facts: Facts) -> Iterator[Check]:
-    """Other software that does what nodeagent does."""
+    """Other software with the same work as nodeagent."""
     for process in facts.strangers:
         judge = fail if process.program in DEVICE_PLUGINS else warn
         remedy = f"kubectl get daemonsets -A | grep -i {process.program}"

@@ -55,7 +55,7 @@ CHECKS: tuple[Callable[[Facts], Iterator[Check]], ...] = (
     check_clock,
     check_conflicts,
 )
-"""In the order in which one thing rests on another."""
+"""Checks in order of dependence: each rests on earlier checks."""
 
 
 def run_checks(facts: Facts) -> tuple[Check, ...]:
@@ -64,6 +64,6 @@ def run_checks(facts: Facts) -> tuple[Check, ...]:
 
 
 def find_worst(checks: tuple[Check, ...]) -> Grade:
-    """The worst of all."""
+    """The worst grade of all checks."""
     order = list(Grade)
     return max((check.grade for check in checks), key=order.index, default=Grade.OK)

@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
 
 
 def _load(arguments: argparse.Namespace) -> tuple[Loaded | None, tuple[str, ...]]:
-    """The settings, or why there are none; the doctor goes on with the defaults then."""
+    """The settings, or their problems; the doctor goes on with the defaults then."""
     environ = read_environment()
     try:
         return load_for(arguments, environ), ()

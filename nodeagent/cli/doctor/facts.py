@@ -1,4 +1,4 @@
-"""What the doctor has seen; no conclusion in it."""
+"""The doctor's observations, without conclusions."""
 
 from msgspec import field
 
@@ -13,7 +13,7 @@ from nodeagent.model.values import Value
 
 
 class DirectoryFacts(Value, frozen=True):
-    """A directory that the agent needs, or the one above it where it is still to be made."""
+    """A directory of the agent, or the nearest existing parent."""
 
     path: str
     writable: bool
@@ -22,23 +22,23 @@ class DirectoryFacts(Value, frozen=True):
 
 
 class SocketFacts(Value, frozen=True):
-    """A socket that somebody should serve."""
+    """A socket that a server should answer on."""
 
     path: str
     problem: str = ""
-    """Why nobody answers there; empty when somebody does."""
+    """Why the socket does not answer; empty when it answers."""
 
 
 class PluginSocketFacts(Value, frozen=True):
-    """A socket beside the kubelet's that offers NVIDIA devices."""
+    """A socket beside the kubelet's socket, with NVIDIA devices on offer."""
 
     path: str
     pid: int
-    """Who serves it; 0 where that is a process that this one cannot see."""
+    """The serving process; 0 for a process invisible from here."""
 
 
 class ProcessFacts(Value, frozen=True):
-    """A process that may do what nodeagent does."""
+    """A process that may do the same work as nodeagent."""
 
     pid: int
     program: str
@@ -48,16 +48,16 @@ class ApiFacts(Value, frozen=True):
     """The API server, as this user reaches it."""
 
     where: str = ""
-    """Which credentials; empty when there are none."""
+    """The source of credentials; empty without credentials."""
     problem: str = ""
     denied: tuple[str, ...] = ()
-    """What it may not do, verb and resource."""
+    """Denied permissions, verb and resource."""
     allocatable: dict[str, int] = field(default_factory=dict)
-    """By extended resource, what the node object says pods may be given."""
+    """The node object's allocatable count of each extended resource."""
 
 
 class Facts(Value, frozen=True):
-    """One look at the node."""
+    """All observations of one run."""
 
     version: str
     python: str
@@ -73,7 +73,7 @@ class Facts(Value, frozen=True):
     agent: StateRecord | None = None
     agent_problem: str = ""
     asked_simulation: str = ""
-    """The profile of made-up hardware that the agent is about."""
+    """The hardware profile of the answering simulation."""
     kubelet: SocketFacts | None = None
     pod_resources: SocketFacts | None = None
     checkpoint: KubeletCheckpoint | None = None
@@ -82,20 +82,20 @@ class Facts(Value, frozen=True):
     runtime: ChosenRuntime | NoRuntime | None = None
     runtime_problem: str = ""
     shim: ShimSight | None = None
-    """`None` where nobody wants the runtime shim."""
+    """`None` where the runtime shim is not configured."""
     toolkit_containers: int = 0
-    """Containers that NVIDIA's own runtime has made, where the runtime shim is wanted."""
+    """Containers made by NVIDIA's own runtime, where the runtime shim is configured."""
     mps_problem: str | None = None
-    """Why no MPS daemon could be started; empty where one could, `None` where none is asked for."""
+    """Why no MPS daemon could be started; empty where a daemon could start, `None` where MPS is not configured."""
     mps_memory: str = ""
-    """The directory of the shared memory of MPS daemons, where it is there and has no size of its own."""
+    """The shared memory directory of MPS daemons, where present and without a size of its own."""
     api: ApiFacts | None = None
-    """`None` when the settings keep the agent away from the API server."""
+    """`None` where Kubernetes is off in the settings."""
     directories: tuple[DirectoryFacts, ...] = ()
     clock_synchronised: bool | None = None
     clock_behind_seconds: float = 0.0
-    """How long before this program's own files the clock stands; 0 when it does not."""
+    """By how much the clock is earlier than this program's own files; 0 for a later clock."""
     strangers: tuple[ProcessFacts, ...] = ()
     plugin_sockets: tuple[PluginSocketFacts, ...] = ()
     foreign_files: tuple[str, ...] = ()
-    """Traces of software in containers, whose processes may not be seen."""
+    """Traces of software in containers, whose processes may be invisible."""

@@ -1,4 +1,4 @@
-"""Looks at the node for the doctor: one part after the other, each within its time, none able to stop the others."""
+"""Observes the node for the doctor: part after part, each with a time limit, none able to stop the others."""
 
 import os
 import platform
@@ -38,11 +38,11 @@ PERMISSIONS = (
     ("patch", "", "nodes", "status"),
     ("create", "events.k8s.io", "events", ""),
 )
-"""What deploy/rbac.yaml gives, and the agent needs."""
+"""The agent's necessary permissions, as given by deploy/rbac.yaml."""
 
 
 def find_hardware(settings: Settings) -> tuple[Hardware | None, str]:
-    """The door to the GPUs that the settings name, or why there is none; made before the event loop begins."""
+    """The configured source of GPUs, or why there is none; made before the event loop begins."""
     try:
         return choose_hardware(LiveSettings(settings), settings.node.name or platform.node(), seed=1), ""
     except NodeagentError as error:
@@ -58,7 +58,7 @@ async def look(
     problems: tuple[str, ...],
     notices: tuple[str, ...],
 ) -> Facts:
-    """Everything, with a reason for what could not be seen."""
+    """All observations, with a reason for each missing part."""
     simulated = settings.gpus.simulated_profile is not None
     evidence, evidence_problem, readout, readout_problem = await _look_at_hardware(hardware, hardware_problem)
     agent, agent_problem, asked_simulation = await anyio.to_thread.run_sync(lambda: _ask_agent(settings, environ))
@@ -86,7 +86,7 @@ async def look(
 
 
 async def bounded(look_at: Callable[[], Awaitable[T]]) -> tuple[T | None, str]:
-    """What a part of the look found, or why it found nothing."""
+    """The result of a part of the observation, or why it failed."""
     try:
         with anyio.fail_after(PART_SECONDS):
             return await look_at(), ""
@@ -114,7 +114,7 @@ async def _look_at_runtime(settings: Settings) -> ChosenRuntime | NoRuntime:
 
 
 def _ask_agent(settings: Settings, environ: Mapping[str, str]) -> tuple[StateRecord | None, str, str]:
-    """What the agent says, or why nothing; and the profile, where it says it of made-up hardware."""
+    """The agent's state, or why there is none; and the profile, where a simulation answered."""
     try:
         agent = find_agent(settings, environ)
         return agent.read("/api/v1/state", StateRecord), "", agent.simulated
@@ -123,7 +123,7 @@ def _ask_agent(settings: Settings, environ: Mapping[str, str]) -> tuple[StateRec
 
 
 async def look_at_api(settings: Settings, environ: Mapping[str, str]) -> ApiFacts | None:
-    """Whether the API server answers, and what it lets this identity do; `None` where it is not wanted."""
+    """Whether the API server answers, and this identity's permissions; `None` where Kubernetes is off."""
     section = settings.kubernetes
     if section.enabled == "false":
         return None
@@ -142,7 +142,7 @@ async def look_at_api(settings: Settings, environ: Mapping[str, str]) -> ApiFact
 
 
 async def _read_allocatable(client: KubeClient, node_name: str) -> dict[str, int]:
-    """What the node object says; nothing where there is no such node yet."""
+    """The node object's allocatable devices; empty where the node object does not exist yet."""
     try:
         node = await client.request("GET", f"/api/v1/nodes/{quote(node_name, safe='')}", attempted="read the node")
     except ApiNotFound:

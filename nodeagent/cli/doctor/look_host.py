@@ -1,4 +1,4 @@
-"""The parts of the doctor's look that are files, sockets and system calls of this host; all of it blocks."""
+"""The doctor's observations of files, sockets and system calls of this host; all functions block."""
 
 import contextlib
 import ctypes
@@ -29,7 +29,7 @@ from nodeagent.model.errors import MpsRefused
 from nodeagent.model.ports import KubeletCheckpoint
 
 CDI_DIRECTORIES = ("etc/cdi", "var/run/cdi")
-"""Below the host's root; runtimes read them wherever this agent writes."""
+"""Below the host's root; runtimes read these directories wherever this agent writes."""
 TOOLKIT_TRACES = ("run/nvidia/toolkit/toolkit.pid",)
 STRANGERS = (
     "nvidia-device-plugin",
@@ -41,7 +41,7 @@ STRANGERS = (
     "nvidia-toolkit",
     "nvidia-ctk-installer",
 )
-"""Programs that do a part of what nodeagent does."""
+"""Programs with a part of nodeagent's work."""
 DAY_SECONDS = 86400.0
 _CREDENTIALS = struct.Struct("3i")
 _TIMEX_BYTES = 512
@@ -49,7 +49,7 @@ _CLOCK_UNSYNCHRONISED = 5
 
 
 def look_at_host(settings: Settings, seen: Facts) -> Facts:
-    """The parts that are files, sockets and system calls of this host; this blocks."""
+    """The observations of files, sockets and system calls of this host; blocks."""
     checkpoint, checkpoint_problem = _read_checkpoint(settings)
     return replace(
         seen,
@@ -72,7 +72,7 @@ def look_at_host(settings: Settings, seen: Facts) -> Facts:
 
 
 def look_at_mps(settings: Settings) -> str | None:
-    """Whether the program is there that daemons are started from."""
+    """Why the MPS daemon's program cannot be run; empty where it can, `None` where MPS is off."""
     is_made_up = settings.gpus.simulated_profile is not None
     if is_made_up or not settings.uses_mps:
         return None
@@ -89,7 +89,7 @@ def look_at_mps(settings: Settings) -> str | None:
 
 
 def look_at_memory(settings: Settings) -> str:
-    """The directory that daemons and clients have as /dev/shm, where nothing is mounted there."""
+    """The shared memory directory of daemons and clients, where no file system is mounted on it."""
     place = settings.device_plugin.mps_root / "shm"
     is_own = settings.uses_mps and settings.mps.shared_memory == "own"
     return str(place) if is_own and place.is_dir() and not place.is_mount() else ""
@@ -113,7 +113,7 @@ def _read_checkpoint(settings: Settings) -> tuple[KubeletCheckpoint | None, str]
 
 
 def look_at_socket(path: Path) -> SocketFacts:
-    """Whether somebody accepts connections there."""
+    """Whether a server accepts connections on the socket."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(2.0)
         try:
@@ -124,7 +124,7 @@ def look_at_socket(path: Path) -> SocketFacts:
 
 
 def read_specs(directories: tuple[Path, ...]) -> tuple[SpecReading, ...]:
-    """All specifications in these directories, each directory once under its real name."""
+    """All specifications in the directories, each directory once under its real name."""
     return tuple(
         parse_spec(_read_spec(directory / name))
         for directory in _tell_apart(directories)
@@ -151,7 +151,7 @@ def _read_spec(path: Path) -> SpecContent:
 
 
 def look_at_directory(path: Path) -> DirectoryFacts:
-    """The directory, or the nearest one above it that exists."""
+    """The directory, or the nearest existing parent."""
     existing = next(candidate for candidate in (path, *path.parents) if candidate.exists())
     usage = shutil.disk_usage(existing)
     writable = existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)
@@ -159,7 +159,7 @@ def look_at_directory(path: Path) -> DirectoryFacts:
 
 
 def find_plugin_sockets(directory: Path) -> tuple[PluginSocketFacts, ...]:
-    """Sockets that offer NVIDIA devices to the kubelet, and who listens there now."""
+    """Sockets with NVIDIA devices on offer to the kubelet, and the listening processes."""
     found = []
     for name in sorted(list_names(directory)):
         if name.startswith("nvidia") and name.endswith(".sock"):
@@ -172,14 +172,14 @@ def find_plugin_sockets(directory: Path) -> tuple[PluginSocketFacts, ...]:
 
 
 def read_clock() -> bool | None:
-    """What the kernel says of its clock; `None` when it may not be asked."""
+    """Whether the kernel's clock is synchronised; `None` when the kernel may not be asked."""
     libc = ctypes.CDLL(None, use_errno=True)
     status = libc.adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))
     return None if status < 0 else status != _CLOCK_UNSYNCHRONISED
 
 
 def find_strangers(proc_dir: Path) -> tuple[ProcessFacts, ...]:
-    """Processes whose program is one that does the same work."""
+    """Processes of programs that do the same work."""
     found = []
     for name in list_names(proc_dir):
         if not (name.isascii() and name.isdigit()):

@@ -1,4 +1,4 @@
-"""What a check concludes: a verdict, a reason and a command to paste."""
+"""The result of a check: a grade, a finding and a command to paste."""
 
 from enum import StrEnum
 
@@ -14,13 +14,13 @@ class Grade(StrEnum):
 
 
 class Check(Value, frozen=True):
-    """One line of the doctor."""
+    """A line of the doctor."""
 
     name: str
     grade: Grade
     found: str
     remedy: str = ""
-    """A command to paste, or what to do where no command does it; empty when nothing is to be done."""
+    """A command to paste, or advice where no command helps; empty when nothing is to be done."""
 
 
 def ok(name: str, found: str) -> Check:
@@ -29,10 +29,10 @@ def ok(name: str, found: str) -> Check:
 
 
 def warn(name: str, found: str, remedy: str) -> Check:
-    """It works, but somebody should know."""
+    """A check that passed with a warning."""
     return Check(name=name, grade=Grade.WARN, found=found, remedy=remedy)
 
 
 def fail(name: str, found: str, remedy: str) -> Check:
-    """It does not work."""
+    """A check that failed."""
     return Check(name=name, grade=Grade.FAIL, found=found, remedy=remedy)

@@ -10,7 +10,7 @@ SIGN_WIDTH = 8
 
 
 def render_checks(checks: Sequence[Check], *, width: int, colour: bool) -> str:
-    """A line per check, and below it what to do where something is; nothing is cut, long lines go on below."""
+    """A line per check, and below it the remedy, if any; long lines are wrapped, never cut."""
     indent = SIGN_WIDTH + max(len(check.name) for check in checks) + 2
     lines = []
     for check in checks:

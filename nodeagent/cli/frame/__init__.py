@@ -1,1 +1,1 @@
-"""The command line itself: commands as values, and what is made of them: parser, help, manual, completion."""
+"""The command line itself: commands as values, and their parser, help, manual and completion."""

@@ -1,4 +1,4 @@
-"""A command as a value, from which the parser, the help and the reference page are made."""
+"""A command as a value, the source of the parser, the help and the reference page."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,7 @@ from nodeagent.cli.frame.exit_codes import ALWAYS, ExitCode
 
 
 class Argument(Struct, frozen=True):
-    """One flag or positional of a command."""
+    """A flag or positional of a command."""
 
     names: tuple[str, ...]
     help: str
@@ -20,9 +20,9 @@ class Argument(Struct, frozen=True):
     parse: Callable[[str], Any] | None = None
     nargs: str | None = None
     dest: str = ""
-    """The name under which the command finds it; empty for that of the first long flag."""
+    """The argument's name in the namespace; empty for the name of the first long flag."""
     offers: str = ""
-    """`module:function` of `function() -> tuple[str, ...]`: what shells offer for it, beside what else it may be."""
+    """`module:function` of `function() -> tuple[str, ...]`: the shells' offers; other values are allowed too."""
 
     @property
     def takes_value(self) -> bool:
@@ -31,7 +31,7 @@ class Argument(Struct, frozen=True):
 
 
 class Example(Struct, frozen=True):
-    """A command line that works, and what it is for."""
+    """A working command line, and its purpose."""
 
     line: str
     purpose: str
@@ -48,12 +48,12 @@ class Command(Struct, frozen=True):
     arguments: tuple[Argument, ...] = ()
     examples: tuple[Example, ...] = ()
     exits: tuple[ExitCode, ...] = ()
-    """What it may end with, besides `exit_codes.ALWAYS`."""
+    """Possible exit codes, besides `exit_codes.ALWAYS`."""
     subcommands: tuple["Command", ...] = ()
     of_machine: bool = False
-    """Whether it is about this machine, also while a simulation runs that other commands are about."""
+    """Whether the command is about this machine, also while a running simulation answers other commands."""
 
     @property
     def exit_codes(self) -> tuple[ExitCode, ...]:
-        """Everything that it may end with, in order."""
+        """Every possible exit code of the command, in order."""
         return tuple(sorted({*ALWAYS, *self.exits}))

@@ -10,7 +10,7 @@ from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.main import Streams
 
 FILES = ("FILE", "FILE.tar.gz", "DIR", "DIRECTORY")
-"""What takes a path."""
+"""Placeholders of arguments with a path."""
 
 
 def run(arguments: argparse.Namespace, streams: Streams) -> int:
@@ -20,19 +20,19 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
 
 
 def walk(command: Command, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Command]]:
-    """Every command with the words that lead to it, the root first with none."""
+    """Every command with its words, the root first with no words."""
     yield words, command
     for one in command.subcommands:
         yield from walk(one, (*words, one.name))
 
 
 def list_flags(command: Command) -> list[Argument]:
-    """The arguments that begin with a dash."""
+    """The arguments with a leading dash."""
     return [argument for argument in command.arguments if argument.names[0].startswith("-")]
 
 
 def list_values(argument: Argument) -> tuple[str, ...]:
-    """What an argument may be, where that is known."""
+    """The possible values of an argument, if known."""
     if argument.choices is not None or not argument.offers:
         return argument.choices or ()
     module, _, function = argument.offers.partition(":")
@@ -41,7 +41,7 @@ def list_values(argument: Argument) -> tuple[str, ...]:
 
 
 def list_choices(command: Command) -> list[str]:
-    """What a positional argument may be, where that is known."""
+    """The possible values of positional arguments, if known."""
     return [
         choice
         for argument in command.arguments
@@ -56,7 +56,7 @@ def takes_files(command: Command) -> bool:
 
 
 def render_bash(root: Command) -> str:
-    """A function that walks the words typed so far and offers what may come next."""
+    """A function that walks the typed words and offers the next word."""
     cases = []
     for words, command in walk(root):
         names = [one.name for one in command.subcommands] + list_choices(command)
@@ -105,7 +105,7 @@ complete -o bashdefault -F _nodeagent nodeagent
 
 
 def render_zsh(root: Command) -> str:
-    """One function per command, as `_arguments` and `_describe` like them."""
+    """A function per command, in the form of `_arguments` and `_describe`."""
     functions = "\n".join(_render_zsh_function(words, command) for words, command in walk(root))
     return f"""#compdef nodeagent
 # zsh completion for nodeagent; made by `nodeagent completion zsh`
@@ -168,7 +168,7 @@ def _quote_zsh(text: str) -> str:
 
 
 def render_fish(root: Command) -> str:
-    """A line for each command and each flag, valid below the words that lead to it."""
+    """A line for each command and each flag, valid below the command's words."""
     lines = ["# fish completion for nodeagent; made by `nodeagent completion fish`", "complete -c nodeagent -f"]
     for words, command in walk(root):
         condition = _render_fish_condition(words, command)

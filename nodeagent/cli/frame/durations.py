@@ -1,4 +1,4 @@
-"""Durations as people type them."""
+"""Durations as users type them."""
 
 import argparse
 import re
@@ -12,7 +12,7 @@ def parse_duration(text: str) -> float:
     """Seconds in `30s`, `10m`, `1h30m`, `250ms`; a bare number is seconds.
 
     Raises:
-        argparse.ArgumentTypeError: anything else.
+        argparse.ArgumentTypeError: No duration, or longer than a year.
     """
     compact = text.replace(" ", "").lower()
     if re.fullmatch(r"\d+(?:\.\d+)?", compact):

@@ -1,10 +1,10 @@
-"""What the process says when it ends; scripts and unit files rely on these numbers."""
+"""The exit codes of the process; scripts and unit files rely on the numbers."""
 
 from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """Each code with its meaning, as `--help` and the manual list them."""
+    """Each exit code with its meaning, as in `--help` and the manual."""
 
     OK = 0
     UNWELL = 1
@@ -18,12 +18,12 @@ class ExitCode(IntEnum):
 
     @property
     def meaning(self) -> str:
-        """One line for people."""
+        """The meaning in one line for people."""
         return _MEANINGS[self]
 
 
 ALWAYS = (ExitCode.OK, ExitCode.BAD_INPUT, ExitCode.INTERRUPTED)
-"""What every command may end with; the others stand with the commands, in `commands/`."""
+"""The exit codes of every command; the others stand with the commands, in `commands/`."""
 
 _MEANINGS = {
     ExitCode.OK: "done, and nothing is wrong",

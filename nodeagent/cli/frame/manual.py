@@ -1,4 +1,4 @@
-"""The manual page in troff, from the same values that the parser is made of; pure."""
+"""The manual page in troff, from the same values as the parser; pure."""
 
 from nodeagent.cli.commands import ROOT
 from nodeagent.cli.frame.command import Argument, Command

@@ -1,6 +1,6 @@
 """Makes the argument parser from the list of commands.
 
-Owns what is said of words that nobody knows: the command they were typed after, and what they most likely mean.
+Owns the errors about unknown words: with the command before the word, and the likeliest correction.
 """
 
 import argparse
@@ -16,11 +16,11 @@ from nodeagent.model.nearest import suggest
 
 
 class Parser(argparse.ArgumentParser):
-    """One command's parser."""
+    """The parser of a single command."""
 
     # argparse asks for these signatures, and for any type of argument.
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
-        """Refuse what is left over in the words of the command it was typed after."""
+        """Parse, and refuse unknown words with the error of the command before the word."""
         if problem := explain_order(self.get_default("chosen"), args or ()):
             self.error(problem)
         arguments, unknown = self.parse_known_args(args, namespace)
@@ -28,23 +28,23 @@ class Parser(argparse.ArgumentParser):
             arguments.parser.refuse_unknown(unknown)
         command = arguments.chosen
         if not command.runs:
-            # argparse would ask for the command before it says that an option is not known.
+            # argparse would ask for the command before the error about an unknown option.
             arguments.parser.error(f"choose a command: {', '.join(one.name for one in command.subcommands)}")
         _settle_form(arguments)
         return arguments
 
     def format_help(self) -> str:
-        """As wide as the terminal is."""
+        """The help, as wide as the terminal."""
         self.formatter_class = argparse.RawDescriptionHelpFormatter
         return super().format_help()
 
     def format_usage(self) -> str:
-        """Likewise."""
+        """The usage, as wide as the terminal."""
         self.formatter_class = argparse.RawDescriptionHelpFormatter
         return super().format_usage()
 
     def refuse_unknown(self, words: Iterable[str]) -> NoReturn:
-        """Say which words are not known here, and which are."""
+        """End with an error that names the unknown words, and similar known flags."""
         flags = [name for action in self._actions for name in action.option_strings]
         said = [
             f"unknown option {word!r}{suggest(word, flags)}"
@@ -65,7 +65,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def _settle_form(arguments: argparse.Namespace) -> None:
-    """`--json` and `-o json` are one wish."""
+    """Treat `-o json` as `--json`, and refuse contradicting forms."""
     form = getattr(arguments, "form", None)
     if getattr(arguments, "json", False) and form not in (None, "json"):
         arguments.parser.error(f"--json and -o {form} exclude each other")
@@ -76,8 +76,8 @@ def _settle_form(arguments: argparse.Namespace) -> None:
 def build_parser(root: Command, words: Sequence[str] | None = None) -> Parser:
     """The parser of the whole command line; the chosen command is in `chosen` of the namespace.
 
-    Given the words that it will be asked about, it knows only of the command that they begin with: to make all takes
-    longer than everything else that happens before a command runs.
+    With `words`, the parser has only the command at their beginning: to make all parsers takes longer than everything
+    else before a command runs.
     """
     parser = Parser(prog=root.name, **_texts(root, is_root=True))
     _fill(parser, root, words)
@@ -122,7 +122,7 @@ def _add(parser: argparse.ArgumentParser, argument: Argument) -> None:
 
 
 _CHECKING = partial(argparse.RawDescriptionHelpFormatter, width=80)
-"""argparse makes one for each argument, to check it; to look at the terminal for that would load archive formats."""
+"""argparse makes a formatter to check each argument; reading the terminal's size would load archive formats."""
 
 
 def _texts(command: Command, *, is_root: bool) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The command line as a page, from the same values that the parser is made of; pure."""
+"""The command line as a page, from the same values as the parser; pure."""
 
 from collections.abc import Iterator
 

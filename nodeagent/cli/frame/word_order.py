@@ -1,6 +1,6 @@
-"""What is said of options that were typed before the command they belong to; pure.
+"""The error about options typed before their command; pure.
 
-argparse takes the value of such an option for a command, or parses it and forgets it at the command that follows.
+argparse takes the value of such an option for a command, or parses the option and loses its value at the next command.
 """
 
 import shlex
@@ -12,7 +12,7 @@ HELP = ("-h", "--help")
 
 
 def explain_order(root: Command, words: Sequence[str]) -> str:
-    """Why these words are refused, with the order that works; empty where no option stands before a command."""
+    """Why the words are refused, with a working order; empty where no option stands before a command."""
     command, path, early, rest = root, [root.name], list[str](), list(words)
     flags = list[str]()
     is_early = False
@@ -46,7 +46,7 @@ def _say(command: Command, path: list[str], early: list[str], flags: list[str], 
 
 
 def _list_arguments(command: Command) -> Iterator[Argument]:
-    """Of the command and of all below it."""
+    """The arguments of the command and of all its subcommands."""
     yield from command.arguments
     for one in command.subcommands:
         yield from _list_arguments(one)

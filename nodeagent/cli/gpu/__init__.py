@@ -1,1 +1,1 @@
-"""The commands about GPUs, and how they show them."""
+"""The commands about GPUs, and their text."""

@@ -1,4 +1,4 @@
-"""Words of the `gpu` commands as people type them."""
+"""Words of the `gpu` commands as users type them."""
 
 import argparse
 
@@ -7,7 +7,7 @@ def parse_xid(text: str) -> int:
     """A number in `79`, `xid79` or `XID 79`.
 
     Raises:
-        argparse.ArgumentTypeError: anything else.
+        argparse.ArgumentTypeError: No XID.
     """
     digits = text.lower().removeprefix("xid").strip()
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 5):

@@ -34,7 +34,7 @@ from nodeagent.model.values import Value
 
 
 class TopologyRecord(Value, frozen=True):
-    """What `gpu topology --json` prints."""
+    """The output of `gpu topology --json`."""
 
     gpus: tuple[str, ...]
     cpu_affinity: tuple[str, ...]
@@ -44,14 +44,14 @@ class TopologyRecord(Value, frozen=True):
 
 
 class HolderRecord(Value, frozen=True):
-    """One line of `gpu holders --json`."""
+    """A line of `gpu holders --json`."""
 
     holder: DeviceHolder
     pod: str = ""
 
 
 class XidRecord(Value, frozen=True):
-    """One line of `gpu xids --json`."""
+    """A line of `gpu xids --json`."""
 
     xid: XidEntry
     meaning: str
@@ -86,7 +86,7 @@ def show_topology(arguments: argparse.Namespace, streams: Streams) -> int:
 
 
 def show_health(arguments: argparse.Namespace, streams: Streams) -> int:
-    """The verdict on every device; the exit code says whether all that should be there are known to be healthy."""
+    """The verdict on every device; the exit code says whether all expected devices are known to be healthy."""
     environ = read_environment(arguments)
     settings = load_for_looking(arguments, environ)
     answerer, records = read_judged(settings, environ)
@@ -102,7 +102,7 @@ def show_health(arguments: argparse.Namespace, streams: Streams) -> int:
 
 
 def show_xids(arguments: argparse.Namespace, streams: Streams) -> int:
-    """The catalogue, or one of its entries."""
+    """The catalogue, or a single entry."""
     policy = plan_policy(load_for(arguments, read_environment()).settings.health)
     number = arguments.number
     entries = tuple(CATALOGUE.values()) if number is None else (find_xid(number),)
@@ -115,7 +115,7 @@ def show_xids(arguments: argparse.Namespace, streams: Streams) -> int:
 
 
 def show_holders(arguments: argparse.Namespace, streams: Streams) -> int:
-    """Which processes hold the device files."""
+    """The processes with open device files."""
     environ = read_environment(arguments)
     settings = load_for(arguments, environ).settings
     holders = read_device_holders(settings.node.proc_dir)
@@ -142,13 +142,13 @@ def clear(arguments: argparse.Namespace, streams: Streams) -> int:
 
 
 def _narrow(arguments: argparse.Namespace, streams: Streams, records: GpusRecord) -> GpusRecord:
-    """What is left after `--gpu` and `--pod`."""
+    """The GPUs filtered by `--gpu` and `--pod`."""
     warn_of_pod(arguments.pod, name_holders(records.gpus), streams)
     return narrow_gpus(records, arguments.gpu, arguments.pod)
 
 
 def forget(arguments: argparse.Namespace, streams: Streams) -> int:
-    """No longer miss a GPU that is gone for good."""
+    """Forget a GPU that is gone for good, so that it is no longer missed."""
     environ = read_environment(arguments)
     agent = find_agent(load_for(arguments, environ).settings, environ, change=True)
     who = environ.get("SUDO_USER") or environ.get("USER") or ""

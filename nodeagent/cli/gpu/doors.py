@@ -1,4 +1,4 @@
-"""`nodeagent gpu doors|set-door`: by which door each GPU is given out, and choosing another."""
+"""`nodeagent gpu doors|set-door`: the allocation mode of each GPU, and the choice of another mode."""
 
 import argparse
 import time
@@ -17,11 +17,11 @@ from nodeagent.config.schema import Settings
 from nodeagent.model.offering import GpuDoor
 
 LOOK_SECONDS = 1.0
-"""Pause between looks at who is still waited for."""
+"""Pause between polls of the GPU's remaining holders."""
 
 
 def show(arguments: argparse.Namespace, streams: Streams) -> int:
-    """The door of each GPU."""
+    """The allocation mode of each GPU."""
     environ = read_environment(arguments)
     agent = find_agent(load_for_looking(arguments, environ), environ)
     doors = agent.read(f"{API}/doors", tuple[GpuDoor, ...])
@@ -31,14 +31,14 @@ def show(arguments: argparse.Namespace, streams: Streams) -> int:
 
 
 def choose(arguments: argparse.Namespace, streams: Streams) -> int:
-    """Have a GPU go through another door, and wait until it does if told to."""
+    """Choose another allocation mode for a GPU, and wait for the change with `--wait`."""
     environ = read_environment(arguments)
     settings = load_for(arguments, environ).settings
     agent = find_agent(settings, environ, change=True)
     who = environ.get("SUDO_USER") or environ.get("USER") or ""
     done = agent.post(f"{API}/door", {"gpu": arguments.gpu, "door": arguments.door, "who": who})
     print(f"{say_simulated(agent)}{done}", file=streams.out, flush=True)
-    # Nothing beside the flag is as long as it takes; without the flag it is no time at all.
+    # The flag without a value waits without a limit; no flag is a wait of 0.
     return _wait(arguments, settings, environ, streams, told=done) if arguments.wait != 0 else ExitCode.OK
 
 
@@ -49,7 +49,7 @@ def _is_named(door: GpuDoor, name: str) -> bool:
 def _wait(
     arguments: argparse.Namespace, settings: Settings, environ: Mapping[str, str], streams: Streams, *, told: str
 ) -> int:
-    """A line for each change, until all is as wanted or the time is up."""
+    """A line for each change, until the mode is as wanted or the time is up."""
     until = None if arguments.wait is None else time.monotonic() + arguments.wait
     while True:
         doors = find_agent(settings, environ).read(f"{API}/doors", tuple[GpuDoor, ...])

@@ -1,4 +1,4 @@
-"""What the newest sample of a GPU says, in words: for the details in `top` and the columns of `status -o wide`; pure.
+"""The newest sample of a GPU in words: for the details in `top` and the columns of `status -o wide`; pure.
 
 Owns the words. A value the hardware does not give is left out, never shown as zero.
 """
@@ -15,7 +15,7 @@ KIB = 1024
 
 
 class Reading(Value, frozen=True):
-    """One value with its name."""
+    """A value with its name."""
 
     group: str
     name: str
@@ -35,7 +35,7 @@ class Traffic(Value, frozen=True):
 
 
 def measure_pcie(sample: GpuSample, rates: Rates = NO_RATES) -> Traffic:
-    """By the hardware's own counters where it has them, else from totals."""
+    """PCIe traffic by the hardware's own counters, else from totals."""
     counted = sample.profiling
     if counted is not None and counted.pcie_transmit_bytes_per_second is not None:
         return Traffic(transmit=counted.pcie_transmit_bytes_per_second, receive=counted.pcie_receive_bytes_per_second)
@@ -43,7 +43,7 @@ def measure_pcie(sample: GpuSample, rates: Rates = NO_RATES) -> Traffic:
 
 
 def measure_nvlink(sample: GpuSample, rates: Rates = NO_RATES) -> Traffic:
-    """The same of all NVLinks together."""
+    """The traffic of all NVLinks together."""
     counted = sample.profiling
     if counted is not None and counted.nvlink_transmit_bytes_per_second is not None:
         return Traffic(
@@ -55,7 +55,7 @@ def measure_nvlink(sample: GpuSample, rates: Rates = NO_RATES) -> Traffic:
 
 
 def describe_slowdown(sample: GpuSample) -> str:
-    """Why clocks are not higher; empty where the driver does not tell."""
+    """Why clocks are not higher; empty where the driver gives no reason."""
     mask = sample.clock_event_reasons
     if mask is None:
         return ""
@@ -78,14 +78,14 @@ def describe_ecc(sample: GpuSample) -> str:
 
 
 def describe_link(sample: GpuSample) -> str:
-    """The PCIe link as it runs now."""
+    """The PCIe link's current generation and width."""
     if sample.pcie_generation is None or sample.pcie_width is None:
         return ""
     return f"gen {sample.pcie_generation} x{sample.pcie_width}"
 
 
 def list_readings(sample: GpuSample, rates: Rates = NO_RATES) -> tuple[Reading, ...]:
-    """Everything that people look for when one GPU is not as the others."""
+    """Every reading for the comparison of a GPU with the other GPUs."""
     groups = {
         "use": _list_use(sample),
         "memory": _list_memory(sample),

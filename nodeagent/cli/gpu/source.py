@@ -1,4 +1,4 @@
-"""Where the `gpu` commands learn of GPUs: from the running agent, or from the hardware itself where there is none."""
+"""The source of GPUs for the `gpu` commands: the running agent, or the hardware itself without an agent."""
 
 import argparse
 import platform
@@ -35,16 +35,16 @@ BLIND = frozenset(
     }
 )
 TROUBLES = ABSENT | BLIND | {"nvml-worker-left-behind"}
-"""Conditions that people must know who look at the health of GPUs: what has no verdict, and which verdicts are old."""
+"""Conditions to know for the health of GPUs: GPUs without a verdict, and old verdicts."""
 
 
 def read_gpus(
     arguments: argparse.Namespace, settings: Settings, environ: Mapping[str, str]
 ) -> tuple[Answerer, GpusRecord]:
-    """Who answered, and the node's GPUs; a source named on the command line is asked itself, whatever agent runs.
+    """The answering source and the node's GPUs; a source on the command line is asked itself, despite an agent.
 
     Raises:
-        CommandFailed: neither an agent nor a driver answers.
+        CommandFailed: Neither an agent nor a driver answers.
     """
     if not getattr(arguments, "gpus", None):
         try:
@@ -58,7 +58,7 @@ def read_gpus(
 def read_free(
     arguments: argparse.Namespace, settings: Settings, environ: Mapping[str, str]
 ) -> frozenset[DeviceId] | None:
-    """The devices that the kubelet may hand out now; `None` where no agent is asked, or none offers anything."""
+    """The devices that the kubelet may hand out now; `None` without an agent, or for an unknown kubelet state."""
     if getattr(arguments, "gpus", None):
         return None
     try:
@@ -73,10 +73,10 @@ def read_free(
 
 
 def read_judged(settings: Settings, environ: Mapping[str, str]) -> tuple[Answerer, GpusRecord]:
-    """The node's GPUs with their verdicts, which only the agent has; the agent first.
+    """The node's GPUs with the agent's verdicts; the agent first.
 
     Raises:
-        CommandFailed: no agent answers.
+        CommandFailed: No agent answers.
     """
     agent = find_agent(settings, environ)
     return agent, agent.read(f"{API}/gpus", GpusRecord)
@@ -85,7 +85,7 @@ def read_judged(settings: Settings, environ: Mapping[str, str]) -> tuple[Answere
 def read_troubles(
     settings: Settings, environ: Mapping[str, str], *, of_absence: bool = True
 ) -> tuple[ConditionRecord, ...]:
-    """What is wrong beside the verdicts, `of_absence` also of GPUs that have none; none where no agent answers."""
+    """Conditions beside the verdicts, with `of_absence` also of missing GPUs; empty without an agent."""
     wanted = TROUBLES if of_absence else TROUBLES - ABSENT
     try:
         conditions = find_agent(settings, environ).read(f"{API}/conditions", tuple[ConditionRecord, ...])
@@ -95,7 +95,7 @@ def read_troubles(
 
 
 def read_pods(settings: Settings, environ: Mapping[str, str]) -> dict[str, str]:
-    """Namespace and name by pod uid, as far as a running agent knows; empty where none runs."""
+    """Namespace and name by pod uid, as far as a running agent knows; empty without an agent."""
     try:
         allocations = find_agent(settings, environ).read(f"{API}/allocations", tuple[Allocation, ...])
     except CommandFailed:

@@ -49,7 +49,7 @@ def tabulate_gpus(records: GpusRecord) -> Table:
 
 
 def list_missing(records: GpusRecord) -> list[str]:
-    """A line for each GPU that is on the bus but not listed, for each that is gone, and for each that is being cut."""
+    """A line for each GPU on the bus without an entry in the list, each vanished GPU, and each GPU being cut."""
     return [
         *[f"missing: {clean(one.address)}: {clean(one.reason)}" for one in records.missing],
         *[f"gone: GPU {one.index} ({clean(one.name)}, {one.address}, {one.uuid})" for one in records.vanished],
@@ -78,7 +78,7 @@ def _gpu_row(record: GpuRecord) -> Sequence[str]:
 
 
 def tabulate_doors(doors: Sequence[GpuDoor]) -> Table:
-    """A line per GPU: its door, the one that is wanted, and who stands between the two."""
+    """A line per GPU: its allocation mode, the wanted mode, and the holders that the change waits for."""
     head = ("GPU", "DOOR", "WANTED", "OPEN", "WAITS FOR", "WHY", "UUID")
     rows = [
         (
@@ -130,7 +130,7 @@ def _health(record: GpuRecord, uuid: str) -> str:
 
 
 def tabulate_topology(records: GpusRecord) -> Table:
-    """The matrix that people know: how each two GPUs reach each other, and which CPUs and memory are near."""
+    """The well-known matrix: how each two GPUs reach each other, and which CPUs and memory are near."""
     gpus = [record.gpu for record in records.gpus]
     paths: dict[tuple[str, str], str] = {}
     for pair in records.pairs:
@@ -150,7 +150,7 @@ def tabulate_topology(records: GpusRecord) -> Table:
 
 
 def explain_topology(records: GpusRecord) -> list[str]:
-    """What stands below the matrix."""
+    """The lines below the matrix."""
     count = len(records.switches)
     switches = ["", f"{count} NVSwitches: {', '.join(one.address for one in records.switches)}"] if count else []
     return [*switches, "", *LEGEND]
@@ -177,7 +177,7 @@ def tabulate_health(records: GpusRecord, now_seconds: float) -> Table:
 
 
 def advise(records: GpusRecord, *, colour: bool) -> list[str]:
-    """What to do about devices that are not healthy, once for all that are so alike."""
+    """The remedies for unhealthy devices, once for devices with equal findings."""
     alike: dict[tuple[Verdict, str, str, str], list[str]] = {}
     for record, device in [(each, one) for each in records.gpus for one in each.health]:
         if device.verdict is not Verdict.HEALTHY:
@@ -192,7 +192,7 @@ def advise(records: GpusRecord, *, colour: bool) -> list[str]:
 
 
 def list_troubles(conditions: Sequence[ConditionRecord]) -> list[str]:
-    """What no verdict on a device says, with what to do; nothing where there is nothing."""
+    """Conditions without a verdict on a device, with remedies; empty without conditions."""
     lines: list[str] = []
     for group in group_conditions(conditions):
         one, (named, rest) = group.first, group.split()
@@ -211,7 +211,7 @@ def _name(record: GpuRecord, device: DeviceHealth) -> str:
 
 
 def tabulate_xids(entries: Sequence[XidEntry], policy: XidPolicy) -> Table:
-    """The catalogue, a line per XID, with the verdict that this node's configuration gives it."""
+    """The catalogue, a line per XID, with this node's configured verdict."""
     head = ("XID", "CLASS", "HERE", "RETURNS AFTER", "DO", "NAME")
     rows = []
     for entry in entries:
@@ -230,7 +230,7 @@ def tabulate_xids(entries: Sequence[XidEntry], policy: XidPolicy) -> Table:
 
 
 def render_xid(entry: XidEntry, policy: XidPolicy) -> str:
-    """One XID explained."""
+    """The explanation of an XID."""
     here = apply_policy(entry, policy)
     scope = "the MIG instance it names, else the GPU" if entry.scope is Scope.INSTANCE else "the whole GPU"
     returns = f"needs: {RETURN_WORDS[here.rule]}"
@@ -255,7 +255,7 @@ def render_xid(entry: XidEntry, policy: XidPolicy) -> str:
 
 
 def tabulate_holders(holders: Sequence[DeviceHolder], pods: dict[str, str]) -> Table:
-    """Who has device files open: pid, pod where known, devices, command."""
+    """Processes with open device files: pid, pod where known, devices, command."""
     head = ("PID", "POD", "DEVICES", "COMMAND")
     rows = [
         (

@@ -1,1 +1,1 @@
-"""The commands about MIG layouts: what there is, what would change, and having it changed."""
+"""The commands about MIG layouts: the present layout, a plan of changes, and their application."""

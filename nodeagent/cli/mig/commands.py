@@ -34,26 +34,26 @@ from nodeagent.rules.mig.show import GpuPlan, plan_gpu
 from nodeagent.rules.mig.wanted import NO_MIG, UNSAID, WantedOfNode, want_of_gpus
 
 LOOK_SECONDS = 0.5
-"""Pause between looks at how far a change is."""
+"""Pause between polls of a change's progress."""
 
 
 class ShownRecord(Value, frozen=True):
-    """What `mig show --json` prints."""
+    """The output of `mig show --json`."""
 
     state: MigState | None
     gpus: tuple[Gpu, ...]
 
 
 class ApplyRecord(Value, frozen=True):
-    """What `mig apply --json` prints, with --wait anew at each step."""
+    """The output of `mig apply --json`, with --wait a record per step."""
 
     said: str
-    """What the agent answered."""
+    """The agent's answer to the command."""
     state: MigState
 
 
 class PlanRecord(Value, frozen=True):
-    """What `mig plan --json` prints."""
+    """The output of `mig plan --json`."""
 
     layout: str
     gpus: tuple[GpuPlan, ...]
@@ -61,7 +61,7 @@ class PlanRecord(Value, frozen=True):
 
 
 def show(arguments: argparse.Namespace, streams: Streams) -> int:
-    """What GPUs are cut into, and what is asked for."""
+    """The present layout of each GPU, and the wanted layout."""
     environ = read_environment(arguments)
     settings = load_for_looking(arguments, environ)
     answerer, records = read_gpus(arguments, settings, environ)
@@ -73,7 +73,7 @@ def show(arguments: argparse.Namespace, streams: Streams) -> int:
 
 
 def plan(arguments: argparse.Namespace, streams: Streams) -> int:
-    """What a layout would change."""
+    """The changes of a layout."""
     environ = read_environment(arguments)
     settings = load_for_looking(arguments, environ)
     answerer, records = read_gpus(arguments, settings, environ)
@@ -88,7 +88,7 @@ def plan(arguments: argparse.Namespace, streams: Streams) -> int:
 
 
 def check(arguments: argparse.Namespace, streams: Streams) -> int:
-    """Whether the GPUs are cut as a layout says; silent where they are, as others' tools are."""
+    """Whether the GPUs have a layout; silent if so, as similar tools are."""
     environ = read_environment(arguments)
     settings = load_for_looking(arguments, environ)
     answerer, records = read_gpus(arguments, settings, environ)
@@ -100,7 +100,7 @@ def check(arguments: argparse.Namespace, streams: Streams) -> int:
 
 
 def export(arguments: argparse.Namespace, streams: Streams) -> int:
-    """The layout that there is now, as a file of layouts."""
+    """The present layout, as a file of layouts."""
     environ = read_environment(arguments)
     _, records = read_gpus(arguments, load_for_looking(arguments, environ), environ)
     file = render_file(arguments.name, export_layout([record.gpu for record in records.gpus]))
@@ -110,7 +110,7 @@ def export(arguments: argparse.Namespace, streams: Streams) -> int:
 
 
 def apply(arguments: argparse.Namespace, streams: Streams) -> int:
-    """Have the running agent cut the GPUs, and wait until it has if told to."""
+    """Have the running agent cut the GPUs, and wait for the end with `--wait`."""
     environ = read_environment(arguments)
     settings = load_for(arguments, environ).settings
     agent = find_agent(settings, environ, change=True)
@@ -125,7 +125,7 @@ def apply(arguments: argparse.Namespace, streams: Streams) -> int:
 
 
 def _print_step(streams: Streams, record: ApplyRecord) -> None:
-    """One document a line: whoever reads them sees each step when it is taken."""
+    """A document per line, written at once: a reader sees each step in time."""
     print(json.encode(record).decode(), file=streams.out, flush=True)
 
 
@@ -165,14 +165,14 @@ def _read_state(settings: Settings, environ: Mapping[str, str]) -> MigState | No
 
 
 def _read_layouts(answerer: Answerer, settings: Settings, environ: Mapping[str, str]) -> LayoutsRecord:
-    """The settings that name layouts, those of the agent that the GPUs come from: it would be asked to apply them."""
+    """The known layouts: the agent's, where the GPUs come from an agent, as the agent would apply the layout."""
     if isinstance(answerer, NoAgent):
         return record_layouts(settings.mig)
     return find_agent(settings, environ).read(f"{API}/layouts", LayoutsRecord)
 
 
 def _find(arguments: argparse.Namespace, known: LayoutsRecord, gpus: Sequence[Gpu]) -> Layout:
-    """The layout that is named, wherever layouts come from."""
+    """The named layout, from the configuration or a file of layouts."""
     path = arguments.layouts or known.layouts_file
     of_file = _read_file(Path(path)) if path else LayoutsRead()
     configured, problems = render_layouts(known.layouts)
@@ -189,7 +189,7 @@ def _read_file(path: Path) -> LayoutsRead:
 
 
 def _plan(record: GpuRecord, want: WantedOfNode) -> GpuPlan:
-    """The plan for one GPU, which is not touched where it differs and others look after it."""
+    """The plan for one GPU; a differing GPU that others manage is left alone."""
     gpu = record.gpu
     if gpu.uuid not in want.gpus:
         left = UNSAID if gpu.uuid in want.uncovered else NO_MIG
@@ -204,12 +204,12 @@ def _plan(record: GpuRecord, want: WantedOfNode) -> GpuPlan:
 
 
 def _read_door(record: GpuRecord) -> Door | None:
-    """By which it is given out, where an agent says so: the driver itself knows no doors."""
+    """The GPU's allocation mode by the agent; `None` from the driver, which knows no modes."""
     return record.door.door if record.door is not None else None
 
 
 def _list_differing(records: Sequence[GpuRecord], want: WantedOfNode) -> list[str]:
-    """Why the GPUs are not as a layout says, a line each; one of which it says nothing is not as it says."""
+    """The GPUs without the layout, a line each; a GPU missing from the layout differs."""
     lines = list(want.problems)
     for record in records:
         gpu = record.gpu

@@ -1,4 +1,4 @@
-"""MIG layouts as people read them."""
+"""MIG layouts in text."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -10,7 +10,7 @@ from nodeagent.rules.mig.show import GpuPlan
 
 
 def tabulate_gpus(gpus: Sequence[Gpu], state: MigState | None) -> Table:
-    """A line per GPU: what it is cut into, and what is being done to it."""
+    """A line per GPU: its layout, and the present step of a change."""
     doing = {change.gpu: change.doing for change in state.changes} if state is not None else {}
     rows = [(str(gpu.index), gpu.name, describe_gpu(gpu), doing.get(gpu.uuid, "-"), gpu.uuid) for gpu in gpus]
     return Table(
@@ -24,7 +24,7 @@ def tabulate_gpus(gpus: Sequence[Gpu], state: MigState | None) -> Table:
 
 
 def describe_gpu(gpu: Gpu) -> str:
-    """`7 x 1g.10gb`, `MIG off`, `MIG on, not cut`; a mode that waits is told too."""
+    """`7 x 1g.10gb`, `MIG off`, `MIG on, not cut`; with a pending mode, if any."""
     if gpu.mig is None:
         return "knows no MIG"
     waits = "" if gpu.mig.pending is gpu.mig.enabled else f", {'on' if gpu.mig.pending else 'off'} after a reset"
@@ -36,7 +36,7 @@ def describe_gpu(gpu: Gpu) -> str:
 
 
 def describe_state(state: MigState | None) -> list[str]:
-    """What is asked for, and how that stands; nothing where nobody cuts GPUs."""
+    """The wanted layout and its state; empty without a wanted layout."""
     if state is None or not state.layout:
         return []
     reason = f": {state.detail}" if state.detail else ""
@@ -44,14 +44,14 @@ def describe_state(state: MigState | None) -> list[str]:
 
 
 def describe_changes(changes: Sequence[GpuChange]) -> str:
-    """What the GPUs that change do now; those that only have their turn to come are counted."""
+    """The present steps of changing GPUs; GPUs in line are counted."""
     doing = [f"GPU {change.index}: {change.doing}" for change in changes if change.doing != IN_LINE]
     left = len(changes) - len(doing)
     return "; ".join([*doing, f"{left} in line"] if left else doing)
 
 
 def render_plan(plans: Sequence[GpuPlan], problems: Sequence[str], models: Mapping[str, str]) -> Iterator[str]:
-    """Like a diff, GPU by GPU; those on which nothing changes are counted."""
+    """The plan like a diff, GPU by GPU; unchanged GPUs are counted."""
     for plan in plans:
         if plan.refusal:
             yield f"GPU {plan.index} ({models[plan.uuid]}): cannot be had: {plan.refusal}"

@@ -1,1 +1,1 @@
-"""The command about MPS daemons: how they stand, and who works through them."""
+"""The command about MPS daemons: their state and their clients."""

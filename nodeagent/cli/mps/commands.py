@@ -60,7 +60,7 @@ def tabulate(state: MpsState, names: Mapping[str, str], *, now_seconds: float) -
 
 
 def describe_limits(daemon: MpsDaemon) -> str:
-    """`25%, 10240 MiB`; sizes that differ between its GPUs are all told."""
+    """`25%, 10240 MiB`; with every size where the daemon's GPUs differ."""
     threads = daemon.limits.thread_percentage
     sizes = dict.fromkeys(daemon.limits.memory_mib.values())
     words = [*([f"{threads}%"] if threads is not None else []), *(f"{size} MiB" for size in sizes)]

@@ -24,11 +24,11 @@ from nodeagent.rules.placement.explain import explain_preference, render_explana
 
 HEAD = ("POD", "CONTAINER", "RESOURCE", "FOR", "STATE", "GPUS", "DEVICES")
 GIVING_WAY = ("DEVICES", "RESOURCE", "CONTAINER")
-"""Columns that a narrow terminal does without, the first first; who, for how long, and on which GPU always stay."""
+"""Columns left out on a narrow terminal, the first first; pod, duration and GPU always stay."""
 
 
 def run(arguments: argparse.Namespace, streams: Streams) -> int:
-    """Who holds what, or who held it."""
+    """The present allocations, or those of the past with `--history`."""
     environ = read_environment(arguments)
     settings = load_for_looking(arguments, environ)
     agent = find_agent(settings, environ)
@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
 
 
 def describe_part(record: PartRecord) -> AllocationRow:
-    """A container that has parts of GPUs, as one that has them whole."""
+    """A container with fractions, in the form of an allocation of whole devices."""
     binding = record.binding
     return AllocationRow(
         number=binding.number,
@@ -65,7 +65,7 @@ def describe_part(record: PartRecord) -> AllocationRow:
 
 
 def name_devices(gpus: Iterable[Gpu]) -> dict[str, str]:
-    """`3` for a GPU and `3:0` for a MIG device, by UUID: the numbers that every command takes and shows."""
+    """`3` for a GPU and `3:0` for a MIG device, by UUID: the numbers of every command."""
     gpus = tuple(gpus)
     names = {str(gpu.uuid): render_index(gpu) for gpu in gpus}
     return names | {str(mig.uuid): render_index(gpu, mig) for gpu in gpus for mig in gpu.mig_devices}
@@ -85,14 +85,14 @@ def _name(row: AllocationRow) -> str:
 def _cells(row: AllocationRow, names: Mapping[str, str], now_seconds: float) -> tuple[str, ...]:
     ended = row.until_seconds if row.until_seconds is not None else now_seconds
     age = render_age(ended - row.since_seconds)
-    # A device that is gone from the node has no number any more.
+    # A device gone from the node has no number any more.
     of_gpus = [device for device in row.devices if not device.startswith(DEVICE_PREFIX)]
     gpus = ",".join(dict.fromkeys(names.get(parse_device_id(device)[0], "gone") for device in of_gpus)) or "-"
     return (_name(row) or "-", row.container or "-", row.resource, age, row.state, gpus, ",".join(row.devices))
 
 
 def prefer(arguments: argparse.Namespace, streams: Streams) -> int:
-    """Which devices a pod would be given, and why."""
+    """The preferred devices for a pod, and why."""
     environ = read_environment(arguments)
     settings = load_for_looking(arguments, environ)
     if arguments.size < 1:

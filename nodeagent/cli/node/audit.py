@@ -18,7 +18,7 @@ GIVING_WAY = ("KIND", "DETAIL")
 
 
 def run(arguments: argparse.Namespace, streams: Streams) -> int:
-    """The changes that the agent of this machine made outside itself."""
+    """The changes made outside itself by the agent of this machine."""
     if arguments.last < 1:
         raise CommandFailed(f"--last {arguments.last}: give a number of 1 or more", ExitCode.BAD_INPUT)
     settings = load_for_looking(arguments, read_environment(arguments))

@@ -35,7 +35,7 @@ from nodeagent.model.gpu import Inventory
 
 
 def generate(arguments: argparse.Namespace, streams: Streams) -> int:
-    """Print or write one specification."""
+    """Print or write a single specification."""
     settings = load_for(arguments, read_environment()).settings
     configure_logging(form=settings.log.format, level="error")
     try:
@@ -58,7 +58,7 @@ def generate(arguments: argparse.Namespace, streams: Streams) -> int:
 
 
 def list_devices(arguments: argparse.Namespace, streams: Streams) -> int:
-    """Show what a runtime resolves."""
+    """The device names that a runtime resolves."""
     settings = load_for(arguments, read_environment()).settings
     readings = [parse_spec(content) for content in _find_files(settings).read_nowait()]
     conflicts = find_conflicts(readings)
@@ -99,7 +99,7 @@ def _find_files(settings: Settings) -> SpecFiles:
 
 
 async def _plan(settings: Settings) -> tuple[SpecPlan, str]:
-    """What this node's specifications would say now, and what is wrong with the driver's files if anything is."""
+    """The specifications for this node now, and the driver files' problem, if any."""
     hardware = choose_hardware(LiveSettings(settings), settings.node.name or platform.node(), seed=1)
     worker = WorkerThread("driver files")
     failure: NodeagentError | None = None
@@ -125,7 +125,7 @@ async def _plan(settings: Settings) -> tuple[SpecPlan, str]:
 
 
 def _choose_layout(settings: Settings, files: DriverFiles, worker: WorkerThread) -> Layout:
-    """As the agent would, but that nothing is put on the host."""
+    """The agent's choice of layout, without the installation of the hook on the host."""
     path = settings.cdi.hook_dir / HOOK_PROGRAM
     if settings.cdi.hooks == "none" or files.made_up:
         return Layout()

@@ -24,7 +24,7 @@ MIB = 1 << 20
 
 
 def show(arguments: argparse.Namespace, streams: Streams) -> int:
-    """Which claims are ready, for whom, and which were refused."""
+    """The ready claims with their pods, and the refused claims."""
     environ = read_environment(arguments)
     settings = load_for_looking(arguments, environ)
     agent = find_agent(settings, environ)
@@ -37,7 +37,7 @@ def show(arguments: argparse.Namespace, streams: Streams) -> int:
 
 
 def describe_standing(claims: ClaimsRecord) -> Iterator[str]:
-    """How the driver stands, where that is worth a line."""
+    """The DRA driver's state, where worth a line."""
     standing = claims.standing
     if standing is None:
         yield "claims are not served: `claims.enabled` is off, or the part is starting"
@@ -47,7 +47,7 @@ def describe_standing(claims: ClaimsRecord) -> Iterator[str]:
 
 
 def tabulate(claims: ClaimsRecord, names: Mapping[str, str], *, now_seconds: float) -> Table:
-    """A line for each claim; those that were refused come last."""
+    """A line for each claim; refused claims come last."""
     rows = [_cells(record, names, now_seconds) for record in claims.prepared]
     rows += [(one.claim, REFUSED, render_age(now_seconds - one.since_seconds), "-", "-", "-") for one in claims.refused]
     return Table(HEAD, rows, giving_way=("DEVICES", "FOR"), nothing="no claim is ready on this node")
@@ -72,7 +72,7 @@ def _describe_holder(holder: ClaimHolder) -> str:
 
 
 def explain(arguments: argparse.Namespace, streams: Streams) -> int:
-    """What a claim got, how it is shared, what was made for it, or why it is refused."""
+    """A claim's devices, sharing and MIG devices made on demand, or why the claim is refused."""
     environ = read_environment(arguments)
     agent = find_agent(load_for_looking(arguments, environ), environ)
     claims = agent.read(f"{API}/claims", ClaimsRecord)
@@ -91,12 +91,12 @@ def explain(arguments: argparse.Namespace, streams: Streams) -> int:
 
 
 def _names(claim: PreparedClaim) -> tuple[str, ...]:
-    """All that a claim may be called."""
+    """Every accepted name of a claim."""
     return claim.describe(), claim.name, claim.uid
 
 
 def explain_prepared(record: ClaimRecord) -> Iterator[str]:
-    """All that is known of a claim that is ready."""
+    """The details of a prepared claim."""
     claim = record.claim
     yield f"{claim.describe()}  {READY if claim.is_ready else MAKING}"
     yield f"  uid        {claim.uid}"
@@ -129,6 +129,6 @@ def _explain_device(device: PreparedDevice) -> Iterator[str]:
 
 
 def explain_refused(record: RefusedRecord) -> Iterator[str]:
-    """Why there is none."""
+    """Why the claim is refused."""
     yield f"{record.claim}  {REFUSED}"
     yield f"  because    {record.reason}"

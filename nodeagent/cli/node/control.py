@@ -11,7 +11,7 @@ from nodeagent.cli.main import Streams
 
 
 def reload(arguments: argparse.Namespace, streams: Streams) -> int:
-    """Have the agent read its configuration anew."""
+    """Have the agent read its configuration again."""
     environ = read_environment(arguments)
     agent = find_agent(load_for(arguments, environ).settings, environ, change=True)
     _tell(agent, "/api/v1/reload", {}, streams)

@@ -18,11 +18,11 @@ from nodeagent.components.web.page.chains import build_chains, find_about, tell_
 
 HISTORY = "/api/v1/events?follow=false"
 LENGTH_MAX = 40
-"""Links of one chain; a storm of errors says how many more there were."""
+"""The most shown links of a chain; the rest of a storm of errors is counted."""
 
 
 def run(arguments: argparse.Namespace, streams: Streams) -> int:
-    """What happened, and with `--follow` what happens."""
+    """Past events, and with `--follow` the next events too."""
     if arguments.last < 1:
         raise CommandFailed(f"--last {arguments.last}: give a number of 1 or more", ExitCode.BAD_INPUT)
     if arguments.follow and arguments.form == "yaml":
@@ -61,5 +61,5 @@ def _follow(
 
 
 def _find_own(agent: AgentClient, name: str) -> frozenset[str]:
-    """The names under which events speak of this GPU."""
+    """The names of the GPU in events."""
     return list_uuids(find_gpu(agent.read("/api/v1/gpus", GpusRecord), name))

@@ -1,4 +1,4 @@
-"""Chains of events in a terminal; pure. The same chains that the status page shows."""
+"""Chains of events in a terminal; pure. The same chains as on the status page."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -11,11 +11,11 @@ from nodeagent.model.units import render_took
 MARGIN = 19
 """As wide as a date and a time of day."""
 FOLLOWED_MAX = 4096
-"""Events whose depth is remembered while they are followed."""
+"""The most events with a remembered depth."""
 
 
 def render_chains(chains: Sequence[Chain], *, width: int, colour: bool) -> list[str]:
-    """The newest last, because that is where one looks in a terminal."""
+    """The newest chain last, where users look in a terminal."""
     lines: list[str] = []
     was_before = False
     for chain in reversed(chains):
@@ -33,21 +33,21 @@ def render_chains(chains: Sequence[Chain], *, width: int, colour: bool) -> list[
 
 
 def render_time(seconds: float) -> str:
-    """In this terminal's own time zone, as a person at it would say it."""
+    """A time in this terminal's own time zone."""
     return f"{datetime.fromtimestamp(seconds).astimezone():%Y-%m-%d %H:%M:%S}"
 
 
 class FollowedEvents:
-    """Events as they come: each as far to the right as there are causes before it."""
+    """Events as they arrive: each indented by the number of its causes."""
 
     def __init__(self, own: frozenset[str] | None) -> None:
-        """`own` are the names of the one GPU that is asked about; `None` for all."""
+        """`own` are the names of the wanted GPU; `None` for all GPUs."""
         self._own = own
         self._depths: dict[int, int] = {}
         self._about: set[int] = set()
 
     def is_about(self, event: EventRecord) -> bool:
-        """Whether it speaks of the GPU, or follows from what does."""
+        """Whether the event names the GPU, or follows from an event about the GPU."""
         if self._own is None:
             return True
         if event.cause in self._about or find_about([(event.seq, event.value)], self._own):
@@ -55,7 +55,7 @@ class FollowedEvents:
         return event.seq in self._about
 
     def render(self, event: EventRecord, *, width: int) -> str:
-        """One line; empty for what says nothing to a person, which hands its depth on."""
+        """A line; empty for an event without text, whose depth goes to its followers."""
         before = self._depths.get(event.cause, -1) if event.cause is not None else -1
         self._depths[event.seq] = before + 1 if event.text else before
         if len(self._depths) > FOLLOWED_MAX:

@@ -26,7 +26,7 @@ HEAD = ("LABEL", "WANTED", "IN PLACE")
 
 
 def render(arguments: argparse.Namespace, streams: Streams) -> int:
-    """Print the labels that this node should have, from one look at it."""
+    """Print the labels for this node, from a single reading of the node."""
     settings = load_for(arguments, read_environment()).settings
     configure_logging(form=settings.log.format, level="error")
     rendered = _look(settings)
@@ -54,12 +54,12 @@ def _first(errors: BaseExceptionGroup[BaseException]) -> str:
 
 
 def show(arguments: argparse.Namespace, streams: Streams) -> int:
-    """What the running agent wants the labels to be, and what they are."""
+    """The running agent's wanted labels, and the labels in place."""
     environ = read_environment(arguments)
     settings = load_for_looking(arguments, environ)
     agent = find_agent(settings, environ)
     body = agent.get("/api/v1/labels")
-    # A union is no type to the type checker, which knows only of classes.
+    # A union is no type for the type checker here, which expects a class.
     state: LabelState | None = agent.decode(body, LabelState | None)  # type: ignore[arg-type]
     record = json.decode(body)
     if state is None:
@@ -70,7 +70,7 @@ def show(arguments: argparse.Namespace, streams: Streams) -> int:
 
 
 def list_differences(state: LabelState) -> list[str]:
-    """The keys whose label in place is not the wanted one."""
+    """The keys with a difference between wanted label and label in place."""
     keys = sorted(state.wanted.keys() | state.applied.keys())
     return [key for key in keys if state.wanted.get(key) != state.applied.get(key)]
 

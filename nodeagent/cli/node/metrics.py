@@ -34,7 +34,7 @@ HEAD = ("FIELD", "TYPE", "STANDING", "WHAT IT IS, OR WHY IT IS MISSING")
 
 
 def list_metrics(arguments: argparse.Namespace, streams: Streams) -> int:
-    """Every field, and whether it is shown."""
+    """Every field, and whether the field is shown."""
     if arguments.csv:
         streams.out.write(render_csv())
         return ExitCode.OK
@@ -49,15 +49,15 @@ def list_metrics(arguments: argparse.Namespace, streams: Streams) -> int:
 
 
 def render(arguments: argparse.Namespace, streams: Streams) -> int:
-    """The GPU series that the agent would serve, from two samples taken now."""
+    """The agent's GPU series, from two samples taken now."""
     environ = read_environment()
     settings = load_for(arguments, environ).settings
     selection = _read_selection(settings)
-    # Standard output is the exposition: what the parts have to say goes to standard error.
+    # Standard output is the exposition: log lines go to standard error.
     configure_logging(level="warning")
     hardware = choose_hardware(LiveSettings(settings), settings.node.name or platform.node(), 1)
     inventory, samples = anyio.run(_read_hardware, hardware)
-    # Who holds what only a running agent knows.
+    # Only a running agent knows the holders of devices.
     wishes = replace(plan_wishes(settings.metrics, selection, settings.node.name or platform.node()), pods=False)
     series, known = NodeSeries(), Knowledge(inventory, DriverState(phase=DriverPhase.READY))
     blocks = []

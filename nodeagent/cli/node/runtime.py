@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 def detect(arguments: argparse.Namespace, streams: Streams) -> int:
-    """Say which runtime serves the kubelet, and whether it takes CDI devices."""
+    """The kubelet's container runtime, and whether it takes CDI devices."""
     look = _run(arguments, _look)
     state = render_state(look)
     rows = {
@@ -56,7 +56,7 @@ def detect(arguments: argparse.Namespace, streams: Streams) -> int:
 
 
 def plan(arguments: argparse.Namespace, streams: Streams) -> int:
-    """Show what `configure` would change, and whether the runtime would take it."""
+    """The changes of `configure`, and whether the runtime would start with them."""
 
     async def act(runtime: HostRuntime, live: LiveSettings) -> tuple[Look, Proof | NodeagentError]:
         look = _require(await _look(runtime, live), live)
@@ -75,7 +75,7 @@ def plan(arguments: argparse.Namespace, streams: Streams) -> int:
 
 
 def configure(arguments: argparse.Namespace, streams: Streams) -> int:
-    """Write it, and restart the runtime where that was asked for."""
+    """Write the changes, and restart the runtime with `--restart`."""
 
     async def act(runtime: HostRuntime, live: LiveSettings) -> tuple[Look, tuple[FileChange, ...], Proof]:
         look = _require(await _look(runtime, live), live)
@@ -103,7 +103,7 @@ def configure(arguments: argparse.Namespace, streams: Streams) -> int:
 
 
 def unconfigure(arguments: argparse.Namespace, streams: Streams) -> int:
-    """Give back what was there before."""
+    """Restore the runtime's files as they were before the agent."""
     restored = _run(arguments, lambda runtime, _live: runtime.restore(withdraw))
     for path in restored.given_back:
         print(f"given back: {path}", file=streams.out)
@@ -150,7 +150,7 @@ def _require(look: Look | NoRuntime, live: LiveSettings) -> Look:
 
 
 def _require_command(look: Look) -> None:
-    """That what is restarted is known; Podman, which is no daemon, needs no command."""
+    """Require a known restart command; Podman, without a daemon, needs no command."""
     if look.runtime.restart_advice and not look.runtime.restart_command:
         raise CommandFailed(look.runtime.restart_advice, ExitCode.BAD_INPUT)
 

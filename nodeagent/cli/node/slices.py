@@ -1,4 +1,4 @@
-"""`nodeagent claims slices`: what schedulers see of this node's devices."""
+"""`nodeagent claims slices`: this node's devices as schedulers see them."""
 
 import argparse
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ NOTHING = "schedulers are told of no device of this node"
 
 
 def show(arguments: argparse.Namespace, streams: Streams) -> int:
-    """Every device that claims can have, with what keeps pods away from it, and the claims that have it."""
+    """Every device for claims, with its taints and its claims."""
     environ = read_environment(arguments)
     settings = load_for_looking(arguments, environ)
     agent = find_agent(settings, environ)
@@ -32,7 +32,7 @@ def show(arguments: argparse.Namespace, streams: Streams) -> int:
 
 
 def list_holders(claims: ClaimsRecord) -> dict[str, list[str]]:
-    """By device the claims that have it."""
+    """The claims of each device."""
     found: dict[str, list[str]] = {}
     for record in claims.prepared:
         for device in record.claim.devices:
@@ -41,7 +41,7 @@ def list_holders(claims: ClaimsRecord) -> dict[str, list[str]]:
 
 
 def tabulate(slices: SlicesRecord, holders: Mapping[str, list[str]]) -> Table:
-    """A line for each device, in the order in which schedulers take them."""
+    """A line for each device, in the schedulers' order."""
     rows = [_cells(device, holders) for content in slices.slices for device in content.devices]
     return Table(HEAD, rows, giving_way=("TAINTS", "CLAIMS"), nothing=NOTHING)
 
@@ -65,7 +65,7 @@ def _describe_type(device: SliceDevice) -> str:
 
 
 def describe_standing(published: PublishedSlices | None) -> Iterator[str]:
-    """Where schedulers find them, and whether the API server has what it should have."""
+    """The published pool, and whether the API server has all of it."""
     if published is None:
         yield "nothing has been told so far: `claims.enabled` is off, or `nodeagent status` says what is waited for"
         return

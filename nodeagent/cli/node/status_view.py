@@ -1,4 +1,4 @@
-"""The node in a terminal; pure. The same record that the status page is made from."""
+"""The node in a terminal; pure. The same record as the status page's."""
 
 from nodeagent.cli.answers.selection import name_part_pods
 from nodeagent.cli.answers.table import Layout, Table, clean, lay_out, paint, shorten, wrap
@@ -19,7 +19,7 @@ VERDICTS = {"ok": ("✓", "good"), "attention": ("!", "warn"), "broken": ("✗",
 
 
 def render_status(state: StateRecord, layout: Layout, *, colour: bool, is_whole: bool = False) -> str:
-    """Verdict first, then what is wrong and what to do, then the details; `is_whole` shortens no list."""
+    """Verdict first, then conditions with remedies, then the details; `is_whole` shortens no list."""
     width, shown = layout.width, None if is_whole else SHOWN
     lines = [*_head(state, width, colour), *_conditions(state, width, colour, shown), *_parts(state, layout)]
     if state.gpus is not None and state.gpus.gpus:
@@ -67,7 +67,7 @@ def _condition(group: ConditionGroup, shown: int | None, now: float, width: int,
 
 
 def tell_rest(count: int) -> str:
-    """How many there are that do not stand here, and what lists them."""
+    """The number of entries left out, and the command that lists them."""
     return f"and {count} more: `nodeagent status --all` lists them"
 
 
@@ -86,9 +86,9 @@ def _parts(state: StateRecord, layout: Layout) -> list[str]:
 
 GPU_HEAD = ("GPU", "MODEL", "HEALTH", "UTIL", "MEMORY", "POWER", "TEMP", "PCI", "HELD BY")
 WIDE_HEAD = ("CLOCKS", "HELD BACK BY", "FAN", "ECC", "PCIE", "PCIE TRAFFIC", "NVLINKS", "NVLINK TRAFFIC")
-"""Between the others and the holder, where everything was asked for."""
+"""Columns between the others and the holder, with `-o wide`."""
 GIVING_WAY = ("PCI", "MODEL", "TEMP", "POWER", "MEMORY")
-"""Columns that a narrow terminal does without, the first first; index, health and holder always stay."""
+"""Columns left out on a narrow terminal, the first first; index, health and holder always stay."""
 
 
 def _tabulate_gpus(records: tuple[GpuRecord, ...]) -> Table:
@@ -102,7 +102,7 @@ def _tell_age(records: tuple[GpuRecord, ...]) -> list[str]:
 
 
 def _read(record: GpuRecord) -> GpuSample | None:
-    """The readings, unless they are of long ago."""
+    """The newest sample, unless too old."""
     return None if record.sample_is_old else record.sample
 
 
@@ -174,7 +174,7 @@ def _gpu_row(record: GpuRecord) -> tuple[str, ...]:
 
 
 def _tell_door(record: GpuRecord) -> str:
-    """Of a GPU that nobody has, why nobody gets it; empty for one that is free."""
+    """Why a GPU without a holder cannot be allocated; empty for a free GPU."""
     return f"door {record.door.door}" if record.door is not None and not record.door.is_open else ""
 
 

@@ -1,1 +1,1 @@
-"""Parts of GPUs: who has which, how that was decided, and other limits for a running container."""
+"""Fractions of GPUs: their holders, the decisions behind them, and other limits for a running container."""

@@ -1,4 +1,4 @@
-"""Words of the `fractions` commands as people type them."""
+"""Words of the `fractions` commands as users type them."""
 
 import argparse
 import re
@@ -11,7 +11,7 @@ def parse_size(text: str) -> int:
     """Bytes in `8GiB`, `512Mi`, `8G` or `1073741824`.
 
     Raises:
-        argparse.ArgumentTypeError: anything else.
+        argparse.ArgumentTypeError: No size, or zero.
     """
     found = _SIZE.fullmatch(text.strip().lower())
     if found is None or not int(found[1]):
@@ -23,7 +23,7 @@ def parse_cores(text: str) -> int:
     """Hundredths of a GPU.
 
     Raises:
-        argparse.ArgumentTypeError: no number from 1 to 99.
+        argparse.ArgumentTypeError: No number from 1 to 99.
     """
     if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= 99):
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is no part of a GPU: write hundredths from 1 to 99")

@@ -24,7 +24,7 @@ WAITS = "waits"
 
 
 def show(arguments: argparse.Namespace, streams: Streams) -> int:
-    """Who has which part, and who waits for one."""
+    """The fractions with their holders, and the waiting containers."""
     environ = read_environment(arguments)
     settings = load_for_looking(arguments, environ)
     agent = find_agent(settings, environ)
@@ -37,7 +37,7 @@ def show(arguments: argparse.Namespace, streams: Streams) -> int:
 
 
 def tabulate(parts: PartsRecord, names: Mapping[str, str], *, now_seconds: float) -> Table:
-    """A line for each GPU of each container, then one for each that waits."""
+    """A line for each GPU of each container, then a line for each waiting container."""
     rows = [
         (
             _name(record.binding),
@@ -69,7 +69,7 @@ def _show(count: int | None, render: Callable[[int], str] = str) -> str:
 
 
 def _tell_undivided(parts: PartsRecord) -> list[str]:
-    """What is used by one of several containers, a line each."""
+    """Use that belongs to one of several containers, a line each."""
     return [
         f"of GPU {_show(one.index)}, {_show(one.cores_used)} cores and {_show(one.memory_used_bytes, render_bytes)} are"
         f" used in {one.pod.namespace}/{one.pod.name}: by {' or '.join(one.containers)}, the container runtime has not"
@@ -79,7 +79,7 @@ def _tell_undivided(parts: PartsRecord) -> list[str]:
 
 
 def explain(arguments: argparse.Namespace, streams: Streams) -> int:
-    """How the GPUs of a pod were chosen, or why it waits."""
+    """How the GPUs of a pod were chosen, or why the pod waits."""
     environ = read_environment(arguments)
     agent = find_agent(load_for_looking(arguments, environ), environ)
     parts = agent.read(f"{API}/parts", PartsRecord)
@@ -111,7 +111,7 @@ def change(arguments: argparse.Namespace, streams: Streams) -> int:
         "memory_bytes": arguments.memory,
         "who": environ.get("SUDO_USER") or environ.get("USER") or "",
     }
-    # Whose answer it is, is known only when there is one.
+    # The source of an answer is known only with the answer.
     done = agent.post(f"{API}/part", wish)
     print(f"{say_simulated(agent)}{done}", file=streams.out, flush=True)
     return ExitCode.OK
@@ -122,7 +122,7 @@ def _name(binding: Binding) -> str:
 
 
 def _names(pod: str) -> Sequence[str]:
-    """With its namespace, and without."""
+    """The pod's name with its namespace, and without."""
     return pod, pod.partition("/")[2]
 
 

@@ -1,1 +1,1 @@
-"""The screen that is drawn anew every two seconds: rows, keys, views."""
+"""The screen of `top`, drawn again every two seconds: rows, keys, views."""

@@ -1,4 +1,4 @@
-"""`nodeagent top`: GPUs, pods and processes, again every two seconds, with keys to sort, filter and look closer."""
+"""`nodeagent top`: GPUs, pods and processes, again every two seconds, with keys to sort, filter and see details."""
 
 import argparse
 import pwd
@@ -40,7 +40,7 @@ NOTHING_YET = TopRecord(
 
 
 def run(arguments: argparse.Namespace, streams: Streams) -> int:
-    """Show the node's work: on a terminal until one has seen enough, else once."""
+    """Show the node's work: on a terminal until the user quits, else once."""
     environ = read_environment(arguments)
     settings = load_for_looking(arguments, environ)
     if arguments.once or wants_record(arguments) or not is_interactive(streams.out, environ.get("TERM", "")):
@@ -81,14 +81,14 @@ def _narrow(state: StateRecord, arguments: argparse.Namespace) -> StateRecord:
 
 
 class _Looker:
-    """Looks every two seconds in a thread of its own, so that keys work while an agent does not answer."""
+    """Polls every two seconds in a thread of its own, so that keys work while an agent does not answer."""
 
     def __init__(self, look: Callable[[], TopRecord], wake: Callable[[], None]) -> None:
         self._look, self._wake = look, wake
         self._ended = threading.Event()
         self.seen = NOTHING_YET
         self.problem = ""
-        # A daemon: whoever quits does not wait for an answer that is ten seconds late.
+        # A daemon thread, so that quitting does not wait for an answer that is ten seconds late.
         self._thread = threading.Thread(target=self._run, name="top", daemon=True)
 
     def start(self) -> None:
@@ -103,7 +103,7 @@ class _Looker:
                 self.seen, self.problem = self._look(), ""
             except CommandFailed as error:
                 self.problem = str(error)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the person at the screen is told
+            except Exception as error:  # noqa: BLE001 - every error is shown to the user at the screen
                 self.problem = f"the last look failed: {type(error).__name__}: {error}"
             self._wake()
             self._ended.wait(PERIOD_SECONDS)
@@ -123,13 +123,13 @@ def _show_live(look: Callable[[], TopRecord], streams: Streams, environ: Mapping
                 for key in terminal.wait():
                     state = press(state, key, looker.seen, size.body)
         except EOFError:
-            pass  # nobody is there any more
+            pass  # the terminal is gone
         finally:
             looker.end()
 
 
 def _read_processes(state: StateRecord) -> dict[int, ProcessFacts]:
-    """What this host knows of the processes; simulated ones are not on it."""
+    """This host's facts about the processes; simulated processes are not on the host."""
     if state.gpu_source != "nvml":
         return {}
     return {pid: facts for pid in list_pids(state) if (facts := _read_process(PROC / str(pid))) is not None}
@@ -153,7 +153,7 @@ def _read_process(process: Path) -> ProcessFacts | None:
 
 
 def _name_user(number: str) -> str:
-    """The user's name on this host; the bare number of one it does not know, as of most containers."""
+    """The user's name on this host; the bare number of an unknown user, as of most containers."""
     try:
         return pwd.getpwuid(int(number)).pw_name
     except (ValueError, KeyError):

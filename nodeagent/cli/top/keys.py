@@ -1,6 +1,6 @@
-"""What was pressed, from the bytes that a terminal sends; pure.
+"""The pressed keys, from the bytes that a terminal sends; pure.
 
-Owns the names of keys: a printable character is itself, everything else has a word.
+Owns the names of keys: a printable character is itself, every other key has a word.
 """
 
 ESCAPE = b"\x1b"
@@ -26,7 +26,7 @@ CONTROLS = {b"\r": "enter", b"\n": "enter", b"\t": "tab", b"\x7f": "backspace", 
 
 
 def parse_keys(pending: bytes, *, is_all: bool) -> tuple[list[str], bytes]:
-    """The keys in these bytes, and what may be the beginning of another; `is_all`: nothing follows."""
+    """The keys in the bytes, and the possible beginning of another key; `is_all`: nothing follows."""
     keys = []
     while pending:
         key, size = _parse_one(pending, is_all=is_all)
@@ -39,7 +39,7 @@ def parse_keys(pending: bytes, *, is_all: bool) -> tuple[list[str], bytes]:
 
 
 def _parse_one(pending: bytes, *, is_all: bool) -> tuple[str, int]:
-    """One key, empty for what means nothing, and how many bytes it took; none while more must come."""
+    """A key, empty for meaningless bytes, and the number of its bytes; 0 while more bytes must come."""
     if pending.startswith(ESCAPE):
         return _parse_sequence(pending, is_all=is_all)
     if pending[:1] in CONTROLS:
@@ -64,7 +64,7 @@ def _parse_sequence(pending: bytes, *, is_all: bool) -> tuple[str, int]:
 
 
 def _measure_character(first: int) -> int:
-    """How long a character of UTF-8 is that begins with this byte; one for what begins none."""
+    """The length of a UTF-8 character with this first byte; 1 for a byte that begins no character."""
     if first >= 0xF8:
         return 1
     if first >= 0xF0:

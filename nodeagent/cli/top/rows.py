@@ -1,6 +1,6 @@
-"""Which rows `nodeagent top` shows, in which order; pure.
+"""The rows of `nodeagent top`, and their order; pure.
 
-Owns sorting and filtering. A value that is not known comes last, whichever way the rest is sorted.
+Owns sorting and filtering. An unknown value comes last, whichever way the rest is sorted.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,18 +13,18 @@ from nodeagent.cli.top.view import TopDevice, TopProcess, TopRecord
 
 
 class Row(Struct, frozen=True):
-    """A device, or a process on it."""
+    """A device, or a process on a device."""
 
     device: TopDevice
     process: TopProcess | None = None
 
 
 class Column(Struct, frozen=True):
-    """What rows may be sorted by."""
+    """A column to sort rows by."""
 
     name: str
     key: Callable[[Row], Any]
-    """Of a row; nothing where it has no such value."""
+    """The row's sort key; `None` for a row without a value."""
     falls: bool = False
     """Whether the largest comes first."""
 
@@ -58,7 +58,7 @@ def _of(row: Row, name: str) -> Any:
 
 
 def list_devices(top: TopRecord, column: Column, text: str, *, is_reversed: bool) -> list[Row]:
-    """Each device with its processes below it; where only some processes match, with those."""
+    """Each device with its processes below; where only some processes match, with the matching processes."""
     devices = [kept for device in top.devices if (kept := _filter(device, text)) is not None]
     rows = _sort([Row(device) for device in devices], column, is_reversed=is_reversed)
     return [each for row in rows for each in (row, *(Row(row.device, one) for one in row.device.processes))]

@@ -1,4 +1,4 @@
-"""One screen of `nodeagent top`: what is known and what was chosen become lines; pure."""
+"""A screen of `nodeagent top`: the node's data and the user's choices as lines; pure."""
 
 import re
 import time
@@ -22,13 +22,13 @@ from nodeagent.model.units import render_age
 
 FULL, EMPTY = "█", "░"
 BAR_WIDTHS = ((140, 20), (110, 10), (0, 6))
-"""How wide the terminal must be for how wide a bar."""
+"""The least width of the terminal for each width of bars."""
 USE, MEMORY = DEVICE_HEAD.index("USE"), DEVICE_HEAD.index("MEMORY")
 BUSY, FULL_UP = 0.6, 0.9
 REVERSED = "\x1b[7m"
 NORMAL = "\x1b[0m"
 MARGIN = 2
-"""Columns before each row, for the mark of the chosen one."""
+"""Columns before each row, for the mark of the chosen row."""
 HELP = """Keys
   q            quit
   ↑ ↓ k j      choose a row; in the details, scroll
@@ -47,7 +47,7 @@ A narrow terminal has no room for some columns.
 Rates of links are known from the second look on.
 """
 POD_WIDTH_MIN, OTHERS_WIDTH = 24, 50
-"""What the pod of a process is cut to where the terminal is narrow, for numbers and the command beside it."""
+"""The least width of a process's pod on a narrow terminal, and the width left for numbers and the command."""
 
 
 class Size(Struct, frozen=True):
@@ -68,14 +68,14 @@ MIG_SIGN = ":"
 
 
 class Screen(Struct, frozen=True):
-    """Lines, and how far what they show may be scrolled."""
+    """Lines, and the limit of scrolling."""
 
     lines: list[str]
     last_first: int = 0
 
 
 def draw(top: TopRecord, state: TopState, size: Size, *, colour: bool, problem: str = "") -> Screen:
-    """As many lines as the terminal has, none longer than it is wide."""
+    """As many lines as the terminal has, none longer than the terminal's width."""
     head = [
         _paint_fitting(f"{top.node}: {top.sentence}", size, "strong", colour=colour),
         _draw_news(top, size, problem, colour=colour),
@@ -178,7 +178,7 @@ def _draw_device(device: TopDevice, width: int) -> tuple[str, ...]:
 
 
 def render_bar(share: float, width: int) -> str:
-    """So much of the width as the share; whatever is more than nothing is seen."""
+    """A bar with the share of the width filled; any use above zero is visible."""
     held = max(0.0, min(1.0, share))
     full = max(round(held * width), 1 if held > 0 else 0)
     return FULL * full + EMPTY * (width - full)
@@ -201,7 +201,7 @@ def _paint_bar(found: re.Match[str]) -> str:
 
 
 def _draw_text(top: TopRecord, state: TopState, size: Size) -> tuple[str, list[str], int]:
-    """What has no rows to choose: the help, or everything about one GPU."""
+    """A view without rows to choose: the help, or everything about one GPU."""
     title, lines = "", HELP.splitlines()
     if state.view is View.DETAILS:
         title, lines = _describe_device(top, state.gpu, size)

@@ -1,4 +1,4 @@
-"""What a person at `nodeagent top` has chosen, and what a key makes of it; pure."""
+"""The user's choices in `nodeagent top`, and the effect of keys on them; pure."""
 
 from enum import Enum, auto
 
@@ -13,7 +13,7 @@ SORT_STEPS = {"s": 1, ">": 1, "S": -1, "<": -1}
 
 
 class View(Enum):
-    """What fills the screen."""
+    """The contents of the screen."""
 
     DEVICES = auto()
     PROCESSES = auto()
@@ -26,16 +26,16 @@ COLUMNS = {View.DEVICES: DEVICE_COLUMNS, View.PROCESSES: PROCESS_COLUMNS}
 
 
 class Chosen(Struct, frozen=True):
-    """How one list is sorted, and where in it one is."""
+    """The sorting and the chosen row of a list."""
 
     column: int = 0
     is_reversed: bool = False
     row: int = 0
-    """Its place when it was chosen; counts only while what was chosen is not shown."""
+    """The row's place when chosen; counts only while the chosen device or process is not shown."""
     uuid: str = ""
-    """The device that was chosen, wherever in the list it stands; empty until one is, which is the first row."""
+    """The chosen device, at any place in the list; empty for the first row, before any choice."""
     pid: int | None = None
-    """The process on it; nothing for the device itself."""
+    """The chosen process on the device; `None` for the device itself."""
 
 
 class TopState(Struct, frozen=True):
@@ -43,7 +43,7 @@ class TopState(Struct, frozen=True):
 
     view: View = View.DEVICES
     list_view: View = View.DEVICES
-    """The list that was shown last, to which Esc leads back."""
+    """The last shown list, where Esc leads back."""
     devices: Chosen = Chosen()
     processes: Chosen = Chosen()
     filter: str = ""
@@ -52,28 +52,28 @@ class TopState(Struct, frozen=True):
     gpu: str = ""
     """The UUID of the device whose details are shown."""
     first: int = 0
-    """The first line shown of what is longer than the screen and has no rows to choose."""
+    """The first shown line of a view without rows to choose."""
     has_ended: bool = False
 
     @property
     def chosen(self) -> Chosen:
-        """Of the list that is shown, or was."""
+        """The choices in the current or last list."""
         return self.devices if self.list_view is View.DEVICES else self.processes
 
     @property
     def column(self) -> Column:
-        """What the list is sorted by."""
+        """The column that the list is sorted by."""
         return COLUMNS[self.list_view][self.chosen.column]
 
 
 def list_rows(state: TopState, top: TopRecord) -> list[Row]:
-    """The rows of the list that is shown, or was."""
+    """The rows of the current or last list."""
     make = list_devices if state.list_view is View.DEVICES else list_processes
     return make(top, state.column, state.filter, is_reversed=state.chosen.is_reversed)
 
 
 def find_chosen(state: TopState, rows: list[Row]) -> int:
-    """Which row is the chosen one: the same process or device, else the same GPU, else what stands in its place."""
+    """The number of the chosen row: the same process or device, else the same GPU, else the row in its place."""
     chosen = state.chosen
     pids = [None if row.process is None else row.process.pid for row in rows]
     same = [number for number, row in enumerate(rows) if row.device.uuid == chosen.uuid]
@@ -143,13 +143,13 @@ def _measure_step(key: str, page: int) -> int:
 
 
 def _scroll(state: TopState, key: str, page: int) -> TopState:
-    """What has no rows only scrolls; the screen knows where it ends."""
+    """Scroll a view without rows; the screen knows its end."""
     first = 0 if key in {"home", "g"} else state.first + _measure_step(key, page)
     return replace(state, first=max(0, first))
 
 
 def settle(state: TopState, last_first: int) -> TopState:
-    """The state with its scrolling held back to what there is to see."""
+    """The state with scrolling limited to the visible text."""
     return replace(state, first=min(state.first, max(0, last_first)))
 
 

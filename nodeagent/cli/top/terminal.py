@@ -1,7 +1,7 @@
-"""The terminal as a screen that is drawn anew and as a source of keys; given back as it was, whatever happens.
+"""The terminal as a screen to draw on and as a source of keys; given back unchanged, whatever happens.
 
-Owns its modes and the signals that have to do with it. What was pressed is worded in `keys`.
-A signal that ends the process ends it after the terminal was given back, and by that signal.
+Owns the terminal's modes and signals. The names of keys are in `keys`. A signal that ends the process ends it after the
+terminal was given back, and by the same signal.
 """
 
 import os
@@ -23,12 +23,12 @@ ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[H\x1b[2J"
 LEAVE = "\x1b[?7h\x1b[?25h\x1b[?1049l"
 HOME, CLEAR_LINE = "\x1b[H", "\x1b[K"
 ESCAPE_SECONDS = 0.05
-"""Longer than this after an escape character comes nothing that belongs to it."""
+"""The longest pause between an escape character and the rest of its sequence."""
 ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 class EndedBySignal(Exception):
-    """The process was told to end."""
+    """A signal asked the process to end."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -36,7 +36,7 @@ class EndedBySignal(Exception):
 
 
 class Terminal:
-    """One use of the terminal, as a context."""
+    """A use of the terminal, as a context."""
 
     def __init__(self, keyboard: TextIO, screen: TextIO) -> None:
         self._keyboard, self._screen = keyboard.fileno(), screen
@@ -90,11 +90,11 @@ class Terminal:
             os.write(self._wake_write, b"\x00")
 
     def wait(self) -> list[str]:
-        """The keys that were pressed; none when something else woke it.
+        """The pressed keys; empty when another event woke the wait.
 
         Raises:
-            EOFError: the terminal is gone.
-            EndedBySignal: the process was told to end where the interpreter drops errors, as while it frees objects.
+            EOFError: The terminal is gone.
+            EndedBySignal: A signal to end came where the interpreter drops errors, as while it frees objects.
         """
         seconds = ESCAPE_SECONDS if self._pending else None
         ready, _, _ = select.select([self._keyboard, self._wake_read], [], [], seconds)
@@ -115,8 +115,8 @@ class Terminal:
         return keys
 
     def draw(self, lines: Sequence[str]) -> None:
-        """Put the lines on the screen, in one write so that nothing flickers."""
-        # Cleared before it is written: behind a line as wide as the screen the cursor stands on its last character.
+        """Draw the lines on the screen, in one write so that nothing flickers."""
+        # Each line is cleared before the write: after a line of full width the cursor stands on its last character.
         self._write(HOME + "\r\n".join(f"{CLEAR_LINE}{line}" for line in lines))
 
     def read_size(self) -> os.terminal_size:
@@ -128,14 +128,14 @@ class Terminal:
         return size if size.columns and size.lines else shutil.get_terminal_size()
 
     def _take(self) -> None:
-        # Keys come one by one and unseen, and Ctrl-C and Ctrl-Z stay what they are everywhere.
+        # Keys come one by one and without an echo, and Ctrl-C and Ctrl-Z keep their usual meaning.
         tty.setcbreak(self._keyboard, termios.TCSADRAIN)
         if not self._is_entered:
             self._is_entered = True
             self._write(ENTER)
 
     def _give_back(self) -> None:
-        # A terminal that is gone needs nothing back.
+        # A lost terminal needs no modes back.
         with suppress(OSError, termios.error):
             self._is_entered = False
             self._write(LEAVE)
@@ -150,7 +150,7 @@ class Terminal:
         self._give_back()
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
-        # Here it goes on after SIGCONT, or at once where nobody could ever continue it.
+        # The process goes on here after SIGCONT, or at once where no shell could ever continue it.
         signal.signal(number, self._suspend)
         self._take()
 
@@ -168,7 +168,7 @@ def _do_nothing(_number: int, _frame: FrameType | None) -> None:
 
 @contextmanager
 def end_as_told() -> Iterator[None]:
-    """Let a signal that ended the work inside end the process too, now that everything is given back."""
+    """Let a signal that ended the work inside end the process too, after everything is given back."""
     try:
         yield
     except EndedBySignal as ended:
@@ -177,5 +177,5 @@ def end_as_told() -> Iterator[None]:
 
 
 def is_interactive(screen: TextIO, term: str) -> bool:
-    """Whether there is a person with a keyboard before a screen that can be drawn on."""
+    """Whether a user with a keyboard sits before a screen fit for drawing."""
     return screen.isatty() and sys.stdin is not None and sys.stdin.isatty() and term not in {"", "dumb"}

@@ -1,4 +1,4 @@
-"""GPUs, pods and processes in a terminal; pure. The same record that the status page is made from."""
+"""GPUs, pods and processes in a terminal; pure. The same record as the status page's."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -21,13 +21,13 @@ PROCESS_HEAD = ("PID", "USER", "GPU", "SM", "MEMORY", "POD", "COMMAND")
 OTHER_HEAD = ("RESOURCE", "DEVICE", "STANDING", "HELD", "PODS")
 DEVICE_GIVING_WAY = ("DEVICE", "TEMP", "POWER")
 PROCESS_GIVING_WAY = ("USER", "SM", "MEMORY")
-"""Columns that a narrow terminal does without, the first first."""
+"""Columns left out on a narrow terminal, the first first."""
 APART_SECONDS = 0.1
-"""Two looks that are nearer saw the same sample."""
+"""States at a smaller distance have the same sample."""
 
 
 class ProcessFacts(Value, frozen=True):
-    """What the host knows of a process."""
+    """The host's facts about a process."""
 
     command: str = ""
     pod_uid: str = ""
@@ -36,7 +36,7 @@ class ProcessFacts(Value, frozen=True):
 
 
 class TopProcess(Value, frozen=True):
-    """One process on a device."""
+    """A process on a device."""
 
     pid: int
     pod: str
@@ -45,14 +45,14 @@ class TopProcess(Value, frozen=True):
     sm_percent: int | None
     user: str = ""
     depth: int = 0
-    """How many of its ancestors are on the same device; they stand before it."""
+    """How many of the process's ancestors are on the same device; they stand before the process."""
 
 
 class TopDevice(Value, frozen=True):
-    """One GPU or MIG device at work."""
+    """A GPU or MIG device at work."""
 
     gpu: str
-    """`3` for a GPU, `3:0` for a MIG device, as every command numbers them."""
+    """`3` for a GPU, `3:0` for a MIG device, as in every command."""
     uuid: str
     name: str
     use_percent: float | None
@@ -65,13 +65,13 @@ class TopDevice(Value, frozen=True):
     processes: tuple[TopProcess, ...]
     lost: str = ""
     readings: tuple[Reading, ...] = ()
-    """Of the whole GPU, on a MIG device too."""
+    """Readings of the whole GPU, on a MIG device too."""
     parts: tuple[str, ...] = ()
-    """Pods with parts of it, each with the hundredths that it uses and has; they are among the pods too."""
+    """Pods with fractions, each with its used and promised hundredths; listed among the pods too."""
 
 
 class OtherDevice(Value, frozen=True):
-    """A device of another kind: nothing is known of its work but who has it."""
+    """A device of another kind: its holders are known, its work is not."""
 
     resource: str
     name: str
@@ -90,7 +90,7 @@ class TopRecord(Value, frozen=True):
     sample_is_old: bool
     devices: tuple[TopDevice, ...]
     others: tuple[OtherDevice, ...] = ()
-    """Of other kinds than NVIDIA's GPUs."""
+    """Devices of other kinds than NVIDIA's GPUs."""
 
 
 def _list_changes(state: StateRecord) -> list[str]:
@@ -98,7 +98,7 @@ def _list_changes(state: StateRecord) -> list[str]:
 
 
 class RateMeter:
-    """Traffic over links, from what totals grew by between two samples; nothing after the first."""
+    """Traffic over links, by the growth of totals between two samples; empty after the first sample."""
 
     def __init__(self) -> None:
         self._book = RateBook()
@@ -106,7 +106,7 @@ class RateMeter:
         self._rates: dict[GpuUuid, Rates] = {}
 
     def update(self, state: StateRecord) -> Mapping[GpuUuid, Rates]:
-        """The rates up to this state; the ones before where nothing was sampled since."""
+        """The rates up to this state; the earlier rates without a new sample."""
         records = [record for record in _records(state) if record.sample is not None]
         ages = [record.sample_age_seconds for record in records if record.sample_age_seconds is not None]
         sampled = state.time_seconds - max(ages, default=0.0)
@@ -128,7 +128,7 @@ def list_pids(state: StateRecord) -> list[int]:
 def build_top(
     state: StateRecord, processes: Mapping[int, ProcessFacts], rates: Mapping[GpuUuid, Rates] | None = None
 ) -> TopRecord:
-    """What the node's devices do now, for whom."""
+    """The work of the node's devices, with the pods."""
     records = _records(state)
     ages = [record.sample_age_seconds for record in records if record.sample_age_seconds is not None]
     return TopRecord(
@@ -178,7 +178,7 @@ def _make_device(
 ) -> TopDevice:
     gpu = record.gpu
     uuid = device.uuid if device is not None else gpu.uuid
-    # Who has the whole has each part of it, also where it was cut under the pod.
+    # The holder of a whole GPU holds each MIG device, also where the GPU was cut under the pod.
     holders = [one.pod for one in record.allocations if {uuid, gpu.uuid} & set(map(find_uuid, one.devices))]
     parts = record.parts if device is None else ()
     with_parts = list(dict.fromkeys(one.pod for one in parts))
@@ -214,12 +214,12 @@ def _read_use(sample: GpuSample, share: GpuSample | MigSample | None, *, is_mig:
 def _plant(
     share: GpuSample | MigSample | None, known: Mapping[int, ProcessFacts]
 ) -> Iterator[tuple[ProcessSample, int]]:
-    """A device's processes as a tree: each after its parent, where that is on the device too, with its depth."""
+    """A device's processes as a tree with depths: each after its parent, if on the same device."""
     left = {one.pid: one for one in share.processes} if share is not None else {}
     parents = {pid: known[pid].parent for pid in left if pid in known and known[pid].parent in left}
 
     def descend(pid: int, depth: int) -> Iterator[tuple[ProcessSample, int]]:
-        # Numbers are used again, so that two processes may look like each other's parent: each is shown once.
+        # Process numbers are used again, so two processes may look like each other's parent: each is shown once.
         if pid in left:
             yield left.pop(pid), depth
             for child, parent in parents.items():
@@ -259,7 +259,7 @@ def _find_pod(facts: ProcessFacts | None, holders: Sequence[PodIdentity | None])
 
 
 def _find_told(pid: int, told: Mapping[int, PodIdentity]) -> str:
-    """Whose it is by the agent, which divides the processes of a GPU among those who have parts of it."""
+    """The process's pod by the agent, which divides a GPU's processes among the holders of fractions."""
     return _name(told[pid]) if pid in told else ""
 
 
@@ -303,7 +303,7 @@ def device_row(device: TopDevice) -> tuple[str, ...]:
 
 
 def _list_pods(device: TopDevice) -> str:
-    """Who has it; of those with parts also how much."""
+    """The device's pods; pods with fractions with their use too."""
     with_parts = {one.partition(" ")[0] for one in device.parts}
     return ", ".join((*(pod for pod in device.pods if pod not in with_parts), *device.parts))
 

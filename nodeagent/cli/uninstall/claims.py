@@ -1,6 +1,6 @@
-"""The specifications of claims whose pods run: they stay, or no container of such a pod could start again.
+"""The specifications of claims with running pods: they stay, or no container of such a pod could start again.
 
-Owns which are which, by the journal and by the processes of the pods; where nobody can say, a pod counts as running.
+Owns the choice, by the journal and by the pods' processes; where processes are invisible, a pod counts as running.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ _AGAIN: Final = "such a pod ends when an agent has put its claim away; uninstall
 
 
 def find_claims(settings: Settings, environ: Mapping[str, str]) -> dict[str, str]:
-    """By their uids the claims that are ready for pods which run, each with why its specification stays."""
+    """Prepared claims with running pods, by uid, each with the reason to keep its specification."""
     try:
         records = parse_journal((settings.node.state_dir / JOURNAL_NAME).read_bytes()).records
     except OSError:
@@ -40,7 +40,7 @@ def find_claims(settings: Settings, environ: Mapping[str, str]) -> dict[str, str
 
 
 def _list_users(claim: PreparedClaim, running: frozenset[str]) -> str:
-    """Who uses it, as the end of a sentence; empty where nobody does."""
+    """The claim's running or unknown pods, as the end of a sentence; empty where all pods have ended."""
     if not all(pod.uid for pod in claim.pods) or not claim.pods:
         return "ready for pods that the journal does not name"
     users = ", ".join(pod.describe() for pod in claim.pods if pod.uid in running)

@@ -1,6 +1,6 @@
-"""Takes back what the agent wrote on the node object, and gives back whom it has paused, where there are credentials.
+"""Takes back the agent's writes on the node object, and resumes paused clients, where there are credentials.
 
-The API server knows which labels and annotations are the agent's: exactly those go, and no list can forget one.
+The API server knows the agent's labels and annotations: exactly these are removed, and no list can miss one.
 """
 
 import platform
@@ -29,7 +29,7 @@ from nodeagent.model.slices import SlicePool
 
 
 async def remove_from_cluster(settings: Settings, environ: Mapping[str, str], *, dry: bool) -> list[Outcome]:
-    """Labels, conditions, annotations and start-up taint; without credentials, say that they stay."""
+    """Remove labels, conditions, annotations and start-up taint; without credentials, report that they stay."""
     name = settings.node.name or platform.node()
     section = settings.kubernetes
     credentials = find_credentials(section.kubeconfig, environ) if section.enabled != "false" else None
@@ -54,14 +54,14 @@ async def remove_from_cluster(settings: Settings, environ: Mapping[str, str], *,
 
 
 def _list_ours(settings: Settings, node: KubeNode, found: ClusterNode) -> dict[str, Callable[[], Awaitable[None]]]:
-    """What is there, each with how it goes."""
+    """The agent's objects on the node, each with the call that removes it."""
     ours: dict[str, Callable[[], Awaitable[None]]] = {}
     if found.owned_labels:
         ours[f"{len(found.owned_labels)} labels of node {found.name}"] = lambda: node.apply_labels(found, {})
     for condition in (*filter(None, [found.condition]), *found.device_conditions):
         ours[f"condition {condition.type} of node {found.name}"] = partial(node.remove_condition, condition.type)
     for key in found.written_labels:
-        # The labels that pause others are theirs: the agent has only changed what they say, and gives that back.
+        # The labels that pause others are not the agent's: the agent has changed only their values, and restores them.
         if key in found.labels and not key.startswith(DEPLOY_LABEL):
             ours[f"label {key} of node {found.name}"] = partial(node.write_label, key, None)
     for key in found.written_annotations:
@@ -74,7 +74,7 @@ def _list_ours(settings: Settings, node: KubeNode, found: ClusterNode) -> dict[s
 
 
 def _list_paused(settings: Settings, found: ClusterNode) -> Mapping[str, str]:
-    """Labels by which a killed agent has left others paused for a MIG change, with what they said before."""
+    """Labels of clients left paused for a MIG change by a killed agent, with their earlier values."""
     stored = SealedFile(settings.node.state_dir / STORE[0], *STORE[1:]).read()
     try:
         paused = decode_remembered(stored.body).paused if stored.body is not None else {}
@@ -84,7 +84,7 @@ def _list_paused(settings: Settings, found: ClusterNode) -> Mapping[str, str]:
 
 
 async def _remove_feature(feature: NodeFeatureObject, name: str, *, dry: bool) -> list[Outcome]:
-    """The NodeFeature object, where there is one; without it there is nothing to say."""
+    """Remove the NodeFeature object; no report without an object."""
     what = f"NodeFeature of node {name}"
     try:
         there = bool(await feature.read()) if dry else await feature.remove()
@@ -96,7 +96,7 @@ async def _remove_feature(feature: NodeFeatureObject, name: str, *, dry: bool) -
 
 
 async def _remove_slices(slices: KubeSlices, pool: SlicePool, *, dry: bool) -> list[Outcome]:
-    """What schedulers were told of this node's devices, where they were; who may not look has told them nothing."""
+    """Remove the node's resource slices; an agent without permission to list slices has written none."""
     what = f"slices of {pool.driver} on node {pool.node}"
     try:
         found = await slices.list_slices()

@@ -1,8 +1,8 @@
 """`nodeagent uninstall`: leaves the node as it was before the agent came.
 
-Owns the order: what others read comes first (runtime configuration, specifications, labels), the agent's own memory
-last, so that an uninstall that was broken off can be run again. Refuses to work beside a running agent, which would
-put everything back, and to remove packages, units and configuration files: whoever installed them removes them.
+Owns the order: files and labels with other readers first (runtime configuration, specifications, labels), the agent's
+own memory last, so that a broken uninstall can be run again. Refuses to work beside a running agent, which would put
+everything back, and to remove packages, units and configuration files: their installer removes them.
 """
 
 import argparse

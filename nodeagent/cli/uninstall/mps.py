@@ -1,7 +1,7 @@
-"""Ends the daemons that a stopped agent has left, and gives their GPUs back.
+"""Ends the daemons of a stopped agent, and gives their GPUs back.
 
-Owns when: a daemon through which somebody works is kept, with the way on. Compute modes are set by the driver's own
-tool, as there is no agent whose worker could.
+Owns the condition: a daemon with clients is kept, with advice. Compute modes are set by the driver's own tool, as no
+agent's worker is there.
 """
 
 from contextlib import suppress
@@ -29,11 +29,11 @@ _TOOL_SECONDS: Final = 30.0
 
 
 def end_daemons(settings: Settings, *, dry: bool) -> list[Outcome]:
-    """Each daemon below `device_plugin.mps_root`, where they are this agent's."""
+    """End each daemon below `device_plugin.mps_root`, where the directory is this agent's."""
     root = settings.device_plugin.mps_root
     if not (root / MARKER).exists():
         return []
-    # Either may be missing, where an agent was killed meanwhile; a daemon's own pipe may have the name, too.
+    # Either may be missing after a killed agent; a daemon's own pipe may have the name, too.
     found = (each for name in ("pipe", "log") for each in root.glob(f"**/{name}") if each.is_dir())
     own = {each.parent for each in found if root / "shm" not in each.parents}
     places = [_locate(settings, directory) for directory in sorted(own)]
@@ -86,14 +86,14 @@ async def _end(settings: Settings, host: HostMps, place: MpsPlace) -> list[Outco
         await host.remove(place)
     except MpsRefused as error:
         return [Outcome(Step.FAILED, str(place.directory), str(error))]
-    # GPUs that are made up have no mode that the driver's tool could give back.
+    # Simulated GPUs have no compute mode for the driver's tool to reset.
     real = gpus if settings.gpus.simulated_profile is None else ()
     modes = [outcome for gpu in real for outcome in [await _give_back(settings, gpu)]]
     return [Outcome(Step.REMOVED, str(place.directory), _WHAT), *modes]
 
 
 async def _list_clients(host: HostMps, place: MpsPlace) -> list[int]:
-    """One that does not answer has none that could be told."""
+    """The clients of a daemon; empty for a silent daemon."""
     clients: list[int] = []
     try:
         for server in read_pids(await host.ask(place, LOOK)):
@@ -104,14 +104,14 @@ async def _list_clients(host: HostMps, place: MpsPlace) -> list[int]:
 
 
 async def _quit(host: HostMps, place: MpsPlace, pid: int) -> None:
-    # Its front end also fails where a server did not end well: the daemon ends all the same.
+    # The daemon's front end also fails where a server did not end well: the daemon ends all the same.
     with suppress(MpsSilent):
         await host.ask(place, (render_quit(_QUIT_SECONDS),), _QUIT_SECONDS + 2.0)
     with anyio.move_on_after(_QUIT_SECONDS) as scope:
         await host.wait_end(pid)
     if scope.cancelled_caught:
         await host.kill(pid)
-        # One that sleeps in the driver does not end by that, and is left to the kernel.
+        # A daemon asleep in the driver does not end by the kill, and is left to the kernel.
         with anyio.move_on_after(_QUIT_SECONDS):
             await host.wait_end(pid)
 

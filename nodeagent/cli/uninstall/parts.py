@@ -1,7 +1,7 @@
-"""The files of containers that have parts of GPUs: those of running ones stay with all that they need, the others go.
+"""The files of containers with fractions: running containers keep all necessary files, others' files go.
 
-Owns which are which. A container that runs goes on, and may start again in its pod, as long as its limits, its CDI
-specification and the library are there; where nobody can say whether it runs, it counts as running.
+Owns the choice. A running container goes on, and may start again in its pod, as long as its limits, its CDI
+specification and the library are there; where processes are invisible, a container counts as running.
 """
 
 import shutil
@@ -29,7 +29,7 @@ _IN_A_POD: Final = "KUBERNETES_SERVICE_HOST"
 
 
 def find_kept(settings: Settings, environ: Mapping[str, str]) -> dict[str, str]:
-    """By the names of their files the containers that run with parts of GPUs, each with why its files stay."""
+    """Running containers with fractions, by the name of their files, each with the reason to keep the files."""
     state = settings.node.state_dir
     names = {name for folder in (PART_FOLDERS, SHARE_FOLDERS) for name in list_names(state / folder)}
     if not names:
@@ -47,13 +47,13 @@ def find_kept(settings: Settings, environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def tell_unseen(settings: Settings, environ: Mapping[str, str]) -> str:
-    """Why no process of the host is to be seen, as the end of a sentence; empty where they are."""
+    """Why the host's processes are invisible, as the end of a sentence; empty where visible."""
     in_a_pod = bool(environ.get(_IN_A_POD)) and see_processes(settings) == Path("/proc")
     return "not seen from this pod" if in_a_pod else ""
 
 
 def _read_users(state: Path) -> dict[str, str]:
-    """Whose the files are, as far as there is a journal that says so."""
+    """The owners of the files by the journal; empty without a journal."""
     try:
         records = parse_journal((state / JOURNAL_NAME).read_bytes()).records
     except OSError:
@@ -63,7 +63,7 @@ def _read_users(state: Path) -> dict[str, str]:
 
 
 def remove_parts(settings: Settings, kept: Mapping[str, str], *, dry: bool) -> list[Outcome]:
-    """Limits of containers, and the library that holds containers to them."""
+    """Remove the limits of containers, and the vGPU library that holds containers to the limits."""
     state, outcomes = settings.node.state_dir, list[Outcome]()
     for root in (state / PART_FOLDERS, state / SHARE_FOLDERS):
         folders = [root / name for name in list_names(root)]

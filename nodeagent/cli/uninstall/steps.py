@@ -1,7 +1,7 @@
-"""What the agent leaves on a host, kind by kind, and how each is undone.
+"""The agent's remains on a host, kind by kind, and how each kind is removed.
 
-Every step looks, and unless it is a rehearsal acts; one that fails is told of and does not stop the others.
-Only files of our names are touched, in directories that may hold other people's.
+Every step searches, and acts unless it is a rehearsal; a failed step is reported and does not stop the others. Only
+files with the agent's names are touched, as directories may have other files.
 """
 
 import contextlib
@@ -60,13 +60,13 @@ STATE_NAMES: Final = (
     LABEL_NAME,
     RECORD_NAME,
 )
-"""What files in the state directory begin with; journals and their like have suffixes, temporaries a leading dot."""
+"""Beginnings of file names in the state directory; journals have suffixes, temporaries a leading dot."""
 _SOCKET_PATTERN: Final = "nvidia-*.sock"
 _DIAL_SECONDS: Final = 1.0
 
 
 class Step(StrEnum):
-    """What became of something."""
+    """The result of a step."""
 
     REMOVED = "removed"
     RESTORED = "restored"
@@ -75,7 +75,7 @@ class Step(StrEnum):
 
 
 class Outcome(Struct, frozen=True):
-    """One line of the report."""
+    """A line of the report."""
 
     step: Step
     what: str
@@ -84,10 +84,10 @@ class Outcome(Struct, frozen=True):
 
 @contextlib.contextmanager
 def hold_state(state_dir: Path) -> Iterator[None]:
-    """Keep agents away meanwhile.
+    """Keep agents from starting meanwhile.
 
     Raises:
-        StateLocked: one is running.
+        StateLocked: An agent is running.
     """
     if not state_dir.is_dir():
         yield
@@ -97,7 +97,7 @@ def hold_state(state_dir: Path) -> Iterator[None]:
 
 
 def restore_runtime(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
-    """Give back the container runtime's files, byte for byte where nobody else has changed them since."""
+    """Restore the container runtime's files, byte for byte where unchanged by others since."""
     files = RuntimeFiles(settings.node.state_dir, HostPaths(settings.node.host_root))
     try:
         if dry:
@@ -116,7 +116,7 @@ def restore_runtime(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
 
 
 def remove_cdi(settings: Settings, kept: Mapping[str, str], *, dry: bool) -> Iterator[Outcome]:
-    """Specifications, and the hook program that they may name; but not those of containers that are kept, by name."""
+    """Remove specifications and their hook program, except the specifications of kept containers, by name."""
     directory = settings.cdi.dir
     prefixes = (SPEC_PREFIX, PART_FILES, CLAIM_FILES)
     begun = (path for prefix in prefixes for path in sorted(directory.glob(f"{prefix}*.json")))
@@ -137,10 +137,10 @@ def remove_cdi(settings: Settings, kept: Mapping[str, str], *, dry: bool) -> Ite
 
 
 def remove_shim(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
-    """The runtime shim's table, names and program; but none of it while a container is still ended through it."""
+    """Remove the runtime shim's table, names and program, unless a container still needs the shim to end."""
     host, shared, what = HostPaths(settings.node.host_root), settings.node.state_dir, "runtime shim"
     program = settings.shim.program
-    # Where the setting says, and where it may have said before.
+    # The names of the setting, and the usual names of an earlier setting.
     usual = (Path(directory) / name for directory in USUAL_DIRECTORIES for name in NVIDIA_NAMES)
     names = tuple(dict.fromkeys((*settings.shim.nvidia_names, *usual)))
     here = locate_shared(program, host, shared)
@@ -160,18 +160,18 @@ def remove_shim(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
 
 
 def remove_markers(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
-    """Only where the agent kept them: elsewhere they are another validator's."""
+    """Remove the marker files, where configured: otherwise they are another validator's."""
     if settings.driver.validation_markers:
         yield from remove_files((settings.driver.validation_dir / name for name in MARKERS), "marker file", dry=dry)
 
 
 def remove_features(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
-    """Node feature discovery then takes the labels back by itself."""
+    """Remove the feature file; Node Feature Discovery then removes the labels by itself."""
     yield from remove_files([settings.labels.nfd_dir / FEATURE_FILE], "feature file", dry=dry)
 
 
 def remove_sockets(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
-    """Sockets on which nobody answers: the agent unlinks its own unless it was killed, a living one is another's."""
+    """Remove dead sockets, left by a killed agent; a living socket belongs to another program."""
     directory = settings.kubelet.device_plugins_dir
     resources = (*map(name_resource, settings.devices.classes), *list_resources(plan_profile(settings.fractions)))
     own = (directory / Resource(name=name, devices=()).socket for name in resources)
@@ -192,7 +192,7 @@ def _remove_dead(paths: Iterable[Path], whose: str, *, dry: bool) -> Iterator[Ou
 
 
 def remove_run_dir(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
-    """The admin socket and its directory."""
+    """Remove the admin socket and its directory."""
     yield from remove_files([settings.node.run_dir / ADMIN_SOCKET], "admin socket", dry=dry)
     yield from remove_directory(settings.node.run_dir, dry=dry)
 
@@ -200,9 +200,9 @@ def remove_run_dir(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
 def remove_state(
     settings: Settings, claims: Mapping[str, str], *, dry: bool, gone: Collection[str] = ()
 ) -> list[Outcome]:
-    """The agent's memory, and the directory when nothing else is in it; the journal stays for claims that are used.
+    """Remove the agent's memory, and the directory if empty; the journal stays for used claims.
 
-    `gone` is what was, or would be, removed.
+    `gone` are the removed paths, or the paths to remove in a rehearsal.
     """
     directory = settings.node.state_dir
     if not directory.is_dir():
@@ -218,7 +218,7 @@ def remove_state(
 
 
 def _remove_memory(path: Path, gone: Collection[str], *, dry: bool) -> Iterator[Outcome]:
-    """What unit or chart have mounted for what containers write; in a pod the host's goes with the directory."""
+    """Unmount the usage files' memory, mounted by unit or chart; in a pod the host's mount goes with the directory."""
     if not path.is_dir():
         return
     if any(str(each) not in gone for each in path.iterdir()):
@@ -252,14 +252,14 @@ def _answers(path: Path) -> bool:
 
 
 def remove_files(paths: Iterable[Path], what: str, *, dry: bool) -> Iterator[Outcome]:
-    """Remove the files of these that are there."""
+    """Remove the existing files of the list."""
     for path in paths:
         if os.path.lexists(path):
             yield act(path.unlink, path, what, dry=dry)
 
 
 def remove_directory(path: Path, *, dry: bool) -> Iterator[Outcome]:
-    """A directory in which nothing is left, where it is one that can go."""
+    """Remove an empty directory, unless mounted."""
     if not path.is_dir():
         return
     if not dry and any(path.iterdir()):
@@ -271,7 +271,7 @@ def remove_directory(path: Path, *, dry: bool) -> Iterator[Outcome]:
 
 
 def act(action: Callable[[], None], path: Path, what: str, *, dry: bool) -> Outcome:
-    """Do it, unless this is a rehearsal, and say what became of it."""
+    """Act, unless in a rehearsal, and report the result."""
     try:
         if not dry:
             action()

@@ -1,1 +1,1 @@
-"""Tells schedulers what devices claims can have on this node, and keeps it told."""
+"""Publishes the devices for claims of this node to schedulers, and keeps the slices current."""

@@ -1,8 +1,8 @@
-"""Keeps this node's slices in the API server equal to what claims can have here.
+"""Keeps this node's slices in the API server equal to the node's devices for claims.
 
-Owns the round: look, plan, write what differs, and the memory of what the server makes of what it is written.
-Refuses to give up: what was not written is tried again until the server has it, what somebody takes away is put back.
-Writes nothing while nothing differs, and asks nothing: one watch tells what others do to our slices.
+Owns the round: poll, plan, write differences, and the memory of how the server changed written slices. Refuses to give
+up: a failed write is tried again until the server has the slice, and a slice removed by others is put back. Writes
+nothing without a difference, and asks nothing: one watch reports others' changes to the slices.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -44,10 +44,10 @@ from nodeagent.model.slices import PublishedSlices, SliceContent, SlicePool, Sto
 T = TypeVar("T")
 
 SEEN = (Inventory, HealthReport, Offering, MigState, DriverState)
-"""What slices are made of."""
+"""The states that slices are made of."""
 _RETRY = BackoffSettings(first_seconds=0.5, limit_seconds=30.0)
 _REPAIR = BackoffSettings(first_seconds=0.5, limit_seconds=60.0, stable_seconds=120.0)
-"""Between two repairs of what somebody else did: a kubelet that begins takes all slices away, and once is enough."""
+"""Between two repairs of others' changes: a starting kubelet removes all slices, and one repair is enough."""
 
 
 class Slices:
@@ -55,16 +55,16 @@ class Slices:
 
     name = "slices"
     _told: Mapping[str, StoredSlice] | None = None
-    """By the watch."""
+    """The slices by the watch."""
     _watches = 0
-    """How many there were."""
+    """How many watches there were."""
     _planned: tuple[Sight, tuple[SliceContent, ...]] | None = None
     _written: tuple[SliceContent, ...] | None = None
-    """What the server had when all was as it should be."""
+    """The server's contents when nothing was left to write."""
     _repaired_at: float | None = None
     _repair_due: float | None = None
     _unheard = ""
-    """Why the watch is away; empty while it is there."""
+    """Why the watch is away; empty while the watch runs."""
 
     def __init__(
         self,
@@ -80,11 +80,11 @@ class Slices:
         wait_judged: Callable[[], Awaitable[None]] = anyio.lowlevel.checkpoint,
         rng: Random | None = None,
     ) -> None:
-        """Wire it up.
+        """Wire the component up.
 
-        Without `roots` nothing is told of PCIe trees, as where GPUs are made up. `wait_judged` returns when the GPUs
-        have had their first look: before it, every one of them would be told to be unfit. `note_contents` is given what
-        the server has: too much to be told to everybody, which is counts alone.
+        Without `roots` no PCIe trees are published, as where GPUs are simulated. `wait_judged` returns after the first
+        health check of the GPUs: before, every GPU would be published as unfit. `note_contents` is given the server's
+        contents: too much for the bus, where counts alone are published.
         """
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self._api, self._pool, self._roots_of, self._wait_judged = api, pool, roots, wait_judged
@@ -102,7 +102,7 @@ class Slices:
         self._log = get_logger(component=self.name)
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
-        """Follow and write until cancelled; started before any answer, for there may be none."""
+        """Follow and write until cancelled; started before the first answer, as the API server may be away."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(
                 self._waker.follow, self._bus.watch_all(*SEEN, ClusterNode, client=self.name), name="slices states"
@@ -143,12 +143,12 @@ class Slices:
                     backoff = Backoff(_RETRY, self._rng)
             except NodeagentError as error:
                 self._note_failure(error)
-                # What changes meanwhile waits no longer than this.
+                # Changes meanwhile wait no longer than this delay.
                 await anyio.sleep(backoff.delay_after_failure(ran_seconds=0))
                 self._waker.wake()
 
     async def _publish(self) -> bool:
-        """One round; returns whether anything was written, after which it is to be looked again."""
+        """One round; returns whether anything was written: another round is due then."""
         sight = await self._look()
         if self._told is None or sight is None:
             return False
@@ -176,9 +176,9 @@ class Slices:
         return True
 
     async def _pause_before_repair(self) -> bool:
-        """Nothing of ours has changed: somebody else did something, and may not have finished. Returns whether to wait.
+        """The planned contents are unchanged: others did something, and may not have finished. Returns whether to wait.
 
-        What does change of ours meanwhile is written at once.
+        A change of the planned contents meanwhile is written at once.
         """
         now = self._clock.monotonic()
         if self._repair_due is None:
@@ -199,7 +199,7 @@ class Slices:
         driver, settings = self._find(DriverState), self._live.now.claims
         around = self._around
         if driver is not None and driver.driver_version:
-            # A driver that is away for a while is no other one.
+            # A driver that is away for a while is not another driver.
             around = replace(around, driver_version=driver.driver_version, cuda_version=driver.cuda_version)
         self._around = replace(around, roots=self._roots, groups=group_by_nvlink(inventory.pairs))
         return Sight(
@@ -224,7 +224,7 @@ class Slices:
             self._roots = {**await self._roots_of.read_roots(addresses)}
             self._asked = addresses
         except NodeagentError as error:
-            # An attribute that may be left out holds nothing up.
+            # The attribute is optional and holds up no slice.
             self._log.warning("pcie_roots_not_read", reason=str(error))
 
     def _plan(self, sight: Sight) -> tuple[SliceContent, ...]:
@@ -233,7 +233,7 @@ class Slices:
         return self._planned[1]
 
     async def _write(self, write: SliceWrite, node_uid: str) -> None:
-        """One write; what the server answers is what there is, until the watch says otherwise."""
+        """One write; the server's answer is the truth until the watch says otherwise."""
         numbers, watch = (write.generation, write.slice_count), self._watches
         if write.kind == "delete":
             assert write.stored is not None
@@ -250,7 +250,7 @@ class Slices:
         self._note_kept(write, answer)
 
     def _note_own(self, watch: int, note: Callable[[], None]) -> None:
-        """Unless the watch that a write began under is away: nobody would tell its end, and the next list knows."""
+        """Note a write, unless the watch at its begin is gone: no event would end the note; the next list is newer."""
         if self._told is not None and watch == self._watches:
             note()
 
@@ -282,7 +282,7 @@ class Slices:
         self._conditions.set("slices-not-written", detail=str(error))
 
     def _note_heard(self) -> None:
-        """What kept the watch away is over; while there is nothing to write no round would say so."""
+        """The watch is back: clear its problem, as no round would without a write."""
         problem, self._unheard = self._unheard, ""
         before = self._find(PublishedSlices)
         if problem and before is not None and before.problem == problem:

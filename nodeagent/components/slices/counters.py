@@ -1,7 +1,7 @@
-"""What the parts of a GPU take from one another, so that a scheduler can promise a part before it is made.
+"""The counters of a GPU's possible MIG devices, so that a scheduler can promise a MIG device before its creation.
 
-Owns the sets of counters: one for each GPU that is cut on demand, with everything that its profiles are made of and a
-counter for each slot of its memory. Two devices of a GPU whose needs do not go together are never both allocated.
+Owns the sets of counters: one for each GPU that is cut on demand, with all resources of the GPU's profiles and a
+counter for each memory slice. Two devices of a GPU with conflicting needs are never both allocated.
 """
 
 import re
@@ -17,13 +17,13 @@ _HUMP: Final = re.compile(r"(?=[A-Z])")
 
 
 def count_gpu(gpu: Gpu) -> CounterSet:
-    """Everything that there is to be taken from a GPU."""
+    """The counters of a whole GPU."""
     ends = (place.start + place.profile.placement_size for place in list_places(gpu))
     return _make_set(gpu, count_most(gpu), range(max(ends, default=0)))
 
 
 def count_need(device: NamedDevice) -> CounterSet:
-    """What this device takes: all of the GPU, or what its place has."""
+    """The counters that a device consumes: the whole GPU's, or those of the MIG device's place."""
     place = device.place
     if place is None:
         return count_gpu(device.gpu)
@@ -31,7 +31,7 @@ def count_need(device: NamedDevice) -> CounterSet:
 
 
 def _make_set(gpu: Gpu, amounts: Mapping[str, int], slots: range) -> CounterSet:
-    """By the names that NVIDIA's driver gives set and counters."""
+    """A set of counters under the names of NVIDIA's driver."""
     counters = {_HUMP.sub("-", name).lower(): value for name, value in amounts.items() if value}
     return CounterSet(
         name=f"{name_gpu(gpu)}-counter-set", counters=counters | {f"memory-slice-{slot}": 1 for slot in slots}

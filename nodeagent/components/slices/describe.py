@@ -1,7 +1,7 @@
-"""What is told of a device: attributes and capacities, by the names that NVIDIA's driver gives them.
+"""The published description of a device: attributes and capacities, by the names of NVIDIA's driver.
 
-Owns those names, so that selectors and classes that were written for that driver keep their meaning, and those of the
-API itself. What is unknown of a device is left out: a selector that asks for it does not match.
+Owns the names, those of the API included, so that selectors and classes for NVIDIA's driver keep their meaning. An
+unknown attribute is left out: a selector for the attribute does not match.
 """
 
 import re
@@ -23,18 +23,18 @@ _VERSION_PARTS: Final = 3
 
 
 class Surroundings(Value, frozen=True):
-    """What is told of devices and is not in the GPU itself."""
+    """Published facts about devices from other sources than the GPU itself."""
 
     driver_version: str = ""
     cuda_version: tuple[int, int] | None = None
     roots: Mapping[PciAddress, str] = {}
     """The root of the PCIe tree above each GPU."""
     groups: Mapping[GpuUuid, str] = {}
-    """Of GPUs that reach one another over NVLink."""
+    """The group of each GPU that reaches others over NVLink."""
 
 
 def describe_attributes(device: NamedDevice, around: Surroundings, *, on_demand: bool = False) -> dict[str, Attribute]:
-    """What selectors can ask for; of what is made on demand the same whether it has been made or not."""
+    """The attributes for selectors; a MIG device on demand has the same attributes before and after its creation."""
     gpu = device.gpu
     named: Iterator[tuple[str, Attribute | None]] = iter(
         (
@@ -57,7 +57,7 @@ def describe_attributes(device: NamedDevice, around: Surroundings, *, on_demand:
 
 def _list_kind(device: NamedDevice, *, on_demand: bool) -> tuple[tuple[str, Attribute | None], ...]:
     if device.is_gpu:
-        # NVIDIA's driver told the index once, and selectors that were written then still ask for it.
+        # NVIDIA's driver once published the index, and selectors of that time still ask for the index.
         return (("type", "gpu"), ("uuid", device.gpu.uuid), ("index", device.gpu.index))
     uuid = device.mig.uuid if device.mig is not None and not on_demand else None
     return (("type", "mig"), ("parentUUID", device.gpu.uuid), ("profile", _find_profile(device)), ("uuid", uuid))
@@ -71,12 +71,12 @@ def _find_profile(device: NamedDevice) -> str:
 
 
 def _cut(text: str) -> str:
-    """No more than a value may have, and no half character."""
+    """The text, cut to the longest allowed value without half a character."""
     return text.encode()[:_TEXT_BYTES].decode(errors="ignore")
 
 
 def parse_version(text: str) -> Version | None:
-    """Three numbers without leading zeros, as versions are compared; `None` of what begins with no number."""
+    """Three numbers without leading zeros, comparable as a version; `None` for text without a number."""
     numbers = [str(int(each)) for each in _NUMBERS.findall(text)[:_VERSION_PARTS]]
     return Version(text=".".join((*numbers, "0", "0")[:_VERSION_PARTS])) if numbers else None
 
@@ -93,7 +93,7 @@ def _name_clique(gpu: Gpu) -> str | None:
 
 
 def describe_capacity(device: NamedDevice, *, on_demand: bool) -> dict[str, Capacity]:
-    """How much it has, of one that a single claim gets; of GPUs that are cut on demand, how much that can be."""
+    """The capacity of a device for a single claim; for GPUs that are cut on demand, the most possible."""
     if device.is_gpu:
         found = count_most(device.gpu) if on_demand else {"memory": device.gpu.memory_total_bytes}
     elif device.place is not None and on_demand:
@@ -105,24 +105,24 @@ def describe_capacity(device: NamedDevice, *, on_demand: bool) -> dict[str, Capa
 
 
 def describe_shares(device: NamedDevice) -> dict[str, Capacity]:
-    """How much a GPU has that several claims divide among them: one that names nothing has all of its memory."""
+    """The capacity of a GPU that claims divide among themselves: a claim without a request has all of the memory."""
     whole = device.gpu.memory_total_bytes // MIB * MIB
     return {
         "memory": Capacity(
             value=device.gpu.memory_total_bytes, share=ShareRule(default=whole, least=MIB, step=MIB, most=whole)
         ),
-        # Who does not say how much of the compute it wants uses what others leave.
+        # A claim without a request for compute uses the compute that other claims leave.
         "cores": Capacity(value=CORES, share=ShareRule(default=0, least=0, step=1, most=CORES)),
     }
 
 
 def can_be_shared(device: NamedDevice) -> bool:
-    """Whether there is anything to divide."""
+    """Whether the device is a GPU with memory to divide."""
     return device.is_gpu and device.gpu.memory_total_bytes >= 2 * MIB
 
 
 def count_place(place: MigPlace) -> dict[str, int]:
-    """What an instance has that is made here."""
+    """The resources of a MIG device at a place."""
     profile = place.profile
     return {
         "memory": profile.memory_mib * MIB,
@@ -136,7 +136,7 @@ def count_place(place: MigPlace) -> dict[str, int]:
 
 
 def count_most(gpu: Gpu) -> dict[str, int]:
-    """The most of each that an instance on this GPU can have: what there is to be divided."""
+    """The most of each resource that a MIG device on this GPU can have: the amounts to divide."""
     most: dict[str, int] = {}
     for place in list_places(gpu):
         for name, value in count_place(place).items():
@@ -164,7 +164,7 @@ def _list_slots(mig: MigDevice) -> Iterator[tuple[str, int]]:
 
 
 def group_by_nvlink(pairs: tuple[GpuPair, ...]) -> dict[GpuUuid, str]:
-    """A name for each set of GPUs that reach one another over NVLink, be it by others; none for one alone."""
+    """A name for each set of GPUs connected by NVLink, directly or by other GPUs; no name for a single GPU."""
     groups: dict[GpuUuid, set[GpuUuid]] = {}
     for pair in pairs:
         if pair.nvlink_count:

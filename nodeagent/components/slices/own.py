@@ -1,4 +1,4 @@
-"""Our own writes, until the watch has told them: a table that is older than an answer must not be believed over it."""
+"""The agent's own writes, until the watch reports them: an older table must not be believed over a newer answer."""
 
 from collections.abc import Mapping
 
@@ -6,35 +6,35 @@ from nodeagent.model.slices import StoredSlice
 
 
 class OwnWrites:
-    """What the API server answered to our writes, put over what the watch tells."""
+    """The API server's answers to the agent's writes, put over the slices of the watch."""
 
     def __init__(self) -> None:
         self._answers: dict[str, StoredSlice] = {}
         self._gone: dict[str, StoredSlice] = {}
         self._told: Mapping[str, StoredSlice] = {}
         self._ended: set[str] = set()
-        """UIDs of those that were told and are no more."""
+        """UIDs of slices that the watch has reported and that are gone."""
 
     def note_written(self, answer: StoredSlice) -> None:
-        """This is what there is now, unless the watch was quicker than the answer and is past it."""
+        """The answer is the newest slice, unless the watch was quicker and has a newer version."""
         self._gone.pop(answer.name, None)
         self._answers[answer.name] = answer
         self._let_go()
 
     def note_deleted(self, stored: StoredSlice) -> None:
-        """This one is there no more."""
+        """The slice is gone."""
         self._answers.pop(stored.name, None)
         self._gone[stored.name] = stored
 
     def forget(self) -> None:
-        """What is told from now on is newer than any of it."""
+        """The next table of the watch is newer than every noted write."""
         self._answers.clear()
         self._gone.clear()
         self._told = {}
         self._ended.clear()
 
     def settle(self, told: Mapping[str, StoredSlice]) -> None:
-        """Let go of what the watch has come to."""
+        """Drop the notes that the watch has caught up with."""
         self._ended |= {one.uid for one in self._told.values()} - {one.uid for one in told.values()}
         self._told = told
         self._let_go()
@@ -49,12 +49,12 @@ class OwnWrites:
                 del self._answers[name]
 
     def put_over(self, told: Mapping[str, StoredSlice]) -> dict[str, StoredSlice]:
-        """What there is, as far as it is known."""
+        """The slices, as far as known: the watch's table under the noted writes."""
         return {name: one for name, one in told.items() if name not in self._gone} | self._answers
 
 
 def _is_older(told: StoredSlice, answer: StoredSlice) -> bool:
-    """By the numbers that the API server counts its objects' versions with."""
+    """Whether the watch has an older version than the answer, by the versions' numbers."""
     try:
         return int(told.version) < int(answer.version)
     except ValueError:

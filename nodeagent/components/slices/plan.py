@@ -1,8 +1,8 @@
-"""What this node's slices hold: every device that claims can have, packed as the API allows.
+"""The contents of this node's slices: every device for claims, packed within the limits of the API.
 
-Owns the limits of a slice and the order of devices. A scheduler takes what comes first, so GPUs come in their order and
-parts of one GPU follow one another. Refuses what the API server does not keep: a device that cannot be tainted is left
-out while it is ill, and what cannot be counted is not divided.
+Owns the limits of a slice and the order of devices. A scheduler takes the first fitting device, so GPUs come in their
+order and MIG devices of one GPU follow one another. Refuses contents that the API server drops: without taints an ill
+device is left out, and without counters no GPU is divided.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,14 +28,14 @@ from nodeagent.model.values import Value
 from nodeagent.rules.claims.naming import NamedDevice, list_devices, list_places
 
 DEVICES_MAX: Final = 64
-"""Of a slice whose devices have taints or counters; held to at all times, so that a taint moves no device."""
+"""The most devices of a slice with taints or counters; kept without taints too, so that a taint moves no device."""
 SETS_MAX: Final = 8
 _TAINTS_MAX: Final = 16
-"""Of a device, whatever they are for."""
+"""The most taints of a device."""
 
 
 class Abilities(Value, frozen=True):
-    """What the API server keeps of what it is told; it drops silently what its feature gates do not allow."""
+    """The fields that the API server keeps; fields without their feature gate are dropped silently."""
 
     taints: bool = True
     counters: bool = True
@@ -43,7 +43,7 @@ class Abilities(Value, frozen=True):
 
 
 class Choices(Value, frozen=True):
-    """What the settings say of slices."""
+    """The settings of slices."""
 
     driver: str
     on_demand: bool = False
@@ -52,7 +52,7 @@ class Choices(Value, frozen=True):
 
 
 class Sight(Value, frozen=True):
-    """All that slices are made of."""
+    """All inputs of slices."""
 
     inventory: Inventory
     health: HealthReport
@@ -64,7 +64,7 @@ class Sight(Value, frozen=True):
 
 
 def plan_contents(sight: Sight) -> tuple[SliceContent, ...]:
-    """The slices of this node, in order; one that is empty where there is nothing to give."""
+    """The slices of this node, in order; an empty slice where the node has no device to give."""
     on_demand = sight.choices.on_demand and sight.abilities.counters
     named = list_devices(sight.inventory, sight.offering.list_behind(Door.CLAIMS), on_demand=on_demand)
     sets, groups = [], []
@@ -87,7 +87,7 @@ def _chunk(sets: Sequence[CounterSet]) -> Iterator[tuple[CounterSet, ...]]:
 
 
 def pack(groups: Iterable[Sequence[SliceDevice]]) -> Iterator[tuple[SliceDevice, ...]]:
-    """As few slices as can be, with the devices of a GPU together where they fit."""
+    """As few slices as possible, with the devices of a GPU together where they fit."""
     page: list[SliceDevice] = []
     for group in groups:
         if page and len(page) + len(group) > DEVICES_MAX:
@@ -97,7 +97,7 @@ def pack(groups: Iterable[Sequence[SliceDevice]]) -> Iterator[tuple[SliceDevice,
         while len(page) > DEVICES_MAX:
             yield tuple(page[:DEVICES_MAX])
             page = page[DEVICES_MAX:]
-    # Empty where there is nothing at all: a pool without any slice is one of which nobody knows that it is there.
+    # Empty where there is no device at all: a pool without a slice is unknown to the cluster.
     yield tuple(page)
 
 
@@ -115,7 +115,7 @@ def _decide_taints(sight: Sight, device: NamedDevice) -> tuple[DeviceTaint, ...]
         *explain_closed(device, driver, is_open=is_open, mig=sight.mig),
         *decide_taints(device, sight.health, driver, sight.choices.taints),
     )
-    # The worst come first; with one too many the API server would take nothing of the slice.
+    # The worst come first; with one taint too many the API server would refuse the whole slice.
     return taints[:_TAINTS_MAX]
 
 
@@ -132,7 +132,7 @@ def _render(sight: Sight, device: NamedDevice, taints: tuple[DeviceTaint, ...], 
 
 
 def judge_kept(written: SliceContent, kept: SliceContent | None, before: Abilities) -> Abilities:
-    """What the API server can be told from now on, after what it kept of what was written."""
+    """The usable fields from now on, by the difference between the written and the kept slice."""
     if kept is None or kept == written:
         return before
     found = {one.name: one for one in kept.devices}

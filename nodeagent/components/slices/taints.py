@@ -1,7 +1,7 @@
-"""What keeps pods away from a device: what is wrong with it, and what is being done with its GPU.
+"""The taints of a device: health findings, a waiting allocation mode, a changing MIG layout.
 
-Owns keys and effects. Each finding of health has a taint of its own, so that a claim can tolerate one and no other; the
-rules of the settings say what it does, and where none fits, a device with which nobody should work gets nobody new.
+Owns keys and effects. Each finding of health has a taint of its own, so that a claim can tolerate a single finding; the
+rules of the settings decide the effect, and without a fitting rule an unfit device gets no new pods.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,9 +23,9 @@ _RANK: Final[dict[TaintEffect, int]] = {"NoExecute": 0, "NoSchedule": 1, "None":
 def decide_taints(
     device: NamedDevice, health: HealthReport, driver: str, rules: Sequence[TaintRule]
 ) -> tuple[DeviceTaint, ...]:
-    """What is wrong with it, the worst first."""
+    """The taints of the device's health findings, the worst first."""
     judged = health.find_device(device.mig.uuid) if device.mig is not None else None
-    # What was just made has no verdict of its own yet; its GPU's is all that is known of it.
+    # A new MIG device has no verdict of its own yet; the GPU's verdict is all there is.
     judged = judged or health.find_device(device.gpu.uuid)
     taints = [
         DeviceTaint(key=f"{driver}/{each.key}", value=each.verdict.value, effect=_decide_effect(each, rules))
@@ -51,7 +51,7 @@ def _decide_effect(finding: FoundFault, rules: Sequence[TaintRule]) -> TaintEffe
 
 
 def explain_closed(device: NamedDevice, driver: str, *, is_open: bool, mig: MigState | None) -> tuple[DeviceTaint, ...]:
-    """What besides its health keeps pods away: a door that waits for those who are inside, a layout that changes."""
+    """The taints besides health: an allocation mode that waits for present holders, a MIG layout that changes."""
     taints = []
     if not is_open:
         taints.append(DeviceTaint(key=f"{driver}/{CLOSED}", value="", effect="NoSchedule"))

@@ -1,4 +1,4 @@
-"""What is told of slices here, in words and numbers; pure."""
+"""The slices in words and numbers, for conditions and the bus; pure."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from nodeagent.model.slices import KEEPING_AWAY, PublishedSlices, SliceContent, 
 
 
 def summarise(pool: SlicePool, contents: Sequence[SliceContent], generation: int) -> PublishedSlices:
-    """What schedulers see, counted."""
+    """The published slices, counted."""
     devices = [device for content in contents for device in content.devices]
     return PublishedSlices(
         driver=pool.driver,
@@ -20,7 +20,7 @@ def summarise(pool: SlicePool, contents: Sequence[SliceContent], generation: int
 
 
 def explain_dropped(abilities: Abilities) -> str:
-    """What the API server does not keep, by the feature gate that it is missing, and what is done instead."""
+    """The fields that the API server drops, by the missing feature gate, and the agent's way out."""
     said = [
         text
         for is_kept, text in (

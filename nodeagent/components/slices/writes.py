@@ -1,8 +1,8 @@
-"""Which writes bring the slices that are to those that shall be, and in which order.
+"""The writes from the present slices to the planned slices, in order.
 
-Owns the names of our slices and the generation of the pool. Consumers use a pool only when all slices of its newest
-generation are there: a change of one slice alone is one write, anything more is a new generation of all of them.
-Nothing is written that is as it shall be.
+Owns the names of the slices and the generation of the pool. Consumers use a pool only when all slices of the newest
+generation are there: a change of a single slice is one write, any larger change is a new generation of all slices. A
+slice without a difference is not written.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ WriteKind: TypeAlias = Literal["delete", "update", "create"]
 
 
 class SliceWrite(Value, frozen=True):
-    """One request to the API server."""
+    """A single request to the API server."""
 
     kind: WriteKind
     name: str
@@ -27,11 +27,11 @@ class SliceWrite(Value, frozen=True):
     generation: int = 0
     slice_count: int = 0
     stored: StoredSlice | None = None
-    """What is there now, unless it is created."""
+    """The present slice, unless the slice is created."""
 
 
 def name_slice(pool: SlicePool, index: int) -> str:
-    """Sorted as the slices are meant to be read; the same again after a restart, so that none is made twice."""
+    """A name that sorts by index, the same after a restart, so that no slice is made twice."""
     name = f"{index:04x}-{pool.driver}-{pool.node}"
     if len(name) <= _NAME_MAX:
         return name
@@ -47,14 +47,14 @@ def plan_writes(
     *,
     newest: int = 0,
 ) -> tuple[SliceWrite, ...]:
-    """What is to be written, in order; nothing where all is as it shall be.
+    """The writes, in order; empty without a difference.
 
     Args:
-        pool: whose slices they are.
-        contents: what they shall hold.
-        stored: what the API server has of this pool, whoever wrote it.
-        kept: by name, what was written last and what the API server made of it: that again is no difference.
-        newest: the highest generation that was ever used, whether or not any of it is left.
+        pool: The pool of the slices.
+        contents: The planned contents.
+        stored: The API server's slices of this pool, by any writer.
+        kept: By name, the last written content and the server's answer to it; a repetition is no difference.
+        newest: The highest generation ever used, of removed slices too.
     """
     wanted = {name_slice(pool, index): content for index, content in enumerate(contents)}
     generation = max((one.generation for one in stored.values()), default=0)

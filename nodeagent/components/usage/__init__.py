@@ -1,1 +1,1 @@
-"""What containers use of their parts of GPUs: measured once, for everybody who tells it."""
+"""The containers' use of their fractions, measured once for all readers."""

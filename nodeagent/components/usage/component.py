@@ -1,7 +1,8 @@
-"""Measures what containers use of their parts of GPUs, once for everybody who tells it.
+"""Measures the containers' use of their fractions, once for all readers.
 
-Owns the published `PartUsage`. Refuses to sample: it divides what the inventory has read, and tells nothing of a sample
-that is old. The container runtime is asked at most once in ten seconds, and only where a pod alone does not say enough.
+Owns the published `PartUsage`. Refuses to sample: divides the inventory's samples, and reports nothing of an old
+sample. The container runtime is asked at most once in ten seconds, and only where the pod alone does not identify the
+container.
 """
 
 import math
@@ -30,9 +31,9 @@ from nodeagent.model.telemetry import NodeSample
 from nodeagent.model.usage import PartUsage
 
 GATHER_SECONDS: Final = 0.25
-"""How long changes are gathered: all containers are looked at, and those that start just then share the loop."""
+"""How long changes are gathered: a round looks at all containers, and containers that start then share the loop."""
 NAMES_SECONDS: Final = 10.0
-"""Between two looks at the container runtime."""
+"""Between two lists of the container runtime."""
 _NOBODY: Final = PartTable()
 Listing = Callable[[], Awaitable[tuple[PodContainer, ...]]]
 
@@ -79,13 +80,13 @@ class Usage:
                     await anyio.sleep(GATHER_SECONDS)
 
     async def _refresh(self) -> float:
-        """Say what everybody uses now; returns for how long that holds by itself."""
+        """Publish the use of all containers; returns the seconds until the sample grows old."""
         parts, inventory = self._bus.latest(PartTable), self._bus.latest(Inventory)
         sampled = self._bus.latest(NodeSample)
         table = parts.value if parts is not None else _NOBODY
         sample, rest_seconds = self._look(sampled)
         if not table.bindings:
-            # Nothing that changes each second: where nobody has a part this costs no more than looking.
+            # Nothing here changes each second: without fractions a round costs no more than this check.
             self._tell_unseen({})
             self._conditions.replace("part-over-memory", {})
             self._publish(PartUsage(), parts)
@@ -109,7 +110,7 @@ class Usage:
         self._bus.publish_state(usage, source=self.name, cause=self._news.take(*reasons))
 
     def _look(self, sampled: Envelope[NodeSample] | None) -> tuple[NodeSample | None, float]:
-        """The sample where it says how things are, and for how long it will."""
+        """The sample while fresh, and for how many seconds more."""
         if sampled is None:
             return None, math.inf
         rest_seconds = sampled.value.time_seconds + sampled.value.fresh_seconds - self._clock.wall()

@@ -1,8 +1,8 @@
-"""What each container uses of its parts of GPUs, from one sample; pure.
+"""Each container's use of its fractions, from one sample; pure.
 
-Owns whose a process is among those that share a GPU: by the pod of its control group, and among several containers of
-one pod by the name that the container runtime gives to its id. Refuses to guess: what cannot be divided is told of the
-pod as a whole, and what cannot be told is not zero.
+Owns the mapping of processes to containers on a shared GPU: by the pod of the control group, and among several
+containers of one pod by the container runtime's name of the id. Refuses to guess: use that cannot be divided is
+reported of the pod as a whole, and unknown use is not zero.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,12 +20,12 @@ from nodeagent.rules.placement.space import CORES
 
 Places = Mapping[int, ProcessPlace]
 Names = Mapping[str, PodContainer]
-"""By the id of the container."""
+"""Containers by their id."""
 
 
 @dataclass(slots=True)
 class _Tally:
-    """What some processes use together."""
+    """The sum of some processes' use."""
 
     processes: list[int] = field(default_factory=list)
     cores: int | None = 0
@@ -38,28 +38,28 @@ class _Tally:
 
     @property
     def cores_used(self) -> int | None:
-        """A GPU has no more than all of itself, whatever overlapping windows add up to."""
+        """At most one whole GPU, whatever overlapping windows add up to."""
         return None if self.cores is None else min(CORES, self.cores)
 
 
 @dataclass(slots=True)
 class _Division:
-    """The processes of one GPU, divided among those who have parts of it."""
+    """The processes of one GPU, divided among the holders of fractions."""
 
     of_container: dict[int, _Tally]
     """By the number of the binding."""
     of_pod: dict[tuple[int, ...], _Tally]
-    """By the numbers of the bindings among which it could not be divided."""
+    """By the numbers of the bindings that the use could not be divided among."""
 
 
 def list_processes(table: PartTable, sample: NodeSample) -> tuple[int, ...]:
-    """Those on GPUs of which somebody has a part: whose they are is worth knowing."""
+    """The processes on GPUs with fractions: their containers are worth knowing."""
     shared = table.by_gpu
     return tuple(sorted({each.pid for gpu in sample.gpus if gpu.uuid in shared for each in gpu.processes}))
 
 
 def list_unnamed(table: PartTable, sample: NodeSample, places: Places, names: Names) -> frozenset[str]:
-    """The ids of containers whose name would tell more of a process than its pod does."""
+    """The ids of containers whose names would identify more than the pod does."""
     tenants = table.by_gpu
     return frozenset(
         place.container_id
@@ -73,7 +73,7 @@ def list_unnamed(table: PartTable, sample: NodeSample, places: Places, names: Na
 
 
 def list_unseen(table: PartTable, sample: NodeSample, places: Places) -> dict[GpuUuid, int]:
-    """The GPUs of which nothing can be told because nobody sees their processes, with how many those are."""
+    """GPUs with unknown use because none of their processes is visible, with the number of processes."""
     tenants = table.by_gpu
     return {
         gpu.uuid: len(gpu.processes) for gpu in sample.gpus if _is_unseen(gpu, len(tenants.get(gpu.uuid, ())), places)
@@ -83,7 +83,7 @@ def list_unseen(table: PartTable, sample: NodeSample, places: Places) -> dict[Gp
 def measure(
     table: PartTable, inventory: Inventory | None, sample: NodeSample | None, places: Places, names: Names
 ) -> PartUsage:
-    """What everybody uses; without a sample, who has what."""
+    """The use of all containers; without a sample, the fractions alone."""
     tenants = table.by_gpu
     found = {gpu.uuid: gpu for gpu in sample.gpus} if sample is not None else {}
     divisions = {gpu: _divide(found.get(gpu), bindings, places, names) for gpu, bindings in tenants.items()}
@@ -100,7 +100,7 @@ def measure(
 
 
 def _needs_name(tenants: Sequence[Binding], place: ProcessPlace) -> bool:
-    """Whether the pod alone does not say whose a process is."""
+    """Whether the pod alone does not identify the process's container."""
     of_pod = [each for each in tenants if each.pod.uid == place.pod_uid]
     return bool(place.pod_uid) and (len(of_pod) > 1 or any(not each.pod.uid for each in tenants))
 
@@ -120,26 +120,26 @@ def _divide(sample: GpuSample | None, tenants: tuple[Binding, ...], places: Plac
             division.of_pod.setdefault(owners, _Tally()).add(process)
     for numbers in division.of_pod:
         for number in numbers:
-            # Any of them may be the one: what it uses itself is not known.
+            # Any of these bindings may have the process: the use of each is unknown.
             tallies[number].cores = tallies[number].memory_bytes = None
     return division
 
 
 def _is_unknown(sample: GpuSample, tenants: int, places: Places) -> bool:
-    """Whether nothing can be told of who uses this GPU."""
+    """Whether the users of the GPU cannot be told apart."""
     if sample.lost or sample.silent or any(each.what == "processes" for each in sample.unreadable):
         return True
     return _is_unseen(sample, tenants, places)
 
 
 def _is_unseen(sample: GpuSample, tenants: int, places: Places) -> bool:
-    # One that has just ended is nowhere either; where none is seen, it is the agent that does not see them.
+    # A process that has just ended has no place either; where no process has one, the agent cannot see them.
     unseen = bool(sample.processes) and not any(process.pid in places for process in sample.processes)
     return unseen and tenants > 1
 
 
 def find_owners(pid: int, tenants: tuple[Binding, ...], places: Places, names: Names) -> tuple[Binding, ...]:
-    """Whose a process is: one, nobody, or several containers of one pod of which nothing tells which it is."""
+    """The owners of a process: one container, none, or several containers of one pod without a distinction."""
     alone = tenants if len(tenants) == 1 else ()
     place = places.get(pid)
     if place is None:
@@ -154,7 +154,7 @@ def find_owners(pid: int, tenants: tuple[Binding, ...], places: Places, names: N
 
 
 def _is_of_pod(pod: PodIdentity, place: ProcessPlace, name: PodContainer | None) -> bool:
-    """By uid where the pod's is known, by its name where the runtime tells that."""
+    """By uid where the pod's uid is known, else by the runtime's name of the pod."""
     if pod.uid:
         return pod.uid == place.pod_uid
     return name is not None and (name.namespace, name.pod) == (pod.namespace, pod.name)
@@ -205,9 +205,9 @@ def _add(whole: int | None, more: int | None) -> int | None:
 
 
 def list_over(usage: PartUsage) -> dict[str, str]:
-    """Containers that use more of a GPU's memory than their part, whatever is to hold them to it; by binding and GPU.
+    """Containers over the memory of their fraction, under any enforcement; by binding and GPU.
 
-    What the driver counts is the judge: a library in the container may be missing, or be passed by.
+    The driver's count decides: a library in the container may be missing or bypassed.
     """
     return {
         f"{one.number} {part.gpu}": (

@@ -1,1 +1,1 @@
-"""Whom the extender believes: the keys that prove its own choices, and the certificates that end."""
+"""The extender's trust: keys that prove its own choices, and certificates that end."""

@@ -1,8 +1,8 @@
-"""Whether a choice on a pod is the extender's own: a keyed digest over all that the choice says, and whom it is for.
+"""Whether a choice on a pod is the extender's own: a keyed digest over the whole choice and its pod.
 
-Whoever may create a pod may write annotations on it, and a choice holds GPUs before its pod is bound. Owns what the
-digest covers: the pod's uid, the sizes of its containers, and each annotation of the choice, so the node, the GPUs and
-the moment. The first key makes digests, every key proves them, so that keys are changed one at a time.
+Any user who may create a pod may write annotations on it, and a choice holds GPUs before its pod is bound. Owns the
+input of the digest: the pod's uid, the sizes of its containers, and each annotation of the choice, so the node, the
+GPUs and the moment. The first key makes digests, every key proves them, so that keys are changed one at a time.
 """
 
 import hmac
@@ -23,20 +23,20 @@ _FORMAT: Final = "nodeagent-choice-1"
 
 
 class ChoiceDigests:
-    """The keys of this moment; without any, a choice is believed whoever made it."""
+    """The keys of this moment; without a key, a choice of any author is believed."""
 
     def __init__(self, keys: Sequence[bytes] = ()) -> None:
         self.keys = tuple(keys)
 
     def sign(self, pod: GpuPod, profile: Profile, written: Mapping[str, str]) -> dict[str, str]:
-        """The annotations of a choice for this pod, with the digest of them where there is a key."""
+        """The annotations of a choice for this pod, with their digest where there is a key."""
         if not self.keys:
             return dict(written)
         content = _render(pod, read_choice(profile, written))
         return {**written, CHOICE_DIGEST: _digest(self.keys[0], content)}
 
     def proves(self, pod: GpuPod) -> bool:
-        """Whether the choice on this pod is one that a holder of a key made for it."""
+        """Whether a holder of a key made the choice on this pod for this pod."""
         if not self.keys:
             return True
         said = pod.choice.get(CHOICE_DIGEST, "").encode(errors="replace")
@@ -48,7 +48,7 @@ def parse_keys(content: bytes) -> tuple[bytes, ...]:
     """The keys of a file, one a line.
 
     Raises:
-        KeysInvalid: there is none, or one that could be guessed.
+        KeysInvalid: No key, too many keys, or a key short enough to guess.
     """
     lines = [line.strip() for line in content.splitlines()]
     keys = tuple(line for line in lines if line and not line.startswith(b"#"))
@@ -67,7 +67,7 @@ def _digest(key: bytes, content: bytes) -> str:
 
 
 def _render(pod: GpuPod, choice: Mapping[str, str]) -> bytes:
-    """Unambiguous, and the same in every replica."""
+    """The digest's input: unambiguous, and the same in every replica."""
     sizes = [] if pod.demand is None else list(_list_sizes(pod.demand.containers))
     return json.encode([_FORMAT, pod.uid, sizes, sorted(choice.items())])
 

@@ -1,6 +1,6 @@
-"""The files that say whom the extender believes, looked at while it runs: keys of choices, and certificates.
+"""The files of the extender's trust, polled at run time: keys of choices, and certificates.
 
-Owns what is told before a certificate ends, and that a file which cannot be used leaves what was read before in force.
+Owns the warnings before a certificate ends, and the rule that an unusable file leaves the earlier content in force.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,7 +31,7 @@ _log = get_logger(component="extender")
 
 
 class KeyFile:
-    """The file of keys; without a path there are none."""
+    """The file of keys; no keys without a path."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -42,7 +42,7 @@ class KeyFile:
         """The keys at the start.
 
         Raises:
-            SetupInvalid: they are asked for and cannot be had.
+            SetupInvalid: The configured keys cannot be read or used.
         """
         if self._path is None:
             _log.warning(
@@ -58,7 +58,7 @@ class KeyFile:
             ) from error
 
     def look(self) -> ChoiceDigests | None:
-        """The keys where they are others by now; `None` where they are not, or cannot be used."""
+        """The keys after a change; `None` without a change, or for unusable keys."""
         if self._path is None:
             return None
         before = self._seen
@@ -83,7 +83,7 @@ class KeyFile:
 
 
 class Certificates:
-    """When the extender's certificate ends, and that of whoever asked last."""
+    """The ends of the extender's certificate and of the last client's certificate."""
 
     def __init__(self, access: Access | None, read_wall: Callable[[], float]) -> None:
         self._access, self._read_wall = access, read_wall
@@ -91,21 +91,21 @@ class Certificates:
         self._told: dict[str, tuple[float, str]] = {}
 
     def list_ends(self) -> Mapping[str, float]:
-        """By whose they are, in seconds since 1970; those that are known."""
+        """The known ends by owner, in seconds since 1970."""
         if self._access is None:
             return {}
         ends = {"server": self._server_ends, "client": self._access.client_expires_at}
         return {owner: when for owner, when in ends.items() if when is not None}
 
     def look(self) -> None:
-        """Tell once of each certificate that it ends soon, and once that it has."""
+        """Log once for each certificate before its end, and once after."""
         if self._access is None or self._access.cert_file is None:
             return
         file = self._access.cert_file
         try:
             self._server_ends = read_expiry(read_bounded(file).decode("ascii", errors="replace"))
         except (FileUnreadable, FileTooLarge, ValueError) as error:
-            # What is in force stays so, and each handshake that finds it changed says what is wrong with it.
+            # The certificate in force stays, and each handshake after a change reports the file's error.
             _log.warning("certificate_not_read", file=str(file), reason=str(error))
         now = self._read_wall()
         for owner, when in self.list_ends().items():
@@ -123,7 +123,7 @@ class Certificates:
 
 
 async def watch_files(keys: KeyFile, certificates: Certificates, use_digests: Callable[[ChoiceDigests], None]) -> None:
-    """Look at all of them again and again."""
+    """Poll all files forever."""
     worker = WorkerThread("trust files")
     try:
         while True:

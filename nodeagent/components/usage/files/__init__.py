@@ -1,1 +1,1 @@
-"""Bounds what containers write into the files of their parts, and says which of them wrote more."""
+"""Bounds the usage files of fractions, and reports containers that made them larger."""

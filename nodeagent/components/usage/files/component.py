@@ -1,6 +1,6 @@
-"""Looks now and then at the files that containers write: a file that a container has made larger is cut.
+"""Polls the containers' usage files: a file that a container has made larger is cut.
 
-Owns the two conditions about them. Refuses to make a file shorter than what the vGPU library maps of it.
+Owns the two conditions about the files. Refuses to make a file shorter than the vGPU library's mapping.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from nodeagent.model.ports import PartFolders
 from nodeagent.model.units import render_bytes
 
 LOOK_SECONDS: Final = 5.0
-"""Where no memory of its own bounds a file, that is how long a container may fill the disk."""
+"""The longest time for a container to fill the disk, where no file system of its own bounds the file."""
 
 
 class UsageFiles:
@@ -28,7 +28,7 @@ class UsageFiles:
     name = "usage_files"
 
     def __init__(self, bus: Bus, conditions: Conditions, folders: Sequence[PartFolders]) -> None:
-        """`folders` are those of all who give parts of GPUs: to containers, and by claims."""
+        """`folders` are the folders of all givers of fractions: to containers, and by claims."""
         self._bus, self._conditions, self._folders = bus, conditions, folders
         self._problem = ""
         self._log = get_logger(component=self.name)
@@ -64,7 +64,7 @@ class UsageFiles:
         self._conditions.replace("part-usage-unbounded", what)
 
     def _name_owners(self) -> Mapping[str, str]:
-        """Whose a folder is."""
+        """The container or claim of each folder."""
         parts, claims = self._bus.latest(PartTable), self._bus.latest(ClaimBook)
         owners = dict[str, str]()
         if parts is not None:

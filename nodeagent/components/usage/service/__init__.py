@@ -1,1 +1,1 @@
-"""Use in the words of Tencent's gpu-manager, for whoever asked that until now."""
+"""Use in the format of Tencent's gpu-manager, for its former clients."""

@@ -1,6 +1,6 @@
-"""The service of Tencent's gpu-manager that tells of use, on addresses of its own, for whoever asks that.
+"""The usage service of Tencent's gpu-manager, on addresses of its own, for former clients of gpu-manager.
 
-Owns its answers, each made of what was measured last. Refuses to measure: it may be asked as often as anybody likes.
+Owns the answers, each made of the last measurement. Refuses to measure: clients may ask as often as they like.
 """
 
 import socket
@@ -33,16 +33,16 @@ from nodeagent.rules.fractions.display import tell_use
 
 T = TypeVar("T")
 CAPACITY: Final = Capacity(32, 16)
-"""Connections; they count into the descriptors that are kept back."""
+"""Connections; they count into the reserved descriptors."""
 _NO_GPUS: Final = Inventory(generation=0)
 
 
 class Door(NamedTuple):
-    """Where it is asked over HTTP, and who may."""
+    """The HTTP address of the service, and its access rules."""
 
     listener: socket.socket
     names: tuple[str, ...]
-    """Of this machine, under which it may be asked."""
+    """This machine's names, allowed as hosts of requests."""
     access: Access | None = None
 
 
@@ -84,7 +84,7 @@ class UsageService:
         )
 
     def routes(self) -> list[Route]:
-        """What is served over HTTP."""
+        """The routes over HTTP."""
         return [
             Route("GET", "/graph", _answering(lambda: {"graph": self._graph()})),
             Route("GET", "/usage", _answering(lambda: {"usage": self._usage()})),

@@ -1,7 +1,7 @@
 """The GPUs as the tree that Tencent's gpu-manager prints; pure.
 
-Owns the text, line for line as there. The tree is one of PCIe alone, which is all that was looked at there: what is
-chosen here counts NVLink too, and `nodeagent fractions explain` tells how.
+Owns the text, the same line by line. The tree is of PCIe alone, as in gpu-manager: the agent's own placement counts
+NVLink too, as `nodeagent fractions explain` shows.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,20 +20,20 @@ from nodeagent.rules.placement.space import CORES
 from nodeagent.rules.placement.topology import describe_score, plan_topology
 
 _NAMES: Final = {PathKind.NODE.value: "CPU", PathKind.SELF.value: "PIX"}
-"""What is called otherwise there; two GPUs of one board are what they are to a switch."""
+"""Other names in gpu-manager; two GPUs of one board are named like two GPUs of one switch."""
 
 
 class Leaf(NamedTuple):
-    """One GPU."""
+    """A GPU of the tree."""
 
     gpu: Gpu
     pids: tuple[int, ...]
     used_bytes: int
     cores: int
-    """That can still be given."""
+    """Hundredths that can still be given."""
     memory_bytes: int
     is_free: bool
-    """Whether nobody has anything of it."""
+    """Whether no fraction of the GPU is given."""
 
 
 class _Node(NamedTuple):
@@ -47,7 +47,7 @@ class _Node(NamedTuple):
 def list_leaves(
     inventory: Inventory, table: PartTable, offers: PartOffers, sample: NodeSample | None
 ) -> tuple[Leaf, ...]:
-    """All GPUs of the node; of those that are not given in parts nothing can be given here."""
+    """All GPUs of the node; a GPU without fractions has nothing to allocate."""
     read = {each.uuid: each.processes for each in sample.gpus} if sample is not None else {}
     leaves = []
     for gpu in inventory.gpus:
@@ -68,7 +68,7 @@ def list_leaves(
 
 
 def render_graph(inventory: Inventory, leaves: Iterable[Leaf]) -> str:
-    """The whole text."""
+    """The text of the whole tree."""
     known = {leaf.gpu.uuid: leaf for leaf in leaves}
     lines = [f"ROOT:{sum(leaf.is_free for leaf in known.values())}"]
     if inventory.gpus:

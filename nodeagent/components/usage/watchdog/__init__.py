@@ -1,1 +1,1 @@
-"""Ends processes of containers that keep more of a GPU's memory than their part, where that is wanted."""
+"""Ends processes of containers over the memory of their fraction, where configured."""

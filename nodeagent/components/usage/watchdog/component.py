@@ -1,6 +1,6 @@
-"""Ends the largest process of a container that has kept more of a GPU's memory than its part for two measurements.
+"""Ends the largest process of a container over the memory of its fraction for two measurements.
 
-Off unless it is configured. Refuses to end a process that is another's by the time it would be ended.
+Off unless configured. Refuses to end a process whose number belongs to another pod by then.
 """
 
 from collections.abc import Mapping
@@ -20,14 +20,14 @@ class Watchdog:
     """A helper of the component `usage`."""
 
     def __init__(self, bus: Bus, live: LiveSettings, processes: ProcessEnding) -> None:
-        """`processes` is how one is ended."""
+        """`processes` ends a process."""
         self._bus, self._live, self._processes = bus, live, processes
         self._over = frozenset[Key]()
         self._judged_seconds = 0.0
         self._log = get_logger(component="usage")
 
     async def look(self, usage: PartUsage, sample: NodeSample, places: Mapping[int, ProcessPlace]) -> None:
-        """Judge one measurement; the same again is none."""
+        """Judge one measurement; a repeated measurement is ignored."""
         if not self._live.now.fractions.kill_over_memory:
             self._over = frozenset()
             return

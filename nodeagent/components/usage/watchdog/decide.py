@@ -1,7 +1,6 @@
-"""Which process ends because its container has more of a GPU's memory than its part; pure.
+"""The process to end of a container over the memory of its fraction; pure.
 
-The driver's own count is the judge. Refuses to act on one measurement, and on what it cannot tell one container from
-another by.
+The driver's own count decides. Refuses to act on a single measurement, and on processes without a known pod.
 """
 
 from collections.abc import Mapping
@@ -16,26 +15,26 @@ Key = tuple[int, GpuUuid]
 
 
 class Excess(NamedTuple):
-    """A process that is to end."""
+    """A process to end."""
 
     use: ContainerUse
     part: PartUse
     pid: int
     pod_uid: str
     memory_bytes: int
-    """What it has of that GPU itself."""
+    """The process's own memory on the GPU."""
 
 
 def find_excesses(
     usage: PartUsage, sample: NodeSample, places: Mapping[int, ProcessPlace], seen: frozenset[Key]
 ) -> tuple[tuple[Excess, ...], frozenset[Key]]:
-    """Those that end now, the largest of each container and GPU, and what to remember until the next measurement.
+    """The processes to end now, the largest of each container and GPU, and the keys for the next measurement.
 
     Args:
-        usage: what everybody uses.
-        sample: of which that was made.
-        places: whose each process is.
-        seen: who was over by the measurement before.
+        usage: The use of all containers.
+        sample: The sample behind `usage`.
+        places: The pod and container of each process.
+        seen: Keys over their memory by the measurement before.
     """
     memory = {(gpu.uuid, process.pid): process.memory_used_bytes for gpu in sample.gpus for process in gpu.processes}
     over: set[Key] = set()
@@ -45,7 +44,7 @@ def find_excesses(
             if part.memory_used_bytes is None or part.memory_used_bytes <= part.memory_bytes:
                 continue
             over.add((use.number, part.gpu))
-            # Only a process that is seen to be of a pod: one that is not may be anybody's.
+            # Only a process with a known pod: a process without may be of any owner.
             pods = [pid for pid in part.processes if pid in places and places[pid].pod_uid]
             known = [(memory.get((part.gpu, pid)) or 0, pid) for pid in pods]
             if known and (use.number, part.gpu) in seen:

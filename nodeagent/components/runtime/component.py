@@ -101,7 +101,7 @@ async def restart_and_verify(
         patience = await _restart(runtime, live, look)
         await _wait_in_force(runtime, live, look, patience)
     except RuntimeChangedMeanwhile:
-        # A restart with those files might be the end of a runtime that runs, and is not ours to make.
+        # A restart with those files might be the end of a running runtime, and is not the agent's to make.
         raise
     except NodeagentError:
         # Once begun, the way back is gone to its end, even by an agent that is told to stop meanwhile.
@@ -251,7 +251,7 @@ class Runtime:
                     self._attention.wake()
 
     async def _wait_shim(self) -> None:
-        """Wait a few seconds for the shim, to need one restart only for its class and everything else."""
+        """Wait a few seconds for the shim, so that its class needs no restart of its own."""
         with anyio.move_on_after(SHIM_SECONDS), self._bus.watch(CdiState, client=f"{self.name} start") as states:
             await anext(states)
 
@@ -315,7 +315,7 @@ class Runtime:
         self._bus.publish_state(state, source=self.name, cause=self._cause)
         if isinstance(look, Look):
             if self._is_pending and look.is_in_force:
-                # Somebody else's restart has proved it.
+                # A restart by other hands has proved the written changes.
                 self._written = ()
             self._is_pending = bool(look.restart_needed)
         if before is None or (before.value.kind, before.value.version) != (state.kind, state.version):

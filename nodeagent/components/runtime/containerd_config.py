@@ -34,7 +34,7 @@ class ContainerdConfig:
         self._release = release
         self.documents = [(file, parse_toml(file.path, file.content)) for file in tree.files]
         self.main, main = self.documents[0]
-        # A file that says nothing is of no version; one that says anything is of version 1 unless it says otherwise.
+        # An empty file has no version; any other file without a version has version 1.
         self.version: Any = main.get("version", 1 if main else min(highest_config_version(release), _NEWEST_SECTION))
         self.section: KeyPath = self._find_section()
         self._merged = self._merge()
@@ -106,7 +106,7 @@ class ContainerdConfig:
     @property
     def lacks_default(self) -> bool:
         """Whether the default runtime is no runtime, and CRI therefore does not start."""
-        # Version 1 could describe it in a table of its own.
+        # Version 1 could describe the default runtime in a table of its own.
         described = get(self._merged, (*self.section, "containerd", "default_runtime")) is not None
         return self.default_runtime not in self.runtimes and not described
 

@@ -15,7 +15,7 @@ from nodeagent.model.runtime import ConfigFile, ConfigTree, RuntimeFlavour
 from nodeagent.model.runtimes.containerd import list_snap_places
 
 GENERATING: Final = (RuntimeFlavour.K3S, RuntimeFlavour.RKE2)
-"""The distributions that write the main file themselves, so that nobody else can."""
+"""The distributions that write the main file themselves, over any change by others."""
 IMPORTED: Final = ("config-v3.toml.d", "config.toml.d")
 """The directories beside the main file that the main files of k3s and RKE2 import, for versions 3 and 2."""
 _GO_SUFFIX: Final = ".tmpl"

@@ -97,7 +97,7 @@ class Look(Value, frozen=True):
 async def look_at_runtime(
     runtime: ContainerRuntime, settings: RuntimeSettings, *, cdi: bool = True, shim: ShimWish | None = None
 ) -> Look | NoRuntime:
-    """Look once; a shim in place is the class, whoever made the class.
+    """Look once; a shim in place must be the program of the class.
 
     Raises:
         NodeagentError: the node does not answer.

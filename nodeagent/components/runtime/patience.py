@@ -17,7 +17,7 @@ _MOST: Final = 10.0
 _BUSY_SHARE: Final = 0.02
 """Of a processor; a daemon that only waits uses less."""
 _TICK_SECONDS: Final = 0.02
-"""How exactly the kernel tells when a process began."""
+"""The precision of the kernel's start times of processes."""
 _NOT_YET: Final = "server is not initialized yet"
 """The answer of containerd's CRI while it reads its containers (in its package `instrument`)."""
 _FIRST_PAUSE_SECONDS: Final = 60.0

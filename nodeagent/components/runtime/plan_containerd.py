@@ -45,7 +45,7 @@ _FIRST_BESIDE: Final = {(1, 6): 36, (1, 7): 18}
 _PATCH: Final = re.compile(r"\d+\.\d+\.(\d+)")
 _K0S_DROP_INS: Final = "/etc/k0s/containerd.d"
 _PATTERN_SUFFIX: Final = ".t*ml"
-"""Fits our drop-in and nothing else: a name with a star may be missing, a missing name without one stops the daemon."""
+"""Fits the agent's drop-in alone. A starred name may be missing; a missing name without a star stops the daemon."""
 
 
 def plan_containerd(runtime: ChosenRuntime, tree: ConfigTree, wanted: Wanted) -> RuntimePlan:

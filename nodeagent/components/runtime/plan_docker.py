@@ -81,7 +81,7 @@ def render_daemon_json(document: dict[str, Any], like: bytes) -> bytes:
     try:
         return json.dumps(document, indent=indent, ensure_ascii=False).encode() + end
     except UnicodeEncodeError:
-        # Half a pair of characters can only be written as it was: by its number.
+        # Half a surrogate pair can only be written as an escape with its number.
         return json.dumps(document, indent=indent).encode() + end
 
 

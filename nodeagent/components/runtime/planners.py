@@ -21,7 +21,7 @@ class Planner(NamedTuple):
     arrange: Callable[[ChosenRuntime, ConfigTree], ConfigTree] = lambda _runtime, tree: tree
     """Changed files in the order of reading."""
     list_other_places: Callable[[ChosenRuntime], tuple[str, ...]] = lambda _runtime: ()
-    """Places of files that count though no file names them: a file of ours, or a mark of the distribution's."""
+    """Places of files that count though no file names them: the agent's own, or a mark of the distribution's."""
     is_provable: bool = False
     """Whether the runtime's program can be started on the side to prove a plan."""
 

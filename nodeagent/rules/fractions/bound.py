@@ -57,7 +57,7 @@ def render_bound(bindings: Iterable[Binding], inventory: Inventory) -> RenderedB
         return RenderedBound("")
     count = len(pods)
     while len(text := msgspec.json.encode(_Form(FORM, pods)).decode()) > LONGEST:
-        # In proportion, so that it takes a few steps; at least one.
+        # In proportion to the excess, for a few steps in all; at least one pod.
         for uid in list(pods)[len(pods) * LONGEST // (len(text) + 1) :] or list(pods)[-1:]:
             del pods[uid]
     return RenderedBound(text, count - len(pods))

@@ -79,7 +79,7 @@ class Published(Value, frozen=True):
 
     @property
     def has_mps(self) -> bool:
-        """Whether the node looks after MPS daemons."""
+        """Whether the node runs MPS daemons."""
         return any(gpu.mps_clients is not None for gpu in self.gpus)
 
 

@@ -133,7 +133,7 @@ def _name_part(name: str, slices: int) -> str:
 
 
 def is_met(wanted: Wanted, partitions: GpuPartitions) -> bool:
-    """Whether the GPU is as wished: the mode in force, and as many of each profile, no more and no fewer."""
+    """Whether the GPU is as wanted: the mode in force, and as many of each profile, no more and no fewer."""
     if wanted.enabled is not partitions.enabled:
         return False
     return not wanted.enabled or list_profile_names(partitions) == _count_wanted(wanted, partitions.profiles)

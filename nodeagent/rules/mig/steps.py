@@ -23,7 +23,7 @@ class Goal(Value, frozen=True):
 
     wanted: Wanted = Wanted(enabled=False)
     before: GpuPartitions | None = None
-    """Outranks the wish."""
+    """Outranks `wanted`."""
 
     @property
     def enabled(self) -> bool:

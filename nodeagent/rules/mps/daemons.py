@@ -74,7 +74,7 @@ def plan_share_daemons(offered: Iterable[Offered], daemon_per: DaemonPer) -> tup
 
 
 def name_share_daemon(daemon_per: DaemonPer, gpu: GpuUuid, resource: str) -> str:
-    """The daemon of the shares of a GPU."""
+    """The daemon of the replicas of a GPU."""
     return gpu if daemon_per == "gpu" else resource
 
 
@@ -86,7 +86,7 @@ def _plan_group(name: str, members: Sequence[Offered]) -> Wanted:
         owner=members[0].resource,
         gpus=tuple(each.device.gpu.uuid for each in members),
         limits=MpsLimits(
-            # A daemon has one for all its GPUs: the least that one of their shares promises.
+            # A daemon has one percentage for all its GPUs: the least promise of any replica.
             thread_percentage=100 // max(each.replicas for each in members),
             memory_mib={uuid: size for one in limits for uuid, size in one.memory_mib.items()},
         ),

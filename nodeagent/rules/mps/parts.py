@@ -28,7 +28,7 @@ _ALL_THREADS: Final = 100
 
 
 def name_part_daemon(gpu: GpuUuid) -> str:
-    """The daemon of the parts of a GPU."""
+    """The daemon of the fractions of a GPU."""
     return f"{PREFIX}{gpu}"
 
 
@@ -76,7 +76,7 @@ def plan_part_access(settings: Settings, binding: Binding) -> MpsAccess:
     access = plan_private_access(plan_place(settings, name_part_daemon(part.gpu)))
     own = {
         THREADS_VARIABLE: str(limits.thread_percentage),
-        # The daemon has this one GPU, which it counts as its first.
+        # The GPU is the daemon's only one, and so its first.
         MEMORY_VARIABLE: f"0={limits.memory_mib[part.gpu]}M",
     }
     return MpsAccess(environment={**access.environment, **own}, mounts=access.mounts)

@@ -1,1 +1,1 @@
-"""Pure decisions that several parts share, so that they cannot disagree. No I/O, no async, no bus."""
+"""Pure decisions shared by several components, so that no two can disagree. No I/O, no async, no bus."""

@@ -1,10 +1,10 @@
-"""How devices are named: the one grammar of the kubelet's device ids and of indexes.
+"""Names of devices: the one grammar of the kubelet's device ids and of indexes.
 
-Owns making and reading them, so that nothing else cuts such a text.
+Owns making and reading them, so that no other code cuts such a text.
 
-An id of a part of a GPU is a token: `core-n0-g1a2b3c4d-17`. It counts, and it says at which NUMA node and in which
-group of GPUs it counts, so that the kubelet has something to hold on to; which GPU it will be is not in it. Groups are
-named by what outlives a reboot, and briefly: the kubelet writes down all ids each time that it allocates.
+The device id of a fraction is a token: `core-n0-g1a2b3c4d-17`. A token counts, and names a NUMA node and a
+group of GPUs for the kubelet to hold on to; the GPU is not yet chosen. Groups have names that
+outlive a reboot, and short ones: the kubelet writes down all ids each time that it allocates.
 """
 
 import re
@@ -18,19 +18,19 @@ from nodeagent.model.gpu import Gpu, Inventory, MigDevice
 from nodeagent.model.ids import DeviceId
 
 Names = Mapping[str, str]
-"""What to call a device: `GPU 3` says more than its UUID."""
+"""Short names of devices: `GPU 3` says more than its UUID."""
 GONE: Final = " (gone)"
 _SHARE: Final = "::"
 _PART: Final = ":"
 DEVICE_PREFIX: Final = "DEV-"
-"""Of devices other than NVIDIA's; the rest of such an id is its class's own."""
+"""Of devices other than NVIDIA's; the rest of such an id belongs to the device class."""
 _OURS: Final = ("GPU-", "MIG-", DEVICE_PREFIX)
 _NUMBER: Final = "0|[1-9][0-9]{0,5}"
 _TOKEN: Final = re.compile(rf"(core|mem|gpu)-n(x|{_NUMBER})-g([0-9a-f]{{8}})-({_NUMBER})")
 
 
 class TokenKind(StrEnum):
-    """What a token counts."""
+    """The unit of a token."""
 
     CORE = "core"
     MEMORY = "mem"
@@ -38,17 +38,17 @@ class TokenKind(StrEnum):
 
 
 class Token(NamedTuple):
-    """One unit of a part of a GPU."""
+    """A unit of a fraction."""
 
     kind: TokenKind
     numa_node: int | None
     group: str
-    """As `name_group` names it."""
+    """The group's name, by `name_group`."""
     number: int
 
 
 def parse_device_id(device_id: str) -> tuple[str, int | None]:
-    """Split a kubelet device id into the device's UUID and the number of the share, `None` for a whole device."""
+    """Split a kubelet device id into the device's UUID and the replica's number, `None` for a whole device."""
     uuid, separator, share = device_id.rpartition(_SHARE)
     if separator and share.isascii() and share.isdigit():
         return uuid, int(share)
@@ -61,23 +61,23 @@ def render_device_id(uuid: str, share: int | None = None) -> DeviceId:
 
 
 def render_bus_id(address: str) -> str:
-    """A PCI address as NVML spells it: `00000000:3B:00.0`."""
+    """A PCI address in NVML's spelling: `00000000:3B:00.0`."""
     domain, _, rest = address.partition(":")
     return f"{domain:0>8}:{rest}".upper()
 
 
 def find_uuid(device_id: str) -> str:
-    """The UUID of the device that a kubelet device id means, whichever share of it."""
+    """The UUID of the device behind a kubelet device id, for any replica."""
     return parse_device_id(device_id)[0]
 
 
 def is_share(device_id: str) -> bool:
-    """Whether a kubelet device id means a share of a device rather than all of it."""
+    """Whether a kubelet device id means a replica rather than a whole device."""
     return parse_device_id(device_id)[1] is not None
 
 
 def is_ours(device_id: str) -> bool:
-    """Whether a kubelet device id has a form that this agent gives: a GPU's, a MIG device's, another device's."""
+    """Whether a kubelet device id has a form of the agent's: a GPU's, a MIG device's, another device's."""
     return device_id.startswith(_OURS)
 
 
@@ -87,7 +87,7 @@ def render_index(gpu: Gpu, mig: MigDevice | None = None) -> str:
 
 
 def name_device(gpu: Gpu, mig: MigDevice | None = None) -> str:
-    """`GPU 0`, or `GPU 0:1 (1g.10gb)`: what a device is called in every sentence, by the number that commands take."""
+    """`GPU 0`, or `GPU 0:1 (1g.10gb)`: the name of a device in every sentence, by the number that commands take."""
     return f"GPU {render_index(gpu, mig)}" + (f" ({mig.profile})" if mig is not None else "")
 
 
@@ -95,7 +95,7 @@ def build_names(inventory: Inventory | None) -> Names:
     """Short names of all devices."""
     if inventory is None:
         return {}
-    # The driver counts anew: the number of one that is gone may be another's now.
+    # The driver counts anew: the number of a vanished GPU may be another GPU's now.
     names = {str(gone.uuid): f"GPU {gone.index}{GONE}" for gone in inventory.vanished}
     names |= {str(gpu.uuid): name_device(gpu) for gpu in inventory.gpus}
     for gpu in inventory.gpus:
@@ -104,32 +104,32 @@ def build_names(inventory: Inventory | None) -> Names:
 
 
 def parse_index(index: str) -> tuple[int, ...]:
-    """The numbers of an index that `render_index` made, which sort as people count."""
+    """The numbers of an index made by `render_index`, to sort as people count."""
     return tuple(int(part) for part in index.split(_PART))
 
 
 def list_mig_names(gpu: Gpu, mig: MigDevice) -> tuple[str, ...]:
-    """All that a MIG device is called: its index, its UUID, and the older form of UUID."""
+    """All names of a MIG device: index, UUID, and the older form of UUID."""
     old_uuid = f"MIG-{gpu.uuid}/{mig.gpu_instance_id}/{mig.compute_instance_id}"
     return render_index(gpu, mig), mig.uuid, old_uuid
 
 
 def name_group(uuid: str) -> str:
-    """The name in tokens of the group that a GPU belongs to."""
+    """The name of a GPU's group in tokens."""
     return sha256(uuid.encode()).hexdigest()[:8]
 
 
 def render_token(token: Token) -> DeviceId:
-    """A token as the kubelet knows it."""
+    """A token as a kubelet device id."""
     node = "x" if token.numa_node is None else token.numa_node
     return DeviceId(f"{token.kind}-n{node}-g{token.group}-{token.number}")
 
 
 @lru_cache(maxsize=1 << 15)
 def parse_token(device_id: str) -> Token | None:
-    """The inverse of `render_token`; `None` for whatever that could not have made.
+    """The inverse of `render_token`; `None` for any other text.
 
-    Remembered, because the kubelet names all that are free whenever a pod comes, thousands on a large node.
+    Remembered, because the kubelet names all free ids whenever a pod comes, thousands on a large node.
     """
     found = _TOKEN.fullmatch(device_id)
     if found is None:

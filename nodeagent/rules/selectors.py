@@ -1,8 +1,9 @@
-"""Which devices a person means by an index, a UUID, a PCI address or a model pattern.
+"""Selectors of devices: an index, a UUID, a PCI address or a model pattern.
 
-Owns how selectors of the configuration are read, by the device plugin that offers these devices and by the labeler that
-counts them.
-Refuses to guess: a selector that fits nothing selects nothing.
+Owns the reading of the configuration's selectors, for the device plugin to offer the devices and for the labeler to
+count them.
+
+Refuses to guess: a selector without a match selects nothing.
 """
 
 import re
@@ -28,7 +29,7 @@ def fits_pattern(text: str, pattern: str) -> bool:
 
 
 def select_gpus(gpus: Iterable[Gpu], include: Sequence[str], exclude: Sequence[str]) -> tuple[Gpu, ...]:
-    """The GPUs to offer: included (all, when nothing is), not excluded, and made for work; indexes stay as they are."""
+    """The GPUs to offer: included (all, if no `include` is given), not excluded, and made for work; indexes stay."""
     return tuple(
         gpu
         for gpu in gpus
@@ -39,12 +40,12 @@ def select_gpus(gpus: Iterable[Gpu], include: Sequence[str], exclude: Sequence[s
 
 
 def is_for_work(gpu: Gpu) -> bool:
-    """Whether the driver lists it as more than a display adapter."""
+    """Whether the driver lists the GPU as more than a display adapter."""
     return gpu.name not in _NO_WORK
 
 
 def selects_gpu(selector: str, gpu: Gpu) -> bool:
-    """Whether an index, a UUID, a PCI address in any spelling, or a model pattern means this GPU."""
+    """Whether an index, a UUID, a PCI address in any spelling, or a model pattern means the GPU."""
     if selector.isascii() and selector.isdigit():
         return int(selector) == gpu.index
     if selector == gpu.uuid or fits_pattern(gpu.name, selector):
@@ -56,7 +57,7 @@ def selects_gpu(selector: str, gpu: Gpu) -> bool:
 
 
 def find_named(inventory: Inventory, name: str) -> Gpu | None:
-    """The one GPU that a person names by its UUID, that of a MIG device of it, its PCI address or its index."""
+    """The GPU that a person names by UUID, by a MIG device's UUID, by PCI address or by index."""
     by_uuid = inventory.find_gpu(name)
     if by_uuid is not None:
         return by_uuid
@@ -64,7 +65,7 @@ def find_named(inventory: Inventory, name: str) -> Gpu | None:
 
 
 def selects_device(selector: str, gpu: Gpu, mig: MigDevice | None) -> bool:
-    """Whether an index, a `GPU:MIG` index or a UUID means this device; a GPU's name means its MIG devices too."""
+    """Whether an index, a `GPU:MIG` index or a UUID means the device; a GPU's name means its MIG devices too."""
     if selector in (render_index(gpu), gpu.uuid):
         return True
     if mig is None:

@@ -1,1 +1,1 @@
-"""The container runtime: which one it is, and the least that must change for it to hand out GPUs."""
+"""The container runtime: its detection, and the least change of configuration for containers to get GPUs."""

@@ -1,6 +1,6 @@
-"""Which runtime serves the kubelet, where its configuration is, and how it is restarted.
+"""Choice of the runtime that serves the kubelet, with the place of its configuration and the command to restart it.
 
-Refuses to guess between two living runtimes: changing the wrong one helps nobody.
+Refuses to guess between two living runtimes: changing the wrong runtime helps no node.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,15 +13,15 @@ from nodeagent.model.values import Value
 
 
 class ChosenRuntime(Value, frozen=True):
-    """The runtime that serves the kubelet."""
+    """The runtime of the kubelet."""
 
     kind: RuntimeKind
     flavour: RuntimeFlavour
     socket: str
     config_file: str
-    """Empty where it is not known."""
+    """Empty where the file is not known."""
     restart_command: tuple[str, ...] = ()
-    """What brings a changed configuration into force; empty where nobody knows, or no daemon has to be restarted."""
+    """The command that brings a changed configuration into force; empty where unknown or needless."""
     version: str = ""
     executable: str = ""
     cdi_in_force: bool | None = None
@@ -31,22 +31,22 @@ class ChosenRuntime(Value, frozen=True):
 
     @property
     def record(self) -> RuntimeRecord:
-        """What is known of it wherever it runs."""
+        """The facts about this kind of runtime on any node."""
         return RUNTIMES[self.kind]
 
     @property
     def release(self) -> tuple[int, int]:
-        """Major and minor version; zeros where it is not known."""
+        """Major and minor version; zeros where the version is not known."""
         return parse_version(self.version)
 
     @property
     def default_program(self) -> str:
-        """What containers that ask for nothing are created by, by the runtime's own word; empty where it has none."""
+        """The program behind containers without a runtime class, by the runtime's own word; empty where unknown."""
         return self.programs.get(self.default_handler, "")
 
     @property
     def restart_advice(self) -> str:
-        """The command that brings a changed configuration into force, or what to do where none is known."""
+        """The command to bring a changed configuration into force, or advice where no command is known."""
         if self.restart_command or self.record.is_command:
             return " ".join(self.restart_command)
         return (
@@ -56,20 +56,20 @@ class ChosenRuntime(Value, frozen=True):
 
     @property
     def knows_cdi(self) -> bool:
-        """Whether this release has ever heard of CDI; one whose version is not known has."""
+        """Whether the release knows CDI; a release of unknown version counts as one."""
         return self.release == (0, 0) or self.release >= self.record.first_with_cdi
 
 
 class NoRuntime(Value, frozen=True):
-    """Why none can be said to serve the kubelet."""
+    """Why no runtime can be said to serve the kubelet."""
 
     reason: str
     seen: bool = True
-    """Whether there is any sign of one; none at all also means that the agent's container does not see the sockets."""
+    """Whether there is any sign of a runtime; without one the agent's container may also not see the sockets."""
 
 
 def decide_runtime(evidence: RuntimeEvidence, settings: RuntimeSettings) -> ChosenRuntime | NoRuntime:
-    """The one that serves the kubelet: by the settings, else by the kubelet's own endpoint, else the only one alive."""
+    """The kubelet's runtime: by the settings, else by the kubelet's endpoint, else the only one alive."""
     candidates = _restrict(evidence.candidates, settings)
     if not candidates:
         *others, last = (each.title for each in RUNTIMES.values() if not each.is_command)
@@ -89,7 +89,7 @@ def decide_runtime(evidence: RuntimeEvidence, settings: RuntimeSettings) -> Chos
 
 
 def decide_restart(candidate: RuntimeCandidate, settings: RuntimeSettings) -> tuple[str, ...]:
-    """The command that restarts it and no other of its kind; never a signal, of which some die."""
+    """The command to restart this runtime and no other of the kind; never a signal, of which some runtimes die."""
     record = RUNTIMES[candidate.kind]
     told = settings.restart_command or record.find_place(candidate.flavour).restart
     unit = candidate.unit or (record.unit if _has_usual_socket(candidate) else "")
@@ -97,7 +97,7 @@ def decide_restart(candidate: RuntimeCandidate, settings: RuntimeSettings) -> tu
 
 
 def parse_version(text: str) -> tuple[int, int]:
-    """Major and minor version; zeros where the text has none."""
+    """Major and minor version; zeros for a text without numbers."""
     numbers = text.removeprefix("v").split("-", maxsplit=1)[0].split("+", maxsplit=1)[0].split(".")
     parts = [int(number) if number.isascii() and number.isdigit() else 0 for number in (*numbers, "0")[:2]]
     return (parts[0], parts[1])
@@ -111,7 +111,7 @@ def _restrict(candidates: Sequence[RuntimeCandidate], settings: RuntimeSettings)
 
 
 def _prefer_kubernetes(candidates: list[RuntimeCandidate]) -> list[RuntimeCandidate]:
-    """What serves no kubelet by itself runs on many nodes beside the one that does."""
+    """Prefer a runtime that serves kubelets by itself: the other kind runs on many nodes beside it."""
     others = [each for each in candidates if not RUNTIMES[each.kind].adapter]
     return others if len(others) == 1 else candidates
 
@@ -119,7 +119,7 @@ def _prefer_kubernetes(candidates: list[RuntimeCandidate]) -> list[RuntimeCandid
 def _describe(candidate: RuntimeCandidate, settings: RuntimeSettings) -> ChosenRuntime:
     record = RUNTIMES[candidate.kind]
     found = record.find_place(candidate.flavour).config_file or record.find_config_flag(candidate.arguments)
-    # Who is not seen behind a socket of his own has a configuration of his own, too.
+    # A runtime whose process is not seen and whose socket is its own has a configuration of its own, too.
     if not found and (candidate.pid is not None or _has_usual_socket(candidate)):
         found = record.config_file
     config_file = str(settings.config_file) if settings.config_file else found
@@ -143,7 +143,7 @@ def _has_usual_socket(candidate: RuntimeCandidate) -> bool:
 
 
 def _is_behind(candidate: RuntimeCandidate, endpoint: str) -> bool:
-    """Whether the kubelet's endpoint is this runtime's socket, or that of the adapter in front of it."""
+    """Whether the kubelet's endpoint is the runtime's socket, or the socket of the adapter in front of the runtime."""
     told = _normalise(endpoint.removeprefix("unix://"))
     if is_adapter(told):
         adapter = RUNTIMES[candidate.kind].adapter
@@ -152,5 +152,5 @@ def _is_behind(candidate: RuntimeCandidate, endpoint: str) -> bool:
 
 
 def _normalise(socket: str) -> str:
-    """The same for both names of a directory that every host has twice."""
+    """One path for both names of a directory with two names on every host."""
     return socket.removeprefix("/var") if socket.startswith("/var/run/") else socket

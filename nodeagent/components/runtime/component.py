@@ -1,8 +1,8 @@
-"""Knows which container runtime serves the kubelet, and sees to it that containers can be given GPUs.
+"""Knows the container runtime of the kubelet, and sees to it that containers can be given GPUs.
 
-Owns `RuntimeState`, the runtime's conditions, and the writing of its configuration where the settings ask for it.
-Where CDI is on, nothing is ever written. A setting that somebody undoes is put back a few times an hour, then it is a
-conflict for a person. A restart that does not bring the setting into force is taken back, and not tried again.
+Owns `RuntimeState`, the runtime's conditions, and the writing of its configuration where the settings ask for that.
+Where CDI is on, nothing is ever written. A setting undone by other hands is put back a few times an hour, then becomes
+a conflict for a person. A restart without the setting in force afterwards is taken back, and not tried again.
 """
 
 from collections import deque
@@ -36,7 +36,7 @@ REVIEW_SECONDS = 30.0
 VERIFY_SECONDS = 0.5
 """Pause between questions to a runtime that was restarted."""
 SHIM_SECONDS = 5.0
-"""How long the runtime shim may take to be put in place before the runtime is looked at without it."""
+"""How long the runtime shim may take to be put in place before the runtime is examined without the shim."""
 _HOUR_SECONDS = 3600.0
 CODES = (
     "runtime-not-found",
@@ -52,14 +52,14 @@ _log = get_logger(component="runtime")
 
 
 class RuntimeNotInForce(NodeagentError):
-    """A restarted runtime does not do what its configuration says."""
+    """A restarted runtime does not act by the written configuration."""
 
     def __init__(self, waited_seconds: float, reason: str) -> None:
         super().__init__(f"{waited_seconds:.0f} s after the restart {reason}")
 
 
 class RuntimeChangedMeanwhile(NodeagentError):
-    """Somebody else took the setting out of the files while the runtime was restarted with it."""
+    """The setting was taken out of the files by other hands while the runtime restarted."""
 
     def __init__(self, look: Look) -> None:
         difference = ", ".join(describe_difference(change) for change in look.plan.changes) or look.plan.problem
@@ -67,20 +67,20 @@ class RuntimeChangedMeanwhile(NodeagentError):
 
 
 async def judge_plan(runtime: ContainerRuntime, look: Look) -> Proof:
-    """Have the runtime's own program judge the change, and show what it does with it where that can be shown.
+    """Have the runtime's own program judge the change, and show its effect where a trial can show the effect.
 
     Raises:
-        NodeagentError: the runtime would not take it.
+        NodeagentError: the runtime would not take the change.
     """
     await runtime.check(look.runtime.kind, look.runtime.executable, look.planned_tree)
     return await prove_plan(runtime, look)
 
 
 async def write_plan(runtime: ContainerRuntime, look: Look) -> Proof:
-    """Judge the change, then write it.
+    """Judge the change, then write the files.
 
     Raises:
-        NodeagentError: nothing was written.
+        NodeagentError: no file was written.
     """
     proof = await judge_plan(runtime, look)
     await runtime.apply(look.plan.changes)
@@ -90,18 +90,18 @@ async def write_plan(runtime: ContainerRuntime, look: Look) -> Proof:
 async def restart_and_verify(
     runtime: ContainerRuntime, live: LiveSettings, look: Look, changes: Sequence[FileChange]
 ) -> None:
-    """Restart the runtime, and see that it answers and that the setting is in force; otherwise take all of it back.
+    """Restart the runtime, and see it answer with the setting in force; otherwise take the whole change back.
 
     Raises:
-        RuntimeChangedMeanwhile: nobody can see that any more; the files are as somebody else has left them, and the
-            runtime runs with what they were.
-        NodeagentError: it did not; the files are as they were, and the runtime was restarted with them.
+        RuntimeChangedMeanwhile: the effect can no longer be seen; the files stay as other hands have left them, and the
+            runtime runs with the former ones.
+        NodeagentError: the setting is not in force; the files are as before, and the runtime was restarted with them.
     """
     try:
         patience = await _restart(runtime, live, look)
         await _wait_in_force(runtime, live, look, patience)
     except RuntimeChangedMeanwhile:
-        # A restart with those files might be the end of a runtime that runs, and is not ours to make.
+        # A restart with those files might be the end of a running runtime, and is not the agent's to make.
         raise
     except NodeagentError:
         # Once begun, the way back is gone to its end, even by an agent that is told to stop meanwhile.
@@ -115,7 +115,7 @@ async def restart_and_verify(
 
 
 async def _restart(runtime: ContainerRuntime, live: LiveSettings, look: Look) -> Patience:
-    """Restart it, and say how long it may still be waited for."""
+    """Restart the runtime, and return the patience left for the start."""
     command, timeout = look.runtime.restart_command, live.now.runtime.restart_timeout_seconds
     took = await runtime.measure_start(command, timeout)
     patience = Patience(timeout, took, anyio.current_time())
@@ -193,7 +193,7 @@ class Runtime:
         self._live, self._runtime = live, runtime
         self._attention = Waker()
         self._written: tuple[FileChange, ...] = ()
-        """What this run of the component wrote and no restart has proved yet."""
+        """Changes written by this run of the component and proved by no restart yet."""
         self._is_pending = False
         """Whether a restart was needed when the runtime answered last."""
         self._repairs: deque[float] = deque()
@@ -203,13 +203,13 @@ class Runtime:
         """The files as they were after a restart that failed; while they stay so, nothing is tried again."""
         self._failure = ""
         self._disproved: tuple[Look, PlanDisproved] | None = None
-        """What a trial has shown to be no good, and why."""
+        """The plan that a trial has disproved, and why."""
         self._asked: int | None = None
         self._cause: int | None = None
-        """What this step follows from: a reload, or what was done before in the same step."""
+        """The event that this step follows from: a reload, or an earlier action of the same step."""
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Look, do what is asked for, say, wait; started after the first look, whatever it found."""
+        """Look, act, report, wait; started after the first look, whatever the result."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch_files, name="runtime files")
             tasks.start_soon(self._watch_settings, name="runtime settings")
@@ -251,7 +251,7 @@ class Runtime:
                     self._attention.wake()
 
     async def _wait_shim(self) -> None:
-        """So that its class is written with everything else, and one restart is enough; for a while, and no longer."""
+        """Wait a few seconds for the shim, so that its class needs no restart of its own."""
         with anyio.move_on_after(SHIM_SECONDS), self._bus.watch(CdiState, client=f"{self.name} start") as states:
             await anext(states)
 
@@ -274,10 +274,10 @@ class Runtime:
             self._bus.retract_state(Degraded, self.name)
 
     async def _step(self) -> dict[str, str]:
-        """Look and act once; what people should know, by condition.
+        """Look and act once; the messages for people, by condition.
 
-        Once it has acted another step follows: what somebody else changed meanwhile is seen by the last look of this
-        one, and so would be no change any more to whoever waits for one.
+        After an action another step follows: a change by others meanwhile is in the last look of this step already, and
+        would never wake the watch of the files.
         """
         look = await self._look()
         if self._is_given_up(look):
@@ -302,7 +302,7 @@ class Runtime:
         return problems | self._describe(look)
 
     def _is_given_up(self, look: Look | NoRuntime) -> bool:
-        """Whether everything is still as a failed restart left it."""
+        """Whether everything is still as a failed restart left the files."""
         if isinstance(look, Look) and look.tree != self._refused:
             self._refused = None
         return self._refused is not None
@@ -315,7 +315,7 @@ class Runtime:
         self._bus.publish_state(state, source=self.name, cause=self._cause)
         if isinstance(look, Look):
             if self._is_pending and look.is_in_force:
-                # Somebody else's restart has proved it.
+                # A restart by other hands has proved the written changes.
                 self._written = ()
             self._is_pending = bool(look.restart_needed)
         if before is None or (before.value.kind, before.value.version) != (state.kind, state.version):
@@ -337,7 +337,7 @@ class Runtime:
         return found
 
     def _find_conflict(self, look: Look) -> str:
-        """Why a setting that is gone again is not put back; empty when it is."""
+        """Why a lost setting is not put back; empty when the setting is put back."""
         if not self._has_configured:
             return ""
         now = self._clock.monotonic()
@@ -360,7 +360,7 @@ class Runtime:
         self._has_configured = True
 
     async def _write(self, look: Look) -> Proof:
-        """Write it, unless a trial of just this has failed before: then nothing is started on the side again."""
+        """Write the plan, unless a trial of the same plan has failed before: then no trial is started again."""
         if self._disproved is not None and self._disproved[0] == look:
             raise self._disproved[1]
         try:

@@ -1,7 +1,7 @@
-"""A containerd configuration as each release reads it: which tables count, and which runtimes come of them.
+"""A containerd configuration as each release reads it: the tables in force, and the resulting runtimes.
 
-Owns what was seen of the real daemons. 1.x takes a plugin's section whole from the last file that has it, and a file
-that names runtimes names all of them. 2.0 to 2.2 migrate no CRI tables of version 1, and none where files of two
+Owns the observations of the real daemons. 1.x takes a plugin's section whole from the last file with the section, and a
+file with runtimes names all of them. 2.0 to 2.2 migrate no CRI tables of version 1, and none where files of two
 versions meet; from 2.3 on each file is migrated by itself. 2.x merges key by key and always has `runc`; 2.4 has no
 switch for CDI any more.
 """
@@ -21,33 +21,33 @@ _DEFAULT: Final = "runc"
 
 
 def highest_config_version(release: tuple[int, int]) -> int:
-    """The newest configuration version that a release of containerd reads."""
+    """The newest configuration version of a release of containerd."""
     if release < (2, 0):
         return 2
     return 3 if release < (2, 3) else 4
 
 
 class ContainerdConfig:
-    """What a release makes of its files."""
+    """The configuration files as read by one release."""
 
     def __init__(self, release: tuple[int, int], tree: ConfigTree) -> None:
         self._release = release
         self.documents = [(file, parse_toml(file.path, file.content)) for file in tree.files]
         self.main, main = self.documents[0]
-        # A file that says nothing is of no version; one that says anything is of version 1 unless it says otherwise.
+        # An empty file has no version; any other file without a version has version 1.
         self.version: Any = main.get("version", 1 if main else min(highest_config_version(release), _NEWEST_SECTION))
         self.section: KeyPath = self._find_section()
         self._merged = self._merge()
 
     @property
     def is_readable(self) -> bool:
-        """Whether this release reads a file of this version at all."""
+        """Whether the release reads files of this version at all."""
         whole = isinstance(self.version, int) and not isinstance(self.version, bool)
         return whole and 1 <= self.version <= highest_config_version(self._release)
 
     @property
     def ignored_tables(self) -> str:
-        """Why CRI tables of these files do not count, with the remedy; empty when all do."""
+        """Why CRI tables of the files do not count, with the remedy; empty when all count."""
         if self._release >= (2, 3):
             return ""
         if self.version == 1 and self._release >= (2, 0):
@@ -68,7 +68,7 @@ class ContainerdConfig:
 
     @property
     def switched_off(self) -> str:
-        """The plugin by whose name CRI is switched off, and where; empty when it is on."""
+        """The plugin by whose name CRI is switched off, and the file; empty when CRI is on."""
         for file, document in self.documents:
             names = document.get("disabled_plugins")
             for name in names if isinstance(names, list) else ():
@@ -78,7 +78,7 @@ class ContainerdConfig:
 
     @property
     def cdi_enabled(self) -> bool:
-        """Whether CDI is on, by the files and by what the release does without being told."""
+        """Whether CDI is on, by the files and by the release's default."""
         if self._release < (1, 7):
             return False
         told = get(self._merged, (*self.section, "enable_cdi"))
@@ -87,42 +87,42 @@ class ContainerdConfig:
 
     @property
     def runtimes(self) -> dict[str, Any]:
-        """The runtimes that the daemon would have, with what the files say of them."""
+        """The daemon's future runtimes, with their tables in the files."""
         named = get_table(self._merged, (*self.section, "containerd", "runtimes"))
         return named if self.replaces_runtimes else {_DEFAULT: {}} | named
 
     @property
     def replaces_runtimes(self) -> bool:
-        """Whether the files' table of runtimes takes the place of the built-in one, as in 1.x."""
+        """Whether the files' table of runtimes takes the place of the built-in table, as in 1.x."""
         told = get(self._merged, (*self.section, "containerd", "runtimes"))
         return self._release < (2, 0) and isinstance(told, dict)
 
     @property
     def default_runtime(self) -> str:
-        """The runtime of a container that asks for none."""
+        """The runtime of a container without a runtime class."""
         told = get(self._merged, (*self.section, "containerd", "default_runtime_name"))
         return told if isinstance(told, str) and told else _DEFAULT
 
     @property
     def lacks_default(self) -> bool:
-        """Whether the default runtime is no runtime, so that CRI does not start."""
-        # Version 1 could describe it in a table of its own.
+        """Whether the default runtime is no runtime, and CRI therefore does not start."""
+        # Version 1 could describe the default runtime in a table of its own.
         described = get(self._merged, (*self.section, "containerd", "default_runtime")) is not None
         return self.default_runtime not in self.runtimes and not described
 
     @property
     def imports(self) -> list[str] | None:
-        """What the main file imports; `None` when it says nothing of imports."""
+        """The imports of the main file; `None` without an `imports` key."""
         return _list_imports(self.documents[0][1])
 
     def imports_file(self, path: str, patterns: Sequence[str] | None = None) -> bool:
-        """Whether the main file brings in a file of this name, were it there; by these patterns instead of its own."""
+        """Whether the main file would import a file of the given name, by `patterns` or else by the main file's own."""
         directory = PurePosixPath(self.main.path).parent
         told = self.imports if patterns is None else patterns
         return any(PurePosixPath(path).match(normpath(directory / pattern)) for pattern in told or ())
 
     def find_relative_import(self) -> str:
-        """A pattern that is no whole path and brings in one of the files; empty when there is none."""
+        """A relative pattern matching one of the files; empty when there is no such pattern."""
         paths = [PurePosixPath(file.path) for file, _ in self.documents]
         for file, document in self.documents:
             for pattern in _list_imports(document) or ():
@@ -132,11 +132,11 @@ class ContainerdConfig:
         return ""
 
     def find_setter(self, key: KeyPath) -> str:
-        """The last file that says something about a key."""
+        """The last file with a value for the key."""
         return next((file.path for file, document in reversed(self.documents) if get(document, key) is not None), "it")
 
     def find_section_file(self) -> str:
-        """The last file with the CRI section, which replaces all others in 1.x; the main file where none has it."""
+        """The last file with the CRI section, in 1.x the only section in force; else the main file."""
         having = [file.path for file, document in self.documents if get(document, self.section) is not None]
         return having[-1] if having else self.main.path
 
@@ -157,7 +157,7 @@ class ContainerdConfig:
         return merged
 
     def _migrate(self, document: dict[str, Any]) -> dict[str, Any]:
-        """The CRI tables of a file under the main file's name, whatever version the file itself has."""
+        """The CRI tables of a file under the main file's name, for a file of any version."""
         own = document.get("version", 1)
         tables: dict[str, Any] = {}
         for version, plugin in _PLUGINS.items():
@@ -168,9 +168,9 @@ class ContainerdConfig:
 
 
 def arrange_imports(tree: ConfigTree) -> ConfigTree:
-    """The files in the order in which containerd reads them, where some are new or import others than before.
+    """The files in containerd's order of reading, where some are new or import others than before.
 
-    Those that no import leads to stay last.
+    Files that no import reaches stay last.
 
     Raises:
         ConfigUnparsable: a file is no TOML.
@@ -187,10 +187,10 @@ def arrange_imports(tree: ConfigTree) -> ConfigTree:
 
 
 def drop_dormant(tree: ConfigTree, paths: Collection[str]) -> ConfigTree:
-    """The files without those of these that no other imports: whatever they say, nobody reads them.
+    """The files without the members of `paths` imported by no other file: the daemon does not read them.
 
     Raises:
-        ConfigUnparsable: a file that may import them is no TOML.
+        ConfigUnparsable: a possible importer is no TOML.
     """
     patterns = [
         normpath(PurePosixPath(file.path).parent / pattern)

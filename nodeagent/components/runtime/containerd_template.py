@@ -1,7 +1,7 @@
-"""What distributions make of a template whenever they start containerd.
+"""How distributions make containerd's configuration from a template at each start.
 
-MicroK8s replaces `${NAME}` in `containerd-template.toml` by `sed`, without asking what stands round it, and starts
-containerd with the result. k3s and RKE2 have templates in Go's language; from early 2026 on, what these make imports a
+MicroK8s replaces `${NAME}` in `containerd-template.toml` by `sed`, whatever stands round it, and starts
+containerd with the result. k3s and RKE2 have templates in Go's language; from early 2026 on, the results import a
 directory of drop-ins.
 """
 
@@ -15,7 +15,7 @@ from nodeagent.model.runtime import ConfigFile, ConfigTree, RuntimeFlavour
 from nodeagent.model.runtimes.containerd import list_snap_places
 
 GENERATING: Final = (RuntimeFlavour.K3S, RuntimeFlavour.RKE2)
-"""They write the main file themselves, so that nobody else can."""
+"""The distributions that write the main file themselves, over any change by others."""
 IMPORTED: Final = ("config-v3.toml.d", "config.toml.d")
 """The directories beside the main file that the main files of k3s and RKE2 import, for versions 3 and 2."""
 _GO_SUFFIX: Final = ".tmpl"
@@ -25,14 +25,14 @@ _RUNTIME_TYPE: Final = "io.containerd.runc.v2"
 
 
 def find_gpu_lock(runtime: ChosenRuntime) -> str:
-    """The file by which MicroK8s' start script tells whether NVIDIA's runtime is the default; empty elsewhere."""
+    """The file by which MicroK8s' start script takes NVIDIA's runtime for the default; empty elsewhere."""
     if runtime.flavour is not RuntimeFlavour.MICROK8S:
         return ""
     return str(PurePosixPath(runtime.config_file).parent.parent / "var/lock/gpu")
 
 
 def fill_template(runtime: ChosenRuntime, tree: ConfigTree) -> ConfigTree:
-    """The files as containerd is given them; of the variables, those of runtimes and of directories are enough."""
+    """The files as containerd is given them; of the variables, runtimes and directories are enough."""
     lock = find_gpu_lock(runtime)
     if not lock:
         return tree
@@ -48,7 +48,7 @@ def fill_template(runtime: ChosenRuntime, tree: ConfigTree) -> ConfigTree:
 
 
 def find_go_template(runtime: ChosenRuntime) -> str:
-    """The main file, where that is a template that only k3s or RKE2 can read; empty elsewhere."""
+    """The main file, where it is a template for k3s or RKE2 alone; empty elsewhere."""
     is_template = runtime.flavour in GENERATING and runtime.config_file.endswith(_GO_SUFFIX)
     return runtime.config_file if is_template else ""
 

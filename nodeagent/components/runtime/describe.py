@@ -1,4 +1,4 @@
-"""Says in a few words what differs between a file as it is and as it should be, for people who look for its writer."""
+"""The difference between a file's present and wanted content, in a few words, for people in search of the writer."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ _MOST: Final = 3
 
 
 def describe_difference(change: FileChange) -> str:
-    """The file, and the settings that are not as they should be, with both values.
+    """The file, and the settings with wrong values, each with both values.
 
     Raises:
         ConfigUnparsable: one of the two is no document.

@@ -1,6 +1,6 @@
-"""One look at the runtime: which one it is, what its files say, what is missing, what is in force.
+"""One look at the runtime: kind, files, missing settings, and settings in force.
 
-Owns the order of these questions, for the component and the command line alike. Refuses to write anything.
+Owns the order of the questions, for the component and the command line alike. Refuses to write anything.
 """
 
 from nodeagent.components.runtime.choose import ChosenRuntime, NoRuntime, decide_runtime
@@ -20,19 +20,19 @@ _NO_WRAPPER = (
 
 
 class ShimWish(Value, frozen=True):
-    """The runtime shim, as it is in place."""
+    """The runtime shim in place."""
 
     program: str
     names: tuple[str, ...] = ()
-    """What it is called besides."""
+    """Other names of the program."""
     default: bool = False
-    """Whether it is for containers that ask for no runtime, too."""
+    """Whether the shim is also for containers without a runtime class."""
     takes_names: bool = True
     """Whether devices can be asked for by their CDI names."""
 
 
 def decide_shim(settings: ShimSettings, program: str) -> ShimWish | None:
-    """What is wanted of the shim; nothing while it is not in place."""
+    """The shim as the settings want it; `None` without the shim's program in place."""
     names = tuple(map(str, settings.nvidia_names))
     if not program:
         return None
@@ -41,7 +41,7 @@ def decide_shim(settings: ShimSettings, program: str) -> ShimWish | None:
 
 
 class Look(Value, frozen=True):
-    """What was seen of the runtime that serves the kubelet, and what follows from it."""
+    """The kubelet's runtime with its files, and the plan derived from both."""
 
     runtime: ChosenRuntime
     tree: ConfigTree
@@ -51,12 +51,12 @@ class Look(Value, frozen=True):
 
     @property
     def planned_tree(self) -> ConfigTree:
-        """The files as they will be, in the order in which they will be read."""
+        """The files after the plan, in the order of reading."""
         return PLANNERS[self.runtime.kind].arrange(self.runtime, apply_to_tree(self.tree, self.plan.changes))
 
     @property
     def restart_needed(self) -> str:
-        """What brings the files as they are into force, as advice; empty when they are, or nobody knows."""
+        """How to bring the present files into force, as advice; empty when they are in force, or when unknown."""
         running, files = self.runtime.cdi_in_force, self.plan.cdi_enabled
         cdi_waits = self.wanted.cdi and files and running is False
         handlers = self.runtime.handlers
@@ -65,7 +65,7 @@ class Look(Value, frozen=True):
         return self.runtime.restart_advice if waits and not self.plan.changes else ""
 
     def _is_class_stale(self, handlers: tuple[str, ...]) -> bool:
-        """Whether the daemon, of which this is known, runs another thing than what is written."""
+        """Whether the daemon, by its own word, runs another program or default than written in the files."""
         program = self.runtime.programs.get(CLASS, self.wanted.wrapper)
         default = self.runtime.default_handler or CLASS
         return CLASS not in handlers or self.wanted.lacks_class(program) or (self.wanted.default and default != CLASS)
@@ -76,13 +76,13 @@ class Look(Value, frozen=True):
 
     @property
     def takes_cdi(self) -> bool:
-        """Whether a container can be given a CDI device now; what the daemon says counts more than its files."""
+        """Whether a container can be given a CDI device now; the daemon's word counts more than the files."""
         running = self.runtime.cdi_in_force
         return running if running is not None else self.plan.cdi_enabled
 
     @property
     def goes_through_shim(self) -> bool:
-        """Whether every container can be given a device by its CDI name through the shim now."""
+        """Whether every container can be given a device by CDI name through the shim now."""
         if self.shim is None or not self.shim.takes_names:
             return False
         program = self.runtime.default_program
@@ -90,14 +90,14 @@ class Look(Value, frozen=True):
 
     @property
     def is_in_force(self) -> bool:
-        """Whether everything that is wanted is there now."""
+        """Whether all wanted settings are in force now."""
         return not self.plan.changes and not self.plan.problem and not self.restart_needed
 
 
 async def look_at_runtime(
     runtime: ContainerRuntime, settings: RuntimeSettings, *, cdi: bool = True, shim: ShimWish | None = None
 ) -> Look | NoRuntime:
-    """Look once; a shim that is in place is the class, whoever made that.
+    """Look once; a shim in place must be the program of the class.
 
     Raises:
         NodeagentError: the node does not answer.
@@ -120,7 +120,7 @@ async def look_at_runtime(
 
 
 async def read_tree(runtime: ContainerRuntime, chosen: ChosenRuntime) -> ConfigTree:
-    """Its files, whether or not it answers.
+    """The runtime's files, whether or not the runtime answers.
 
     Raises:
         NodeagentError: the node does not answer.
@@ -131,7 +131,7 @@ async def read_tree(runtime: ContainerRuntime, chosen: ChosenRuntime) -> ConfigT
 
 
 def render_state(look: Look | NoRuntime) -> RuntimeState:
-    """What everybody else may know."""
+    """The published state of the runtime."""
     if isinstance(look, NoRuntime):
         return RuntimeState(kind=RuntimeKind.UNKNOWN, problem=look.reason)
     return RuntimeState(

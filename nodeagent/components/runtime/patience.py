@@ -1,8 +1,8 @@
-"""How long a restarted runtime is waited for: longer than the settings say where it took longer before, or gets on.
+"""The patience with a restarted runtime: longer than in the settings after a slow start before, or during progress.
 
-Restarting it in the middle of its start is worse than waiting: a daemon with many containers on a slow disk then begins
-all over again. So what it does counts: its processor time, what it reads and writes, and its own word that it is not
-ready yet. One that died and was started again by others makes no progress by that.
+A second restart in the middle of a start is worse than waiting: a daemon with many containers on a slow disk then
+begins all over again. So progress counts: processor time, bytes read and written, and containerd's word of being not
+ready yet. A daemon started anew by others after its death makes no progress by that.
 """
 
 from collections.abc import Iterable
@@ -13,27 +13,27 @@ from nodeagent.model.runtime import DaemonProcess
 _MARGIN: Final = 2.0
 """How many times as long as at its last start a runtime may take."""
 _MOST: Final = 10.0
-"""How many times the setting it may take at most as long as it gets on."""
+"""How many times the setting a start may take at most while it makes progress."""
 _BUSY_SHARE: Final = 0.02
 """Of a processor; a daemon that only waits uses less."""
 _TICK_SECONDS: Final = 0.02
-"""How exactly the kernel tells when a process began."""
+"""The precision of the kernel's start times of processes."""
 _NOT_YET: Final = "server is not initialized yet"
-"""How containerd's CRI answers while it reads its containers (in its package `instrument`)."""
+"""The answer of containerd's CRI while it reads its containers (in its package `instrument`)."""
 _FIRST_PAUSE_SECONDS: Final = 60.0
 _LAST_PAUSE_SECONDS: Final = 3600.0
 
 
 class Patience:
-    """Whether one restart is still waited for."""
+    """Whether to wait longer for one restart."""
 
     def __init__(self, timeout_seconds: float, took_seconds: float, now: float) -> None:
         """Begin to wait.
 
         Args:
-            timeout_seconds: what the settings allow without any progress.
-            took_seconds: how long this node's daemon took the last time; zero where nobody knows.
-            now: by the clock whose times all others are of.
+            timeout_seconds: the time allowed by the settings without any progress.
+            took_seconds: the time of the daemon's last start on this node; zero where unknown.
+            now: by the same clock as all other times.
         """
         self._limit = max(timeout_seconds, _MARGIN * took_seconds)
         self._began = self._progressed = now
@@ -41,7 +41,7 @@ class Patience:
         self._daemon: DaemonProcess | None = None
 
     def note_processes(self, processes: Iterable[DaemonProcess], now: float) -> None:
-        """What the processes of its program have done by now; those from before the restart do not count."""
+        """Note the progress of the program's processes by now; processes from before the restart do not count."""
         started = [each for each in processes if each.age_seconds <= now - self._began + _TICK_SECONDS]
         if self._daemon is None:
             self._daemon = started[0] if started else None
@@ -53,12 +53,12 @@ class Patience:
             self._daemon, self._progressed = found, now
 
     def note_silence(self, reason: str, now: float) -> None:
-        """Why it does not answer yet, in its own words."""
+        """Note the error of a silent runtime."""
         if _NOT_YET in reason:
             self._progressed = now
 
     def is_over(self, now: float) -> bool:
-        """Whether it has had its time."""
+        """Whether the time is up."""
         return now >= min(self._progressed + self._limit, self._end)
 
     def waited_seconds(self, now: float) -> float:
@@ -67,23 +67,23 @@ class Patience:
 
 
 class Pause:
-    """When the next restart may be: one that somebody's changes call for again and again has to wait ever longer."""
+    """The time of the next restart: restarts in a row because of changes by others wait ever longer."""
 
     def __init__(self) -> None:
         self._count = 0
         self._last = 0.0
 
     def note_restart(self, now: float) -> None:
-        """Note that the runtime was just restarted."""
+        """Note a restart of the runtime just now."""
         self._count = 1 if now >= self._last + _LAST_PAUSE_SECONDS else self._count + 1
         self._last = now
 
     def forget(self) -> None:
-        """A person has asked for something else, and waits for it."""
+        """A person has changed the settings, and waits for the result."""
         self._count = 0
 
     def left_seconds(self, now: float) -> float:
-        """For how long none may be; zero when one may."""
+        """How long no restart may be; zero when a restart may be now."""
         if not self._count:
             return 0.0
         pause = min(_FIRST_PAUSE_SECONDS * 2.0 ** (self._count - 1), _LAST_PAUSE_SECONDS)

@@ -1,4 +1,4 @@
-"""What a plan to change a runtime's configuration says, whatever the runtime."""
+"""The contents of a plan to change a runtime's configuration, for any runtime."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -13,42 +13,42 @@ CLASS: Final = "nvidia"
 
 
 class Wanted(Value, frozen=True):
-    """What the runtime should be able to do."""
+    """The wanted abilities of the runtime."""
 
     cdi: bool = True
     wrapper: str = ""
     """The program behind the runtime class `nvidia`; empty when the class is not wanted."""
     names: tuple[str, ...] | None = None
-    """Where the class must be this program, its other names; `None` where whoever made the class is left in peace."""
+    """Other names of the program that the class must be; `None` where a class of any maker is left in peace."""
     default: bool = False
-    """Whether containers that ask for no runtime get this one."""
+    """Whether the class is also for containers that ask for no runtime."""
 
     def lacks_class(self, program: str | None) -> bool:
-        """Whether something has to be written, when this program is behind the class now; `None` when there is none."""
+        """Whether the class has to be written with `program` behind the present class; `None` stands for no class."""
         if not self.wrapper or program is None:
             return bool(self.wrapper)
         return self.names is not None and program not in (self.wrapper, *self.names)
 
 
 class RuntimePlan(Value, frozen=True):
-    """What has to be written so that it can; nothing when it can already."""
+    """The changes for the wanted abilities; empty for a runtime with all of them."""
 
     cdi_enabled: bool
     """Whether the files as they are switch CDI on."""
     changes: tuple[FileChange, ...] = ()
     problem: str = ""
-    """Why it cannot be done, in one line with the remedy; empty when it can."""
+    """Why no change is possible, in one line with the remedy; empty when one is possible."""
     handlers: tuple[str, ...] = ()
-    """The runtimes that it will then have at least; what is tried out before writing is held against them."""
+    """The runtimes that must exist afterwards; a trial before writing is compared with them."""
 
 
 def find_unread(tree: ConfigTree) -> str:
-    """Why not all of the files could be read; empty when they could."""
+    """Why some files could not be read; empty when all could."""
     return next((problem for problem in (*tree.problems, *(file.problem for file in tree.files)) if problem), "")
 
 
 def list_changes(tree: ConfigTree, contents: Iterable[tuple[str, bytes | None]]) -> tuple[FileChange, ...]:
-    """The files whose content is to be another, or that are to go."""
+    """The files with a new content, or with none any more."""
     before = {file.path: file.content for file in tree.files}
     return tuple(
         FileChange(path=path, before=before.get(path), after=content)
@@ -58,7 +58,7 @@ def list_changes(tree: ConfigTree, contents: Iterable[tuple[str, bytes | None]])
 
 
 def plan_move(tree: ConfigTree, former: str, own: str, *, is_read: bool = True) -> tuple[FileChange, ...]:
-    """Give our file of an earlier release its name of today; one that nothing reads any more only goes."""
+    """Give the agent's file of an earlier release the present name; a file unread by the runtime is only removed."""
     contents = {file.path: file.content for file in tree.files}
     ours = contents.get(former)
     if ours is None or not ours.startswith(HEADER):
@@ -68,7 +68,7 @@ def plan_move(tree: ConfigTree, former: str, own: str, *, is_read: bool = True) 
 
 
 def join_changes(earlier: Iterable[FileChange], later: Iterable[FileChange]) -> tuple[FileChange, ...]:
-    """Both as one: what was written twice in a row leads back to what was there before the first time."""
+    """Both lists as one: a file written twice in a row leads back to the content before the first time."""
     joined = {change.path: change for change in earlier}
     for change in later:
         known = joined.get(change.path)
@@ -80,7 +80,7 @@ def join_changes(earlier: Iterable[FileChange], later: Iterable[FileChange]) -> 
 
 
 def apply_to_tree(tree: ConfigTree, changes: Iterable[FileChange]) -> ConfigTree:
-    """The tree as it will be: changed files in their place, new ones last, as their names sort last."""
+    """The tree after the changes: changed files in place, new files last, as their names sort last."""
     after = {change.path: change.after for change in changes}
     known = {file.path for file in tree.files}
     main = tree.files[0].path

@@ -1,9 +1,9 @@
 """The least change to containerd's configuration, for every version of it.
 
-Owns what each release does with imports: 2.0 and later merge a drop-in key by key, so a drop-in holds our keys alone;
-1.x replaces the whole section by the drop-in's, so there the file that has the section is edited in place.
-The version of a drop-in is that of the main file: a newer one silently wipes settings or stops the daemon.
-The main file imports our drop-in and nothing else: what others left in that directory stays asleep.
+Owns the imports of each release: 2.0 and later merge a drop-in key by key, so a drop-in holds the agent's keys alone;
+1.x replaces the whole section by the drop-in's, so there the file with the section is edited in place.
+The version of a drop-in is the main file's version: a newer one silently wipes settings or stops the daemon.
+The main file imports the agent's drop-in and nothing else: files of others in the directory stay unread.
 """
 
 import re
@@ -41,15 +41,15 @@ _RUNC: Final = "runc"
 _RUNC_SHIM: Final = "io.containerd.runc.v2"
 _RUNC_SHIMS: Final = {"", _RUNC_SHIM, "io.containerd.runc.v1", "io.containerd.runtime.v1.linux"}
 _FIRST_BESIDE: Final = {(1, 6): 36, (1, 7): 18}
-"""The patch releases from which on it is known that relative patterns are looked for beside the file."""
+"""The patch releases from which relative patterns are known to be looked for beside the file."""
 _PATCH: Final = re.compile(r"\d+\.\d+\.(\d+)")
 _K0S_DROP_INS: Final = "/etc/k0s/containerd.d"
 _PATTERN_SUFFIX: Final = ".t*ml"
-"""Fits our drop-in and nothing else: a name with a star may be missing, one without stops the daemon when it is."""
+"""Fits the agent's drop-in alone. A starred name may be missing; a missing name without a star stops the daemon."""
 
 
 def plan_containerd(runtime: ChosenRuntime, tree: ConfigTree, wanted: Wanted) -> RuntimePlan:
-    """What to write.
+    """Plan the files to write.
 
     Raises:
         ConfigUnparsable: a file is no TOML.
@@ -84,7 +84,7 @@ def plan_containerd(runtime: ChosenRuntime, tree: ConfigTree, wanted: Wanted) ->
 
 
 def list_drop_ins(runtime: ChosenRuntime, name: str = OWN_NAME) -> tuple[str, ...]:
-    """Where our own file is, or would be; of several places, the first that is imported."""
+    """The possible places of the agent's own file; of several places, the first with an import counts."""
     if runtime.flavour is RuntimeFlavour.K0S:
         return (f"{_K0S_DROP_INS}/{name}.toml",)
     directories = IMPORTED if runtime.flavour in GENERATING else ("conf.d",)
@@ -94,13 +94,13 @@ def list_drop_ins(runtime: ChosenRuntime, name: str = OWN_NAME) -> tuple[str, ..
 
 
 def list_other_places(runtime: ChosenRuntime) -> tuple[str, ...]:
-    """Files that count though nothing leads to them: ours of this and of earlier releases, and MicroK8s' lock."""
+    """Files in force without an import: the agent's of this and of earlier releases, and MicroK8s' lock."""
     lock = find_gpu_lock(runtime)
     return (*list_drop_ins(runtime, FORMER_NAME), *list_drop_ins(runtime), *([lock] if lock else ()))
 
 
 def find_read_files(runtime: ChosenRuntime, tree: ConfigTree) -> ConfigTree:
-    """What the daemon reads: our own file lies there unread where somebody has taken the import away.
+    """The files read by the daemon, without the agent's own file where the import was removed.
 
     Raises:
         ConfigUnparsable: a file is no TOML.
@@ -121,7 +121,7 @@ def _is_runc(entry: dict[str, Any]) -> bool:
 
 
 class _Planner:
-    """What is missing in a configuration, and what may be in the way."""
+    """The missing keys of a configuration, and the obstacles."""
 
     def __init__(self, runtime: ChosenRuntime, tree: ConfigTree, wanted: Wanted) -> None:
         self._runtime, self._tree, self._wanted = runtime, tree, wanted
@@ -129,12 +129,12 @@ class _Planner:
         self.config = ContainerdConfig(self._release, find_read_files(runtime, tree))
         self._main = self.config.main
         self._texts = {file.path: file.content or b"" for file in tree.files}
-        """As they lie there: what is edited is a template, not what is made of it."""
+        """As they lie there: a template is edited, not the configuration made of it."""
         places = list_drop_ins(runtime)
         self._drop_in = next((path for path in places if self.config.imports_file(path)), places[0])
 
     def find_obstacle(self) -> str:
-        """Why nothing can be done, or nothing should be."""
+        """Why a change is impossible or unwise; empty when there is no obstacle."""
         problems = [*self._tree.problems, *(file.problem for file in self._tree.files if file.problem)]
         if problems:
             return problems[0]
@@ -150,7 +150,7 @@ class _Planner:
         return self._find_refusal()
 
     def _find_refusal(self) -> str:
-        """What is well configured and still cannot have what is wanted."""
+        """Why a sound configuration still cannot have the wanted settings."""
         if self._wanted.cdi and not self._runtime.knows_cdi:
             return "containerd 1.6 knows no CDI: upgrade it to 1.7 or later, or set `runtime.legacy_class: true`"
         if self._seeks_elsewhere and (found := self.config.find_relative_import()):
@@ -179,12 +179,12 @@ class _Planner:
 
     @property
     def _seeks_elsewhere(self) -> bool:
-        """Whether this release looks for relative patterns elsewhere than beside the file that has them."""
+        """Whether the release looks for relative patterns elsewhere than beside their file."""
         patch = _PATCH.match(self._runtime.version)
         return int(patch[1] if patch else 0) < _FIRST_BESIDE.get(self._release, 0)
 
     def list_missing(self) -> dict[KeyPath, Any]:
-        """The keys that are not as wanted, with the values they should have."""
+        """The keys with missing or wrong values, with the wanted values."""
         keys: dict[KeyPath, Any] = {}
         if self._wanted.cdi and not self.config.cdi_enabled:
             keys[*self.config.section, "enable_cdi"] = True
@@ -197,7 +197,7 @@ class _Planner:
         return keys
 
     def _find_program(self) -> str | None:
-        """What the class starts now; `None` when there is no such class."""
+        """The program of the class now; `None` without the class."""
         known = self.config.runtimes
         return str(get(known, (CLASS, "options", "BinaryName")) or "") if CLASS in known else None
 
@@ -207,22 +207,22 @@ class _Planner:
 
     @property
     def _lacks_builtin(self) -> bool:
-        """Whether our class alone takes, or would take, the place of 1.x's own table, which holds `runc`."""
+        """Whether the agent's class alone takes, or would take, the place of 1.x's own table with `runc`."""
         if self.config.replaces_runtimes:
             ours_alone = not self.config.runtimes.keys() - {CLASS}
             return ours_alone and self.config.lacks_default and self.config.default_runtime == _RUNC
         return self._release < (2, 0)
 
     def _describe_class(self) -> dict[KeyPath, Any]:
-        """The class as a copy of the runtime in use, so that it keeps its cgroup driver and annotations."""
+        """The class as a copy of the runtime in use, with the same cgroup driver and annotations."""
         known = self.config.runtimes
         program = ("BinaryName", "Runtime") if self.config.version == 1 else ("BinaryName",)
         if CLASS in known and not self._writes_drop_in:
-            # Somebody else's: only what it starts is changed.
+            # A class of another maker: only its program is changed.
             return {(*self._runtimes, CLASS, "options", name): self._wanted.wrapper for name in program}
-        # Somebody else's, too, is written whole where it lies in another file, which may go one day.
+        # A class of another maker is written whole, too, where it lies in another file, which may go one day.
         bases = (known.get(name) for name in (CLASS, self.config.default_runtime, _RUNC, "crun"))
-        # What is no relative of runc, such as a virtual machine, has other options and runs no wrapper.
+        # A runtime that is no relative of runc, such as a virtual machine, has other options and runs no wrapper.
         base: dict[str, Any] = next((each for each in bases if isinstance(each, dict) and _is_runc(each)), {})
         entry: dict[str, Any] = {
             name: value for name, value in base.items() if name not in {"options", "runtime_engine", "runtime_root"}
@@ -234,7 +234,7 @@ class _Planner:
         return flat | {(*at, "options", name): value for name, value in options.items()}
 
     def plan_move(self) -> tuple[FileChange, ...]:
-        """What gives our file of an earlier release its name of today, and has the main file import that."""
+        """Give the agent's file of an earlier release the present name, also in the main file's imports."""
         former, own = str(PurePosixPath(self._drop_in).with_stem(FORMER_NAME)), self._drop_in
         is_read = any(file.path == former for file, _ in self.config.documents)
         changes = plan_move(self._tree, former, own, is_read=is_read)
@@ -244,11 +244,11 @@ class _Planner:
         return changes + list_changes(self._tree, [(self._main.path, content)])
 
     def plan_writes(self, keys: dict[KeyPath, Any]) -> tuple[FileChange, ...]:
-        """The files to write so that the keys are in force."""
+        """The files to write for the keys to be in force."""
         return self._plan_drop_in(keys) if self._writes_drop_in else self._plan_edit(keys)
 
     def plan_last_import(self) -> tuple[FileChange, ...]:
-        """The main file with our drop-in imported last, where others have put imports behind it."""
+        """The main file with the agent's drop-in imported last, where others have put imports behind it."""
         path = self._drop_in
         own, imports = _name_import(path), self.config.imports or []
         if own not in imports:
@@ -261,17 +261,17 @@ class _Planner:
 
     @property
     def _writes_drop_in(self) -> bool:
-        """Whether our keys go into a file of their own."""
+        """Whether the agent's keys go into a file of their own."""
         can = self._release >= (2, 0) and self.config.version != 1
         return can and self._runtime.flavour is not RuntimeFlavour.MICROK8S
 
     @property
     def _is_drop_in_imported(self) -> bool:
-        """Whether our keys can be put into a file of their own without a change to another."""
+        """Whether the agent's keys can be put into a file of their own without a change to another."""
         return self._writes_drop_in and self.config.imports_file(self._drop_in)
 
     def _plan_edit(self, keys: dict[KeyPath, Any]) -> tuple[FileChange, ...]:
-        """Into the last file that has the section, because that one replaces all others."""
+        """Write the keys into the last file with the section, the only section in force."""
         path = self.config.find_section_file()
         content = self._read_main() if path == self._main.path else self._read(path)
         return list_changes(self._tree, [(path, set_keys(path, content, keys))])
@@ -285,7 +285,7 @@ class _Planner:
         return list_changes(self._tree, contents)
 
     def _read_main(self) -> bytes:
-        """The main file; one that says nothing yet is given a version, without which it would be of the first."""
+        """The main file; an empty file is given a version, since without one the version would be 1."""
         content = self._texts[self._main.path]
         return content if self.config.documents[0][1] else b"version = %d\n" % self.config.version + content
 

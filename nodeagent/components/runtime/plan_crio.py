@@ -14,7 +14,7 @@ _CRIO: Final = ("crio", "runtime")
 
 
 def plan_crio(runtime: ChosenRuntime, tree: ConfigTree, wanted: Wanted) -> RuntimePlan:
-    """CDI is always on; only the runtime class, and its being the default, may be missing.
+    """Plan the runtime class, also as the default: CDI is always on.
 
     Raises:
         ConfigUnparsable: a file is no TOML.
@@ -30,12 +30,12 @@ def plan_crio(runtime: ChosenRuntime, tree: ConfigTree, wanted: Wanted) -> Runti
 
 
 def find_crio_drop_in(runtime: ChosenRuntime) -> str:
-    """Where our own file is, or would be."""
+    """The place of the agent's own file."""
     return str(PurePosixPath(runtime.config_file).parent / "crio.conf.d" / f"{OWN_NAME}.conf")
 
 
 def _list_missing(wanted: Wanted, tree: ConfigTree) -> dict[KeyPath, Any]:
-    """The keys that are not as wanted, with the values they should have."""
+    """The keys with missing or wrong values, with the wanted values."""
     merged: dict[str, Any] = {}
     entries: dict[str, Any] = {}
     for file in tree.files:

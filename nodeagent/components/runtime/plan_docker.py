@@ -16,7 +16,7 @@ _DEFAULT_INDENT: Final = "    "
 
 
 def plan_docker(runtime: ChosenRuntime, tree: ConfigTree, wanted: Wanted) -> RuntimePlan:
-    """A few keys of one JSON object.
+    """Plan a few keys in the JSON object.
 
     Raises:
         ConfigUnparsable: the file is no JSON object.
@@ -54,7 +54,7 @@ def parse_daemon_json(path: str, content: bytes | None) -> dict[str, Any]:
     """Docker's settings; an absent or empty file has none.
 
     Raises:
-        ConfigUnparsable: it is no JSON object; says in which line and column.
+        ConfigUnparsable: the file is no JSON object; the message has line and column.
     """
     try:
         document = json.loads(content) if content and content.strip() else {}
@@ -69,19 +69,19 @@ def parse_daemon_json(path: str, content: bytes | None) -> dict[str, Any]:
 
 
 def is_daemon_json(written: bytes | None) -> bool:
-    """Whether this is what we write for Docker, whose file may have any name; no TOML begins with a brace."""
+    """Whether the content is written for Docker, whose file may have any name; no TOML begins with a brace."""
     return (written or b"").startswith(b"{")
 
 
 def render_daemon_json(document: dict[str, Any], like: bytes) -> bytes:
-    """The settings in their own order, indented as the file was."""
+    """The settings in the given order, indented like the former file."""
     found = _INDENT.search(like.decode("utf-8", "replace"))
     end = b"" if like and not like.endswith(b"\n") else b"\n"
     indent = found[1] if found else _DEFAULT_INDENT
     try:
         return json.dumps(document, indent=indent, ensure_ascii=False).encode() + end
     except UnicodeEncodeError:
-        # Half a pair of characters can only be written as it was: by its number.
+        # Half a surrogate pair can only be written as an escape with its number.
         return json.dumps(document, indent=indent).encode() + end
 
 

@@ -1,6 +1,6 @@
-"""The least change for a runtime that reads a directory in the order of the names: one file of ours in it.
+"""The least change for a runtime with a directory read in the order of the names: one file of the agent's there.
 
-What is read after ours can overrule it; then nothing is written, and who does is named.
+Later files can overrule it; then nothing is written, and the overruling file is named.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,13 +19,13 @@ from nodeagent.components.runtime.toml_edit import KeyPath, get, parse_toml, set
 from nodeagent.model.runtime import FORMER_NAME, ConfigTree
 
 _NAMED_DEPTH: Final = 4
-"""As deep as the name of a runtime lies; what is set in one is set with it."""
+"""The depth of a runtime's name; deeper keys are set with their runtime."""
 
 
 def plan_drop_in(
     tree: ConfigTree, path: str, list_missing: Callable[[ConfigTree], Mapping[KeyPath, Any]], *, cdi_enabled: bool
 ) -> RuntimePlan:
-    """Have our file at this path say what is missing; `list_missing` says which keys are not as wanted.
+    """Set the missing keys in the agent's file at `path`; `list_missing` finds keys with missing or wrong values.
 
     Raises:
         ConfigUnparsable: a file is no TOML.
@@ -43,7 +43,7 @@ def plan_drop_in(
 
 
 def arrange_directory(tree: ConfigTree) -> ConfigTree:
-    """Changed files in the order in which they will be read: the main one, then the others by their names."""
+    """Changed files in the order of reading: the main file, then the others by name."""
     main, *others = tree.files
     others.sort(key=lambda file: PurePosixPath(file.path).parts)
     return ConfigTree(files=(main, *others), problems=tree.problems)

@@ -1,4 +1,4 @@
-"""The least change to the configuration of Podman, and of whatever else reads `containers.conf`."""
+"""The least change to the configuration of Podman, and of other readers of `containers.conf`."""
 
 from functools import partial
 from pathlib import PurePosixPath
@@ -15,7 +15,7 @@ _DEFAULT: Final = ("engine", "runtime")
 
 
 def plan_podman(runtime: ChosenRuntime, tree: ConfigTree, wanted: Wanted) -> RuntimePlan:
-    """CDI is always on; only the runtime class, and its being the default, may be missing.
+    """Plan the runtime class, also as the default: CDI is always on.
 
     Raises:
         ConfigUnparsable: a file is no TOML.
@@ -26,12 +26,12 @@ def plan_podman(runtime: ChosenRuntime, tree: ConfigTree, wanted: Wanted) -> Run
 
 
 def find_podman_drop_in(runtime: ChosenRuntime) -> str:
-    """Where our own file is, or would be."""
+    """The place of the agent's own file."""
     return str(PurePosixPath(f"{runtime.config_file}.d") / f"{OWN_NAME}.conf")
 
 
 def _list_missing(wanted: Wanted, tree: ConfigTree) -> dict[KeyPath, Any]:
-    """The keys that are not as wanted, with the values they should have."""
+    """The keys with missing or wrong values, with the wanted values."""
     merged: dict[str, Any] = {}
     for file in tree.files:
         merged = merge(merged, parse_toml(file.path, file.content))
@@ -44,5 +44,5 @@ def _list_missing(wanted: Wanted, tree: ConfigTree) -> dict[KeyPath, Any]:
 
 
 def _find_program(told: object) -> str | None:
-    """What the class starts now: the first of several places that is there, which only the node knows."""
+    """The first of the class's programs; Podman takes the first existing one, known to the node alone."""
     return str(told[0]) if isinstance(told, list) and told else None

@@ -1,4 +1,4 @@
-"""Who plans the change of which runtime's configuration."""
+"""The planner of each runtime's configuration."""
 
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
@@ -15,15 +15,15 @@ from nodeagent.model.runtime import ConfigTree, RuntimeKind
 
 
 class Planner(NamedTuple):
-    """One runtime's plan, and what else follows from how it reads its files."""
+    """The planner of one runtime, and everything else about the runtime's way of reading files."""
 
     plan: Callable[[ChosenRuntime, ConfigTree, Wanted], RuntimePlan]
     arrange: Callable[[ChosenRuntime, ConfigTree], ConfigTree] = lambda _runtime, tree: tree
-    """Changed files in the order in which they will be read."""
+    """Changed files in the order of reading."""
     list_other_places: Callable[[ChosenRuntime], tuple[str, ...]] = lambda _runtime: ()
-    """Where a file may lie that counts though nothing leads to it: one of ours, or a mark of the distribution's."""
+    """Places of files that count though no file names them: the agent's own, or a mark of the distribution's."""
     is_provable: bool = False
-    """Whether its program can be started on the side to show that a plan does what it should."""
+    """Whether the runtime's program can be started on the side to prove a plan."""
 
 
 PLANNERS: Final[Mapping[RuntimeKind, Planner]] = {

@@ -1,7 +1,7 @@
-"""Proves a plan before it is carried out: the node's own containerd is started on the side with the planned files.
+"""Proves a plan before any file is written: the node's own containerd is started on the side with the planned files.
 
-Owns what its answer means. A trial that fails is held against one without configuration: where that fails too, the
-place is no place for a trial, and nothing is proved either way.
+Owns the meaning of the answer. A failed trial is held against a trial without configuration: where both fail, the
+place is unfit for trials, and nothing is proved either way.
 """
 
 from nodeagent.components.runtime.look import Look
@@ -15,16 +15,16 @@ from nodeagent.model.values import Value
 
 
 class Proof(Value, frozen=True):
-    """What a trial has shown."""
+    """The result of a trial."""
 
     handlers: tuple[str, ...] = ()
     """The runtimes with which CRI came up."""
     unproved: str = ""
-    """Why nothing could be shown; empty when it was."""
+    """Why nothing could be proved; empty when the plan was."""
 
 
 class PlanDisproved(NodeagentError):
-    """The runtime would not do what was planned; nothing was written."""
+    """The runtime would not act by the plan; no file was written."""
 
     def __init__(self, path: str, reason: str, *, was_broken: bool) -> None:
         found = "already with the files as they are" if was_broken else "with the planned change"
@@ -37,10 +37,10 @@ class PlanDisproved(NodeagentError):
 
 
 async def prove_plan(runtime: ContainerRuntime, look: Look) -> Proof:
-    """Show that the runtime comes up with the planned files and does as planned, where that can be shown.
+    """Show the runtime coming up with the planned files and acting by the plan, where a trial is possible.
 
     Raises:
-        PlanDisproved: it does not.
+        PlanDisproved: the runtime does not.
     """
     if not PLANNERS[look.runtime.kind].is_provable:
         return Proof(unproved="that is done with containerd alone")

@@ -1,7 +1,7 @@
 """Changes single keys of a TOML file and leaves everything else as people wrote it: comments, order, spacing.
 
-Owns the proof: what was written is parsed again by another parser and must differ by exactly the keys that were asked
-for. Refuses to write what does not pass.
+Owns the proof: another parser reads the written text, and must find exactly the requested keys changed. Refuses to
+write a text that does not pass.
 """
 
 import tomllib
@@ -19,7 +19,7 @@ KeyPath = tuple[str, ...]
 
 
 class ConfigUnparsable(NodeagentError):
-    """A configuration file is not what its format says."""
+    """A configuration file is not in the right format."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"cannot read {path}: {reason}: mend the file, nothing was written")
@@ -27,7 +27,7 @@ class ConfigUnparsable(NodeagentError):
 
 
 class ConfigUneditable(NodeagentError):
-    """A file is valid, but the change cannot be put into it without touching something else."""
+    """A file is valid, but cannot take the change without a change of other lines."""
 
     def __init__(self, path: str, keys: Sequence[KeyPath], reason: str) -> None:
         names = ", ".join(".".join(key) for key in keys)
@@ -39,7 +39,7 @@ def parse_toml(path: str, content: bytes | None) -> dict[str, Any]:
     """The document; an absent or empty file is an empty one.
 
     Raises:
-        ConfigUnparsable: it is no TOML; says in which line and column.
+        ConfigUnparsable: the file is no TOML; the message has line and column.
     """
     try:
         return tomllib.loads((content or b"").decode("utf-8"))
@@ -50,16 +50,16 @@ def parse_toml(path: str, content: bytes | None) -> dict[str, Any]:
     except RecursionError as error:
         raise ConfigUnparsable(path, "it is nested too deeply") from error
     except ValueError as error:
-        # Of a number with thousands of digits the parser says nothing of its own.
+        # For a number with thousands of digits the parser has no error of its own.
         raise ConfigUnparsable(path, f"it has a value that nobody can read, {error}") from error
 
 
 def set_keys(path: str, content: bytes, changes: Mapping[KeyPath, Any]) -> bytes:
-    """The file with these keys set, tables made where they are missing.
+    """The file with the keys of `changes` set, missing tables added.
 
     Raises:
         ConfigUnparsable: the file is no TOML.
-        ConfigUneditable: something else would change with it.
+        ConfigUneditable: other keys or lines would change, too.
     """
     wanted = merge(parse_toml(path, content), _nest(changes))
     try:
@@ -68,7 +68,7 @@ def set_keys(path: str, content: bytes, changes: Mapping[KeyPath, Any]) -> bytes
             _set(document, key, value)
         edited = tomlkit.dumps(document).encode("utf-8")
     except (TOMLKitError, RecursionError, TypeError, AttributeError, ValueError, KeyError) as error:
-        # The library that keeps comments meets layouts that it cannot extend; which ones is its own business.
+        # The library that keeps comments meets layouts that it cannot extend; it documents none of them.
         raise ConfigUneditable(path, tuple(changes), f"{error}") from error
     if parse_result(path, edited, changes) != wanted:
         raise ConfigUneditable(path, tuple(changes), "other keys would change with it")
@@ -79,17 +79,17 @@ def set_keys(path: str, content: bytes, changes: Mapping[KeyPath, Any]) -> bytes
 
 
 def _keeps_lines(before: str, after: str, names: Collection[str]) -> bool:
-    """Whether every line is still there, in its order; those of the keys that were set may differ."""
+    """Whether every line is still there, in order; lines of the changed keys may differ."""
     rest = iter([line.strip() for line in after.splitlines()])
     lines = (line.strip() for line in before.splitlines())
     return all(line in rest for line in lines if line and not any(name in line for name in names))
 
 
 def parse_result(path: str, edited: bytes, changes: Mapping[KeyPath, Any]) -> dict[str, Any]:
-    """What we wrote, read by another parser.
+    """The text as written, read by another parser.
 
     Raises:
-        ConfigUneditable: it cannot be read any more.
+        ConfigUneditable: the text cannot be read any more.
     """
     try:
         return parse_toml(path, edited)
@@ -98,7 +98,7 @@ def parse_result(path: str, edited: bytes, changes: Mapping[KeyPath, Any]) -> di
 
 
 def get(document: Mapping[str, Any], key: KeyPath) -> Any:
-    """The value at a path; `None` where there is none."""
+    """The value at a path; `None` for a path without a value."""
     value: Any = document
     for part in key:
         if not isinstance(value, Mapping) or part not in value:
@@ -108,13 +108,13 @@ def get(document: Mapping[str, Any], key: KeyPath) -> Any:
 
 
 def get_table(document: Mapping[str, Any], key: KeyPath) -> dict[str, Any]:
-    """The table at a path; an empty one where there is none."""
+    """The table at a path; empty where there is no table."""
     value = get(document, key)
     return dict(value) if isinstance(value, Mapping) else {}
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Tables joined key by key; whatever else is in both is taken from `over`."""
+    """Tables joined key by key; any other value in both is taken from `over`."""
     merged = deepcopy(dict(base))
     for key, value in over.items():
         known = merged.get(key)
@@ -143,7 +143,7 @@ def _set(document: Any, key: KeyPath, value: Any) -> None:
             raise TypeError(f"{part} is no table")
     known = table.get(key[-1])
     if isinstance(known, Array) and isinstance(value, list) and value[: len(known)] == known.unwrap():
-        # What is put behind the rest of a list leaves its lines and comments as they are.
+        # Items appended to a list leave its lines and comments as they are.
         for item in value[len(known) :]:
             known.append(item)
     else:

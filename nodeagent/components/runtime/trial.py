@@ -1,9 +1,10 @@
-"""Makes a planned configuration harmless, so that the node's own containerd can be started with a copy of it.
+"""Makes a planned configuration harmless, to start the node's own containerd with a copy of it.
 
-Owns what such a daemon must not share with the node's: data and state directories, sockets, ports, storage of
-snapshotters, plugins of others, NRI, CNI's directory. What is left of the files is what decides whether CRI comes up
-and with which runtimes: versions, imports, CRI's own tables, what is switched off.
-The copies lie side by side; `SCRATCH` in them stands for the directory, which only the edge knows.
+Owns the list of things that such a daemon must not share with the node's: data and state directories, sockets, ports,
+storage of snapshotters, plugins of others, NRI, CNI's directory. The rest of the files decides whether CRI comes up
+and with which runtimes: versions, imports, CRI's own tables, disabled plugins.
+
+The copies lie side by side; `SCRATCH` in them stands for the directory, known to the edge alone.
 """
 
 from typing import Any, Final
@@ -19,11 +20,11 @@ _RUNTIME: Final = "io.containerd.cri.v1.runtime"
 _IMAGES: Final = "io.containerd.cri.v1.images"
 _CRI_TABLES: Final = ("cri", "io.containerd.grpc.v1.cri", _RUNTIME, _IMAGES)
 _NEWEST_COMBINED: Final = 2
-"""The newest version that says everything of CRI in one table."""
+"""The newest version with all of CRI in one table."""
 _NEWEST_FLAT: Final = 3
-"""The newest version that has the sockets outside of the plugins' tables."""
+"""The newest version with the sockets outside of the plugins' tables."""
 _SNAPSHOTTER: Final = "native"
-"""It keeps its snapshots in plain directories below the daemon's own."""
+"""A snapshotter that keeps its snapshots in plain directories below the daemon's own."""
 _SHARED: Final = (
     *(f"io.containerd.snapshotter.v1.{name}" for name in ("aufs", "blockfile", "btrfs", "devmapper", "erofs", "zfs")),
     "io.containerd.nri.v1.nri",
@@ -34,9 +35,9 @@ _SHARED: Final = (
     "io.containerd.tracing.processor.v1.otlp",
 )
 _OLD_NAMES: Final = tuple(name.rpartition(".")[2] for name in _SHARED)
-"""In 1.x a file of version 1 switches plugins off by these."""
+"""The names by which a file of version 1 switches plugins off in 1.x."""
 _PLAIN: Final = ConfigTree(files=(ConfigFile(path="config.toml", content=b"version = 2\n"),))
-"""Every release reads it."""
+"""A configuration that every release reads."""
 
 
 class Trial(Value, frozen=True):
@@ -45,11 +46,11 @@ class Trial(Value, frozen=True):
     files: tuple[ConfigFile, ...]
     """The main file first; each path is a name beside the others."""
     left_out: str = ""
-    """What CRI may need and a copy must not have; empty when everything that counts is in it."""
+    """Programs that CRI may need and a copy must not have; empty when the copy has everything that counts."""
 
 
 def render_trial(tree: ConfigTree) -> Trial:
-    """The configuration without anything that the node's daemon could notice.
+    """The configuration without anything noticeable for the node's daemon.
 
     Raises:
         ConfigUnparsable: a file is no TOML.
@@ -67,12 +68,12 @@ def render_trial(tree: ConfigTree) -> Trial:
 
 
 def render_control() -> Trial:
-    """What comes up wherever a containerd can be started on the side at all."""
+    """A configuration for containerd to come up with wherever a trial works at all."""
     return render_trial(_PLAIN)
 
 
 def find_wrong(answer: TrialAnswer, plan: RuntimePlan, wanted: Wanted) -> str:
-    """What a daemon with the planned files would not do as it should; empty when it does."""
+    """The first failure of a daemon with the planned files; empty for a daemon that follows the plan."""
     if not answer.is_ready:
         return answer.said or "CRI does not come up"
     lost = [name for name in plan.handlers if name not in (answer.handlers or ())]
@@ -84,7 +85,7 @@ def find_wrong(answer: TrialAnswer, plan: RuntimePlan, wanted: Wanted) -> str:
 
 
 def _make_harmless(document: dict[str, Any], *, is_main: bool) -> dict[str, Any]:
-    """What decides about CRI, and nothing else."""
+    """The keys that decide about CRI, without any others."""
     copy = {name: document[name] for name in ("version", "disabled_plugins") if name in document}
     plugins = get_table(document, ("plugins",))
     tables: dict[str, dict[str, Any]] = {name: get_table(plugins, (name,)) for name in _CRI_TABLES if name in plugins}
@@ -97,7 +98,7 @@ def _make_harmless(document: dict[str, Any], *, is_main: bool) -> dict[str, Any]
 
 
 def _list_expected_tables(document: dict[str, Any]) -> tuple[str, ...]:
-    """The tables in which a main file of this version would be told where CNI and the snapshots are."""
+    """The tables for CNI and the snapshots in a main file of the document's version."""
     version = document.get("version", 1)
     if version == 1:
         return ("cri",)
@@ -125,7 +126,7 @@ def _make_table_harmless(name: str, table: dict[str, Any]) -> None:
 
 
 def _move_entry(entry: Any) -> Any:
-    """A runtime with its storage and its network's directory in the scratch directory."""
+    """A runtime with storage and network directory in the scratch directory."""
     own = {"snapshotter": _SNAPSHOTTER, "cni_conf_dir": f"{SCRATCH}/cni"}
     return entry | {key: own[key] for key in entry.keys() & own.keys()} if isinstance(entry, dict) else entry
 

@@ -1,8 +1,9 @@
-"""Takes our keys out of a configuration file that somebody else has edited since, and leaves the rest as it is.
+"""Takes the agent's keys out of a configuration file edited by others since, and leaves the rest alone.
 
-Owns the three-way comparison: what was there before us, what we made of it, what is there now. A value of ours goes
-back to what it was; one that somebody has changed since is theirs. The lines of others stay where the text allows it,
-and what comes out must be, by another parser, exactly what the comparison says.
+Owns the three-way comparison: the file before the agent, as the agent wrote it, and now. A value of the agent's goes
+back to the former value; a value changed since belongs to the editor. The lines of others stay where the text allows,
+and the result must be, by another parser, exactly the outcome of the comparison.
+
 Refuses to return anything else.
 """
 
@@ -21,11 +22,11 @@ _ABSENT: Final = object()
 
 
 def withdraw(file: EditedFile) -> bytes | None:
-    """The file without our keys; `None` when nothing would be left of it and there was none before us.
+    """The file without the agent's keys; `None` when no setting would be left and there was no file before the agent.
 
     Raises:
-        ConfigUnparsable: the file is not what its format says.
-        ConfigUneditable: our keys cannot be taken out without touching something else.
+        ConfigUnparsable: the file is not in the right format.
+        ConfigUneditable: the keys cannot be taken out without touching other lines.
     """
     is_json = is_daemon_json(file.ours)
     parse = parse_daemon_json if is_json else parse_toml
@@ -34,7 +35,7 @@ def withdraw(file: EditedFile) -> bytes | None:
     if file.before is None and not wanted.keys() - {"version"}:
         return None
     if wanted and "version" in now and "version" not in wanted:
-        # The keys that stay were written for it, also where the file was there before and said nothing.
+        # The keys that stay were written for this version, also where the file was there before and had none.
         wanted = {"version": now["version"]} | wanted
     if wanted == now:
         return file.now
@@ -49,7 +50,7 @@ def withdraw(file: EditedFile) -> bytes | None:
 
 
 def compare(before: Mapping[str, Any], ours: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-    """What is there now, with every value that is still ours as it was before us."""
+    """The present document, with the former value wherever the agent's value still stands."""
     result: dict[str, Any] = {}
     for key, value in now.items():
         then, set_by_us = before.get(key, _ABSENT), ours.get(key, _ABSENT)
@@ -75,7 +76,7 @@ def _compare_value(then: Any, set_by_us: Any, value: Any) -> Any:
 
 
 def _merge_lines(file: EditedFile, _wanted: Mapping[str, Any], _now: Mapping[str, Any]) -> bytes | None:
-    """Our change to the lines, the other way round, wherever those lines are now."""
+    """Reverse the agent's change of the lines, wherever these lines are now."""
     before, ours, now = (
         (content or b"").decode("utf-8", "replace").splitlines(keepends=True)
         for content in (file.before, file.ours, file.now)
@@ -100,7 +101,7 @@ def _merge_lines(file: EditedFile, _wanted: Mapping[str, Any], _now: Mapping[str
 
 
 def _match(ours: list[str], now: list[str]) -> dict[int, int]:
-    """Where each line of ours is now, whatever its indentation became."""
+    """Where each line of the agent's is now, with any indentation."""
     ours, now = ([line.strip() for line in lines] for lines in (ours, now))
     matcher = difflib.SequenceMatcher(None, ours, now, autojunk=False)
     return {
@@ -109,7 +110,7 @@ def _match(ours: list[str], now: list[str]) -> dict[int, int]:
 
 
 def _delete_keys(file: EditedFile, wanted: Mapping[str, Any], now: Mapping[str, Any]) -> bytes | None:
-    """Key by key, for a file that somebody has written anew from end to end."""
+    """Key by key, for a file written anew from end to end."""
     try:
         document = tomlkit.parse(file.now.decode("utf-8"))
         for key in _list_differences(now, wanted):
@@ -121,7 +122,7 @@ def _delete_keys(file: EditedFile, wanted: Mapping[str, Any], now: Mapping[str, 
 
 
 def _list_differences(now: Mapping[str, Any], wanted: Mapping[str, Any], at: KeyPath = ()) -> Iterable[KeyPath]:
-    """The paths at which two documents differ, as high up as a whole table goes."""
+    """The paths of the differences between two documents, as high up as a whole table goes."""
     for key, value in now.items():
         other = wanted.get(key, _ABSENT)
         if isinstance(value, Mapping) and isinstance(other, Mapping):

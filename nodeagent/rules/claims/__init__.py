@@ -1,1 +1,1 @@
-"""Devices as claims see them: how they are called, what is told of them, and what keeps pods away from one."""
+"""Devices as claims see them: names, published attributes, and taints that keep pods away from a device."""

@@ -1,9 +1,10 @@
-"""How GPUs, MIG devices and the places of MIG devices are called in slices, and back.
+"""The names of GPUs, MIG devices and places of MIG devices in resource slices, and back.
 
-Owns the names, which are those of NVIDIA's driver: `gpu-<minor>`, `gpu-<minor>-mig-<profile>-<profile id>-<start>`. An
-allocation carries nothing else, so a name is made of what stays over restarts and reboots, and is found again as long
-as the GPU is there.
-Refuses to say who may have a device: that is the door's matter, and health's.
+Owns the names, as in NVIDIA's driver: `gpu-<minor>`, `gpu-<minor>-mig-<profile>-<profile id>-<start>`. An
+allocation carries nothing else, so a name is made of values that outlive restarts and reboots, and is found again as
+long as the GPU is there.
+
+Refuses to say who may have a device: the matter of allocation mode and health.
 """
 
 import re
@@ -31,33 +32,33 @@ class MigPlace(Value, frozen=True):
 
 
 class NamedDevice(Value, frozen=True):
-    """One device of a slice, and what it is."""
+    """A device of a slice."""
 
     name: str
     gpu: Gpu
     mig: MigDevice | None = None
-    """The instance that exists, where it is one of an instance."""
+    """The existing instance, for a device of an instance."""
     place: MigPlace | None = None
-    """Of an instance, there or to be made; `None` for a GPU, and where the driver does not tell places."""
+    """Of an instance, existing or possible; `None` for a GPU, and where the driver reports no places."""
 
     @property
     def is_gpu(self) -> bool:
-        """Whether it is the GPU itself and no part of it."""
+        """Whether the device is a whole GPU."""
         return self.mig is None and self.place is None
 
 
 def name_gpu(gpu: Gpu) -> str:
-    """By the minor number of its device node; by its slot where there is none."""
+    """The name by the minor number of the device node; by the PCI address where there is none."""
     return f"gpu-{gpu.minor}" if gpu.minor is not None else f"gpu-{_clean(gpu.pci.address)}"
 
 
 def name_place(gpu: Gpu, place: MigPlace) -> str:
-    """What a whole instance at this place is called, whether it exists or not."""
+    """The name of a whole instance at the place, existing or not."""
     return _name_instance(gpu, place.profile.name, str(place.profile.profile_id), str(place.start))
 
 
 def name_mig(gpu: Gpu, mig: MigDevice) -> str:
-    """As its place is called; what does not fill its instance, or lies nowhere known, has the ids besides."""
+    """The name of the MIG device's place; with ids for a part of an instance, or for an unknown place."""
     place = _find_place(gpu, mig)
     if place is not None and _is_whole(mig):
         return name_place(gpu, place)
@@ -91,9 +92,9 @@ def _find_place(gpu: Gpu, mig: MigDevice) -> MigPlace | None:
 
 
 def list_places(gpu: Gpu) -> tuple[MigPlace, ...]:
-    """Everywhere that an instance could lie, profile by profile; none on a GPU that cannot be cut while claims come.
+    """All possible places of instances, profile by profile; none on a GPU that cannot be cut while claims come.
 
-    A GPU that takes up MIG mode only with a reset tells no places before it has.
+    A GPU in need of a reset to take up MIG mode reports no places before.
     """
     if gpu.mig is None or (_needs_reset(gpu) and not gpu.mig_enabled):
         return ()
@@ -106,9 +107,9 @@ def _needs_reset(gpu: Gpu) -> bool:
 
 
 def list_devices(inventory: Inventory, gpus: Container[GpuUuid], *, on_demand: bool) -> tuple[NamedDevice, ...]:
-    """What these GPUs are offered as, in index order: themselves, what they are cut into, or could be on demand.
+    """The offered devices of the GPUs, in index order: whole GPUs, present MIG devices, or possible ones on demand.
 
-    A GPU in MIG mode is no whole device, but for one that leaves that mode when somebody asks for it whole.
+    A GPU in MIG mode is no whole device, unless it can leave the mode for a claim of the whole GPU.
     """
     return tuple(
         device
@@ -135,7 +136,7 @@ def _list_on_demand(gpu: Gpu) -> Iterator[NamedDevice]:
 
 
 def find_device(inventory: Inventory, name: str) -> NamedDevice | None:
-    """The device that an allocation names; `None` where this node has none of that name, and could have none."""
+    """The device named by an allocation; `None` for a name that no device of the node has or could have."""
     for gpu in inventory.gpus:
         own = name_gpu(gpu)
         if name == own:

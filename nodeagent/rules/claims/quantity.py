@@ -1,6 +1,6 @@
 """Quantities as the API server writes them: `10Gi`, `500M`, `1.5Ki`, `100m`, `1e9`.
 
-Owns reading them. Refuses what is no number of whole units where that is asked: half a byte is nobody's.
+Owns reading them. Refuses texts without a number, below zero, or beyond all measure.
 """
 
 import re
@@ -17,14 +17,14 @@ _LARGEST: Final = 1 << 63
 
 
 class QuantityUnreadable(ValueError):
-    """A text that is no quantity, or none that fits; says what one looks like."""
+    """A text that is no quantity, or out of range; the message shows the form."""
 
 
 def parse_quantity(text: str) -> int:
     """The whole units in a quantity, rounded up as the API server does.
 
     Raises:
-        QuantityUnreadable: it is no quantity, is negative, or is beyond all measure.
+        QuantityUnreadable: the text is no quantity, is negative, or is beyond all measure.
     """
     found = _FORM.fullmatch(text)
     if found is None:

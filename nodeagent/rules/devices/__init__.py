@@ -1,1 +1,1 @@
-"""Devices of any vendor: which there are, what they are called, how they are given, whether they work."""
+"""Devices of any vendor: discovery, names, answers to Allocate, health."""

@@ -1,8 +1,9 @@
-"""What a container gets with its devices: nodes, mounts, variables, or names for its runtime.
+"""The answer for a container with its devices: device nodes, mounts, variables, or CDI names.
 
-Owns how nodes are called in the container and which names specifications define.
-A name means the same as long as the device exists, so that a container that is created late is not given another one:
-a device that is counted from 0 has one name for each place that it may have among a container's devices.
+Owns the names of nodes in the container and the names in specifications.
+
+A name means the same as long as the device exists, so that a late container is not given another device:
+a device counted from 0 has a name for each possible place among a container's devices.
 """
 
 import re
@@ -19,21 +20,21 @@ from nodeagent.rules.cdi_names import qualify
 from nodeagent.rules.devices.group import name_resource, parse_id, sort_key, split_number
 
 SPEC_PREFIX: Final = "nodeagent-device-"
-"""What the names of these specifications begin with, and no other file's."""
+"""The prefix of the specifications' file names, and of no other file's."""
 PLACES_MAX: Final = 64
-"""Devices of a counted class for which names are written, as many for each; a class with more is given by nodes."""
+"""The most devices of a counted class with names, as many names for each; a larger class is given by nodes."""
 CDI_VERSION: Final = "0.5.0"
-"""The first in which a node may be called otherwise in the container."""
+"""The first version in which a node may have another name in the container."""
 _CLASS: Final = re.compile(r"[A-Za-z]([A-Za-z0-9_-]*[A-Za-z0-9])?")
 
 
 def order_devices(devices: Iterable[HostDevice]) -> tuple[HostDevice, ...]:
-    """In the order in which a container counts them."""
+    """In a container's order of counting."""
     return tuple(sorted(devices, key=lambda device: sort_key(device.nodes[0])))
 
 
 def place_nodes(device_class: DeviceClass, devices: Iterable[HostDevice]) -> tuple[tuple[str, str], ...]:
-    """Each node as the host has it, and as the container sees it."""
+    """Each node's path on the host, and in the container."""
     nodes = [node for device in order_devices(devices) for node in device.nodes]
     if not device_class.renumber:
         return tuple((node, node) for node in nodes)
@@ -50,19 +51,19 @@ def place_nodes(device_class: DeviceClass, devices: Iterable[HostDevice]) -> tup
 
 
 def name_kind(resource: str) -> str:
-    """The kind of a class's names in CDI: never one that a vendor's own tool writes."""
+    """The CDI kind of a class: never a kind written by a vendor's own tool."""
     domain, _, base = resource.partition("/")
     name = base if _CLASS.fullmatch(base) else f"d{sha256(base.encode()).hexdigest()[:8]}"
     return f"devices.{domain}/{name}"
 
 
 def name_spec_file(resource: str) -> str:
-    """The file that defines a class's names."""
+    """The file with the names of a class."""
     return f"{SPEC_PREFIX}{name_kind(resource).removeprefix('devices.').replace('/', '-')}.json"
 
 
 def is_named(device_class: DeviceClass, devices: Sequence[HostDevice]) -> bool:
-    """Whether names can say what a container of this class gets."""
+    """Whether CDI names suffice for any container of the class."""
     if not device_class.renumber:
         return True
     stems = [[split_number(node)[0] for node in device.nodes] for device in devices]
@@ -70,7 +71,7 @@ def is_named(device_class: DeviceClass, devices: Sequence[HostDevice]) -> bool:
 
 
 def name_devices(device_class: DeviceClass, devices: Sequence[HostDevice]) -> tuple[str, ...]:
-    """The names of these devices of one container."""
+    """The names for the given devices of one container."""
     resource = name_resource(device_class)
     names = [parse_id(device.id, resource) or "" for device in order_devices(devices)]
     if device_class.renumber:
@@ -110,13 +111,13 @@ def _render_device(device_class: DeviceClass, name: str, nodes: Iterable[tuple[s
 def plan_answer(
     device_class: DeviceClass, devices: Sequence[HostDevice], extra_nodes: Sequence[str], *, by_name: bool
 ) -> ContainerAnswer:
-    """What one container needs.
+    """The answer for one container.
 
     Args:
         device_class: the class of the devices.
-        devices: those of the container, each once.
-        extra_nodes: what it gets with them.
-        by_name: whether its runtime is told names rather than nodes.
+        devices: the container's devices, each once.
+        extra_nodes: further nodes for the container.
+        by_name: whether the runtime is told names rather than nodes.
     """
     placed = place_nodes(device_class, devices)
     nodes = (*placed, *((node, node) for node in extra_nodes))

@@ -1,6 +1,6 @@
-"""Which classes this host could have: the ready-made ones that find something, and accelerators of no such class.
+"""Possible classes of this host: ready-made classes with devices here, and accelerators of no such class.
 
-Owns what is proposed, and its words. Refuses to propose NVIDIA's GPUs, which the agent gives by itself.
+Owns the proposals and their words. Refuses to propose NVIDIA's GPUs, which the agent gives by itself.
 """
 
 from collections.abc import Iterable
@@ -16,19 +16,19 @@ _DISPLAY, _ACCELERATOR = 0x03, 0x12
 
 
 class Proposal(Value, frozen=True):
-    """A class that this host could have."""
+    """A possible class of this host."""
 
     use: str
-    """The ready-made class; empty for one that is written out."""
+    """The ready-made class; empty for a class written out."""
     resource: str
     devices: tuple[str, ...]
     lines: tuple[str, ...]
-    """What to write below `devices.classes`."""
+    """The lines to write below `devices.classes`."""
     note: str = ""
 
 
 def propose(ready: Iterable[DeviceClass], host: HostDevices) -> tuple[Proposal, ...]:
-    """What there is, ready-made classes first."""
+    """All proposals, ready-made classes first."""
     classes = tuple(ready)
     found = []
     for each in classes:

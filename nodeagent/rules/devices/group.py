@@ -1,8 +1,9 @@
-"""Which devices a class has, from what a look at the host found.
+"""The devices of a class, from the host's device nodes.
 
-Owns which nodes are of a class, which of them are one device, and what the devices are called: a name follows from
-what outlives a reboot, so that a container's record still means the device after one.
-Refuses to give a node to two classes: who claims it second does not get it, and both are named.
+Owns the match of nodes with classes, the grouping of nodes into devices, and the devices' names: a name follows from
+values that outlive a reboot, so that a container's record still means the device afterwards.
+
+Refuses to give a node to two classes: the second class does not get it, and both are named.
 """
 
 import re
@@ -25,7 +26,7 @@ _HASH_LENGTH: Final = 6
 
 
 class Grouped(NamedTuple):
-    """The devices of one class, and what kept nodes from being some."""
+    """The devices of a class, and the problems of nodes left out."""
 
     devices: tuple[HostDevice, ...]
     problems: tuple[str, ...] = ()
@@ -38,7 +39,7 @@ def plan_classes(classes: Iterable[DeviceClass], host: HostDevices) -> dict[Reso
 
 
 def name_resource(device_class: DeviceClass) -> ResourceName:
-    """What pods ask for; a class without a name is refused when settings are read."""
+    """The resource name for pods; a class without a name is refused when settings are read."""
     assert device_class.resource
     return ResourceName(device_class.resource)
 
@@ -66,7 +67,7 @@ def _plan_class(device_class: DeviceClass, host: HostDevices, claimed: dict[str,
 
 
 def matches(device_class: DeviceClass, node: HostNode, host: HostDevices) -> bool:
-    """Whether a node is of a class: everything that the class says must be true of it."""
+    """Whether a node is of a class: every condition of the class must be true."""
     if device_class.nodes and not any(match_path(node.path, pattern) for pattern in device_class.nodes):
         return False
     if device_class.sysfs_class is not None and node.sysfs_class != device_class.sysfs_class:
@@ -82,13 +83,13 @@ def matches(device_class: DeviceClass, node: HostNode, host: HostDevices) -> boo
 
 
 def match_path(path: str, pattern: str) -> bool:
-    """Whether a pattern means a path; a wildcard stands for nothing beyond a slash."""
+    """Whether a pattern means a path; a wildcard does not match a slash."""
     parts, patterns = path.split("/"), pattern.split("/")
     return len(parts) == len(patterns) and all(map(fnmatchcase, parts, patterns))
 
 
 def list_extra_nodes(device_class: DeviceClass, host: HostDevices) -> tuple[str, ...]:
-    """The further nodes that are there."""
+    """The further nodes present on the host."""
     return tuple(
         node.path for node in host.nodes if any(match_path(node.path, pattern) for pattern in device_class.extra_nodes)
     )
@@ -100,7 +101,7 @@ def list_missing_extras(device_class: DeviceClass, host: HostDevices) -> tuple[s
 
 
 def split_number(path: str) -> tuple[str, int | None]:
-    """The path without the number at its end, and the number."""
+    """The path without the number at the end, and the number."""
     directory, slash, name = path.rpartition("/")
     found = _NUMBER.fullmatch(name)
     return (path, None) if found is None else (f"{directory}{slash}{found.group(1)}", int(found.group(2)))
@@ -113,7 +114,7 @@ def sort_key(path: str) -> tuple[str, int]:
 
 
 def _find_key(device_class: DeviceClass, node: HostNode) -> str:
-    """What a device's nodes have in common; empty for a node that belongs to no device."""
+    """The grouping key of a node; empty for a node that belongs to no device."""
     if device_class.group == "all":
         return "all"
     if device_class.group == "number":
@@ -125,7 +126,7 @@ def _find_key(device_class: DeviceClass, node: HostNode) -> str:
 
 
 def name_key(key: str, *, is_path: bool) -> str:
-    """The name of a device within its class, in letters that every file and runtime takes, and no other's."""
+    """The name of a device within the class, in letters for every file and runtime, and unique there."""
     text = key.lstrip("/")
     plain = _ODD.sub("_", text.replace("/", ":"))
     is_reversible = ":" not in text and plain.replace(":", "/") == text if is_path else plain == text
@@ -135,12 +136,12 @@ def name_key(key: str, *, is_path: bool) -> str:
 
 
 def render_id(resource: str, name: str) -> DeviceId:
-    """The id of a device: no other resource has one of the same."""
+    """The id of a device, unique among all resources."""
     return DeviceId(f"{DEVICE_PREFIX}{resource.rpartition('/')[2]}-{_hash(resource)}-{name}")
 
 
 def parse_id(device: str, resource: str) -> str | None:
-    """The name of the device within its class; `None` for an id of another class."""
+    """The name of the device within the class; `None` for an id of another class."""
     head = render_id(resource, "")
     return device.removeprefix(head) if device.startswith(head) else None
 

@@ -1,7 +1,7 @@
-"""Whether a device works: what was found against it, and the way back to healthy.
+"""Whether a device works: the findings against it, and the way back to healthy.
 
-Owns the verdict. A device is healthy at first sight where nothing speaks against it; one that was not is healthy again
-only after as many clean looks in a row as a GPU would need.
+Owns the verdict. A device without findings is healthy at first sight; an unhealthy one is healthy again
+only after as many clean checks in a row as a GPU would need.
 """
 
 import re
@@ -17,25 +17,25 @@ _DECIMAL: Final = re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)")
 
 
 class Judged(Value, frozen=True):
-    """What is remembered of a device from one look to the next."""
+    """The memory of a device between checks."""
 
     standing: Standing
     reason: str = ""
     clean_looks: int = 0
-    """How many in a row found nothing, since it was last not healthy."""
+    """The number of clean checks in a row, since the device was last not healthy."""
 
 
 def judge(
     before: Judged | None, findings: Sequence[str], *, is_there: bool, clean_looks: int, counts: bool = True
 ) -> Judged:
-    """The verdict after one more look.
+    """The verdict after another check.
 
     Args:
-        before: what the look before said; `None` for a device that was never seen.
-        findings: what speaks against it, a sentence each.
-        is_there: whether its nodes are.
-        clean_looks: how many clean ones make it healthy again.
-        counts: whether a clean look counts; not so for one that follows at once upon another.
+        before: the verdict of the check before; `None` for a new device.
+        findings: the findings against the device, a sentence each.
+        is_there: whether the device's nodes are there.
+        clean_looks: the number of clean checks until healthy again.
+        counts: whether a clean check counts; not so for one that follows at once upon another.
     """
     if not is_there:
         return Judged(standing=Standing.GONE, reason="its device node is not there")
@@ -51,7 +51,7 @@ def judge(
 
 
 def plan_files(device_class: DeviceClass, device: HostDevice) -> tuple[str, ...]:
-    """The files of sysfs that are looked at, below /sys; one that the device cannot have is empty."""
+    """The files of sysfs to check, below /sys; empty for a file that the device cannot have."""
     return tuple(_locate(check, device) for check in device_class.health.sysfs)
 
 
@@ -62,7 +62,7 @@ def _locate(check: SysfsCheck, device: HostDevice) -> str:
 
 
 def judge_files(device_class: DeviceClass, device: HostDevice, texts: Mapping[str, str]) -> tuple[str, ...]:
-    """What the files say against it; one that cannot be read does, too."""
+    """The findings of the files; an unreadable file is a finding, too."""
     found = []
     for check, path in zip(device_class.health.sysfs, plan_files(device_class, device), strict=True):
         if finding := _judge_file(check, path, texts.get(path, "")):
@@ -84,10 +84,10 @@ def _judge_file(check: SysfsCheck, path: str, text: str) -> str:
 
 
 def plan_command(device_class: DeviceClass, device: HostDevice) -> tuple[str, ...]:
-    """The command for this device; none where the class has none."""
+    """The command for the device; empty where the class has none."""
     return tuple(word.replace("{node}", device.nodes[0]) for word in device_class.health.command)
 
 
 def describe_gone(device: HostDevice, holders: Iterable[str]) -> str:
-    """What is said of a device that is not there while somebody has it."""
+    """The message for a vanished device with holders."""
     return f"{device.name} is gone while {' and '.join(holders)} has it; it comes back by itself with its node"

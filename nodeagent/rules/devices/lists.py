@@ -1,4 +1,4 @@
-"""The devices of a class as the kubelet counts them."""
+"""The devices of a class in the kubelet's counting."""
 
 from collections.abc import Collection, Iterable
 
@@ -11,9 +11,9 @@ from nodeagent.rules.ids import find_uuid, is_share, render_device_id
 def plan_list(
     devices: Iterable[HostDevice], replicas: int, held: Collection[DeviceId] = ()
 ) -> tuple[AdvertisedDevice, ...]:
-    """Every share of every device; what somebody holds and is not known stays in the list, unhealthy.
+    """Every replica of every device; an unknown device with a holder stays in the list, unhealthy.
 
-    A device that somebody has whole is not given in shares, nor the other way round, after a change of configuration.
+    A device held whole is not given in replicas, nor the other way round, after a change of configuration.
     """
     taken = {find_uuid(name) for name in held if is_share(name) is not (replicas > 1)}
     listed = [
@@ -30,6 +30,6 @@ def plan_list(
 
 
 def list_shares(device: HostDevice, replicas: int) -> tuple[DeviceId, ...]:
-    """The ids of a device: its own where one container has it at a time, else one for each share."""
+    """The ids of a device: the device's own for one container at a time, else one for each replica."""
     shares = range(replicas) if replicas > 1 else (None,)
     return tuple(render_device_id(device.id, share) for share in shares)

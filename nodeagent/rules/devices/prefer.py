@@ -1,7 +1,7 @@
-"""Which of the free devices serve a container best: near the GPUs that it was just given, and near one another.
+"""The best free devices for a container: near the GPUs just given to it, and near one another.
 
-Owns the order of concerns: what must be included, nearness to the container's GPUs on the PCI bus, one NUMA node,
-devices of which fewer shares are taken, and the order in which people count.
+Owns the order of concerns: required devices, nearness to the container's GPUs on the PCI bus, one NUMA node,
+devices with fewer replicas taken, and the natural order.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -22,15 +22,15 @@ def prefer_devices(
     near: Mapping[str, int],
     avoid: Collection[DeviceId] = (),
 ) -> tuple[DeviceId, ...]:
-    """The devices for one container; odd questions get the best valid answer.
+    """The devices for a container; odd questions get the best valid answer.
 
     Args:
-        devices: by id without share, those that are known.
-        available: what may be given.
-        must_include: what is given in any case.
-        size: how many in all.
-        near: how near each device is to what the container has already; more is nearer.
-        avoid: what somebody may still hold.
+        devices: the known devices, by id without replica.
+        available: the devices free to give.
+        must_include: the required devices.
+        size: the number of devices in all.
+        near: how near each device is to the container's present devices; more is nearer.
+        avoid: devices with a possible holder.
     """
     chosen = list(dict.fromkeys(each for each in must_include if each in available))
     if len(chosen) < len(set(must_include)) or len(chosen) > size or len(set(available)) < size:
@@ -80,7 +80,7 @@ def _choose_numa(
     size: int,
     near: Mapping[str, int],
 ) -> int | None:
-    """The NUMA node from which most of them can come, with as little left over as can be."""
+    """The NUMA node to take most devices from, with as few left over as possible."""
 
     def find(each: DeviceId) -> int | None:
         device = devices.get(find_uuid(each))
@@ -106,7 +106,7 @@ def score_nearness(
     gpus: Sequence[tuple[PciAddress, int | None]],
     functions: Mapping[PciAddress, PciPlace],
 ) -> dict[str, int]:
-    """How near each device is to these GPUs, told by address and NUMA node: the steps on the bus that they share."""
+    """The nearness of each device to the GPUs, given by address and NUMA node: the steps shared on the bus."""
     scores = {}
     for device in devices:
         shared = [_count_shared(device, *gpu, functions) for gpu in gpus]
@@ -133,10 +133,10 @@ def _count_shared(
 def find_newcomers(
     allocations: Iterable[Allocation], asked: ResourceName, now_seconds: float, within_seconds: float
 ) -> tuple[DeviceId, ...]:
-    """What the container has already for which a resource is asked now, as far as can be told.
+    """The newest allocations of the container for which a resource is asked now, as far as known.
 
-    The kubelet admits one pod at a time and asks for each resource of a container once: what was given last, to nobody
-    who is named yet, is that container's, back to where a resource comes again.
+    The kubelet admits one pod at a time and asks for each resource of a container once: the last unnamed allocations
+    are the container's, back to where a resource comes again.
     """
     found: list[DeviceId] = []
     seen = {asked}
@@ -152,7 +152,7 @@ def find_newcomers(
 def narrow_gpus(
     available: Sequence[DeviceId], must_include: Sequence[DeviceId], size: int, near: Mapping[str, int]
 ) -> Sequence[DeviceId]:
-    """Those of the GPUs that are nearest to what the container has already, where there are enough of them.
+    """The GPUs nearest to the container's present devices, where there are enough of them.
 
     `near` is by UUID of the GPU or the MIG device.
     """

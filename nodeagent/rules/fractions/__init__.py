@@ -1,1 +1,1 @@
-"""Parts of GPUs: what can be asked for, how the ids are called, whose they are, what a start or a loss leaves to do."""
+"""Fractions of GPUs: possible requests, device ids and the holders of fractions, the work left by a start or a loss."""

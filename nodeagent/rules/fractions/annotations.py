@@ -17,14 +17,14 @@ def decode_annotation(annotation: str, text: str, kind: type[F], *, form: int, l
     """The value of an annotation.
 
     Args:
-        annotation: its key.
-        text: its value.
-        kind: as what it is read.
-        form: the number of the form that this version knows; a later one is not damaged, and must not be called so.
-        longest: so many characters are read.
+        annotation: the key.
+        text: the value.
+        kind: the type to read the value as.
+        form: the form's number known to this version; a later form is not damaged, and must not be called so.
+        longest: the most characters to read.
 
     Raises:
-        PublicationUnreadable: it is not whole, too long, or of another form.
+        PublicationUnreadable: the text is not whole, too long, or of another form.
     """
     if len(text) > longest:
         raise PublicationUnreadable(annotation, f"it has {len(text)} characters, at most {longest} are read")

@@ -1,8 +1,9 @@
-"""Which parts of its GPUs the containers of a node have, as one annotation of the node object.
+"""The fractions held by the containers of a node, as one annotation of the node object.
 
-Owns its form, written by the node and read by the scheduler's extender. What a pod's author asked for and a scheduler
-chose stands on the pod, and need not be what its containers have: a choice was not obeyed, or a person has set other
-limits. A container that is named here has what stands here, whatever its pod says; one that is not has not started.
+Owns the annotation's form, written by the node and read by the scheduler's extender. The request of a pod's author and
+the choice of a scheduler stand on the pod, and need not be the fractions held: a choice was not obeyed, or a person has
+set other limits. A container named here holds the fractions given here, whatever its pod says; any other has not
+started.
 Refuses to be read in part, as the annotation beside it.
 """
 
@@ -20,14 +21,14 @@ from nodeagent.rules.fractions.annotations import decode_annotation
 BOUND_ANNOTATION: Final = "nvidia.com/gpu-fractions-bound"
 FORM: Final = 1
 LONGEST: Final = 65536
-"""Characters: a quarter of what an object may have of annotations, and about eight hundred containers."""
+"""Characters: a quarter of an object's limit for annotations, and about eight hundred containers."""
 
 BoundParts: TypeAlias = Mapping[str, Mapping[str, tuple[GpuPart, ...]]]
 """By the pod's uid and the container's name."""
 
 
 class _Form(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The annotation as it is written."""
+    """The annotation as written."""
 
     form: int
     pods: dict[str, dict[str, list[tuple[int, int, int]]]]
@@ -38,13 +39,13 @@ class RenderedBound(NamedTuple):
 
     text: str
     left_out: int = 0
-    """How many pods are not in it, since it would be too long; their annotations are believed."""
+    """The number of pods left out because the text would be too long; their own annotations are believed."""
 
 
 def render_bound(bindings: Iterable[Binding], inventory: Inventory) -> RenderedBound:
-    """What the bindings of a node look like to schedulers; equal for equal ones, so that it need not be written again.
+    """The bindings of a node for schedulers to read; equal text for equal bindings saves a write.
 
-    A pod whose uid nobody has told yet is left out: it stands there as soon as somebody does.
+    A pod without a known uid is left out until the uid is known.
     """
     indexes = {gpu.uuid: gpu.index for gpu in inventory.gpus}
     pods: dict[str, dict[str, list[tuple[int, int, int]]]] = {}
@@ -56,21 +57,21 @@ def render_bound(bindings: Iterable[Binding], inventory: Inventory) -> RenderedB
         return RenderedBound("")
     count = len(pods)
     while len(text := msgspec.json.encode(_Form(FORM, pods)).decode()) > LONGEST:
-        # In proportion, so that it takes a few steps; at least one.
+        # In proportion to the excess, for a few steps in all; at least one pod.
         for uid in list(pods)[len(pods) * LONGEST // (len(text) + 1) :] or list(pods)[-1:]:
             del pods[uid]
     return RenderedBound(text, count - len(pods))
 
 
 def read_bound(text: str, gpus: Mapping[int, GpuUuid]) -> BoundParts:
-    """The parts that the containers of a node have, without those of GPUs that the node does not have.
+    """The fractions held by the containers of a node, without GPUs unknown to the node.
 
     Args:
         text: the annotation's value.
-        gpus: the node's, by index.
+        gpus: the node's GPUs, by index.
 
     Raises:
-        PublicationUnreadable: it is not whole, contradicts itself, or is of a form that this version does not know.
+        PublicationUnreadable: the text is not whole, contradicts itself, or is of a form unknown to this version.
     """
     form = decode_annotation(BOUND_ANNOTATION, text, _Form, form=FORM, longest=LONGEST)
     return {uid: {name: _read_parts(parts, gpus) for name, parts in pod.items()} for uid, pod in form.pods.items()}

@@ -1,8 +1,9 @@
-"""What a pod asks for of GPUs that are given in parts, container by container.
+"""A pod's request for fractions of GPUs, container by container.
 
-Owns which containers ask at all, and when each of them runs: an init container is over before those after it start,
-unless it is a sidecar, so that what they get may be the same.
-Judges what can be asked for at all; whether there is room is another question.
+Owns the list of requesting containers, and the stage of each: an init container is over before later containers start,
+unless it is a sidecar, so that both may get the same fraction.
+
+Judges whether a request is possible at all; whether there is room is another question.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,7 +20,7 @@ from nodeagent.rules.fractions.requests import read_counts, read_quantity, read_
 from nodeagent.rules.placement.evaluators import Demand
 
 _ANY_SIZE: Final = 1 << 62
-"""How much memory a GPU may have as long as it is not known which."""
+"""The assumed memory of a GPU as long as the GPU is not known."""
 
 
 class Stage(StrEnum):
@@ -33,7 +34,7 @@ class Stage(StrEnum):
 
 
 class ContainerDemand(Value, frozen=True):
-    """What one container asks for."""
+    """The request of one container."""
 
     number: int
     """Among all containers of the pod, init containers first."""
@@ -43,41 +44,41 @@ class ContainerDemand(Value, frozen=True):
 
 
 class PodDemand(Value, frozen=True):
-    """What a pod asks for."""
+    """The request of a pod."""
 
     profile: ProfileName
     containers: tuple[ContainerDemand, ...]
-    """Those that ask for anything, in order."""
+    """The containers with a request, in order."""
 
     @property
     def is_exclusive(self) -> bool:
-        """Whether it asks for whole GPUs alone, whom nothing has to hold to them."""
+        """Whether the pod asks for whole GPUs only, without any need for enforcement."""
         return all(each.demand.is_exclusive for each in self.containers)
 
 
 class Profiles(Value, frozen=True):
-    """The names by which pods of this cluster ask for parts; `None` for names that mean something else here."""
+    """The names by which pods of the cluster ask for fractions; `None` for names with another meaning here."""
 
     cores: CoresProfile | None = None
     shares: SharesProfile | None = None
     enforcement: str = "nodeagent.io/gpu-enforcement"
-    """The annotation by which a pod chooses what holds it to its parts."""
+    """The annotation by which a pod chooses its enforcement."""
 
     @property
     def known(self) -> tuple[Profile, ...]:
-        """Those that mean parts of GPUs."""
+        """The profiles in use here."""
         return tuple(profile for profile in (self.cores, self.shares) if profile is not None)
 
     def find(self, name: ProfileName) -> Profile | None:
-        """The names that go by this word."""
+        """The profile with the given name."""
         return self.cores if name == "tencent" else self.shares
 
 
 def read_demand(profiles: Profiles, pod: SeenPod) -> PodDemand | None:
-    """What a pod asks for; `None` where it asks for no part of a GPU.
+    """The request of a pod; `None` for a pod without a request for fractions.
 
     Raises:
-        RequestInvalid: no GPU of any size could ever serve that; names key and value, and the container.
+        RequestInvalid: no GPU of any size could ever serve the request; names key and value, and the container.
     """
     found: list[ContainerDemand] = []
     used: dict[ProfileName, str] = {}

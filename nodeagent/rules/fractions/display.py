@@ -1,7 +1,7 @@
-"""Use in the words of Tencent's gpu-manager; pure.
+"""Utilization in the words of Tencent's gpu-manager; pure.
 
-Owns the translation, for its service and for its metrics alike. As there, a GPU of which nothing is known is left out
-rather than told as unused, and so is a pod of which that leaves nothing.
+Owns the translation, for gpu-manager's service and for its metrics alike. As there, a GPU without any known numbers is
+left out rather than shown as unused, and so is a pod without any other GPU.
 """
 
 from collections.abc import Iterable
@@ -16,11 +16,11 @@ from nodeagent.rules.ids import render_bus_id
 
 MIB: Final = 1 << 20
 UNNAMED: Final = ""
-"""The container under which stands what nobody can divide among several of a pod."""
+"""The container's name for usage that cannot be divided among several containers of a pod."""
 
 
 def tell_use(usage: PartUsage, inventory: Inventory) -> tuple[PodStat, ...]:
-    """All pods of which something is known, in the order of their first binding."""
+    """All pods with known usage, in the order of first bindings."""
     gpus = {gpu.uuid: gpu for gpu in inventory.gpus}
     by_pod: dict[PodIdentity, list[ContainerUse]] = {}
     for one in usage.containers:
@@ -44,7 +44,7 @@ def _tell_pod(
     return ContainerStat(
         stat={name: devices for name, devices in stat.items() if devices.dev},
         project=pod.namespace,
-        # Both stand in the pod's own words, an environment variable and an annotation: the agent does not read them.
+        # The pod has both in an environment variable and an annotation: the agent does not read them.
         user="",
         cluster="",
         spec={one.container: _tell_spec(one) for one in containers},

@@ -1,4 +1,4 @@
-"""What is to hold a container to its part, as its pod says: read by the node that does so and by schedulers alike."""
+"""The enforcement of a container's fraction as chosen by the pod, read by the enforcing node and by schedulers."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -13,10 +13,10 @@ _SEVERAL: Final = (
 
 
 def read_enforcement_wish(key: str, annotations: Mapping[str, str]) -> Enforcement | None:
-    """What the pod chooses for itself; `None` where it leaves that to the node.
+    """The pod's own choice; `None` where the pod leaves the choice to the node.
 
     Raises:
-        RequestInvalid: there is no such thing.
+        RequestInvalid: there is no such enforcement.
     """
     chosen = annotations.get(key)
     if chosen is not None and chosen not in _KNOWN:
@@ -25,5 +25,5 @@ def read_enforcement_wish(key: str, annotations: Mapping[str, str]) -> Enforceme
 
 
 def tell_several(gpus: int) -> str:
-    """Why MPS cannot hold a container to parts of so many GPUs."""
+    """Why MPS cannot hold a container to fractions of so many GPUs."""
     return f"parts of {gpus} GPUs are asked for, {_SEVERAL}"

@@ -1,6 +1,6 @@
-"""What nodes of other agents tell of their GPUs: those of gpu-manager by capacity alone, those of HAMi by annotation.
+"""The GPUs of nodes with other agents: gpu-manager's nodes by capacity alone, HAMi's by annotation.
 
-Owns the reading; of what they do not tell the least is assumed: GPUs of equal size, all of them alike near.
+Owns the reading; in place of missing details the least is assumed: GPUs of equal size, all equally near.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ _GPUS_MAX: Final = 256
 
 
 class _Registered(msgspec.Struct, frozen=True):
-    """One GPU as HAMi's device plugin registers it; what is left out is zero."""
+    """One GPU as HAMi's device plugin registers it; missing fields are zero."""
 
     id: str
     index: int = 0
@@ -38,10 +38,10 @@ class _Registered(msgspec.Struct, frozen=True):
 def read_node(
     cores: CoresProfile, shares: SharesProfile, annotations: Mapping[str, str], capacity: Mapping[str, str]
 ) -> Published | None:
-    """What a node gives out in parts, by whoever says it: this agent, HAMi's, or the capacity of gpu-manager's.
+    """The fractions given out by a node, as published by the agent, by HAMi, or as the capacity of gpu-manager.
 
     Raises:
-        PublicationUnreadable: it says something that makes no sense.
+        PublicationUnreadable: the publication makes no sense.
     """
     if ANNOTATION in annotations:
         published, bound = read_published(annotations[ANNOTATION]), annotations.get(BOUND_ANNOTATION, "")
@@ -53,7 +53,7 @@ def read_node(
 
 
 def _read_capacity(profile: CoresProfile, capacity: Mapping[str, str]) -> Published | None:
-    """So many GPUs as there are hundreds of cores, each with its part of the blocks of memory."""
+    """A GPU for each hundred cores, with equal amounts of the memory blocks."""
     try:
         count = (read_quantity(profile.core, capacity) or 0) // CORES
         blocks = read_quantity(profile.memory, capacity) or 0
@@ -104,7 +104,7 @@ def _read_registered(profile: SharesProfile, text: str) -> Published:
 
 
 def _plan_flat(rooms: Sequence[GpuRoom], block_bytes: int) -> Space:
-    """All of them under one node, since nothing is told of how they are joined."""
+    """All GPUs under one node of the tree, since the links are unknown."""
     leaves = tuple(Tree(position=position) for position in range(len(rooms)))
     tree = leaves[0] if len(leaves) == 1 else Tree(branches=leaves)
     return Space(rooms=tuple(rooms), tree=tree, block_bytes=block_bytes)

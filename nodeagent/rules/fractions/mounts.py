@@ -1,4 +1,4 @@
-"""What a container sees of its limits: the file that says them, the one it tells its use in, and the library."""
+"""The mounts of a container for its limits: limits file, usage file, and library."""
 
 from typing import Final
 
@@ -6,14 +6,14 @@ from nodeagent.model.parts import PLACE, LibraryFiles, PartFolder
 from nodeagent.model.plugin import ContainerMount
 
 PRELOAD: Final = "/etc/ld.so.preload"
-"""Where a container's dynamic linker is told what to load before all else."""
+"""The file by which a container's dynamic linker loads libraries before all others."""
 
 OWN_BYTES: Final = 1 << 20
 """For the usage file of a container that shares a claim, several times: processes that start at once each make one."""
 
 
 def plan_part_mounts(folder: PartFolder, library: LibraryFiles | None) -> tuple[ContainerMount, ...]:
-    """The mounts; the library's are among them where it holds the container to its limits."""
+    """The mounts; the library's are among them where the library enforces the limits."""
     mounts = [ContainerMount(container_path=f"{PLACE}/limits", host_path=folder.limits)]
     if folder.shared:
         mounts += [

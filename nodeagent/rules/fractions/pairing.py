@@ -1,7 +1,8 @@
-"""Which container is about to start: by the ids with which the kubelet asks, and what it has written down of them.
+"""The container about to start: found by the device ids of the kubelet's call, and the kubelet's records of them.
 
-Owns the joining of the two records of the kubelet, of which each leaves something out: its list of pods has names and
-no uids, and no ordinary init containers; its checkpoint has uids and no names, and may be late.
+Owns the joining of the two records of the kubelet, each incomplete: the list of pods has names and
+no uids, and no ordinary init containers; the checkpoint has uids and no names, and may be late.
+
 Refuses to guess: where the records contradict each other the kubelet is told to ask again.
 """
 
@@ -19,24 +20,24 @@ from nodeagent.model.values import Value
 
 
 class Caller(Value, frozen=True):
-    """A container that is about to start, and all that it holds."""
+    """A container about to start, with all device ids."""
 
     pod: PodIdentity
     containers: tuple[str, ...]
     """One; several where containers of a pod that never run at once hold the same ids, and none can be ruled out.
 
-    That which the kubelet's list has comes first: it runs when the init containers have ended.
+    The container in the kubelet's list comes first: it runs when the init containers have ended.
     """
     cores: tuple[DeviceId, ...]
     memory: tuple[DeviceId, ...] = ()
 
     def describe(self) -> str:
-        """Who it is, for people."""
+        """The container's name for people."""
         return f"{self.pod.describe()} ({self.containers[0]})"
 
 
 class Records(Value, frozen=True, dict=True):
-    """What there is to know of who holds what; each may be empty where its source could not be read."""
+    """The known holders of device ids; a source may be empty because of a failed read."""
 
     listed: tuple[ContainerDevices, ...] = ()
     """The kubelet's list of pods: by name."""
@@ -45,7 +46,7 @@ class Records(Value, frozen=True, dict=True):
 
     @cached_property
     def halves(self) -> tuple[tuple[PodIdentity, str], ...]:
-        """A name and a uid for each entry of the notes whose ids the list has by name: they are one pod's."""
+        """A name and a uid for each entry of the checkpoint whose ids the list has by name: both of one pod."""
         named = {(entry.resource, frozenset(entry.devices)): entry.pod for entry in self.listed if not entry.pod.uid}
         known = ((named.get((each.resource, frozenset(each.devices))), each.pod) for each in self.noted)
         return tuple((name, noted.uid) for name, noted in known if name is not None and not noted.name)
@@ -62,9 +63,9 @@ class Records(Value, frozen=True, dict=True):
 
 
 def is_proven(noted: Sequence[ContainerDevices], core: ResourceName, ids: Iterable[DeviceId], promised: str) -> bool:
-    """Whether the notes alone say whose these ids are: one pod's, and they carry the name last promised for them.
+    """Whether the checkpoint alone proves the owner: one pod with the ids and the CDI name last promised for them.
 
-    That name was told to nobody but the container that was admitted with these ids last, so the notes are not late.
+    Only the last container admitted with the ids was told the name, so the checkpoint is not late.
     """
     wanted = set(ids)
     found = [entry for entry in noted if entry.resource == core and wanted == set(entry.devices)]
@@ -75,7 +76,7 @@ def find_caller(records: Records, core: ResourceName, memory: ResourceName | Non
     """The container that starts with these ids of the core resource.
 
     Raises:
-        CallerUnclear: the records do not tell yet, or contradict each other.
+        CallerUnclear: the records do not name the container yet, or contradict each other.
     """
     listed = _list_holders(records.listed, core, ids)
     noted = _list_holders(records.noted, core, ids)
@@ -87,7 +88,7 @@ def find_caller(records: Records, core: ResourceName, memory: ResourceName | Non
     pod = find_other_half(records, *pods)
     containers = tuple(dict.fromkeys(container for _, container in (*listed, *noted)))
     held = [_find_memory(records, memory, pod, container) for container in containers]
-    # They never run at once, and the pod was admitted with as much as the one that has most.
+    # The containers never run at once, and the pod was admitted with the largest request among them.
     most = max(held, key=len)
     if any(not set(most).issuperset(each) for each in held):
         reason = f"{', '.join(containers)} of {pod.describe()} hold the same ids and differ in what else they hold"
@@ -98,7 +99,7 @@ def find_caller(records: Records, core: ResourceName, memory: ResourceName | Non
 def _list_holders(
     entries: Iterable[ContainerDevices], core: ResourceName, ids: Iterable[DeviceId]
 ) -> list[tuple[PodIdentity, str]]:
-    """Pod and container of each entry that has these ids and no others."""
+    """Pod and container of each entry with exactly the given ids."""
     wanted = set(ids)
     return [
         (entry.pod, entry.container) for entry in entries if entry.resource == core and wanted == set(entry.devices)
@@ -106,14 +107,14 @@ def _list_holders(
 
 
 def _is_same(entry: PodIdentity, pod: PodIdentity) -> bool:
-    """Whether an entry's half of an identity is of this pod."""
+    """Whether an entry's half of an identity belongs to the pod."""
     if entry.uid:
         return entry.uid == pod.uid
     return (entry.namespace, entry.name) == (pod.namespace, pod.name)
 
 
 def _join(listed: set[PodIdentity], noted: set[PodIdentity]) -> set[PodIdentity]:
-    """The pods of both records; a name and a uid that stand alone are one pod's, for an id has one holder at a time."""
+    """The pods of both records; a lone name and a lone uid are one pod's, for an id has one holder at a time."""
     if len(listed) == len(noted) == 1:
         (named,), (numbered,) = listed, noted
         if not named.uid and not numbered.name:
@@ -140,16 +141,16 @@ def _find_memory(
 
 
 class Standing(NamedTuple):
-    """What a pod's bindings are to a container of it that starts."""
+    """The relation of a pod's bindings to a starting container of the pod."""
 
     same: int | None
-    """The binding that it has already: it starts again, or shares all ids with one that has ended."""
+    """The container's present binding: it starts again, or shares all ids with an ended container."""
     superseded: tuple[int, ...]
-    """Bindings of containers that must have ended, for the kubelet gives an id to nobody else before."""
+    """Bindings of containers that must have ended, for the kubelet gives an id to no other container before."""
 
 
 def find_standing(bound: Mapping[int, tuple[Collection[DeviceId], Collection[DeviceId]]], caller: Caller) -> Standing:
-    """Look at the bindings of the caller's pod, by number: their ids of cores and of memory."""
+    """Compare the bindings of the caller's pod, by number, with the caller: core ids and memory ids."""
     same: int | None = None
     superseded: list[int] = []
     for number, (cores, memory) in sorted(bound.items()):

@@ -1,6 +1,6 @@
-"""By which names parts of GPUs are asked for: as cores and blocks of memory, or as shares whose size the pod tells.
+"""The names by which pods ask for fractions: cores and blocks of memory, or shares with a size given by the pod.
 
-Owns the names that clusters already use, each of which the configuration may change.
+Owns the names in use on clusters; the configuration may change each of them.
 """
 
 from typing import Final, TypeAlias
@@ -13,15 +13,15 @@ MIB: Final = 1 << 20
 
 
 class CoresProfile(Value, frozen=True):
-    """Two resources that are counted: hundredths of a GPU, and blocks of its memory."""
+    """Two counted resources: hundredths of a GPU, and blocks of GPU memory."""
 
     core: ResourceName = ResourceName("tencent.com/vcuda-core")
     memory: ResourceName = ResourceName("tencent.com/vcuda-memory")
     block_bytes: int = 256 * MIB
     core_limit: str = "tencent.com/vcuda-core-limit"
-    """The annotation by which a pod may use more compute than it is promised while nobody else does."""
+    """The annotation by which a pod may use more compute than its promise while no other container does."""
     predicate: str = "tencent.com/predicate-gpu-idx-"
-    """The annotation in which a scheduler says its choice, without the container's number at its end."""
+    """The annotation of a scheduler's choice, without the container's number at its end."""
     predicate_uuid: str = "tencent.com/predicate-gpu-uuid-"
     """The same by UUIDs, which mean the same GPUs after a reboot; `init-` and its number for an init container."""
     predicate_node: str = "tencent.com/predicate-node"
@@ -30,7 +30,7 @@ class CoresProfile(Value, frozen=True):
 
 
 class SharesProfile(Value, frozen=True):
-    """One resource that counts shares; what the pod asks for beside it says how large each is."""
+    """One counted resource, the share; other resources of the pod give the size of each share."""
 
     share: ResourceName = ResourceName("nvidia.com/gpu")
     memory_mib: str = "nvidia.com/gpumem"
@@ -38,9 +38,9 @@ class SharesProfile(Value, frozen=True):
     cores: str = "nvidia.com/gpucores"
     shares_per_gpu: int = 10
     block_bytes: int = MIB
-    """The unit in which memory is asked for."""
+    """The unit of memory requests."""
     allocated: tuple[str, ...] = ("hami.io/vgpu-devices-allocated", "hami.io/vgpu-devices-to-allocate")
-    """The annotations in which a scheduler says its choice, the one that is kept first."""
+    """The annotations of a scheduler's choice, the preferred one first."""
     chosen_node: str = "hami.io/vgpu-node"
     chosen_time: str = "hami.io/vgpu-time"
 
@@ -49,7 +49,7 @@ Profile: TypeAlias = CoresProfile | SharesProfile
 
 
 def plan_cores(settings: FractionsSettings) -> CoresProfile:
-    """The names of cores and blocks as they are configured."""
+    """The names of cores and blocks as configured."""
     return CoresProfile(
         core=ResourceName(settings.core_resource),
         memory=ResourceName(settings.memory_resource),
@@ -60,10 +60,10 @@ def plan_cores(settings: FractionsSettings) -> CoresProfile:
 
 
 def plan_shares(settings: FractionsSettings) -> SharesProfile:
-    """The names of shares as they are configured."""
+    """The names of shares as configured."""
     return SharesProfile(share=ResourceName(settings.share_resource), shares_per_gpu=settings.shares_per_gpu)
 
 
 def plan_profile(settings: FractionsSettings) -> Profile:
-    """The names by which this node gives parts out."""
+    """The names for fractions on this node."""
     return plan_shares(settings) if settings.profile == "hami" else plan_cores(settings)

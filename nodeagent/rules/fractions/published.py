@@ -1,10 +1,12 @@
-"""What a node publishes of its GPUs that are given in parts, as one annotation of the node object.
+"""The GPUs that a node gives out in fractions, published as one annotation of the node object.
 
-Owns its form, written by the node and read by the scheduler's extender, so that the two cannot disagree: what is read
-back is the account that was written, before anything of it is given.
-What was given stands on the pods and in an annotation beside this one; here stands what seldom changes: what the GPUs
-are, how they are joined, which of them nothing may be given of, and what is used by programs that were given nothing.
-Refuses to be read in part: an annotation that is not whole, or of a later form, is an error that says so.
+Owns the annotation's form, written by the node and read by the scheduler's extender, so that the two cannot disagree:
+the reader gets the written account, before any fraction is given.
+
+Given fractions stand on the pods and in an annotation beside this one; here stand values that seldom change: the GPUs,
+their links, the withheld GPUs, and usage by programs without any fraction.
+
+Refuses to be read in part: an annotation that is not whole, or of a later form, is an error with a message.
 """
 
 from collections.abc import Iterable, Mapping
@@ -34,41 +36,41 @@ _DEPTH_MAX: Final = 16
 
 _Branch: TypeAlias = int | list[Any]
 HeldBack: TypeAlias = Literal["unhealthy", "mig", "door", "node", "elsewhere"]
-"""Why nothing of a GPU may be given, in a word that is the same on all nodes: for its own health, for MIG, since nobody
-new gets in by its door, for something of the node (driver, runtime, MPS daemons), or since another door has it."""
+"""Why a GPU is withheld, in a word that is the same on all nodes: for its own health, for MIG, for an allocation mode
+closed to new pods, for a fault of the node (driver, runtime, MPS daemons), or for another allocation mode.
+"""
 
 
 class PublishedGpu(Value, frozen=True):
-    """What is known of one GPU besides its account."""
+    """The facts about one GPU besides the account."""
 
     uuid: GpuUuid
     index: int
     model: str = ""
     numa_node: int | None = None
     mps_clients: int | None = None
-    """How many containers MPS can hold to a part of it; `None` where nobody looks after MPS daemons, or it is not told.
-    """
+    """How many containers MPS can hold to a fraction of it; `None` without MPS daemons, or unpublished."""
     held: str = ""
-    """The word for why nothing of it may be given; empty where something may, or the word is not told.
+    """The word for why the GPU is withheld; empty where it is not, or the word is unpublished.
 
-    One of `HeldBack`, or what a later version has beside these.
+    One of `HeldBack`, or a word of a later version.
     """
 
 
 class Published(Value, frozen=True):
-    """A node's GPUs that are given in parts, before anything of them is given."""
+    """A node's GPUs for fractions, before any fraction is given."""
 
     profile: ProfileName
-    """By which names parts are asked for."""
+    """The names by which pods ask for fractions."""
     space: Space
     gpus: tuple[PublishedGpu, ...]
     """In index order, one for each room."""
     has_uuids: bool = True
-    """Whether they were told; where not, an index stands for each."""
+    """Whether UUIDs were published; otherwise an index stands for each."""
     enforcement: EnforcementName | None = None
-    """What holds containers to their parts where their pods say nothing else; `None` where that is not told."""
+    """The enforcement for pods without a choice of their own; `None` where unpublished."""
     bound: BoundParts = msgspec.field(default_factory=dict)
-    """What containers have, where the node says so; it is read from an annotation of its own."""
+    """The fractions held by containers, where the node publishes them; read from an annotation of its own."""
 
     @property
     def models(self) -> Mapping[GpuUuid, str]:
@@ -77,12 +79,12 @@ class Published(Value, frozen=True):
 
     @property
     def has_mps(self) -> bool:
-        """Whether somebody looks after MPS daemons there."""
+        """Whether the node runs MPS daemons."""
         return any(gpu.mps_clients is not None for gpu in self.gpus)
 
 
 class _Gpu(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One GPU as it is written; short, for every scheduler's extender reads it from every node."""
+    """One GPU as written; short, for every scheduler's extender reads every node's annotation."""
 
     uuid: str
     index: int
@@ -98,7 +100,7 @@ class _Gpu(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
 
 
 class _Form(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The annotation as it is written."""
+    """The annotation as written."""
 
     form: int
     profile: ProfileName
@@ -107,7 +109,7 @@ class _Form(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tree: Any = None
     """A position, or a score and branches: `[50, 0, 1]`; nothing where there is no GPU."""
     enforcement: EnforcementName | None = None
-    """Not in those that were written before it was told."""
+    """Absent in annotations of earlier versions."""
 
 
 def plan_published(
@@ -119,7 +121,7 @@ def plan_published(
     has_mps: bool,
     held: Mapping[GpuUuid, HeldBack] | None = None,
 ) -> Published:
-    """What a node with this account publishes; of what was given and is used beside it, only the latter is told."""
+    """The publication of a node with the given account; usage by outsiders is kept, given fractions are not."""
     told = {gpu.uuid: gpu for gpu in gpus}
     rooms = tuple(replace(room, cores_used=0, memory_used=0, users=0, processes=0) for room in space.rooms)
     return Published(
@@ -141,12 +143,12 @@ def plan_published(
 
 
 def name_profile(profile: Profile) -> ProfileName:
-    """The word for the names by which parts are asked for."""
+    """The word for the names of a profile."""
     return "tencent" if isinstance(profile, CoresProfile) else "hami"
 
 
 def render_published(published: Published) -> str:
-    """The annotation's value; equal for equal nodes, so that it need not be written again."""
+    """The annotation's value; equal text for equal nodes saves a write."""
     told = {gpu.uuid: gpu for gpu in published.gpus}
     gpus = [
         _Gpu(
@@ -177,10 +179,10 @@ def render_published(published: Published) -> str:
 
 
 def read_published(text: str) -> Published:
-    """The account that a node published.
+    """The account published by a node.
 
     Raises:
-        PublicationUnreadable: it is not whole, contradicts itself, or is of a form that this version does not know.
+        PublicationUnreadable: the text is not whole, contradicts itself, or is of a form unknown to this version.
     """
     form = decode_annotation(ANNOTATION, text, _Form, form=FORM, longest=_LONGEST)
     _check(form)

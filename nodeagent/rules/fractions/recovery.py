@@ -1,9 +1,10 @@
-"""What is done about a part of a GPU once all that know of it have been asked: the journal, the kubelet, the GPUs.
+"""The action for each fraction once journal, kubelet and GPUs have been asked about it.
 
 Owns the table of recovery, at a start and at each periodic check.
-Refuses to release on one source's word, or where a source could not be read: unreadable is not empty; and at one look,
-but where the pod is said to have finished for good.
-What the kubelet holds is adopted whoever does not know of it.
+
+Refuses to release on one source's word, or where a source could not be read: unreadable is not empty; or after a single
+check, unless the pod is reported to have finished for good.
+Ids held by the kubelet are adopted, whatever the other sources say.
 """
 
 from enum import StrEnum
@@ -12,11 +13,11 @@ from typing import Final
 from nodeagent.model.values import Value
 
 BETWEEN_LOOKS_SECONDS: Final = 10.0
-"""How far two looks must be apart for the second to be more than the first again."""
+"""The time between two checks from which on the second counts as another."""
 
 
 class Own(StrEnum):
-    """What the journal says."""
+    """The journal's word."""
 
     NONE = "none"
     RESERVED = "reserved"
@@ -25,7 +26,7 @@ class Own(StrEnum):
 
 
 class Kubelet(StrEnum):
-    """Whether the kubelet holds the ids, by its checkpoint or its list of pods."""
+    """Whether the kubelet holds the ids, by checkpoint or list of pods."""
 
     YES = "yes"
     NO = "no"
@@ -33,7 +34,7 @@ class Kubelet(StrEnum):
 
 
 class Process(StrEnum):
-    """What uses the GPU on this one's account."""
+    """The user of the GPU on the fraction's account."""
 
     NONE = "none"
     CONTAINER = "container"
@@ -51,49 +52,49 @@ class Container(StrEnum):
 
 
 class Action(StrEnum):
-    """What is done."""
+    """The action to take."""
 
     NOTHING = "nothing"
-    """There is nothing."""
+    """There is no fraction."""
     KEEP = "keep"
-    """And its files are verified, written again if missing."""
+    """Keep the fraction, and verify its files, written again if missing."""
     LOOK_AGAIN = "look_again"
-    """It seems to be over; one look does not decide that."""
+    """The fraction seems to be over; a single check does not decide."""
     ROLL_BACK = "roll_back"
     """The reservation is taken back."""
     RELEASE = "release"
-    """The GPU's part is free again."""
+    """The fraction is free again."""
     ORPHAN = "orphan"
-    """It is kept without the kubelet's word, until the process or the container is gone."""
+    """Keep the fraction without the kubelet's word, until the process or the container is gone."""
     ADOPT = "adopt"
-    """A binding is made of what others know."""
+    """Make a binding from the other sources."""
     ACCOUNT = "account"
-    """Its memory is subtracted, and nobody gets the GPU alone."""
+    """Subtract the process's memory; no pod gets the GPU alone."""
     IGNORE = "ignore"
-    """It is on the list of what may use GPUs beside all pods."""
+    """The process is on the list of allowed users of GPUs outside of pods."""
     FREEZE = "freeze"
-    """Nothing is released or adopted, and starts are served from the journal."""
+    """Release and adopt nothing; starts are served from the journal."""
 
 
 class Evidence(Value, frozen=True):
-    """What all sources say of one part of a GPU, in one look."""
+    """The words of all sources about one fraction, in one check."""
 
     own: Own
     kubelet: Kubelet
     process: Process = Process.NONE
     container: Container = Container.ABSENT
     is_finished: bool = False
-    """Whether the API server says that nothing of its pod will run any more."""
+    """Whether the API server says that no container of the pod will run any more."""
     is_ignored: bool = False
-    """Whether the process is on the list of those that are left alone."""
+    """Whether the process is on the list of allowed processes."""
     over_since_seconds: float | None = None
-    """When an earlier look found it over, and every look since; `None` where the look before did not."""
+    """Since when every check has found the fraction over; `None` where the last check did not."""
     now_seconds: float = 0.0
-    """By the same clock, one that never jumps."""
+    """By the same clock, a monotonic one."""
 
 
 class Finding(Value, frozen=True):
-    """What is done about it, and why."""
+    """The action for a fraction, and the reason."""
 
     action: Action
     reason: str
@@ -122,7 +123,7 @@ def _decide_held(evidence: Evidence) -> Finding:
 
 
 def _decide_foreign(evidence: Evidence) -> Finding:
-    """Neither the journal nor the kubelet knows of it."""
+    """Neither the journal nor the kubelet knows of the fraction."""
     if evidence.process in {Process.NONE, Process.UNKNOWN}:
         return Finding(action=Action.NOTHING, reason="nobody knows of it")
     if evidence.process is Process.CONTAINER:
@@ -133,7 +134,7 @@ def _decide_foreign(evidence: Evidence) -> Finding:
 
 
 def _decide_forgotten(evidence: Evidence) -> Finding:
-    """The journal knows of it, the kubelet does not."""
+    """The journal knows of the fraction, the kubelet does not."""
     if evidence.process is Process.UNKNOWN:
         return Finding(action=Action.KEEP, reason="the kubelet has let it go, the driver cannot be asked")
     if evidence.process is not Process.NONE:
@@ -148,9 +149,9 @@ def _decide_forgotten(evidence: Evidence) -> Finding:
 
 
 def _decide_over(evidence: Evidence, action: Action, reason: str) -> Finding:
-    """What seems to be over is over when a later look finds it so too, or when its pod can never run again."""
+    """A fraction is over when a later check agrees, or when its pod can never run again."""
     if evidence.is_finished:
-        # Schedulers count it as free from now on.
+        # Schedulers count the fraction as free from now on.
         return Finding(action=action, reason="its pod has finished, as all others agree")
     since = evidence.over_since_seconds
     if since is None or evidence.now_seconds - since < BETWEEN_LOOKS_SECONDS:

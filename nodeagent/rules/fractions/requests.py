@@ -1,7 +1,8 @@
-"""What a container asks for, judged: cores and memory blocks by count, or shares by what the pod says of them.
+"""The request of a container, judged: cores and memory blocks by count, or shares with a size given by the pod.
 
-Owns which combinations can be asked for, and the words for those that cannot: key, value, remedy.
-Refuses nothing that only has no room now: that is a matter of waiting, not of the request.
+Owns the possible combinations, and the messages for impossible ones: key, value, remedy.
+
+Refuses nothing for a mere lack of room: waiting helps, and the request is sound.
 """
 
 import re
@@ -21,20 +22,20 @@ _UNITS: Final = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 2**10, "
 
 
 class Limits(Value, frozen=True):
-    """What a container is held to on one GPU; `None` where it is held to nothing."""
+    """The limits of a container on one GPU; `None` for no limit."""
 
     cores: int | None = None
-    """Percent of the GPU's compute that it is promised."""
+    """Percent of the GPU's compute promised to the container."""
     cores_max: int | None = None
-    """Percent that it may use while nobody else needs it; what it is promised where nothing more is allowed."""
+    """Percent allowed while no other container needs it; equal to the promise where no more is allowed."""
     memory_bytes: int | None = None
 
 
 def check_cores(profile: CoresProfile, cores: int) -> None:
-    """See that so many cores can be asked for at all, whatever is asked for beside them.
+    """Check a number of cores by itself, without the rest of the request.
 
     Raises:
-        RequestInvalid: they are no part of one GPU and no whole GPUs.
+        RequestInvalid: the cores are neither a fraction of one GPU nor whole GPUs.
     """
     if cores < 1:
         raise RequestInvalid(profile.core, f"{cores} is no part of a GPU; give 1 to 99, or a multiple of {CORES}")
@@ -49,11 +50,11 @@ def read_counts(profile: CoresProfile, cores: int, blocks: int, largest_bytes: i
     Args:
         profile: the names and the size of a block.
         cores: hundredths of a GPU.
-        blocks: of memory; beside whole GPUs they change nothing, for those come with all of theirs.
-        largest_bytes: the memory of the largest GPU that is given in parts.
+        blocks: of memory; beside whole GPUs they change nothing, for whole GPUs come with all their memory.
+        largest_bytes: the memory of the largest GPU given out in fractions.
 
     Raises:
-        RequestInvalid: no GPU could ever serve that.
+        RequestInvalid: no GPU could ever serve the demand.
     """
     if cores < 1 <= blocks:
         reason = f"{blocks} without {profile.core}; ask for 1 to 99 of that too, or for {CORES} to have a whole GPU"
@@ -79,17 +80,17 @@ def read_counts(profile: CoresProfile, cores: int, blocks: int, largest_bytes: i
 def read_shares(profile: SharesProfile, shares: int, limits: Mapping[str, str], largest_bytes: int) -> Demand:
     """The demand of a container with so many shares.
 
-    A share of which nothing is said is a whole GPU; one of which only the cores are said has all the memory, and one of
-    which only the memory is said has no limit of compute.
+    A share without a size is a whole GPU; a share with cores alone has all the memory, a share with memory alone has
+    no limit of compute.
 
     Args:
         profile: the names.
         shares: each on a GPU of its own.
         limits: the container's limits as the pod writes them.
-        largest_bytes: the memory of the largest GPU that is given in parts.
+        largest_bytes: the memory of the largest GPU given out in fractions.
 
     Raises:
-        RequestInvalid: no GPU could ever serve that.
+        RequestInvalid: no GPU could ever serve the demand.
     """
     if shares < 1:
         raise RequestInvalid(profile.share, f"{shares} is no number of shares; give 1 or more")
@@ -110,10 +111,10 @@ def read_shares(profile: SharesProfile, shares: int, limits: Mapping[str, str], 
 
 
 def read_quantity(key: str, limits: Mapping[str, str]) -> int | None:
-    """A limit as the API server writes it, which makes `8k` of 8000; `None` where there is none.
+    """A limit as the API server writes it (`8k` for 8000); `None` where there is none.
 
     Raises:
-        RequestInvalid: it is no whole number.
+        RequestInvalid: the text is no whole number.
     """
     text = limits.get(key)
     if text is None:
@@ -128,10 +129,10 @@ def read_quantity(key: str, limits: Mapping[str, str]) -> int | None:
 
 
 def read_core_limit(profile: CoresProfile, annotations: Mapping[str, str], demand: Demand) -> int | None:
-    """The most compute that the pod allows itself, in percent; `None` where it says nothing or has whole GPUs.
+    """The most compute allowed by the pod itself, in percent; `None` without the annotation or for whole GPUs.
 
     Raises:
-        RequestInvalid: the annotation is no such number, or less than what is promised.
+        RequestInvalid: the annotation is no such number, or less than the promised cores.
     """
     text = annotations.get(profile.core_limit)
     if text is None or demand.is_exclusive:
@@ -144,7 +145,7 @@ def read_core_limit(profile: CoresProfile, annotations: Mapping[str, str], deman
 
 
 def decide_limits(demand: Demand, share: GpuPart, core_limit: int | None = None) -> Limits:
-    """What a container is held to on one GPU of which it has this share."""
+    """The limits of a container on one GPU, by its fraction of the GPU."""
     if demand.is_exclusive:
         return Limits()
     cores = share.cores or None

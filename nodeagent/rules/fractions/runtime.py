@@ -1,8 +1,8 @@
-"""By which way the node's container runtime is told parts of GPUs, and whether there is one; pure.
+"""How the node's container runtime learns of fractions, and whether there is any way; pure.
 
-Parts are told by CDI names that mean something only when the container starts. A runtime without CDI is told by the
-runtime shim, which looks the same names up at the same moment. Without either the GPU would have to be chosen at the
-admission, from ids that the kubelet picks for each resource by itself: that is the guess that is refused.
+Fractions go by CDI names resolved only when the container starts. For a runtime without CDI the
+runtime shim resolves the same names at the same moment. Without either the GPU would have to be chosen at the
+admission, from ids picked by the kubelet for each resource by itself: a guess, and refused.
 """
 
 from typing import Final
@@ -15,14 +15,14 @@ _OR: Final = "or have it create every container through the runtime shim (`runti
 
 
 def is_by_shim(state: RuntimeState | None) -> bool:
-    """Whether the shim tells containers their parts, because the runtime takes no CDI devices."""
+    """Whether the shim delivers fractions to containers, because the runtime takes no CDI devices."""
     return state is not None and state.cdi_enabled is False and state.through_shim
 
 
 def explain_no_cdi(state: RuntimeState | None) -> str:
-    """Why a runtime cannot be told parts, with what to do about it; empty where it can, or where nobody knows.
+    """Why a runtime cannot deliver fractions, with the remedy; empty where it can, or where unknown.
 
-    One that does not tell its version has not answered: its files alone are not taken for its word.
+    A runtime of unknown version has not answered: files alone are not taken for an answer.
     """
     if state is None or state.cdi_enabled is not False or state.through_shim or not state.version:
         return ""
@@ -34,7 +34,7 @@ def explain_no_cdi(state: RuntimeState | None) -> str:
 
 
 def render_answer(cdi_name: str, state: RuntimeState | None) -> ContainerAnswer:
-    """What the kubelet is answered, so that whoever creates the container looks this name up; nothing for none."""
+    """The answer to the kubelet, for the container's creator to look the CDI name up; empty without a name."""
     if not cdi_name:
         return ContainerAnswer()
     if is_by_shim(state):

@@ -1,7 +1,7 @@
-"""Which GPUs a pod wants or does not want, by model and by UUID, as it says so in annotations.
+"""The GPUs that a pod wants or does not want, by model and by UUID, from the pod's annotations.
 
-Owns the annotations' names, which are those of HAMi, and what they mean: a model is meant by any part of its name, in
-any case; what is not wanted outranks what is.
+Owns the annotations' names, taken from HAMi, and their meaning: a piece of a model's name means the model, in
+any case; an unwanted GPU stays unwanted even if wanted as well.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,11 +19,11 @@ WANTED_GPUS: Final = "nvidia.com/use-gpuuuid"
 UNWANTED_GPUS: Final = "nvidia.com/nouse-gpuuuid"
 SELECTING: Final = (WANTED_MODELS, UNWANTED_MODELS, WANTED_GPUS, UNWANTED_GPUS)
 _LONGEST: Final = 8192
-"""Characters of an annotation that are looked at: two hundred UUIDs."""
+"""Characters of an annotation to read: two hundred UUIDs."""
 
 
 class Selection(Value, frozen=True):
-    """What a pod says of the GPUs that it may get; empty means nothing."""
+    """The pod's conditions on GPUs; empty means no condition."""
 
     models: tuple[str, ...] = ()
     not_models: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ class Selection(Value, frozen=True):
         return not (self.models or self.not_models or self.gpus or self.not_gpus)
 
     def refuse(self, gpu: GpuUuid, model: str) -> str:
-        """Why the pod does not want this GPU, by the annotation that says so; empty where it may be had."""
+        """Why the pod does not want the GPU, by the annotation that says so; empty for an acceptable GPU."""
         name = model.lower()
         if gpu in self.not_gpus:
             return f"the pod does not want it ({UNWANTED_GPUS})"
@@ -50,7 +50,7 @@ class Selection(Value, frozen=True):
 
 
 def read_selection(annotations: Mapping[str, str]) -> Selection:
-    """What the pod says; lists are parted by commas."""
+    """The pod's conditions; lists are separated by commas."""
     return Selection(
         models=tuple(each.lower() for each in _read_list(annotations, WANTED_MODELS)),
         not_models=tuple(each.lower() for each in _read_list(annotations, UNWANTED_MODELS)),
@@ -65,7 +65,7 @@ def _read_list(annotations: Mapping[str, str], key: str) -> Iterable[str]:
 
 
 def narrow(space: Space, models: Mapping[GpuUuid, str], selection: Selection) -> Space:
-    """The account for a pod with these wishes: a GPU that it does not want is withheld from it, and says why."""
+    """The account for a pod with the given conditions: an unwanted GPU is withheld, with the reason."""
     if selection.is_empty:
         return space
     return replace(

@@ -1,7 +1,7 @@
-"""The ids by which the kubelet counts parts of GPUs: how many there are, which of them go together, where they belong.
+"""The device ids for the kubelet to count fractions by: their number, groups and NUMA nodes.
 
-Owns capacity, counted and rounded down for each GPU by itself, so that nothing is promised that no GPU can serve.
-An id steers, it binds nothing: the GPU is chosen when the container starts.
+Owns capacity, counted and rounded down for each GPU by itself, so that every promise can be kept by one GPU.
+An id steers and binds nothing: the GPU is chosen when the container starts.
 """
 
 from collections import Counter, defaultdict
@@ -16,11 +16,11 @@ from nodeagent.rules.ids import Token, TokenKind, name_group, parse_token, rende
 from nodeagent.rules.placement.space import CORES
 
 _NOWHERE: Final = -1
-"""Where ids belong of which no NUMA node is known."""
+"""The place of ids without a known NUMA node."""
 
 
 class TokenGroup(Value, frozen=True):
-    """The ids of one resource that one GPU stands for: they are as healthy as it is."""
+    """The ids of one resource for one GPU: as healthy as the GPU."""
 
     resource: ResourceName
     kind: TokenKind
@@ -32,18 +32,18 @@ class TokenGroup(Value, frozen=True):
     """More than 0 only where two GPUs have the same name of a group."""
 
     def list_ids(self) -> Iterator[DeviceId]:
-        """In order of their numbers."""
+        """In numeric order."""
         for number in range(self.first, self.first + self.count):
             yield render_token(Token(self.kind, self.numa_node, self.name, number))
 
 
 def plan_tokens(gpus: Iterable[Gpu], profile: Profile, memory_ratio: float = 1.0) -> tuple[TokenGroup, ...]:
-    """What the kubelet may count, for each resource and each GPU that is given in parts.
+    """The device ids for the kubelet to count, for each resource and each GPU given out in fractions.
 
     Args:
-        gpus: those that are given in parts.
-        profile: by which names.
-        memory_ratio: how much of its memory each GPU promises; more than 1 promises more than there is.
+        gpus: the GPUs given out in fractions.
+        profile: the names.
+        memory_ratio: the promised multiple of each GPU's memory; more than 1 promises more than there is.
     """
     groups: list[TokenGroup] = []
     firsts: Counter[tuple[TokenKind, str]] = Counter()
@@ -73,7 +73,7 @@ def _list_counts(gpu: Gpu, profile: Profile, memory_ratio: float) -> tuple[tuple
 
 
 def find_home(ids: Iterable[DeviceId], groups: Iterable[TokenGroup]) -> tuple[GpuUuid, ...]:
-    """The GPUs that these ids stand for, those of most of them first: a guess where nothing better is known."""
+    """The GPUs behind the ids, the GPU with the most ids first: a guess where nothing better is known."""
     spans = defaultdict[tuple[TokenKind, str], list[TokenGroup]](list)
     for group in groups:
         spans[group.kind, group.name].append(group)
@@ -86,21 +86,21 @@ def find_home(ids: Iterable[DeviceId], groups: Iterable[TokenGroup]) -> tuple[Gp
 
 
 def find_near(ids: Iterable[DeviceId], gpus: Iterable[Gpu]) -> frozenset[GpuUuid]:
-    """The GPUs at the NUMA nodes that these ids name; none where they name none."""
+    """The GPUs at the NUMA nodes named by the ids; empty where the ids name none."""
     nodes = {token.numa_node for token in _parse_all(ids)} - {None}
     return frozenset(gpu.uuid for gpu in gpus if gpu.numa_node in nodes)
 
 
 def _parse_all(ids: Iterable[DeviceId]) -> Iterator[Token]:
-    """Those that are tokens."""
+    """The ids of fractions, parsed."""
     return (token for token in map(parse_token, ids) if token is not None)
 
 
 def prefer_tokens(available: Iterable[DeviceId], required: Sequence[DeviceId], size: int) -> tuple[DeviceId, ...]:
-    """The ids that one container had better get: of one group of GPUs if that can be, else of one NUMA node.
+    """The best ids for one container: of one group of GPUs if possible, else of one NUMA node.
 
-    Of several groups that have enough the one with the fewest left, so that others stay whole.
-    Nothing for a request that contradicts itself: the kubelet chooses then.
+    Of several groups with enough ids the one with the fewest left, so that others stay whole.
+    Empty for a request that contradicts itself: the kubelet chooses then.
     """
     chosen = list(dict.fromkeys(required))
     free = set(available)
@@ -119,7 +119,7 @@ def prefer_tokens(available: Iterable[DeviceId], required: Sequence[DeviceId], s
 
 
 def _place(device_id: DeviceId) -> tuple[int, str]:
-    """NUMA node and group of an id; what is no token belongs nowhere."""
+    """NUMA node and group of an id; an id in another form belongs nowhere."""
     token = parse_token(device_id)
     if token is None:
         return _NOWHERE, ""
@@ -132,7 +132,7 @@ def _order(device_id: DeviceId) -> tuple[int, str]:
 
 
 class _Stock:
-    """What is left to choose from, by NUMA node and group."""
+    """The ids left to choose from, by NUMA node and group."""
 
     def __init__(self, free: Iterable[DeviceId]) -> None:
         self._groups = defaultdict[tuple[int, str], list[DeviceId]](list)
@@ -140,7 +140,7 @@ class _Stock:
             self._groups[_place(device_id)].append(device_id)
 
     def take(self, place: tuple[int, str], count: int) -> list[DeviceId]:
-        """As many of a group as it has, at most so many."""
+        """The ids of a group, at most `count`."""
         ids = self._groups.get(place, [])
         # Here and not before: most groups are never taken from.
         ids.sort(key=_order)
@@ -153,11 +153,11 @@ class _Stock:
         return sum(self._sizes(node))
 
     def choose_node(self, count: int) -> int:
-        """The NUMA node at which the fewest groups have enough, of equal ones that with the fewest left."""
+        """The NUMA node where the fewest groups have enough, of equal nodes the node with the fewest ids left."""
         return min({node for (node, _), ids in self._groups.items() if ids}, key=lambda node: self._rank(node, count))
 
     def _rank(self, node: int, count: int) -> tuple[int, int, int]:
-        """Where a node has too few for it, the one with the most comes first, after all that have enough."""
+        """The rank of a node; nodes with too few ids come after all others, the one with the most first."""
         total = self.count(node)
         if total < count:
             return len(self._groups) + 1, -total, node
@@ -171,7 +171,7 @@ class _Stock:
         return [len(ids) for (at, _), ids in self._groups.items() if at == node]
 
     def choose(self, node: int, count: int) -> tuple[int, str]:
-        """The group at a node that has just enough, or the one that has the most."""
+        """The group at a node with just enough ids, or with the most."""
         sizes = {place: len(ids) for place, ids in self._groups.items() if place[0] == node}
         enough = [place for place, size in sizes.items() if size >= count]
         if enough:

@@ -1,7 +1,7 @@
-"""Which GPUs a scheduler chose for a container, as it wrote so on the pod.
+"""The GPUs chosen by a scheduler for a container, in the pod's annotations.
 
 Owns the spelling of the annotations, read and written.
-A choice that cannot be read, or that names what this node does not have, is no choice: it is told, never fatal.
+An unreadable choice, or one of GPUs unknown to this node, is no choice: reported, never fatal.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,21 +13,21 @@ from nodeagent.model.values import Value
 from nodeagent.rules.fractions.profiles import MIB, CoresProfile, Profile, SharesProfile
 
 _LONGEST: Final = 65536
-"""Characters of an annotation that are looked at; no choice of a real scheduler comes near."""
+"""Characters of an annotation to read; no choice of a real scheduler comes near."""
 _NANOSECONDS: Final = 10**9
 
 
 class NamedGpu(Protocol):
-    """A GPU by its two names; one of the inventory, or of a node elsewhere as it is published."""
+    """A GPU by index and UUID; of the inventory, or of a node elsewhere as published."""
 
     @property
     def index(self) -> int:
-        """Its number on the node."""
+        """The GPU's number on the node."""
         ...
 
     @property
     def uuid(self) -> GpuUuid:
-        """Its name for life."""
+        """The GPU's name for life."""
         ...
 
 
@@ -35,13 +35,13 @@ class Wish(Value, frozen=True):
     """A scheduler's choice for one container."""
 
     gpus: tuple[GpuUuid, ...] = ()
-    """None where it made none, or none that can be read."""
+    """Empty without a choice, or without a readable one."""
     problem: str = ""
-    """Why what it wrote means nothing here; names the annotation."""
+    """Why the scheduler's text means nothing here; names the annotation."""
 
 
 class ChosenPart(Value, frozen=True):
-    """What one container gets of one GPU."""
+    """The fraction of one GPU for one container."""
 
     index: int
     part: GpuPart
@@ -52,27 +52,27 @@ class Choice(Value, frozen=True):
 
     node: str
     time_nanoseconds: int
-    """When it was made, by the clock that people read."""
+    """When the choice was made, by the wall clock."""
     parts: Mapping[int, tuple[ChosenPart, ...]]
     """By the container's number among the pod's containers, init containers first."""
     containers: int
-    """How many there are, init containers among them."""
+    """The number of containers, with init containers."""
     init_containers: int
     has_uuids: bool = True
-    """Whether the GPUs' UUIDs are known; a node of the original tells none."""
+    """Whether the GPUs' UUIDs are known; a node of the original publishes none."""
 
 
 def read_wish(
     profile: Profile, annotations: Mapping[str, str], gpus: Sequence[NamedGpu], *, container: int, init_containers: int
 ) -> Wish:
-    """What the scheduler chose for one container.
+    """The scheduler's choice for one container.
 
     Args:
-        profile: by which names.
-        annotations: the pod's.
-        gpus: this node's.
-        container: its number among the pod's containers, init containers first.
-        init_containers: how many of those there are.
+        profile: the names.
+        annotations: the pod's annotations.
+        gpus: this node's GPUs.
+        container: the container's number among the pod's containers, init containers first.
+        init_containers: the number of init containers.
     """
     if isinstance(profile, CoresProfile):
         return _read_predicate(profile, annotations, gpus, container, init_containers)
@@ -86,7 +86,7 @@ def _read_predicate(
     container: int,
     init_containers: int,
 ) -> Wish:
-    """`0,1` in the annotation of the container's number, or UUIDs in that for UUIDs, which then counts alone."""
+    """`0,1` in the annotation of the container's number, or UUIDs in the stronger annotation for UUIDs."""
     for key in _name_predicates(profile, container, init_containers):
         text = annotations.get(key, "").strip()
         if text:
@@ -95,7 +95,7 @@ def _read_predicate(
 
 
 def _name_predicates(profile: CoresProfile, container: int, init_containers: int) -> tuple[str, ...]:
-    """The annotations of a container, the one that is believed first; the original has none for init containers."""
+    """The annotations of a container, the most trusted first; the original has none for init containers."""
     number = container - init_containers
     if number < 0:
         return (f"{profile.predicate_uuid}init-{container}",)
@@ -105,7 +105,7 @@ def _name_predicates(profile: CoresProfile, container: int, init_containers: int
 def _read_allocated(
     profile: SharesProfile, annotations: Mapping[str, str], gpus: Sequence[NamedGpu], container: int
 ) -> Wish:
-    """`uuid,NVIDIA,MiB,cores:` for each GPU, the containers parted by `;`."""
+    """`uuid,NVIDIA,MiB,cores:` for each GPU, the containers separated by `;`."""
     key = next((key for key in profile.allocated if annotations.get(key, "").strip()), "")
     containers = annotations.get(key, "")[:_LONGEST].split(";")
     if container >= len(containers):
@@ -115,7 +115,7 @@ def _read_allocated(
 
 
 def _find(key: str, names: Iterable[str], gpus: Sequence[NamedGpu]) -> Wish:
-    """The GPUs of these indexes or UUIDs: all of them, or none and a reason."""
+    """The GPUs with the given indexes or UUIDs: all of them, or a reason alone."""
     known = {name: gpu.uuid for gpu in gpus for name in (gpu.uuid, str(gpu.index))}
     found: list[GpuUuid] = []
     for name in names:
@@ -128,19 +128,19 @@ def _find(key: str, names: Iterable[str], gpus: Sequence[NamedGpu]) -> Wish:
 
 
 def read_chosen_node(profile: Profile, annotations: Mapping[str, str]) -> str:
-    """The node for which a scheduler's choice was made; empty where it does not say."""
+    """The node of a scheduler's choice; empty where unnamed."""
     key = profile.predicate_node if isinstance(profile, CoresProfile) else profile.chosen_node
     return annotations.get(key, "").strip()
 
 
 def read_chosen_time(profile: Profile, annotations: Mapping[str, str]) -> str:
-    """What tells one choice from the next: the time as it was written, which nothing is computed from."""
+    """The mark to tell one choice from the next: the time as written, not computed with."""
     key = profile.predicate_time if isinstance(profile, CoresProfile) else profile.chosen_time
     return annotations.get(key, "").strip()
 
 
 def render_choice(profile: Profile, choice: Choice) -> dict[str, str]:
-    """The annotations that say a choice; what `read_wish` reads back is the choice."""
+    """The annotations of a choice; `read_wish` is the inverse."""
     if isinstance(profile, CoresProfile):
         return _render_predicate(profile, choice)
     return _render_allocated(profile, choice)
@@ -154,14 +154,14 @@ def render_correction(
     container: int,
     init_containers: int,
 ) -> dict[str, str]:
-    """The annotations by which a pod says that one container has other GPUs than were chosen for it.
+    """The annotations of a pod about a container with other GPUs than chosen.
 
     Args:
-        profile: by which names.
-        annotations: the pod's; what they say of other containers stays.
-        parts: what the container has.
-        container: its number among the pod's containers, init containers first.
-        init_containers: how many of those there are.
+        profile: the names.
+        annotations: the pod's annotations; values for other containers stay.
+        parts: the container's fractions.
+        container: the container's number among the pod's containers, init containers first.
+        init_containers: the number of init containers.
     """
     if isinstance(profile, CoresProfile):
         by_uuid, *by_index = _name_predicates(profile, container, init_containers)

@@ -1,1 +1,1 @@
-"""MIG layouts: what is asked for, whether it fits, and by which steps a GPU gets there."""
+"""MIG layouts: the wanted partitions, whether a GPU can have them, and the steps of a GPU to get there."""

@@ -1,7 +1,7 @@
-"""Who is in the way of a change: those who have what it takes away, and nobody else.
+"""The holders in the way of a MIG change: allocations, processes and claims on the devices taken away, and no others.
 
-Owns which devices a change takes away, and how the allocations and processes on them are told.
-Refuses to count those who stay as they are: a container on another instance, or on another GPU, is not asked.
+Owns the list of devices that a change takes away, and the matching of allocations and processes with them.
+Refuses to count unaffected holders: a container on another instance, or on another GPU, is not asked.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -18,12 +18,12 @@ from nodeagent.rules.ids import find_uuid
 from nodeagent.rules.offer.doors import list_part_holders
 
 _NAMED: Final = 3
-"""Those that a line of text names one by one."""
+"""The number of holders named one by one in a line of text."""
 _WHOLE: Final = frozenset({WriteKind.MODE_ON, WriteKind.MODE_OFF, WriteKind.RESET})
 
 
 class InTheWay(Value, frozen=True):
-    """One that has, or uses, what a change takes away."""
+    """A container, claim or process with a device that the change takes away."""
 
     name: str
     """`ns/pod (container)`, `allocation 3`, `process 123`."""
@@ -32,7 +32,7 @@ class InTheWay(Value, frozen=True):
 
 
 def list_affected(gpu: Gpu, writes: Iterable[Write]) -> tuple[DeviceUuid, ...]:
-    """The devices that these calls take away: a MIG device with its instance, all of the GPU with its mode."""
+    """The devices taken away by the calls: a MIG device with its instance, all of the GPU with the mode."""
     steps = tuple(writes)
     if any(step.kind in _WHOLE for step in steps):
         return (gpu.uuid, *(device.uuid for device in gpu.mig_devices))
@@ -46,7 +46,7 @@ def list_affected(gpu: Gpu, writes: Iterable[Write]) -> tuple[DeviceUuid, ...]:
 
 
 def list_busy(gpu: Gpu, allocations: Iterable[Allocation], processes: Iterable[ProcessSample]) -> frozenset[int]:
-    """The GPU instances that somebody has or uses."""
+    """The GPU instances held by an allocation or used by a process."""
     held = {find_uuid(device) for one in allocations for device in one.devices}
     used = {process.gpu_instance_id for process in processes if process.gpu_instance_id is not None}
     return frozenset(used | {device.gpu_instance_id for device in gpu.mig_devices if device.uuid in held})
@@ -60,15 +60,15 @@ def find_in_the_way(
     pods: Mapping[int, str],
     parts: PartTable | None = None,
 ) -> tuple[InTheWay, ...]:
-    """Those who have one of these devices, and processes on them that belong to nobody who was told already.
+    """The holders of the affected devices, and the processes on them apart from pods already listed.
 
     Args:
-        gpu: the GPU that changes.
-        affected: what of it is taken away.
-        allocations: all that are alive.
-        processes: those on this GPU.
-        pods: the pod of a process by its id, as UID; those of the host are not in it.
-        parts: who has parts of GPUs.
+        gpu: the changing GPU.
+        affected: the devices of the GPU to be taken away.
+        allocations: all live allocations.
+        processes: all processes on this GPU.
+        pods: the pod's UID by process id; processes of the host are absent.
+        parts: the holders of fractions.
     """
     of_parts = list_part_holders(gpu.uuid, parts) if parts is not None and gpu.uuid in affected else ()
     holders = (
@@ -86,7 +86,7 @@ def find_in_the_way(
 
 
 def list_claimants(affected: Collection[DeviceUuid], claims: Iterable[PreparedClaim]) -> tuple[InTheWay, ...]:
-    """The claims that have one of these devices as it is; one that is made for a claim goes with that claim."""
+    """The claims with an affected device; a device made for a claim goes with the claim and does not count."""
     return tuple(
         InTheWay(name=f"claim {claim.namespace}/{claim.name}")
         for claim in sorted(claims, key=lambda one: one.uid)

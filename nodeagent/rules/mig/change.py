@@ -1,7 +1,7 @@
-"""A change of one GPU as the journal holds it: what it is for, which step was last, and what follows after a kill.
+"""A change of one GPU as the journal holds it: purpose, last step, and the way on after a kill.
 
-Owns what the steps of a change are called and what stands in them.
-Refuses to remember the GPU: what is left to do is read from the hardware, which no journal can know better.
+Owns the names and payloads of the steps of a change.
+Refuses to remember the GPU: the remaining work is read from the hardware, the better source.
 """
 
 from collections.abc import Sequence
@@ -29,42 +29,42 @@ class Outcome(StrEnum):
     DONE = "done"
     UNDONE = "undone"
     HALF = "half"
-    """Neither as wished nor as it was: a person must look."""
+    """Neither the wanted layout nor the former one: a person must look."""
     REBOOT = "reboot"
     """The mode waits for the node to be booted."""
 
 
 class Intent(Value, frozen=True):
-    """What a change is for."""
+    """The purpose of a change."""
 
     layout: str
     wanted: Wanted
     before: GpuPartitions
-    """What the GPU was, without the profiles, which are read anew."""
+    """The partitions before the change, without the profiles, which are read anew."""
 
 
 class Progress(Value, frozen=True):
-    """How far a change has come, as far as it is written down."""
+    """The progress of a change, as far as the journal tells."""
 
     intent: Intent
     is_going_back: bool = False
     reason: str = ""
-    """Why it goes back."""
+    """Why the change goes back."""
     writes: tuple[Write, ...] = ()
-    """Those that were to be made in this direction, before the first of each step; which of them were, the GPU says."""
+    """The calls planned in this direction, journalled before the first of each step; the GPU tells which were made."""
     has_written: bool = False
     """Whether any call was begun at all, in whichever direction."""
 
     @property
     def goal(self) -> Goal:
-        """Where it goes now."""
+        """The goal in the present direction."""
         if self.is_going_back:
             return Goal(before=self.intent.before)
         return Goal(wanted=self.intent.wanted)
 
 
 class ChangeUnreadable(ValueError):
-    """A change in the journal that a later version has begun; says which."""
+    """A change in the journal begun by a later version; the message names the change."""
 
 
 def begin_step(intent: Intent, at_seconds: float) -> Step:
@@ -74,30 +74,30 @@ def begin_step(intent: Intent, at_seconds: float) -> Step:
 
 
 def write_step(writes: Sequence[Write], at_seconds: float) -> Step:
-    """Calls that change the GPU, before the first of them is made."""
+    """Calls to change the GPU, before the first of them is made."""
     return Step(name=WRITE, at_seconds=at_seconds, payload=msgspec.json.encode(writes).decode())
 
 
 def read_writes(step: Step) -> tuple[Write, ...]:
-    """The calls of such a step; one that stands alone was written by an agent that wrote down each by itself.
+    """The calls of a `WRITE` step; agents of former versions wrote each call as a step of its own.
 
     Raises:
-        DecodeError: it is of a later version's making.
+        DecodeError: a later version has written the step.
     """
     read = msgspec.json.decode(step.payload, type=Write | tuple[Write, ...])
     return (read,) if isinstance(read, Write) else read
 
 
 def back_step(reason: str, at_seconds: float) -> Step:
-    """From now on it goes back to what was before."""
+    """From now on the change goes back to the former partitions."""
     return Step(name=BACK, at_seconds=at_seconds, payload=reason)
 
 
 def read_progress(change: Change) -> Progress:
-    """How far a change has come.
+    """The progress of a change.
 
     Raises:
-        ChangeUnreadable: it is not of this version's making.
+        ChangeUnreadable: another version has written the change.
     """
     try:
         return _read(change.steps)

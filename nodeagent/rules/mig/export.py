@@ -1,6 +1,6 @@
-"""The layout that GPUs have now, in the format of files of layouts: what was made can be had again elsewhere.
+"""The present layout of GPUs, in the format of layout files: to have the same layout elsewhere.
 
-Owns which GPUs are one entry. Refuses to write YAML: that is whoever prints it's.
+Owns the grouping of GPUs into entries. Refuses to write YAML: the printer's business.
 """
 
 from collections.abc import Sequence
@@ -12,9 +12,9 @@ from nodeagent.rules.mig.partitions import list_profile_names, read_partitions
 
 
 def export_layout(gpus: Sequence[Gpu]) -> Layout:
-    """An entry for all GPUs of a model that are cut alike; those that know no MIG are left out.
+    """An entry for all GPUs of a model with the same partitions; GPUs without MIG support are left out.
 
-    An instance without a device in it cannot be said in this format, and is not.
+    An instance without a device cannot be expressed in this format, and is left out.
     """
     ordered = sorted(gpus, key=lambda gpu: gpu.index)
     groups: dict[tuple[int, bool, tuple[tuple[str, int], ...]], list[int]] = {}

@@ -1,7 +1,7 @@
-"""Named MIG layouts, and files of them in the format v1 that MIG managers of this field share.
+"""Named MIG layouts, and files of them in the format v1 shared by MIG managers of this field.
 
 Owns the format: `version`, `mig-configs`, and of each entry `devices`, `device-filter`, `mig-enabled`, `mig-devices`.
-Refuses what such managers pass over in silence: a filter that can never match, a profile that cannot be.
+Refuses mistakes passed over in silence by such managers: a filter without any possible match, an impossible profile.
 """
 
 import re
@@ -35,12 +35,12 @@ class DeviceFilter(Value, frozen=True):
     subsystem_id: int | None = None
 
     def fits(self, gpu: Gpu) -> bool:
-        """Whether it means this GPU."""
+        """Whether the filter means the GPU."""
         return gpu.pci.device_id == self.device_id and self.subsystem_id in (None, gpu.pci.subsystem_id)
 
 
 class LayoutPart(Value, frozen=True):
-    """What some GPUs of a node are cut into."""
+    """The partitions of some GPUs of a node."""
 
     enabled: bool
     indexes: tuple[int, ...] | None = None
@@ -50,10 +50,10 @@ class LayoutPart(Value, frozen=True):
     selectors: tuple[str, ...] = ()
     """As elsewhere in the configuration: any of these; none means every GPU."""
     profiles: MappingOf[str, int] = field(default_factory=dict)
-    """How many of each, by the name that a driver gives it."""
+    """The number of MIG devices of each profile, by the driver's name for the profile."""
 
     def covers(self, gpu: Gpu) -> bool:
-        """Whether it is about this GPU: one that cannot be seen now moves no other to its place."""
+        """Whether the entry is about the GPU; a GPU out of sight moves no other to a new index."""
         return (
             (self.indexes is None or gpu.index in self.indexes)
             and (not self.filters or any(one.fits(gpu) for one in self.filters))
@@ -62,18 +62,18 @@ class LayoutPart(Value, frozen=True):
 
 
 Layout = tuple[LayoutPart, ...]
-"""Its parts in the order in which they count: of several that cover one GPU the last."""
+"""The entries of a layout in order: of several for one GPU the last counts."""
 
 
 class LayoutsRead(Value, frozen=True):
-    """The layouts of a file by name, and what is wrong with it."""
+    """The layouts of a file by name, and the file's faults."""
 
     layouts: MappingOf[str, Layout] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
 
 
 def read_layouts(text: str, path: str) -> LayoutsRead:
-    """The layouts in a text; one with a fault is left out, and every fault is told with file, line, key and remedy."""
+    """The layouts in a text; a faulty layout is left out, and every fault reported with file, line, key and remedy."""
     parsed = parse_yaml(text, lambda line: Origin("file", path, line))
     reader = _Reader(list(parsed.problems))
     layouts = reader.read_file(parsed.node or Scalar("", Origin("file", path, 1)))
@@ -81,7 +81,7 @@ def read_layouts(text: str, path: str) -> LayoutsRead:
 
 
 class _Reader:
-    """Reads one file and notes what is wrong."""
+    """Reader of one file, with notes of the faults."""
 
     def __init__(self, problems: list[Problem]) -> None:
         self.problems = problems

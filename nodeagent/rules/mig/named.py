@@ -1,7 +1,7 @@
-"""The layouts that every GPU node has by name, made from what its GPUs report: no file is needed for them.
+"""The layouts that every GPU node has by name, made from its GPUs' profiles: no file is needed for them.
 
 `all-disabled`, `all-enabled`, `all-balanced`, and `all-<profile>` for each profile that fills a GPU instance.
-Owns those names. Refuses tables of products: a profile is called what the driver calls it.
+Owns those names. Refuses tables of products: a profile has the driver's name.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,11 +15,11 @@ DISABLED: Final = "all-disabled"
 ENABLED: Final = "all-enabled"
 BALANCED: Final = "all-balanced"
 _BALANCE: Final = {7: {1: 2, 2: 1, 3: 1}, 4: {1: 2, 2: 1}}
-"""Of how many slices the GPU is: instances by their slices."""
+"""By the GPU's slices: the number of instances of each size in slices."""
 
 
 def name_layouts(gpus: Sequence[Gpu]) -> Mapping[str, Layout]:
-    """The layouts by name; filters stand in them only where the node has more than one model."""
+    """The layouts by name, with filters only on a node with several models."""
     kinds = _list_kinds(gpus)
     named: dict[str, Layout] = {DISABLED: (LayoutPart(enabled=False),), ENABLED: (LayoutPart(enabled=True),)}
     is_mixed = len({gpu.pci.device_id for gpu in gpus}) > 1
@@ -32,7 +32,7 @@ def name_layouts(gpus: Sequence[Gpu]) -> Mapping[str, Layout]:
 
 
 def _list_kinds(gpus: Iterable[Gpu]) -> list[tuple[int, tuple[MigProfile, ...]]]:
-    """Each model that can be cut, once, with its profiles."""
+    """Each MIG-capable model once, with its profiles."""
     kinds: dict[int, tuple[MigProfile, ...]] = {}
     for gpu in gpus:
         if gpu.mig is not None and gpu.mig.profiles:
@@ -57,7 +57,7 @@ def _parse(name: str) -> Profile | None:
 
 
 def _balance(known: Sequence[tuple[Profile, MigProfile]]) -> Mapping[str, int]:
-    """Some of each size: of profiles with the same slices the plain one of which most fit."""
+    """Some instances of each size: of profiles with equal slices, the plain profile with the most instances."""
     shares = _BALANCE.get(max((one.slice_count for _, one in known), default=0), {})
     balanced: dict[str, int] = {}
     for slices, count in shares.items():

@@ -1,8 +1,8 @@
-"""What a GPU is cut into, said in profiles, and what a wish means in instances of this GPU.
+"""The partitions of a GPU in terms of profiles, and wanted profiles in terms of instances of the GPU.
 
-Owns the way from profiles to GPU instances with compute instances in them and back, and where profiles could lie that
-the driver has not told yet.
-Refuses names that the driver does not have: what a GPU can be cut into is what it reports.
+Owns the way from profiles to GPU instances with compute instances in them and back, and the assumed places of profiles
+whose places the driver has not reported yet.
+Refuses names unknown to the driver: the GPU's own profiles decide.
 """
 
 import math
@@ -23,21 +23,21 @@ _MIB: Final = 1 << 20
 
 
 class LayoutInfeasible(ValueError):
-    """A layout that cannot be had on a GPU; says what of it does not fit, and what would."""
+    """A layout impossible on a GPU; the message names the misfit, and a fitting profile."""
 
 
 class Target(Value, frozen=True):
-    """One GPU instance that shall be, and what shall be in it."""
+    """A wanted GPU instance with its compute instances."""
 
     profile: MigProfile
     computes: tuple[int, ...]
     """Slices of each compute instance, the largest first."""
     start: int | None = None
-    """Where it must lie; `None` for anywhere."""
+    """The required place; `None` for anywhere."""
 
 
 def read_partitions(gpu: Gpu) -> GpuPartitions:
-    """The partitions as far as MIG devices show them: an instance without a device in it is not seen."""
+    """The partitions as far as MIG devices show them: an instance without a device is not seen."""
     mig = gpu.mig
     if mig is None:
         return GpuPartitions(enabled=False, pending=False)
@@ -55,7 +55,7 @@ def read_partitions(gpu: Gpu) -> GpuPartitions:
 
 
 def is_shown(gpu: Gpu, partitions: GpuPartitions) -> bool:
-    """Whether what is seen of a GPU is what the driver says of it: its mode, and each device by its numbers."""
+    """Whether the inventory shows the driver's present truth about a GPU: the mode, and each device by its numbers."""
     if (gpu.mig_enabled, gpu.mig is not None and gpu.mig.pending) != (partitions.enabled, partitions.pending):
         return False
     there = {(instance.id, compute.id) for instance in partitions.instances for compute in instance.computes}
@@ -79,7 +79,7 @@ def _join(number: int, devices: Sequence[MigDevice], profiles: Iterable[MigProfi
 
 
 def find_profile(name: str, profiles: Iterable[MigProfile]) -> MigProfile | None:
-    """The profile of the GPU instance in which a device of this profile lies."""
+    """The profile of the GPU instance around a device of the named profile."""
     try:
         wanted = parse_profile(name).instance.name
     except ProfileUnreadable:
@@ -88,10 +88,10 @@ def find_profile(name: str, profiles: Iterable[MigProfile]) -> MigProfile | None
 
 
 def assume_places(partitions: GpuPartitions) -> GpuPartitions:
-    """The same with places where the driver, which tells them only while MIG is on, has not told any.
+    """The partitions with assumed places of profiles, where the driver reports none because MIG is off.
 
-    They follow from what it does tell: an instance takes as many eighths of the memory as it needs, begins at a
-    multiple of them, and has its slices of compute. What is planned so is planned anew once MIG is on.
+    The places follow from reported values: an instance takes as many eighths of the memory as needed, begins at a
+    multiple of them, and has the profile's slices of compute. A plan by assumed places is made anew once MIG is on.
     """
     slices, total_bytes = count_slices(partitions.profiles), partitions.memory_bytes
     if partitions.enabled or not total_bytes:
@@ -113,7 +113,7 @@ def count_slices(profiles: Iterable[MigProfile]) -> int:
 
 
 def list_profile_names(partitions: GpuPartitions) -> Counter[str]:
-    """How many MIG devices of each profile there are; an instance with none in it counts by itself."""
+    """The number of MIG devices of each profile; an instance without a device counts by itself."""
     names = {one.profile_id: one.name for one in partitions.profiles}
     counts: Counter[str] = Counter()
     for instance in partitions.instances:
@@ -133,7 +133,7 @@ def _name_part(name: str, slices: int) -> str:
 
 
 def is_met(wanted: Wanted, partitions: GpuPartitions) -> bool:
-    """Whether the GPU is as wished: the mode in force, and as many of each profile, no more and no fewer."""
+    """Whether the GPU is as wanted: the mode in force, and as many of each profile, no more and no fewer."""
     if wanted.enabled is not partitions.enabled:
         return False
     return not wanted.enabled or list_profile_names(partitions) == _count_wanted(wanted, partitions.profiles)
@@ -156,7 +156,7 @@ def _compute_slices(name: str, profile: MigProfile) -> int:
 
 
 def list_targets(wanted: Wanted, profiles: Sequence[MigProfile]) -> tuple[Target, ...]:
-    """The GPU instances that a wish means, the widest first; parts of instances share as few as can be.
+    """The wanted GPU instances, the widest first; compute instances share as few GPU instances as possible.
 
     Raises:
         LayoutInfeasible: the GPU has no such profile.
@@ -200,7 +200,7 @@ def _explain_unknown(name: str, profiles: Sequence[MigProfile]) -> str:
 
 
 def _suggest(name: str, names: Iterable[str]) -> str:
-    """The one with the same slices: boards differ in memory, and a layout for another one is the usual mistake."""
+    """The profile with the same slices: boards differ in memory, a layout for another board is the usual mistake."""
     try:
         wanted = parse_profile(name).instance
         known = [parse_profile(one) for one in names]
@@ -213,7 +213,7 @@ def _suggest(name: str, names: Iterable[str]) -> str:
 
 
 def aim_at(partitions: GpuPartitions) -> tuple[Target, ...]:
-    """Targets that are exactly what there is now, place by place: for the way back."""
+    """Targets equal to the present partitions, place by place: for the way back."""
     known: Mapping[int, MigProfile] = {one.profile_id: one for one in partitions.profiles}
     return tuple(
         Target(

@@ -1,7 +1,7 @@
-"""MIG profiles by name, in every form that people, drivers, labels and files of layouts write them.
+"""MIG profiles by name, in every spelling of people, drivers, labels and layout files.
 
-Owns the grammar: `[<compute>c.]<slices>g.<gigabytes>gb`, then what it has more (`+me`, `+gfx`) or less (`-me`).
-Refuses tables: which profiles a GPU has, and what they are called on it, only its driver knows.
+Owns the grammar: `[<compute>c.]<slices>g.<gigabytes>gb`, then additions (`+me`, `+gfx`) or omissions (`-me`).
+Refuses tables: the profiles of a GPU, and their names, are known to the GPU's driver alone.
 """
 
 import re
@@ -21,23 +21,23 @@ FORM: Final = "a MIG profile such as 1g.10gb, 1g.10gb+me, 2g.48gb+gfx, 1g.24gb-m
 
 
 class ProfileUnreadable(ValueError):
-    """A text that is no name of a profile; says what one looks like."""
+    """A text that is no name of a profile; the message shows the form."""
 
 
 class Profile(Value, frozen=True):
-    """A shape of MIG device: of GPU instance, and of the compute instance in it."""
+    """A shape of MIG device: of GPU instance, and of compute instance."""
 
     compute_slices: int
     gpu_slices: int
     gigabytes: int
     more: tuple[str, ...] = ()
-    """What it has beside the plain one: `me`, `me.all`, `gfx`."""
+    """Additions to the plain profile: `me`, `me.all`, `gfx`."""
     less: tuple[str, ...] = ()
-    """What the plain one has beside it: `me`."""
+    """Omissions from the plain profile: `me`."""
 
     @property
     def name(self) -> str:
-        """As the driver spells it."""
+        """The name in the driver's spelling."""
         compute = "" if self.is_whole else f"{self.compute_slices}c."
         more = f"+{','.join(self.more)}" if self.more else ""
         less = f"-{','.join(self.less)}" if self.less else ""
@@ -45,7 +45,7 @@ class Profile(Value, frozen=True):
 
     @property
     def is_whole(self) -> bool:
-        """Whether the compute instance fills its GPU instance."""
+        """Whether the compute instance fills the GPU instance."""
         return self.compute_slices == self.gpu_slices
 
     @property
@@ -54,15 +54,15 @@ class Profile(Value, frozen=True):
         return self.with_compute(self.gpu_slices)
 
     def with_compute(self, slices: int) -> "Profile":
-        """A compute instance of so many slices in a GPU instance of this shape."""
+        """A compute instance of so many slices in a GPU instance of the same shape."""
         return replace(self, compute_slices=slices)
 
 
 def parse_profile(text: str) -> Profile:
-    """The profile that a text names, be the plus sign written as a dot, as labels and resources must.
+    """The profile named by a text, with the plus sign possibly written as a dot, as in labels and resources.
 
     Raises:
-        ProfileUnreadable: it names none.
+        ProfileUnreadable: the text names no profile.
     """
     found = _NAME.fullmatch(text.strip().lower())
     if found is None:
@@ -86,7 +86,7 @@ def _collect(groups: Iterable[list[str]]) -> tuple[str, ...]:
 
 
 def same_profile(left: str, right: str) -> bool:
-    """Whether two names mean one profile; names of a form that nobody knows yet mean themselves."""
+    """Whether two names mean one profile; names of an unknown form mean themselves."""
     try:
         return left == right or parse_profile(left) == parse_profile(right)
     except ProfileUnreadable:
@@ -94,5 +94,5 @@ def same_profile(left: str, right: str) -> bool:
 
 
 def plain_profile(profile: str) -> str:
-    """A profile without the plus sign, which no resource name and no label may have: `1g.10gb.me`."""
+    """A profile without the plus sign, forbidden in resource names and labels: `1g.10gb.me`."""
     return profile.replace("+", ".")

@@ -1,6 +1,6 @@
-"""A plan as people read it: like a diff, one line for each thing that goes, stays or comes.
+"""A plan for people to read: like a diff, one line for each thing that goes, stays or comes.
 
-Owns the lines. Refuses colours and columns: those are whoever prints them's.
+Owns the lines. Refuses colours and columns: the printer's business.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,7 +15,7 @@ from nodeagent.rules.mig.wanted import Wanted
 
 
 class GpuPlan(Value, frozen=True):
-    """What a layout would do to one GPU."""
+    """The effect of a layout on one GPU."""
 
     index: int
     uuid: str
@@ -23,7 +23,7 @@ class GpuPlan(Value, frozen=True):
     lines: tuple[str, ...] = ()
     """`- 3g.40gb at slot 4`, `  1g.10gb at slot 0`, `+ 2g.20gb at slot 4`; empty where nothing changes."""
     refusal: str = ""
-    """Why it cannot be."""
+    """Why the layout is impossible."""
     left: str = ""
     """Why the GPU is not touched."""
 

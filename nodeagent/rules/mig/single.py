@@ -1,6 +1,6 @@
-"""A single MIG device that somebody is to have: by which calls it is made and taken away, whatever lies beside it.
+"""A single MIG device on demand: the calls to make and to remove it, beside any other instances.
 
-Owns what stands in the journal for as long as it is somebody's, and what is left to do after a kill at any step.
+Owns the device's journal entries, and the remaining work after a kill at any step.
 Refuses to move anything: where another instance lies in the way, there is no room.
 """
 
@@ -23,13 +23,13 @@ REMOVE: Final = "remove"
 
 
 class Phase(StrEnum):
-    """How far it is."""
+    """The progress of the device."""
 
     BEGUN = "begun"
-    """Being made; nobody was told of it."""
+    """Being made; not reported to anybody."""
     MADE = "made"
     LEAVING = "leaving"
-    """Being taken away; it may still be there, or a part of it."""
+    """Being removed; all of it or a rest may still be there."""
 
 
 class _Begun(Value, frozen=True):
@@ -39,34 +39,34 @@ class _Begun(Value, frozen=True):
 
 
 class Holding(Value, frozen=True):
-    """What one key has, or is to have, as the journal says."""
+    """The device of one key, present or to be made, as the journal says."""
 
     number: int
     key: str
     wish: PartitionWish
     switched: bool = False
-    """Whether MIG was switched on for it or for one before it, and is to go off after the last one."""
+    """Whether MIG was switched on for this device or for an earlier one, and is to go off after the last."""
     phase: Phase = Phase.BEGUN
     has_created: bool = False
-    """Whether an instance was begun for it: before that, one that lies there is another's."""
+    """Whether an instance was begun for this key: before, an instance at the place is another owner's."""
 
 
 def begin_holding(key: str, wish: PartitionWish, at_seconds: float, *, switched: bool) -> Step:
-    """The first step: from now on the place is this key's."""
+    """The first step: from now on the place is the key's."""
     begun = _Begun(key=key, wish=wish, switched=switched)
     return Step(name=BEGIN, at_seconds=at_seconds, payload=msgspec.json.encode(begun).decode())
 
 
 def phase_step(phase: Phase, at_seconds: float) -> Step:
-    """It is made, or begins to be taken away."""
+    """The device is made, or begins to be removed."""
     return Step(name=MADE if phase is Phase.MADE else REMOVE, at_seconds=at_seconds)
 
 
 def read_holding(change: Change) -> Holding:
-    """What the journal says of one.
+    """The holding of a change in the journal.
 
     Raises:
-        ChangeUnreadable: it is not of this version's making.
+        ChangeUnreadable: another version has written the change.
     """
     try:
         begun = msgspec.json.decode(change.steps[0].payload, type=_Begun)
@@ -86,7 +86,7 @@ def read_holding(change: Change) -> Holding:
 
 
 def find_instance(wish: PartitionWish, partitions: GpuPartitions) -> GpuInstance | None:
-    """The instance of this shape at this place."""
+    """The instance of the requested shape at the requested place."""
     profile = find_profile(wish.profile, partitions.profiles)
     if profile is None:
         return None
@@ -97,16 +97,16 @@ def find_instance(wish: PartitionWish, partitions: GpuPartitions) -> GpuInstance
 def plan_making(
     wish: PartitionWish, partitions: GpuPartitions, *, is_own: bool, was_reset: bool = False
 ) -> tuple[Write, ...]:
-    """The calls up to the next moment at which the GPU must be read anew; none when it is there.
+    """The calls up to the next moment at which the GPU must be read anew; none when the device is there.
 
     Args:
-        wish: what is to be.
-        partitions: what the GPU is.
-        is_own: whether an instance that lies at this very place is the one that is wished.
+        wish: the requested device.
+        partitions: the GPU's present partitions.
+        is_own: whether an instance at this very place is the requested one.
         was_reset: a reset for the sake of the mode was tried already.
 
     Raises:
-        LayoutInfeasible: there is no room for it beside what is there, or the GPU has no such profile or place.
+        LayoutInfeasible: there is no room beside the present instances, or the GPU has no such profile or place.
         RebootNeeded: a reset did not bring the mode into force.
     """
     if partitions.enabled:
@@ -150,7 +150,7 @@ def _plan_create(wish: PartitionWish, partitions: GpuPartitions) -> tuple[Write,
 
 
 def _plan_compute(wish: PartitionWish, there: GpuInstance, partitions: GpuPartitions) -> tuple[Write, ...]:
-    """What an instance lacks that is there: whoever was killed between the two calls has left it empty."""
+    """The missing compute instance of a GPU instance left empty by a kill between the two calls."""
     slices = {one.profile_id: one.slice_count for one in partitions.profiles}[there.profile_id]
     if not there.computes:
         return (Write(kind=WriteKind.CREATE_COMPUTE, instance=there.id, slices=slices),)
@@ -162,7 +162,7 @@ def _plan_compute(wish: PartitionWish, there: GpuInstance, partitions: GpuPartit
 def plan_removal(
     holding: Holding, partitions: GpuPartitions, others: Iterable[Holding], *, was_reset: bool = False
 ) -> tuple[Write, ...]:
-    """The calls that take it away, as far as it is there; with the last one goes the mode that came with the first."""
+    """The calls to remove the device, as far as present; the mode set for the first device goes with the last."""
     there = find_instance(holding.wish, partitions) if partitions.enabled and holding.has_created else None
     if there is not None:
         profile, start = holding.wish.profile, holding.wish.start

@@ -1,7 +1,7 @@
-"""Where each wished GPU instance goes: all of them fit, and as much as can be stays as it is.
+"""Where each wanted GPU instance goes: all of them fit, and as much as possible stays as it is.
 
-Owns the search over the places that the driver reports for this GPU, and the words on what does not fit.
-Refuses to try on the hardware what can be known before: an impossible layout changes nothing.
+Owns the search over the places reported by the driver for this GPU, and the explanation of a misfit.
+Refuses to try foreseeable failures on the hardware: an impossible layout changes nothing.
 """
 
 from collections import Counter
@@ -14,27 +14,27 @@ from nodeagent.model.values import Value
 from nodeagent.rules.mig.partitions import LayoutInfeasible, Target, count_slices
 
 _BUSY_WORTH: Final = 1000
-"""What it is worth to leave an instance alone that somebody uses, in calls that others would cost."""
+"""The worth of leaving a used instance alone, in calls for others."""
 
 
 class Placed(Value, frozen=True):
-    """A GPU instance that is to be made."""
+    """A GPU instance to be made."""
 
     target: Target
     start: int
 
 
 class Kept(Value, frozen=True):
-    """A GPU instance that stays, and what changes within it."""
+    """A GPU instance to stay, and the changes within it."""
 
     instance: GpuInstance
     destroyed: tuple[ComputeInstance, ...] = ()
     created: tuple[int, ...] = ()
-    """Slices of each compute instance that is to be made."""
+    """Slices of each compute instance to be made."""
 
 
 class Solution(Value, frozen=True):
-    """How a GPU gets from what it is to what it shall be, with as few calls that write as can be."""
+    """The way of a GPU from present to wanted partitions, with as few writing calls as possible."""
 
     kept: tuple[Kept, ...] = ()
     destroyed: tuple[GpuInstance, ...] = ()
@@ -43,17 +43,17 @@ class Solution(Value, frozen=True):
 
     @property
     def writes(self) -> int:
-        """How many calls that write it takes."""
+        """The number of writing calls."""
         within = sum(len(one.destroyed) + len(one.created) for one in self.kept)
         gone = sum(1 + len(one.computes) for one in self.destroyed)
         return within + gone + sum(1 + len(one.target.computes) for one in self.created)
 
 
 def solve(targets: Sequence[Target], partitions: GpuPartitions, busy: Collection[int] = ()) -> Solution:
-    """The cheapest way; `busy` are the instances by id that somebody uses, which stay if any way lets them.
+    """The cheapest solution; `busy` are the ids of instances in use, which stay if any solution lets them.
 
     Raises:
-        LayoutInfeasible: there is none; says what does not fit, and what would.
+        LayoutInfeasible: there is no solution; the message names the misfit, and a fitting profile.
     """
     search = _Search(targets, partitions, busy)
     found = search.run()
@@ -63,7 +63,7 @@ def solve(targets: Sequence[Target], partitions: GpuPartitions, busy: Collection
 
 
 class _Search:
-    """Tries the places of one target after the other, and remembers the best arrangement of all."""
+    """Search over the places of one target after the other, with the best arrangement so far."""
 
     def __init__(self, targets: Sequence[Target], partitions: GpuPartitions, busy: Collection[int]) -> None:
         self._targets = targets
@@ -86,7 +86,7 @@ class _Search:
             self._best = (worth, starts)
             return
         target = self._targets[place]
-        # Of targets that are alike the order means nothing: only one is tried.
+        # The order of equal targets means nothing: only one order is tried.
         after = starts[-1] if place and target == self._targets[place - 1] else -1
         for start in _list_starts(target):
             slots = _mask(start, target.profile.placement_size)
@@ -97,7 +97,7 @@ class _Search:
                 self._try(place + 1, taken | slots, now, (*starts, start))
 
     def _value(self, target: Target, start: int) -> int:
-        """The calls that are saved where the instance is there already."""
+        """The calls saved by an instance already at this place."""
         instance = self._there.get((target.profile.profile_id, start))
         if instance is None:
             return 0
@@ -125,7 +125,7 @@ def _has_room(targets: Iterable[Target], profiles: Iterable[MigProfile]) -> bool
 
 
 def _keep(instance: GpuInstance, target: Target) -> Kept:
-    """What changes within an instance that stays: as little as can be, and so that the new ones have room."""
+    """The changes within a remaining instance: as few as possible, with room for the new compute instances."""
     missing = Counter(target.computes)
     surplus: list[ComputeInstance] = []
     for compute in instance.computes:
@@ -135,7 +135,7 @@ def _keep(instance: GpuInstance, target: Target) -> Kept:
             surplus.append(compute)
     created = tuple(sorted(missing.elements(), reverse=True))
     if created and created[0] > 1:
-        # Where the others lie is not known: they could be in the way of one that is wider than a slice.
+        # The places of the other compute instances are unknown: they could be in the way of any wider than a slice.
         return Kept(instance=instance, destroyed=instance.computes, created=target.computes)
     return Kept(instance=instance, destroyed=tuple(surplus), created=created)
 
@@ -156,7 +156,7 @@ def _render(found: Iterable[tuple[Target, int]], partitions: GpuPartitions) -> S
 
 
 def _explain(targets: Sequence[Target], profiles: Sequence[MigProfile]) -> str:
-    """Which target is the first that does not fit beside those before it, and what would in its place."""
+    """The first target without room beside those before it, and the profiles with room in its place."""
     empty = GpuPartitions(enabled=True, pending=True, profiles=tuple(profiles))
     fits = _first(len(targets), lambda count: _Search(targets[: count + 1], empty, ()).run() is None)
     guilty, beside = targets[fits].profile, targets[:fits]

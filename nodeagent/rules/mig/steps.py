@@ -1,9 +1,10 @@
-"""By which calls a GPU gets from what it is to what it shall be, one after the other, from wherever it stands.
+"""The calls that bring a GPU from its present partitions to the wanted ones, step by step, from any state.
 
-What is left to do follows from the GPU as it is found, and from nothing that was done before: whoever was killed in the
-middle reads the GPU and goes on, or goes back.
-Owns the order: what is in the way goes first, the mode is switched on an empty GPU, what was made is looked at anew
-before anything is built on it.
+The remaining work follows from the GPU as found, and from nothing done before: after a kill in the middle the agent
+reads the GPU and goes on, or goes back.
+
+Owns the order: instances in the way go first, the mode is switched on an empty GPU, new instances are read anew
+before anything is built on them.
 """
 
 from collections.abc import Collection, Iterator
@@ -18,11 +19,11 @@ from nodeagent.rules.mig.wanted import Wanted
 
 
 class Goal(Value, frozen=True):
-    """What a GPU shall be: as wished, or again exactly as it was."""
+    """The wanted state of a GPU: a layout, or exactly the former partitions."""
 
     wanted: Wanted = Wanted(enabled=False)
     before: GpuPartitions | None = None
-    """Outranks the wish."""
+    """Outranks `wanted`."""
 
     @property
     def enabled(self) -> bool:
@@ -31,7 +32,7 @@ class Goal(Value, frozen=True):
 
     @property
     def pending(self) -> bool:
-        """Whether it shall be on after the next reset."""
+        """Whether MIG shall be on after the next reset."""
         return self.wanted.enabled if self.before is None else self.before.pending
 
     def is_reached(self, partitions: GpuPartitions) -> bool:
@@ -42,10 +43,10 @@ class Goal(Value, frozen=True):
         return modes and _outline(partitions) == _outline(self.before)
 
     def targets(self, partitions: GpuPartitions) -> tuple[Target, ...]:
-        """The instances that are wished, in this GPU's profiles.
+        """The wanted instances, in this GPU's profiles.
 
         Raises:
-            LayoutInfeasible: it does not have them.
+            LayoutInfeasible: the GPU does not have the profiles.
         """
         if self.before is None:
             return list_targets(self.wanted, partitions.profiles)
@@ -53,7 +54,7 @@ class Goal(Value, frozen=True):
 
 
 def _outline(partitions: GpuPartitions) -> list[tuple[int, int, list[int]]]:
-    """All but the numbers that the driver gives, which are others the next time."""
+    """All but the driver's numbers, which are others the next time."""
     return sorted(
         (one.profile_id, -1 if one.start is None else one.start, sorted(compute.slices for compute in one.computes))
         for one in partitions.instances
@@ -61,7 +62,7 @@ def _outline(partitions: GpuPartitions) -> list[tuple[int, int, list[int]]]:
 
 
 class RebootNeeded(Exception):
-    """The mode that is set does not count before the node has been booted."""
+    """The new mode does not count before the node has been booted."""
 
 
 def plan_writes(
@@ -70,19 +71,19 @@ def plan_writes(
     """The calls up to the next moment at which the GPU must be read anew; none when the goal is reached.
 
     Args:
-        goal: what the GPU shall be.
-        partitions: what it is.
-        busy: the instances, by id, that somebody uses.
+        goal: the wanted state of the GPU.
+        partitions: the present one.
+        busy: the ids of instances in use.
         was_reset: a reset for the sake of the mode was tried already.
 
     Raises:
-        LayoutInfeasible: the goal cannot be had on this GPU.
+        LayoutInfeasible: the goal is impossible on this GPU.
         RebootNeeded: a reset did not bring the mode into force.
     """
     if goal.is_reached(partitions):
         return ()
     if goal.enabled is partitions.enabled:
-        # Somebody may have set another one for the time after the next reset.
+        # Another mode may have been set for the time after the next reset.
         mode = () if partitions.pending is goal.pending else (_switch(on=goal.pending),)
         cut = render_writes(solve(goal.targets(partitions), partitions, busy), partitions) if goal.enabled else ()
         return (*mode, *cut)
@@ -120,7 +121,7 @@ def _name(instance: GpuInstance, partitions: GpuPartitions) -> str:
 
 
 def render_writes(solution: Solution, partitions: GpuPartitions) -> Iterator[Write]:
-    """The calls of a solution: what goes before what comes, so that nothing that comes is refused for want of room."""
+    """The calls of a solution: removals before creations, so that no creation fails for want of room."""
     for instance in solution.destroyed:
         yield from _destroy(instance, partitions)
     for kept in solution.kept:
@@ -142,7 +143,7 @@ def render_writes(solution: Solution, partitions: GpuPartitions) -> Iterator[Wri
 
 
 def check_goal(goal: Goal, partitions: GpuPartitions) -> str:
-    """Why the goal cannot be had on this GPU; empty where it can, as far as that is known before MIG is on."""
+    """Why the goal is impossible on this GPU; empty where possible, as far as known before MIG is on."""
     try:
         plan_writes(goal, partitions)
     except LayoutInfeasible as refused:

@@ -1,6 +1,6 @@
-"""What a layout wants of each GPU of this node.
+"""The wanted state of each GPU of this node, by a layout.
 
-Owns which part of a layout counts for a GPU, and what of it a GPU that knows no MIG can have.
+Owns the choice of the entry that counts for a GPU, and the limits of a GPU without MIG support.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ NO_MIG: Final = "it knows no MIG"
 
 
 class Wanted(Value, frozen=True):
-    """What one GPU shall be: whole, or cut into so many of these."""
+    """The wanted state of one GPU: whole, or cut into so many MIG devices of each profile."""
 
     enabled: bool
     profiles: Mapping[str, int] = field(default_factory=dict)
@@ -33,20 +33,20 @@ class Wanted(Value, frozen=True):
 
 
 class WantedOfNode(Value, frozen=True):
-    """What a layout wants of the GPUs that it covers, and what of it cannot be."""
+    """The wanted state of the GPUs that a layout covers, and the layout's impossibilities."""
 
     gpus: Mapping[GpuUuid, Wanted]
     named: frozenset[GpuUuid] = frozenset()
-    """GPUs that it means by themselves, and not among all."""
+    """GPUs named by themselves, and not among all."""
     uncovered: tuple[GpuUuid, ...] = ()
-    """GPUs of which it says nothing: they stay as they are."""
+    """GPUs without an entry: they stay as they are."""
     problems: tuple[str, ...] = ()
 
 
 def want_of_gpus(layout: Layout, gpus: Iterable[Gpu]) -> WantedOfNode:
-    """The wish for each GPU: of the parts that cover it the last one counts.
+    """The wanted state of each GPU: of several entries for a GPU the last counts.
 
-    A GPU that knows no MIG is passed over by what is meant for all, and refused where it is named.
+    A GPU without MIG support is passed over by an entry for all, and refused where an entry names it.
     """
     ordered = sorted(gpus, key=lambda gpu: gpu.index)
     wanted: dict[GpuUuid, Wanted] = {}
@@ -80,7 +80,7 @@ def _is_named(part: LayoutPart) -> bool:
 
 
 def _list_absent(layout: Layout, gpus: Sequence[Gpu]) -> list[str]:
-    """Indexes that the node does not have, unless they stand behind a filter that is for other nodes."""
+    """Indexes beyond the node's GPUs, unless they stand behind a filter for other nodes."""
     last = max((gpu.index for gpu in gpus), default=-1)
     absent = sorted({index for part in layout if not part.filters for index in part.indexes or () if index > last})
     return [f"there is no GPU {index} on this node, the last one is {last}" for index in absent]

@@ -1,1 +1,1 @@
-"""NVIDIA's multi-process service: which daemons there are to be, what their clients may use, where their files lie."""
+"""NVIDIA's multi-process service: wanted daemons, limits of their clients, places of their files."""

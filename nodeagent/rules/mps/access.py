@@ -1,6 +1,6 @@
-"""Where the files of a daemon lie, and what a container is given in order to be its client.
+"""The places of a daemon's files, and the mounts and variables that make a container its client.
 
-Owns the places, which are those of NVIDIA's device plugin and of its DRA driver as far as containers see them.
+Owns the places, which are NVIDIA's device plugin's and DRA driver's as far as containers see them.
 """
 
 from collections.abc import Collection
@@ -24,10 +24,10 @@ def plan_place(settings: Settings, name: str) -> MpsPlace:
 
 
 def plan_share_access(settings: Settings, resource: str, devices: Collection[PluginDevice]) -> MpsAccess | None:
-    """What a container needs for these shares; `None` where they are not shared by MPS.
+    """The access for a container with the given replicas; `None` for replicas not shared by MPS.
 
     Raises:
-        RequestInvalid: they have daemons of their own, and a process is the client of one.
+        RequestInvalid: the replicas have different daemons, and a process is the client of one.
     """
     shared = [device for device in devices if device.by_mps]
     if not shared:
@@ -43,7 +43,7 @@ def plan_share_access(settings: Settings, resource: str, devices: Collection[Plu
 
 
 def plan_private_access(place: MpsPlace) -> MpsAccess:
-    """What containers need that go through this one daemon alone: those of a claim, or of parts of a GPU."""
+    """The access of containers to one daemon alone, of a claim or of the fractions of a GPU."""
     return _plan_access(place, _PRIVATE_PIPES)
 
 

@@ -1,6 +1,6 @@
-"""Which daemons there are to be, and what is written down of each before its GPUs are changed.
+"""The wanted daemons, and their journal entries from before any change of their GPUs.
 
-Owns their names, which are those of their directories, and how a daemon stands in the journal.
+Owns the daemons' names, equal to the directories' names, and the form of a daemon in the journal.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,7 +26,7 @@ _DIGITS: Final = 5
 
 
 class DaemonKind(StrEnum):
-    """What a daemon is for."""
+    """The purpose of a daemon."""
 
     SHARES = "shares"
     CLAIM = "claim"
@@ -41,14 +41,14 @@ _WHOM: Final = {
 
 
 class Wanted(Value, frozen=True):
-    """A daemon that there is to be."""
+    """A wanted daemon."""
 
     name: str
     kind: DaemonKind
     owner: str
-    """The resource whose shares it serves, the claim's UID, or `parts`."""
+    """The resource with the served replicas, the claim's UID, or `parts`."""
     gpus: tuple[GpuUuid, ...]
-    """In the order in which the daemon counts them."""
+    """In the daemon's order of counting."""
     limits: MpsLimits
 
 
@@ -61,11 +61,11 @@ class Engagement(Value, frozen=True):
 
 
 class EngagementUnreadable(NodeagentError):
-    """What stands in the journal of a daemon makes no sense to this version."""
+    """A journal entry of a daemon makes no sense to this version."""
 
 
 def plan_share_daemons(offered: Iterable[Offered], daemon_per: DaemonPer) -> tuple[Wanted, ...]:
-    """Those that shared GPUs call for: one for each, or one for each resource."""
+    """The daemons for shared GPUs: one for each GPU, or one for each resource."""
     groups: dict[str, list[Offered]] = {}
     for each in offered:
         if each.strategy == "mps" and not each.device.withheld:
@@ -74,7 +74,7 @@ def plan_share_daemons(offered: Iterable[Offered], daemon_per: DaemonPer) -> tup
 
 
 def name_share_daemon(daemon_per: DaemonPer, gpu: GpuUuid, resource: str) -> str:
-    """The daemon of the shares of a GPU."""
+    """The daemon of the replicas of a GPU."""
     return gpu if daemon_per == "gpu" else resource
 
 
@@ -86,7 +86,7 @@ def _plan_group(name: str, members: Sequence[Offered]) -> Wanted:
         owner=members[0].resource,
         gpus=tuple(each.device.gpu.uuid for each in members),
         limits=MpsLimits(
-            # A daemon has one for all its GPUs: the least that one of their shares promises.
+            # A daemon has one percentage for all its GPUs: the least promise of any replica.
             thread_percentage=100 // max(each.replicas for each in members),
             memory_mib={uuid: size for one in limits for uuid, size in one.memory_mib.items()},
         ),
@@ -94,22 +94,22 @@ def _plan_group(name: str, members: Sequence[Offered]) -> Wanted:
 
 
 def plan_claim_daemon(claim: str, gpus: Sequence[GpuUuid], limits: MpsLimits) -> Wanted:
-    """That of a claim, or of those of its requests that are configured alike."""
+    """The daemon of a claim, or of the claim's requests with the same configuration."""
     places = tuple(sorted(gpus))
     digits = sha256(",".join(places).encode()).hexdigest()[:_DIGITS]
     return Wanted(name=f"claim-{claim}-{digits}", kind=DaemonKind.CLAIM, owner=claim, gpus=places, limits=limits)
 
 
 def engage_step(engagement: Engagement, now_seconds: float) -> Step:
-    """What is written down before a GPU is changed for a daemon."""
+    """The journal entry before a GPU is changed for a daemon."""
     return Step(name=_ENGAGE, at_seconds=now_seconds, payload=msgspec.json.encode(engagement).decode())
 
 
 def read_engagement(change: Change) -> Engagement:
-    """The inverse.
+    """The inverse of `engage_step`.
 
     Raises:
-        EngagementUnreadable: it was written by another version.
+        EngagementUnreadable: another version has written the entry.
     """
     try:
         return msgspec.json.decode(change.steps[0].payload, type=Engagement)
@@ -118,10 +118,10 @@ def read_engagement(change: Change) -> Engagement:
 
 
 def refuse_claim(wanted: Wanted, others: Iterable[Wanted]) -> None:
-    """A GPU has one daemon, and a claim's daemon one set of limits.
+    """Refuse a second daemon for a GPU, or a second set of limits for a claim's daemon.
 
     Raises:
-        MpsRefused: another one has it.
+        MpsRefused: another daemon has the GPU.
     """
     for other in others:
         taken = sorted(set(wanted.gpus) & set(other.gpus))

@@ -1,6 +1,6 @@
 """Whether a device may be handed out as far as daemons go.
 
-Owns the reasons that people read of a device that waits for its daemon, or for the end of one.
+Owns the messages about a device waiting for its daemon, or for the end of another.
 """
 
 from nodeagent.model.ids import GpuUuid
@@ -8,7 +8,7 @@ from nodeagent.model.mps import MpsPhase, MpsState
 
 
 def explain_daemon(gpu: GpuUuid, state: MpsState | None, *, by_mps: bool) -> str:
-    """Why a GPU, or a share of it, must not be handed out now; empty where no daemon is in the way of it."""
+    """Why a GPU, or a replica of it, must not be handed out now; empty where no daemon is in the way."""
     daemon = state.find_gpu(gpu) if state is not None else None
     if by_mps and state is None:
         return "nobody looks after MPS daemons (yet): see `nodeagent status`"

@@ -1,6 +1,6 @@
-"""What each client of a daemon may use: of a share of a GPU, and as a claim's configuration says it.
+"""The limits of each client of a daemon: by replica of a GPU, and by a claim's configuration.
 
-Owns the arithmetic, which is that of NVIDIA's device plugin and of its DRA driver, to the MiB.
+Owns the arithmetic, equal to that of NVIDIA's device plugin and DRA driver, to the MiB.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ _KEY_MAX: Final = 60
 
 
 def plan_share_limits(gpus: Sequence[Gpu], replicas: int) -> MpsLimits:
-    """Those of one share of each of these GPUs; memory that the driver does not tell has none."""
+    """The limits of one replica of the given GPUs; a GPU of unknown memory has no memory limit."""
     memory = {gpu.uuid: gpu.memory_total_bytes // replicas // MIB for gpu in gpus}
     return MpsLimits(
         thread_percentage=100 // replicas, memory_mib={uuid: each for uuid, each in memory.items() if each}
@@ -28,13 +28,13 @@ def plan_share_limits(gpus: Sequence[Gpu], replicas: int) -> MpsLimits:
 
 
 def find_most_replicas(gpu: Gpu) -> int:
-    """How many clients a GPU serves at most: those that came before Turing serve fewer."""
+    """The most clients of a GPU: fewer on GPUs before Turing."""
     capability = gpu.compute_capability
     return _CLIENTS_OLD if capability is not None and capability < _OLD_CAPABILITY else _CLIENTS
 
 
 def find_most_clients(gpu: Gpu) -> int:
-    """How many containers MPS holds to a part of a GPU at most; none on one that came before Volta."""
+    """The most containers that MPS holds to a fraction of a GPU; 0 before Volta."""
     is_old = gpu.compute_capability is not None and gpu.compute_capability < _FIRST_CAPABILITY
     return 0 if is_old else find_most_replicas(gpu)
 
@@ -45,17 +45,17 @@ def resolve_limits(
     memory_bytes: int | None = None,
     memory_bytes_by_gpu: Mapping[str, int] | None = None,
 ) -> MpsLimits:
-    """The limits that `mpsConfig` of a claim asks for.
+    """The limits in `mpsConfig` of a claim.
 
     Args:
-        gpus: those that the configuration is about.
+        gpus: the GPUs of the configuration.
         thread_percentage: `defaultActiveThreadPercentage`.
         memory_bytes: `defaultPinnedDeviceMemoryLimit`.
         memory_bytes_by_gpu: `defaultPerDevicePinnedMemoryLimit`, by UUID or by place among the sorted UUIDs; it
             outranks the default.
 
     Raises:
-        MpsRefused: it makes no sense for these GPUs.
+        MpsRefused: the configuration makes no sense for these GPUs.
     """
     if thread_percentage is not None and not 0 <= thread_percentage <= 100:
         raise MpsRefused(f"defaultActiveThreadPercentage is {thread_percentage}: give 0 to 100")

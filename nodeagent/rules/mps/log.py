@@ -1,4 +1,4 @@
-"""What of a daemon's log is news: everything but the traces of our own questions.
+"""News in a daemon's log: everything but the traces of the agent's own questions.
 
 Drivers 535 and 550 write four lines for a question: connection, front end, command, end; and the answer as a line more.
 """
@@ -13,26 +13,26 @@ _TRACE: Final = re.compile(
     r"Accepting connection\.\.\.|NEW UI|UI closed|Cmd:get_.*|[0-9]+(\.[0-9]+)?[GM]?"
     r"|No default pinned memory limit set for the device!"
 )
-"""What every question leaves behind, whoever asked it: who only asks changes nothing."""
+"""The traces of every question, by any client: a mere question changes nothing."""
 
 
 TOLD_LINES: Final = 20
-"""So many lines are repeated of one look; whoever reaches the pipe of a daemon makes it write as much as he likes."""
+"""The most lines repeated after one poll; any client with access to the pipe can make a daemon write without end."""
 TOLD_LETTERS: Final = 200
 
 
 def find_news(lines: Iterable[str], own: Collection[str]) -> tuple[str, ...]:
-    """The lines that nobody has caused by a question; `own` are the commands of ours that change something."""
+    """The lines not caused by a question; `own` are the agent's commands that change something."""
     return tuple(line for line in lines if line.strip() and not _is_known(_HEAD.sub("", line, count=1).strip(), own))
 
 
 def choose_told(news: Sequence[str]) -> tuple[tuple[str, ...], int]:
-    """The lines that are repeated, as far as they are, and how many are not."""
+    """The lines to repeat, shortened, and the number of lines left out."""
     return tuple(line[:TOLD_LETTERS] for line in news[:TOLD_LINES]), max(0, len(news) - TOLD_LINES)
 
 
 def has_orders(news: Iterable[str]) -> bool:
-    """Whether somebody else has told the daemon to do something: its limits may be others since."""
+    """Whether another client has given the daemon an order: its limits may have changed."""
     return any(_HEAD.sub("", line, count=1).startswith(_COMMAND) for line in news)
 
 

@@ -1,7 +1,9 @@
-"""Parts of GPUs to which MPS holds containers: the daemons that they call for, and what each container is told.
+"""Fractions of GPUs enforced by MPS: the daemons for them, and the access of each container.
 
-A GPU that has a daemon is nobody's who does not go through it, so all parts of one GPU are held by MPS or none is.
-Owns where such parts can be, and the arithmetic between a part and the limits of a client: each process has them.
+A GPU with a daemon serves the daemon's clients only, so all fractions of one GPU are enforced by MPS or none is.
+
+Owns the possible GPUs for such fractions, and the arithmetic between a fraction and the limits of a client: they hold
+for each process.
 """
 
 from collections import Counter
@@ -18,7 +20,7 @@ from nodeagent.rules.mps.daemons import DaemonKind, Wanted
 from nodeagent.rules.mps.limits import MIB, find_most_clients
 
 OWNER_OF_PARTS: Final = "parts"
-"""What such daemons serve, as people are told."""
+"""The owner of such daemons in messages for people."""
 PREFIX: Final = "part-"
 THREADS_VARIABLE: Final = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 MEMORY_VARIABLE: Final = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
@@ -26,24 +28,24 @@ _ALL_THREADS: Final = 100
 
 
 def name_part_daemon(gpu: GpuUuid) -> str:
-    """The daemon of the parts of a GPU."""
+    """The daemon of the fractions of a GPU."""
     return f"{PREFIX}{gpu}"
 
 
 def list_clients(table: PartTable, gpu: GpuUuid) -> Iterator[Binding]:
-    """The containers that MPS holds to their part of a GPU."""
+    """The containers that MPS holds to their fraction of a GPU."""
     return (one for one in table.bindings.values() if _is_client(one) and any(part.gpu == gpu for part in one.parts))
 
 
 def list_others(table: PartTable, gpu: GpuUuid) -> Iterator[Binding]:
-    """Those that have a part of it and do not go through a daemon."""
+    """The containers with a fraction of the GPU, but without a daemon."""
     return (
         one for one in table.bindings.values() if not _is_client(one) and any(part.gpu == gpu for part in one.parts)
     )
 
 
 def plan_part_daemons(table: PartTable) -> tuple[Wanted, ...]:
-    """One for each GPU of which somebody has such a part."""
+    """A daemon for each GPU with a fraction enforced by MPS."""
     gpus = dict.fromkeys(part.gpu for one in table.bindings.values() if _is_client(one) for part in one.parts)
     return tuple(
         Wanted(
@@ -58,7 +60,7 @@ def plan_part_daemons(table: PartTable) -> tuple[Wanted, ...]:
 
 
 def plan_part_limits(binding: Binding, gpu: GpuUuid) -> MpsLimits:
-    """Those of each process of a container on one of its GPUs; a part without compute has no limit of that."""
+    """The limits of each process of a container on a GPU; a fraction without compute has no compute limit."""
     part = next(each for each in binding.parts if each.gpu == gpu)
     threads = max(part.cores, binding.core_limit or 0)
     return MpsLimits(
@@ -68,20 +70,20 @@ def plan_part_limits(binding: Binding, gpu: GpuUuid) -> MpsLimits:
 
 
 def plan_part_access(settings: Settings, binding: Binding) -> MpsAccess:
-    """What the container needs in order to be a client, and by which it is held to its part."""
+    """The access of the container as a client, with the limits of its fraction."""
     (part,) = binding.parts
     limits = plan_part_limits(binding, part.gpu)
     access = plan_private_access(plan_place(settings, name_part_daemon(part.gpu)))
     own = {
         THREADS_VARIABLE: str(limits.thread_percentage),
-        # The daemon has this one GPU, which it counts as its first.
+        # The GPU is the daemon's only one, and so its first.
         MEMORY_VARIABLE: f"0={limits.memory_mib[part.gpu]}M",
     }
     return MpsAccess(environment={**access.environment, **own}, mounts=access.mounts)
 
 
 def explain_part_daemon(gpu: GpuUuid, state: MpsState | None, limits: MpsLimits) -> str:
-    """Why a container cannot start with these limits yet; empty where its daemon is ready for it."""
+    """Why a container cannot start with the limits yet; empty where its daemon is ready."""
     if state is None:
         return "nobody looks after MPS daemons (yet): see `nodeagent status`"
     daemon = _find_own(gpu, state)
@@ -95,7 +97,7 @@ def explain_part_daemon(gpu: GpuUuid, state: MpsState | None, limits: MpsLimits)
 
 
 def explain_foreign_daemon(gpu: GpuUuid, state: MpsState | None) -> str:
-    """Why nothing of a GPU can be given in parts for the sake of daemons; empty where none is in the way of it."""
+    """Why daemons keep a GPU from being given out in fractions; empty where no daemon is in the way."""
     daemon = state.find_gpu(gpu) if state is not None else None
     if daemon is None:
         return ""
@@ -108,13 +110,13 @@ def explain_foreign_daemon(gpu: GpuUuid, state: MpsState | None) -> str:
 def plan_obstacles(
     gpus: Iterable[Gpu], bindings: Collection[Binding], state: MpsState | None, *, by_mps: bool
 ) -> dict[GpuUuid, str]:
-    """The GPUs of which no part can be had that is held by MPS, or none that is not, and why.
+    """The GPUs where a fraction enforced by MPS (or by other means) is impossible, with the reasons.
 
     Args:
-        gpus: those that are given in parts.
-        bindings: all that have parts.
-        state: the daemons; `None` where nobody looks after any.
-        by_mps: whether MPS is to hold the part.
+        gpus: the GPUs given out in fractions.
+        bindings: all bindings.
+        state: the daemons; `None` without a component for daemons.
+        by_mps: whether MPS is to enforce the fraction.
     """
     clients = Counter(part.gpu for one in bindings if _is_client(one) for part in one.parts)
     others = {part.gpu for one in bindings if not _is_client(one) for part in one.parts} if by_mps else ()
@@ -132,13 +134,13 @@ def plan_obstacles(
 
 
 def refuse_neighbour(clients: int, most: int, *, by_mps: bool, has_others: bool) -> str:
-    """Why somebody new gets no part of a GPU for the sake of those who have one; empty where MPS is in nobody's way.
+    """Why the present holders of a GPU keep a new container out; empty where MPS is no obstacle.
 
     Args:
-        clients: how many containers MPS holds to a part of it.
-        most: how many it can hold.
-        by_mps: whether MPS is to hold the new one.
-        has_others: whether anybody has a part, or all of it, who is not held by MPS.
+        clients: the number of containers held by MPS to a fraction of the GPU.
+        most: the most such containers.
+        by_mps: whether MPS is to enforce the new fraction.
+        has_others: whether a container has a fraction, or the whole GPU, without MPS.
     """
     if not by_mps:
         return "its parts are held by MPS, and nobody gets past its daemon" if clients else ""
@@ -159,7 +161,7 @@ def _find_own(gpu: GpuUuid, state: MpsState) -> MpsDaemon | None:
 
 
 def _find_largest(limits: list[MpsLimits], gpu: GpuUuid) -> MpsLimits:
-    """What the daemon itself allows: a client that does not say how much it may use gets no more than the largest."""
+    """The limits of the daemon itself: a client without limits of its own gets no more than the largest."""
     return MpsLimits(
         thread_percentage=max(each.thread_percentage or 0 for each in limits),
         memory_mib={gpu: max(each.memory_mib.get(gpu, 0) for each in limits)},

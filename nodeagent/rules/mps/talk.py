@@ -1,6 +1,6 @@
-"""What is said to a control daemon, and what its answers mean.
+"""The commands to a control daemon, and the meaning of the answers.
 
-Owns the commands. Answers that nobody documents are not read: limits are set, and then asked for.
+Owns the commands. Undocumented answers are not read: limits are set, and then asked for.
 """
 
 import re
@@ -14,11 +14,11 @@ _PERCENTAGE = "get_default_active_thread_percentage"
 LOOK = ("get_server_list",)
 _SIZE: Final = re.compile(r"(?P<number>[0-9]{1,9})(?P<unit>[GM])")
 _MIB: Final = {"M": 1, "G": 1024}
-"""What is told in G has lost its MiB: drivers 535 and 550 tell 20389M as 19G. The exact limit is what was set."""
+"""A size in G has lost its MiB: drivers 535 and 550 report 20389M as 19G. The exact limit is the value set."""
 
 
 def render_defaults(gpus: Sequence[GpuUuid], limits: MpsLimits) -> tuple[str, ...]:
-    """Set the limits of clients of servers that are started from now on, then ask for them; `find_refusal` reads it."""
+    """Set the limits of clients of future servers, then ask for the limits; `find_refusal` reads the answer."""
     memory = _list_memory(gpus, limits)
     threads = limits.thread_percentage
     return (
@@ -29,17 +29,17 @@ def render_defaults(gpus: Sequence[GpuUuid], limits: MpsLimits) -> tuple[str, ..
 
 
 def render_look(gpus: Sequence[GpuUuid], limits: MpsLimits) -> tuple[str, ...]:
-    """Ask for its servers, which `read_servers` reads, and for its limits, which `find_refusal` does."""
+    """Ask for servers and limits; `read_servers` and `find_refusal` read the answer."""
     return (*LOOK, *_ask_limits(gpus, limits))
 
 
 def read_servers(gpus: Sequence[GpuUuid], limits: MpsLimits, answer: Sequence[str]) -> tuple[int, ...]:
-    """The processes of its servers, by an answer whose limits are as they shall be."""
+    """The processes of the daemon's servers, by an answer with the wanted limits."""
     return read_pids(answer[: len(answer) - len(_ask_limits(gpus, limits))])
 
 
 def find_refusal(gpus: Sequence[GpuUuid], limits: MpsLimits, answer: Sequence[str]) -> str:
-    """What was not taken, in words; empty where the daemon has the limits that it shall have."""
+    """The refused setting, in words; empty where the daemon has the wanted limits."""
     memory = _list_memory(gpus, limits)
     asked = len(_ask_limits(gpus, limits))
     if len(answer) < asked:
@@ -55,7 +55,7 @@ def find_refusal(gpus: Sequence[GpuUuid], limits: MpsLimits, answer: Sequence[st
 
 
 def render_server_limits(server: int, gpus: Sequence[GpuUuid], limits: MpsLimits) -> tuple[str, ...]:
-    """Set the limits of clients that a running server has from now on."""
+    """Set the limits of a running server's future clients."""
     threads = 100 if limits.thread_percentage is None else limits.thread_percentage
     return (
         *(f"set_device_pinned_mem_limit {server} {place} {size}M" for place, size in _list_memory(gpus, limits)),
@@ -64,12 +64,12 @@ def render_server_limits(server: int, gpus: Sequence[GpuUuid], limits: MpsLimits
 
 
 def render_quit(seconds: int) -> str:
-    """Have it end: when its clients have, after so many seconds at the latest."""
+    """Have the daemon end after its clients, and after so many seconds at the latest."""
     return f"quit -t {seconds}"
 
 
 def read_pids(answer: Iterable[str]) -> tuple[int, ...]:
-    """Process ids, one a line; whatever else is said is no process."""
+    """Process ids, one a line; any other line is no process."""
     return tuple(int(line) for line in map(str.strip, answer) if line.isascii() and line.isdigit())
 
 
@@ -78,12 +78,12 @@ def _ask_limits(gpus: Sequence[GpuUuid], limits: MpsLimits) -> tuple[str, ...]:
 
 
 def _list_memory(gpus: Sequence[GpuUuid], limits: MpsLimits) -> list[tuple[int, int]]:
-    """By the daemon's own count of its devices."""
+    """By the daemon's own count of devices."""
     return [(place, limits.memory_mib[gpu]) for place, gpu in enumerate(gpus) if gpu in limits.memory_mib]
 
 
 def _tells_size(text: str, size_mib: int) -> bool:
-    """Whether a limit is told that is this one, in the unit of the daemon's own choice, which rounds down."""
+    """Whether a reported limit is the wanted one, in a unit of the daemon's choice, rounded down."""
     found = _SIZE.fullmatch(text.strip())
     if found is None:
         return False

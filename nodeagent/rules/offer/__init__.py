@@ -1,1 +1,1 @@
-"""What this node offers: which devices go by which resource name, and how many times each."""
+"""The node's offer: devices by resource name, and the number of replicas of each."""

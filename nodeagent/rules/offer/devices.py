@@ -1,6 +1,6 @@
-"""The words of what this node offers: devices, resources, and what cannot be offered.
+"""The words of the node's offer: devices, resources, and problems.
 
-Owns values that the decisions beside it share; decides nothing.
+Owns values shared by the decisions beside it; decides nothing.
 """
 
 from typing import Literal
@@ -15,7 +15,7 @@ SharingStrategy = Literal["none", "time-slicing", "mps"]
 
 
 class PluginDevice(Value, frozen=True):
-    """One device as the kubelet will know it, with what an Allocate answer needs to know of it."""
+    """One device for the kubelet, with the fields that an Allocate answer needs."""
 
     id: DeviceId
     uuid: DeviceUuid
@@ -28,47 +28,47 @@ class PluginDevice(Value, frozen=True):
     replica: int | None = None
     numa_node: int | None = None
     withheld: str = ""
-    """Why it must not be handed out whatever its health; empty when it may."""
+    """Why the device must not be handed out whatever its health; empty when it may."""
     by_mps: bool = False
-    """Whether those who have a share of it go through a daemon of the multi-process service."""
+    """Whether containers use replicas of it through a daemon of the multi-process service."""
 
 
 class Resource(Value, frozen=True):
-    """One extended resource and its devices, in index order."""
+    """An extended resource with its devices, in index order."""
 
     name: ResourceName
     devices: tuple[PluginDevice, ...]
     one_share_each: bool = False
-    """Whether a container may have no more than one share of a shared device."""
+    """Whether a container may have no more than one replica of a shared device."""
 
     @property
     def socket(self) -> str:
-        """The bare name of its socket: the one people know for NVIDIA's names, and never that of another resource."""
+        """The bare name of the resource's socket: well known for NVIDIA's names, and never another resource's."""
         domain, _, base = self.name.partition("/")
         return f"{'nvidia' if domain == DEFAULT_PREFIX else domain}-{base}.sock"
 
 
 class ResourceProblem(Value, frozen=True):
-    """Something that was asked for and cannot be offered."""
+    """An impossible offer that was asked for."""
 
     subject: str
-    """A resource, a device, or the part of the configuration that it is about."""
+    """The resource, the device, or the part of the configuration."""
     reason: str
 
 
 class ResourcePlan(Value, frozen=True):
-    """Everything to offer, by name, and everything that cannot be."""
+    """Everything on offer, by name, and the problems."""
 
     resources: tuple[Resource, ...] = ()
     problems: tuple[ResourceProblem, ...] = ()
 
     def find(self, name: str) -> Resource | None:
-        """The resource of this name, if it is offered."""
+        """The resource with the given name, if offered."""
         return next((resource for resource in self.resources if resource.name == name), None)
 
 
 class Candidate(Value, frozen=True):
-    """A GPU or a MIG device on its way to a resource."""
+    """A GPU or a MIG device on the way to a resource."""
 
     gpu: Gpu
     mig: MigDevice | None = None
@@ -76,11 +76,11 @@ class Candidate(Value, frozen=True):
 
     @property
     def uuid(self) -> DeviceUuid:
-        """What a container would be given."""
+        """The UUID to give to a container."""
         return self.gpu.uuid if self.mig is None else self.mig.uuid
 
     def device(self, replica: int | None = None, *, by_mps: bool = False) -> PluginDevice:
-        """The device as offered, or one of its shares."""
+        """The device as offered, or a replica of the device."""
         numa = self.gpu.numa_node
         return PluginDevice(
             id=render_device_id(self.uuid, replica),
@@ -99,36 +99,36 @@ class Candidate(Value, frozen=True):
 
 
 class Offered(Value, frozen=True):
-    """A GPU or a MIG device as it is offered: by which name, and how many times."""
+    """A GPU or a MIG device with resource name and number of replicas."""
 
     device: Candidate
     base: ResourceName
-    """What its resource would be called if it were not shared."""
+    """The resource's name if the device were not shared."""
     resource: ResourceName
     replicas: int = 1
     by_mps: bool = False
-    """Whether its shares are used at the same time, through a daemon, rather than by turns."""
+    """Whether replicas are used at the same time, through a daemon, rather than by time slicing."""
 
     @property
     def strategy(self) -> SharingStrategy:
-        """How those who hold a share of it use it; `none` for a device that is not shared."""
+        """How containers share the device; `none` for an unshared device."""
         if self.replicas == 1:
             return "none"
         return "mps" if self.by_mps else "time-slicing"
 
     @property
     def renamed(self) -> bool:
-        """Whether pods that ask for whole devices by the name of old cannot be given a share of it."""
+        """Whether pods with a request for whole devices by the former name cannot be given a replica."""
         return self.resource != self.base
 
     def list_devices(self) -> tuple[PluginDevice, ...]:
-        """What the kubelet will know: the device, or each of its shares."""
+        """The device as the kubelet will know it, or each replica."""
         shares = range(self.replicas) if self.replicas > 1 else (None,)
         return tuple(self.device.device(share, by_mps=self.by_mps) for share in shares)
 
 
 class Offer(Value, frozen=True):
-    """Every device that is offered, in index order, and what cannot be."""
+    """Every offered device, in index order, and the problems."""
 
     devices: tuple[Offered, ...] = ()
     problems: tuple[ResourceProblem, ...] = ()

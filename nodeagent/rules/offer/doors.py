@@ -1,9 +1,10 @@
-"""Which door each GPU shall have, and when it may have it.
+"""The allocation mode of each GPU (`door` for users), and the time of the mode's coming into force.
 
-Owns the rules of the configuration, what is put over them by a person, and the change from one door to another.
-Refuses to guess: a selector that fits nothing selects nothing and is told, and of two rules that say different things
-of one GPU the first counts and both are named.
-Which door a GPU has follows from who has it and nothing else, so that a change goes on after a restart as if there had
+Owns the rules of the configuration, a person's overrides, and the change from one mode to another.
+
+Refuses to guess: a selector without a match selects nothing and is reported, and of two contradictory rules for a
+GPU the first counts and both are named.
+A GPU's mode follows from the holders and nothing else, so that a change goes on after a restart as if there had
 been none.
 """
 
@@ -32,7 +33,7 @@ _CUT: Final = "MIG is on, and fractions are of whole GPUs: switch it off, or cho
 
 
 class DoorWish(Value, frozen=True):
-    """The door that one GPU shall have, and why."""
+    """The wanted allocation mode of a GPU, and the reason."""
 
     gpu: GpuUuid
     index: int
@@ -42,16 +43,16 @@ class DoorWish(Value, frozen=True):
 
 
 class DoorPlan(Value, frozen=True):
-    """The wished door of each GPU, and what is wrong with the rules."""
+    """The wanted mode of each GPU, and the faults of the rules."""
 
     wishes: tuple[DoorWish, ...] = ()
     """In index order."""
     conflicts: tuple[str, ...] = ()
-    """Two rules that say different things of the same GPUs, a sentence for each two."""
+    """Contradictory rules for the same GPUs, a sentence for each pair."""
     unmatched: tuple[str, ...] = ()
     """Selectors and overrides that mean no GPU of this node, a sentence each."""
     undecided: tuple[str, ...] = ()
-    """Those that may mean a GPU which does not answer: what it is, nobody knows before it does."""
+    """Selectors and overrides that may mean a GPU without an answer: unknown until it answers."""
 
 
 def plan_doors(
@@ -60,13 +61,13 @@ def plan_doors(
     overrides: Mapping[GpuUuid, Door],
     missing: Sequence[MissingGpu] = (),
 ) -> DoorPlan:
-    """The wished door of each GPU; what a person has set for a GPU counts more than any rule.
+    """The wanted mode of each GPU; a person's override counts more than any rule.
 
     Args:
-        gpus: those that are known.
+        gpus: all known GPUs.
         settings: the rules, among others.
-        overrides: what a person has set.
-        missing: GPUs of which nothing but their place is known, if that.
+        overrides: the modes set by a person.
+        missing: GPUs of which nothing but the address is known, if that.
     """
     ordered = sorted(gpus, key=lambda gpu: (gpu.index, gpu.uuid))
     rules = settings.doors.rules
@@ -103,7 +104,7 @@ def _name(place: int) -> str:
 
 
 def _closeness(rule: DoorRule, gpu: Gpu) -> int:
-    """How closely a rule names a GPU, by the closest of its selectors."""
+    """How closely a rule names a GPU, by the closest of the selectors."""
     return max(_judge(selector, gpu) for selector in rule.gpus)
 
 
@@ -116,9 +117,9 @@ def _judge(selector: str, gpu: Gpu) -> int:
 
 
 def _list_conflicts(gpus: Sequence[Gpu], rules: Sequence[DoorRule]) -> Iterator[str]:
-    """Rules with different doors of which the later names a GPU as closely as the earlier, or more so.
+    """Rules with different modes of which the later names a GPU as closely as the earlier, or more so.
 
-    An exception before what it is an exception from is how such lists are meant, and no conflict.
+    An exception before the general rule is how such lists are meant, and no conflict.
     """
     for (place, rule), (later_place, later) in combinations(enumerate(rules), 2):
         if rule.door == later.door:
@@ -133,15 +134,15 @@ def _list_conflicts(gpus: Sequence[Gpu], rules: Sequence[DoorRule]) -> Iterator[
 
 
 class _Unmatched(NamedTuple):
-    """A selector, or a GPU for which a person has set a door, that no known GPU fits."""
+    """A selector, or a GPU with a person's override, without a match among the known GPUs."""
 
     name: str
     selector: str
     problem: str
-    """What is wrong with it where it means nothing."""
+    """The fault of a selector without a meaning."""
 
     def may_mean(self, missing: Sequence[MissingGpu]) -> bool:
-        """Whether a GPU that does not answer may be meant; of such a one nothing but its address is known."""
+        """Whether the selector may mean a GPU that does not answer; only the address of such a GPU is known."""
         try:
             address = parse_pci_address(self.selector)
         except ValueError:
@@ -165,7 +166,7 @@ def _list_unmatched(
 
 
 def list_holders(gpu: Gpu, allocations: Iterable[Allocation], door: Door) -> tuple[DoorHolder, ...]:
-    """The allocations of this GPU, of its MIG devices or of shares of either, as ones who came by this door."""
+    """The allocations of the GPU, of its MIG devices or of replicas of either, as holders by the given mode."""
     names = {gpu.uuid, *(mig.uuid for mig in gpu.mig_devices)}
     return tuple(
         DoorHolder(door=door, name=f"allocation {each.number}", pod=each.pod, container=each.container)
@@ -175,7 +176,7 @@ def list_holders(gpu: Gpu, allocations: Iterable[Allocation], door: Door) -> tup
 
 
 def list_part_holders(gpu: GpuUuid, parts: PartTable) -> tuple[DoorHolder, ...]:
-    """The containers that have a part of this GPU."""
+    """The containers with a fraction of the GPU."""
     return tuple(
         DoorHolder(door=Door.FRACTIONS, name=f"binding {each.number}", pod=each.pod, container=each.container)
         for each in parts.by_gpu.get(gpu, ())
@@ -183,7 +184,7 @@ def list_part_holders(gpu: GpuUuid, parts: PartTable) -> tuple[DoorHolder, ...]:
 
 
 def list_claim_holders(gpu: GpuUuid, book: ClaimBook) -> tuple[DoorHolder, ...]:
-    """The pods that have this GPU, or a part of it, by claims; a claim that names none stands for itself."""
+    """The pods with the GPU, or a part of it, by claims; a claim without pods stands for itself."""
     claims = {claim.uid: claim for claim, _ in book.by_gpu.get(gpu, ())}
     return tuple(
         DoorHolder(door=Door.CLAIMS, name=f"claim {claim.describe()}", pod=pod)
@@ -193,16 +194,16 @@ def list_claim_holders(gpu: GpuUuid, book: ClaimBook) -> tuple[DoorHolder, ...]:
 
 
 def decide_door(wish: DoorWish, holders: Sequence[DoorHolder], change: DoorChange) -> GpuDoor:
-    """The door of a GPU from now on: the one of those who are inside, with nobody inside the one that is wished.
+    """The mode of a GPU from now on: the present holders' mode, without holders the wanted mode.
 
     Args:
-        wish: the door that it shall have.
-        holders: who has the GPU or a part of it now.
-        change: whether anybody new may come in by the old door while the change waits.
+        wish: the wanted mode.
+        holders: the present holders of the GPU or of a part of it.
+        change: whether new pods may come in by the old mode while the change waits.
     """
     inside = {holder.door for holder in holders}
     door = wish.door if not inside or wish.door in inside else min(inside, key=list(Door).index)
-    # Who came by another door than the rest was found late: two kinds of accounting for one GPU add up to nothing.
+    # A holder by another mode than the rest was found late: two kinds of accounting for one GPU add up to nothing.
     strangers = tuple(holder for holder in holders if holder.door is not door)
     draining = door is not wish.door and change == "drain"
     return GpuDoor(

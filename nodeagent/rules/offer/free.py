@@ -1,4 +1,4 @@
-"""Which devices somebody could get now, by the list that the kubelet has and by who holds what; pure."""
+"""The devices free for a container now, by the kubelet's list and the present allocations; pure."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ from nodeagent.model.plugin import PluginState
 
 
 def list_free(plugin: PluginState, allocations: Iterable[Allocation]) -> frozenset[DeviceId]:
-    """What is healthy in the list that the kubelet has, and held by nobody."""
+    """The healthy devices of registered resources, without the allocated ones."""
     held = {device for one in allocations for device in one.devices}
     healthy = {device.id for one in plugin.resources if one.registered for device in one.devices if device.healthy}
     return frozenset(healthy - held)

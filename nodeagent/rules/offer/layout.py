@@ -1,6 +1,7 @@
-"""Which GPUs and MIG devices there are to offer, and how they are shaped.
+"""The GPUs and MIG devices for the offer, and their shapes.
 
 Owns the MIG strategies.
+
 Refuses to give up for one device: the others are offered, and the reason is a problem.
 """
 
@@ -17,7 +18,7 @@ MigStrategy = Literal["none", "single", "mixed"]
 def plan_candidates(
     gpus: Iterable[Gpu], strategy: MigStrategy, problems: list[ResourceProblem]
 ) -> tuple[Candidate, ...]:
-    """Each device to offer, in index order; what cannot be offered is added to the problems."""
+    """Each device to offer, in index order; any other is added to the problems."""
     distinct = tuple(_drop_doubles(sorted(gpus, key=lambda gpu: (gpu.index, gpu.uuid)), problems))
     if strategy == "single":
         return _plan_single(distinct, problems)
@@ -27,7 +28,7 @@ def plan_candidates(
 
 
 def _drop_doubles(gpus: Iterable[Gpu], problems: list[ResourceProblem]) -> Iterator[Gpu]:
-    """Devices are told apart by UUID alone, so of two with the same one neither can be handed out for sure."""
+    """Drop GPUs with equal UUIDs: devices are told apart by UUID alone, so neither can be handed out for sure."""
     gpus = tuple(gpus)
     uuids = Counter(uuid for gpu in gpus for uuid in (gpu.uuid, *(mig.uuid for mig in gpu.mig_devices)))
     for gpu in gpus:
@@ -49,7 +50,7 @@ def _note_empty(gpu: Gpu, problems: list[ResourceProblem]) -> None:
 
 
 def _plan_single(gpus: Sequence[Gpu], problems: list[ResourceProblem]) -> tuple[Candidate, ...]:
-    """All devices of one kind; where there are several kinds none is handed out, for a pod could get any of them."""
+    """All devices of one kind; with several kinds all are withheld, for a pod could get any of them."""
     candidates: list[Candidate] = []
     for gpu in gpus:
         if not gpu.mig_enabled:
@@ -71,7 +72,7 @@ def _plan_single(gpus: Sequence[Gpu], problems: list[ResourceProblem]) -> tuple[
 
 
 def _plan_mixed(gpus: Sequence[Gpu], problems: list[ResourceProblem]) -> Iterator[Candidate]:
-    """Each profile on its own; a compute instance smaller than its GPU instance has no name that pods could ask for."""
+    """Each profile on its own; a compute instance smaller than the GPU instance has no name for pods to ask for."""
     for gpu in gpus:
         if not gpu.mig_enabled:
             yield Candidate(gpu=gpu)

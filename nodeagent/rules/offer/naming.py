@@ -18,13 +18,13 @@ _WHOLE_GPU: Final = "gpu"
 
 
 def full_name(name: str, prefix: str) -> ResourceName:
-    """The name under this node's prefix; a domain other than NVIDIA's own is taken as meant."""
+    """The name under the node's prefix; a domain other than NVIDIA's own is taken as meant."""
     domain, slash, base = name.rpartition("/")
     return ResourceName(name if slash and domain != DEFAULT_PREFIX else f"{prefix}/{base}")
 
 
 def plan_name(candidate: Candidate, settings: Settings) -> ResourceName:
-    """The full name of the resource that this device belongs to, before sharing."""
+    """The full name of the device's resource, before sharing."""
     if candidate.mig is None:
         name = _find_name(candidate.gpu.name, settings.resources.gpus, _WHOLE_GPU)
     else:

@@ -1,8 +1,9 @@
-"""Which resources this node offers, and which devices each of them has.
+"""The resources of this node's offer, and the devices of each.
 
-Owns the whole plan: the layout, then names, then sharing. The device plugin offers it and the labels tell it, so that
-they cannot disagree; health is laid over it by the device plugin.
-Refuses to give up for one device: what cannot be offered becomes a problem with its reason, and the rest is served.
+Owns the whole plan: the layout, then names, then sharing. The device plugin offers the plan and the labels show it, so
+that the two cannot disagree; health is laid over it by the device plugin.
+
+Refuses to give up for one device: an impossible offer becomes a problem with a reason, and the rest is served.
 """
 
 from collections import defaultdict
@@ -26,12 +27,12 @@ from nodeagent.rules.selectors import select_gpus
 
 
 def plan_resources(inventory: Inventory, settings: Settings, closed: Container[str] = ()) -> ResourcePlan:
-    """What to offer for this inventory under these settings; the order of the inventory's parts makes no difference.
+    """The offer for an inventory under the given settings; the order of the inventory makes no difference.
 
     Args:
         inventory: the GPUs of the node.
-        settings: how they are to be offered.
-        closed: GPUs that are not given whole, or not to anybody new.
+        settings: the rules of the offer.
+        closed: GPUs not given out whole, or not to new pods.
     """
     offer = plan_offer(inventory.gpus, settings, closed)
     sharing = find_sharing(settings.sharing)
@@ -52,7 +53,7 @@ def plan_resources(inventory: Inventory, settings: Settings, closed: Container[s
 
 
 def plan_offer(gpus: Iterable[Gpu], settings: Settings, closed: Container[str] = ()) -> Offer:
-    """Which devices go by which resource name, and how many times each is offered; none of a GPU that is closed."""
+    """The devices with resource names and numbers of replicas; none of a closed GPU."""
     problems: list[ResourceProblem] = []
     selected = select_gpus(gpus, settings.gpus.include, settings.gpus.exclude)
     chosen = tuple(gpu for gpu in selected if gpu.uuid not in closed)

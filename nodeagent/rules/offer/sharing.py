@@ -1,8 +1,9 @@
 """How devices are offered several times.
 
-Owns which section and which entry of the configuration shares which device, what the result is called, and what cannot
-be shared so.
-The first entry that fits a device counts, so that models or single GPUs can be shared each in their own way.
+Owns the match of configuration entries with devices, the names of the shared resources, and the devices that cannot be
+shared by an entry.
+
+The first entry with a match counts, so that models or single GPUs can be shared each in a different way.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,14 +22,14 @@ Sharing: TypeAlias = TimeSlicing | Mps
 
 
 def find_sharing(settings: SharingSettings) -> Sharing | None:
-    """The section in force; that for MPS wins, as in NVIDIA's device plugin."""
+    """The section in force; MPS wins, as in NVIDIA's device plugin."""
     return settings.mps or settings.timeSlicing
 
 
 def share_devices(
     base: ResourceName, candidates: Sequence[Candidate], sharing: Sharing | None, prefix: str
 ) -> Iterator[Offered]:
-    """Each device of a resource, with the name of the resource that it or its shares end up in."""
+    """Each device of a resource, with the name of the resource after sharing."""
     entries = [entry for entry in sharing.resources if full_name(entry.name, prefix) == base] if sharing else []
     left = [entry.devices if isinstance(entry.devices, int) else len(candidates) for entry in entries]
     for candidate in candidates:
@@ -48,7 +49,7 @@ def share_devices(
 
 
 def _refuse_mps(candidate: Candidate, replicas: int) -> str:
-    """Why a device cannot be shared by MPS; empty where it can."""
+    """Why a device cannot be shared by MPS; empty where possible."""
     if candidate.mig is not None or candidate.gpu.mig_enabled:
         return "MPS does not share MIG devices here: share them by time slicing, or switch MIG off"
     most = find_most_replicas(candidate.gpu)

@@ -1,1 +1,1 @@
-"""Which of the free devices serve a container best, and why."""
+"""The choice of the best free devices for a container, with the reasons."""

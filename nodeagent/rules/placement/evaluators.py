@@ -1,12 +1,12 @@
-"""Which GPUs a request for parts of GPUs gets: link, fragment or share.
+"""The GPUs for a request for fractions: link, fragment or share.
 
-Owns the three evaluators and the order in which each of them compares.
+Owns the three evaluators and the order of comparison in each.
 Deterministic: where all keys are equal the lowest index decides, so that of equal GPUs only the names differ.
 
-Link, several whole GPUs: the closest group that has enough free ones, of equally close ones the one that is then full.
+Link, several whole GPUs: the closest group with enough free ones, of equally close ones the fullest afterwards.
 Fragment, one whole GPU: the way down the tree into the most broken group, so that intact groups are left for link; a
-GPU that belongs to no group is a group of one and goes first.
-Share, a part of a GPU: the fullest GPU into which the part fits.
+GPU without a group is a group of one and goes first.
+Share, a fraction of a GPU: the fullest GPU with room for the fraction.
 """
 
 from collections.abc import Iterator
@@ -21,17 +21,17 @@ from nodeagent.rules.placement.space import CORES, GpuRoom, Space
 from nodeagent.rules.placement.topology import describe_score
 
 Keys: TypeAlias = dict[str, int]
-"""What is compared, in this order; less comes first."""
+"""The compared numbers, in this order; less comes first."""
 
 
 class Demand(Value, frozen=True):
-    """What a container asks for: the same of each of so many GPUs."""
+    """The request of a container: the same of each of so many GPUs."""
 
     gpus: int = 1
     cores: int = CORES
     """Of each; 100 means all of it, its memory too."""
     memory_bytes: int = 0
-    """Of each; nothing where a part of the GPU is asked for instead."""
+    """Of each; `memory_percent` may give a percentage of the GPU's memory instead."""
     memory_percent: int | None = None
 
     @property
@@ -40,7 +40,7 @@ class Demand(Value, frozen=True):
         return self.cores >= CORES
 
     def share_of(self, room: GpuRoom) -> GpuPart:
-        """What it is of this GPU."""
+        """The fraction of the room's GPU."""
         if self.is_exclusive:
             return room.whole
         memory = self.memory_bytes
@@ -49,7 +49,7 @@ class Demand(Value, frozen=True):
         return GpuPart(gpu=room.gpu, cores=self.cores, memory_bytes=memory)
 
     def describe(self) -> str:
-        """As people would say it."""
+        """The demand in words for people."""
         if self.is_exclusive:
             return "1 whole GPU" if self.gpus == 1 else f"{self.gpus} whole GPUs"
         memory = render_bytes(self.memory_bytes) if self.memory_percent is None else f"{self.memory_percent} %"
@@ -58,7 +58,7 @@ class Demand(Value, frozen=True):
 
 
 class Candidate(Value, frozen=True):
-    """One that was looked at, and what spoke for and against it."""
+    """A group or GPU under consideration, with the arguments for and against."""
 
     gpus: tuple[int, ...]
     """By index."""
@@ -66,18 +66,18 @@ class Candidate(Value, frozen=True):
     """How near its GPUs are to one another; empty for a single one."""
     keys: Keys
     refused: str = ""
-    """Why it cannot be; empty when it can."""
+    """Why the candidate is impossible; empty when possible."""
 
 
 class Evaluation(NamedTuple):
-    """What an evaluator found: positions, none where nothing fits, and all that it looked at, best first."""
+    """The result of an evaluator: positions (empty where nothing fits), and all candidates, best first."""
 
     chosen: tuple[int, ...]
     candidates: tuple[Candidate, ...]
 
 
 class _Node(NamedTuple):
-    """A node of the tree with the positions below it and, for the order, below its parent."""
+    """A node of the tree with the positions below the node and, for the order, below the parent."""
 
     tree: Tree
     below: int
@@ -85,7 +85,7 @@ class _Node(NamedTuple):
 
 
 def evaluate_link(space: Space, count: int, free: int) -> Evaluation:
-    """Several whole GPUs out of the free ones that are near to one another."""
+    """Several whole GPUs out of the free GPUs, near to one another."""
     nodes = list(_walk(space.tree))
     around = [[node for node in nodes if node.below >> position & 1] for position in positions_of(free)]
     smallest = [min(groups, key=lambda node: _size(node, count, free)) for groups in around if groups]
@@ -99,13 +99,13 @@ def evaluate_link(space: Space, count: int, free: int) -> Evaluation:
 
 
 def _size(node: _Node, count: int, free: int) -> tuple[bool, int]:
-    """Nodes with enough free GPUs first, the smallest of them; where there is none, the largest that exists."""
+    """Nodes with enough free GPUs first, the smallest of them; without such a node, the largest of all."""
     size, enough = node.below.bit_count(), (node.below & free).bit_count() >= count
     return not enough, size if enough else -size
 
 
 def evaluate_fragment(space: Space, count: int, free: int) -> Evaluation:
-    """Whole GPUs out of the free ones, where the least is broken for it."""
+    """Whole GPUs out of the free GPUs, with the least breaking of groups."""
     node = _Node(space.tree, mask_of(space.tree.leaves) if space.rooms else 0, 0)
     seen: list[Candidate] = []
     while node.tree.branches:
@@ -125,7 +125,7 @@ def evaluate_fragment(space: Space, count: int, free: int) -> Evaluation:
 
 
 def evaluate_share(space: Space, demand: Demand, allowed: int) -> Evaluation:
-    """A part of one GPU, or of each of several, out of those that are allowed."""
+    """A fraction of one GPU, or of each of several, out of the allowed GPUs."""
     ranked = sorted(enumerate(space.rooms), key=lambda each: tuple(_key_room(each[1], space).values()))
     seen: list[Candidate] = []
     fitting: list[int] = []
@@ -148,7 +148,7 @@ def _key_room(room: GpuRoom, space: Space) -> Keys:
 
 
 def find_obstacle(room: GpuRoom, demand: Demand) -> str:
-    """Why this GPU cannot serve a demand; empty when it can."""
+    """Why the GPU cannot serve a demand; empty when it can."""
     if room.withheld:
         return room.withheld
     if demand.is_exclusive:
@@ -157,7 +157,7 @@ def find_obstacle(room: GpuRoom, demand: Demand) -> str:
 
 
 def _refuse(room: GpuRoom, demand: Demand) -> str:
-    """Why a part of this GPU cannot be had."""
+    """Why a fraction of the GPU is impossible."""
     if room.withheld:
         return room.withheld
     if room.users_max is not None and room.users >= room.users_max:
@@ -171,7 +171,7 @@ def _refuse(room: GpuRoom, demand: Demand) -> str:
 
 
 def _walk(tree: Tree, parent: int | None = None) -> Iterator[_Node]:
-    """Every group of the tree; a single GPU is none."""
+    """Every group of the tree, without single GPUs."""
     if tree.branches:
         below = mask_of(tree.leaves)
         yield _Node(tree, below, below if parent is None else parent)
@@ -185,7 +185,7 @@ def _list_children(node: _Node) -> Iterator[_Node]:
 
 
 def _describe(space: Space, node: _Node, count: int, free: int) -> tuple[Candidate, _Node]:
-    """A group as it is compared: nearer before farther, fuller before emptier, and then its surroundings."""
+    """A group as compared: nearer before farther, fuller before emptier, and then by the parent's free GPUs."""
     open_rooms = [space.rooms[position] for position in positions_of(node.below & free)]
     rooms = [space.rooms[position] for position in positions_of(node.below)]
     indexes = [room.index for room in rooms]

@@ -1,7 +1,8 @@
-"""Preferred allocation as people ask for it: by index, for a request that they make up.
+"""Preferred allocation on a person's request: by index, for any made-up request.
 
-Owns how devices are named on a command line.
-Refuses names that mean no device: a person wants to know of a slip.
+Owns the names of devices on a command line.
+
+Refuses names without a device: a person wants to know of a slip.
 """
 
 from collections.abc import Collection, Sequence
@@ -27,16 +28,16 @@ def explain_preference(
     resource: str = "",
     free: Collection[DeviceId] | None = None,
 ) -> Explanation:
-    """What the kubelet would be told for this request, and why.
+    """The answer that the kubelet would get for the request, and the reasons.
 
     Args:
         inventory: the node's GPUs.
         settings: the settings in force.
-        size: how many devices the container asks for.
-        available: the free devices, by index, MIG index, UUID or device id; none named means those in `free`.
-        must_include: those that must be among the answer.
+        size: the number of devices for the container.
+        available: the free devices, by index, MIG index, UUID or device id; none named means the devices in `free`.
+        must_include: devices required in the answer.
         resource: the resource; empty means the only one, or the first by name.
-        free: what the kubelet may hand out now; `None` where nobody knows, which means all.
+        free: the devices free for the kubelet now; `None` where unknown, which means all.
 
     Raises:
         GpuUnknown: a name means no device of the resource.
@@ -62,10 +63,10 @@ def explain_preference(
 
 
 def find_devices(resource: Resource, names: Sequence[str]) -> tuple[DeviceId, ...]:
-    """The devices of these names, each share of a device that is named as a whole.
+    """The devices with these names, each replica of a device named as a whole.
 
     Raises:
-        GpuUnknown: a name means none of them.
+        GpuUnknown: a name means no device.
     """
     found: list[DeviceId] = []
     for name in names:

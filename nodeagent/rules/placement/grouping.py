@@ -1,11 +1,11 @@
-"""What a good group of GPUs is: the words that both searches share.
+"""The quality of a group of GPUs: the words shared by both searches.
 
-A request wants `size` of the available GPUs. The available ones are cut into groups of that size, with one smaller
-group of what is left over, and a cut is worth the sum of its groups' pair scores. The best group belongs to the best
-cut, so that what is left over also fits well, as in the reference.
-Where the reference takes the first one found, here the group with the highest score of its own wins, then the one
-least connected to the GPUs left over, then the one with the lowest positions: the order of ids makes no difference.
+A request wants `size` of the available GPUs. The available GPUs are cut into groups of the same size, with one smaller
+group of left-overs, and a cut is worth the sum of the groups' pair scores. The best group belongs to the best
+cut, so that the left-overs also fit well, as in the reference.
 
+Where the reference takes the first group found, here the group with the highest score of its own wins, then the group
+least connected to the GPUs left over, then the lowest positions: the order of ids makes no difference.
 Sets of GPUs are bit masks over positions: the lowest bit is position 0.
 """
 
@@ -18,7 +18,7 @@ Scores = Sequence[Sequence[int]]
 
 
 class Request(Value, frozen=True):
-    """What is asked of a search; `required` lies within `available`, and `size` between their counts."""
+    """The question to a search; `required` lies within `available`, and `size` between their counts."""
 
     available: int
     required: int
@@ -28,19 +28,19 @@ class Request(Value, frozen=True):
 
     @property
     def remainder(self) -> int:
-        """How many GPUs are in the one group that is smaller; none when all groups are whole."""
+        """The number of GPUs in the smaller group; zero when all groups are whole."""
         return self.available.bit_count() % self.size
 
 
 class Choice(NamedTuple):
-    """A group and what it is worth; compared from left to right, more is better, then lower positions."""
+    """A group and its worth; compared from left to right, more is better, then lower positions."""
 
     total: int
-    """Score of the best cut that contains this group: the sum over all its groups."""
+    """Score of the best cut with this group: the sum over all groups of the cut."""
     own: int
     """Score of this group alone."""
     loss: int
-    """What its connections to the GPUs left over add up to, negative: a group that nobody misses is better."""
+    """The negative sum of the group's connections to the GPUs left over: less connected is better."""
     group: int
 
     @property

@@ -1,9 +1,10 @@
 """The best group where GPUs form a hierarchy: boards, switches, sockets, with or without NVSwitch. Nearly all nodes do.
 
-Owns the exact search for such scores. Its cost grows with the number of ways to write a count as a sum, not with the
-number of cuts: at each node of the tree it only matters how many GPUs each group has below it, not which.
+Owns the exact search for such scores. The cost grows with the number of ways to write a count as a sum, not with the
+number of cuts: at each node of the tree only the number of each group's GPUs below matters, not their names.
 Equal subtrees share one table.
-Refuses nothing: scores that form no hierarchy are answered for the nearest hierarchy that is nowhere below them.
+
+Refuses nothing: for scores without a hierarchy the answer is by the nearest hierarchy that is nowhere below them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,7 +25,7 @@ from nodeagent.rules.placement.grouping import (
 
 
 class Tree(Value, frozen=True):
-    """GPUs that see each other with one score, or better further down; a leaf is one GPU and has no branches."""
+    """GPUs with the same score between them, or better further down; a leaf is one GPU and has no branches."""
 
     score: int = 0
     branches: "tuple[Tree, ...]" = ()
@@ -32,13 +33,13 @@ class Tree(Value, frozen=True):
 
     @property
     def leaves(self) -> tuple[int, ...]:
-        """The positions below, in the order in which the search prefers them."""
+        """The positions below, in the search's order of preference."""
         if not self.branches:
             return (self.position,)
         return tuple(leaf for branch in self.branches for leaf in branch.leaves)
 
     def fits(self, scores: Scores) -> bool:
-        """Whether every pair below has the score of the node at which its two GPUs meet."""
+        """Whether every pair below has the score of the pair's meeting node."""
         below = [branch.leaves for branch in self.branches]
         return all(branch.fits(scores) for branch in self.branches) and all(
             scores[one][other] == self.score
@@ -55,11 +56,11 @@ class State(NamedTuple):
     chosen: int
     remainder: int
     others: tuple[int, ...]
-    """Members of each other group that has any, in descending order."""
+    """Members of each other group with any, in descending order."""
 
 
 class Worth(NamedTuple):
-    """The best that a state can be worth; compared from left to right, more is better, and all of it adds up."""
+    """The best worth of a state; compared from left to right, more is better, and all fields add up."""
 
     total: int
     own: int
@@ -85,7 +86,7 @@ def plan_tree(scores: Scores, available: int) -> Tree:
 
 
 def _join(trees: list[Tree], scores: Scores, score: int) -> list[Tree]:
-    """Put those trees under one node that reach each other, directly or by way of others, with this score or better."""
+    """Put trees under one node if they reach each other, directly or by way of others, with the score or better."""
     joined: list[list[Tree]] = []
     for tree in trees:
         near = [group for group in joined if any(_reaches(tree, other, scores, score) for other in group)]
@@ -109,7 +110,7 @@ def _reaches(tree: Tree, other: Tree, scores: Scores, score: int) -> bool:
 
 
 def choose_in_hierarchy(scores: Scores, request: Request, tree: Tree) -> Choice:
-    """The best group for this request by the tree's scores, reported with the real ones where a group is concerned."""
+    """The best group for a request by the tree's scores, reported with the real ones where a group is concerned."""
     worth = _Search(request).choose(tree)
     leaves = tree.leaves
     group = mask_of([leaf for place, leaf in enumerate(reversed(leaves)) if worth.members >> place & 1])
@@ -119,7 +120,7 @@ def choose_in_hierarchy(scores: Scores, request: Request, tree: Tree) -> Choice:
 
 
 class _Search:
-    """One request's search; nothing outlives it."""
+    """The search of a request, with the tables of the search."""
 
     def __init__(self, request: Request) -> None:
         self._request, self._size, self._remainder = request, request.size, request.remainder
@@ -132,7 +133,7 @@ class _Search:
         return self._table(tree)[1].best[State(self._size, self._remainder, (self._size,) * self._others)]
 
     def _table(self, tree: Tree) -> tuple[object, Table]:
-        """A node's table, and its shape: nodes of equal shape have the same table."""
+        """A node's table, and the node's shape: nodes of equal shape have the same table."""
         if not tree.branches:
             bit = 1 << tree.position
             role = bool(bit & self._request.required), bool(bit & self._request.forbidden)
@@ -157,10 +158,10 @@ class _Search:
         return Table(1, best)
 
     def _merge(self, left: Table, right: Table, score: int) -> Table:
-        """Bring two sets of GPUs together that see each other with this score."""
+        """Merge two sets of GPUs with the given score between them."""
         best: dict[State, Worth] = {}
         states, twins = left.best.items(), left is right
-        # Of twins it is all one which is which: the better members come first, and no pair is looked at twice.
+        # Twins are interchangeable: the better members come first, and no pair is looked at twice.
         pairs = combinations_with_replacement(states, 2) if twins else product(states, right.best.items())
         for ((chosen, remainder, others), worth), ((more_chosen, more_remainder, more_others), more) in pairs:
             if not self._has_room(left.gpus + right.gpus, chosen + more_chosen, remainder + more_remainder):
@@ -182,7 +183,7 @@ class _Search:
         return Table(left.gpus + right.gpus, best)
 
     def _has_room(self, count: int, chosen: int, remainder: int) -> bool:
-        """Whether this many GPUs fit into the groups, shared out like this."""
+        """Whether the GPUs fit into the groups with the given counts."""
         others = count - chosen - remainder
         return chosen <= self._size and remainder <= self._remainder and others <= self._others * self._size
 

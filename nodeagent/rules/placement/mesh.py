@@ -1,8 +1,9 @@
-"""The best group where links make an irregular mesh, as on boards whose GPUs are wired directly to one another.
+"""The best group where links make an irregular mesh, as on boards with direct wires between GPUs.
 
 Owns an exact search for any scores: the best cut of each remaining set is computed once and remembered, and a bound
-drops what cannot win. Its cost grows quickly with the number of GPUs, so it is meant for up to `MESH_MAX`.
-Refuses devices, ids and settings: it knows positions and scores.
+drops hopeless cuts. The cost grows quickly with the number of GPUs: meant for up to `MESH_MAX`.
+
+Refuses devices, ids and settings: the search knows positions and scores.
 """
 
 from collections.abc import Iterator
@@ -21,12 +22,12 @@ MESH_MAX = 10
 
 
 def choose_in_mesh(scores: Scores, request: Request) -> Choice:
-    """The best group for this request, whatever the scores."""
+    """The best group for a request, by any scores."""
     return _Search(scores, request).choose()
 
 
 class _Search:
-    """One request's search; nothing outlives it."""
+    """The search of a request, with the remembered cuts."""
 
     def __init__(self, scores: Scores, request: Request) -> None:
         self._scores, self._request, self._size = scores, request, request.size
@@ -39,7 +40,7 @@ class _Search:
         self._best_cut: dict[int, int] = {}
 
     def choose(self) -> Choice:
-        """The best of all groups that may be given away."""
+        """The best of all possible groups."""
         options = sorted(self._options(), reverse=True)
         best = Choice(-1, 0, 0, 0)
         for bound, own, loss, group in options:
@@ -50,7 +51,7 @@ class _Search:
         return best
 
     def _options(self) -> Iterator[tuple[int, int, int, int]]:
-        """Every group that may be given away: twice the bound on its cut, its score, its loss, itself."""
+        """Every possible group: twice the bound on the cut, score, loss, and mask."""
         request = self._request
         required = positions_of(request.required)
         free = request.available & ~request.required & ~request.forbidden
@@ -61,7 +62,7 @@ class _Search:
             yield everywhere - self._bound(group) + 2 * own, own, loss, group
 
     def _cut(self, mask: int) -> int:
-        """Score of the best cut of this set."""
+        """Score of the best cut of the set."""
         known = self._best_cut.get(mask)
         if known is None:
             known = self._best_cut[mask] = self._compute_cut(mask)
@@ -92,7 +93,7 @@ class _Search:
     def _extend(
         self, members: tuple[int, ...], group: int, score: int, free: int, missing: int
     ) -> Iterator[tuple[int, int]]:
-        """Every group that adds `missing` of the free ones to these members, with its score."""
+        """Every group made by adding `missing` of the free GPUs to the members, with the group's score."""
         if missing == 0:
             yield group, score
             return

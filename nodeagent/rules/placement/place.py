@@ -1,7 +1,7 @@
-"""Where a container's part of the GPUs is, and why: the scheduler's choice where it can be, else an evaluator's.
+"""The place and reason of a container's fractions: the scheduler's choice where possible, else an evaluator's.
 
-Owns the order of the three: what the scheduler chose, what is near the ids that the kubelet chose, whatever fits.
-A decision carries all that was looked at, so that it can be explained later as it was made.
+Owns the order of the three: the scheduler's choice, GPUs near the ids chosen by the kubelet, any other with room.
+A decision carries all candidates, to be explained later as it was made.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -31,28 +31,28 @@ _RULES: dict[Mode, str] = {
 
 
 class Placement(Value, frozen=True):
-    """What was decided for one container."""
+    """The decision for a container."""
 
     demand: Demand
     mode: Mode
     shares: tuple[GpuPart, ...]
-    """In index order; none where nothing fits."""
+    """In index order; empty where nothing fits."""
     rule: str
-    """Why these, or why none."""
+    """The reason for these GPUs, or for none."""
     candidates: tuple[Candidate, ...] = ()
-    """What the evaluator looked at, in its order; nothing where it was not asked."""
+    """The evaluator's candidates, in its order; empty where no evaluator was asked."""
     notes: tuple[str, ...] = ()
-    """Wishes that could not be met, and why."""
+    """Unmet preferences, with reasons."""
 
 
 def place(space: Space, demand: Demand, *, wish: Sequence[GpuUuid] = (), near: Collection[GpuUuid] = ()) -> Placement:
     """The GPUs for a demand.
 
     Args:
-        space: what is free.
-        demand: what is asked for.
-        wish: the GPUs that the scheduler chose; taken if that can be.
-        near: GPUs that are better than others, for the container's processors are near them; nothing means all.
+        space: the account of the node.
+        demand: the request.
+        wish: the GPUs chosen by the scheduler; taken if possible.
+        near: GPUs better than others, being near the container's processors; empty means all.
     """
     mode: Mode = "share" if not demand.is_exclusive else "link" if demand.gpus > 1 else "fragment"
     notes: list[str] = []
@@ -99,7 +99,7 @@ def _list_obstacles(space: Space, demand: Demand, wish: Sequence[GpuUuid]) -> It
 
 
 def _explain_none(space: Space, demand: Demand) -> str:
-    """Why nothing fits: each GPU's own reason, those that share one together."""
+    """Why nothing fits: each GPU's own reason, GPUs with equal reasons together."""
     reasons: dict[str, list[int]] = {}
     for room in space.rooms:
         reasons.setdefault(find_obstacle(room, demand) or "fits, but alone is too few", []).append(room.index)

@@ -1,9 +1,10 @@
-"""Which of the free devices serve a container best: the answer to GetPreferredAllocation.
+"""The best free devices for a container: the answer to GetPreferredAllocation.
 
-Owns the order of concerns: what must be included, then devices that are known, fit and held by nobody, then how well
-GPUs work together (`hierarchy`, `mesh`) or how shares are spread (`spread`).
-Everything it needs is read from the inventory beforehand, so that a request asks no driver.
-Refuses nothing: an odd request gets the best valid answer, and one that contradicts itself gets an empty one, which
+Owns the order of concerns: required devices, then known, fit and unheld devices, then the links between GPUs
+(`hierarchy`, `mesh`) or the spread of replicas (`spread`).
+
+Everything needed is read from the inventory beforehand, so that a request asks no driver.
+Refuses nothing: an odd request gets the best valid answer, and a contradictory one gets an empty answer, which
 leaves the choice to the kubelet.
 """
 
@@ -22,27 +23,27 @@ from nodeagent.rules.placement.spread import Policy, Spread
 from nodeagent.rules.placement.topology import Topology
 
 GROUP_MAX: Final = 32
-"""More whole GPUs than this on one node are given away in index order; 32 take up to a tenth of a second."""
+"""More whole GPUs than this on one node are given out in index order; 32 take up to a tenth of a second."""
 
 _REMEMBERED_MAX: Final = 4096
 
 
 class Group(Value, frozen=True):
-    """A group of whole GPUs and what it is worth."""
+    """A group of whole GPUs with the group's worth."""
 
     devices: tuple[DeviceId, ...]
     score: int
     """How well these GPUs are connected with one another."""
     total: int
-    """The same with the best groups of this size that can be made of what is left over."""
+    """The same with the best groups of this size made of the left-over GPUs."""
 
 
 class Explanation(Value, frozen=True):
-    """An answer and why it is the answer."""
+    """An answer with the reason."""
 
     devices: tuple[DeviceId, ...]
     rule: str
-    """What decided, in words."""
+    """The deciding rule, in words."""
     choice: Group | None = None
     """The answer as a group, where connections decided."""
     runner_up: Group | None = None
@@ -52,7 +53,7 @@ class Explanation(Value, frozen=True):
 
 
 class Preference:
-    """The answers for one resource; built anew when its devices, their connections or the policy change."""
+    """The answers for one resource; built anew after a change of devices, connections or policy."""
 
     def __init__(self, resource: Resource, topology: Topology, policy: Policy) -> None:
         self._devices = {device.id: device for device in resource.devices}
@@ -76,9 +77,9 @@ class Preference:
         size: int,
         avoid: Collection[DeviceId] = (),
     ) -> tuple[DeviceId, ...]:
-        """The devices for one container: what must be included first, then the best of the others.
+        """The devices for one container: the required ones first, then the best of the others.
 
-        `avoid` names devices that are available but had better not be: they go only when nothing else is left.
+        `avoid` names available devices to hand out only when no other is left.
         """
         return self._answer(available, must_include, size, avoid)[0]
 
@@ -89,7 +90,7 @@ class Preference:
         size: int,
         avoid: Collection[DeviceId] = (),
     ) -> Explanation:
-        """The same answer with its reasons; slower, for people."""
+        """The same answer with reasons; slower, for people."""
         answer, rule, request = self._answer(available, must_include, size, avoid)
         if request is None:
             return Explanation(devices=answer, rule=rule)
@@ -111,7 +112,7 @@ class Preference:
     def _answer(
         self, available: Iterable[DeviceId], must_include: Iterable[DeviceId], size: int, avoid: Collection[DeviceId]
     ) -> tuple[tuple[DeviceId, ...], str, Request | None]:
-        """The answer, the rule that decided it, and the search that it took, if any."""
+        """The answer, the deciding rule, and the search behind it, if any."""
         answer = tuple(dict.fromkeys(must_include))
         if size <= 0 or size < len(answer):
             return (), "the request contradicts itself: the kubelet chooses", None
@@ -127,7 +128,7 @@ class Preference:
     def _tiers(
         self, available: Iterable[DeviceId], required: Iterable[DeviceId], avoid: Collection[DeviceId]
     ) -> tuple[list[DeviceId], ...]:
-        """What to choose from, best first: good devices, those better avoided, those that nobody here knows."""
+        """The choices, best first: good devices, those better avoided, unknown ones."""
         names = set(available).difference(required)
         known = [name for name in self._devices if name in names]
         avoided = self._withheld.union(avoid).intersection(known)
@@ -140,7 +141,7 @@ class Preference:
     def _choose(
         self, included: tuple[DeviceId, ...], tier: Sequence[DeviceId], count: int
     ) -> tuple[tuple[DeviceId, ...], str, Request | None]:
-        """Add the best of a tier that has more than enough."""
+        """Add the best of a tier with more than enough."""
         if tier[0] not in self._devices:
             return included + tuple(tier[:count]), "only devices that are not known here are left", None
         if not self._whole:
@@ -155,7 +156,7 @@ class Preference:
         return included + chosen, "the best connected group whose loss leaves the best groups", request
 
     def _solve(self, request: Request) -> tuple[Choice, bool]:
-        """The best group, and whether that is proven; the topology does not change, so answers are remembered."""
+        """The best group, and whether it is proven; remembered, since the topology does not change."""
         known = self._remembered.get(request)
         if known is not None:
             return known

@@ -1,8 +1,9 @@
-"""What of each GPU is given away and what is free, as one immutable value: the evaluators read it, grants change it.
+"""The account of given and free amounts of each GPU, as one immutable value: read by evaluators, changed by grants.
 
-Owns the account of one node's GPUs and the tree that joins them.
-Counts what is used rather than what is free, so that giving back is the exact inverse of giving, and what somebody
-outside the account uses is told apart from what was given.
+Owns the account of a node's GPUs and the tree over them.
+
+Counts used amounts rather than free ones, so that giving back is the exact inverse of giving, and usage by programs
+outside the account is told apart from given fractions.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,52 +20,52 @@ from nodeagent.rules.placement.hierarchy import Tree, plan_tree
 from nodeagent.rules.placement.topology import plan_topology
 
 CORES: Final = 100
-"""What a whole GPU's compute counts as."""
+"""The compute of a whole GPU."""
 
 
 class GpuRoom(Value, frozen=True):
-    """One GPU in the account."""
+    """A GPU in the account."""
 
     gpu: GpuUuid
     index: int
     memory_bytes: int
-    """What can be given of its memory in all."""
+    """The GPU's memory to give out in all."""
     cores_used: int = 0
     memory_used: int = 0
     users: int = 0
     users_max: int | None = None
-    """How many shares it may be given in at most; `None` for any number."""
+    """The most shares of the GPU; `None` for any number."""
     foreign_bytes: int = 0
-    """What programs use that were given nothing here."""
+    """Usage by programs without any fraction."""
     foreign: bool = False
     """Whether there are such programs: the GPU cannot be had alone then."""
     processes: int = 0
     withheld: str = ""
-    """Why nothing of it may be given now; empty when something may."""
+    """Why nothing of the GPU may be given now; empty when something may."""
 
     @property
     def free_cores(self) -> int:
-        """Compute that nobody was given."""
+        """Compute not given to anybody."""
         return max(0, CORES - self.cores_used)
 
     @property
     def free_bytes(self) -> int:
-        """Memory that nobody was given and nobody uses."""
+        """Memory neither given nor used."""
         return max(0, self.memory_bytes - self.memory_used - self.foreign_bytes)
 
     @property
     def is_free(self) -> bool:
-        """Whether somebody could have it alone."""
+        """Whether a container could have the GPU alone."""
         return not (self.users or self.foreign or self.withheld)
 
     @property
     def is_overcommitted(self) -> bool:
-        """Whether more of it was given than there is; never by the evaluators, but what is found may be so."""
+        """Whether more was given than there is; never by the evaluators, but adopted fractions may add up so."""
         return self.cores_used > CORES or self.memory_used > self.memory_bytes
 
     @property
     def whole(self) -> GpuPart:
-        """All of it."""
+        """All of the GPU."""
         return GpuPart(gpu=self.gpu, cores=CORES, memory_bytes=self.memory_bytes)
 
 
@@ -75,22 +76,22 @@ class Space(Value, frozen=True):
     """In index order."""
     tree: Tree
     block_bytes: int
-    """In blocks of this size free memory is compared: a difference below one decides nothing."""
+    """The unit of comparison of free memory: a difference below one block decides nothing."""
 
     @property
     def free(self) -> int:
-        """The positions of GPUs that somebody could have alone, as a bit mask."""
+        """The positions of GPUs free for a container alone, as a bit mask."""
         return mask_of([position for position, room in enumerate(self.rooms) if room.is_free])
 
     def occupy(self, shares: Iterable[GpuPart]) -> "Space":
-        """After these were given; shares of GPUs that this node does not have change nothing."""
+        """The account after the fractions were given; fractions of GPUs unknown to the node change nothing."""
         return self._count(shares, 1)
 
     def release(self, shares: Iterable[GpuPart]) -> "Space":
-        """After these were given back: the inverse of `occupy`.
+        """The account after the fractions were given back: the inverse of `occupy`.
 
         Raises:
-            ValueError: they were never given.
+            ValueError: the fractions were never given.
         """
         return self._count(shares, -1)
 
@@ -127,12 +128,12 @@ def plan_space(
     """The account before anything is given.
 
     Args:
-        inventory: the node's GPUs; all of them, for what cannot be given has its place in the tree too.
-        block_bytes: the unit in which memory is asked for.
-        withheld: why nothing of a GPU may be given, for those of which nothing may.
-        users_max: in how many shares one GPU may be given at most.
-        memory_ratio: how much of its memory each GPU promises; more than 1 promises more than there is.
-        foreign: by GPU the bytes that programs use which were given nothing; nobody gets such a GPU alone.
+        inventory: the node's GPUs; all of them, for withheld GPUs have their place in the tree too.
+        block_bytes: the unit of memory requests.
+        withheld: the reason for each withheld GPU.
+        users_max: the most shares of one GPU.
+        memory_ratio: the promised multiple of each GPU's memory; more than 1 promises more than there is.
+        foreign: by GPU the bytes used by programs without any fraction; no container gets such a GPU alone.
     """
     used = foreign or {}
     gpus = tuple(sorted(inventory.gpus, key=lambda gpu: (gpu.index, gpu.uuid)))
@@ -158,5 +159,5 @@ def _plan_gpu_tree(inventory: Inventory) -> Tree:
 
 
 def find_positions(space: Space, gpus: Sequence[GpuUuid]) -> int:
-    """The positions of these GPUs as a bit mask; those that the node does not have are left out."""
+    """The positions of the given GPUs as a bit mask; GPUs unknown to the node are left out."""
     return mask_of([position for position, room in enumerate(space.rooms) if room.gpu in gpus])

@@ -1,6 +1,6 @@
-"""Which shares and MIG devices to give away: spread over the GPUs, or packed onto few.
+"""The replicas and MIG devices to hand out: spread over the GPUs, or packed onto few.
 
-Owns the two policies. As in the reference a device's use counts first; between devices equally used, that of the GPU
+Owns the two policies. As in the reference a device's use counts first; between devices equally used, the use of the GPU
 around them counts, so that `packed` fills one GPU's MIG devices before it breaks into the next.
 """
 
@@ -15,7 +15,7 @@ Policy = Literal["distributed", "packed"]
 
 
 class Spread:
-    """The policies for one resource; counts its shares once, for there may be thousands."""
+    """The policies for a resource; counts the replicas once, for there may be thousands."""
 
     def __init__(self, devices: Iterable[PluginDevice], policy: Policy) -> None:
         self._totals: Counter[str] = Counter()
@@ -24,14 +24,14 @@ class Spread:
         self._sign = 1 if policy == "distributed" else -1
 
     def choose(self, free: Iterable[PluginDevice], count: int) -> tuple[DeviceId, ...]:
-        """`count` of the free devices, given in index order, in the order picked; needs at least that many."""
+        """`count` of the free devices, given in index order, in the order picked; needs enough free devices."""
         stacks: dict[DeviceUuid, list[PluginDevice]] = {}
         for device in free:
             stacks.setdefault(device.uuid, []).append(device)
         order = {uuid: place for place, uuid in enumerate(stacks)}
         used = Counter(self._totals)
         for stack in stacks.values():
-            # The shares of one device are alike: the last of a stack is the next to go, the lowest number first.
+            # The replicas of one device are alike: the last of a stack is the next to go, the lowest number first.
             stack.reverse()
             used.subtract(dict.fromkeys(_places(stack[0]), len(stack)))
         picked: Counter[str] = Counter()
@@ -52,5 +52,5 @@ class Spread:
 
 
 def _places(device: PluginDevice) -> tuple[str, ...]:
-    """Where a share is counted: its device, and the GPU around it."""
+    """The places to count a replica at: the device, and the GPU around it."""
     return (device.uuid,) if device.uuid == device.gpu else (device.uuid, device.gpu)

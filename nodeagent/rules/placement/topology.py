@@ -1,7 +1,8 @@
 """How well GPUs work together, as numbers: read once from the inventory, so that no request ever asks the driver.
 
 Owns the weights of paths and links.
-Refuses to fail: a pair that the inventory does not tell is scored by its NUMA nodes, the weakest thing that is known.
+
+Refuses to fail: a pair missing in the inventory is scored by NUMA nodes, the weakest known link.
 """
 
 from collections.abc import Mapping
@@ -32,7 +33,7 @@ class Topology(Value, frozen=True):
 def plan_topology(inventory: Inventory) -> Topology:
     """Score every pair of GPUs, links through an NVSwitch included.
 
-    Upstream counts a link that ends in a switch as nothing, which leaves boards with NVSwitch without any link score.
+    Upstream counts a link into a switch as nothing, which leaves boards with NVSwitch without any link score.
     Here both ends of a pair reach each other with as many links as the inventory says, switch or not.
     """
     pairs = {frozenset((pair.left, pair.right)): pair for pair in inventory.pairs}

@@ -29,7 +29,7 @@ TOLD_HERE: Final = (UnofferedCause.UNFIT, UnofferedCause.UNTOLD)
 
 
 def list_offered(resources: Iterable[AdvertisedResource]) -> frozenset[str]:
-    """The devices that the kubelet may hand out."""
+    """UUIDs of healthy devices of registered resources."""
     return frozenset(
         parse_device_id(device.id)[0]
         for resource in resources

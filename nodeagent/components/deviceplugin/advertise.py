@@ -23,7 +23,7 @@ from nodeagent.rules.offer.devices import PluginDevice, Resource
 
 
 class View(NamedTuple):
-    """The states from which devices' fitness is decided."""
+    """The states behind the fitness of devices."""
 
     inventory: Inventory
     health: HealthReport | None
@@ -43,7 +43,7 @@ class View(NamedTuple):
 
 
 def explain_unfitness(device: PluginDevice, view: View) -> str:
-    """Why a device must not be handed out now; empty when it may be."""
+    """Why a device must not be handed out now; empty for a fit device."""
     if device.withheld or view.blocked:
         return device.withheld or view.blocked
     gone = (

@@ -30,7 +30,7 @@ class ResourceOffer(NamedTuple):
     all_settings: Settings = Settings()
 
     def plan_mps(self, devices: Collection[PluginDevice]) -> MpsAccess | None:
-        """A container's access to the daemon of these replicas; `None` where they have no daemon.
+        """A container's access to the MPS daemon of the given replicas; `None` without a daemon.
 
         Raises:
             RequestInvalid: The replicas cannot be used together.
@@ -39,7 +39,7 @@ class ResourceOffer(NamedTuple):
 
 
 class OfferPlan(NamedTuple):
-    """A plan of all resources, with its sources."""
+    """A plan of all resources, with the sources."""
 
     origin: tuple[object, ...]
     plan: ResourcePlan

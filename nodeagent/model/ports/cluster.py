@@ -119,7 +119,7 @@ class ClientPausing(Protocol):
         ...
 
     async def list_pods(self, applications: Sequence[str]) -> tuple[str, ...]:
-        """Names of the node's pods with any of these values of the label `app`.
+        """The node's pods with any of these values of the label `app`, as `namespace/name`.
 
         Raises:
             NodeagentError: The pods could not be listed.

@@ -8,7 +8,7 @@ from nodeagent.model.devices import HostDevices, ScanWish
 
 
 class DeviceScan(Protocol):
-    """Looks at the host's device nodes; bounded in time."""
+    """Scans the host's device nodes; bounded in time."""
 
     async def look(self, wish: ScanWish) -> HostDevices:
         """The devices requested.

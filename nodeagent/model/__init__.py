@@ -1,1 +1,1 @@
-"""The vocabulary: frozen values that two parts share. No I/O, no async, no logging."""
+"""The vocabulary: frozen values shared by components. No I/O, no async, no logging."""

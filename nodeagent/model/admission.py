@@ -1,10 +1,10 @@
-"""What pods wait for when they are admitted, as counted since the agent began."""
+"""How long pods waited at admission, counted since the agent's start."""
 
 from nodeagent.model.values import Value
 
 
 class Distribution(Value, frozen=True):
-    """How many values lie up to each bound and above the one before; last, those beyond all bounds."""
+    """How many values lie between each bound and the bound before; the last count is of values beyond all bounds."""
 
     bounds: tuple[float, ...]
     counts: tuple[int, ...]
@@ -12,7 +12,7 @@ class Distribution(Value, frozen=True):
 
 
 class CallFacts(Value, frozen=True):
-    """The answers to one question of the kubelet about one resource, with one outcome."""
+    """Answers to a single method of the kubelet for a single resource, by outcome."""
 
     method: str
     resource: str
@@ -21,7 +21,7 @@ class CallFacts(Value, frozen=True):
 
 
 class AdmissionFacts(Value, frozen=True):
-    """Answers to the kubelet, and the journal that is written before them."""
+    """Answers to the kubelet, and the journal writes before the answers."""
 
     calls: tuple[CallFacts, ...]
     journal_writes: int

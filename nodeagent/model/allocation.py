@@ -1,4 +1,4 @@
-"""Who holds what."""
+"""Which pod and container holds which devices."""
 
 from enum import StrEnum
 
@@ -7,14 +7,14 @@ from nodeagent.model.values import Value
 
 
 class PodIdentity(Value, frozen=True):
-    """A pod as the kubelet names it; the uid is empty where the source does not tell it."""
+    """A pod as the kubelet names it; the uid is empty where the source reports none."""
 
     namespace: str
     name: str
     uid: str = ""
 
     def describe(self) -> str:
-        """Its name for people; its uid as long as nobody has told more."""
+        """The pod's name for people; the uid as long as no source has given the name."""
         return f"{self.namespace}/{self.name}" if self.name else f"pod {self.uid}"
 
 
@@ -29,7 +29,7 @@ class AllocationSource(StrEnum):
 
 
 class Allocation(Value, frozen=True):
-    """Devices handed to one container in one answer."""
+    """Devices handed to a container in a single answer."""
 
     number: int
     resource: ResourceName
@@ -39,21 +39,21 @@ class Allocation(Value, frozen=True):
     container: str = ""
     source: AllocationSource = AllocationSource.JOURNAL
     forgotten: bool = False
-    """Whether the kubelet no longer knows of it although its pod lives."""
+    """Whether the kubelet no longer knows of the allocation although the pod lives."""
 
 
 class AllocationTable(Value, frozen=True):
-    """State: all living allocations of this node's GPUs."""
+    """State: all living allocations of the node's GPUs."""
 
     allocations: tuple[Allocation, ...] = ()
 
     def holders(self, device_id: str) -> tuple[Allocation, ...]:
-        """The allocations that name this device."""
+        """The allocations of a given device."""
         return tuple(allocation for allocation in self.allocations if device_id in allocation.devices)
 
 
 class ClaimedDevice(Value, frozen=True):
-    """A device that a container was given by a claim of dynamic resource allocation, past every device plugin."""
+    """A device given to a container by a claim of dynamic resource allocation, past every device plugin."""
 
     pod: PodIdentity
     container: str
@@ -62,24 +62,24 @@ class ClaimedDevice(Value, frozen=True):
     driver: str
     pool: str
     device: str
-    """As the driver names it within its pool."""
+    """As the driver names the device within its pool."""
 
 
 class ClaimTable(Value, frozen=True):
-    """State: all claimed devices of this node's pods, of whatever driver."""
+    """State: all claimed devices of the node's pods, of whatever driver."""
 
     devices: tuple[ClaimedDevice, ...] = ()
 
 
 class AllocationRow(Value, frozen=True):
-    """One allocation, living or ended, as a row for people and programs."""
+    """A living or ended allocation, as a row for people and programs."""
 
     number: int
     resource: str
     devices: tuple[str, ...]
     namespace: str
     pod: str
-    """Name, or uid where only that is known; empty while the kubelet has not named it."""
+    """The pod's name, or uid where only the uid is known; empty while the kubelet has not named the pod."""
     container: str
     since_seconds: float
     until_seconds: float | None

@@ -24,29 +24,29 @@ class ClaimReference(Value, frozen=True):
 
 
 class ClaimResult(Value, frozen=True):
-    """One device that the scheduler has allocated to a claim."""
+    """A device allocated to a claim by the scheduler."""
 
     request: str
-    """`name`, or `name/alternative` where the claim said what would do instead."""
+    """`name`, or `name/alternative` where the claim listed alternatives."""
     driver: str
     pool: str
     device: str
     is_admin: bool = False
     share_id: str = ""
-    """Which of several shares of the device; empty where it is not shared between claims."""
+    """The share of the device; empty where claims do not share the device."""
     consumed: Mapping[str, str] = field(default_factory=dict)
-    """How much of each capacity that is, as the API server writes quantities."""
+    """How much of each capacity the share takes, as the API server writes quantities."""
 
 
 class OpaqueConfig(Value, frozen=True):
-    """What a class or a claim asks of a driver in the driver's own words, not yet looked at."""
+    """Parameters of a class or a claim in the driver's own format, not yet parsed."""
 
     source: str
     """`FromClass` or `FromClaim`."""
     requests: tuple[str, ...]
-    """Those that it is for; none means all."""
+    """The requests concerned; empty means all."""
     driver: str
-    """Empty where it is of a kind that the API got after this was written."""
+    """Empty where the configuration is of a kind unknown to this version."""
     parameters: object = None
 
 
@@ -59,13 +59,13 @@ class ResourceClaim(Value, frozen=True):
     is_allocated: bool
     results: tuple[ClaimResult, ...] = ()
     configs: tuple[OpaqueConfig, ...] = ()
-    """In the API's order, which is that of precedence within a source."""
+    """In the API's order: the order of precedence within a source."""
     pods: tuple[PodIdentity, ...] = ()
-    """Those that it is reserved for."""
+    """The pods with a reservation of the claim."""
 
 
 class DeviceAnswer(Value, frozen=True):
-    """One device of a prepared claim, as the kubelet is told."""
+    """A device of a prepared claim, as answered to the kubelet."""
 
     requests: tuple[str, ...]
     pool: str
@@ -75,17 +75,17 @@ class DeviceAnswer(Value, frozen=True):
 
 
 class DeviceHealth(Value, frozen=True):
-    """What one device is good for, as the kubelet shows it in the status of pods."""
+    """The health of a device, as the kubelet shows it in the status of pods."""
 
     pool: str
     device: str
     is_healthy: bool | None
-    """`None` while nobody knows."""
+    """`None` while unknown."""
     message: str = ""
 
 
 class ClaimStanding(Value, frozen=True):
-    """State: how the driver stands with the kubelet, and what keeps it from answering, if anything does."""
+    """State: the driver's registration with the kubelet, and the reason where claims cannot be answered."""
 
     driver: str
     socket: str
@@ -94,13 +94,13 @@ class ClaimStanding(Value, frozen=True):
 
 
 class ClaimBook(Value, frozen=True, dict=True):
-    """State: all claims that are made ready on this node, by uid."""
+    """State: all claims made ready on the node, by uid."""
 
     claims: Mapping[str, PreparedClaim] = field(default_factory=dict)
 
     @cached_property
     def by_gpu(self) -> Mapping[GpuUuid, tuple[tuple[PreparedClaim, PreparedDevice], ...]]:
-        """Who has each GPU, or a part of it; those who only look at it are left out."""
+        """The claims with each GPU, or with a fraction or MIG device of the GPU; admin access is left out."""
         found: dict[GpuUuid, list[tuple[PreparedClaim, PreparedDevice]]] = {}
         for claim in self.claims.values():
             for device in claim.devices:

@@ -1,4 +1,4 @@
-"""This node as the cluster has it, and what the agent tells the cluster about it."""
+"""The node as the cluster has it, and everything the agent publishes about the node."""
 
 from enum import StrEnum
 from typing import Literal
@@ -10,20 +10,20 @@ from nodeagent.model.values import Value
 READY_CONDITION = "nvidia.com/GPUReady"
 PREFIX = "nvidia.com/"
 DEVICE_PREFIX = "devices.nodeagent.io/"
-"""Before the word that a class of devices of another kind has for its label, and for its condition."""
+"""Prefix of the label and condition of a device class; the class's word follows."""
 MIG_CONFIG_LABEL = "nvidia.com/mig.config"
 MIG_STATE_LABEL = f"{MIG_CONFIG_LABEL}.state"
 MIG_UNDER_WAY = ("pending", "rebooting")
-"""What that label says while a layout is being brought about."""
+"""Values of the MIG state label while a layout is being applied."""
 DEPLOY_LABEL = "nvidia.com/gpu.deploy."
-"""Before the name of a part: the label by which its DaemonSet chooses nodes."""
+"""Prefix of the labels by which DaemonSets of operands choose nodes; the operand's name follows."""
 PAUSED_FOR_MIG = "paused-for-mig-change"
 
 ConditionStatus = Literal["True", "False", "Unknown"]
 
 
 class Taint(Value, frozen=True):
-    """What keeps pods away from a node."""
+    """A taint of a node."""
 
     key: str
     effect: str
@@ -40,36 +40,36 @@ class NodeCondition(Value, frozen=True):
 
 
 class ClusterNode(Value, frozen=True):
-    """State: this node's object, as far as the agent reads it; what else it says changes too often to be told."""
+    """State: the node object, as far as the agent reads it; fields that change too often are left out."""
 
     name: str
     uid: str
     labels: dict[str, str] = field(default_factory=dict)
     owned_labels: tuple[str, ...] = ()
-    """Keys of the labels that the agent itself put there."""
+    """Keys of the labels set by the agent itself."""
     written_labels: tuple[str, ...] = ()
-    """Keys of the labels that it has set one by one, whoever had set them before."""
+    """Keys of the labels that the agent has set singly, whoever had set them before."""
     written_annotations: tuple[str, ...] = ()
     annotations: dict[str, str] = field(default_factory=dict)
-    """Those under `nvidia.com/`."""
+    """Annotations under `nvidia.com/`."""
     taints: tuple[Taint, ...] = ()
     condition: NodeCondition | None = None
-    """That of GPUs."""
+    """The condition of GPUs."""
     device_conditions: tuple[NodeCondition, ...] = ()
-    """Those under `devices.nodeagent.io/`."""
+    """Conditions under `devices.nodeagent.io/`."""
 
 
 class ClusterWishes(Value, frozen=True):
-    """State: what the cluster asks of this node by its labels; whoever a wish concerns reads it here."""
+    """State: node requests, read from labels; each component reads its own."""
 
     pause: str = ""
-    """The label that wants all GPU handles released, as `key=value`; empty when none does."""
+    """The label that requests the release of all GPU handles, as `key=value`; empty without a request."""
     configuration: str = ""
-    """The named configuration that is to be in force; empty for the default one."""
+    """The requested named configuration; empty for the default."""
     mig_config: str = ""
-    """How the GPUs are to be partitioned; empty for no wish."""
+    """The requested MIG layout; empty without a request."""
     mig_state: str = ""
-    """What another MIG manager says of carrying that out."""
+    """The state reported by another MIG manager."""
 
 
 class ClusterLink(Value, frozen=True):
@@ -80,38 +80,38 @@ class ClusterLink(Value, frozen=True):
 
 
 class NodeEvent(Value, frozen=True):
-    """A Kubernetes event about this node, for whoever runs `kubectl describe node`."""
+    """A Kubernetes event about the node, shown by `kubectl describe node`."""
 
     reason: str
-    """In CamelCase; people filter by it."""
+    """In CamelCase; people filter by the reason."""
     note: str
     warning: bool = True
     about: str = ""
-    """Which of several things it is about, so that many of one kind are told apart when they are counted."""
+    """The subject of the event: events of the same kind about several subjects are counted apart."""
 
 
 class ApiCall(Value, frozen=True):
-    """One kind of request to the API server, as they are counted."""
+    """Kind of request to the API server, as requests are counted."""
 
     verb: str
     """The method; `WATCH` for a watch."""
     outcome: str
-    """The answer's status, or `none` where there was no answer, or half of one."""
+    """The answer's status, or `none` for no answer or half an answer."""
 
 
 class Eviction(StrEnum):
-    """What the API server answers to whoever asks a pod to go."""
+    """The API server's answer to an eviction."""
 
     ASKED = "asked"
-    """It goes when its grace period is over at the latest."""
+    """The pod goes when its grace period is over at the latest."""
     GONE = "gone"
-    """It is not there any more, or is another of the same name."""
+    """The pod is gone, or replaced by another of the same name."""
     BLOCKED = "blocked"
-    """A disruption budget allows it no more at the moment."""
+    """A disruption budget forbids the eviction at the moment."""
 
 
 class PodLabels(Value, frozen=True):
-    """What somebody has labelled a pod with."""
+    """The labels of a pod."""
 
     namespace: str
     pod: str
@@ -120,6 +120,6 @@ class PodLabels(Value, frozen=True):
 
 
 class PodLabelTable(Value, frozen=True):
-    """State: the labels of all pods on this node, while `metrics.pod_labels` asks for them."""
+    """State: the labels of all pods on the node, while `metrics.pod_labels` asks for them."""
 
     pods: tuple[PodLabels, ...] = ()

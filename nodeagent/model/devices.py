@@ -1,7 +1,7 @@
-"""Devices of any vendor: what a node shows of them, and what is given of them to containers.
+"""Devices of any vendor: as a node shows them, and as containers are given them.
 
-What the kernel shows comes as `HostDevices`, without any meaning; what it means by the classes of the configuration is
-`DeviceTable`.
+The kernel's view comes as `HostDevices`, without any meaning; the classes of the configuration make a `DeviceTable`
+of it.
 """
 
 from collections.abc import Mapping
@@ -12,31 +12,31 @@ from nodeagent.model.values import Value
 
 
 class ScanWish(Value, frozen=True):
-    """What a look at the host is for."""
+    """Which device nodes a scan of the host is for."""
 
     patterns: tuple[str, ...] = ()
     """Paths of nodes, with wildcards or without."""
     sysfs_classes: tuple[str, ...] = ()
-    """Classes of sysfs of which all nodes are wanted."""
+    """Classes of sysfs; all nodes of the classes are found."""
     is_pci: bool = False
-    """Whether all nodes of PCI functions are wanted, whatever they are called."""
+    """Whether all nodes of PCI functions are found, whatever their names."""
 
 
 class HostNode(Value, frozen=True):
-    """One device node of the host, and what sysfs says of it."""
+    """A device node of the host, with its properties in sysfs."""
 
     path: str
-    """As the host names it."""
+    """As the host names the node."""
     is_block: bool = False
     number: tuple[int, int] = (0, 0)
     """Major and minor."""
     sysfs: str = ""
-    """Its own directory below /sys, without links; empty where sysfs does not know it."""
+    """The node's own directory below /sys, without links; empty where sysfs does not know the node."""
     sysfs_class: str = ""
     hardware: str = ""
-    """The directory below /sys of the piece of hardware that it belongs to; empty where there is none."""
+    """The directory below /sys of the node's hardware; empty where there is none."""
     pci: PciAddress | None = None
-    """The nearest PCI function above it."""
+    """The nearest PCI function above the node."""
     numa_node: int | None = None
 
 
@@ -48,17 +48,17 @@ class PciPlace(Value, frozen=True):
     """Class, subclass and interface: 0x030000."""
     device: int = 0
     chain: tuple[str, ...] = ()
-    """From the root of the bus to the function: what two functions share of it tells how near they are."""
+    """From the root of the bus to the function: the longer the common start of two chains, the nearer the functions."""
 
 
 class HostDevices(Value, frozen=True):
-    """What one look at /dev and sysfs found."""
+    """The result of a scan of /dev and sysfs."""
 
     nodes: tuple[HostNode, ...] = ()
-    """In the order of their paths."""
+    """In the order of paths."""
     functions: Mapping[PciAddress, PciPlace] = {}
     missing: tuple[str, ...] = ()
-    """Paths without wildcards that were looked for and are not there, or are no device nodes."""
+    """Requested paths without wildcards that do not exist, or are no device nodes."""
 
 
 class Standing(StrEnum):
@@ -67,36 +67,36 @@ class Standing(StrEnum):
     HEALTHY = "healthy"
     UNHEALTHY = "unhealthy"
     GONE = "gone"
-    """Its nodes are not there."""
+    """The device's nodes do not exist."""
 
 
 class HostDevice(Value, frozen=True):
-    """One device of a class: one or several nodes."""
+    """A device of a class: a device node or several."""
 
     id: DeviceId
-    """Without the number of a share."""
+    """Without the number of a replica."""
     name: str
-    """What people call it: its path, or what its nodes have in common."""
+    """For people: the path of the node, or the common part of the nodes' names."""
     nodes: tuple[str, ...]
-    """As the host names them, in the order in which they are counted."""
+    """As the host names the nodes, in the order in which they are counted."""
     sysfs: str = ""
-    """Of its first node."""
+    """Of the first node."""
     pci: PciAddress | None = None
     numa_node: int | None = None
     standing: Standing = Standing.HEALTHY
     reason: str = ""
-    """Why it is not healthy."""
+    """Why the device is not healthy."""
 
 
 class DeviceClassState(Value, frozen=True):
-    """One class, as it stands."""
+    """The devices of a class."""
 
     resource: ResourceName
     replicas: int = 1
     devices: tuple[HostDevice, ...] = ()
-    """Those that are there, and those that are gone and that somebody holds, or that were there since the start."""
+    """Present devices, and gone devices that a container holds or that were present at some time since the start."""
     problems: tuple[str, ...] = ()
-    """What keeps nodes from being given, a sentence each."""
+    """Why nodes are not given out, a sentence each."""
 
     @property
     def healthy_count(self) -> int:
@@ -111,5 +111,5 @@ class DeviceTable(Value, frozen=True):
     """In the order of the configuration."""
 
     def find(self, device: str) -> HostDevice | None:
-        """The device of this id, whichever class it is of."""
+        """The device of this id, of whatever class."""
         return next((one for each in self.classes for one in each.devices if one.id == device), None)

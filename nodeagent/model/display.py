@@ -1,4 +1,4 @@
-"""Use in the words of Tencent's gpu-manager: names and units are its own, because its clients read them."""
+"""Use in the format of Tencent's gpu-manager: names and units are those of gpu-manager, as its clients read them."""
 
 from collections.abc import Mapping
 
@@ -7,29 +7,29 @@ from nodeagent.model.values import Value
 
 
 class DeviceInfo(Value, frozen=True):
-    """What one container uses of one GPU."""
+    """A container's use of a GPU."""
 
     id: str
     """PCI address, as NVML spells it."""
     card_idx: str
     """The GPU's number."""
     gpu: float
-    """Percent of the time in which its processes ran."""
+    """Percent of the time in which the container's processes ran."""
     mem: float
-    """MiB that they use."""
+    """MiB used by the container."""
     pids: tuple[int, ...]
     device_mem: float
-    """MiB that the GPU has."""
+    """The GPU's memory in MiB."""
 
 
 class Devices(Value, frozen=True):
-    """All GPUs of one container."""
+    """All GPUs of a container."""
 
     dev: tuple[DeviceInfo, ...]
 
 
 class Spec(Value, frozen=True):
-    """What a container asked for."""
+    """The resources that a container asked for."""
 
     gpu: float
     """GPUs."""
@@ -38,7 +38,7 @@ class Spec(Value, frozen=True):
 
 
 class ContainerStat(Value, frozen=True):
-    """One pod; both maps by the name of the container."""
+    """Use and requests of a pod; both maps by the name of the container."""
 
     stat: Mapping[str, Devices]
     project: str
@@ -49,12 +49,12 @@ class ContainerStat(Value, frozen=True):
 
 
 class PodStat(Value, frozen=True):
-    """One pod with its name, which its own words leave out."""
+    """A pod with its name, left out of the pod's own record."""
 
     pod: PodIdentity
     stat: ContainerStat
 
     @property
     def key(self) -> str:
-        """The pod's UID, under which it is told; its name where nobody knows that."""
+        """The pod's UID, as the key of its entry; namespace and name where the UID is unknown."""
         return self.pod.uid or f"{self.pod.namespace}/{self.pod.name}"

@@ -1,4 +1,4 @@
-"""Whether the driver works: the evidence the edges collect, and the verdict the driver component draws from it."""
+"""Whether the driver works: the evidence of the edges, and the verdict that the driver component draws from it."""
 
 from enum import StrEnum
 
@@ -7,7 +7,7 @@ from nodeagent.model.values import Value
 
 
 class DriverPhase(StrEnum):
-    """The driver's condition, one word for people and scripts."""
+    """The driver's condition, a single word for people and scripts."""
 
     READY = "ready"
     NO_HARDWARE = "no_hardware"
@@ -34,7 +34,7 @@ class PciFunction(Value, frozen=True):
 
 
 class NvmlAnswer(Value, frozen=True):
-    """What the library said when asked whether it works."""
+    """The library's answer to whether it works."""
 
     code: int
     """NVML's return code, 0 for success; -1 when the library could not be loaded at all."""
@@ -47,7 +47,7 @@ class NvmlAnswer(Value, frozen=True):
 
 
 class DriverEvidence(Value, frozen=True):
-    """Everything observed in one look at the driver; no conclusion in it."""
+    """Everything observed in a single poll of the driver, without conclusions."""
 
     pci_functions: tuple[PciFunction, ...] = ()
     module_loaded: bool = False
@@ -55,24 +55,24 @@ class DriverEvidence(Value, frozen=True):
     open_module: bool | None = None
     nouveau_loaded: bool = False
     library_version: str = ""
-    """Version in the file name of the library that would be loaded; empty where it has none."""
+    """Version in the file name of the library for the next load; empty where the name has none."""
     nodes_missing: tuple[str, ...] = ()
     nvml: NvmlAnswer | None = None
-    """`None` when the library was not asked, because it was released or is stuck."""
+    """`None` when the library was not asked, because of a release or a stuck call."""
     nvswitch_count: int = 0
     fabric_pending: tuple[str, ...] = ()
-    """GPUs whose fabric registration is not completed, by UUID."""
+    """GPUs with an uncompleted fabric registration, by UUID."""
     cuda_failure: str = ""
-    """What the CUDA smoke test said when it failed; empty when it passed, was not due, or is off."""
+    """The CUDA smoke test's message when the test failed; empty when it passed, was not due, or is off."""
     stuck: str = ""
-    """Which call has not come back, in words; empty when none."""
+    """The call that has not come back, in words; empty without such a call."""
     released: str = ""
-    """Why the handles were given up on purpose; empty when they were not."""
+    """Why the handles were released on purpose; empty when they were not."""
     platform_unsupported: str = ""
 
 
 class DriverState(Value, frozen=True):
-    """State: whether GPUs can be used on this node, and if not, why and what to do."""
+    """State: whether GPUs can be used on the node, and if not, why, with the remedy."""
 
     phase: DriverPhase
     detail: str = ""
@@ -84,13 +84,13 @@ class DriverState(Value, frozen=True):
     library_path: str = ""
     open_module: bool | None = None
     pci_gpus: tuple[PciAddress, ...] = ()
-    """The GPUs that the PCI bus shows, whatever the driver says."""
+    """The GPUs on the PCI bus, whatever the driver says."""
     is_needed: bool = True
-    """Whether the node should have GPUs; where it has none and need not, nothing is wrong and nothing waits."""
+    """Whether the node should have GPUs; a node that has none and needs none is no fault, and waits for no driver."""
 
     @property
     def is_done_without(self) -> bool:
-        """Whether there is no GPU, and there need not be one."""
+        """Whether there is no GPU, and need not be any."""
         return self.phase is DriverPhase.NO_HARDWARE and not self.is_needed
 
     @property
@@ -100,9 +100,9 @@ class DriverState(Value, frozen=True):
 
     @property
     def obstacle(self) -> str:
-        """Why nothing can be handed out for the driver's sake; empty when something can.
+        """Why the driver keeps devices from being handed out; empty when some device can be.
 
-        A driver that is stuck may be so with one GPU: which ones is for health to say.
+        A stuck driver may be stuck with a single GPU: the health component judges which GPUs are concerned.
         """
         if self.ready or self.phase is DriverPhase.STUCK:
             return ""
@@ -110,9 +110,9 @@ class DriverState(Value, frozen=True):
 
 
 class NodeRepair(Value, frozen=True):
-    """What one round of repair of the device nodes did."""
+    """The result of a round of repair of the device nodes."""
 
     done: tuple[str, ...] = ()
     """Each change in words."""
     failed: tuple[str, ...] = ()
-    """Each change that could not be made, with the reason and the remedy."""
+    """Each failed change, with the reason and the remedy."""

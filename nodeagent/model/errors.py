@@ -1,38 +1,38 @@
-"""The errors that parts may show one another.
+"""The errors that components may raise to one another.
 
 NodeagentError
 ├── DriverError                the driver as a whole
-│   ├── DriverUnavailable      not there, not loaded, not answering: wait for it
+│   ├── DriverUnavailable      not there, not loaded, not answering: wait for the driver
 │   ├── DriverMismatch         library and module differ: wait for a reload
 │   ├── DriverStuck            a call did not come back in time
 │   └── DriverReleased         handles were given up on purpose
-├── GpuError                   one GPU, the others are fine
-│   ├── GpuUnknown             nobody knows a device of that name
-│   ├── GpuLost                it fell off the bus
-│   └── PartitionRefused       its driver refuses to cut it otherwise
-├── AllocationError            an Allocate that must be refused
-│   ├── RequestInvalid         it asks for what cannot be asked for
-│   │   └── DeviceUnknown      a device that the resource does not have
+├── GpuError                   a single GPU, the others are fine
+│   ├── GpuUnknown             no device of the given name
+│   ├── GpuLost                the GPU fell off the bus
+│   └── PartitionRefused       the driver refuses to partition the GPU otherwise
+├── AllocationError            an Allocate to be refused
+│   ├── RequestInvalid         an invalid request
+│   │   └── DeviceUnknown      a device not of the resource
 │   ├── DeviceUnhealthy        known, but not fit for work
-│   ├── DeviceHeld             a living pod holds it
-│   ├── PartsUnavailable       parts of GPUs cannot be given at the moment
-│   ├── NoRoom                 a part of a GPU that no GPU has free now
-│   ├── BindingRefused         a binding that goes against the account
+│   ├── DeviceHeld             a living pod holds the device
+│   ├── PartsUnavailable       fractions of GPUs cannot be given at the moment
+│   ├── NoRoom                 a fraction larger than any GPU has free now
+│   ├── BindingRefused         a binding in conflict with the ledger
 │   ├── ClaimRefused           a claim that cannot be made ready, or not now
-│   ├── CallerUnclear          nobody can say for certain which container is about to start
+│   ├── CallerUnclear          the container about to start cannot be identified for certain
 │   └── JournalUnavailable     the answer cannot be made durable
 ├── MpsRefused                 a daemon of NVIDIA's multi-process service cannot be had
 ├── MpsSilent                  such a daemon does not answer
-├── PublicationUnreadable      what a node says of its GPUs to the cluster makes no sense
-├── FaultUnknown               the simulation was asked for a fault it does not know
-└── ControlRefused             a person asked the agent for something it will not do
+├── PublicationUnreadable      a node's published description of its GPUs makes no sense
+├── FaultUnknown               the simulation was asked for an unknown fault
+└── ControlRefused             the agent refuses a person's request
 """
 
 from nodeagent.model.nearest import suggest
 
 
 class NodeagentError(Exception):
-    """Anything that nodeagent itself says went wrong."""
+    """Base of all errors raised by nodeagent itself."""
 
 
 class DriverError(NodeagentError):
@@ -67,7 +67,7 @@ class DriverStuck(DriverError):
 
 
 class DriverReleased(DriverError):
-    """The agent gave up its handles on purpose and holds none until it is told to resume."""
+    """The agent released its handles on purpose and holds no handle until a resume."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the driver is released ({reason}): run `nodeagent resume` to take it back")
@@ -75,11 +75,11 @@ class DriverReleased(DriverError):
 
 
 class GpuError(NodeagentError):
-    """One GPU cannot be used; the others can."""
+    """A single GPU cannot be used; the others can."""
 
 
 class GpuUnknown(GpuError):
-    """Nobody knows a GPU of that name."""
+    """No GPU of the given name is known."""
 
     def __init__(self, name: str, known: tuple[str, ...] = ()) -> None:
         hint = f": known are {', '.join(known)}" if known else ""
@@ -96,7 +96,7 @@ class GpuLost(GpuError):
 
 
 class PartitionRefused(GpuError):
-    """The driver refused one call that changes how a GPU is cut; what was done before it stands."""
+    """The driver refused a call that changes a GPU's partitions; the calls before stand."""
 
     def __init__(self, what: str, reason: str, *, in_use: bool = False) -> None:
         super().__init__(f"cannot {what}: {reason}")
@@ -104,11 +104,11 @@ class PartitionRefused(GpuError):
 
 
 class AllocationError(NodeagentError):
-    """An Allocate that must be refused."""
+    """An Allocate to be refused."""
 
 
 class RequestInvalid(AllocationError):
-    """The kubelet asked for what cannot be asked for; worded as NVIDIA's device plugin does, for tools match it."""
+    """An invalid request of the kubelet; worded as NVIDIA's device plugin does, for tools match the words."""
 
     def __init__(self, resource: str, reason: str) -> None:
         super().__init__(f'invalid allocation request for "{resource}": invalid request: {reason}')
@@ -116,7 +116,7 @@ class RequestInvalid(AllocationError):
 
 
 class DeviceUnknown(RequestInvalid):
-    """The kubelet asked for a device that the resource does not have."""
+    """The kubelet asked for a device that is not of the resource."""
 
     def __init__(self, resource: str, device: str) -> None:
         super().__init__(resource, f"unknown device: {device}")
@@ -132,7 +132,7 @@ class DeviceUnhealthy(AllocationError):
 
 
 class DeviceHeld(AllocationError):
-    """The kubelet asked for a device that a living pod holds."""
+    """The kubelet asked for a device held by a living pod."""
 
     def __init__(self, device: str, holder: str) -> None:
         why = "" if holder.startswith("claim ") else ", the kubelet has forgotten it"
@@ -145,7 +145,7 @@ class ClaimRefused(AllocationError):
 
 
 class PartsUnavailable(AllocationError):
-    """Parts of GPUs cannot be given at the moment; the kubelet asks again."""
+    """Fractions of GPUs cannot be given at the moment; the kubelet asks again."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"parts of GPUs cannot be given: {reason}")
@@ -153,7 +153,7 @@ class PartsUnavailable(AllocationError):
 
 
 class NoRoom(AllocationError):
-    """No GPU has so much free now; the kubelet asks again, and it succeeds when there is room."""
+    """No GPU has so much free now; the kubelet asks again, and succeeds when there is room."""
 
     def __init__(self, reason: str, looked_at: tuple[str, ...] = ()) -> None:
         super().__init__(reason)
@@ -161,7 +161,7 @@ class NoRoom(AllocationError):
 
 
 class BindingRefused(AllocationError):
-    """A binding goes against the account of the GPUs; the kubelet asks again."""
+    """A binding conflicts with the ledger of the GPUs; the kubelet asks again."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the parts cannot be given: {reason}")
@@ -169,7 +169,7 @@ class BindingRefused(AllocationError):
 
 
 class CallerUnclear(AllocationError):
-    """A container is about to start, and it cannot be told for certain which; the kubelet asks again."""
+    """The container about to start cannot be identified for certain; the kubelet asks again."""
 
     def __init__(self, resource: str, reason: str) -> None:
         super().__init__(f"cannot tell yet which container starts with these devices of {resource}: {reason}")
@@ -177,7 +177,7 @@ class CallerUnclear(AllocationError):
 
 
 class JournalUnavailable(AllocationError):
-    """An allocation cannot be made durable, so it must not be answered."""
+    """An allocation cannot be made durable, so the kubelet must not be answered."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"cannot write the allocation journal {path}: {reason}")
@@ -193,7 +193,7 @@ class MpsSilent(NodeagentError):
 
 
 class PublicationUnreadable(NodeagentError):
-    """What a node says of its GPUs on its object makes no sense to this version."""
+    """A node's published description of its GPUs makes no sense to this version."""
 
     def __init__(self, key: str, reason: str) -> None:
         super().__init__(f"cannot read {key} of the node: {reason}")
@@ -201,7 +201,7 @@ class PublicationUnreadable(NodeagentError):
 
 
 class FaultUnknown(NodeagentError):
-    """The simulation was asked for a fault it does not know."""
+    """The simulation was asked for an unknown fault."""
 
     def __init__(self, fault: str, known: tuple[str, ...]) -> None:
         super().__init__(f"unknown fault {fault!r}: choose one of {', '.join(known)}{suggest(fault, known)}")
@@ -209,4 +209,4 @@ class FaultUnknown(NodeagentError):
 
 
 class ControlRefused(NodeagentError):
-    """A person asked the running agent for something it cannot or will not do; the message says why."""
+    """The running agent cannot or will not do as a person asked; the message says why."""

@@ -1,4 +1,4 @@
-"""GPUs as they are: identity, place, partitions and links. What changes each second is in `telemetry`."""
+"""GPUs as they are: identity, place, partitions and links. Readings of each second are in `telemetry`."""
 
 from collections.abc import Mapping
 from enum import IntEnum, StrEnum
@@ -9,25 +9,25 @@ from nodeagent.model.values import Value
 
 
 class Unreadable(Value, frozen=True):
-    """One datum of one device that could not be read, and why; never a reason to hide the device."""
+    """A datum of a device that could not be read, and why; never a reason to hide the device."""
 
     what: str
     reason: str
 
 
 class PciIdentity(Value, frozen=True):
-    """Where a GPU sits and what it says it is."""
+    """A GPU's place on the PCI bus and its PCI ids."""
 
     address: PciAddress
     device_id: int
-    """Device in the upper half, vendor in the lower, as NVML gives it: 0x233010DE."""
+    """Device in the upper half, vendor in the lower, as in NVML: 0x233010DE."""
     subsystem_id: int = 0
     link_generation_max: int | None = None
     link_width_max: int | None = None
 
 
 class MigAttributes(Value, frozen=True):
-    """What a MIG device consists of; devices with equal attributes are alike."""
+    """The resources of a MIG device; devices with equal attributes are alike."""
 
     multiprocessor_count: int
     gpu_instance_slice_count: int
@@ -41,7 +41,7 @@ class MigAttributes(Value, frozen=True):
 
 
 class MigDevice(Value, frozen=True):
-    """One compute instance of one GPU instance: what a container can be given."""
+    """A compute instance in a GPU instance: the unit given to a container."""
 
     uuid: MigUuid
     parent: GpuUuid
@@ -56,7 +56,7 @@ class MigDevice(Value, frozen=True):
 
 
 class MigProfile(Value, frozen=True):
-    """A shape of GPU instance that this GPU could be cut into."""
+    """A shape of GPU instance supported by the GPU."""
 
     name: str
     profile_id: int
@@ -86,7 +86,7 @@ class Mig(Value, frozen=True):
 
 
 class NvLink(Value, frozen=True):
-    """One NVLink of a GPU."""
+    """An NVLink of a GPU."""
 
     link: int
     active: bool
@@ -110,16 +110,16 @@ class Fabric(Value, frozen=True):
 
     phase: FabricPhase
     status_code: int = 0
-    """NVML return code of the registration; means something once the phase is `COMPLETED`."""
+    """NVML return code of the registration; meaningful only in the phase `COMPLETED`."""
     cluster_uuid: str = ""
     clique_id: int = 0
     health_mask: int = 0
     health_summary: int = 0
-    """0 not told, 1 healthy, 2 unhealthy, 3 limited capacity."""
+    """0 not reported, 1 healthy, 2 unhealthy, 3 limited capacity."""
 
     @property
     def has_place(self) -> bool:
-        """Whether it is part of a domain; boards whose fabric ends at their own switches report zeros."""
+        """Whether the GPU is part of a domain; boards whose fabric ends at their own switches report zeros."""
         return self.cluster_uuid.strip("0-") != ""
 
 
@@ -134,7 +134,7 @@ class VirtualizationMode(StrEnum):
 
 
 class Gpu(Value, frozen=True):
-    """One physical GPU. A field that could not be read is `None` or empty and named in `unreadable`."""
+    """A physical GPU. A field that could not be read is `None` or empty and named in `unreadable`."""
 
     index: int
     """NVML's index: not the minor number of the device node, and not stable across reboots."""
@@ -154,27 +154,27 @@ class Gpu(Value, frozen=True):
     vbios_version: str = ""
     multiprocessor_count: int | None = None
     power_limit_milliwatts: int | None = None
-    """The limit that is set; the one in force, which may be lower, is in the sample."""
+    """The configured limit; the limit in force, possibly lower, is in the sample."""
     persistence_mode: bool | None = None
     ecc_enabled: bool | None = None
     inforom_valid: bool | None = None
-    """Whether the checksums of the board's own memory of itself are right."""
+    """Whether the checksums of the board's InfoROM are right."""
     virtualization_mode: VirtualizationMode = VirtualizationMode.NONE
     mig: Mig | None = None
     nvlinks: tuple[NvLink, ...] = ()
     fabric: Fabric | None = None
     lost: str = ""
-    """Why the GPU cannot be reached at all; empty for one that answers."""
+    """Why the GPU cannot be reached at all; empty for a GPU that answers."""
     unreadable: tuple[Unreadable, ...] = ()
 
     @property
     def mig_enabled(self) -> bool:
-        """Whether the GPU can only be used in parts; not so where MIG is unknown."""
+        """Whether the GPU can only be used as MIG devices; False where MIG is unknown."""
         return self.mig is not None and self.mig.enabled
 
     @property
     def mig_devices(self) -> tuple[MigDevice, ...]:
-        """The MIG devices that exist now; none while MIG is off or unknown."""
+        """The existing MIG devices; empty while MIG is off or unknown."""
         return self.mig.devices if self.mig is not None and self.mig.enabled else ()
 
 
@@ -201,14 +201,14 @@ class GpuPair(Value, frozen=True):
 
 
 class NvSwitch(Value, frozen=True):
-    """One NVSwitch of the node's own board."""
+    """An NVSwitch of the node's own board."""
 
     address: PciAddress
     link_count: int = 0
 
 
 class MissingGpu(Value, frozen=True):
-    """A GPU on the PCI bus that the driver does not list."""
+    """A GPU on the PCI bus, missing from the driver's list."""
 
     address: PciAddress
     device_id: int
@@ -216,31 +216,31 @@ class MissingGpu(Value, frozen=True):
 
 
 class KnownGpu(Value, frozen=True):
-    """A GPU that this node has or had, as it is remembered over restarts."""
+    """A GPU that the node has or had, as stored over restarts."""
 
     uuid: GpuUuid
     name: str
     index: int
-    """The one it had when it was last seen."""
+    """The GPU's index at its last poll."""
     address: PciAddress
     gone_since_seconds: float | None = None
-    """Unix seconds of the first look without it; `None` while it is there."""
+    """Unix seconds of the first poll without the GPU; `None` while present."""
 
 
 class ComputeMode(IntEnum):
-    """Who may use a GPU, as NVML numbers it."""
+    """Which processes may use a GPU, as NVML numbers the modes."""
 
     DEFAULT = 0
     """Any number of processes."""
     EXCLUSIVE_THREAD = 1
-    """One thread; what the driver no longer knows."""
+    """A single thread; a mode that the driver no longer knows."""
     PROHIBITED = 2
     EXCLUSIVE_PROCESS = 3
-    """One process: that of a daemon, for all its clients."""
+    """A single process: the daemon, for all of its clients."""
 
 
 class GpuReadout(Value, frozen=True):
-    """What one enumeration of the hardware found, before anyone compared it with the one before."""
+    """The result of an enumeration of the hardware, before the comparison with the result before."""
 
     gpus: tuple[Gpu, ...] = ()
     pairs: tuple[GpuPair, ...] = ()
@@ -257,11 +257,11 @@ class Inventory(Value, frozen=True, dict=True):
     switches: tuple[NvSwitch, ...] = ()
     missing: tuple[MissingGpu, ...] = ()
     vanished: tuple[KnownGpu, ...] = ()
-    """GPUs that this node had and has no more, until a person says that they are gone for good."""
+    """GPUs that the node had and has no more, until a person confirms the removal."""
     shortfall: int = 0
-    """How many more there should be, of which nothing else is known."""
+    """How many further GPUs are expected, unknown except for their number."""
     expected_by: str = ""
-    """Who says so, as people name it; empty where none is short."""
+    """The source of the expectation, as people name it; empty without a shortfall."""
 
     def find_gpu(self, uuid: str) -> Gpu | None:
         """The GPU with this UUID, or the parent of the MIG device with this UUID."""
@@ -269,14 +269,14 @@ class Inventory(Value, frozen=True, dict=True):
 
     @property
     def unlisted(self) -> tuple[MissingGpu, ...]:
-        """The missing ones that are not among the GPUs as lost."""
+        """Missing GPUs, without lost GPUs."""
         addresses = {gpu.pci.address for gpu in self.gpus}
         return tuple(one for one in self.missing if one.address not in addresses)
 
     @cached_property
     def _by_uuid(self) -> Mapping[str, Gpu]:
-        """Looked at once for each device of a list, so it is made once."""
-        # From the end, so that of two with the same UUID the first is found.
+        """Cached, as lists of devices look up each device."""
+        # From the end, so that of two GPUs with the same UUID the first is found.
         found: dict[str, Gpu] = {}
         for gpu in reversed(self.gpus):
             found |= dict.fromkeys((gpu.uuid, *(device.uuid for device in gpu.mig_devices)), gpu)

@@ -1,4 +1,4 @@
-"""Verdicts about devices, and what they rest on."""
+"""Verdicts about devices, and the evidence for them."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -13,18 +13,18 @@ NOT_LOOKED_AT: Final = "not looked at yet"
 
 
 class Verdict(StrEnum):
-    """What a device is good for."""
+    """A device's fitness for work."""
 
     HEALTHY = "healthy"
     SUSPECT = "suspect"
     """Works and is handed out, but needs attention."""
     UNHEALTHY = "unhealthy"
     UNKNOWN = "unknown"
-    """No evidence: nothing read yet, or nothing readable any more."""
+    """No evidence: before the first poll, or every reading failed."""
 
 
 class ReturnRule(StrEnum):
-    """What must be seen before a device may be called healthy again."""
+    """The evidence required before a device may be called healthy again."""
 
     NEVER_LEFT = "N"
     PROCESS_GONE = "P"
@@ -36,15 +36,15 @@ class ReturnRule(StrEnum):
 
 
 class FoundFault(Value, frozen=True):
-    """One thing that is wrong with a device, by the name that rules go by."""
+    """A fault of a device, by the name that rules use."""
 
     key: str
-    """`xid-79`, `remap-failed`, `hot`; `driver` where that does not work, `no-answer` where nothing is known."""
+    """`xid-79`, `remap-failed`, `hot`; `driver` for a driver that does not work, `no-answer` without evidence."""
     verdict: Verdict
 
 
 class DeviceHealth(Value, frozen=True):
-    """One device's verdict; `reason` and `remedy` are sentences for the person who is paged."""
+    """A device's verdict; `reason` and `remedy` are sentences for the person on call."""
 
     device: DeviceUuid
     gpu: GpuUuid
@@ -53,28 +53,28 @@ class DeviceHealth(Value, frozen=True):
     reason: str = ""
     remedy: str = ""
     returns: str = ""
-    """Whether and when it may be healthy again, in words; empty for one that is."""
+    """Whether and when the device may be healthy again, in words; empty for a healthy device."""
     return_rule: ReturnRule = ReturnRule.NEVER_LEFT
     xid: int | None = None
     findings: tuple[FoundFault, ...] = ()
-    """All that is wrong with it, the worst first."""
+    """All faults of the device, the worst first."""
 
 
 class HealthReport(Value, frozen=True, dict=True):
     """State: a verdict for every device of the inventory, always whole."""
 
     generation: int
-    """Generation of the inventory it speaks of."""
+    """Generation of the inventory judged."""
     devices: tuple[DeviceHealth, ...] = ()
     watched: bool = True
-    """Whether events and levels can be observed at all; if not, nothing here is silently healthy."""
+    """Whether events and levels can be observed at all; if not, no device is silently healthy."""
 
     def find_device(self, uuid: str) -> DeviceHealth | None:
-        """The verdict on this device, if there is one."""
+        """The verdict on a device, if there is any."""
         return self._by_uuid.get(uuid)
 
     @cached_property
     def _by_uuid(self) -> Mapping[str, DeviceHealth]:
-        """Looked at once for each device of a list, so it is made once."""
-        # From the end, so that of two with the same UUID the first is found.
+        """Cached, as lists of devices look up each device."""
+        # From the end, so that of two devices with the same UUID the first is found.
         return {device.device: device for device in reversed(self.devices)}

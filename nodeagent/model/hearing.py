@@ -1,6 +1,6 @@
-"""Somebody hears of the error that ends a block before it goes on its way.
+"""Calls a function with the error that ends a block before the error is passed on.
 
-Owns nothing. Refuses to be made of a generator, as `contextlib` would: that costs each pod that waits 4 µs a time.
+Owns nothing. Refuses to be made of a generator, as in `contextlib`: a generator costs each waiting pod 4 µs a time.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ E = TypeVar("E", bound=Exception)
 
 
 class Hearing(Generic[E]):
-    """`with` calls `hear` with an error of this kind that leaves the block; it may raise another in its place."""
+    """`with` calls `hear` with an error of this kind that leaves the block; `hear` may raise another error instead."""
 
     __slots__ = ("_hear", "_kind")
 

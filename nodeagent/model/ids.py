@@ -1,4 +1,4 @@
-"""Names of things, as distinct types, so that a replica id is never taken for a GPU's UUID."""
+"""Names of things, as distinct types, so that a replica's id is never taken for a GPU's UUID."""
 
 from typing import NewType
 
@@ -9,10 +9,10 @@ MigUuid = NewType("MigUuid", str)
 """`MIG-` and a UUID: one MIG device, until the layout changes."""
 
 DeviceUuid = GpuUuid | MigUuid
-"""Whatever a container can be given as a whole: a GPU or a MIG device."""
+"""The UUID of a device given to a container as a whole: a GPU or a MIG device."""
 
 DeviceId = NewType("DeviceId", str)
-"""What the kubelet is told: a device's UUID, or `UUID::N` for its Nth replica."""
+"""The id by which the kubelet counts a device: its UUID, or `UUID::N` for its Nth replica."""
 
 PciAddress = NewType("PciAddress", str)
 """`0000:1b:00.0`: four-digit domain, lower case, as sysfs names the function."""
@@ -22,7 +22,7 @@ ResourceName = NewType("ResourceName", str)
 
 
 def parse_pci_address(text: str) -> PciAddress:
-    """Bring any spelling of a PCI address (`00000000:1B:00.0`, `1b:00.0`) to the one sysfs uses.
+    """Bring any spelling of a PCI address (`00000000:1B:00.0`, `1b:00.0`) to sysfs's own.
 
     Raises:
         ValueError: when the text is no PCI address.

@@ -1,4 +1,4 @@
-"""What stands in the journal beside whole devices: parts of GPUs, claims, changes under way, doors set by a person."""
+"""The journal's values beside whole devices: fractions, claims, changes under way, allocation modes set by a person."""
 
 from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
@@ -14,39 +14,39 @@ from nodeagent.model.offering import Door
 from nodeagent.model.values import Value
 
 Tokens: TypeAlias = tuple[ResourceName, frozenset[DeviceId]]
-"""Tokens of a resource, in whatever order."""
+"""Device ids of a resource, in any order."""
 
 
 class Reservation(Value, frozen=True):
-    """Tokens of one resource, promised in an answer to the kubelet before anybody knew to which container."""
+    """Device ids of a single resource, promised in an answer to the kubelet before the container is known."""
 
     number: int
     resource: ResourceName
     devices: tuple[DeviceId, ...]
-    """The tokens; those that an init container gives back stand in the reservation of the container after it too."""
+    """The device ids; ids released by an init container stand in the reservation of the container after it too."""
     since_seconds: float
     cdi_name: str = ""
-    """The name that was answered, of which nothing is known but that it is this one; empty where none was."""
+    """The CDI name in the answer, the container's identity for now; empty where the answer had none."""
     kubelet_run: str = ""
-    """The run of the kubelet that asked; empty where that is not known (any more)."""
+    """The run of the kubelet that asked; empty where the run is not known (any more)."""
 
     @property
     def tokens(self) -> Tokens:
-        """Of which resource it is for which tokens, in whatever order."""
+        """The resource and the device ids, in any order."""
         return self.resource, frozenset(self.devices)
 
 
 class GpuPart(Value, frozen=True):
-    """So much of one GPU."""
+    """An amount of a single GPU."""
 
     gpu: GpuUuid
     cores: int
-    """Hundredths of its compute."""
+    """Hundredths of the GPU's compute."""
     memory_bytes: int
 
 
 class Enforcement(StrEnum):
-    """What keeps a container within its part."""
+    """How a container is held within its fraction."""
 
     ADVISE = "advise"
     LIBRARY = "library"
@@ -54,43 +54,43 @@ class Enforcement(StrEnum):
 
 
 class Binding(Value, frozen=True):
-    """One container and the parts of GPUs that are its own until it has ended."""
+    """A container and its fractions of GPUs, until the container has ended."""
 
     number: int
     reservations: tuple[int, ...]
-    """The numbers of those that it redeems: one for each resource that the container asked for."""
+    """Numbers of the redeemed reservations: one for each resource of the container."""
     pod: PodIdentity
     container: str
     parts: tuple[GpuPart, ...]
     since_seconds: float
     cdi_name: str = ""
-    """The device of the CDI specification that was written for it."""
+    """The device of the CDI specification written for the container."""
     limits_name: str = ""
-    """The directory in which its limits stand."""
+    """The directory of the container's limits."""
     enforcement: Enforcement = Enforcement.ADVISE
     core_limit: int | None = None
-    """Hundredths that it may use of each GPU while nobody else does; `None` where that is no more than its part."""
+    """Usable hundredths of each GPU while no other container uses it; `None` where the fraction is the limit."""
     why: str = ""
-    """What decided for these GPUs."""
+    """The reason for the choice of these GPUs."""
     confirmed_by: tuple[str, ...] = ()
-    """The sources that agreed on which container it is."""
+    """The sources that agreed on the container's identity."""
 
 
 class PartTable(Value, frozen=True, dict=True):
-    """State: all parts of GPUs that are promised and bound, by number."""
+    """State: all promised and bound fractions of GPUs, by number."""
 
     reservations: Mapping[int, Reservation] = field(default_factory=dict)
-    """Also those that are redeemed: their tokens are held until the binding is released."""
+    """Redeemed reservations too: their device ids are held until the binding is released."""
     bindings: Mapping[int, Binding] = field(default_factory=dict)
 
     @cached_property
     def redeemed(self) -> Mapping[int, int]:
-        """The binding of each reservation that has one."""
+        """The binding of each redeemed reservation."""
         return {number: binding.number for binding in self.bindings.values() for number in binding.reservations}
 
     @cached_property
     def by_gpu(self) -> Mapping[GpuUuid, tuple[Binding, ...]]:
-        """Who has parts of each GPU of which somebody has one, in the order of their numbers."""
+        """The bindings on each GPU with bindings, in the order of their numbers."""
         found: dict[GpuUuid, list[Binding]] = {}
         for _, binding in sorted(self.bindings.items()):
             for gpu in dict.fromkeys(part.gpu for part in binding.parts):
@@ -99,14 +99,14 @@ class PartTable(Value, frozen=True, dict=True):
 
     @cached_property
     def promised(self) -> Mapping[Tokens, tuple[int, ...]]:
-        """The reservations of exactly these tokens, the oldest first; a table that comes from another is given it."""
+        """The reservations of each set of device ids, the oldest first; a copied table inherits the index."""
         found: dict[Tokens, tuple[int, ...]] = {}
         for number, reservation in sorted(self.reservations.items()):
             found[reservation.tokens] = (*found.get(reservation.tokens, ()), number)
         return found
 
     def find_reservations(self, resource: ResourceName, devices: Iterable[DeviceId]) -> tuple[Reservation, ...]:
-        """Those that have exactly these tokens, the oldest first; several where an init container had them before."""
+        """The reservations of exactly these ids, the oldest first; several where an init container had them before."""
         return tuple(self.reservations[number] for number in self.promised.get((resource, frozenset(devices)), ()))
 
     def is_redeemed(self, resource: ResourceName, devices: Iterable[DeviceId]) -> bool:
@@ -114,13 +114,13 @@ class PartTable(Value, frozen=True, dict=True):
         return any(each.number in self.redeemed for each in self.find_reservations(resource, devices))
 
     def find_binding(self, reservation: int) -> Binding | None:
-        """The binding that has redeemed this reservation."""
+        """The binding that has redeemed a reservation."""
         number = self.redeemed.get(reservation)
         return None if number is None else self.bindings[number]
 
     def sum_parts(self, gpu: GpuUuid, without: Collection[int] = ()) -> GpuPart:
         """How much of a GPU is bound, without the bindings of these numbers."""
-        # Not by the GPUs' tables: a container waits for the sum of one, in a table that nobody asks for anything else.
+        # Not by `by_gpu`: a container waits for the sum of a single GPU, and the index would be built for nothing else.
         parts = [
             part
             for binding in self.bindings.values()
@@ -133,49 +133,49 @@ class PartTable(Value, frozen=True, dict=True):
 
 
 class SharingWay(StrEnum):
-    """How several containers of one claim use a device together."""
+    """How several containers of a claim use a device together."""
 
     TIME_SLICING = "TimeSlicing"
     MPS = "MPS"
 
 
 class ClaimSharing(Value, frozen=True):
-    """What a claim's configuration says of how a device is shared by the containers that have the claim."""
+    """How the containers of a claim share a device, by the claim's configuration."""
 
     way: SharingWay
     interval: str = ""
-    """How long each has its turn: `Default`, `Short`, `Medium`, `Long`; empty for MPS."""
+    """The time slice of each container: `Default`, `Short`, `Medium`, `Long`; empty for MPS."""
     mps: MpsLimits | None = None
-    """Of each client of MPS; `None` where they take turns."""
+    """Limits of each client of MPS; `None` for time slicing."""
     group: int = 0
-    """Devices of one group are shared together."""
+    """Devices of the same group are shared together."""
 
 
 class PreparedDevice(Value, frozen=True):
-    """One device that is made ready for a claim."""
+    """A device made ready for a claim."""
 
     requests: tuple[str, ...]
-    """The requests of the claim that it answers."""
+    """The claim's requests satisfied by the device."""
     pool: str
     device: str
-    """As the slice names it within its pool."""
+    """As the slice names the device within its pool."""
     uuid: DeviceUuid
-    """Empty while it is a MIG device that is still to be made."""
+    """Empty for a MIG device before its creation."""
     cdi_names: tuple[str, ...] = ()
     part: GpuPart | None = None
-    """How much of the GPU it is; `None` for all of the device."""
+    """The fraction of the GPU; `None` for all of the device."""
     gpu: GpuUuid = GpuUuid("")
-    """The GPU that it is, or is cut from."""
+    """The GPU itself, or the parent of the MIG device."""
     share_id: str = ""
     is_admin: bool = False
-    """Whether it is there to be looked at, beside whoever has it."""
+    """Whether the device is for monitoring, beside its holder."""
     sharing: ClaimSharing | None = None
     is_made: bool = False
-    """Whether it is a MIG device that is made for the claim, and goes with it."""
+    """Whether the device is a MIG device created for the claim, and removed with the claim."""
 
 
 class PreparedClaim(Value, frozen=True):
-    """A claim whose devices are ready for the pods that it is reserved for, or are being made so."""
+    """A claim whose devices are ready for the pods with a reservation, or are being made ready."""
 
     uid: str
     namespace: str
@@ -183,9 +183,9 @@ class PreparedClaim(Value, frozen=True):
     devices: tuple[PreparedDevice, ...]
     since_seconds: float
     pods: tuple[PodIdentity, ...] = ()
-    """Those that it was reserved for when it was prepared."""
+    """The pods with a reservation when the claim was prepared."""
     is_ready: bool = True
-    """False while what was begun for it may be half done: it is done again from its start, or taken back."""
+    """False while the preparation may be half done: it is repeated from its start, or undone."""
 
     def describe(self) -> str:
         """`namespace/name`."""
@@ -193,7 +193,7 @@ class PreparedClaim(Value, frozen=True):
 
 
 class EndedClaim(Value, frozen=True):
-    """A claim that was put away: who comes late to have it made ready for the same pods is turned away."""
+    """A claim put away: a late Prepare for the same pods is refused."""
 
     uid: str
     pods: tuple[PodIdentity, ...]
@@ -201,26 +201,26 @@ class EndedClaim(Value, frozen=True):
 
 
 class Step(Value, frozen=True):
-    """One step of a change, written down before it is taken."""
+    """A step of a change, written before the step is taken."""
 
     name: str
     at_seconds: float
     payload: str = ""
-    """What its owner needs in order to go on from here or to go back; nobody else reads it."""
+    """The owner's data for going on from the step or going back; opaque to others."""
 
 
 class Change(Value, frozen=True):
-    """A change of one GPU that takes several steps, and may be cut short after any."""
+    """A change of a GPU in several steps, possibly cut short after any."""
 
     number: int
     owner: str
-    """The part that makes it, such as `mig` or `mps`."""
+    """The component making the change, such as `mig` or `mps`."""
     gpu: GpuUuid
     steps: tuple[Step, ...]
-    """In the order in which they were taken."""
+    """In the order of execution."""
 
 
 class ChosenDoors(Value, frozen=True):
-    """State: the doors that a person has set, which outrank the configuration and outlive a restart."""
+    """State: the allocation modes set by a person, which outrank the configuration and outlive a restart."""
 
     doors: Mapping[GpuUuid, Door] = field(default_factory=dict)

@@ -6,7 +6,7 @@ from nodeagent.model.values import Value
 
 
 class LabelState(Value, frozen=True):
-    """State: what this node should be called, and what it is called."""
+    """State: the labels wanted for the node, and the labels applied."""
 
     wanted: dict[str, str]
     applied: dict[str, str]
@@ -14,4 +14,4 @@ class LabelState(Value, frozen=True):
     since_seconds: float = 0.0
     last_error: str = ""
     held_back: dict[str, str] = field(default_factory=dict)
-    """What is wanted once it has lasted, by key; empty for a label that is to go."""
+    """Values wanted once they have lasted, by key; empty for a label to be removed."""

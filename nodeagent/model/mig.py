@@ -1,4 +1,4 @@
-"""A GPU's partitions, whole, and the calls that change them: also what is half made and no device that anybody has."""
+"""A GPU's partitions, whole, and the calls that change them; half-made instances without a device are included."""
 
 from enum import StrEnum
 from typing import Final
@@ -8,40 +8,40 @@ from nodeagent.model.ids import DeviceUuid, GpuUuid
 from nodeagent.model.values import Value
 
 MEMORY: Final = "mig.json"
-"""In the state directory: the layout that was asked for last, and who is paused for it."""
+"""In the state directory: the layout requested last, and the clients paused for the change."""
 IN_LINE: Final = "in line"
-"""What a GPU does that is to change and has not been looked at yet."""
+"""The activity of a GPU that is to change and has not been read yet."""
 NEWEST: Final = -1
-"""In the place of an instance's id: the one that was made just before."""
+"""In place of an instance's id: the instance created just before."""
 
 
 class ComputeInstance(Value, frozen=True):
-    """A part of the compute of one GPU instance; with it there is a MIG device."""
+    """A slice of a GPU instance's compute; each compute instance makes a MIG device."""
 
     id: int
     slices: int
 
 
 class GpuInstance(Value, frozen=True):
-    """A part of a GPU with memory of its own."""
+    """A slice of a GPU with memory of its own."""
 
     id: int
     profile_id: int
     start: int | None
-    """In memory slots; `None` where the driver did not tell, which it does for the privileged only."""
+    """In memory slots; `None` where the driver did not report the slot, as for the unprivileged."""
     size: int
     computes: tuple[ComputeInstance, ...] = ()
 
 
 class GpuPartitions(Value, frozen=True):
-    """What one GPU is cut into, and could be."""
+    """A GPU's partitions, present and possible."""
 
     enabled: bool
     pending: bool
     """The mode after the next reset."""
     instances: tuple[GpuInstance, ...] = ()
     profiles: tuple[MigProfile, ...] = ()
-    """With places only while MIG is on: the driver tells them no sooner."""
+    """With placements only while MIG is on: the driver reports them no sooner."""
     memory_bytes: int = 0
     """Of the whole GPU."""
 
@@ -70,11 +70,11 @@ _WORDS: Final = {
 
 
 class Write(Value, frozen=True, omit_defaults=True):
-    """One call that changes a GPU."""
+    """A single call that changes a GPU."""
 
     kind: WriteKind
     instance: int = NEWEST
-    """The GPU instance that is destroyed, or in which something is made or destroyed."""
+    """The GPU instance to destroy, or the parent of the compute instance to create or destroy."""
     compute: int = 0
     profile_id: int = 0
     profile: str = ""
@@ -84,7 +84,7 @@ class Write(Value, frozen=True, omit_defaults=True):
     slices: int = 0
 
     def describe(self) -> str:
-        """As a plan and the journal show it."""
+        """As a plan and the journal show the call."""
         place = "it" if self.instance == NEWEST else f"GPU instance {self.instance}"
         at = f" at slot {self.start}" if self.start >= 0 else ""
         return _WORDS[self.kind].format(
@@ -93,52 +93,52 @@ class Write(Value, frozen=True, omit_defaults=True):
 
 
 class PartitionWish(Value, frozen=True):
-    """A single MIG device that somebody is to have, and its place on the GPU."""
+    """A requested single MIG device, and its place on the GPU."""
 
     gpu: GpuUuid
     profile: str
-    """Of its GPU instance, which it fills: `1g.10gb`."""
+    """The profile of the GPU instance, filled by the device: `1g.10gb`."""
     start: int
-    """The memory slot in which it begins, one of the profile's placements."""
+    """The first memory slot, among the profile's placements."""
 
     def describe(self) -> str:
-        """As people read it: `1g.10gb at slot 2`."""
+        """For people: `1g.10gb at slot 2`."""
         return f"{self.profile} at slot {self.start}"
 
 
 class GpuChange(Value, frozen=True):
-    """A GPU that is being cut otherwise, or waits for it."""
+    """A GPU whose partitions are being changed, or wait for the change."""
 
     gpu: GpuUuid
     index: int
     wanted: str
-    """As people read it: `7 x 1g.10gb`."""
+    """For people: `7 x 1g.10gb`."""
     doing: str
-    """What it does now, or waits for."""
+    """The present activity, or the reason for waiting."""
     keeps: tuple[DeviceUuid, ...] = ()
-    """Its devices that stay: all others of this GPU are given to nobody new."""
+    """The GPU's devices that stay: all others of the GPU are given to no new pod."""
     done: int = 0
     """Calls made so far."""
 
     def describe(self) -> str:
-        """As people read it: `GPU 3 becomes 7 x 1g.10gb: create GPU instance 1g.10gb at slot 2`."""
+        """For people: `GPU 3 becomes 7 x 1g.10gb: create GPU instance 1g.10gb at slot 2`."""
         return f"GPU {self.index} becomes {self.wanted}: {self.doing}"
 
 
 class MigState(Value, frozen=True):
-    """State: the layout that is asked for, how it stands, and which GPUs change for it now."""
+    """State: the requested layout, its standing, and the GPUs changing for it now."""
 
     layout: str = ""
-    """Empty where none is asked for."""
+    """Empty without a request."""
     origin: str = ""
-    """Who asks: the label, a person, the configuration."""
+    """The source of the request: the label, a person, the configuration."""
     standing: str = ""
-    """As the label `nvidia.com/mig.config.state` says it: `pending`, `rebooting`, `success`, `failed`."""
+    """As in the label `nvidia.com/mig.config.state`: `pending`, `rebooting`, `success`, `failed`."""
     detail: str = ""
     changes: tuple[GpuChange, ...] = ()
 
     def explain_hidden(self, gpu: GpuUuid, device: str) -> str:
-        """Why nobody new gets a device of this GPU; empty where that is not so."""
+        """Why no new pod gets a device of the GPU; empty while pods can."""
         for change in self.changes:
             if change.gpu == gpu and device not in change.keeps:
                 return f"its GPU is being cut otherwise ({change.wanted}): {change.doing}"

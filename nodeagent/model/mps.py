@@ -1,4 +1,4 @@
-"""NVIDIA's multi-process service: what is asked of its daemons, how they stand, and what their clients need."""
+"""NVIDIA's multi-process service: the daemons' limits, phases and processes, and the access of clients."""
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
@@ -11,123 +11,123 @@ from nodeagent.model.ids import GpuUuid
 from nodeagent.model.plugin import ContainerMount
 from nodeagent.model.values import Value
 
-SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - not a temporary file of ours, but where the driver has its segments
+SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - not a temporary file, but the directory of the driver's segments
 
 MARKER: Final = ".nodeagent"
-"""Beside the directories of daemons, where they are this agent's: one that is set otherwise takes back what is left."""
+"""File beside the directories of daemons, to mark them as the agent's: an agent set otherwise removes the rest."""
 
 
 class MpsPlace(Value, frozen=True):
-    """The directories of one daemon, on the host."""
+    """The directories of a daemon, on the host."""
 
     root: Path
     name: str
     has_own_memory: bool
-    """Whether its shared memory is another than that of the host."""
+    """Whether the daemon's shared memory is another than the host's."""
 
     @property
     def directory(self) -> Path:
-        """All that is its own."""
+        """The daemon's own directory."""
         return self.root / self.name
 
     @property
     def pipes(self) -> Path:
-        """Where it listens."""
+        """The directory of the daemon's sockets."""
         return self.directory / "pipe"
 
     @property
     def logs(self) -> Path:
-        """Where it writes what it does."""
+        """The directory of the daemon's logs."""
         return self.directory / "log"
 
     @property
     def shared_memory(self) -> Path:
-        """What it and its clients have as /dev/shm."""
+        """The daemon's and its clients' /dev/shm."""
         return self.root / "shm" if self.has_own_memory else Path(SHARED_MEMORY)
 
 
 class MpsPhase(StrEnum):
-    """How a daemon stands, one word for people and scripts."""
+    """A daemon's condition, a single word for people and scripts."""
 
     WAITING = "waiting"
-    """Somebody who does not go through it still has one of its GPUs."""
+    """A holder that does not go through the daemon still has a GPU of it."""
     STARTING = "starting"
     READY = "ready"
     BROKEN = "broken"
-    """It died, does not answer, or cannot be started; it is tried again."""
+    """The daemon died, does not answer, or cannot be started; the start is retried."""
     STOPPING = "stopping"
-    """It is not wanted any more, and ends as soon as nobody has its GPUs through it."""
+    """The daemon is not wanted any more, and ends as soon as no container has a GPU through it."""
 
 
 class MpsLimits(Value, frozen=True):
-    """What each client of a daemon may use at most."""
+    """The limits of each client of a daemon."""
 
     thread_percentage: int | None = None
-    """Hundredths of the threads of a GPU; `None` leaves it to the daemon, which then limits nothing."""
+    """Hundredths of a GPU's threads; `None` leaves the limit to the daemon, unlimited by default."""
     memory_mib: Mapping[GpuUuid, int] = field(default_factory=dict)
-    """Memory of each GPU; a GPU that is not named has no limit."""
+    """Memory of each GPU; a GPU not listed has no limit."""
 
 
 class MpsAccess(Value, frozen=True):
-    """What a container needs in order to be a client of a daemon."""
+    """The environment and mounts of a daemon's client."""
 
     environment: Mapping[str, str]
     mounts: tuple[ContainerMount, ...]
 
 
 class MpsClient(Value, frozen=True):
-    """One process that works through a server."""
+    """A process that works through a server."""
 
     pid: int
-    """As the host numbers it."""
+    """As the host numbers the process."""
     pod: str = ""
-    """Namespace and name of its pod, the pod's UID where only that is known, empty for a process of the host."""
+    """Namespace and name of the pod, the pod's UID where only the UID is known, empty for a process of the host."""
 
 
 class MpsServer(Value, frozen=True):
-    """One server of a daemon; it was started for the first client of its user, and makes the calls for all of them."""
+    """A server of a daemon, started for the first client of its user, making the calls of all the user's clients."""
 
     pid: int
     clients: tuple[MpsClient, ...] = ()
 
 
 class MpsDaemon(Value, frozen=True):
-    """One control daemon, and what it looks after."""
+    """A control daemon with its GPUs and servers."""
 
     name: str
-    """A GPU, a resource or a claim: what its directory is called."""
+    """A GPU, a resource or a claim: the name of the daemon's directory."""
     gpus: tuple[GpuUuid, ...]
     owner: str
-    """The resource whose shares it serves, or the claim."""
+    """The resource whose replicas the daemon serves, or the claim."""
     limits: MpsLimits
     phase: MpsPhase
     reason: str = ""
-    """Why it is not ready; empty when it is."""
+    """Why the daemon is not ready; empty when ready."""
     pid: int | None = None
     pipe_directory: str = ""
     servers: tuple[MpsServer, ...] = ()
     starts: int = 0
-    """How often it was started since the agent runs; one that was found running is not counted."""
+    """Starts since the agent's start; a daemon found running counts as none."""
     last_fault: str = ""
-    """What went wrong last, and when nothing did, empty."""
+    """The newest fault; empty before the first."""
     since_seconds: float = 0.0
-    """Since when it stands so, wall clock."""
+    """Wall-clock time of the last change of phase."""
 
     @property
     def clients(self) -> tuple[MpsClient, ...]:
-        """The processes that work through it."""
+        """The processes that work through the daemon."""
         return tuple(client for server in self.servers for client in server.clients)
 
 
 class MpsState(Value, frozen=True):
-    """State: every daemon that runs, should run, or is being ended."""
+    """State: all daemons running, wanted, or being ended."""
 
     daemons: tuple[MpsDaemon, ...] = ()
 
     def find_gpu(self, gpu: GpuUuid) -> MpsDaemon | None:
-        """The daemon that has this GPU; a GPU has one at most."""
+        """The daemon of a GPU; a GPU has at most one."""
         return next((daemon for daemon in self.daemons if gpu in daemon.gpus), None)
 
     def list_troubled(self) -> Iterator[MpsDaemon]:
-        """Those that are not ready and should be."""
+        """The broken daemons."""
         return (one for one in self.daemons if one.phase is MpsPhase.BROKEN)

@@ -1,11 +1,11 @@
-"""What a node is apart from its GPUs, as far as its labels speak of it."""
+"""The node's properties apart from GPUs, for its labels."""
 
 from nodeagent.model.ids import PciAddress
 from nodeagent.model.values import Value
 
 
 class NvidiaFunction(Value, frozen=True):
-    """A function of NVIDIA's on the PCI bus, whatever it is for."""
+    """A function of NVIDIA's on the PCI bus, whatever its purpose."""
 
     address: PciAddress
     pci_class: str
@@ -13,7 +13,7 @@ class NvidiaFunction(Value, frozen=True):
 
 
 class VgpuGuest(Value, frozen=True):
-    """What the hypervisor tells its guest about the host's driver; empty where the GPU is no vGPU."""
+    """The hypervisor's report on the host's driver to its guest; empty where the GPU is no vGPU."""
 
     present: bool = False
     host_driver_version: str = ""
@@ -21,7 +21,7 @@ class VgpuGuest(Value, frozen=True):
 
 
 class NodeFacts(Value, frozen=True):
-    """The node as its firmware, kernel and distribution describe it; a fact that cannot be read is empty."""
+    """The node as its firmware, kernel and distribution describe it; an unreadable fact is empty."""
 
     machine_type: str = ""
     kernel_release: str = ""

@@ -1,4 +1,4 @@
-"""By which door each GPU is given out: whole, in fractions, by claims, or not at all."""
+"""The allocation mode of each GPU: whole, in fractions, by claims, or none."""
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
@@ -10,16 +10,16 @@ from nodeagent.model.ids import GpuUuid, PciAddress
 from nodeagent.model.values import Value
 
 _NAMED: Final = 4
-"""Holders that a sentence names one by one."""
+"""Holders named singly in a sentence."""
 
 
 class Door(StrEnum):
-    """The ways in which a GPU can be given out; at each moment it is one of them."""
+    """Allocation modes; a GPU has exactly one at each moment."""
 
     WHOLE = "whole"
-    """By the device plugin: whole, shared by turns or at the same time, or as MIG devices."""
+    """By the device plugin: whole, shared by time slicing or MPS, or as MIG devices."""
     FRACTIONS = "fractions"
-    """In parts of its compute and memory."""
+    """In fractions of the GPU's compute and memory."""
     CLAIMS = "claims"
     """By claims of dynamic resource allocation."""
     NONE = "none"
@@ -27,17 +27,17 @@ class Door(StrEnum):
 
 
 class DoorHolder(Value, frozen=True):
-    """One that has a GPU, or a part of it: its door cannot change before it is gone."""
+    """A holder of a GPU, or of a fraction or MIG device: the GPU's mode cannot change before the holder is gone."""
 
     door: Door
-    """Through which it came."""
+    """The allocation mode by which the holder got the device."""
     name: str
-    """Who it is where no pod is known: `allocation 12`."""
+    """The holder where no pod is known: `allocation 12`."""
     pod: PodIdentity | None = None
     container: str = ""
 
     def describe(self) -> str:
-        """Pod and container where they are known, else its name."""
+        """Pod and container where known, else the holder's name."""
         if self.pod is None:
             return self.name
         pod = self.pod.describe()
@@ -45,20 +45,20 @@ class DoorHolder(Value, frozen=True):
 
 
 class GpuDoor(Value, frozen=True):
-    """The door of one GPU: the one that it has, the one that it shall have, and who stands between the two."""
+    """A GPU's allocation mode: the present, the wanted, and the holders in between."""
 
     gpu: GpuUuid
     index: int
     address: PciAddress
     door: Door
-    """By which it is given out, and by which those who have it came."""
+    """The present mode of allocation, by which the holders came too."""
     wanted: Door
     reason: str
-    """Why this one is wanted: a rule, a person, the default."""
+    """Why the wanted mode is wanted: a rule, a person, the default."""
     is_open: bool
-    """Whether anybody new may come in."""
+    """Whether new pods may get the GPU."""
     waits_for: tuple[DoorHolder, ...] = ()
-    """Who must be gone before all is as wanted."""
+    """Holders to be gone before the mode is as wanted."""
 
     @property
     def is_settled(self) -> bool:
@@ -66,7 +66,7 @@ class GpuDoor(Value, frozen=True):
         return not self.waits_for
 
     def describe(self) -> str:
-        """The state in one sentence."""
+        """The state in a sentence."""
         return f"GPU {self.index}: {self.explain()}"
 
     def explain(self) -> str:
@@ -78,17 +78,17 @@ class GpuDoor(Value, frozen=True):
 
 
 class Offering(Value, frozen=True):
-    """State: the door of each GPU."""
+    """State: the allocation mode of each GPU."""
 
     doors: tuple[GpuDoor, ...] = ()
     """In index order."""
     problems: tuple[str, ...] = ()
-    """What is wrong with the rules, a sentence each."""
+    """Mistakes in the rules, a sentence each."""
     undecided: str = ""
-    """Which GPUs do not answer, and what may mean one of them; empty where nothing is open."""
+    """The GPUs that do not answer, and the rules that may mean such a GPU; empty where all is decided."""
 
     def list_closed(self, gpus: Iterable[Gpu], door: Door) -> dict[GpuUuid, str]:
-        """Those of these GPUs of which nobody new gets anything through this door, and why."""
+        """Of these GPUs the ones with nothing for new pods in this allocation mode, and why."""
         known = {each.gpu: each for each in self.doors}
         standing = {gpu.uuid: known.get(gpu.uuid) for gpu in gpus}
         return {
@@ -98,20 +98,20 @@ class Offering(Value, frozen=True):
         }
 
     def list_waiting(self) -> frozenset[GpuUuid]:
-        """The GPUs of which somebody must be gone before all is as wanted."""
+        """The GPUs with holders to be gone before the mode is as wanted."""
         return frozenset(each.gpu for each in self.doors if not each.is_settled)
 
     def list_open(self, door: Door) -> frozenset[GpuUuid]:
-        """The GPUs of which somebody new can get something through this door."""
+        """The GPUs with something for new pods in this allocation mode."""
         return frozenset(each.gpu for each in self.doors if each.door is door and each.is_open)
 
     def list_behind(self, door: Door) -> frozenset[GpuUuid]:
-        """The GPUs that this door has, whether anybody new may come in or not."""
+        """The GPUs of this allocation mode, whether new pods may get them or not."""
         return frozenset(each.gpu for each in self.doors if each.door is door)
 
 
 def _join(holders: Sequence[DoorHolder]) -> str:
-    """`ns/a (c) is`, `ns/a (c) and ns/b (c) are`; those beyond the first few are counted."""
+    """`ns/a (c) is`, `ns/a (c) and ns/b (c) are`; holders beyond the first few are counted."""
     names = list(dict.fromkeys(holder.describe() for holder in holders))
     shown, more = names[:_NAMED], len(names) - _NAMED
     if more > 0:

@@ -1,4 +1,4 @@
-"""Parts of GPUs as they reach containers."""
+"""Fractions of GPUs as they reach containers."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -11,34 +11,34 @@ from nodeagent.model.ids import GpuUuid, ResourceName
 from nodeagent.model.values import Value
 
 PLACE: Final = "/run/nodeagent/vgpu"
-"""Where a container finds its limits and the library that holds it to them; the library has the same name built in."""
+"""The directory in containers of the limits file and the vGPU library; built into the library too."""
 
 
 class LibraryFiles(Value, frozen=True):
-    """The library on the host, and the file that makes a container's dynamic linker load it."""
+    """The vGPU library on the host, and the file that makes a container's dynamic linker load the library."""
 
     library: str
     preload: str
 
 
 class PartLimit(Value, frozen=True):
-    """What of one GPU a container may use; `None` where nothing limits it."""
+    """A container's limits on a GPU; `None` for no limit."""
 
     gpu: GpuUuid
     memory_bytes: int | None = None
     cores: int | None = None
-    """Hundredths that it is promised."""
+    """Promised hundredths."""
     cores_max: int | None = None
-    """Hundredths that it may use while nobody else does; what it is promised where that is all."""
+    """Usable hundredths while no other container uses the GPU; the promised hundredths where there are no more."""
     context_bytes: int = 0
-    """What each CUDA context takes by itself, which counts as the container's."""
+    """Memory of each CUDA context by itself, counted as the container's."""
 
 
 class PartMeasure(Value, frozen=True):
-    """How busy a GPU was, in hundredths of the time: what the library in a container corrects its estimates by."""
+    """A GPU's utilization in hundredths of the time: the container's library corrects its estimates by it."""
 
     number: int
-    """Another one for each measurement."""
+    """Another number for each measurement."""
     own: int
     """By the container."""
     total: int
@@ -49,24 +49,24 @@ class PartFolder(Value, frozen=True):
     """Where the limits of a container stand on the host."""
 
     limits: str
-    """The file that the container reads."""
+    """The limits file, read by the container."""
     usage: str = ""
-    """The file that it writes."""
+    """The usage file, written by the container."""
     shared: str = ""
-    """In its place the file of a claim, by which its containers know of one another."""
+    """In place of the usage file, a claim's file by which its containers know of one another."""
 
 
 class UsageCheck(Value, frozen=True):
-    """What was found of the files that containers write, by the names of their folders."""
+    """Findings about the usage files of containers, by the names of their folders."""
 
     grown: Mapping[str, int] = field(default_factory=dict)
-    """How large a container had made its file, until that was cut."""
+    """The size of a usage file enlarged by its container, before the cut."""
     unbounded: tuple[str, ...] = ()
-    """Whose files lie on the node's disk, where nothing but that cut bounds them."""
+    """Folders with usage files on the node's disk, bounded by nothing but the cut."""
 
 
 class ContainerRequest(Value, frozen=True):
-    """One container of a pod, as its author wrote it."""
+    """A container of a pod, as the pod's author wrote it."""
 
     name: str
     is_init: bool = False
@@ -74,18 +74,18 @@ class ContainerRequest(Value, frozen=True):
 
 
 class PodRequest(Value, frozen=True):
-    """What the API server says of a pod that has parts of GPUs."""
+    """A pod with fractions of GPUs, as the API server has it."""
 
     pod: PodIdentity
     annotations: Mapping[str, str] = {}
     containers: tuple[ContainerRequest, ...] = ()
     """Init containers first, each kind in its order."""
     is_finished: bool = False
-    """Whether nothing of it will run any more."""
+    """Whether no container of the pod will run any more."""
 
 
 class ContainerState(StrEnum):
-    """What the container runtime says of a container."""
+    """The container runtime's state of a container."""
 
     CREATED = "created"
     RUNNING = "running"
@@ -94,7 +94,7 @@ class ContainerState(StrEnum):
 
 
 class PodContainer(Value, frozen=True):
-    """One container of a pod, as the container runtime has it."""
+    """A container of a pod, as the container runtime has it."""
 
     id: str
     pod_uid: str
@@ -102,23 +102,23 @@ class PodContainer(Value, frozen=True):
     state: ContainerState
     namespace: str = ""
     pod: str = ""
-    """Of the pod, as the kubelet has told the runtime."""
+    """Of the pod, as the kubelet has passed it to the runtime."""
 
 
 class PartWish(Value, frozen=True):
-    """Other limits for a running container, as a person asks for them; `None` leaves one as it is."""
+    """Other limits for a running container, as a person requests them; `None` leaves a limit unchanged."""
 
     pod: str
-    """Its name, with the namespace and a slash before it where the name alone is not enough."""
+    """The pod's name, with the namespace and a slash before it where the name alone is ambiguous."""
     container: str = ""
-    """Where the pod has several with parts."""
+    """The container, where the pod has several with fractions."""
     cores: int | None = None
     memory_bytes: int | None = None
     who: str = ""
 
 
 class ChoiceCorrection(Value, frozen=True):
-    """What a pod is to say instead of a scheduler's choice where a container of it has other GPUs."""
+    """A pod's annotations in place of a scheduler's choice, where a container of the pod has other GPUs."""
 
     pod: PodIdentity
     container: str
@@ -132,18 +132,18 @@ class PartReasons(Value, frozen=True):
     bound: Mapping[int, tuple[str, ...]] = {}
     """By the number of the binding."""
     waiting: Mapping[str, tuple[str, ...]] = {}
-    """For each container that waits for room, why."""
+    """For each container waiting for room, why."""
     overruled: Mapping[str, int] = {}
     """How many choices of schedulers were not obeyed, by the kind of reason."""
 
 
 class PartOffers(Value, frozen=True):
-    """State: the resources that count parts of GPUs, and the GPUs that they stand for."""
+    """State: the resources that count fractions, and their GPUs."""
 
     resources: tuple[ResourceName, ...] = ()
     unfit: Mapping[GpuUuid, str] = {}
-    """For each GPU that is given in parts, why nothing of it can be given now; empty where something can."""
+    """For each GPU given in fractions, why no fraction can be given now; empty where some can."""
     published: str = ""
-    """What the node object is to say of them, for schedulers; empty for nothing."""
+    """The offer published on the node object for schedulers; empty without an offer."""
     bound: str = ""
-    """What it is to say of the parts that containers have; empty for nothing."""
+    """The containers' fractions published on the node object; empty without fractions."""

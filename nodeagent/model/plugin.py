@@ -1,4 +1,4 @@
-"""What the kubelet is told: the devices on offer, and what a container needs in order to use the ones it got."""
+"""The kubelet's view: the advertised devices, and a container's device nodes, mounts and environment."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -10,11 +10,11 @@ from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.values import Value
 
 _NAMED: Final = 8
-"""Devices that a sentence names one by one."""
+"""Devices named singly in a sentence."""
 
 
 class AdvertisedDevice(Value, frozen=True):
-    """One line of the list that the kubelet holds."""
+    """A line of the kubelet's device list."""
 
     id: DeviceId
     healthy: bool
@@ -22,7 +22,7 @@ class AdvertisedDevice(Value, frozen=True):
 
 
 class AdvertisedResource(Value, frozen=True):
-    """One resource, its socket, and its devices as last sent."""
+    """A resource, its socket, and its devices as last sent."""
 
     name: ResourceName
     socket: str
@@ -30,68 +30,68 @@ class AdvertisedResource(Value, frozen=True):
     devices: tuple[AdvertisedDevice, ...] = ()
     last_error: str = ""
     contested: str = ""
-    """What shows that another device plugin offers the same resource; empty when nothing does."""
+    """Evidence of another device plugin for the same resource; empty without evidence."""
 
 
 class UnofferedCause(StrEnum):
     """Why pods cannot get a device that the node has, had or should have."""
 
     EXCLUDED = "excluded"
-    """The configuration leaves this GPU alone, and offers others."""
+    """The configuration leaves the GPU alone, and offers others."""
     DOOR = "door"
-    """The GPU goes through another door, or none."""
+    """The GPU has another allocation mode, or none."""
     DRAINING = "draining"
-    """The GPU is to go through another door, or none, as soon as nobody has it, and nobody new gets it until then."""
+    """The GPU is to change to another allocation mode, or none, when its holders are gone; new pods do not get it."""
     UNSELECTED = "unselected"
-    """`gpus.include` means no GPU of this node at all."""
+    """`gpus.include` means no GPU of the node at all."""
     PARTITIONED = "partitioned"
-    """A MIG device of a GPU that is offered as a whole."""
+    """A MIG device of a GPU offered as a whole."""
     WITHHELD = "withheld"
-    """It cannot be offered as configured."""
+    """The device cannot be offered as configured."""
     UNFIT = "unfit"
-    """It is offered, and must not be handed out now."""
+    """The device is offered, and must not be handed out now."""
     UNTOLD = "untold"
-    """The kubelet does not know of it (yet)."""
+    """The kubelet does not know of the device (yet)."""
     MISSING = "missing"
-    """It is on the PCI bus, and the driver does not list it."""
+    """The device is on the PCI bus, and missing from the driver's list."""
     VANISHED = "vanished"
-    """The node had it."""
+    """The node had the device."""
     EXPECTED = "expected"
-    """The configuration counts it, and nothing else is known of it."""
+    """The configuration counts the device, otherwise unknown."""
 
 
 _ON_PURPOSE: Final = frozenset({UnofferedCause.EXCLUDED, UnofferedCause.DOOR, UnofferedCause.DRAINING})
 
 
 class Unoffered(Value, frozen=True):
-    """One device that pods cannot get, and why."""
+    """A device that pods cannot get, and why."""
 
     device: str
-    """Its UUID; where there is none its PCI address, or its number among those that are expected."""
+    """The device's UUID, or else its PCI address, or else its number among the expected GPUs."""
     gpu: str
-    """The same of the GPU that it is or belongs to."""
+    """The same of the GPU, or of the MIG device's GPU."""
     name: str
-    """What to call it: `GPU 3`, `GPU 0:1 (1g.10gb)`."""
+    """The device's name: `GPU 3`, `GPU 0:1 (1g.10gb)`."""
     cause: UnofferedCause
     reason: str
 
     @property
     def is_part_of_offered(self) -> bool:
-        """Whether pods get it with the GPU that it is a part of."""
+        """Whether pods get the device with its whole GPU."""
         return self.cause is UnofferedCause.PARTITIONED
 
 
 class OfferAccount(Value, frozen=True):
-    """What the node has, had and should have, and what of it pods cannot get: nothing is left over."""
+    """The node's devices past, present and expected, and those of them that pods cannot get, to the last device."""
 
     gpus: int
     devices_offered: int
-    """GPUs and MIG devices that the kubelet may hand out, however many shares each has."""
+    """GPUs and MIG devices offered to the kubelet, however many replicas each has."""
     unoffered: tuple[Unoffered, ...] = ()
 
     @property
     def troubled(self) -> tuple[Unoffered, ...]:
-        """Those that nobody has left out on purpose."""
+        """The devices not left out on purpose."""
         return tuple(one for one in self.unoffered if one.cause not in _ON_PURPOSE)
 
     @property
@@ -101,23 +101,23 @@ class OfferAccount(Value, frozen=True):
 
     @property
     def gpus_elsewhere(self) -> int:
-        """GPUs that go through another door, or none."""
+        """GPUs of another allocation mode, or of none."""
         return sum(one.cause is UnofferedCause.DOOR for one in self.unoffered)
 
     @property
     def gpus_draining(self) -> int:
-        """GPUs that nobody new gets, because they are to go through another door, or none."""
+        """GPUs closed to new pods, because they are to change to another allocation mode, or none."""
         return sum(one.cause is UnofferedCause.DRAINING for one in self.unoffered)
 
     @property
     def gpus_offered(self) -> int:
-        """GPUs that pods can get, whole or with all their parts."""
-        # Two may have the same UUID, and neither is offered then: their names differ.
+        """GPUs that pods can get, whole or with all their MIG devices."""
+        # Two GPUs may have the same UUID, and neither is offered then: their names differ.
         short = {(one.gpu, one.name.partition(":")[0]) for one in self.unoffered if not one.is_part_of_offered}
         return self.gpus - len(short)
 
     def describe(self) -> str:
-        """How many GPUs are offered and why no more: each reason once, with the devices that it is about."""
+        """How many GPUs are offered and why no more: each reason once, with its devices."""
         by_reason: dict[str, list[Unoffered]] = {}
         for one in self.unoffered:
             by_reason.setdefault(one.reason, []).append(one)
@@ -131,7 +131,7 @@ class OfferAccount(Value, frozen=True):
 
 
 def name_all(devices: Sequence[Unoffered]) -> str:
-    """Their names, the first few; the others are counted, and listed in the record of the node."""
+    """The devices' names, the first few; the others are counted, and listed in the record of the node."""
     names = list(dict.fromkeys(one.name for one in devices))
     more = len(names) - _NAMED
     rest = f" and {more} more (`nodeagent status --json` lists them)" if more > 0 else ""
@@ -139,7 +139,7 @@ def name_all(devices: Sequence[Unoffered]) -> str:
 
 
 class PluginState(Value, frozen=True):
-    """State: every resource that this node advertises, and what it does not."""
+    """State: every resource advertised by the node, and the devices not offered."""
 
     resources: tuple[AdvertisedResource, ...] = ()
     account: OfferAccount | None = None
@@ -147,27 +147,27 @@ class PluginState(Value, frozen=True):
 
 
 class PluginOptions(Value, frozen=True):
-    """Which of the optional questions the kubelet should ask."""
+    """The optional questions for the kubelet to ask."""
 
     preferred_allocation: bool = True
     pre_start: bool = False
 
 
 class ContainerMount(Value, frozen=True):
-    """A file or directory of the host that the container sees, or memory of its own."""
+    """A file or directory of the host in the container, or memory of the container's own."""
 
     container_path: str
     host_path: str = ""
     read_only: bool = True
     memory_bytes: int = 0
-    """How large a file system is that begins empty with the container and ends with it; then nothing is of the host.
+    """Size of a file system empty at the container's start and gone at its end; with a size, nothing is of the host.
 
     Of use in CDI specifications alone: the kubelet knows no such mount.
     """
 
 
 class ContainerDevice(Value, frozen=True):
-    """A device node of the host that the container may use."""
+    """A device node of the host in the container."""
 
     container_path: str
     host_path: str
@@ -176,7 +176,7 @@ class ContainerDevice(Value, frozen=True):
 
 
 class ContainerAnswer(Value, frozen=True):
-    """The answer to Allocate: everything one container needs in order to use the devices it was given."""
+    """The answer to Allocate: everything a container needs in order to use its devices."""
 
     environment: dict[str, str] = field(default_factory=dict)
     mounts: tuple[ContainerMount, ...] = ()
@@ -196,14 +196,14 @@ class MigCapability(Value, frozen=True):
 
 
 class HandoutFacts(Value, frozen=True):
-    """What the node has that an Allocate answer depends on."""
+    """The node's properties on which an Allocate answer depends."""
 
     control_nodes: tuple[str, ...] = ()
-    """Those of the driver's control nodes that exist, in their usual order."""
+    """The driver's existing control nodes, in their usual order."""
     dev_root: str = "/"
-    """Where the host keeps the `dev` that has the driver's device nodes."""
+    """The host's directory above the `dev` with the driver's device nodes."""
     capabilities: tuple[MigCapability, ...] = ()
     imex_channels: tuple[int, ...] = ()
-    """Those of the configured channels that exist."""
+    """The existing channels among the configured."""
     cdi_extras: tuple[str, ...] = ()
-    """Those of gdrcopy, gds and mofed for which there is a CDI specification."""
+    """The extras with a CDI specification among gdrcopy, gds and mofed."""

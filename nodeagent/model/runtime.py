@@ -1,4 +1,4 @@
-"""The container runtime and the CDI specifications, as this node has them."""
+"""The container runtime and the CDI specifications, as the node has them."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -9,7 +9,7 @@ from nodeagent.model.values import Value
 
 
 class RuntimeKind(StrEnum):
-    """Which runtime serves the kubelet."""
+    """Kinds of container runtimes of the kubelet."""
 
     CONTAINERD = "containerd"
     CRIO = "cri-o"
@@ -19,7 +19,7 @@ class RuntimeKind(StrEnum):
 
 
 class RuntimeFlavour(StrEnum):
-    """Who starts the runtime and writes its configuration."""
+    """The distribution that starts the runtime and writes its configuration."""
 
     PLAIN = "plain"
     K3S = "k3s"
@@ -29,43 +29,43 @@ class RuntimeFlavour(StrEnum):
 
 
 class RuntimeCandidate(Value, frozen=True):
-    """A container runtime that was seen on this node."""
+    """A container runtime seen on the node."""
 
     kind: RuntimeKind
     socket: str
     flavour: RuntimeFlavour = RuntimeFlavour.PLAIN
     answers: bool = False
-    """Whether it answered on its socket."""
+    """Whether the runtime answered on its socket."""
     problem: str = ""
-    """Why it did not."""
+    """Why the runtime did not answer."""
     version: str = ""
     pid: int | None = None
     executable: str = ""
     arguments: tuple[str, ...] = ()
     unit: str = ""
-    """The service of systemd in which its process runs; empty where it runs in none, or that cannot be told."""
+    """The systemd service of the runtime's process; empty where there is no service, or the service is unknown."""
     cdi_in_force: bool | None = None
-    """What the running daemon itself says about CDI; `None` when it does not say."""
+    """The running daemon's own answer on CDI; `None` without an answer."""
     handlers: tuple[str, ...] | None = None
-    """Runtime classes that it would run; `None` when it does not say."""
+    """Runtime classes of the daemon; `None` without an answer."""
     programs: Mapping[str, str] = {}
-    """The low-level runtime behind a class, of those for which it says it."""
+    """The low-level runtime behind a class, of the classes for which the daemon reports a program."""
     default_handler: str = ""
-    """The class of a container that asks for none; empty when it does not say."""
+    """The class of a container without a class of its own; empty without an answer."""
 
 
 class RuntimeEvidence(Value, frozen=True):
-    """Everything from which it follows which runtime serves the kubelet."""
+    """All evidence for deciding the kubelet's runtime."""
 
     candidates: tuple[RuntimeCandidate, ...] = ()
     kubelet_endpoint: str = ""
-    """The socket that the kubelet was told to use; empty when that cannot be seen."""
+    """The kubelet's configured socket; empty when the setting cannot be seen."""
     wrapper: str = ""
-    """Where the program behind the runtime class `nvidia` is; empty when there is none."""
+    """The program behind the runtime class `nvidia`; empty when there is none."""
 
 
 class ConfigFile(Value, frozen=True):
-    """One file of a runtime's configuration."""
+    """A file of a runtime's configuration."""
 
     path: str
     content: bytes | None = None
@@ -74,47 +74,47 @@ class ConfigFile(Value, frozen=True):
 
 
 class ConfigTree(Value, frozen=True):
-    """The main file first, then everything it brings in, in the order in which the runtime reads it."""
+    """The main file first, then all included files, in the order in which the runtime reads them."""
 
     files: tuple[ConfigFile, ...]
     problems: tuple[str, ...] = ()
 
 
 SCRATCH: Final = "/@scratch@"
-"""Stands, in files for a daemon that is only tried out, for the directory that it is given."""
+"""Placeholder for the scratch directory, in files for a daemon on trial."""
 
 
 class TrialAnswer(Value, frozen=True):
-    """What became of a daemon that was started on the side."""
+    """The result of a daemon's trial start."""
 
     obstacle: str = ""
-    """Why none could be started; then nothing is known."""
+    """Why no daemon could be started; the trial then proves nothing."""
     is_ready: bool = False
     """Whether CRI answered that the runtime is ready."""
     said: str = ""
-    """Why it is not, in the daemon's own words."""
+    """Why the runtime is not ready, in the daemon's own words."""
     handlers: tuple[str, ...] | None = None
     cdi_enabled: bool | None = None
 
 
 class DaemonProcess(Value, frozen=True):
-    """A process of a runtime's program, and what it has done so far."""
+    """A process of a runtime's program, and its activity so far."""
 
     pid: int
     age_seconds: float
     cpu_seconds: float
     moved_bytes: int = 0
-    """What it has read from storage and written there; zero where that is hidden."""
+    """Bytes read from storage and written to storage; zero where the count is hidden."""
 
 
 OWN_NAME: Final = "zz-nodeagent"
-"""Directories are read in the order of the names and the last one wins: NVIDIA's toolkit calls its file `99-nvidia`."""
+"""Directories are read in the order of names and the last file wins: NVIDIA's toolkit names its file `99-nvidia`."""
 FORMER_NAME: Final = "99-nodeagent"
-"""What earlier releases of the agent called it."""
+"""The name in earlier releases of the agent."""
 
 
 def is_own_file(path: str) -> bool:
-    """Whether a configuration file is the agent's alone, by its name; others only have settings of ours in them."""
+    """Whether a configuration file is the agent's alone, by its name; others only have some settings of the agent."""
     return PurePosixPath(path).stem in (OWN_NAME, FORMER_NAME)
 
 
@@ -124,33 +124,33 @@ class FileChange(Value, frozen=True):
     path: str
     before: bytes | None
     after: bytes | None
-    """`None` takes the file away."""
+    """`None` removes the file."""
 
 
 class EditedFile(Value, frozen=True):
-    """A file that we have changed and somebody else after us."""
+    """A file changed by the agent, and by another program since."""
 
     path: str
     before: bytes | None
-    """What was there before us; `None` when there was no file."""
+    """The content before the agent's change; `None` when there was no file."""
     ours: bytes
-    """What we made of it."""
+    """The content after the agent's change."""
     now: bytes
 
 
 class Restored(Value, frozen=True):
-    """What became of the files that we had changed."""
+    """The outcome for each file that the agent had changed."""
 
     given_back: tuple[str, ...] = ()
-    """As they were before us, byte for byte."""
+    """Restored to the content before the agent's change, byte for byte."""
     taken_out: tuple[str, ...] = ()
-    """Changed by somebody else since; our keys are gone, theirs are there."""
+    """Changed by another program since; the agent's keys are gone, the others are kept."""
     kept: tuple[str, ...] = ()
-    """Changed by somebody else since, and left as they are: our keys cannot be told from theirs."""
+    """Changed by another program since, and left unchanged: the agent's keys cannot be told from the others."""
 
 
 class RuntimeState(Value, frozen=True):
-    """State: whether containers on this node can be given GPUs."""
+    """State: whether containers on the node can be given GPUs."""
 
     kind: RuntimeKind
     version: str = ""
@@ -158,16 +158,16 @@ class RuntimeState(Value, frozen=True):
     config_file: str = ""
     cdi_enabled: bool | None = None
     problem: str = ""
-    """Why it is not known, or what is in the way of the settings; empty when nothing is."""
+    """Why the runtime is not known, or the obstacle to its settings; empty without a problem."""
     restart_needed: str = ""
-    """The exact command that would bring the written configuration into force, or why none is known and what to do
-    about it; empty when it is in force."""
+    """The exact command to bring the written configuration into force, or why no command is known, with the remedy;
+    empty when the configuration is in force."""
     through_shim: bool = False
-    """Whether it creates every container through the runtime shim, by its own word, and that takes CDI names."""
+    """Whether the runtime creates every container through the runtime shim, and the shim takes CDI names."""
 
 
 class CdiSpecFile(Value, frozen=True):
-    """One specification file in one of the CDI directories."""
+    """A specification file in a CDI directory."""
 
     path: str
     kind: str
@@ -177,15 +177,15 @@ class CdiSpecFile(Value, frozen=True):
 
 
 class CdiState(Value, frozen=True):
-    """State: the specifications in force, and for which inventory they were written."""
+    """State: the specifications in force, and the inventory generation described by them."""
 
     generation: int
     files: tuple[CdiSpecFile, ...] = ()
     left_out: tuple[str, ...] = ()
     """Devices without an entry, each with its reason."""
     hook: str = ""
-    """The program that makes a linker cache in each container; empty where none is run."""
+    """The program to make a linker cache in each container; empty where no hook is run."""
     no_hook_reason: str = ""
-    """Why none is."""
+    """Why no hook is run."""
     shim: str = ""
-    """The program that stands before the low-level runtime; empty where none is in place."""
+    """The program before the low-level runtime; empty where no shim is in place."""

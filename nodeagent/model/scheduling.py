@@ -1,4 +1,4 @@
-"""Pods and nodes of the whole cluster, as far as a scheduler's extender looks at them."""
+"""Pods and nodes of the whole cluster, as far as a scheduler's extender reads them."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -8,16 +8,16 @@ from msgspec import field
 from nodeagent.model.values import Value
 
 FINISHED_PHASES: Final = frozenset({"Succeeded", "Failed"})
-"""Those of a pod of which nothing will run any more; the node and the extender free what it had by the same word."""
+"""Final phases of a pod; node and extender free the pod's fractions by the same phases."""
 
 
 class SeenContainer(Value, frozen=True):
-    """One container of a pod's specification."""
+    """A container of a pod's specification."""
 
     name: str
     limits: Mapping[str, str] = field(default_factory=dict)
     is_sidecar: bool = False
-    """An init container that goes on running beside the containers after it."""
+    """Whether the container is an init container that goes on running beside the containers after it."""
 
 
 class SeenPod(Value, frozen=True):
@@ -27,17 +27,17 @@ class SeenPod(Value, frozen=True):
     name: str
     uid: str
     version: str = ""
-    """The version of the object; of two of the same server the later one is the greater number."""
+    """The version of the object; of two versions from the same server the later is the greater number."""
     node: str = ""
-    """Where it is bound to; empty while it is nowhere."""
+    """The node of the pod; empty before binding."""
     created: str = ""
     annotations: Mapping[str, str] = field(default_factory=dict)
     containers: tuple[SeenContainer, ...] = ()
     init_containers: tuple[SeenContainer, ...] = ()
     is_finished: bool = False
-    """Whether nothing of it will run any more."""
+    """Whether no container of the pod will run any more."""
     is_forced: bool = False
-    """Whether it is deleted without waiting for its containers."""
+    """Whether the pod is deleted without waiting for its containers."""
 
 
 class SeenNode(Value, frozen=True):
@@ -49,12 +49,12 @@ class SeenNode(Value, frozen=True):
 
 
 class SeenLease(Value, frozen=True):
-    """Who leads, as the API server has it."""
+    """The leader's lease, as the API server has it."""
 
     version: str
-    """Another one whenever somebody wrote it: that it changes is what shows that its holder lives."""
+    """Changed by each write: a changing version proves that the holder lives."""
     holder: str = ""
     seconds: float = 0.0
-    """How long it is held without being written again."""
+    """How long the lease is held without a renewal."""
     acquired: str = ""
     transitions: int = 0

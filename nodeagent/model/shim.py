@@ -1,6 +1,6 @@
-"""What the runtime shim looks up: devices by name, what each means in a container, and what is allowed.
+"""The runtime shim's table: devices by name, the edits of each device in a container, and the policy.
 
-Planned by the cdi component, written by the host's edge, read by a program in C that decides nothing itself.
+Planned by the cdi component, written by the host's edge, read by a program in C without decisions of its own.
 """
 
 from enum import IntFlag
@@ -10,7 +10,7 @@ from nodeagent.model.values import Value
 
 
 class Capability(IntFlag):
-    """What of the driver a container wants; the words of NVIDIA_DRIVER_CAPABILITIES."""
+    """The driver capabilities of a container; the words of NVIDIA_DRIVER_CAPABILITIES."""
 
     COMPUTE = 0x01
     UTILITY = 0x02
@@ -20,14 +20,14 @@ class Capability(IntFlag):
     NGX = 0x20
     COMPAT32 = 0x40
     ALWAYS = 0x80
-    """No word: what every container with a GPU gets."""
+    """No word: for every container with a GPU."""
 
 
 EVERY_CAPABILITY = Capability(0x7F)
 
 
 class ShimEnv(Value, frozen=True):
-    """A variable that replaces another of its name."""
+    """A variable, in place of any variable of the same name."""
 
     wanted_by: Capability
     name: str
@@ -35,14 +35,14 @@ class ShimEnv(Value, frozen=True):
 
 
 class ShimNode(Value, frozen=True):
-    """A device node; its numbers are looked at when a container is created, because a reboot changes them."""
+    """A device node; its numbers are read when a container is created, because a reboot changes the numbers."""
 
     wanted_by: Capability
     path: str
     host_path: str
     permissions: str = "rwm"
     mode: int = 0
-    """0 for that of the host's node."""
+    """0 for the mode of the host's node."""
     gid: int = 0
 
 
@@ -56,7 +56,7 @@ class ShimMount(Value, frozen=True):
 
 
 class ShimHook(Value, frozen=True):
-    """A program that the runtime starts."""
+    """A program for the runtime to start."""
 
     wanted_by: Capability
     stage: str
@@ -65,14 +65,14 @@ class ShimHook(Value, frozen=True):
 
 
 class ShimGroup(Value, frozen=True):
-    """A group that the container's process is made a member of."""
+    """A supplementary group of the container's process."""
 
     wanted_by: Capability
     gid: int
 
 
 OnMissing: TypeAlias = Literal["refuse", "pass"]
-"""What becomes of a container that asks for GPUs when there is no table that can be used."""
+"""The fate of a container that asks for GPUs when no table can be used."""
 
 ShimEntry = ShimEnv | ShimNode | ShimMount | ShimHook | ShimGroup
 ShimEdits = tuple[ShimEntry, ...]
@@ -81,12 +81,12 @@ ShimKind = Literal["gpu", "parent", "imex", "cdi", "extra"]
 
 
 class ShimDevice(Value, frozen=True):
-    """What can be asked for, under every name."""
+    """A device under all of its names."""
 
     kind: ShimKind
     names: tuple[str, ...]
     edits: tuple[ShimEdits, ...] = ()
-    """Applied in this order."""
+    """Applied in the given order."""
     legacy_names: tuple[str, ...] = ()
     """Understood in mode legacy alone."""
     arch: str = ""
@@ -94,7 +94,7 @@ class ShimDevice(Value, frozen=True):
 
 
 class ShimPolicy(Value, frozen=True):
-    """What is allowed and how requests are read."""
+    """The rules for reading requests, and for allowing them."""
 
     mode: Literal["auto", "cdi", "legacy"] = "auto"
     accept_environment: bool = True
@@ -105,7 +105,7 @@ class ShimPolicy(Value, frozen=True):
     default_kind: str = "nvidia.com/gpu"
     supported: Capability = EVERY_CAPABILITY
     debug: str = ""
-    """A file for messages; empty for none."""
+    """A file for messages; empty for no file."""
     runtimes: tuple[str, ...] = ("runc", "crun")
     swarm: tuple[str, ...] = ()
     prefixes: tuple[str, ...] = ("cdi.k8s.io/",)
@@ -114,11 +114,11 @@ class ShimPolicy(Value, frozen=True):
 
 
 class ShimTable(Value, frozen=True):
-    """All of it."""
+    """The shim's whole table."""
 
     policy: ShimPolicy = ShimPolicy()
     cuda: str = ""
     driver: str = ""
     fresh: tuple[tuple[str, str], ...] = ()
-    """Files whose first line must be this, or the table is stale."""
+    """Files with their expected first lines; any other first line makes the table stale."""
     devices: tuple[ShimDevice, ...] = ()

@@ -1,4 +1,4 @@
-"""Slices: what a node's devices are called and made of, as schedulers read it in `resource.k8s.io`."""
+"""Slices: the names and properties of a node's devices, as schedulers read them in `resource.k8s.io`."""
 
 from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias
@@ -10,11 +10,11 @@ from nodeagent.model.values import Value
 TaintEffect: TypeAlias = Literal["None", "NoSchedule", "NoExecute"]
 
 KEEPING_AWAY: Final[frozenset[TaintEffect]] = frozenset({"NoSchedule", "NoExecute"})
-"""Effects that keep pods away; the other only tells."""
+"""Effects that keep pods away; the effect `None` only informs."""
 
 
 class Version(Value, frozen=True):
-    """An attribute that is compared as a version: `550.163.1`."""
+    """An attribute compared as a version: `550.163.1`."""
 
     text: str
 
@@ -23,7 +23,7 @@ Attribute: TypeAlias = str | bool | int | Version
 
 
 class ShareRule(Value, frozen=True):
-    """How much of a capacity one claim may take, and how much it takes that does not say."""
+    """How much of a capacity a claim may take, and how much a claim takes by default."""
 
     default: int
     least: int
@@ -32,15 +32,15 @@ class ShareRule(Value, frozen=True):
 
 
 class Capacity(Value, frozen=True):
-    """How much a device has of something."""
+    """A device's amount of a capacity."""
 
     value: int
     share: ShareRule | None = None
-    """Where several claims divide it."""
+    """The rule for several claims that divide the capacity."""
 
 
 class DeviceTaint(Value, frozen=True):
-    """What keeps pods away from a device."""
+    """A taint of a device."""
 
     key: str
     value: str
@@ -48,51 +48,51 @@ class DeviceTaint(Value, frozen=True):
 
 
 class CounterSet(Value, frozen=True):
-    """What devices that exclude one another take from: of a GPU, everything that its parts are made of."""
+    """Counters shared by devices that exclude one another: of a GPU, all resources of its MIG devices."""
 
     name: str
     counters: Mapping[str, int]
 
 
 class SliceDevice(Value, frozen=True):
-    """One device as schedulers see it."""
+    """A device as schedulers see it."""
 
     name: str
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     capacity: Mapping[str, Capacity] = field(default_factory=dict)
     consumes: CounterSet | None = None
-    """What it takes from the set of this name."""
+    """The device's consumption of the set of the same name."""
     taints: tuple[DeviceTaint, ...] = ()
     is_shared: bool = False
-    """Whether several claims may have it at once."""
+    """Whether several claims may have the device at once."""
 
 
 class SliceContent(Value, frozen=True):
-    """What one object holds: devices or sets of counters, never both."""
+    """The content of a slice object: devices or sets of counters, never both."""
 
     devices: tuple[SliceDevice, ...] = ()
     counter_sets: tuple[CounterSet, ...] = ()
 
 
 class StoredSlice(Value, frozen=True):
-    """A slice of ours as the API server has it."""
+    """A slice of the agent as the API server has it."""
 
     name: str
     uid: str
     version: str
-    """Of the object, by which a change is refused that was made to another."""
+    """Of the object; the API server refuses a change made to another version."""
     generation: int
     slice_count: int
     content: SliceContent | None
-    """`None` where there is anything in it that nobody of ours writes."""
+    """`None` where the content has anything that the agent never writes."""
     is_owned: bool = True
-    """Whether it goes with its node."""
+    """Whether the slice is deleted with its node."""
     taint_times: Mapping[str, str] = field(default_factory=dict)
     """Since when each taint has been there, by device, key, value and effect: to be said again with each write."""
 
 
 class SlicePool(Value, frozen=True):
-    """Whose slices they are."""
+    """The driver and node of a slice."""
 
     driver: str
     node: str
@@ -100,7 +100,7 @@ class SlicePool(Value, frozen=True):
 
 
 class PublishedSlices(Value, frozen=True):
-    """State: what schedulers see of this node's devices."""
+    """State: the node's devices in resource slices, for schedulers."""
 
     driver: str
     pool: str
@@ -108,12 +108,12 @@ class PublishedSlices(Value, frozen=True):
     slices: int = 0
     devices: int = 0
     tainted: tuple[str, ...] = ()
-    """Devices that pods are kept away from."""
+    """Devices with a taint."""
     problem: str = ""
-    """Why the API server does not have what it should have; empty where it has."""
+    """Why the API server's slices are not as planned; empty when they are."""
 
     def describe(self) -> str:
-        """As people read it: `8 devices of gpu.nvidia.com in 1 slice of pool node-1, generation 3`."""
+        """For people: `8 devices of gpu.nvidia.com in 1 slice of pool node-1, generation 3`."""
         devices = f"{self.devices} device{'s' if self.devices != 1 else ''}"
         slices = f"{self.slices} slice{'s' if self.slices != 1 else ''}"
         return f"{devices} of {self.driver} in {slices} of pool {self.pool}, generation {self.generation}"

@@ -1,4 +1,4 @@
-"""One sample of what changes each second. A value the hardware does not give is `None`: absence is not zero."""
+"""A sample of the readings of each second. A value not given by the hardware is `None`: absence is not zero."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ FRESH_SECONDS_MIN: Final = 2.0
 
 
 class ProcessSample(Value, frozen=True):
-    """One process on one GPU or MIG device."""
+    """A process on a GPU or MIG device."""
 
     pid: int
     memory_used_bytes: int | None = None
@@ -43,7 +43,7 @@ class ProfilingSample(Value, frozen=True):
 
 
 class MigSample(Value, frozen=True):
-    """One MIG device's share."""
+    """The readings of a MIG device."""
 
     uuid: MigUuid
     gpu_instance_id: int
@@ -57,13 +57,13 @@ class MigSample(Value, frozen=True):
 
 
 class GpuSample(Value, frozen=True):
-    """One GPU at one moment."""
+    """The readings of a GPU at a moment."""
 
     uuid: GpuUuid
     lost: str = ""
-    """Why nothing could be read of it; empty for one that answers."""
+    """Why no reading of the GPU succeeded; empty for a GPU that answers."""
     silent: bool = False
-    """Whether only the asking failed: a call that hung or was refused says nothing of the hardware."""
+    """Whether only the call failed: a call that hung or was refused says nothing of the hardware."""
 
     gpu_utilization_percent: int | None = None
     memory_utilization_percent: int | None = None
@@ -105,7 +105,7 @@ class GpuSample(Value, frozen=True):
     pcie_non_fatal_error_count: int | None = None
     pcie_fatal_error_count: int | None = None
     aer_correctable_count: int | None = None
-    """The kernel's own counts of PCIe errors; those before are the GPU's."""
+    """The kernel's own counts of PCIe errors; the counts above are the GPU's."""
     aer_non_fatal_count: int | None = None
     aer_fatal_count: int | None = None
 
@@ -117,7 +117,7 @@ class GpuSample(Value, frozen=True):
     nvlink_crc_data_count: int | None = None
     nvlinks_active: int | None = None
     nvlink_speed_min_mbps: int | None = None
-    """Of the links that are up."""
+    """Of the links in state up."""
     nvlink_speed_max_mbps: int | None = None
     nvlink_malformed_packet_count: int | None = None
     """From here on NVLink 5 and later, over all links."""
@@ -150,30 +150,30 @@ class GpuSample(Value, frozen=True):
     sram_threshold_exceeded: bool | None = None
     """So many uncorrectable errors hit the caches that the board is to be replaced."""
     memory_unrepairable: bool | None = None
-    """The driver has nothing left to repair the memory with."""
+    """The driver has no spare memory left for repairs."""
 
     recovery_action: int | None = None
     fabric_health_mask: int | None = None
     fabric_health_summary: int | None = None
-    """0 not told, 1 healthy, 2 unhealthy, 3 limited capacity."""
+    """0 not reported, 1 healthy, 2 unhealthy, 3 limited capacity."""
     vgpu_license_active: bool | None = None
 
     profiling: ProfilingSample | None = None
     processes: tuple[ProcessSample, ...] = ()
     mig: tuple[MigSample, ...] = ()
     extras: dict[str, float] = field(default_factory=dict)
-    """Readings that somebody's own list of metrics asks for, by the names that it asks by."""
+    """Readings for a custom list of metrics, by the names in the list."""
     unreadable: tuple[Unreadable, ...] = ()
 
     @property
     def pids(self) -> frozenset[int]:
-        """Every process on it or on a MIG device of it."""
+        """Every process on the GPU or on a MIG device of it."""
         parts = (process for part in self.mig for process in part.processes)
         return frozenset(process.pid for process in (*self.processes, *parts))
 
 
 class CallTime(Value, frozen=True):
-    """What the calls of one function of the driver's library took, since the agent started."""
+    """The time of the calls of a function of the driver's library, since the agent started."""
 
     function: str
     count: int
@@ -181,7 +181,7 @@ class CallTime(Value, frozen=True):
 
 
 class CallFailures(Value, frozen=True):
-    """How often one function answered with one code, since the agent started."""
+    """How often a function answered with a given code, since the agent started."""
 
     function: str
     code: int
@@ -189,7 +189,7 @@ class CallFailures(Value, frozen=True):
 
 
 class DriverAccess(Value, frozen=True):
-    """What asking the driver costs, and how the processes that ask it fared."""
+    """The time of calls into the driver, and the starts and ends of the processes that make them."""
 
     calls: tuple[CallTime, ...] = ()
     failures: tuple[CallFailures, ...] = ()
@@ -199,7 +199,7 @@ class DriverAccess(Value, frozen=True):
     worker_died: int = 0
     """Replaced because the library crashed, or the process was ended."""
     left_behind: tuple[int, ...] = ()
-    """Processes that could not be ended: they sleep in the driver, by pid."""
+    """Processes that could not be ended, as they sleep in the driver, by pid."""
 
 
 class NodeSample(Value, frozen=True):
@@ -210,28 +210,28 @@ class NodeSample(Value, frozen=True):
     gpus: tuple[GpuSample, ...] = ()
     took_seconds: float = 0.0
     period_seconds: float = 1.0
-    """When the next one is due, counted from the beginning of this."""
+    """Time from the beginning of this sample to the beginning of the next."""
     call_count: int = 0
     access: DriverAccess | None = None
-    """Nothing where GPUs are made up."""
+    """`None` where GPUs are simulated."""
 
     @property
     def fresh_seconds(self) -> float:
-        """How long it says how things are: until the next two were due and would have been read.
+        """How long the sample is current: until the next two samples were due and would have been read.
 
-        One that takes longer than its period is followed when it has been read. However short the period, it is not
-        old before its reader has had a moment.
+        A sample that takes longer than its period is followed at the end of its reading. However short the period, the
+        sample is not old before its reader has had a moment.
         """
         return max(FRESH_SECONDS_MIN, 2 * max(self.period_seconds, self.took_seconds)) + self.took_seconds
 
     def is_old(self, now_seconds: float) -> bool:
-        """Whether it says how things were, at this moment of the wall clock."""
+        """Whether the sample is no longer current, at a moment of the wall clock."""
         return now_seconds - self.time_seconds > self.fresh_seconds
 
 
 class EventWatch(Value, frozen=True):
-    """State: whether what the driver reports by itself is being heard."""
+    """State: whether the driver's own reports are received."""
 
     watched: bool
     reason: str = ""
-    """Why not; empty while it is."""
+    """Why reports are not received; empty while they are."""

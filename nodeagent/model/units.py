@@ -1,8 +1,8 @@
-"""Numbers as people read them; the same words on the page, in the terminal and in messages."""
+"""Numbers for people; the same format on the page, in the terminal and in messages."""
 
 
 def render_bytes(count: int) -> str:
-    """Binary units with at most one decimal: `79.6 GiB`, `512 MiB`, `0 B`."""
+    """Binary units with at most a single decimal: `79.6 GiB`, `512 MiB`, `0 B`."""
     size = float(count)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(size) < 1024:
@@ -24,7 +24,7 @@ def render_age(seconds: float) -> str:
 
 
 def render_took(seconds: float) -> str:
-    """How long something short took: `56 ms`, `1.2 s`, `4 min 10 s`."""
+    """A short duration: `56 ms`, `1.2 s`, `4 min 10 s`."""
     if seconds < 1:
         return f"{max(0, round(seconds * 1000))} ms"
     return f"{seconds:.1f} s" if seconds < 60 else render_age(seconds)

@@ -1,4 +1,4 @@
-"""What containers use of the parts of GPUs that are theirs."""
+"""How containers use their fractions of GPUs."""
 
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.ids import GpuUuid
@@ -8,25 +8,25 @@ from nodeagent.model.values import Value
 
 
 class PartUse(Value, frozen=True):
-    """One container's part of one GPU, and what it uses of that; `None` where that cannot be told."""
+    """A container's fraction of a GPU, and its use; `None` where the use cannot be read."""
 
     gpu: GpuUuid
     index: int | None
-    """The GPU's number; `None` for one that is gone."""
+    """The GPU's number; `None` for a GPU that is gone."""
     cores: int
-    """Hundredths of its compute that the container is promised."""
+    """Promised hundredths of the GPU's compute."""
     memory_bytes: int
-    """What it is promised of its memory."""
+    """Promised memory of the GPU."""
     cores_max: int | None = None
-    """Hundredths that it may use while nobody else does, where that is more than its part."""
+    """Usable hundredths while no other container uses the GPU, where more than promised."""
     cores_used: int | None = None
-    """Hundredths of the time in which its processes ran on the GPU."""
+    """Hundredths of the time in which the container's processes ran on the GPU."""
     memory_used_bytes: int | None = None
     processes: tuple[int, ...] = ()
-    """Their numbers on the host."""
+    """Process ids on the host."""
 
     def describe_cores(self) -> str:
-        """Used and promised: `12 of 30`; a container without a part of its own may use any."""
+        """Used and promised: `12 of 30`; a container with no promised compute may use any."""
         used = "-" if self.cores_used is None else str(self.cores_used)
         return f"{used} of {self.cores or 'any'}"
 
@@ -37,21 +37,21 @@ class PartUse(Value, frozen=True):
 
 
 class ContainerUse(Value, frozen=True):
-    """One container and all of its parts."""
+    """A container and all of its fractions."""
 
     number: int
-    """Of its binding."""
+    """Of the binding."""
     pod: PodIdentity
     container: str
     enforcement: Enforcement
     since_seconds: float
     why: str = ""
-    """What decided for these GPUs."""
+    """The reason for the choice of these GPUs."""
     parts: tuple[PartUse, ...] = ()
 
 
 class UndividedUse(Value, frozen=True):
-    """What several containers of one pod use of one GPU together: nothing tells yet which of them it is."""
+    """Use of a GPU by several containers of a pod together, not yet attributed to a single container."""
 
     pod: PodIdentity
     containers: tuple[str, ...]
@@ -63,17 +63,17 @@ class UndividedUse(Value, frozen=True):
 
 
 class PartUsage(Value, frozen=True):
-    """State: what each container with parts of GPUs uses of them, by the newest sample."""
+    """State: the use of GPUs by each container with fractions, by the newest sample."""
 
     time_seconds: float = 0.0
-    """Of that sample; 0 before there is one that is not old."""
+    """Of the sample; 0 before a current sample."""
     containers: tuple[ContainerUse, ...] = ()
-    """In the order of their bindings."""
+    """In the order of bindings."""
     undivided: tuple[UndividedUse, ...] = ()
 
     @property
     def named(self) -> "PartUsage":
-        """Without pods of which the name is not known yet: two of them would be told of as one."""
+        """Without pods whose name is not known yet: two such pods would be reported as a single pod."""
         return PartUsage(
             time_seconds=self.time_seconds,
             containers=tuple(one for one in self.containers if one.pod.name),

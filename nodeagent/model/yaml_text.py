@@ -1,8 +1,8 @@
-"""Reads YAML that somebody else wrote, whatever it is: values, or one sentence on why not.
+"""Reads YAML of other authors, whatever the text is: values, or a sentence on why not.
 
 Owns the bounds that the library lacks: its C part recurses once for each level of nesting and takes the whole process
 with it, and a few lines of aliases stand for more values than memory holds. The parser's events have neither fault, so
-they are counted first.
+the events are counted first.
 Refuses tags beyond the plain types. The agent's own configuration is read by `config/yaml_tree.py`, which keeps lines.
 """
 
@@ -14,14 +14,14 @@ MOST_VALUES: Final = 500_000
 
 
 class YamlUnreadable(ValueError):
-    """A text is no YAML, or none that anybody means; says where."""
+    """A text is no YAML, or exceeds the bounds; the message says where."""
 
 
 def parse_yaml(content: bytes | str) -> Any:
-    """The document in a text; `None` where there is none.
+    """The document in a text; `None` for an empty text.
 
     Raises:
-        YamlUnreadable: it is no YAML, or has more than one document.
+        YamlUnreadable: The text is no YAML, or has more than a single document.
     """
     documents = parse_yaml_documents(content)
     if len(documents) > 1:
@@ -33,7 +33,7 @@ def parse_yaml_documents(content: bytes | str) -> tuple[Any, ...]:
     """All documents in a text.
 
     Raises:
-        YamlUnreadable: it is no YAML.
+        YamlUnreadable: The text is no YAML.
     """
     import yaml  # noqa: PLC0415 - 10 ms that most runs of the agent do without
 
@@ -53,10 +53,10 @@ def parse_yaml_documents(content: bytes | str) -> tuple[Any, ...]:
 
 
 def _refuse_excess(events: Iterable[Any]) -> None:
-    """Stop at the first event that goes too far.
+    """Stop at the first event beyond the bounds.
 
     Raises:
-        YamlUnreadable: nesting, or values with every alias spelled out.
+        YamlUnreadable: Nesting too deep, or too many values with every alias spelled out.
     """
     import yaml  # noqa: PLC0415 - as above
 

@@ -1,1 +1,1 @@
-"""The node object in the API server: condition, taint, events, and what the cluster wishes of the node."""
+"""The node object in the API server: condition, taint, events, and node requests."""

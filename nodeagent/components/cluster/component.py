@@ -1,8 +1,8 @@
-"""What the cluster sees of this node besides its labels, and what it asks of the node.
+"""The node in the cluster besides its labels, and the node requests made there.
 
 Owns the one watch of the node object, the node condition, the start-up taint, the terminal-failure annotation, events,
-and the state that says what the cluster wishes; fulfilling wishes is for whom they concern. Refuses to be needed: with
-the API server away everything else goes on, and when it is back the node is brought up to date at a moment of its own.
+and the state `ClusterWishes`; other components fulfil the requests. Refuses to be needed: with the API server away
+all other work goes on, and on its return the node is brought up to date after a random delay.
 """
 
 from contextlib import aclosing
@@ -59,12 +59,12 @@ T = TypeVar("T")
 
 LOOK_AGAIN_SECONDS = 5.0
 BOUND_PAUSE_SECONDS = 1.0
-"""Between two writings of what containers have of GPUs; each goes to everybody who follows the node."""
+"""Between two writings of containers' fractions; each write goes to every watcher of the node."""
 SEEN = (DriverState, Inventory, HealthReport, PluginState)
-"""What the node's condition is made of."""
+"""The states from which the node's condition is decided."""
 _RETRY = BackoffSettings(first_seconds=1.0, limit_seconds=60.0)
 _SHORT_OUTAGE_SECONDS = 5.0
-"""After less than this nobody else is likely to come back at the same moment."""
+"""After a shorter outage few other agents come back at the same moment."""
 
 
 class Cluster:
@@ -84,7 +84,7 @@ class Cluster:
         facts_after: int | None = None,
         rng: Random | None = None,
     ) -> None:
-        """Wire it up; `facts_after` is the envelope after which people have yet to be told of anything."""
+        """Wire the component; events are written for facts after the envelope `facts_after`."""
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self._node, self._pods = node, pods
         self._facts_after = facts_after
@@ -94,15 +94,15 @@ class Cluster:
         self._hopeless_since: float | None = None
         self._was_ready = False
         self._written: tuple[NodeCondition, float] | None = None
-        """The condition that was written last, and when; `None` once it was seen."""
+        """The condition written last, and when; `None` once seen on the node."""
         self._bound_from, self._bound_wait = 0.0, LOOK_AGAIN_SECONDS
-        """When it may be written again what containers have of GPUs, and how long until somebody looks."""
+        """Earliest time of the next write of containers' fractions, and the wait before the next poll."""
         self._told = Told()
         self._news = News()
         self._log = get_logger(component=self.name)
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
-        """Follow the node, keep its status, tell events; started before any answer, for there may be none."""
+        """Follow the node, keep its status, write events; started before any answer, as the API server may be away."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._follow_forever, name="cluster watch")
             tasks.start_soon(self._keep_status, name="cluster status")
@@ -163,7 +163,7 @@ class Cluster:
                     backoff = Backoff(_RETRY, self._rng)
 
     async def _bring_status(self) -> None:
-        """Decide the condition, the annotations and the taint, and write what differs."""
+        """Decide the condition, the annotations and the taint, and write the differences."""
         driver = self._bus.latest(DriverState)
         if driver is None:
             return
@@ -190,7 +190,7 @@ class Cluster:
         await self._bring_taint(node, ready=condition.status == "True")
 
     async def _bring_bound(self, node: ClusterNode, bound: str) -> None:
-        """Write what containers have of GPUs, for several that start together at once."""
+        """Write the fractions held by containers, in a single write for several containers that start together."""
         if node.annotations.get(BOUND_ANNOTATION, "") == bound:
             return
         now = self._clock.monotonic()
@@ -200,7 +200,7 @@ class Cluster:
         self._bound_wait = self._bound_from - now
 
     def _is_on_its_way(self, condition: NodeCondition, node: ClusterNode) -> bool:
-        """Whether this was written already and is yet to be seen: news of another write may come before its own."""
+        """Whether the condition was written and is yet to be seen: news of another write may come earlier."""
         if self._written is None:
             return False
         written, since = self._written
@@ -210,7 +210,7 @@ class Cluster:
         return written == condition
 
     async def _bring_device_conditions(self, node: ClusterNode) -> None:
-        """Those of other devices than GPUs; one that no class has any more goes."""
+        """Write the conditions of device classes, and remove conditions without a class."""
         settings, table = self._live.now, self._find_newest(DeviceTable)
         if table is None and settings.devices.classes:
             return
@@ -251,7 +251,7 @@ class Cluster:
         return mark_lost(condition, lost), lost
 
     def _find_offered(self) -> Inventory | None:
-        """The GPUs that pods can ask for; those that are left alone on purpose make no node unready."""
+        """The GPUs for pods; GPUs left alone on purpose make no node unready."""
         inventory, wanted = self._find_newest(Inventory), self._live.now.gpus
         if inventory is None:
             return None
@@ -285,7 +285,7 @@ class Cluster:
         return node.value if node is not None and link is not None and link.value.reachable else None
 
     async def _follow_pods_while_wanted(self) -> None:
-        """Only where the settings ask for pods' labels is anything asked about pods."""
+        """Ask about pods only while the settings ask for pods' labels."""
         backoff = Backoff(_RETRY, self._rng)
         while True:
             wait = LOOK_AGAIN_SECONDS
@@ -299,7 +299,7 @@ class Cluster:
             await anyio.sleep(wait)
 
     async def _follow_pods(self, pods: PodApi) -> None:
-        """Until it breaks or is no longer wanted; what is known then stays, for its pods do."""
+        """Follow the pods until the watch breaks or is no longer wanted; known labels then stay, as their pods do."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._leave_when_unwanted, tasks.cancel_scope, name="cluster pod labels wanted")
             try:
@@ -325,7 +325,7 @@ class Cluster:
                     await self._tell(event)
 
     async def _tell(self, event: NodeEvent) -> None:
-        """Within the budget, and once the server can be reached; what it refuses is not told again."""
+        """Write an event within the budget, once the API server can be reached; a refused event is not repeated."""
         self._told, count = decide_telling(self._told, event, self._clock.monotonic())
         if not count:
             return
@@ -335,7 +335,7 @@ class Cluster:
             self._log.warning("event_not_written", event_reason=event.reason, reason=str(error))
 
     async def _wait_node(self) -> ClusterNode:
-        """The node, once it can be reached."""
+        """The node, once the API server can be reached."""
         with self._bus.watch_all(ClusterLink, ClusterNode, client=f"{self.name} events wait") as changes:
             while (node := self._reach_node()) is None:
                 await anext(changes)

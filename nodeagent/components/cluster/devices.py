@@ -1,4 +1,4 @@
-"""What the node's conditions say of devices of other kinds than NVIDIA's GPUs, where a class has one.
+"""The node conditions of device classes other than NVIDIA's GPUs, for classes with a condition.
 
 Owns reasons and messages, as `status` does for GPUs. Pure.
 """
@@ -11,7 +11,7 @@ from nodeagent.model.devices import DeviceClassState, DeviceTable, Standing
 
 
 def decide_device_conditions(table: DeviceTable | None, classes: Iterable[DeviceClass]) -> Iterator[NodeCondition]:
-    """One for each class that has a word for it, as soon as its devices are known."""
+    """A condition for each class with a condition's name, as soon as its devices are known."""
     known = table.classes if table is not None else ()
     states: dict[str, DeviceClassState] = {state.resource: state for state in known}
     for each in classes:

@@ -1,6 +1,6 @@
-"""What the node condition `nvidia.com/GPUReady` says, and when the node is given up for good.
+"""The decision on the node condition `nvidia.com/GPUReady`, and on giving the node up for good.
 
-Owns reasons and messages. Reasons are words that tools match; messages are sentences for people.
+Owns reasons and messages. Reasons are words matched by tools; messages are sentences for people.
 """
 
 from nodeagent.model.cluster import ConditionStatus, NodeCondition
@@ -13,23 +13,23 @@ from nodeagent.model.values import Value
 TERMINAL_ANNOTATION = "nvidia.com/gpu.terminal-failure"
 READY, PAUSED, LOST = "GPUsReady", "Paused", "GPUsFailedForGood"
 _HOPELESS = frozenset({DriverPhase.STUCK, DriverPhase.FAILED, DriverPhase.FABRIC_NOT_READY, DriverPhase.NODES_MISSING})
-"""Phases that trying again can end, and that a replacement of the node ends if trying does not."""
+"""Phases that retries can end, or else a replacement of the node."""
 
 
 class NodeSight(Value, frozen=True):
-    """What is known of the node when its condition is decided."""
+    """The states from which the node's condition is decided."""
 
     driver: DriverState
     inventory: Inventory | None = None
-    """Of the GPUs that are offered."""
+    """Of the offered GPUs."""
     health: HealthReport | None = None
     plugin: PluginState | None = None
     paused: str = ""
-    """Which label pauses the node; empty when none does."""
+    """The label that pauses the node; empty without a pause."""
 
 
 def decide_condition(sight: NodeSight) -> NodeCondition:
-    """Whether pods that ask for GPUs can work here, with the first reason why not."""
+    """Whether pods with GPUs can work here, with the first reason why not."""
     driver = sight.driver
     if sight.paused:
         return _not_ready(PAUSED, f"{sight.paused}: all GPU handles are released")
@@ -46,14 +46,14 @@ def decide_condition(sight: NodeSight) -> NodeCondition:
 
 
 def is_hopeless(condition: NodeCondition, driver: DriverState) -> bool:
-    """Whether a state like this one, if it lasts, is a case for replacing the node."""
+    """Whether a state, if it lasts, is a case for replacing the node."""
     return condition.status == "False" and (driver.phase in _HOPELESS or condition.reason == "AllGPUsUnhealthy")
 
 
 def decide_lost(condition: NodeCondition, hopeless_seconds: float, attempt_seconds: float, limit: int) -> str:
-    """Why the node is given up; empty while there are attempts left.
+    """Why the node is given up; empty while attempts are left.
 
-    The driver is tried again each `attempt_seconds` at the latest, so that the time says how many attempts there were.
+    The driver is retried each `attempt_seconds` at the latest, so that the time tells the number of attempts.
     """
     attempts = int(hopeless_seconds // attempt_seconds)
     if attempts < limit:
@@ -62,7 +62,7 @@ def decide_lost(condition: NodeCondition, hopeless_seconds: float, attempt_secon
 
 
 def mark_lost(condition: NodeCondition, lost: str) -> NodeCondition:
-    """The condition of a node that was given up."""
+    """The condition of a node given up."""
     return _not_ready(LOST, lost) if lost else condition
 
 
@@ -84,7 +84,7 @@ def _judge_devices(sight: NodeSight, count: int) -> NodeCondition:
 
 
 def _count_healthy(sight: NodeSight) -> int | None:
-    """How many GPUs have nothing against them; unknown while nobody judges them."""
+    """The number of GPUs without a fault; `None` while health is not judged."""
     if sight.health is None or sight.inventory is None or not sight.health.devices:
         return None
     unfit = (Verdict.UNHEALTHY, Verdict.UNKNOWN)

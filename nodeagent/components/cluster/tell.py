@@ -1,4 +1,4 @@
-"""What people are told by Kubernetes events, and how often.
+"""The Kubernetes events for facts, and how often they are written.
 
 Owns reasons and sentences, and the budget that keeps a flapping GPU from filling the cluster's store.
 """
@@ -33,14 +33,14 @@ _GOOD = frozenset({Verdict.HEALTHY, Verdict.SUSPECT})
 
 
 def render_event(fact: Value, names: Names) -> NodeEvent | None:
-    """The event for something that happened; nothing for what nobody needs to know."""
+    """The event for a fact; `None` for a fact of no interest to people."""
     render = _RENDERERS.get(type(fact))
     event = render(fact) if render is not None else None
     return replace(event, note=_name_all(event.note, names)) if event is not None else None
 
 
 def _name_all(note: str, names: Names) -> str:
-    """Each device by the number that commands take, too: nobody knows a GPU by its UUID alone."""
+    """Add to each device the number used by commands: people do not know GPUs by UUIDs alone."""
     return _UUID.sub(lambda found: _name(found[0], names), note)
 
 
@@ -134,9 +134,10 @@ class Told(Value, frozen=True):
 def decide_telling(
     told: Told, event: NodeEvent, now_seconds: float, *, again_seconds: float = 60.0, limit: int = 20
 ) -> tuple[Told, int]:
-    """Whether to tell it now, as the number of times it stands for; 0 keeps it back.
+    """Whether to write the event now, as the number of its occurrences; 0 keeps it back.
 
-    The same about the same thing is told once in `again_seconds`, and all together `limit` times in ten of these.
+    Events of the same reason and subject are written once in `again_seconds`, and all events `limit` times in ten of
+    these periods.
     """
     kind = (event.reason, event.about)
     recent = tuple(each for each in told.recent if now_seconds - each < 10 * again_seconds)

@@ -1,4 +1,4 @@
-"""What the cluster asks of this node by labels, and what is done to its start-up taint.
+"""Node requests read from labels, and the decision on the start-up taint.
 
 Owns the keys of the pause protocol, and the rule for the taint.
 """
@@ -28,11 +28,11 @@ _OUR_JOBS = (
     "dcgm-exporter",
     "client",
 )
-"""Operands whose work this agent does, and `client`, which stands for everybody with handles."""
+"""Operands whose work the agent does, and `client`, which stands for every holder of handles."""
 
 
 def read_wishes(labels: Mapping[str, str], *, cuts: bool = False) -> ClusterWishes:
-    """All that these labels ask for; `cuts` where this agent itself changes MIG layouts, and pauses others for it."""
+    """All node requests in the labels; `cuts` where the agent itself changes MIG layouts, and pauses others for it."""
     return ClusterWishes(
         pause=find_pause(labels, PAUSED_FOR_MIG if cuts else ""),
         configuration=labels.get(LABEL, ""),
@@ -42,7 +42,7 @@ def read_wishes(labels: Mapping[str, str], *, cuts: bool = False) -> ClusterWish
 
 
 def find_pause(labels: Mapping[str, str], own: str = "") -> str:
-    """The label that pauses us, as `key=value`; nothing when none does. A value that is our own pauses others."""
+    """The label that pauses the agent, as `key=value`; empty without a pause. The agent's own value pauses others."""
     for job in _OUR_JOBS:
         value = labels.get(DEPLOY_LABEL + job, "")
         if _PAUSED in value and value != own:
@@ -51,10 +51,10 @@ def find_pause(labels: Mapping[str, str], own: str = "") -> str:
 
 
 def decide_mig_label(state: MigState | None, node: ClusterNode) -> dict[str, str | None]:
-    """What becomes of the label that tells of MIG layouts, `None` to take it off; empty where it stays as it is.
+    """The change of the label for the state of MIG layouts, `None` to remove the label; empty for no change.
 
-    Without a wish it keeps how the last one ended, as those who wait for it expect; of one that was taken back before
-    its end nothing is under way any more.
+    Without a node request the label keeps the outcome of the last layout, for readers waiting for it; a request
+    withdrawn before its end leaves no state under way.
     """
     before = node.labels.get(MIG_STATE_LABEL, "")
     if state is None or state.standing == before:
@@ -66,14 +66,14 @@ def decide_mig_label(state: MigState | None, node: ClusterNode) -> dict[str, str
 
 
 def parse_taint(text: str) -> Taint:
-    """`key[=value]:Effect`, which the configuration has checked."""
+    """`key[=value]:Effect`, checked by the configuration."""
     name, _, effect = text.rpartition(":")
     key, _, value = name.partition("=")
     return Taint(key=key, effect=effect, value=value)
 
 
 def decide_taint(*, present: bool, ready: bool, was_ready: bool, put_again: bool) -> bool | None:
-    """Whether the start-up taint is to be put on or taken off; `None` when it stays as it is."""
+    """Whether to add or remove the start-up taint; `None` for no change."""
     if present and ready:
         return False
     if not present and not ready and was_ready and put_again:

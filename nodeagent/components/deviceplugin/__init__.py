@@ -1,1 +1,1 @@
-"""Offers this node's GPUs to the kubelet and hands them to containers."""
+"""Offers the node's GPUs to the kubelet and hands them to containers."""

@@ -1,7 +1,7 @@
-"""What pods cannot get, and why: hardware, remembered and expected, less what is offered, explained to the last device.
+"""The account of devices that pods cannot get: present, stored and expected GPUs, less the offered, with reasons.
 
-Owns the account and the conditions that it calls for; what is lost, missing or vanished is told by those who find it.
-Refuses to leave anything over: a device is offered as healthy, or it stands in the account with its reason.
+Owns the account and the conditions of it; lost, missing and vanished GPUs are reported by their finders.
+Refuses to leave a device over: either it is offered as healthy, or the account has its reason.
 """
 
 from collections import Counter
@@ -25,11 +25,11 @@ NOTHING_ELSEWHERE: Final[Mapping[GpuUuid, str]] = MappingProxyType({})
 _UNTOLD: Final = "the kubelet has not been told of it (yet)"
 _UNTOLD_SCHEDULERS: Final = "schedulers have not been told of it (yet)"
 TOLD_HERE: Final = (UnofferedCause.UNFIT, UnofferedCause.UNTOLD)
-"""Those that no other condition is sure to tell."""
+"""Causes that no other condition is sure to report."""
 
 
 def list_offered(resources: Iterable[AdvertisedResource]) -> frozenset[str]:
-    """The devices that the kubelet may hand out."""
+    """UUIDs of healthy devices of registered resources."""
     return frozenset(
         parse_device_id(device.id)[0]
         for resource in resources
@@ -40,15 +40,15 @@ def list_offered(resources: Iterable[AdvertisedResource]) -> frozenset[str]:
 
 
 def find_parted(parts: PartOffers, standing: Mapping[ResourceName, AdvertisedResource]) -> dict[GpuUuid, str]:
-    """The GPUs that are given in parts, and why nothing of each can be had; empty where something can."""
+    """The GPUs given in fractions, and why no fraction can be had; empty where some can."""
     told = all(standing[name].registered and standing[name].devices for name in parts.resources if name in standing)
     untold = "" if told and parts.resources and standing.keys() >= set(parts.resources) else _UNTOLD
     return {gpu: reason or untold for gpu, reason in parts.unfit.items()}
 
 
 def find_claimed(offering: Offering | None, slices: PublishedSlices | None, view: View) -> dict[GpuUuid, str]:
-    """The GPUs that are given by claims, and why nothing of each can be had; empty where something can."""
-    # What was told stays told while the API server is away.
+    """The GPUs given by claims, and why no device can be had; empty where some can."""
+    # Published slices stay published while the API server is away.
     untold = "" if slices is not None and slices.devices else (slices and slices.problem) or _UNTOLD_SCHEDULERS
     claimed = offering.list_open(Door.CLAIMS) if offering is not None else ()
     return {gpu: explain_loss(gpu, view) or untold for gpu in claimed}
@@ -62,15 +62,15 @@ def plan_account(
     offered: frozenset[str],
     elsewhere: Mapping[GpuUuid, str] = NOTHING_ELSEWHERE,
 ) -> OfferAccount:
-    """The account of this node.
+    """The account of the node.
 
     Args:
-        inventory: its GPUs.
-        settings: which of them are for pods.
-        plan: what is offered whole.
-        view: what is known of their fitness.
-        offered: the devices that the kubelet may hand out whole.
-        elsewhere: the GPUs that are given in parts or by claims, and why nothing of each can be had.
+        inventory: the node's GPUs.
+        settings: the GPUs for pods.
+        plan: the resources of whole GPUs and MIG devices.
+        view: the fitness of devices.
+        offered: the devices of `plan` that the kubelet may hand out.
+        elsewhere: the GPUs given in fractions or by claims, and why none can be had of each; empty where some can.
     """
     selected = select_gpus(inventory.gpus, settings.gpus.include, settings.gpus.exclude)
     chosen = {id(gpu) for gpu in selected}
@@ -115,7 +115,7 @@ def _explain_exclusion(gpu: Gpu, settings: Settings, *, is_any: bool) -> Unoffer
 def _explain_gpu(
     gpu: Gpu, planned: Mapping[str, PluginDevice], plan: ResourcePlan, view: View, offered: frozenset[str]
 ) -> tuple[Unoffered, ...]:
-    """Each device of a GPU that is to be offered: the whole, or its parts where it is cut."""
+    """The unoffered devices of a GPU to be offered: the whole GPU, or its MIG devices."""
     parts = gpu.mig_devices
     if not parts or gpu.uuid in planned:
         whole = _explain_device(gpu, None, planned.get(gpu.uuid), plan, view, offered)
@@ -126,7 +126,7 @@ def _explain_gpu(
     explained = (_explain_device(gpu, part, planned.get(part.uuid), plan, view, offered) for part in parts)
     found = tuple(one for one in explained if one is not None)
     if len(found) == len(parts) and len({one.cause for one in found}) == 1:
-        # Of all its parts: so it is of the GPU, and told once.
+        # A cause shared by all MIG devices is the GPU's own, and listed once.
         return (_tell(gpu, None, found[0].cause, "; ".join(dict.fromkeys(one.reason for one in found))),)
     return found
 
@@ -156,7 +156,7 @@ def _tell(gpu: Gpu, mig: MigDevice | None, cause: UnofferedCause, reason: str) -
 
 
 def _find_problem(gpu: Gpu, mig: MigDevice | None, plan: ResourcePlan) -> str:
-    """What the plan says of this device, or else of the whole."""
+    """The plan's problem with a device, or else all problems."""
     subjects = {f"GPU {gpu.index}"} if mig is None else {f"GPU {gpu.index}", str(mig.uuid)}
     own = [problem.reason for problem in plan.problems if problem.subject in subjects]
     return "; ".join(own or [f"{problem.subject}: {problem.reason}" for problem in plan.problems])
@@ -181,7 +181,7 @@ def _list_absent(inventory: Inventory) -> Iterator[Unoffered]:
 
 
 def decide_conditions(account: OfferAccount) -> dict[str, dict[str, str]]:
-    """By code, what the account says of whom; all codes are there, those that are not true are empty."""
+    """By code, the subjects with their details; all codes are present, false conditions empty."""
     found: dict[str, dict[str, str]] = {
         "gpu-excluded": {},
         "gpu-door": {},

@@ -1,8 +1,8 @@
-"""The list of devices that the kubelet holds for a resource.
+"""The kubelet's list of devices for a resource.
 
-Owns which device is shown healthy.
-A device that a container still holds stays in the list, unhealthy, when the node has it no more: the kubelet would
-otherwise show the pod a healthy device that is gone.
+Owns the health shown for each device.
+A device missing from the node stays in the list, unhealthy, while a container holds it: the kubelet would otherwise
+show the pod a healthy device that is gone.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,27 +23,27 @@ from nodeagent.rules.offer.devices import PluginDevice, Resource
 
 
 class View(NamedTuple):
-    """What is known of the devices' fitness."""
+    """The states behind the fitness of devices."""
 
     inventory: Inventory
     health: HealthReport | None
-    """`None` where nobody judges health on this node."""
+    """`None` where the node's health is not judged."""
     blocked: str = ""
-    """Why no device at all may be handed out; empty when they may."""
+    """Why no device at all may be handed out; empty when devices may."""
     named: frozenset[str] | None = None
-    """Devices that a container runtime can resolve by name; `None` where none has to, or nobody says."""
+    """Devices that a container runtime can resolve by name; `None` without names, or before the names are known."""
     closed: Mapping[GpuUuid, str] = MappingProxyType({})
-    """GPUs that are not given whole, or not to anybody new, and why."""
+    """GPUs not given whole, or closed to new pods, and why."""
     draining: frozenset[GpuUuid] = frozenset()
-    """Those of them that wait for somebody to be gone; the part that looks after doors says so."""
+    """Closed GPUs that wait for their holders to go, by the component for allocation modes."""
     mig: MigState | None = None
-    """Which GPUs are being cut otherwise; `None` where nobody cuts any."""
+    """The GPUs whose partitions are changing; `None` where partitions are not managed."""
     mps: MpsState | None = None
-    """The daemons through which shares are used; `None` where nobody looks after any."""
+    """The daemons for replicas shared by MPS; `None` where daemons are not managed."""
 
 
 def explain_unfitness(device: PluginDevice, view: View) -> str:
-    """Why this device must not be handed out now; empty when it may be."""
+    """Why a device must not be handed out now; empty for a fit device."""
     if device.withheld or view.blocked:
         return device.withheld or view.blocked
     gone = (
@@ -63,7 +63,7 @@ def explain_unfitness(device: PluginDevice, view: View) -> str:
 
 
 def find_named(state: CdiState | None, settings: Settings) -> frozenset[str] | None:
-    """The devices that our CDI specification names; `None` where containers are told their devices otherwise."""
+    """The devices of the agent's CDI specification; `None` where containers are given devices otherwise."""
     uses_cdi = any(strategy.startswith("cdi-") for strategy in settings.device_plugin.device_list_strategy)
     if state is None or not uses_cdi or not settings.cdi.enabled:
         return None
@@ -89,10 +89,10 @@ def _explain_namelessness(uuid: str, view: View) -> str:
 
 
 def explain_loss(uuid: str, view: View) -> str:
-    """Why a container that was given this GPU or MIG device must not start on it again; empty when it may.
+    """Why a container must not start again on its GPU or MIG device; empty when it may.
 
-    Less is asked than for handing it out: a device that nobody has judged yet, or that is not offered any more, may
-    still be used by those who have it.
+    The rule is weaker than for handing a device out: a device not yet judged, or offered no more, may still be used by
+    its holders.
     """
     gpu = view.inventory.find_gpu(uuid)
     if gpu is None:
@@ -106,7 +106,7 @@ def explain_loss(uuid: str, view: View) -> str:
 
 
 def plan_list(resource: Resource, view: View, held: Iterable[DeviceId] = ()) -> tuple[AdvertisedDevice, ...]:
-    """The whole list: every device in index order, then those that are gone but held."""
+    """The whole list: every device in index order, then held devices that are gone."""
     distinct = {device.uuid: device for device in resource.devices}
     fitness = {uuid: not explain_unfitness(device, view) for uuid, device in distinct.items()}
     known = {device.id for device in resource.devices}

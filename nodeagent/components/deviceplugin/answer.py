@@ -1,7 +1,7 @@
-"""What Allocate answers: everything a container needs in order to use the devices it was given.
+"""The answer to Allocate: everything a container needs in order to use its devices.
 
-Owns the strategies of NVIDIA's device plugin, alone and combined, and the questions that are refused.
-Refuses to look at anything: what the node has was read beforehand, so that an answer takes microseconds.
+Owns the strategies of NVIDIA's device plugin, alone and combined, and the refusal of invalid requests.
+Refuses to read anything: the node's facts were read beforehand, so that an answer takes microseconds.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,11 +26,11 @@ _CAPABILITIES: Final = "/dev/nvidia-caps"
 def select_devices(
     resource: Resource, known: Mapping[DeviceId, PluginDevice], names: Sequence[DeviceId]
 ) -> tuple[PluginDevice, ...]:
-    """The devices asked for, out of those that are known of this resource.
+    """The devices asked for, out of the known devices of the resource.
 
     Raises:
-        DeviceUnknown: the resource does not have one of them.
-        RequestInvalid: none or too many are asked for, or one twice.
+        DeviceUnknown: A device is not of the resource.
+        RequestInvalid: No device, too many, or a device twice.
     """
     for name in names:
         if name not in known:
@@ -52,7 +52,7 @@ def plan_answer(
     annotation_token: str,
     mps: MpsAccess | None = None,
 ) -> ContainerAnswer:
-    """The answer for one container; the token makes its annotation's key unlike any other container's."""
+    """The answer for a container; the token makes its annotation's key unlike any other container's."""
     names = _names(devices, settings)
     strategies = settings.device_list_strategy
     environment: dict[str, str] = {}
@@ -93,7 +93,7 @@ def plan_answer(
 
 
 def find_missing_channels(settings: DevicePluginSettings, facts: HandoutFacts) -> str:
-    """Why no device may be handed out: a channel that must be there is not; empty when all is well."""
+    """Why no device may be handed out: a required channel is missing; empty when all is well."""
     missing = [channel for channel in settings.imex_channel_ids if channel not in facts.imex_channels]
     if not missing or not settings.imex_required:
         return ""
@@ -101,7 +101,7 @@ def find_missing_channels(settings: DevicePluginSettings, facts: HandoutFacts) -
 
 
 def _names(devices: Iterable[PluginDevice], settings: DevicePluginSettings) -> tuple[str, ...]:
-    """What containers call the devices, each once, however many of its shares they got."""
+    """The devices' names in containers, each once, however many replicas were given."""
     if settings.device_id_strategy == "uuid":
         return tuple(dict.fromkeys(str(device.uuid) for device in devices))
     indexes = {device.index for device in devices}
@@ -118,7 +118,7 @@ def _qualified_names(names: Iterable[str], settings: DevicePluginSettings, facts
 
 
 def _plan_mounts(names: Iterable[str], channels: Iterable[int]) -> Iterable[ContainerMount]:
-    """Nothing is mounted, but under names that the container runtime's hook reads."""
+    """Mounts of /dev/null, whose names are read by the container runtime's hook."""
     for name in (*names, *(f"imex/{channel}" for channel in channels)):
         yield ContainerMount(container_path=f"{REQUESTS}/{name}", host_path="/dev/null", read_only=False)
 

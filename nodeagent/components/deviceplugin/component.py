@@ -1,8 +1,8 @@
-"""Offers this node's GPUs to the kubelet and hands them to containers.
+"""Offers the node's GPUs to the kubelet and hands them to containers.
 
-Owns one server for each resource and what each of them says: its list, its preferences, its answers.
-Refuses to answer before the journal holds the allocation, and to take a resource away from a kubelet that has
-containers on it: such a resource is served, with its gone devices unhealthy, until nobody holds them.
+Owns a server for each resource with its list, its preferences and its answers.
+Refuses to answer before the journal holds the allocation, and to take a resource away from a kubelet with containers
+on it: such a resource is served, with its gone devices unhealthy, until its holders are gone.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -60,22 +60,22 @@ from nodeagent.rules.cdi_names import EXTRA_KINDS
 from nodeagent.rules.offer.devices import Resource, ResourcePlan
 
 FACTS_SECONDS = 5.0
-"""Pause between looks at device nodes that appear and vanish without a word, such as IMEX channels."""
+"""Pause between polls of device nodes that appear and vanish without an event, such as IMEX channels."""
 RETRY_SECONDS = 2.0
 NO_PARTS = PartOffers()
 NO_ACCOUNT = OfferAccount(gpus=0, devices_offered=0)
-"""Of a device plugin that is switched off: nothing is to be offered, and nothing is said of it."""
+"""For a device plugin switched off: no device is to be offered, and no condition is set."""
 WATCHED = (Inventory, HealthReport, Offering, AllocationTable, CdiState, DriverState, MigState, MpsState)
 
 
 class ServeResource(Protocol):
-    """Keeps one resource registered with the kubelet and its questions answered, until cancelled."""
+    """Keeps a resource registered with the kubelet and its questions answered, until cancelled."""
 
     async def __call__(self, plugin: DevicePlugin, endpoint: str, report: Callable[[AdvertisedResource], None]) -> None:
-        """Serve at the socket of this bare name; reports each change of what the kubelet knows.
+        """Serve at the socket of this bare name; reports each change of the kubelet's knowledge.
 
         Raises:
-            NodeagentError: the socket cannot be served.
+            NodeagentError: The socket cannot be served.
         """
         ...
 
@@ -84,7 +84,7 @@ class _Served(NamedTuple):
     plugin: DevicePlugin
     scope: anyio.CancelScope
     own: ResourcePlugin | None = None
-    """The plugin where it is this part's own, and not another part's."""
+    """The plugin, where it is the component's own."""
 
 
 class DevicePlugins:
@@ -105,11 +105,11 @@ class DevicePlugins:
         wait_for_gpus: Callable[[], Awaitable[None]] | None = None,
         narrow: Narrow = narrow_nothing,
     ) -> None:
-        """Wire it up.
+        """Wire the component.
 
-        `others` are resources that other parts answer for, and that are served like this one's own; where some of them
-        do without GPUs, `wait_for_gpus` returns when this one's own can be served too. `narrow` says which of the
-        available devices are near to what the container has already.
+        `others` are resources of other components, served like the component's own; where some of the others need no
+        GPUs, `wait_for_gpus` returns when the component's own can be served too. `narrow` chooses the available devices
+        near to the container's present devices.
         """
         self._bus, self._conditions, self._live, self._journal = bus, conditions, live, journal
         self._serve, self._read_facts, self._others = serve, read_facts, others
@@ -127,7 +127,7 @@ class DevicePlugins:
         self._reloaded: Envelope[ConfigurationReloaded] | None = None
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
-        """Serve what the bus says there is, until cancelled; ready when the kubelet knows every resource."""
+        """Serve the resources of the bus until cancelled; ready when the kubelet knows every resource."""
         await self._read_facts_once()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(
@@ -166,7 +166,7 @@ class DevicePlugins:
                 self._waker.wake()
 
     async def _read_facts_once(self) -> bool:
-        """Look at the node again; returns whether it has changed. What cannot be seen now stays as it was."""
+        """Read the node's facts again; returns whether they have changed. Unreadable facts stay unchanged."""
         try:
             facts = await self._read_facts(self._live.now)
         except NodeagentError as error:
@@ -177,7 +177,7 @@ class DevicePlugins:
         return changed
 
     def _refresh(self, tasks: TaskGroup) -> bool:
-        """Serve what there is now; returns whether the kubelet knows all of it."""
+        """Serve the present resources; returns whether the kubelet knows all of them."""
         others = self._others.list_plugins() if self._others is not None else {}
         for name in others.keys() - self._served.keys() - self._ending:
             self._begin(tasks, others[name])
@@ -215,7 +215,7 @@ class DevicePlugins:
                 served = self._begin(tasks, ResourcePlugin(offer, self._journal, self._narrow))
             if served.own is not None:
                 served.own.update(offer, held.get(name, ()), cause)
-        # What was served for its holders alone goes to whoever offers it again.
+        # A resource served only for its holders goes to the component that offers it again.
         returned = {name for name in others.keys() & self._served.keys() - wanted if self._served[name].own is not None}
         for name in (self._served.keys() - wanted.keys() - held.keys() - others.keys()) | returned:
             self._ending.add(name)
@@ -231,12 +231,12 @@ class DevicePlugins:
         return told and all(name in self._standing and self._standing[name].registered for name in others)
 
     def _is_known(self, name: ResourceName) -> bool:
-        """Whether the kubelet has taken the resource and been sent its devices."""
+        """Whether the kubelet has registered the resource and been sent its devices."""
         standing = self._standing.get(name)
         return standing is not None and standing.registered and bool(standing.devices)
 
     def _plan_again(self, inventory: Inventory, settings: Settings, closed: frozenset[GpuUuid]) -> OfferPlan:
-        """The plan for this inventory and these settings; made anew only when one of them has changed."""
+        """The plan for the inventory and settings; made again only after a change."""
         kept = self._plan
         plan = self._plan = make_plan(kept, inventory, settings, closed)
         if plan is not kept:
@@ -257,7 +257,7 @@ class DevicePlugins:
         return served
 
     async def _serve_one(self, served: _Served) -> None:
-        """Serve one resource until it is taken off; one that cannot be served does not stop the others."""
+        """Serve a resource until removed; a failing resource does not stop the others."""
         resource = Resource(name=served.plugin.resource, devices=())
         with served.scope:
             while True:
@@ -270,7 +270,7 @@ class DevicePlugins:
                     )
                     self._note_standing(lost)
                 await anyio.sleep(RETRY_SECONDS)
-        # Only now is its socket free for a successor.
+        # Only now is the resource's socket free for a successor.
         self._ending.discard(resource.name)
         for code in ("plugin-not-registered", "plugin-contested"):
             self._conditions.clear(code, key=resource.name)
@@ -306,7 +306,7 @@ class DevicePlugins:
         return self._bus.publish_state(state, source=self.name, cause=cause)
 
     def _keep_account(self, plan: ResourcePlan, view: View, settings: Settings) -> OfferAccount | None:
-        """What pods cannot get; planned again only when something that it is made of has changed."""
+        """The account of unoffered devices; planned again only after a change of its sources."""
         if not settings.device_plugin.enabled:
             return None
         offers, slices = self._bus.latest(PartOffers), self._bus.latest(PublishedSlices)

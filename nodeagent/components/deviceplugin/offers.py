@@ -1,4 +1,4 @@
-"""What each resource's answers are made of, planned again only when what it follows from has changed; pure."""
+"""The values behind each resource's answers, planned again only after a change of their sources; pure."""
 
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from nodeagent.rules.placement.topology import plan_topology
 
 
 class ResourceOffer(NamedTuple):
-    """All that one resource's answers are made of; replaced whole."""
+    """The values behind a resource's answers; replaced whole."""
 
     resource: Resource
     known: Mapping[DeviceId, PluginDevice]
@@ -30,16 +30,16 @@ class ResourceOffer(NamedTuple):
     all_settings: Settings = Settings()
 
     def plan_mps(self, devices: Collection[PluginDevice]) -> MpsAccess | None:
-        """What a container needs in order to go through the daemon of these shares; `None` where they have none.
+        """A container's access to the MPS daemon of the given replicas; `None` without a daemon.
 
         Raises:
-            RequestInvalid: they cannot be used together.
+            RequestInvalid: The replicas cannot be used together.
         """
         return plan_share_access(self.all_settings, self.resource.name, devices)
 
 
 class OfferPlan(NamedTuple):
-    """What was planned, and from what."""
+    """A plan of all resources, with the sources."""
 
     origin: tuple[object, ...]
     plan: ResourcePlan
@@ -47,7 +47,7 @@ class OfferPlan(NamedTuple):
     preferences: Mapping[ResourceName, Preference]
 
     def offer(self, name: ResourceName, view: View, settings: Settings, facts: HandoutFacts) -> ResourceOffer:
-        """The resource of this name; one that is offered no more has no devices but those that containers have."""
+        """The offer of a resource; a resource offered no more has only the devices held by containers."""
         resource = self.plan.find(name) or Resource(name=name, devices=())
         preference = self.preferences.get(name) or Preference(resource, plan_topology(view.inventory), "packed")
         known = self.known.get(name, {})
@@ -57,7 +57,7 @@ class OfferPlan(NamedTuple):
 def make_plan(
     kept: OfferPlan | None, inventory: Inventory, settings: Settings, closed: frozenset[GpuUuid]
 ) -> OfferPlan:
-    """The plan for this inventory, these settings and the GPUs behind other doors; the kept one where it holds."""
+    """The plan for the inventory, settings and GPUs of other allocation modes; the kept plan for equal sources."""
     origin = (inventory, closed, settings.device_plugin, settings.sharing, settings.resources, settings.gpus)
     if kept is not None and kept.origin == origin:
         return kept
@@ -72,7 +72,7 @@ def make_plan(
 
 
 def find_held(table: AllocationTable) -> dict[ResourceName, tuple[DeviceId, ...]]:
-    """By resource, the devices that containers have."""
+    """By resource, the devices held by containers."""
     held: dict[ResourceName, tuple[DeviceId, ...]] = {}
     for allocation in table.allocations:
         held[allocation.resource] = held.get(allocation.resource, ()) + allocation.devices

@@ -1,1 +1,1 @@
-"""Gives devices of any vendor to containers, as the configuration describes them."""
+"""Gives devices of any vendor to containers, by the configuration's classes."""

@@ -1,8 +1,8 @@
 """Gives devices of any vendor to containers, by the classes of the configuration.
 
-Owns `DeviceTable`, the resources of all classes and the specifications that name their devices. Nodes that come and go
-are seen within two seconds, health is looked at in the rhythm of each class.
-Refuses to know what a device is for.
+Owns `DeviceTable`, the resources of all classes and the specifications of their devices. Nodes that come and go are
+seen within two seconds, health is polled in the period of each class.
+Refuses to know the purpose of a device.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,9 +49,9 @@ from nodeagent.rules.devices.prefer import find_newcomers, score_nearness
 from nodeagent.rules.ids import find_uuid
 
 RETRY_SECONDS = 5.0
-"""Pause after a look, or the writing of a specification, that failed."""
+"""Pause after a failed poll or a failed write of a specification."""
 NEWCOMER_SECONDS = 5.0
-"""How long what is asked for may be meant for the container that was given GPUs last."""
+"""How long a request may be meant for the container that was given GPUs last."""
 NOT_NAMED = "devices-not-named"
 
 
@@ -71,7 +71,7 @@ class Devices:
         scan: DeviceScan,
         specs: ClassSpecs,
     ) -> None:
-        """`scan` looks at the host, `specs` is where container runtimes read what names mean."""
+        """`scan` reads the host, `specs` are the CDI specifications for container runtimes."""
         self._bus, self._conditions, self._clock, self._live, self._relay = bus, conditions, clock, live, relay
         self._scan, self._specs = scan, specs
         self._host = HostDevices()
@@ -87,7 +87,7 @@ class Devices:
         self._log = get_logger(component=self.name)
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
-        """Look, say, wait; ready when it is known what there is."""
+        """Poll, publish, wait; ready after the first complete poll."""
         with self._relay.lead_to(self):
             await self._run(task_status)
 
@@ -113,7 +113,7 @@ class Devices:
                     await anyio.sleep(RETRY_SECONDS)
 
     async def _take_over_specs(self) -> None:
-        """What an agent before this one wrote is kept where it is right, and taken away where nobody needs it."""
+        """Keep the right specifications of an earlier agent; the others are removed when unused."""
         try:
             contents = await self._specs.read_specs()
         except NodeagentError as error:
@@ -135,7 +135,7 @@ class Devices:
                 self._log.debug("device_watch_interrupted", reason=str(error))
                 await anyio.sleep(RETRY_SECONDS)
             self._wake_to_scan()
-            # The next comparison is with what the look finds that was just asked for.
+            # The next change is a difference from the scan just requested, so wait for its result.
             await self._has_looked.wait()
 
     def _wake_to_scan(self) -> None:
@@ -143,18 +143,18 @@ class Devices:
         self._waker.wake()
 
     def _find_pause(self) -> float:
-        """Until the first class is due for a look at its health."""
+        """Time until the next class is due for a poll of its health."""
         periods = [each.health.period_seconds for each in self._live.now.devices.classes]
         now = self._clock.monotonic()
         due = [self._due.get(name_resource(each), now) for each in self._live.now.devices.classes]
         return max(0.05, min(due) - now) if periods else RETRY_SECONDS
 
     async def _look(self, *, is_new: bool) -> bool:
-        """One look at everything; False where the host does not answer, and all stays as it was."""
+        """Poll everything once; False where the host does not answer, with all states unchanged."""
         classes = self._live.now.devices.classes
         self._relay.follow(classes)
         try:
-            # An allocation changes who has what, and not what there is.
+            # An allocation changes the holders of devices, and not the devices.
             if is_new or self._is_scan_due:
                 self._is_scan_due = False
                 self._host = await self._scan.look(plan_wish(classes))
@@ -188,7 +188,7 @@ class Devices:
         return True
 
     async def _run_commands(self, classes: Sequence[DeviceClass]) -> set[ResourceName]:
-        """Run the commands of the classes whose time has come, one after the other; old answers stand meanwhile."""
+        """Run the commands of due classes one after the other; old answers stand meanwhile."""
         ran: set[ResourceName] = set()
         now = self._clock.monotonic()
         grouped = plan_classes(classes, self._host)
@@ -206,7 +206,7 @@ class Devices:
         return ran
 
     async def _offer(self, classes: Sequence[DeviceClass], table: DeviceTable, allocations: AllocationTable) -> None:
-        """Have the kubelet told, and names written before that."""
+        """Update the kubelet's lists, after the CDI names are written."""
         troubles: dict[str, str] = {}
         files: dict[str, bytes] = {}
         for each, state in zip(classes, table.classes, strict=True):
@@ -249,7 +249,7 @@ class Devices:
         return settings.cdi.enabled and "cdi-cri" in settings.device_plugin.device_list_strategy
 
     async def _write(self, name: str, content: bytes) -> str:
-        """Have a specification say this; what is in the way, if anything."""
+        """Write a specification; the obstacle, if any."""
         if self._written.get(name) == content:
             return ""
         try:
@@ -260,7 +260,7 @@ class Devices:
         return ""
 
     async def _remove_unused(self, files: Mapping[str, bytes], allocations: AllocationTable) -> None:
-        """Take away what no class needs, and no container that may start again."""
+        """Remove specifications needed by no class, and by no container that may start again."""
         held = {name_spec_file(one.resource) for one in allocations.allocations}
         for name in self._written.keys() - files.keys() - held:
             try:
@@ -271,7 +271,7 @@ class Devices:
                 del self._written[name]
 
     def _score_devices(self, resource: ResourceName) -> Mapping[str, int]:
-        """How near each device is to the GPUs of the container that is being admitted; asked when the kubelet asks."""
+        """How near each device is to the GPUs of the container being admitted; called when the kubelet asks."""
         inventory = self._bus.latest(Inventory)
         newcomers = self._find_newcomers(resource)
         if inventory is None or not newcomers:
@@ -283,7 +283,7 @@ class Devices:
         return score_nearness(devices, gpus, self._host.functions) if gpus else {}
 
     def score_gpus(self, resource: ResourceName) -> Mapping[str, int]:
-        """How near each GPU and MIG device is to the devices of the container that is being admitted."""
+        """How near each GPU and MIG device is to the devices of the container being admitted."""
         inventory = self._bus.latest(Inventory)
         newcomers = (self._known.get(DeviceId(find_uuid(name))) for name in self._find_newcomers(resource))
         devices = [known.device for known in newcomers if known is not None and known.device.pci is not None]
@@ -304,7 +304,7 @@ class Devices:
     def _tell_changes(
         self, before: Mapping[DeviceId, Known], held: Mapping[str, Sequence[Allocation]], cause: Cause
     ) -> None:
-        """Facts about what came, went, and works or does not any more."""
+        """Publish facts about devices that came, went, failed or recovered."""
         for name, known in self._known.items():
             device, was = known.device, before.get(name)
             if was is not None and was.device.standing is device.standing:

@@ -1,6 +1,6 @@
-"""What follows from a look at the host: the devices of each class, what the kubelet is told, what people are told.
+"""Decisions after a scan of the host: the devices of each class, the kubelet's list, the conditions.
 
-Owns how what is remembered of a device meets what is there. A device that is gone is remembered while somebody has it.
+Owns the comparison of stored devices with present ones. A device that is gone is kept while a container holds it.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -26,25 +26,25 @@ CODES = ("device-gone", "device-unhealthy", "devices-missing", "devices-unclear"
 
 
 class Known(NamedTuple):
-    """A device and what is remembered of it."""
+    """A device and its stored verdict."""
 
     device: HostDevice
     judged: Judged
 
 
 class Findings(NamedTuple):
-    """What was looked at beside the nodes."""
+    """Findings beside the device nodes."""
 
     texts: Mapping[str, str] = {}
     """Of files below /sys, by path."""
     commands: Mapping[DeviceId, str] = {}
-    """By device what its command found; empty where nothing."""
+    """By device the message of its failed command; empty after a success."""
     is_due: Collection[ResourceName] = ()
-    """The classes for which this look counts on the way back to healthy: not those whose time has yet to come."""
+    """The classes for which this poll counts on the way back to healthy: classes not yet due are left out."""
 
 
 def plan_wish(classes: Iterable[DeviceClass]) -> ScanWish:
-    """What to look for."""
+    """The scan for all classes."""
     classes = tuple(classes)
     patterns = [pattern for each in classes for pattern in (*each.nodes, *each.extra_nodes)]
     unnamed = [each for each in classes if not each.nodes]
@@ -57,7 +57,7 @@ def plan_wish(classes: Iterable[DeviceClass]) -> ScanWish:
 
 
 def plan_paths(classes: Iterable[DeviceClass], host: HostDevices) -> tuple[str, ...]:
-    """The files of sysfs that are to be read."""
+    """The files of sysfs to read."""
     grouped = plan_classes(classes, host)
     paths = [
         path
@@ -77,7 +77,7 @@ def look_at(
     held: Mapping[str, Sequence[Allocation]],
     clean_looks: int,
 ) -> dict[DeviceId, Known]:
-    """All devices there are or that somebody has, with the verdict on each."""
+    """All present or held devices, each with its verdict."""
     found: dict[DeviceId, Known] = {}
     for each in classes:
         resource = name_resource(each)
@@ -100,7 +100,7 @@ def look_at(
 
 
 def _make_up(device: DeviceId, name: str) -> HostDevice:
-    """A device that went while no agent was there to see it: of it there is no more than its name."""
+    """A device gone before the agent's start: only its name is known."""
     return HostDevice(id=device, name=name, nodes=(name,))
 
 
@@ -109,7 +109,7 @@ def _tell(device: HostDevice, judged: Judged) -> HostDevice:
 
 
 def plan_table(classes: Iterable[DeviceClass], host: HostDevices, known: Mapping[DeviceId, Known]) -> DeviceTable:
-    """The state as everybody is told it."""
+    """The state for publication."""
     classes = tuple(classes)
     grouped = plan_classes(classes, host)
     return DeviceTable(classes=tuple(_plan_state(each, grouped[name_resource(each)], known) for each in classes))
@@ -128,7 +128,7 @@ def _plan_state(device_class: DeviceClass, grouped: Grouped, known: Mapping[Devi
 
 
 def find_holders(table: AllocationTable | None, resources: Iterable[ResourceName]) -> dict[str, list[Allocation]]:
-    """Who has which device, by id without share."""
+    """The allocations of each device, by id without the number of a replica."""
     wanted, held = set(resources), dict[str, list[Allocation]]()
     for allocation in table.allocations if table is not None else ():
         if allocation.resource in wanted:
@@ -138,7 +138,7 @@ def find_holders(table: AllocationTable | None, resources: Iterable[ResourceName
 
 
 def describe_holder(allocation: Allocation) -> str:
-    """The pod, or what is known in its place."""
+    """The pod, or the number of the allocation in its place."""
     pod = allocation.pod
     if pod is None:
         return f"allocation {allocation.number}"
@@ -149,7 +149,7 @@ def describe_holder(allocation: Allocation) -> str:
 def decide_conditions(
     classes: Sequence[DeviceClass], table: DeviceTable, held: Mapping[str, Sequence[Allocation]]
 ) -> dict[str, dict[str, str]]:
-    """By code, what is wrong with what; all codes are there."""
+    """By code, the subjects with their details; all codes are present."""
     found: dict[str, dict[str, str]] = {code: {} for code in CODES}
     for each, state in zip(classes, table.classes, strict=True):
         for device in state.devices:

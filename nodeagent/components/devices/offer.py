@@ -1,4 +1,4 @@
-"""What the kubelet's questions about one class are answered from, replaced whole; pure."""
+"""The values behind the answers about a class, replaced whole; pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
@@ -14,24 +14,24 @@ _TAKEN: Final = "somebody has it from before it was shared otherwise"
 
 
 class ClassOffer(NamedTuple):
-    """One class as it is offered."""
+    """A class as offered."""
 
     device_class: DeviceClass
     devices: Mapping[str, HostDevice]
-    """By id, without the number of a share."""
+    """By id, without the number of a replica."""
     listed: tuple[AdvertisedDevice, ...] = ()
     extra_nodes: tuple[str, ...] = ()
     by_name: bool = False
     unnamed: str = ""
-    """Why container runtimes cannot be told names that they must be told."""
+    """Why the device names cannot be given to container runtimes, where names are required."""
 
 
 def select(offer: ClassOffer, resource: ResourceName, asked: Sequence[DeviceId]) -> tuple[HostDevice, ...]:
     """The devices asked for, each once.
 
     Raises:
-        RequestInvalid: none is asked for, or one twice, or one that there is not.
-        DeviceUnhealthy: one must not be handed out.
+        RequestInvalid: No device, a device twice, or an unknown device is asked for.
+        DeviceUnhealthy: A device must not be handed out.
     """
     known = {each.id: each.healthy for each in offer.listed}
     for name in asked:
@@ -49,7 +49,7 @@ def select(offer: ClassOffer, resource: ResourceName, asked: Sequence[DeviceId])
 
 
 def explain_unfitness(offer: ClassOffer, name: DeviceId) -> str:
-    """Why a container must not start with this device; empty when it may."""
+    """Why a container must not start with a device; empty when it may."""
     device = offer.devices.get(find_uuid(name))
     if device is None:
         return "it is not on this node any more"

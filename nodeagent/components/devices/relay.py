@@ -1,4 +1,4 @@
-"""The resources of all classes: they are answered for as long as the process lives, whoever looks after them."""
+"""The resources of all classes, served as long as the process lives, over restarts of the component."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,18 +14,18 @@ from nodeagent.rules.devices.prefer import narrow_gpus
 
 
 class GpuScorer(Protocol):
-    """Who knows where devices are."""
+    """Scores GPUs by their distance to devices."""
 
     def score_gpus(self, resource: ResourceName) -> Mapping[str, int]:
-        """How near each GPU and MIG device is to the devices of the container that asks for this resource now."""
+        """How near each GPU and MIG device is to the devices of the container now asking for the resource."""
         ...
 
 
 class ClassesRelay:
     """Implements the port `PluginSource`.
 
-    All resources of the settings are there from the first moment, so that nobody else takes one whose devices are held
-    for a resource that is offered no more.
+    All resources of the settings are present from the first moment, so that the device plugin takes none of them, with
+    devices still held, for a resource that is offered no more.
     """
 
     def __init__(self, live: LiveSettings, journal: AllocationJournal) -> None:
@@ -36,7 +36,7 @@ class ClassesRelay:
 
     @contextmanager
     def lead_to(self, scorer: GpuScorer) -> Iterator[None]:
-        """Ask this one how near GPUs are to devices for as long as the block lasts."""
+        """Use a scorer of GPUs for as long as the block lasts."""
         self._scorer = scorer
         try:
             yield
@@ -46,12 +46,12 @@ class ClassesRelay:
     def narrow(
         self, resource: ResourceName, available: Sequence[DeviceId], must_include: Sequence[DeviceId], size: int
     ) -> Sequence[DeviceId]:
-        """Those of these GPUs that are nearest to the devices which the same container was just given."""
+        """The available GPUs nearest to the devices just given to the same container."""
         near = self._scorer.score_gpus(resource) if self._scorer is not None else {}
         return narrow_gpus(available, must_include, size, near)
 
     def follow(self, classes: Iterable[DeviceClass]) -> None:
-        """Have a plugin for each of these classes and for no other."""
+        """Keep a plugin for each of the classes and for no other."""
         wanted = [name_resource(each) for each in classes]
         for name in self.plugins.keys() - set(wanted):
             del self.plugins[name]
@@ -60,5 +60,5 @@ class ClassesRelay:
                 self.plugins[name] = ClassPlugin(name, self._live, self._journal)
 
     def list_plugins(self) -> Mapping[ResourceName, DevicePlugin]:
-        """Who answers for which resource."""
+        """The plugin of each resource."""
         return self.plugins

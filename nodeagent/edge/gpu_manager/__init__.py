@@ -1,1 +1,1 @@
-"""The service by which Tencent's gpu-manager tells its clients of use, spoken on a unix socket."""
+"""The service for use by clients of Tencent's gpu-manager, spoken on a unix socket."""

@@ -1,6 +1,6 @@
-"""Answers the three questions of `display.GPUDisplay` on a unix socket.
+"""Serves the three calls of `display.GPUDisplay` on a unix socket.
 
-Owns the translation into messages. What is answered is its caller's business, and is at hand when it is asked for.
+Owns the translation into messages. The answers are the caller's business, and ready before a call.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -19,7 +19,7 @@ SERVICE = "/display.GPUDisplay"
 
 
 class DisplayAnswers(NamedTuple):
-    """Who knows the answers."""
+    """Sources of the answers."""
 
     graph: Callable[[], str]
     usage: Callable[[], Mapping[str, ContainerStat]]
@@ -28,17 +28,17 @@ class DisplayAnswers(NamedTuple):
 
 @asynccontextmanager
 async def serve_display(path: Path, answers: DisplayAnswers, report_crash: CrashReporter) -> AsyncIterator[None]:
-    """Answer at `path` for as long as the block lasts.
+    """Serve at `path` for as long as the block lasts.
 
     Raises:
-        SocketUnavailable: it cannot be bound.
+        SocketUnavailable: The socket cannot be bound.
     """
     async with open_grpc_server(path, list_methods(answers), report_crash):
         yield
 
 
 def list_methods(answers: DisplayAnswers) -> Methods:
-    """What a server needs to know."""
+    """The methods for a gRPC server."""
 
     async def print_graph(_request: Empty) -> wire.GraphResponse:
         return wire.GraphResponse(graph=answers.graph())

@@ -1,4 +1,4 @@
-"""THE list of conditions: what can be wrong with a node, as the person who is paged reads it.
+"""THE list of conditions: everything that can be wrong with a node, as the person on call reads it.
 
 `docs/conditions.md` is generated from it. Codes are stable: alerts and runbooks name them.
 """

@@ -1,4 +1,4 @@
-"""What can be wrong with the agent itself and its configuration."""
+"""Conditions of the agent itself and its configuration."""
 
 from nodeagent.model.conditions.definition import ConditionDefinition
 

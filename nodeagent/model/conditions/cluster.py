@@ -1,4 +1,4 @@
-"""What can be wrong between the node and its cluster."""
+"""Conditions of the node's connection to its cluster."""
 
 from nodeagent.model.conditions.definition import ConditionDefinition
 

@@ -1,4 +1,4 @@
-"""What can be wrong with handing GPUs to containers: CDI, the shim, the runtime."""
+"""Conditions of handing GPUs to containers: CDI, the shim, the runtime."""
 
 from nodeagent.model.conditions.definition import ConditionDefinition
 from nodeagent.model.conditions.driver import BLINDING_CODES

@@ -1,4 +1,4 @@
-"""What a condition is before it is true of anything."""
+"""The definition of a condition, before any instance."""
 
 from typing import Literal
 
@@ -8,13 +8,13 @@ Severity = Literal["info", "warning", "error"]
 
 
 class ConditionDefinition(Value, frozen=True):
-    """A condition before it is true of anything: its name, weight, and what to do about it."""
+    """A condition's name, severity and remedy, before any instance."""
 
     code: str
     severity: Severity
     title: str
     remedy: str
     show_after_seconds: float = 0.0
-    """Hidden for this long, so that what mends itself in passing wakes nobody."""
+    """Hidden for this long, so that a passing fault wakes no person."""
     depends_on: tuple[str, ...] = ()
-    """Hidden while one of these is true of the same thing, or of everything, because it follows from it."""
+    """Hidden while a condition listed here is true of the same subject, or of all subjects, as its consequence."""

@@ -1,4 +1,4 @@
-"""What can be wrong with devices of other vendors."""
+"""Conditions of devices of other vendors."""
 
 from nodeagent.model.conditions.definition import ConditionDefinition
 

@@ -1,6 +1,6 @@
-"""What can be wrong with the driver: one condition for each of its phases but the good one.
+"""Conditions of the driver: one for each of its phases but the ready phase.
 
-The driver component owns all of them, and takes back those that its last look did not give.
+The driver component owns all of them, and clears every condition not found at its last poll.
 """
 
 from nodeagent.model.conditions.definition import ConditionDefinition
@@ -78,7 +78,7 @@ DRIVER_CONDITIONS: tuple[ConditionDefinition, ...] = (
 DRIVER_CODES: tuple[str, ...] = tuple(definition.code for definition in DRIVER_CONDITIONS)
 
 BLINDING_CODES: tuple[str, ...] = tuple(code for code in DRIVER_CODES if code != "driver-nodes-missing")
-"""Those that explain why nothing is known of any GPU; NVML works without the nodes that only containers need."""
+"""Conditions that leave every GPU unknown; NVML works without the device nodes needed only by containers."""
 
 BLINDING_BUT_ABSENCE: tuple[str, ...] = tuple(code for code in BLINDING_CODES if code != "driver-no-hardware")
-"""The same without the one that a node has whose GPUs are gone: it does not explain where they went."""
+"""The same without the condition of a node whose GPUs are gone: it does not explain where they went."""

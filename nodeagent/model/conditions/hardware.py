@@ -1,4 +1,4 @@
-"""What can be wrong with the GPUs, and with asking them."""
+"""Conditions of GPUs, and of reading them."""
 
 from nodeagent.model.conditions.definition import ConditionDefinition
 from nodeagent.model.conditions.driver import BLINDING_BUT_ABSENCE, BLINDING_CODES

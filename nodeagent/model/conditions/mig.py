@@ -1,4 +1,4 @@
-"""What can be wrong with cutting GPUs by MIG."""
+"""Conditions of partitioning GPUs by MIG."""
 
 from nodeagent.model.conditions.definition import ConditionDefinition
 

@@ -1,4 +1,4 @@
-"""What can be wrong with offering GPUs to pods, and with the book of who has them."""
+"""Conditions of offering GPUs to pods, and of the journal of allocations."""
 
 from nodeagent.model.conditions.definition import ConditionDefinition
 from nodeagent.model.conditions.driver import BLINDING_BUT_ABSENCE, BLINDING_CODES

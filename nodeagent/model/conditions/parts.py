@@ -1,4 +1,4 @@
-"""What can be wrong with parts of GPUs, with claims and with daemons of MPS."""
+"""Conditions of fractions of GPUs, of claims and of daemons of MPS."""
 
 from nodeagent.model.conditions.definition import ConditionDefinition
 from nodeagent.model.conditions.driver import BLINDING_CODES
@@ -48,7 +48,7 @@ PARTS_CONDITIONS: tuple[ConditionDefinition, ...] = (
         title="parts of GPUs are not given back when containers end: the container runtime cannot be asked",
         remedy="set `runtime.socket` to the socket of the kubelet's runtime; in a pod it takes `gpuAccess: privileged`."
         " What has ended meanwhile is given back at the first answer",
-        # A runtime that is restarted is away for less.
+        # A restart of the runtime takes less.
         show_after_seconds=30.0,
     ),
     ConditionDefinition(
@@ -82,7 +82,7 @@ PARTS_CONDITIONS: tuple[ConditionDefinition, ...] = (
         severity="warning",
         title="a program that was given nothing uses a GPU that is given in parts",
         remedy="end it, or have its pod ask for a part; a host's program that may stay: `fractions.ignored_processes`",
-        # Longer than the pause between two looks: what only one of them has seen is over already.
+        # Longer than the pause between two polls: a fault of a single poll is over already.
         show_after_seconds=12.0,
         depends_on=(*BLINDING_CODES, "gpu-lost"),
     ),

@@ -1,8 +1,8 @@
-"""THE list of what travels on the bus; `docs/events.md` is generated from it.
+"""THE list of events on the bus; `docs/events.md` is generated from it.
 
 States are nouns, retained and whole.
-Facts are past participles: they happened, once, and are queued for whoever listens.
-What must not be lost does not ride the bus: it is written first and published as written.
+Facts are past participles: they happened, once, and are queued for every listener.
+Facts that must not be lost do not depend on the bus: they are journalled first and published as journalled.
 """
 
 from nodeagent.model.allocation import AllocationTable, ClaimTable

@@ -1,4 +1,4 @@
-"""What was given to containers, refused and taken back."""
+"""Allocations to containers: given, refused and taken back."""
 
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
@@ -14,7 +14,7 @@ class DevicesAdvertised(Value, frozen=True):
 
 
 class DevicesAllocated(Value, frozen=True):
-    """Devices were handed to a container; the journal held it before the kubelet was told."""
+    """Devices were handed to a container; the journal held the allocation before the kubelet was answered."""
 
     resource: ResourceName
     devices: tuple[DeviceId, ...]
@@ -30,7 +30,7 @@ class DevicesFreed(Value, frozen=True):
 
 
 class AllocationRefused(Value, frozen=True):
-    """The kubelet asked for devices and was told no."""
+    """A kubelet's request for devices was refused."""
 
     resource: ResourceName
     devices: tuple[DeviceId, ...]
@@ -38,17 +38,17 @@ class AllocationRefused(Value, frozen=True):
 
 
 class AllocationDiffered(Value, frozen=True):
-    """The journal and the kubelet did not agree on who holds what."""
+    """The journal and the kubelet did not agree on the holder of a device."""
 
     kind: str
-    """`missing` in the journal, `orphan` in it, `conflict`, or `forgotten` by the kubelet."""
+    """`missing` in the journal, `orphan` in the journal, `conflict`, or `forgotten` by the kubelet."""
     resource: ResourceName
     devices: tuple[DeviceId, ...]
     detail: str
 
 
 class PartBound(Value, frozen=True):
-    """A container was given its parts of GPUs."""
+    """A container was given its fractions of GPUs."""
 
     number: int
     pod: PodIdentity
@@ -58,14 +58,14 @@ class PartBound(Value, frozen=True):
 
 
 class PartReleased(Value, frozen=True):
-    """A binding has ended, or a promise that nobody redeemed was taken back."""
+    """A binding has ended, or a promise never redeemed was taken back."""
 
     number: int
     reason: str
 
 
 class PartProcessEnded(Value, frozen=True):
-    """A process was ended because its container had more of a GPU's memory than its part."""
+    """A process was ended because its container had more of a GPU's memory than its fraction."""
 
     number: int
     pod: PodIdentity
@@ -77,7 +77,7 @@ class PartProcessEnded(Value, frozen=True):
 
 
 class PartRefused(Value, frozen=True):
-    """Parts of GPUs were not promised, or a container that has the promise must wait."""
+    """Fractions of GPUs were not promised, or a container with a promise must wait."""
 
     resource: ResourceName
     count: int

@@ -1,10 +1,10 @@
-"""What happened to what container runtimes read."""
+"""Changes of files that container runtimes read."""
 
 from nodeagent.model.values import Value
 
 
 class CdiSpecsWritten(Value, frozen=True):
-    """CDI specifications were written or taken away, because they were not what they should be."""
+    """CDI specifications were written or removed, because they differed from the plan."""
 
     written: tuple[str, ...]
     removed: tuple[str, ...]
@@ -16,14 +16,14 @@ class RuntimeConfigured(Value, frozen=True):
 
     paths: tuple[str, ...]
     repair: bool = False
-    """Whether somebody had undone it."""
+    """Whether another program had undone the configuration."""
     unproved: str = ""
-    """Why it could not be shown on the side that the runtime comes up with it; empty when it was."""
+    """Why a trial start with the configuration was not possible; empty after a trial."""
 
 
 class RuntimeRestarted(Value, frozen=True):
-    """The container runtime was restarted, and rolled back where that failed."""
+    """The container runtime was restarted, and rolled back where the restart failed."""
 
     command: str
     failure: str = ""
-    """Why it was rolled back; empty when all is well."""
+    """Why the configuration was rolled back; empty when all is well."""

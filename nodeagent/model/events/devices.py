@@ -1,4 +1,4 @@
-"""What happened to devices of other vendors."""
+"""Events of devices of other vendors."""
 
 from nodeagent.model.devices import Standing
 from nodeagent.model.ids import DeviceId
@@ -6,7 +6,7 @@ from nodeagent.model.values import Value
 
 
 class DeviceFound(Value, frozen=True):
-    """A device of another kind than NVIDIA's GPUs is there that was not."""
+    """A device of another kind than NVIDIA's GPUs appeared."""
 
     device: DeviceId
     name: str
@@ -18,7 +18,7 @@ class DeviceLost(Value, frozen=True):
     device: DeviceId
     name: str
     holders: tuple[str, ...] = ()
-    """Who has it all the same."""
+    """Containers that still hold the device."""
 
 
 class DeviceJudged(Value, frozen=True):

@@ -1,4 +1,4 @@
-"""What happened to GPUs and their driver."""
+"""Events of GPUs and their driver."""
 
 from nodeagent.model.driver import DriverPhase
 from nodeagent.model.health import Verdict
@@ -19,20 +19,20 @@ class XidReported(Value, frozen=True):
 
 
 class GpuEventReported(Value, frozen=True):
-    """The driver reported something other than an XID, or its reports can be heard again."""
+    """The driver reported something other than an XID, or its reports are received again."""
 
     gpu: GpuUuid
     kind: str
-    """What NVML calls it: `double_bit_ecc`, `single_bit_ecc_storm`, `dram_retirement`, `dram_retirement_failure`,
-    `non_fatal_poison`, `fatal_poison`, `mig_layout`, `recovery_action`, `unavailable`; and `watch_resumed`, which says
-    that others may have been missed. The simulation also reports `gpu_lost`, `gpu_back` after a power cycle, `bind` and
-    `unbind`."""
+    """As NVML names the event: `double_bit_ecc`, `single_bit_ecc_storm`, `dram_retirement`, `dram_retirement_failure`,
+    `non_fatal_poison`, `fatal_poison`, `mig_layout`, `recovery_action`, `unavailable`; and `watch_resumed`, after which
+    other events may have been missed. The simulation also reports `gpu_lost`, `gpu_back` after a power cycle, `bind`
+    and `unbind`."""
     data: int = 0
-    """What came with it: of `recovery_action` the action, NVML's field 230."""
+    """The event's data: of `recovery_action` the action, NVML's field 230."""
 
 
 class GpuAppeared(Value, frozen=True):
-    """A GPU is in the inventory that was not there before."""
+    """A GPU is in the inventory, and was not before."""
 
     gpu: GpuUuid
     generation: int
@@ -45,7 +45,7 @@ class GpuVanished(Value, frozen=True):
     generation: int
     reason: str = ""
     is_gone: bool = False
-    """Whether it is no longer in its slot; one that is there and does not answer is lost."""
+    """Whether the GPU is no longer in its slot; a GPU that is there and does not answer is lost."""
 
 
 class MigLayoutChanged(Value, frozen=True):
@@ -64,7 +64,7 @@ class DriverChanged(Value, frozen=True):
 
 
 class GpuCleared(Value, frozen=True):
-    """A person took a GPU back into service; it was written down first."""
+    """A person took a GPU back into service; the decision was stored first."""
 
     gpu: GpuUuid
     who: str
@@ -73,7 +73,7 @@ class GpuCleared(Value, frozen=True):
 
 
 class GpuForgotten(Value, frozen=True):
-    """A person said that a GPU which had vanished is gone for good."""
+    """A person confirmed that a vanished GPU is gone for good."""
 
     gpu: GpuUuid
     who: str

@@ -1,4 +1,4 @@
-"""What happened to the node in its cluster, and to the configuration."""
+"""Events of the node in its cluster, and of the configuration."""
 
 from nodeagent.model.values import Value
 
@@ -11,13 +11,13 @@ class LabelsApplied(Value, frozen=True):
 
 
 class LabelsContested(Value, frozen=True):
-    """Somebody else writes labels of this node otherwise than we would; they are left to them."""
+    """Another program writes labels of the node with other values than the agent's; the labels are left to it."""
 
     keys: tuple[str, ...]
 
 
 class SlicesWritten(Value, frozen=True):
-    """Schedulers were told anew what claims can have on this node."""
+    """The node's slices for schedulers were written."""
 
     pool: str
     written: tuple[str, ...]
@@ -26,20 +26,20 @@ class SlicesWritten(Value, frozen=True):
 
 
 class ConfigurationReloaded(Value, frozen=True):
-    """A new configuration was read; what could change while running has changed."""
+    """A new configuration was read; settings that can change while running are in force."""
 
     changed: tuple[str, ...]
     needs_restart: tuple[str, ...] = ()
 
 
 class ConfigurationRejected(Value, frozen=True):
-    """A new configuration was read and is invalid; the one before stays in force."""
+    """A new configuration was read and is invalid; the configuration before stays in force."""
 
     problems: tuple[str, ...]
 
 
 class WishRefused(Value, frozen=True):
-    """The cluster asks something of this node, by a label, that it does not get."""
+    """A node request, by a label, was refused."""
 
     label: str
     value: str

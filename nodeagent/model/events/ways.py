@@ -1,4 +1,4 @@
-"""What happened to the ways in which GPUs are given: doors, layouts of MIG, daemons of MPS."""
+"""Changes of how GPUs are given out: allocation modes, MIG layouts, daemons of MPS."""
 
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.offering import Door
@@ -6,19 +6,19 @@ from nodeagent.model.values import Value
 
 
 class MigChangeEnded(Value, frozen=True):
-    """A GPU was cut otherwise, or was to be; what became of it was written down first."""
+    """A change of a GPU's partitions ended, done or not; the journal held the outcome first."""
 
     gpu: GpuUuid
     layout: str
     outcome: str
-    """`done`, `undone` where it is as it was before, `half` where it is neither, `reboot` where its mode waits."""
+    """`done`, `undone` where the GPU is as before, `half` for a partial change, `reboot` where the GPU's mode waits."""
     detail: str = ""
     device: str = ""
-    """The single device that was made or taken away, where it was no layout."""
+    """The single device created or removed, where the change was no layout."""
 
 
 class GpuSeenStale(Value, frozen=True):
-    """A GPU is cut otherwise than it was seen last: somebody else has done that since, and it is to be looked at."""
+    """A GPU's partitions differ from the inventory: another program has changed them since, and a rescan is due."""
 
     gpu: GpuUuid
 
@@ -32,17 +32,17 @@ class MpsDaemonStarted(Value, frozen=True):
 
 
 class MpsDaemonEnded(Value, frozen=True):
-    """Such a daemon, or a server of it, ended unasked, and with it the work that went through it."""
+    """A daemon of the multi-process service, or a server of it, ended unasked, and with it the work of its clients."""
 
     daemon: str
     gpus: tuple[GpuUuid, ...]
     reason: str
     pods: tuple[str, ...] = ()
-    """Those who were at work when it was looked at last, else those who have its GPUs."""
+    """Pods at work at the last poll, else pods with the daemon's GPUs."""
 
 
 class DoorChosen(Value, frozen=True):
-    """A person said by which door a GPU is to be given out; it was written down first."""
+    """A person set the allocation mode of a GPU; the journal held the choice first."""
 
     gpu: GpuUuid
     door: str | None
@@ -51,7 +51,7 @@ class DoorChosen(Value, frozen=True):
 
 
 class DoorChanged(Value, frozen=True):
-    """A GPU is given out by another door than before."""
+    """The allocation mode of a GPU is another than before."""
 
     gpu: GpuUuid
     before: Door

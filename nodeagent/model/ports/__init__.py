@@ -1,6 +1,6 @@
-"""What one part may ask of another and wait for. Wired in `app`; everything else travels on the bus.
+"""Questions of components to one another that wait for an answer. Wired in `app`; all else travels on the bus.
 
-Each port is implemented by an edge and used by a component; the simulation implements the same ones.
+Each port is implemented by an edge and used by a component; the simulation implements the same ports.
 """
 
 from nodeagent.model.ports.claims import ClaimApi, ClaimDriver, ClaimedSpec, ClaimSpecs

@@ -1,4 +1,4 @@
-"""What is asked of those who know of claims, and what the kubelet asks of whoever makes them ready."""
+"""Ports of claims: the API server, the kubelet's calls, and the claims' CDI specifications."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
@@ -13,18 +13,18 @@ from nodeagent.model.values import Value
 
 
 class ClaimDriver(Protocol):
-    """A driver of claims, as the kubelet asks it; `edge/kubelet` carries the questions."""
+    """A driver of claims, as the kubelet calls it; `edge/kubelet` carries the calls."""
 
     async def prepare(self, claims: Sequence[ClaimReference]) -> Mapping[str, tuple[DeviceAnswer, ...] | str]:
-        """By uid the devices of each claim, ready and durable, or why it has none. Fails for no claim but that one."""
+        """By uid the devices of each claim, ready and durable, or the reason for none. Claims fail singly."""
         ...
 
     async def unprepare(self, claims: Sequence[ClaimReference]) -> Mapping[str, str]:
-        """By uid why a claim could not be put away; empty for one that was, and for one that nobody knows."""
+        """By uid why a claim could not be put away; empty for a claim put away, and for an unknown claim."""
         ...
 
     async def wait_health(self, known: tuple[DeviceHealth, ...] | None) -> tuple[DeviceHealth, ...]:
-        """What all devices are good for, as soon as it differs from `known`; at once when nothing is known yet."""
+        """The health of all devices, as soon as it differs from `known`; at once when `known` is `None`."""
         ...
 
 
@@ -32,24 +32,24 @@ class ClaimApi(Protocol):
     """The cluster's own word on claims."""
 
     async def find_claim(self, namespace: str, name: str) -> ResourceClaim | None:
-        """The claim as it is now; `None` where there is none.
+        """The claim as it is now; `None` where there is no such claim.
 
         Raises:
-            NodeagentError: the API server cannot be asked now, or its answer makes no sense.
+            NodeagentError: The API server cannot be asked now, or its answer makes no sense.
         """
         ...
 
     async def is_alive(self, pod: PodIdentity) -> bool:
-        """Whether this very pod is there and may still start containers.
+        """Whether this very pod exists and may still start containers.
 
         Raises:
-            NodeagentError: the API server cannot be asked now.
+            NodeagentError: The API server cannot be asked now.
         """
         ...
 
 
 class ClaimedSpec(Value, frozen=True):
-    """One device of a claim, as containers are to be given it."""
+    """A device of a claim, as containers are to be given it."""
 
     name: str
     """Unqualified."""
@@ -62,25 +62,25 @@ class ClaimSpecs(Protocol):
     """CDI specifications of claims, a file each."""
 
     async def write_claim(self, uid: str, devices: Sequence[ClaimedSpec]) -> None:
-        """Have each of these names mean its device, with all that a container needs in order to use it.
+        """Make each of these CDI names stand for its device, with everything else that a container needs to use it.
 
         Raises:
-            NodeagentError: a device cannot be described now, or the file cannot be written.
+            NodeagentError: A device cannot be described now, or the file cannot be written.
         """
         ...
 
     async def remove_claim(self, uid: str) -> None:
-        """Have them mean nothing; fine when they do already.
+        """Remove the claim's CDI names; fine when already gone.
 
         Raises:
-            NodeagentError: the file cannot be removed.
+            NodeagentError: The file cannot be removed.
         """
         ...
 
     async def keep_claims(self, uids: Collection[str]) -> None:
-        """Have the devices of all other claims mean nothing.
+        """Remove the CDI names of all other claims.
 
         Raises:
-            NodeagentError: the files cannot be read or removed.
+            NodeagentError: The files cannot be read or removed.
         """
         ...

@@ -1,4 +1,4 @@
-"""What is asked of the API server, and of those who label nodes in its place."""
+"""Ports of the API server, and of other programs that label nodes."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Protocol
@@ -8,81 +8,81 @@ from nodeagent.model.cluster import ClusterNode, Eviction, NodeCondition, NodeEv
 
 
 class NodeApi(Protocol):
-    """This node in the cluster; every call is bounded in time and fails with a `NodeagentError` only."""
+    """The node in the cluster; every call is bounded in time and fails with a `NodeagentError` only."""
 
     def follow_node(self) -> AsyncGenerator[ClusterNode, None]:
-        """The node now and after each change that anybody makes to it; runs until something breaks.
+        """The node now and after each change, whoever made it; runs until the watch breaks.
 
         Raises:
-            NodeagentError: it cannot be followed (any longer).
+            NodeagentError: The node cannot be followed (any longer).
         """
         ...
 
     async def apply_labels(self, node: ClusterNode, labels: Mapping[str, str]) -> None:
-        """Make exactly these labels ours; those of others stay.
+        """Set the agent's labels to exactly these; labels of others stay.
 
         Raises:
-            NodeagentError: they were not applied.
+            NodeagentError: The labels were not applied.
         """
         ...
 
     async def write_condition(self, condition: NodeCondition, *, changed: bool) -> None:
-        """Set one condition; `changed` says whether its status is another than before.
+        """Set a condition; `changed` says whether its status is another than before.
 
         Raises:
-            NodeagentError: it was not written.
+            NodeagentError: The condition was not written.
         """
         ...
 
     async def remove_condition(self, kind: str) -> None:
-        """Take the condition of this type away.
+        """Remove the condition of a type.
 
         Raises:
-            NodeagentError: it was not removed.
+            NodeagentError: The condition was not removed.
         """
         ...
 
     async def write_label(self, key: str, value: str | None) -> None:
-        """Set one label, or take it off, whoever has set it before.
+        """Set a label, or remove it, whoever has set it before.
 
         Raises:
-            NodeagentError: it was not written.
+            NodeagentError: The label was not written.
         """
         ...
 
     async def write_annotation(self, key: str, value: str | None) -> None:
-        """Set an annotation, or take it off.
+        """Set an annotation, or remove it.
 
         Raises:
-            NodeagentError: it was not written.
+            NodeagentError: The annotation was not written.
         """
         ...
 
     async def change_taint(self, taint: Taint, *, present: bool) -> None:
-        """Put a taint on, or take it off.
+        """Add a taint, or remove it.
 
         Raises:
-            NodeagentError: it was not changed.
+            NodeagentError: The taint was not changed.
         """
         ...
 
     async def write_event(self, node: ClusterNode, event: NodeEvent, count: int) -> None:
-        """Tell people something that happened so many times.
+        """Write an event, with the number of its occurrences.
 
         Raises:
-            NodeagentError: it was not written.
+            NodeagentError: The event was not written.
         """
         ...
 
 
 class PodApi(Protocol):
-    """The pods of this node in the cluster."""
+    """The node's pods in the cluster."""
 
     def follow_pods(self) -> AsyncGenerator[PodLabelTable, None]:
-        """Their labels now and after each change; runs until something breaks.
+        """The pods' labels now and after each change; runs until the watch breaks.
 
         Raises:
-            NodeagentError: they cannot be followed (any longer).
+            NodeagentError: The pods cannot be followed (any longer).
         """
         ...
 
@@ -91,65 +91,65 @@ class PodEviction(Protocol):
     """Asks pods to go, as `kubectl drain` does: their disruption budgets have the last word."""
 
     async def evict_pod(self, pod: PodIdentity) -> Eviction:
-        """Ask one pod to go; safe to repeat while it goes.
+        """Evict a pod; safe to repeat while the pod goes.
 
         Raises:
-            NodeagentError: nobody could be asked, or the right to it is missing.
+            NodeagentError: The API server could not be asked, or the right to evict is missing.
         """
         ...
 
 
 class ClientPausing(Protocol):
-    """Parts of others on this node that have the driver open, and the labels by which they are paused."""
+    """Other operands on the node with the driver open, and the labels that pause them."""
 
     async def read_labels(self) -> Mapping[str, str]:
-        """The node's labels now, and not as they were last seen.
+        """The node's labels, read now and not as last seen.
 
         Raises:
-            NodeagentError: they could not be read.
+            NodeagentError: The labels could not be read.
         """
         ...
 
     async def write_label(self, key: str, value: str) -> None:
-        """Set one label of the node, whoever has set it before.
+        """Set a label of the node, whoever has set it before.
 
         Raises:
-            NodeagentError: it was not written.
+            NodeagentError: The label was not written.
         """
         ...
 
     async def list_pods(self, applications: Sequence[str]) -> tuple[str, ...]:
-        """The pods of this node with one of these values of the label `app`, by name.
+        """The node's pods with any of these values of the label `app`, as `namespace/name`.
 
         Raises:
-            NodeagentError: they could not be listed.
+            NodeagentError: The pods could not be listed.
         """
         ...
 
 
 class LabelFile(Protocol):
-    """A file of labels that another program reads."""
+    """A file of labels for another program."""
 
     async def read(self) -> str:
-        """What it says; nothing when there is none.
+        """The file's text; empty when there is no file.
 
         Raises:
-            NodeagentError: it cannot be read.
+            NodeagentError: The file cannot be read.
         """
         ...
 
     async def write(self, text: str) -> None:
-        """Replace it, whole.
+        """Replace the file atomically.
 
         Raises:
-            NodeagentError: it cannot be written.
+            NodeagentError: The file cannot be written.
         """
         ...
 
     async def remove(self) -> bool:
-        """Take it away, for nobody keeps it true any more; False when there is none.
+        """Remove the file, because its labels are kept up no more; False when there is none.
 
         Raises:
-            NodeagentError: it is there and cannot be removed.
+            NodeagentError: The file exists and cannot be removed.
         """
         ...

@@ -1,4 +1,4 @@
-"""What is asked of the driver's files, CDI directories and container runtimes."""
+"""Ports of the driver's files, CDI directories and container runtimes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from nodeagent.model.shim import OnMissing, ShimTable
 
 Withdraw: TypeAlias = Callable[[EditedFile], bytes | None]
-"""Makes of a file that others have edited one without our part, `None` for none at all; raises a NodeagentError."""
+"""Makes a file edited by others free of the agent's settings, `None` for no file at all; raises a NodeagentError."""
 
 
 class DriverFileSource(Protocol):
@@ -39,53 +39,53 @@ class DriverFileSource(Protocol):
 
 
 class SpecDirectories(Protocol):
-    """The directories of CDI specifications; the agent writes in one of them."""
+    """The directories of CDI specifications; the agent writes in a single directory of them."""
 
     async def read_specs(self) -> tuple[SpecContent, ...]:
-        """Every file that a runtime would read, the lower directory first; but none that comes and goes with a pod.
+        """Every file that a runtime would read, the lower directory first, without files that come and go with a pod.
 
         Raises:
-            NodeagentError: the file system does not answer.
+            NodeagentError: The file system does not answer.
         """
         ...
 
     async def list_passing(self) -> tuple[str, ...]:
-        """The names of those of ours that come and go with pods.
+        """Names of the agent's files that come and go with pods.
 
         Raises:
-            NodeagentError: the file system does not answer.
+            NodeagentError: The file system does not answer.
         """
         ...
 
     def locate(self, name: str) -> str:
-        """The path of a file of ours."""
+        """The path of a file of the agent."""
         ...
 
     async def write_spec(self, name: str, content: bytes, *, durable: bool = True) -> None:
-        """Put one in place, whole, with the directory where it is missing.
+        """Write a file atomically, with the directory where missing.
 
-        What is made anew at the next start of its container need not be durable.
+        A file made anew at the next start of its container need not be durable.
 
         Raises:
-            NodeagentError: it cannot be written; the one before stays.
+            NodeagentError: The file cannot be written; the file before stays.
         """
         ...
 
     async def remove_spec(self, name: str) -> None:
-        """Take one of ours away; fine when it is gone already.
+        """Remove a file of the agent; fine when already gone.
 
         Raises:
-            NodeagentError: it cannot be removed.
+            NodeagentError: The file cannot be removed.
         """
         ...
 
     async def wait_change(self) -> None:
-        """Return when a file that is read has come, gone or changed since the last reading."""
+        """Return when a file has come, gone or changed since the last reading."""
         ...
 
 
 class PartSpecs(Protocol):
-    """Specifications of single containers, each with parts of GPUs of its own."""
+    """Specifications of single containers, each with its own fractions of GPUs."""
 
     async def write_part(
         self,
@@ -94,64 +94,64 @@ class PartSpecs(Protocol):
         mounts: Sequence[ContainerMount],
         environment: Mapping[str, str],
     ) -> None:
-        """Have each of these names mean these GPUs, with all that a container needs in order to use them.
+        """Make each of these CDI names stand for these GPUs, with everything else that a container needs to use them.
 
         Raises:
-            NodeagentError: a GPU cannot be described now, or the file cannot be written.
+            NodeagentError: A GPU cannot be described now, or the file cannot be written.
         """
         ...
 
     async def remove_part(self, name: str) -> None:
-        """Have it, and those that were written with it as the first, mean nothing; fine when they do already.
+        """Remove a CDI name, and the names written together with it after it; fine when already gone.
 
         Raises:
-            NodeagentError: the file cannot be removed.
+            NodeagentError: The file cannot be removed.
         """
         ...
 
 
 class PartFolders(Protocol):
-    """What containers are told of their limits, and tell of their use: a folder for each."""
+    """Folders with limits and usage files, a folder for each container."""
 
     async def prepare(self, name: str) -> None:
-        """Have the folder be there with all that needs no limits, so that `write` takes less time.
+        """Make the folder with everything independent of limits, so that `write` takes less time.
 
         Raises:
-            NodeagentError: it cannot be made.
+            NodeagentError: The folder cannot be made.
         """
         ...
 
     async def write(self, name: str, limits: Sequence[PartLimit]) -> PartFolder:
-        """Have the folder say this; a container that has it sees the change.
+        """Write the limits into the folder; a container with the folder sees the change.
 
         Raises:
-            NodeagentError: it cannot be written.
+            NodeagentError: The limits cannot be written.
         """
         ...
 
     async def remove(self, name: str) -> None:
-        """Take the folder away; fine when it is gone already.
+        """Remove the folder; fine when already gone.
 
         Raises:
-            NodeagentError: it cannot be removed.
+            NodeagentError: The folder cannot be removed.
         """
         ...
 
     async def read(self, name: str) -> tuple[PartLimit, ...]:
-        """What a container was told; nothing where there is no such folder.
+        """The limits in a folder; empty where there is no such folder.
 
         Raises:
-            NodeagentError: it cannot be read, or is damaged.
+            NodeagentError: The limits cannot be read, or are damaged.
         """
         ...
 
     async def measure(self, measures: Mapping[str, Sequence[PartMeasure | None]]) -> None:
-        """Tell containers, by the names of their folders, how busy their GPUs are, in the order of their limits.
+        """Write GPU utilization for containers, by the names of their folders, in the order of their limits.
 
-        A folder that is gone is passed over, and so is a GPU of which nothing is known.
+        A folder already gone is skipped, and so is a GPU without a reading.
 
         Raises:
-            NodeagentError: some could not be told.
+            NodeagentError: Some folder could not be written.
         """
         ...
 
@@ -159,151 +159,151 @@ class PartFolders(Protocol):
         """Whether the library has ever come up in a process of the container.
 
         Raises:
-            NodeagentError: it cannot be read, or says what cannot be true.
+            NodeagentError: The usage file cannot be read, or has impossible content.
         """
         ...
 
     async def list_names(self) -> tuple[str, ...]:
-        """The folders that there are.
+        """Names of the existing folders.
 
         Raises:
-            NodeagentError: they cannot be listed.
+            NodeagentError: The folders cannot be listed.
         """
         ...
 
     async def bound_usage(self) -> UsageCheck:
-        """Cut what containers have made larger than it may be; say which did, and whose files lie on the disk.
+        """Cut usage files enlarged by containers; report the enlarged files, and the files on the node's disk.
 
         Raises:
-            NodeagentError: some cannot be looked at or cut.
+            NodeagentError: Some file cannot be read or cut.
         """
         ...
 
 
 class PartLibrary(Protocol):
-    """The library that holds containers to their parts."""
+    """The library that holds containers to their fractions."""
 
     async def install(self) -> LibraryFiles:
-        """Have it on the host.
+        """Install the library on the host.
 
         Raises:
-            NodeagentError: it cannot be put there.
+            NodeagentError: The library cannot be installed.
         """
         ...
 
 
 class ProgramInstaller(Protocol):
-    """Puts a program of ours on the host."""
+    """Installs a program of the agent on the host."""
 
     async def install(self, path: Path) -> bool:
-        """Have exactly our program there, executable; False when it was there already.
+        """Install the agent's exact program, executable; False when already installed.
 
         Raises:
-            NodeagentError: it cannot be put there.
+            NodeagentError: The program cannot be installed.
         """
         ...
 
     async def check(self, path: Path) -> None:
-        """Have it run there, as the container runtime would.
+        """Run the program in its place, as the container runtime would.
 
         Raises:
-            NodeagentError: it does not run, it lacks something, or this process cannot know.
+            NodeagentError: The program does not run, lacks something, or cannot be checked by this process.
         """
         ...
 
 
 class ShimHost(Protocol):
-    """The runtime shim as it lies on the host: a program, what it looks things up in, and further names."""
+    """The runtime shim as it lies on the host: a program, its table, and further names."""
 
     async def install(self, program: Path, names: Sequence[Path] = ()) -> bool:
-        """Have exactly our program there, seen to run, and each of the names lead to it; False when all of it was so.
+        """Install the agent's exact program, checked to run, with links of all names; False when already so.
 
         Raises:
-            NodeagentError: it cannot be put there, does not run, or one of the names is another program's.
+            NodeagentError: The program cannot be installed or does not run, or a name belongs to another program.
         """
         ...
 
     async def read_marks(self) -> tuple[tuple[str, str], ...]:
-        """Files of the host that say another thing after a reboot or with another driver: path and first line."""
+        """Files of the host with other content after a reboot or with another driver: path and first line."""
         ...
 
     async def write(self, directory: Path, table: "ShimTable", on_missing: "OnMissing") -> bool:
-        """Have exactly this there; False when it was there already.
+        """Write the table; False when already there.
 
         Raises:
-            NodeagentError: it cannot be written; what is there stays.
+            NodeagentError: The table cannot be written; the table before stays.
         """
         ...
 
     async def remove(self, directory: Path) -> bool:
-        """Take the table away; False when there was none.
+        """Remove the table; False when there was none.
 
         Raises:
-            NodeagentError: it cannot be removed.
+            NodeagentError: The table cannot be removed.
         """
         ...
 
 
 class ContainerRuntime(Protocol):
-    """The container runtime of this node. Every call is bounded in time and fails with a `NodeagentError` only."""
+    """The container runtime of the node. Every call is bounded in time and fails with a `NodeagentError` only."""
 
     async def read_evidence(self) -> RuntimeEvidence:
-        """Which runtimes there are, and what the running ones say about themselves."""
+        """The runtimes of the node, with the answers of the running ones."""
         ...
 
     async def read_config(self, kind: RuntimeKind, main: str, extra: tuple[str, ...] = ()) -> ConfigTree:
-        """The files that it reads at its next start, in its order, and those of `extra` that exist."""
+        """The files of the runtime's next start, in its order, and the existing files of `extra`."""
         ...
 
     async def wait_change(self) -> None:
-        """Return when one of the files read last has changed."""
+        """Return when a file read last has changed."""
         ...
 
     async def check(self, kind: RuntimeKind, executable: str, tree: ConfigTree) -> bool:
-        """Have its own tool judge a configuration; False where it has none.
+        """Check a configuration by the runtime's own tool; False where it has none.
 
         Raises:
-            NodeagentError: it would not accept it.
+            NodeagentError: The runtime would not accept the configuration.
         """
         ...
 
     async def try_out(self, executable: str, main: str, tree: ConfigTree) -> TrialAnswer:
-        """Start its own program on the side with files that were made harmless, ask it, and end it.
+        """Start the runtime's own program on the side with files made harmless, ask for its status, and end it.
 
-        `main` is the configuration that they were made of, beside which a place for them may be found.
+        `main` is the configuration from which the files were made; scratch space may be found beside it.
         """
         ...
 
     async def apply(self, changes: Sequence[FileChange]) -> None:
-        """Write all of them or none, and remember what was there before.
+        """Write all files or none, and remember their content before.
 
         Raises:
-            NodeagentError: nothing was written.
+            NodeagentError: No file was written.
         """
         ...
 
     async def undo(self, changes: Sequence[FileChange]) -> None:
-        """Put back what was there before these changes."""
+        """Restore the content before these changes."""
         ...
 
     async def restore(self, withdraw: Withdraw) -> Restored:
-        """Give back everything that was ever changed, byte for byte; from files of others our part is withdrawn."""
+        """Restore every changed file, byte for byte; the agent's settings are withdrawn from files edited by others."""
         ...
 
     async def restart(self, command: Sequence[str]) -> None:
-        """Restart it, and return when its service manager says that it has started, however long that takes.
+        """Restart the runtime, and return when its service manager reports the start, however long the start takes.
 
-        Whoever has waited enough cancels it, by which the command ends and the service manager goes on.
+        A caller tired of waiting cancels the call: the command ends and the service manager goes on.
 
         Raises:
-            NodeagentError: it did not start.
+            NodeagentError: The runtime did not start.
         """
         ...
 
     async def measure_start(self, command: Sequence[str], timeout_seconds: float) -> float:
-        """How long what this command restarts took to start the last time, in seconds; zero where nobody knows."""
+        """How long the last start of the restarted service took, in seconds; zero where unknown."""
         ...
 
     async def list_daemons(self, kind: RuntimeKind) -> tuple[DaemonProcess, ...]:
-        """The processes of its program, the oldest first."""
+        """The processes of the runtime's program, the oldest first."""
         ...

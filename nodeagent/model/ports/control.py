@@ -1,4 +1,4 @@
-"""What a person, or a label, may tell the running agent to do."""
+"""Commands to the running agent, from a person or a label."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -8,29 +8,29 @@ from nodeagent.model.parts import PartWish
 
 
 class AgentControl(Protocol):
-    """What a person may tell the running agent to do, over the admin socket."""
+    """Commands of a person to the running agent, over the admin socket."""
 
     async def reload(self) -> str:
-        """Read the configuration anew; says what changed.
+        """Read the configuration anew; reports the changes.
 
         Raises:
-            ControlRefused: the new configuration is invalid; the one before stays in force.
+            ControlRefused: The new configuration is invalid; the configuration before stays in force.
         """
         ...
 
     async def inject_fault(self, fault: str, arguments: Sequence[str]) -> str:
-        """Have the simulation misbehave; says what was done.
+        """Inject a fault into the simulation; reports the effect.
 
         Raises:
-            ControlRefused: this agent does not simulate, or the fault makes no sense.
+            ControlRefused: The agent does not simulate, or the fault makes no sense.
         """
         ...
 
     async def crash_component(self, name: str, reason: str) -> str:
-        """End one component as if it had failed, to see the agent recover.
+        """End a component as if it had failed, to see the agent recover.
 
         Raises:
-            ControlRefused: no component of that name.
+            ControlRefused: No component of that name.
         """
         ...
 
@@ -47,65 +47,65 @@ class AgentControl(Protocol):
         ...
 
     async def clear_gpu(self, name: str, reason: str, who: str) -> str:
-        """Take a GPU back into service on a person's word; says what was forgotten.
+        """Take a GPU back into service on a person's word; reports the cleared faults.
 
         Raises:
-            ControlRefused: no such GPU, nothing to clear, or nobody judges health at the moment.
+            ControlRefused: No such GPU, no fault to clear, or health is not judged at the moment.
         """
         ...
 
     async def forget_gpu(self, name: str, who: str) -> str:
-        """Take a person's word that a GPU which has vanished is gone for good; says which.
+        """Take a person's word that a vanished GPU is gone for good; reports the GPU.
 
         Raises:
-            ControlRefused: no such GPU is missed, or the GPUs are not known at the moment.
+            ControlRefused: No such GPU is missed, or the GPUs are not known at the moment.
         """
         ...
 
     async def set_door(self, name: str, door: Door | None, who: str) -> str:
-        """Have a GPU go through this door, or the configured one for `None`; says how its door stands now.
+        """Set a GPU's allocation mode, or the configured mode for `None`; reports how the GPU's mode stands now.
 
         Raises:
-            ControlRefused: no such GPU or door, it cannot be remembered, or nobody looks after the doors now.
+            ControlRefused: No such GPU or mode, no durable store, or allocation modes are not managed now.
         """
         ...
 
     async def apply_layout(self, name: str, who: str) -> str:
-        """Have the GPUs cut as this layout says, or as the one before for an empty name; says what will change.
+        """Apply a MIG layout, or the layout before for an empty name; reports the planned changes.
 
         Raises:
-            ControlRefused: there is no such layout, it cannot be had, or nobody cuts GPUs at the moment.
+            ControlRefused: No such layout, an impossible layout, or GPUs are not partitioned at the moment.
         """
         ...
 
     async def set_part(self, wish: PartWish) -> str:
-        """Give a running container other limits; says what it has now.
+        """Give a running container other limits; reports the limits in force.
 
         Raises:
-            ControlRefused: no such container, the GPU has not so much left, or nobody gives parts now.
+            ControlRefused: No such container, too little left of the GPU, or fractions are not given now.
         """
         ...
 
 
 class PartSetting(Protocol):
-    """Whoever gives GPUs in parts, told by a person how much a container is to have."""
+    """Limits of running containers, set by a person."""
 
     async def set_part(self, wish: PartWish) -> str:
-        """Give a running container other limits; says what it has now.
+        """Give a running container other limits; reports the limits in force.
 
         Raises:
-            ControlRefused: no such container, the GPU has not so much left, or nobody gives parts now.
+            ControlRefused: No such container, too little left of the GPU, or fractions are not given now.
         """
         ...
 
 
 class ConfigurationControl(Protocol):
-    """The named configurations of this node, one of which the cluster chooses."""
+    """The named configurations of the node, chosen by the cluster."""
 
     async def follow_label(self, label: str, *, cause: int | None = None) -> str:
-        """Put the one in force that the node's label asks for, or the default for none; says what changed.
+        """Put the configuration named by the node's label in force, or the default for no name; reports the changes.
 
         Raises:
-            ControlRefused: there is none of that name, or it is invalid; the one before stays in force.
+            ControlRefused: No configuration of that name, or an invalid configuration; the one before stays in force.
         """
         ...

@@ -1,4 +1,4 @@
-"""What is asked of the host about devices of any vendor."""
+"""Ports of the host's devices of any vendor."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -8,34 +8,34 @@ from nodeagent.model.devices import HostDevices, ScanWish
 
 
 class DeviceScan(Protocol):
-    """Looks at the host's device nodes; bounded in time."""
+    """Scans the host's device nodes; bounded in time."""
 
     async def look(self, wish: ScanWish) -> HostDevices:
-        """What there is of what is wished.
+        """The devices requested.
 
         Raises:
-            NodeagentError: the host does not answer.
+            NodeagentError: The host does not answer.
         """
         ...
 
     async def wait_change(self) -> None:
-        """Return when a node that the last look was for may have come or gone.
+        """Return when a device node requested in the last scan may have come or gone.
 
         Raises:
-            NodeagentError: the host does not answer.
+            NodeagentError: The host does not answer.
         """
         ...
 
     async def read_files(self, paths: Sequence[str]) -> Mapping[str, str]:
-        """The texts of files below /sys; empty, or left out, for one that cannot be read.
+        """The texts of files below /sys; empty, or left out, for an unreadable file.
 
         Raises:
-            NodeagentError: the host does not answer.
+            NodeagentError: The host does not answer.
         """
         ...
 
     async def run_command(self, command: Sequence[str], timeout_seconds: float) -> str:
-        """Run it on the host; empty when it ends with 0 in time, else what was wrong."""
+        """Run a command on the host; empty when it ends with 0 in time, else the failure."""
         ...
 
 
@@ -46,22 +46,22 @@ class ClassSpecs(Protocol):
         """Every file that a runtime would read there.
 
         Raises:
-            NodeagentError: they cannot be listed.
+            NodeagentError: The files cannot be listed.
         """
         ...
 
     async def write_spec(self, name: str, content: bytes, *, durable: bool = True) -> None:
-        """Put one in place, whole.
+        """Write a file atomically.
 
         Raises:
-            NodeagentError: it cannot be written.
+            NodeagentError: The file cannot be written.
         """
         ...
 
     async def remove_spec(self, name: str) -> None:
-        """Take one away; fine when it is gone already.
+        """Remove a file; fine when already gone.
 
         Raises:
-            NodeagentError: it cannot be removed.
+            NodeagentError: The file cannot be removed.
         """
         ...

@@ -1,4 +1,4 @@
-"""What is asked of the driver, of GPUs and of the host they sit in."""
+"""Ports of the driver, of GPUs and of their host."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -17,14 +17,14 @@ GpuEvent = XidReported | GpuEventReported
 
 
 class DriverProbe(Protocol):
-    """Looks at the driver without judging it."""
+    """Polls the driver without judging it."""
 
     async def read_evidence(self) -> DriverEvidence:
-        """Look once, bounded in time; what cannot be seen is left empty, a hung call is evidence too."""
+        """Poll the driver, bounded in time; unreadable facts are left empty, a hung call is evidence too."""
         ...
 
     async def wait_change(self) -> None:
-        """Return when something may have changed: a module came or went, a device node, a fault was injected."""
+        """Return when the driver may have changed: a module or device node came or went, a fault was injected."""
         ...
 
 
@@ -32,137 +32,137 @@ class DeviceNodes(Protocol):
     """The driver's device nodes on this host."""
 
     async def repair(self) -> NodeRepair:
-        """Make every node and its link right, as far as this process may; nothing to do is the usual answer."""
+        """Correct every device node and its link, as far as permitted; usually there is no work."""
         ...
 
 
 class ValidationMarkers(Protocol):
-    """The marker files by which other operands learn that a part of the node works."""
+    """The marker files by which operands learn the state of the node's driver."""
 
     async def read_markers(self, names: Sequence[str]) -> Mapping[str, str]:
-        """Name and content of those that exist.
+        """Names and contents of the existing markers.
 
         Raises:
-            NodeagentError: they cannot be read.
+            NodeagentError: The markers cannot be read.
         """
         ...
 
     async def write_marker(self, name: str, content: str) -> None:
-        """Put one in place, whole.
+        """Write a marker atomically.
 
         Raises:
-            NodeagentError: it cannot be written.
+            NodeagentError: The marker cannot be written.
         """
         ...
 
     async def remove_marker(self, name: str) -> None:
-        """Take one away; fine when it is gone already.
+        """Remove a marker; fine when already gone.
 
         Raises:
-            NodeagentError: it cannot be removed.
+            NodeagentError: The marker cannot be removed.
         """
         ...
 
     async def wait_change(self) -> None:
-        """Return when somebody may have changed or removed one."""
+        """Return when another program may have changed or removed a marker."""
         ...
 
 
 class GpuSource(Protocol):
-    """The one door to GPUs; every call is bounded in time and fails with a `DriverError` only."""
+    """The only access to GPUs; every call is bounded in time and fails with a `DriverError` only."""
 
     async def read_inventory(self) -> GpuReadout:
-        """Enumerate all GPUs; what one of them does not tell is a reason on that one.
+        """Enumerate all GPUs; a GPU's unreadable data are reasons on the GPU.
 
         Raises:
-            DriverError: when no GPU at all can be asked.
+            DriverError: No GPU at all can be asked.
         """
         ...
 
     async def read_sample(self) -> NodeSample:
-        """Read what changes each second from all GPUs.
+        """Read a sample of all GPUs: the readings of each second.
 
         Raises:
-            DriverError: when no GPU at all can be asked.
+            DriverError: No GPU at all can be asked.
         """
         ...
 
     def events(self) -> AsyncIterator[GpuEvent]:
-        """What the driver reports by itself, until the driver is lost or released.
+        """The driver's own reports, until the driver is lost or released.
 
         Raises:
-            DriverError: when events cannot be watched (any longer).
+            DriverError: Events cannot be watched (any longer).
         """
         ...
 
     async def release(self, reason: str) -> None:
-        """Give up every handle, so that the driver can be unloaded."""
+        """Release every handle, so that the driver can be unloaded."""
         ...
 
     async def resume(self) -> None:
-        """Take the driver back, in whatever version it now is."""
+        """Take the driver back, in whatever version."""
         ...
 
 
 class PartitionSession(Protocol):
-    """A process that was started for one change of the partitions, and is gone after it."""
+    """A process started for a single change of the partitions, ended after the change."""
 
     async def read(self, gpu: Gpu) -> GpuPartitions:
-        """All partitions of this GPU, those included that are no device.
+        """All partitions of a GPU, instances without a device included.
 
         Raises:
-            GpuError: this GPU cannot be asked.
-            DriverError: no GPU can be asked.
+            GpuError: The GPU cannot be asked.
+            DriverError: No GPU can be asked.
         """
         ...
 
     async def write(self, gpu: Gpu, write: Write) -> int:
-        """Make one call; answers with the id of what was made, or 0.
+        """Make a call; returns the id of the instance created, or 0.
 
         Raises:
-            PartitionRefused: the driver refused, and nothing changed.
-            GpuError: this GPU cannot be asked.
-            DriverError: no answer; whether anything changed must be read.
+            PartitionRefused: The driver refused, without a change.
+            GpuError: The GPU cannot be asked.
+            DriverError: No answer; the partitions must be read to know of a change.
         """
         ...
 
     async def read_compute_mode(self, gpu: Gpu) -> ComputeMode:
-        """Who may use this GPU.
+        """The GPU's compute mode.
 
         Raises:
-            GpuError: this GPU cannot be asked.
-            DriverError: no GPU can be asked.
+            GpuError: The GPU cannot be asked.
+            DriverError: No GPU can be asked.
         """
         ...
 
     async def set_compute_mode(self, gpu: Gpu, mode: ComputeMode) -> None:
-        """Say who may use this GPU from now on; those who use it go on.
+        """Set the GPU's compute mode for new processes; running processes go on.
 
         Raises:
-            PartitionRefused: the driver refused, and nothing changed.
-            GpuError: this GPU cannot be asked.
-            DriverError: no answer; whether anything changed must be read.
+            PartitionRefused: The driver refused, without a change.
+            GpuError: The GPU cannot be asked.
+            DriverError: No answer; the mode must be read to know of a change.
         """
         ...
 
     async def set_time_slice(self, gpu: Gpu, number: int) -> None:
-        """Say how long each who shares this GPU has its turn: 0 for the driver's own choice, 1 to 3 for ever longer.
+        """Set the length of the GPU's time slices: 0 for the driver's default, 1 to 3 for ever longer.
 
-        It is the GPU's until it is set otherwise, or the GPU is reset or the machine booted.
+        The length holds until it is set otherwise, or the GPU is reset or the machine booted.
 
         Raises:
-            PartitionRefused: the driver refused, and nothing changed.
-            GpuError: this GPU cannot be asked.
-            DriverError: no answer.
+            PartitionRefused: The driver refused, without a change.
+            GpuError: The GPU cannot be asked.
+            DriverError: No answer.
         """
         ...
 
 
 class GpuPartitioning(Protocol):
-    """The one door by which the partitions of GPUs are changed."""
+    """The only access for changes of GPUs' partitions."""
 
     def begin(self) -> AbstractAsyncContextManager[PartitionSession]:
-        """A session for one change, which costs a process."""
+        """A session for a single change, at the price of a process."""
         ...
 
 
@@ -170,16 +170,16 @@ class NodeFactSource(Protocol):
     """The node apart from its GPUs."""
 
     async def read_facts(self) -> NodeFacts:
-        """Look once; what cannot be read is empty.
+        """Read the facts; an unreadable fact is empty.
 
         Raises:
-            NodeagentError: the node's own files do not answer.
+            NodeagentError: The node's own files do not answer.
         """
         ...
 
 
 class FaultInjector(Protocol):
-    """The simulation's door for misbehaviour on demand."""
+    """Injects faults into the simulation."""
 
     @property
     def known_faults(self) -> tuple[str, ...]:
@@ -187,62 +187,62 @@ class FaultInjector(Protocol):
         ...
 
     async def inject(self, fault: str, arguments: Sequence[str]) -> str:
-        """Do it, and say in a sentence what was done.
+        """Inject a fault, and report the effect in a sentence.
 
         Raises:
-            FaultUnknown: no such fault.
-            GpuUnknown: no such GPU.
-            ValueError: an argument makes no sense; the message says which and why.
+            FaultUnknown: No such fault.
+            GpuUnknown: No such GPU.
+            ValueError: An invalid argument; the message names the argument and the reason.
         """
         ...
 
 
 class GpuClearing(Protocol):
-    """Whoever judges health, asked to take a GPU back on a person's word."""
+    """Clears a GPU's faults on a person's word."""
 
     async def clear_gpu(self, name: str, reason: str, who: str) -> str:
-        """Forget the faults of a GPU; says what was forgotten. What is bad at the next look is found again.
+        """Forget the faults of a GPU; reports the forgotten faults. Persisting faults are found again at the next poll.
 
         Raises:
-            ControlRefused: no such GPU, nothing to clear, or nobody judges health at the moment.
+            ControlRefused: No such GPU, no fault to clear, or health is not judged at the moment.
         """
 
 
 class GpuForgetting(Protocol):
-    """Whoever keeps the inventory, told that a GPU is gone for good."""
+    """Forgets a GPU removed for good."""
 
     async def forget_gpu(self, name: str, who: str) -> str:
-        """No longer miss a GPU that has vanished; says which.
+        """No longer miss a vanished GPU; reports the GPU.
 
         Raises:
-            ControlRefused: no such GPU is missed, or nobody keeps the inventory at the moment.
+            ControlRefused: No such GPU is missed, or the inventory is not kept at the moment.
         """
 
 
 class DoorChoosing(Protocol):
-    """Whoever looks after the doors, told by a person through which one a GPU is to go."""
+    """Sets the allocation mode of a GPU on a person's word."""
 
     async def set_door(self, name: str, door: Door | None, who: str) -> str:
-        """Have a GPU go through this door, or the configured one for `None`; says how its door stands now.
+        """Set a GPU's allocation mode, or the configured mode for `None`; reports how the GPU's mode stands now.
 
-        It is remembered over restarts. A GPU that somebody has changes its door as soon as nobody has it.
+        The choice is kept over restarts. A held GPU changes its mode as soon as its holders are gone.
 
         Raises:
-            ControlRefused: no such GPU or door, it cannot be remembered, or nobody looks after the doors now.
+            ControlRefused: No such GPU or mode, no durable store, or allocation modes are not managed now.
         """
         ...
 
 
 class LayoutApplying(Protocol):
-    """Whoever cuts GPUs, told by a person into what."""
+    """Applies a MIG layout on a person's word."""
 
     async def apply_layout(self, name: str, who: str) -> str:
-        """Have the GPUs cut as this layout says, or as the one before for an empty name; says what will change.
+        """Apply a MIG layout, or the layout before for an empty name; reports the planned changes.
 
-        It is carried out after the answer, and remembered over restarts.
+        The layout is applied after the answer, and kept over restarts.
 
         Raises:
-            ControlRefused: there is no such layout, it cannot be had, or nobody cuts GPUs at the moment.
+            ControlRefused: No such layout, an impossible layout, or GPUs are not partitioned at the moment.
         """
         ...
 
@@ -253,24 +253,24 @@ class ProcessPlace(Value, frozen=True):
     pod_uid: str = ""
     container_id: str = ""
     name: str = ""
-    """What a process of the host is called; not asked for of others."""
+    """The name of a process of the host; not read for others."""
 
 
 class ProcessEnding(Protocol):
     """How a process of a pod is ended for good."""
 
     async def end(self, pid: int, pod_uid: str) -> bool:
-        """Kill it; False where it is gone already, or is not that pod's any more.
+        """Kill the process; False where it is already gone, or not the pod's any more.
 
         Raises:
-            NodeagentError: it could not be done.
+            NodeagentError: The process could not be killed.
         """
         ...
 
 
 class ProcessPlaces(Protocol):
-    """Which pod a process belongs to."""
+    """The pods of processes."""
 
     async def read_places(self, pids: Sequence[int]) -> Mapping[int, ProcessPlace]:
-        """Those that can be told; a process that ended, or is out of sight, is left out."""
+        """Processes with a known pod or host place; a process ended, or out of sight, is left out."""
         ...

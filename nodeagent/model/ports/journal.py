@@ -1,4 +1,4 @@
-"""What parts ask of the journal beside the kubelet's own questions."""
+"""Ports of the journal for components, beside the kubelet's own questions."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
@@ -10,81 +10,81 @@ from nodeagent.model.offering import Door
 
 
 class GpuDoorKeeper(Protocol):
-    """Remembers the doors that a person has set; told to everybody as `ChosenDoors`."""
+    """Stores the allocation modes set by a person; published as `ChosenDoors`."""
 
     async def set_door(self, gpu: GpuUuid, door: Door | None) -> None:
-        """Make the choice of a door durable; `None` leaves it to the configuration again.
+        """Make the choice of an allocation mode durable; `None` leaves the mode to the configuration again.
 
         Raises:
-            JournalUnavailable: it could not be made durable, and all is as before.
+            JournalUnavailable: The choice could not be made durable, and all is as before.
         """
         ...
 
     def doors(self) -> Mapping[GpuUuid, Door] | None:
-        """The doors that are set; `None` while nobody knows, which is not the same as no door."""
+        """The modes set; `None` before the journal is read, in contrast to no modes."""
         ...
 
 
 class ChangeKeeper(Protocol):
-    """Keeps what is written of changes of GPUs in several steps, each before it is taken."""
+    """Journals changes of GPUs in several steps, each step before it is taken."""
 
     async def begin_change(self, owner: str, gpu: GpuUuid, step: Step) -> int:
-        """Write down that a change begins; answers with its number.
+        """Journal the beginning of a change; returns its number.
 
         Raises:
-            JournalUnavailable: it could not be made durable, and must not begin.
+            JournalUnavailable: The beginning could not be made durable; the change must not begin.
         """
         ...
 
     async def step_change(self, number: int, step: Step) -> None:
-        """Write down the next step.
+        """Journal the next step.
 
         Raises:
-            JournalUnavailable: it could not be made durable, and must not be taken.
+            JournalUnavailable: The step could not be made durable, and must not be taken.
         """
         ...
 
     async def settle_change(self, number: int, outcome: str) -> None:
-        """Write down that a change is over.
+        """Journal the end of a change.
 
         Raises:
-            JournalUnavailable: it could not be made durable; it is found again after a restart.
+            JournalUnavailable: The end could not be made durable; the change is found again after a restart.
         """
         ...
 
     def changes(self, owner: str) -> tuple[Change, ...] | None:
-        """Those of this part that are under way; `None` while nobody knows."""
+        """The owner's changes under way; `None` before the journal is read."""
         ...
 
 
 class PartLedger(Protocol):
-    """Keeps what is given of GPUs in parts; told to everybody as `PartTable`. It has one user, who decides."""
+    """Journals fractions of GPUs; published as `PartTable`. It has a single user, the component that decides."""
 
     def parts(self) -> PartTable | None:
-        """What is promised and bound; `None` while nobody knows, which is not the same as nothing."""
+        """Promised and bound fractions; `None` before the journal is read, in contrast to no fractions."""
         ...
 
     async def reserve(self, resource: ResourceName, devices: Sequence[DeviceId], cdi_name: str) -> Reservation:
-        """Promise ids before anybody knows to which container.
+        """Promise device ids before their container is known.
 
         Raises:
-            JournalUnavailable: it could not be made durable.
+            JournalUnavailable: The promise could not be made durable.
         """
         ...
 
     async def bind(
         self, binding: Binding, capacities: Iterable[GpuPart] | None, leaving: Sequence[int] = ()
     ) -> Binding:
-        """Give a container its parts, or others than it had; a new one, of number 0, is given its number.
+        """Give a container its fractions, or others than before; a new binding, of number 0, is given its number.
 
         Args:
-            binding: what it has from now on.
-            capacities: how much each GPU has to give; `None` for what runs already, and is adopted as it is.
-            leaving: numbers of bindings that have ended and are released with it. Ids of theirs that it does not
-                have stay promised, by the same name: their containers may start again.
+            binding: the container's fractions from now on.
+            capacities: each GPU's capacity; `None` for the adoption of a running container as it is.
+            leaving: numbers of ended bindings to release with the change. Their ids not in the new binding stay
+                promised, by the same name: their containers may start again.
 
         Raises:
-            AllocationError: it goes against the account, or could not be made durable.
+            AllocationError: The binding conflicts with the ledger, or could not be made durable.
         """
         ...
 
@@ -92,35 +92,35 @@ class PartLedger(Protocol):
         """End bindings, with their reservations, or roll reservations back, by number with the reason.
 
         Raises:
-            JournalUnavailable: it could not be written down, and all is as before.
+            JournalUnavailable: The release could not be made durable, and all is as before.
         """
         ...
 
 
 class ClaimKeeper(Protocol):
-    """Keeps which claims are made ready; told to everybody as `ClaimBook`. It has one user, who decides."""
+    """Journals prepared claims; published as `ClaimBook`. It has a single user, the component that decides."""
 
     def claim_book(self) -> ClaimBook | None:
-        """What is prepared; `None` while nobody knows."""
+        """The prepared claims; `None` before the journal is read."""
         ...
 
     def ended_claim(self, uid: str) -> EndedClaim | None:
-        """A claim that was put away not long ago; `None` of any other."""
+        """A claim put away not long ago; `None` for any other."""
         ...
 
     async def prepare_claim(self, claim: PreparedClaim, capacities: Iterable[GpuPart]) -> None:
-        """Write down that a claim is ready, or that it is being made so; `capacities` is what GPUs have to share.
+        """Journal a claim as ready, or as being made ready; `capacities` are the GPUs' capacities for fractions.
 
         Raises:
-            ClaimRefused: somebody else has one of its devices.
-            JournalUnavailable: it could not be made durable.
+            ClaimRefused: A device of the claim has another holder.
+            JournalUnavailable: The claim could not be made durable.
         """
         ...
 
     async def unprepare_claim(self, uid: str, why: str) -> None:
-        """Write down that a claim was put away.
+        """Journal a claim as put away.
 
         Raises:
-            JournalUnavailable: it could not be made durable, and all is as before.
+            JournalUnavailable: The end could not be made durable, and all is as before.
         """
         ...

@@ -1,4 +1,4 @@
-"""What is asked of the kubelet, and what it asks of us."""
+"""Ports of the kubelet: its questions to the agent, and the agent's questions to it."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
@@ -12,14 +12,14 @@ from nodeagent.model.values import Value
 
 
 class AllocationJournal(Protocol):
-    """The port that matters most: the kubelet is answered only after `record` is through."""
+    """The port that matters most: the kubelet is answered only after `record` has returned."""
 
     async def record(self, resource: ResourceName, devices: Sequence[DeviceId]) -> Allocation:
         """Make an allocation durable.
 
         Raises:
-            DeviceHeld: a living pod surely holds one of the devices.
-            JournalUnavailable: it could not be made durable.
+            DeviceHeld: A living pod surely holds a device of these.
+            JournalUnavailable: The allocation could not be made durable.
         """
         ...
 
@@ -27,97 +27,97 @@ class AllocationJournal(Protocol):
         """Learn from the kubelet which container is about to start with these devices.
 
         Raises:
-            JournalUnavailable: whose they are cannot be written down, and pods are refused while that is so.
+            JournalUnavailable: The holder cannot be journalled; pods are refused until it can.
         """
         ...
 
     def doubtful(self) -> Collection[DeviceId]:
-        """Devices that the kubelet may take for free although somebody may hold them."""
+        """Devices possibly held, although the kubelet may take them for free."""
         ...
 
 
 class ContainerDevices(Value, frozen=True):
-    """What the kubelet says one container holds of one resource."""
+    """A container's devices of a resource, by the kubelet's word."""
 
     pod: PodIdentity
     container: str
     resource: ResourceName
     devices: tuple[DeviceId, ...]
     cdi_names: tuple[str, ...] = ()
-    """What the plugin answered, in the kubelet's notes alone."""
+    """CDI names of the plugin's answer, in the kubelet's checkpoint alone."""
 
 
 class DevicePlugin(Protocol):
-    """One resource, as the kubelet asks about it; `edge/kubelet` carries the questions."""
+    """A resource, as the kubelet asks about it; `edge/kubelet` carries the questions."""
 
     @property
     def resource(self) -> ResourceName:
-        """The extended resource that this plugin offers."""
+        """The extended resource of the plugin."""
         ...
 
     @property
     def options(self) -> PluginOptions:
-        """Which of the optional questions the kubelet should ask; fixed for the plugin's life."""
+        """The optional questions for the kubelet to ask; fixed for the plugin's life."""
         ...
 
     async def wait_devices(self, known: tuple[AdvertisedDevice, ...] | None) -> tuple[AdvertisedDevice, ...]:
-        """The whole device list, as soon as it differs from `known`; at once when nothing is known yet."""
+        """The whole device list, as soon as it differs from `known`; at once when `known` is `None`."""
         ...
 
     def prefer(self, available: Sequence[DeviceId], must_include: Sequence[DeviceId], size: int) -> Sequence[DeviceId]:
-        """Which of the available devices serve one container best; odd questions get a valid answer, not an error."""
+        """The available devices best for a container; odd questions get a valid answer, not an error."""
         ...
 
     async def allocate(self, devices: Sequence[DeviceId]) -> ContainerAnswer:
-        """What one container needs in order to use these devices; there is an answer only when it is durable.
+        """Everything a container needs in order to use these devices; returns only after the answer is durable.
 
         Raises:
-            AllocationError: the devices must not be handed out; the message reaches the pod's event.
+            AllocationError: The devices must not be handed out; the message reaches the pod's event.
         """
         ...
 
     async def pre_start(self, devices: Sequence[DeviceId]) -> None:
-        """Called before each start of a container that holds these devices.
+        """Called before each start of a container with these devices.
 
         Raises:
-            AllocationError: the container must not start; the message reaches the pod's event.
+            AllocationError: The container must not start; the message reaches the pod's event.
         """
         ...
 
 
 class PluginSource(Protocol):
-    """Resources that another part answers for; the device plugin serves them as it serves its own."""
+    """Resources of another component; the device plugin serves them like its own."""
 
     def list_plugins(self) -> Mapping[ResourceName, DevicePlugin]:
-        """Who answers for which; the same object as long as the process lives."""
+        """The plugin of each resource; the same objects as long as the process lives."""
         ...
 
 
 class PodListing(Value, frozen=True):
-    """The kubelet's whole word on who holds what."""
+    """The kubelet's whole word on pods and their devices."""
 
     pods: tuple[PodIdentity, ...] = ()
-    """All active pods, also those without devices: only so can a forgotten holder be told from one that is gone."""
+    """All active pods, also without devices: only so can a forgotten holder be told from a holder that is gone."""
     containers: tuple[ContainerDevices, ...] = ()
-    """The containers that hold devices."""
+    """The containers with devices."""
     claimed: tuple[ClaimedDevice, ...] = ()
-    """What containers hold by claims, which is another matter than devices of plugins."""
+    """Devices of claims, apart from the devices of plugins."""
 
 
 class PodResources(Protocol):
-    """The kubelet's own word on who holds what."""
+    """The kubelet's own word on pods and their devices."""
 
     async def read_pods(self) -> PodListing:
-        """All active pods and what their containers hold, each device once; the pods' uids are not told.
+        """All active pods with their containers' devices, each device once; pods' uids are not reported.
 
         Raises:
-            NodeagentError: the kubelet cannot be asked now.
+            NodeagentError: The kubelet cannot be asked now.
         """
         ...
 
 
 class KubeletCheckpoint(Value, frozen=True):
-    """What the kubelet has written down for its own restart: advisory, and perhaps of pods that are gone."""
+    """The kubelet's checkpoint for its own restart: advisory, and possibly of pods already gone."""
 
     containers: tuple[ContainerDevices, ...] = ()
     """Pods by uid alone."""

@@ -1,4 +1,4 @@
-"""What is asked of whoever looks after the daemons of NVIDIA's multi-process service."""
+"""Ports of the daemons of NVIDIA's multi-process service."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -8,85 +8,85 @@ from nodeagent.model.mps import MpsAccess, MpsLimits, MpsPlace
 
 
 class MpsClaims(Protocol):
-    """Shares the GPUs of a claim between the containers that use it, by a daemon of its own.
+    """Shares the GPUs of a claim between its containers, by a daemon of the claim's own.
 
-    The daemon is remembered over restarts of the agent and started again when it dies, until the claim is closed.
+    The daemon is kept over restarts of the agent and started again when it dies, until the claim is closed.
     Limits are resolved beforehand, see `rules.mps.limits.resolve_limits`.
     """
 
     async def open_claim(self, claim: str, gpus: Sequence[GpuUuid], limits: MpsLimits) -> MpsAccess:
-        """Have a daemon that answers for these GPUs of a claim; durable and ready when this returns.
+        """Start a daemon for these GPUs of a claim, durable and ready on return.
 
-        The same again gives the same answer; a claim whose requests are configured apart has one for each of them.
-        It takes seconds at most, and whoever cancels it leaves it to be done or to be closed.
+        The same arguments give the same answer; a claim with several configured requests has a daemon for each of them.
+        A call takes seconds at most; a cancelled call is to be repeated, or the claim closed.
 
         Args:
             claim: the claim's UID.
-            gpus: whole GPUs, no MIG devices; nobody else has them.
+            gpus: whole GPUs without other holders, no MIG devices.
             limits: of each client.
 
         Raises:
-            MpsRefused: it cannot be had, or not now; nothing is left of it that `close_claim` would not end.
+            MpsRefused: The daemon cannot be had, or not now; `close_claim` ends whatever is left of it.
         """
         ...
 
     async def close_claim(self, claim: str) -> None:
-        """End the daemons of a claim, and give its GPUs back as they were; fine for one that has none.
+        """End the daemons of a claim, and give its GPUs back as before; fine for a claim without daemons.
 
         Raises:
-            MpsRefused: a GPU could not be given back now; the same is to be asked again.
+            MpsRefused: A GPU could not be given back now; the call is to be repeated.
         """
         ...
 
 
 class MpsHost(Protocol):
-    """The daemons of this host; every question is bounded in time."""
+    """The daemons of the host; every question is bounded in time."""
 
     async def find(self, place: MpsPlace) -> int | None:
-        """The process of the daemon that listens in this place; `None` where there is none."""
+        """The process of the daemon that listens in a place; `None` where there is none."""
         ...
 
     async def start(self, place: MpsPlace, gpus: Sequence[GpuUuid]) -> int:
-        """Start a daemon that sees these GPUs, and answer with its process; it outlives the agent.
+        """Start a daemon with these GPUs, and return its process; the daemon outlives the agent.
 
         Raises:
-            MpsRefused: it does not come up.
+            MpsRefused: The daemon does not come up.
         """
         ...
 
     async def ask(self, place: MpsPlace, commands: Sequence[str], timeout_seconds: float = 0.0) -> tuple[str, ...]:
-        """Have it carry out commands, one after the other; the lines that it says to them.
+        """Have the daemon run commands in turn; returns the lines of its answers.
 
         Args:
-            place: where it listens.
+            place: the daemon's directories.
             commands: a line each.
-            timeout_seconds: how long all of them may take; that of one answer where nothing is said.
+            timeout_seconds: limit of all commands together; without a value, the limit of a single answer.
 
         Raises:
-            MpsSilent: it does not answer.
+            MpsSilent: The daemon does not answer.
         """
         ...
 
     async def wait_end(self, pid: int) -> None:
-        """Return as soon as this process has ended, at once where it is gone."""
+        """Return as soon as the process has ended, at once where already gone."""
         ...
 
     async def list_processes(self, pid: int, clients: Sequence[int]) -> frozenset[int]:
-        """The servers that a daemon has now, and those of these clients that still run; the daemon is asked nothing."""
+        """The daemon's present servers, and the running processes among these clients; the daemon is not asked."""
         ...
 
     async def kill(self, pid: int) -> None:
-        """End a daemon that does not end when it is told to, with its servers."""
+        """Kill a daemon that ignored the command to end, with its servers."""
         ...
 
     async def read_log(self, place: MpsPlace) -> tuple[str, ...]:
-        """What it has written since it was read last, the newest lines where it is much; logs stay short by it."""
+        """The daemon's log since the last reading, cut to the newest lines; reading keeps logs short."""
         ...
 
     async def remove(self, place: MpsPlace) -> None:
-        """Take away its directory, and that of all daemons when it was the last.
+        """Remove the daemon's directory, and with the last daemon the directory of all.
 
         Raises:
-            NodeagentError: it cannot be taken away.
+            NodeagentError: The directory cannot be removed.
         """
         ...

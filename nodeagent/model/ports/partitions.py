@@ -1,4 +1,4 @@
-"""What is asked of whoever cuts GPUs by a part that gives single MIG devices to claims."""
+"""Ports of partitioning GPUs for claims of single MIG devices."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -8,38 +8,38 @@ from nodeagent.model.mig import PartitionWish
 
 
 class PartitionMaking(Protocol):
-    """Makes a single MIG device when it is wanted and takes it away again, whatever else its GPU is cut into.
+    """Creates single MIG devices on demand and removes them again, whatever else is on the GPU.
 
-    It exists where `mig.manage` is on. Every call is safe to repeat, after a crash too: what was begun is written down
-    before it is done, and what was half made when the agent died is taken back before anybody is answered. Other
-    instances of the GPU are never touched; a call waits while another change is made, and no longer than that change.
+    Present where `mig.manage` is on. Every call is safe to repeat, after a crash too: each step is journalled
+    beforehand, and half-made instances are removed at the agent's start before any answer. Other instances of the GPU
+    are never touched; a call waits for a change under way, and no longer.
     """
 
     async def make_partition(self, key: str, wish: PartitionWish) -> MigDevice:
-        """The MIG device that this key has from now on: made, seen in the inventory, and durably the key's.
+        """The MIG device of a key: created, seen in the inventory, and durably the key's.
 
-        The same key with the same wish answers with the same device, made again where a reboot or a reset took it.
-        MIG is switched on for it where nobody has or uses the GPU.
+        The same key and request give the same device, created again after a reboot or a reset.
+        MIG is switched on for it where the GPU has no holder and no process.
 
         Args:
-            key: who it is for, such as a claim's UID and the name of the device; its owner chooses.
-            wish: what it is to be.
+            key: such as a claim's UID and the device's name; chosen by the caller.
+            wish: the requested device.
 
         Raises:
-            NodeagentError: it is not there, and nothing is left of it; says why. It may be asked for again.
+            NodeagentError: There is no such device, and no rest of it; the message says why. The call may be repeated.
         """
         ...
 
     async def remove_partition(self, key: str) -> None:
-        """Take away what this key has; fine where it has nothing.
+        """Remove a key's MIG device; fine for a key without a device.
 
-        With the last one goes MIG itself where it was switched on for the first.
+        With the last device MIG is switched off again, where it was switched on for the first.
 
         Raises:
-            NodeagentError: it is still there, and still the key's: somebody uses it, or the driver refuses.
+            NodeagentError: The device is still there, and still the key's: it is in use, or the driver refuses.
         """
         ...
 
     def partitions(self) -> Mapping[str, PartitionWish] | None:
-        """What each key has, in the journal's words; `None` while nobody knows, which is not the same as nothing."""
+        """Each key's device, by the journal; `None` before the journal is read, in contrast to an empty map."""
         ...

@@ -1,4 +1,4 @@
-"""What is asked of the API server about this node's slices."""
+"""Ports of the API server for the node's resource slices."""
 
 from collections.abc import AsyncGenerator, Collection, Mapping
 from typing import Protocol
@@ -8,58 +8,58 @@ from nodeagent.model.slices import SliceContent, StoredSlice
 
 
 class SliceApi(Protocol):
-    """The slices of one driver on this node; every call is bounded in time and fails with a `NodeagentError` only."""
+    """The slices of a driver on the node; every call is bounded in time and fails with a `NodeagentError` only."""
 
     def follow_slices(self) -> AsyncGenerator[Mapping[str, StoredSlice], None]:
-        """All of them by name, now and after each change that anybody makes, until there is a gap.
+        """All slices by name, now and after each change, whoever made it, until there is a gap.
 
         Raises:
-            NodeagentError: they cannot be followed (any longer).
+            NodeagentError: The slices cannot be followed (any longer).
         """
         ...
 
     async def read_node_uid(self) -> str:
-        """Of the node object, with which the slices go.
+        """The uid of the node object, with which the slices are deleted.
 
         Raises:
-            NodeagentError: it could not be read.
+            NodeagentError: The uid could not be read.
         """
         ...
 
     async def create(self, name: str, content: SliceContent, numbers: tuple[int, int], node_uid: str) -> StoredSlice:
-        """Make one, with the generation of its pool and the number of its slices; answers with what was kept of it.
+        """Create a slice, with its pool's generation and number of slices; returns the slice as stored.
 
         Raises:
-            NodeagentError: it was not made.
+            NodeagentError: The slice was not created.
         """
         ...
 
     async def update(
         self, stored: StoredSlice, content: SliceContent, numbers: tuple[int, int], node_uid: str
     ) -> StoredSlice:
-        """Put another content in the place of this one, if nobody else has meanwhile.
+        """Replace the content of a slice, unless another program has done so meanwhile.
 
         Raises:
-            NodeagentError: it was not written.
+            NodeagentError: The slice was not written.
         """
         ...
 
     async def delete(self, stored: StoredSlice) -> None:
-        """Take one away, if it is still this one; fine when it is gone already.
+        """Delete a slice, unless it was replaced; fine when already gone.
 
         Raises:
-            NodeagentError: it was not taken away.
+            NodeagentError: The slice was not deleted.
         """
         ...
 
 
 class PcieRoots(Protocol):
-    """The trees that this node's PCI devices hang in."""
+    """PCIe roots of the node's PCI devices."""
 
     async def read_roots(self, addresses: Collection[PciAddress]) -> Mapping[PciAddress, str]:
-        """The root above each, such as `pci0000:00`; those that cannot be told are left out.
+        """The root above each device, such as `pci0000:00`; devices with an unknown root are left out.
 
         Raises:
-            NodeagentError: the kernel does not answer.
+            NodeagentError: The kernel does not answer.
         """
         ...

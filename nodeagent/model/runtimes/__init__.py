@@ -1,4 +1,4 @@
-"""The container runtimes that are known, one file each: what they are called, where they lie, what they can do."""
+"""The known container runtimes, a file each: their names, places and abilities."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -11,14 +11,14 @@ from nodeagent.model.runtimes.podman import PODMAN
 from nodeagent.model.runtimes.record import RuntimeRecord
 
 RUNTIMES: Final[Mapping[RuntimeKind, RuntimeRecord]] = {each.kind: each for each in (CONTAINERD, CRIO, DOCKER, PODMAN)}
-"""In the order in which they are looked for."""
+"""In the order of the search."""
 
 
 def guess_kind(socket_name: str) -> RuntimeKind:
-    """Whose socket this is by its name; the most usual one where the name does not tell."""
+    """The runtime of a socket, by the socket's name; containerd where the name fits no runtime."""
     return next((each.kind for each in RUNTIMES.values() if each.setting in socket_name), CONTAINERD.kind)
 
 
 def is_adapter(endpoint: str) -> bool:
-    """Whether a program listens there that stands in front of a runtime and is none itself."""
+    """Whether a socket belongs to an adapter in front of a runtime, and to no runtime itself."""
     return any(each.adapter and endpoint.endswith(each.adapter) for each in RUNTIMES.values())

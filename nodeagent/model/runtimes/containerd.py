@@ -1,4 +1,4 @@
-"""containerd, alone and as the distributions bring it."""
+"""containerd, alone and in the distributions that bundle it."""
 
 from collections.abc import Mapping
 from pathlib import PurePosixPath
@@ -18,7 +18,7 @@ _STATES: Final = (
     "/var/snap/microk8s/common/run/containerd",
 )
 NOTE: Final = "io.containerd.runtime.v2.task/*/*/runtime"
-"""Below the directory of its state; a note for each container."""
+"""Below the directory of containerd's state; a note for each container."""
 
 CONTAINERD: Final = RuntimeRecord(
     kind=RuntimeKind.CONTAINERD,
@@ -65,7 +65,7 @@ CONTAINERD: Final = RuntimeRecord(
 
 
 def list_snap_places(config_file: str) -> Mapping[bytes, bytes]:
-    """The variables of MicroK8s' template that name directories, and what its start script puts there."""
+    """The variables for directories in MicroK8s' template, with the values of its start script."""
     path = PurePosixPath(config_file)
     if path.name != _TEMPLATE:
         return {}

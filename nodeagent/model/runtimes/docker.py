@@ -1,4 +1,4 @@
-"""Docker, which serves a kubelet by the adapter in front of it, and else stands beside the runtime that does."""
+"""Docker, which serves a kubelet by the adapter in front of it, and else stands beside the kubelet's runtime."""
 
 from typing import Final
 

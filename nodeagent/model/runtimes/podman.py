@@ -1,4 +1,4 @@
-"""Podman, which is no daemon: it serves people, and reads its files at every start."""
+"""Podman, without a daemon: it serves people, and reads its files at every start."""
 
 from typing import Final
 

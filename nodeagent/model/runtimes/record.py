@@ -1,4 +1,4 @@
-"""What is known of one container runtime: all that others would otherwise have to know it by name for."""
+"""The record of a container runtime: every property in which runtimes differ."""
 
 from collections.abc import Sequence
 from enum import Enum, auto
@@ -12,69 +12,69 @@ MAIN: Final = "{main}"
 
 
 class FurtherFiles(Enum):
-    """How a runtime finds what it reads beside its main file."""
+    """How a runtime finds the files beside its main file."""
 
     NONE = auto()
     IMPORTS = auto()
-    """It names them, under `imports`."""
+    """The main file names them, under `imports`."""
     DIRECTORY = auto()
-    """They lie beside it in the directory that is called like its usual one, with `.d` behind: all, at any depth."""
+    """All files, at any depth, in the directory beside the main file with the usual directory's name and `.d`."""
     CONFS = auto()
-    """They lie in the directory that is called like it, with `.d` behind: what is called `*.conf`, nothing below."""
+    """The files `*.conf`, without subdirectories, in the directory with the main file's name and `.d`."""
 
 
 class RuntimePlace(Value, frozen=True):
-    """Where it is when this distribution starts it."""
+    """A runtime's place in a distribution that starts it."""
 
     socket: str
     flavour: RuntimeFlavour = RuntimeFlavour.PLAIN
     config_file: str = ""
     """Empty for the runtime's own."""
     restart: tuple[str, ...] = ()
-    """What restarts it; empty where that is the service in which it runs."""
+    """The command to restart the runtime; empty where its service is restarted."""
     mark: str = ""
-    """A directory that tells this distribution from one with the same socket; empty for none."""
+    """A directory by which the distribution differs from another with the same socket; empty without such."""
 
 
 class RuntimeRecord(Value, frozen=True):
-    """One runtime."""
+    """A container runtime's properties."""
 
     kind: RuntimeKind
     setting: str
-    """Its word in `runtime.kind`; its sockets have it in their names."""
+    """The runtime's word in `runtime.kind`, also part of its sockets' names."""
     title: str
-    """What people call it."""
+    """The runtime's name for people."""
     program: str
     unit: str
-    """The service that distributions have for it; empty for a command."""
+    """The runtime's service in distributions; empty for a command."""
     config_file: str
     config_flags: tuple[str, ...]
     places: tuple[RuntimePlace, ...]
     first_with_cdi: tuple[int, int]
     first_with_groups: tuple[int, int]
-    """The first release that is known to read version 0.7.0 of the CDI format."""
+    """The first release known to read version 0.7.0 of the CDI format."""
     adapter: str = ""
-    """How the socket's name ends of the program in front of it; it serves no kubelet without that one."""
+    """Ending of the socket name of the adapter in front of the runtime; without the adapter it serves no kubelet."""
     speaks_cri: bool = True
     is_command: bool = False
-    """Whether it is no daemon but a program that people start; it is looked for only where the settings name it."""
+    """Whether the runtime is no daemon but a program started by people; considered only where the settings name it."""
     further_files: FurtherFiles = FurtherFiles.NONE
     check: tuple[str, ...] = ()
-    """The arguments with which its own program judges a configuration; empty where it does not."""
+    """The arguments with which the runtime's own program checks a configuration; empty where it has no check."""
     check_flag: str = ""
-    """The flag among them that only newer releases know; empty where all do."""
+    """The flag among the arguments known only to newer releases; empty where all releases know them."""
 
     notes: tuple[str, ...] = ()
-    """Patterns of files, one for each container, that hold the path of the low-level runtime it was made by."""
+    """Patterns of files, a file for each container, with the path of the container's low-level runtime."""
     monitor: str = ""
-    """The program beside each container that was told this path instead; empty where there is none."""
+    """The monitor program beside each container, with the same path in its arguments; empty where there is none."""
 
     def find_place(self, flavour: RuntimeFlavour) -> RuntimePlace:
-        """Where it is in this distribution; any other is as the plain one."""
+        """The runtime's place in a distribution; an unknown distribution has the plain place."""
         return next((each for each in self.places if each.flavour is flavour), self.places[0])
 
     def find_config_flag(self, arguments: Sequence[str]) -> str:
-        """The configuration file that the daemon was started with; empty when its default is in use."""
+        """The configuration file in the daemon's arguments; empty when the default is in use."""
         for number, argument in enumerate(arguments):
             for flag in self.config_flags:
                 if argument == flag and number + 1 < len(arguments):

@@ -1,1 +1,1 @@
-"""A resource of whole or shared GPUs, as the kubelet asks about it."""
+"""The plugin of whole or shared GPUs, for the kubelet's questions."""

@@ -1,4 +1,4 @@
-"""One resource of whole or shared GPUs, as the kubelet asks about it: its list, its preferences, its answers.
+"""The plugin of whole or shared GPUs, for the kubelet's questions: list, preferences, answers.
 
 Refuses to answer before the journal holds the allocation.
 """
@@ -18,18 +18,18 @@ from nodeagent.model.ports import AllocationJournal
 from nodeagent.rules.ids import find_uuid
 
 Narrow = Callable[[ResourceName, Sequence[DeviceId], Sequence[DeviceId], int], Sequence[DeviceId]]
-"""Of a resource's available devices those to choose from, given what must be included and how many are wanted."""
+"""A resource's available devices to choose from, given the included devices and the number wanted."""
 
 
 def narrow_nothing(
     _resource: ResourceName, available: Sequence[DeviceId], _must_include: Sequence[DeviceId], _size: int
 ) -> Sequence[DeviceId]:
-    """All of them."""
+    """All available devices."""
     return available
 
 
 class ResourcePlugin:
-    """One resource, as the kubelet asks about it; implements the port `DevicePlugin`."""
+    """A resource, as the kubelet asks about it; implements the port `DevicePlugin`."""
 
     options = PluginOptions(preferred_allocation=True, pre_start=True)
 
@@ -39,18 +39,18 @@ class ResourcePlugin:
         self._fit: frozenset[DeviceId] = frozenset()
         self._listed: object = None
         self.cause: Cause = None
-        """What the newest change of the list follows from."""
+        """The cause of the newest change of the list."""
 
     @property
     def resource(self) -> ResourceName:
-        """The extended resource that this plugin offers."""
+        """The extended resource of the plugin."""
         return self._offer.resource.name
 
     def update(self, offer: ResourceOffer, held: Iterable[DeviceId], cause: Cause = None) -> None:
-        """Answer from now on with this; `held` are devices of this resource that containers have."""
+        """Answer from the given offer; `held` are the resource's devices held by containers."""
         self._offer = offer
         gone = sorted(name for name in held if name not in offer.known)
-        # Every allocation comes through here, and a list of 1,600 shares takes a millisecond to plan.
+        # Every allocation comes through here, and a list of 1,600 replicas takes a millisecond to plan.
         origin = (offer.resource, offer.view, gone)
         if origin == self._listed:
             return
@@ -63,20 +63,20 @@ class ResourcePlugin:
     async def wait_devices(self, known: tuple[AdvertisedDevice, ...] | None) -> tuple[AdvertisedDevice, ...]:
         """The whole list as soon as it differs from `known`, changes gathered for a moment.
 
-        One fault often hits several devices within milliseconds, and each list makes the kubelet write its checkpoint.
+        A fault often hits several devices within milliseconds, and each list makes the kubelet write its checkpoint.
         """
         return await self._list.wait_other(known, self._offer.settings.health_coalesce_seconds)
 
     def prefer(self, available: Sequence[DeviceId], must_include: Sequence[DeviceId], size: int) -> Sequence[DeviceId]:
-        """The best devices of those available, away from what somebody may still hold."""
+        """The best of the available devices, with possibly held devices last."""
         available = self._narrow(self.resource, available, must_include, size)
         return self._offer.preference.prefer(available, must_include, size, self._journal.doubtful())
 
     async def allocate(self, devices: Sequence[DeviceId]) -> ContainerAnswer:
-        """What one container needs in order to use these devices; durable when it is returned.
+        """Everything a container needs in order to use these devices; durable on return.
 
         Raises:
-            AllocationError: the devices must not be handed out.
+            AllocationError: The devices must not be handed out.
         """
         offer = self._offer
         selected = select_devices(offer.resource, offer.known, devices)
@@ -85,15 +85,15 @@ class ResourcePlugin:
             raise DeviceUnhealthy(unfit.id, explain_unfitness(unfit, offer.view))
         mps = offer.plan_mps(selected)
         await self._journal.record(offer.resource.name, devices)
-        # Randomness is asked of the kernel, and a pod waits: only where it has a use.
+        # A pod waits for the kernel's random bytes: only where the answer uses them.
         token = str(uuid4()) if "cdi-annotations" in offer.settings.device_list_strategy else ""
         return plan_answer(selected, offer.settings, offer.facts, token, mps)
 
     async def pre_start(self, devices: Sequence[DeviceId]) -> None:
-        """Learn who starts; refuse only what is broken.
+        """Identify the container about to start; refuse only broken devices.
 
         Raises:
-            DeviceUnhealthy: the container would start on a device that does not work.
+            DeviceUnhealthy: The container would start on a device that does not work.
         """
         for device in devices:
             reason = explain_loss(find_uuid(device), self._offer.view)

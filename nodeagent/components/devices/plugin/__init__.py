@@ -1,1 +1,1 @@
-"""A resource of one class of devices, as the kubelet asks about it."""
+"""The plugin of a device class, for the kubelet's questions."""

@@ -1,6 +1,6 @@
-"""One class of devices, as the kubelet asks about it: its list, its preferences, its answers.
+"""The plugin of a device class, for the kubelet's questions: list, preferences, answers.
 
-Outlives the component behind it: while that is built anew the last list stands and is answered for.
+Outlives the component behind it: during a restart of the component the last list stands and is served.
 Refuses to answer before the journal holds the allocation.
 """
 
@@ -18,7 +18,7 @@ from nodeagent.rules.devices.prefer import prefer_devices
 
 
 class ClassPlugin:
-    """One resource; implements the port `DevicePlugin`."""
+    """A resource; implements the port `DevicePlugin`."""
 
     options = PluginOptions(preferred_allocation=True, pre_start=True)
 
@@ -30,11 +30,11 @@ class ClassPlugin:
 
     @property
     def resource(self) -> ResourceName:
-        """The extended resource that this plugin offers."""
+        """The extended resource of the plugin."""
         return self._resource
 
     def update(self, offer: ClassOffer, score_nearness: Callable[[], Mapping[str, int]]) -> None:
-        """Answer from now on with this; how near devices are to what a container has is asked when it matters."""
+        """Answer from the given offer; `score_nearness` is called on each of the kubelet's questions."""
         self._offer, self._score_nearness = offer, score_nearness
         self._list.put(offer.listed)
 
@@ -43,16 +43,16 @@ class ClassPlugin:
         return await self._list.wait_other(known, self._live.now.device_plugin.health_coalesce_seconds)
 
     def prefer(self, available: Sequence[DeviceId], must_include: Sequence[DeviceId], size: int) -> Sequence[DeviceId]:
-        """Those near the GPUs that the container was just given, and near one another."""
+        """Devices near the GPUs just given to the container, and near one another."""
         devices = self._offer.devices if self._offer is not None else {}
         near, avoid = self._score_nearness(), self._journal.doubtful()
         return prefer_devices(devices, available, must_include, size, near=near, avoid=avoid)
 
     async def allocate(self, devices: Sequence[DeviceId]) -> ContainerAnswer:
-        """What one container needs in order to use these devices; durable when it is returned.
+        """Everything a container needs in order to use these devices; durable on return.
 
         Raises:
-            AllocationError: the devices must not be handed out.
+            AllocationError: The devices must not be handed out.
         """
         offer = self._offer
         if offer is None:
@@ -62,10 +62,10 @@ class ClassPlugin:
         return plan_answer(offer.device_class, selected, offer.extra_nodes, by_name=offer.by_name)
 
     async def pre_start(self, devices: Sequence[DeviceId]) -> None:
-        """Learn who starts; refuse only what is broken.
+        """Identify the container about to start; refuse only broken devices.
 
         Raises:
-            DeviceUnhealthy: the container would start on a device that does not work.
+            DeviceUnhealthy: The container would start on a device that does not work.
         """
         if self._offer is not None:
             for device in devices:

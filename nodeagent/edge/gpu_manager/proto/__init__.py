@@ -1,4 +1,4 @@
-"""Wire format of that service: a `.proto` file of ours, and the code generated from it by `make generate`."""
+"""Wire format of the service: the agent's own `.proto` file, and the code generated from it by `make generate`."""
 
 from nodeagent.edge.grpc.slim_protobuf import postpone_pure_python
 

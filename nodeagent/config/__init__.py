@@ -1,1 +1,1 @@
-"""Settings: where they come from, what they may be, and the values that everybody reads."""
+"""Settings: the sources, the declarations, and the values read by all components."""

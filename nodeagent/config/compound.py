@@ -1,7 +1,7 @@
-"""What values made of values look like: lists, maps and nested sections.
+"""Kinds of compound values: lists, maps and nested sections.
 
-Each reads all its members before it refuses, so that every wrong member is named at its own place.
-Owns the compound kinds; what a single value looks like is in `kinds`.
+Each kind reads all members before refusing, so that every wrong member is named at its own place.
+Owns the compound kinds; single values are in `kinds`.
 """
 
 from collections.abc import Mapping as MappingOf
@@ -19,7 +19,7 @@ S = TypeVar("S", bound=Section)
 
 
 class ListOf(Struct, Generic[T], frozen=True):
-    """A list; a single value or text with commas is a list too, as flags and environment variables write it."""
+    """A list; a single value or text with commas is a list too, as written in flags and environment variables."""
 
     kind: Kind[T]
     shortest: int = 0
@@ -27,7 +27,7 @@ class ListOf(Struct, Generic[T], frozen=True):
 
     @property
     def label(self) -> str:
-        """How complaints and the reference page name it."""
+        """The name of the kind in problems and on the reference page."""
         return f"a list, each {self.kind.label}"
 
     def read(self, node: Node, place: Place) -> tuple[T, ...]:
@@ -44,7 +44,7 @@ class ListOf(Struct, Generic[T], frozen=True):
         return tuple(found)
 
     def _read_item(self, item: Node, place: Place, earlier: list[T]) -> T:
-        """One item, judged against those before it; one with a fault stands for nothing that could be repeated."""
+        """One item, compared with the items before; a faulty item counts as no repetition."""
         known = len(place.findings.problems)
         value = self.kind.read(item, place)
         if len(place.findings.problems) > known:
@@ -69,21 +69,21 @@ class ListOf(Struct, Generic[T], frozen=True):
         return [self.kind.plain(item) for item in value]
 
     def json_schema(self) -> dict[str, object]:
-        """An array, or the text that stands for one."""
+        """An array, or text in place of an array."""
         array = {"type": "array", "items": self.kind.json_schema(), "minItems": self.shortest}
         array["uniqueItems"] = self.distinct
         return {"anyOf": [array, {"type": ["string", "integer", "null"]}]}
 
 
 class MapOf(Struct, Generic[T], frozen=True):
-    """Free keys of one kind, each with a value of another."""
+    """Free keys of one kind, with values of another kind."""
 
     keys: Kind[str]
     values: Kind[T]
 
     @property
     def label(self) -> str:
-        """How complaints and the reference page name it."""
+        """The name of the kind in problems and on the reference page."""
         return f"a mapping from {self.keys.label} to {self.values.label}"
 
     def read(self, node: Node, place: Place) -> MappingOf[str, T]:
@@ -123,7 +123,7 @@ class Nested(Struct, Generic[S], frozen=True):
 
     @property
     def label(self) -> str:
-        """How complaints and the reference page name it."""
+        """The name of the kind in problems and on the reference page."""
         return f"a mapping with {', '.join(knobs_of(self.section))}"
 
     def read(self, node: Node, place: Place) -> S:
@@ -135,12 +135,12 @@ class Nested(Struct, Generic[S], frozen=True):
         return plain_section(value)
 
     def json_schema(self) -> dict[str, object]:
-        """An object that knows its keys and takes no others."""
+        """An object with known keys, without additional keys."""
         return section_schema(self.section)
 
 
 def plain_section(section: Section) -> dict[str, object]:
-    """The section as YAML and JSON can hold it."""
+    """The section in types of YAML and JSON."""
     return {name: declared.kind.plain(getattr(section, name)) for name, declared in knobs_of(type(section)).items()}
 
 

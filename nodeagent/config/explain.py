@@ -1,4 +1,4 @@
-"""`nodeagent config show` and `nodeagent config schema`: what is in force, who said so, and what could be said.
+"""`nodeagent config show` and `nodeagent config schema`: settings in force, origins, and allowed settings.
 
 Pure: settings and declarations in, text and plain data out. Secrets come out as `***` everywhere.
 The reference page and the example file are made in `reference`.
@@ -20,7 +20,7 @@ HIDDEN: Final = "***"
 
 
 class Leaf(Struct, frozen=True):
-    """One setting with its value, plain and safe to show."""
+    """One setting with its value, in plain types and safe to show."""
 
     path: str
     value: object
@@ -28,7 +28,7 @@ class Leaf(Struct, frozen=True):
 
 
 def walk_leaves(section: Section, path: str = "") -> Iterator[Leaf]:
-    """Every setting that holds a value of its own, in the order of declaration."""
+    """Every setting that is no section, in the order of declaration."""
     for name, declared in knobs_of(type(section)).items():
         here = f"{path}.{name}" if path else name
         value = getattr(section, name)
@@ -39,13 +39,13 @@ def walk_leaves(section: Section, path: str = "") -> Iterator[Leaf]:
 
 
 def plain_value(declared: Knob, value: object) -> object:
-    """The value as JSON holds it; a secret only says that it is there."""
+    """The value in types of JSON; a secret is replaced by a mark."""
     plain = declared.kind.plain(value)
     return HIDDEN if declared.secret and plain else plain
 
 
 def show_value(value: object) -> str:
-    """A plain value on one line, as it could be written in the file."""
+    """A plain value on one line, as in a file."""
     return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)
 
 
@@ -63,7 +63,7 @@ def render_table(loaded: Loaded, *, only_set: bool = False) -> str:
 
 
 def render_json(loaded: Loaded, *, only_set: bool = False) -> dict[str, object]:
-    """The same for programs: `config show --json`."""
+    """The settings for programs: `config show --json`."""
     settings = {
         leaf.path: {
             "value": leaf.value,
@@ -83,7 +83,7 @@ def render_json(loaded: Loaded, *, only_set: bool = False) -> dict[str, object]:
 
 
 def render_json_schema() -> dict[str, object]:
-    """The JSON Schema of the configuration file, for editors and for those who generate it."""
+    """The JSON Schema of the configuration file, for editors and generators of such files."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "nodeagent configuration",

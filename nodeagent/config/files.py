@@ -1,7 +1,7 @@
-"""Reading configuration files: which ones, in which order, and what can go wrong before YAML begins.
+"""Reading configuration files: the list, the order, and the problems before YAML.
 
-The only file of this package that touches the file system.
-A file is judged before it is read: a pipe would block for ever, a device or a huge file would eat the memory.
+The only module of the package with access to the file system.
+A file is checked before reading: a pipe would block for ever, a device or a huge file would eat the memory.
 """
 
 import os
@@ -20,14 +20,14 @@ LARGEST_BYTES: Final = 1024 * 1024
 
 
 class ConfigText(Struct, frozen=True):
-    """A file as it was read."""
+    """The path and text of a file."""
 
     path: Path
     text: str
 
 
 class FilesRead(Struct, frozen=True):
-    """All files in the order in which they count, weakest first."""
+    """All files in order of precedence, weakest first."""
 
     texts: tuple[ConfigText, ...]
     problems: tuple[Problem, ...]
@@ -35,9 +35,9 @@ class FilesRead(Struct, frozen=True):
 
 
 def read_config_files(config_file: Path | None, *, skip_forbidden: bool = False) -> FilesRead:
-    """The main file, then `conf.d/*.yaml` beside it; the default main file may be missing, a named one may not.
+    """The main file, then `conf.d/*.yaml`; the default main file may be missing, a named file may not.
 
-    `skip_forbidden`: default files that this user may not read are noted and passed over.
+    `skip_forbidden`: Default files unreadable for this user are noted and passed over.
     """
     main = config_file or DEFAULT_CONFIG_FILE
     forbidden: list[Path] = []
@@ -75,7 +75,7 @@ def list_files(directory: Path) -> tuple[tuple[str, ...], tuple[Problem, ...]]:
 
 
 def read_config_file(path: Path) -> tuple[tuple[ConfigText, ...], tuple[Problem, ...]]:
-    """One file that must be there."""
+    """One file, which must exist."""
     try:
         return (ConfigText(path, _read_text(path)),), ()
     except _NotUsable as error:
@@ -85,7 +85,7 @@ def read_config_file(path: Path) -> tuple[tuple[ConfigText, ...], tuple[Problem,
 
 
 class _NotUsable(Exception):  # never leaves this module
-    """The path leads to something that is no configuration text."""
+    """The path leads to no configuration text."""
 
     def __init__(self, message: str, line: int = 0) -> None:
         super().__init__(message)
@@ -93,7 +93,7 @@ class _NotUsable(Exception):  # never leaves this module
 
 
 def _list_drop_ins(directory: Path) -> tuple[list[Path], list[Problem], list[str]]:
-    """The files that count, sorted by name; look-alikes that do not count are mentioned."""
+    """The drop-in files, sorted by name; ignored look-alikes get a notice."""
     try:
         entries = sorted(directory.iterdir())
     except FileNotFoundError:
@@ -117,7 +117,7 @@ def _read_text(path: Path) -> str:
 
 
 def _judge_type(found: os.stat_result) -> None:
-    """Regular files, and /dev/null for none at all."""
+    """Refuse all but regular files, and /dev/null for an empty configuration."""
     if stat.S_ISDIR(found.st_mode):
         raise _NotUsable("a directory where a file is expected; name a file in it")
     if not stat.S_ISREG(found.st_mode) and found.st_rdev != os.makedev(1, 3):
@@ -125,7 +125,7 @@ def _judge_type(found: os.stat_result) -> None:
 
 
 def _cannot_read(path: Path, error: OSError) -> Problem:
-    """The system's reason with the remedy that goes with it."""
+    """The system's reason with the remedy."""
     reason = (error.strerror or str(error)).lower()
     remedy = "give the agent's user read permission" if isinstance(error, PermissionError) else "check the path"
     return Problem(Origin("file", str(path)), "", f"cannot be read: {reason}; {remedy}")

@@ -1,6 +1,6 @@
-"""Whether two patterns of paths can mean the same path: `*`, `?` and `[...]` within one part of it, as a shell has it.
+"""Whether two patterns can match the same path: `*`, `?` and `[...]` within one component, as in a shell.
 
-Owns the comparison; pure. What a pattern matches on a node is found where the node is looked at.
+Owns the comparison; pure. The paths of a node that match a pattern are found elsewhere.
 """
 
 from functools import lru_cache
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class _Letters(NamedTuple):
-    """The letters that may stand at one place, or those that may not."""
+    """The letters allowed, or with `is_other` the letters refused, at one place."""
 
     letters: frozenset[str]
     is_other: bool = False
@@ -20,12 +20,12 @@ _Token = _Letters | None
 
 
 def is_pattern(path: str) -> bool:
-    """Whether it can mean several paths."""
+    """Whether a path contains wildcards."""
     return any(letter in path for letter in "*?[")
 
 
 def overlap(left: str, right: str) -> bool:
-    """Whether some path matches both."""
+    """Whether some path matches both patterns."""
     lefts, rights = left.split("/"), right.split("/")
     return len(lefts) == len(rights) and all(
         _overlap_parts(_tokenize(one), _tokenize(other)) for one, other in zip(lefts, rights, strict=True)
@@ -53,7 +53,7 @@ def _tokenize(part: str) -> tuple[_Token, ...]:
 
 
 def _find_end(part: str, at: int) -> int:
-    """Where a set of letters ends; -1 where the bracket is a bracket."""
+    """The end of a set of letters; -1 for a literal bracket."""
     first = at + 2 if part[at + 1 : at + 2] == "!" else at + 1
     return part.find("]", first + 1)
 
@@ -74,7 +74,7 @@ def _read_set(inner: str) -> _Letters:
 
 
 def _overlap_parts(left: tuple[_Token, ...], right: tuple[_Token, ...]) -> bool:
-    """Both are walked together; a star may stand for nothing, or take one more letter of the other."""
+    """Walk both patterns together; a star may stand for no letter, or take one more letter of the other pattern."""
     reached = {(0, 0)}
     waiting = [(0, 0)]
     while waiting:

@@ -1,6 +1,6 @@
-"""What single values look like: truth values, numbers, words, text, paths, addresses.
+"""Kinds of single values: truth values, numbers, words, text, paths, addresses.
 
-Every kind reads the text as it was written and either returns the value or says what it wants instead.
+Every kind reads the text as written and returns the value or names the wanted form.
 Owns the scalar kinds; lists, maps and nested sections are in `compound`.
 """
 
@@ -24,12 +24,12 @@ _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|[0-9A-Fa-f:.]*:[0-9
 
 
 def plain_text(node: Node) -> str | None:
-    """The text of an unquoted scalar; None for anything else."""
+    """The text of an unquoted scalar; `None` for other nodes."""
     return node.text if isinstance(node, Scalar) and not node.quoted else None
 
 
 def plain_number(value: float) -> float:
-    """Whole numbers without their empty fraction, and none of them in powers of ten."""
+    """Whole numbers without the empty fraction, and never in powers of ten."""
     return int(value) if value == int(value) else value
 
 
@@ -39,7 +39,7 @@ class Flag(Struct, frozen=True):
     label: ClassVar[str] = "true or false"
 
     def read(self, node: Node, place: Place) -> bool:
-        """Take the words that YAML has used for it."""
+        """Read the words of YAML for truth values."""
         word = (plain_text(node) or "").lower()
         if word in TRUE_WORDS:
             return True
@@ -48,7 +48,7 @@ class Flag(Struct, frozen=True):
         raise place.wrong(node, self.label)
 
     def plain(self, value: bool) -> object:  # noqa: FBT001  # the value is the point
-        """As it is."""
+        """The value unchanged."""
         return value
 
     def json_schema(self) -> dict[str, object]:
@@ -64,7 +64,7 @@ class Whole(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """How complaints and the reference page name it."""
+        """The name of the kind in problems and on the reference page."""
         return f"a whole number from {self.low} to {self.high}"
 
     def read(self, node: Node, place: Place) -> int:
@@ -75,7 +75,7 @@ class Whole(Struct, frozen=True):
         return int(text)
 
     def plain(self, value: int) -> object:
-        """As it is."""
+        """The value unchanged."""
         return value
 
     def json_schema(self) -> dict[str, object]:
@@ -91,7 +91,7 @@ class Number(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """How complaints and the reference page name it."""
+        """The name of the kind in problems and on the reference page."""
         return f"a number from {plain_number(self.low)} to {plain_number(self.high)}"
 
     def read(self, node: Node, place: Place) -> float:
@@ -117,11 +117,11 @@ class OneOf(Struct, Generic[W], frozen=True):
 
     @property
     def label(self) -> str:
-        """How complaints and the reference page name it."""
+        """The name of the kind in problems and on the reference page."""
         return " or ".join(filter(None, (", ".join(self.words[:-1]), self.words[-1])))
 
     def read(self, node: Node, place: Place) -> W:
-        """The word as written: `true` is a word here where it is one of the few."""
+        """The word as written, also `true` as a word where listed."""
         text = node.text if isinstance(node, Scalar) else None
         for word in self.words:
             if word == text:
@@ -129,11 +129,11 @@ class OneOf(Struct, Generic[W], frozen=True):
         raise place.wrong(node, self.label)
 
     def plain(self, value: W) -> object:
-        """As it is."""
+        """The value unchanged."""
         return value
 
     def json_schema(self) -> dict[str, object]:
-        """An enumeration; words that YAML reads as truth values are accepted as such too."""
+        """An enumeration; for the words true and false also the truth values of YAML."""
         truths = [word == "true" for word in self.words if word in {"true", "false"}]
         return {"enum": [*self.words, *truths]}
 
@@ -147,7 +147,7 @@ class Text(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """How complaints and the reference page name it."""
+        """The name of the kind in problems and on the reference page."""
         return self.wanted
 
     def read(self, node: Node, place: Place) -> str:
@@ -160,7 +160,7 @@ class Text(Struct, frozen=True):
         return text
 
     def plain(self, value: str) -> object:
-        """As it is."""
+        """The value unchanged."""
         return value
 
     def json_schema(self) -> dict[str, object]:
@@ -174,7 +174,7 @@ class Regex(Struct, frozen=True):
     label: ClassVar[str] = "a regular expression"
 
     def read(self, node: Node, place: Place) -> str:
-        """The text, if it compiles."""
+        """The text of a regular expression that compiles."""
         text = Text(self.label).read(node, place)
         try:
             re.compile(text)
@@ -183,7 +183,7 @@ class Regex(Struct, frozen=True):
         return text
 
     def plain(self, value: str) -> object:
-        """As it is."""
+        """The value unchanged."""
         return value
 
     def json_schema(self) -> dict[str, object]:
@@ -192,12 +192,12 @@ class Regex(Struct, frozen=True):
 
 
 class AbsolutePath(Struct, frozen=True):
-    """A path that starts at the root, because a daemon has no useful working directory."""
+    """An absolute path, because a daemon has no useful working directory."""
 
     label: ClassVar[str] = "an absolute path"
 
     def read(self, node: Node, place: Place) -> Path:
-        """The path, not resolved: what it points to may not exist yet."""
+        """The path, not resolved: the file may not exist yet."""
         text = node.text if isinstance(node, Scalar) else ""
         if not text.startswith("/") or len(text) > 4096 or not text.isprintable():  # PATH_MAX
             raise place.wrong(node, self.label)
@@ -205,11 +205,11 @@ class AbsolutePath(Struct, frozen=True):
         return Path(f"/{text.lstrip('/')}")
 
     def plain(self, value: Path) -> object:
-        """Its text."""
+        """The text of the path."""
         return str(value)
 
     def json_schema(self) -> dict[str, object]:
-        """A string that starts with a slash."""
+        """A string with a leading slash."""
         return {"type": "string", "pattern": "^/"}
 
 
@@ -240,32 +240,32 @@ class ListenAddress(Struct, frozen=True):
         return Address(host, int(port))
 
     def plain(self, value: Address) -> object:
-        """As it is written."""
+        """The address as written."""
         return str(value)
 
     def json_schema(self) -> dict[str, object]:
-        """A string that ends in a port."""
+        """A string with a port at the end."""
         return {"type": "string", "pattern": r"^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]*):[0-9]{1,5}$"}
 
 
 class Maybe(Struct, Generic[T], frozen=True):
-    """A value or nothing; nothing is written as an empty value, `null` or `""`."""
+    """A value or `None`; `None` is written as an empty value, `null` or `""`."""
 
     kind: Kind[T]
 
     @property
     def label(self) -> str:
-        """How complaints and the reference page name it."""
+        """The name of the kind in problems and on the reference page."""
         return f"{self.kind.label}, or empty"
 
     def read(self, node: Node, place: Place) -> T | None:
-        """Nothing where nothing is written."""
+        """The value, or `None` for an empty value."""
         if isinstance(node, Scalar) and (node.is_null or not node.text):
             return None
         return self.kind.read(node, place)
 
     def plain(self, value: T | None) -> object:
-        """Null for nothing."""
+        """Null for `None`."""
         return None if value is None else self.kind.plain(value)
 
     def json_schema(self) -> dict[str, object]:

@@ -1,8 +1,8 @@
-"""How a setting is declared: one line of `knob(...)` in a `Section` carries all that is known about it.
+"""How a setting is declared: one `knob(...)` in a `Section` holds all facts about the setting.
 
-The declaration is the single source: reading, complaints, reload, the JSON Schema, the reference page and the example
-file all come from it, so none of them can drift.
-Owns the declaration machinery; knows no setting and reads nothing from outside the process.
+The declaration is the single source: reading, problems, reload, the JSON Schema, the reference page and the example
+file are all derived, so none can drift.
+Owns the declaration machinery; knows no setting and reads no input from outside the process.
 """
 
 from collections.abc import Callable, Iterable
@@ -20,11 +20,11 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class RejectedError(Exception):
-    """A value was refused and the complaint is already noted; carries nothing and never leaves this package."""
+    """A value was refused and the problem is noted already; has no content and never leaves the package."""
 
 
 class Findings:
-    """What one reading of a tree has found so far: complaints, refused places, and where each value came from."""
+    """The findings of one reading of a tree: problems, refused places, and the origin of each value."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
@@ -33,7 +33,7 @@ class Findings:
 
 
 class Place:
-    """A spot in the configuration, by path, to which complaints are pinned."""
+    """A place in the configuration, by path, to which problems are attached."""
 
     def __init__(self, findings: Findings, path: str = "", *, secret: bool = False) -> None:
         self.findings, self.path, self.secret = findings, path, secret
@@ -47,36 +47,36 @@ class Place:
         return Place(self.findings, f"{self.path}[{index}]", secret=self.secret)
 
     def wrong(self, node: Node, wanted: str) -> RejectedError:
-        """Note that the value is not what is wanted; raise what this returns."""
+        """Note a value other than wanted; the caller raises the returned error."""
         shown = "***" if self.secret else shorten(node)
         return self.refuse(node.origin, f"value {shown} is refused; give {wanted}")
 
     def refuse(self, origin: Origin, message: str) -> RejectedError:
-        """Note a complaint in full; raise what this returns."""
+        """Note a problem with its message; the caller raises the returned error."""
         self.findings.problems.append(Problem(origin, self.path, message))
         self.findings.refused.add(self.path)
         return RejectedError()
 
 
 class Kind(Protocol[T]):
-    """What values a setting takes: reads them, writes them back, and describes itself."""
+    """The kind of a setting's values: reads and writes values, with a label and a JSON Schema."""
 
     @property
     def label(self) -> str:
-        """The type as the reference page names it."""
+        """The name of the kind on the reference page."""
 
     def read(self, node: Node, place: Place) -> T:
-        """The value that was written, or RejectedError after noting every complaint at its place."""
+        """The written value, or RejectedError after noting every problem at its place."""
 
     def plain(self, value: T) -> object:
-        """The value as YAML and JSON can hold it; reading that back gives the same value."""
+        """The value in types of YAML and JSON; reading the result gives the same value."""
 
     def json_schema(self) -> dict[str, object]:
-        """The JSON Schema (2020-12) of what is accepted."""
+        """The JSON Schema (2020-12) of accepted values."""
 
 
 class Knob(Struct, frozen=True):
-    """All that is known about one setting."""
+    """The declaration of one setting."""
 
     kind: Kind[Any]
     what: str
@@ -94,7 +94,7 @@ class Knob(Struct, frozen=True):
 
 
 class _Required:
-    """The type of the mark that a key has no default."""
+    """The type of the mark for a key without a default."""
 
 
 REQUIRED: Final = _Required()
@@ -111,18 +111,17 @@ def knob(
     also_env: str = "",
     makes_part: Callable[[T], bool] | None = None,
 ) -> T:
-    """Declare a setting; the type checker sees its value, the section keeps the rest.
+    """Declare a setting; the type checker sees the value, the section keeps the rest.
 
     Args:
-        kind: the values it takes.
-        default: the value when nobody says anything.
-        what: what it does, for the person who sets it.
-        why: the reason for the default.
-        reload: whether a running agent takes a new value on SIGHUP.
-        secret: whether the value is shown as `***`.
-        also_env: a foreign environment variable that sets it too, because clusters already use it.
-        makes_part: for which values there must be a part of the agent that there is not otherwise; it is built at the
-            start alone.
+        kind: The kind of accepted values.
+        default: The value when the setting is given nowhere.
+        what: The effect, for users.
+        why: The reason for the default.
+        reload: Whether a running agent takes a new value on SIGHUP.
+        secret: Whether the value is shown as `***`.
+        also_env: A foreign environment variable for the setting, in use in clusters already.
+        makes_part: Tells values in need of a component of the agent; such a component is built only at the start.
     """
     return cast("T", Knob(kind, what, why, default, reload, secret, also_env, makes_part))
 
@@ -133,13 +132,13 @@ def required(kind: Kind[T], what: str) -> T:
 
 
 class _SectionMeta(StructMeta):
-    """Puts the defaults where msgspec looks for them and the declarations where we do.
+    """Hands the defaults to msgspec and keeps the declarations in `__knobs__`.
 
-    A frozen dataclass would say the same in plain Python, at 17 ms of start-up for these sections against 1 ms.
+    A frozen dataclass would do in plain Python, at 17 ms of start-up for the sections against 1 ms.
     """
 
     def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> Any:
-        """Take the knobs out of the class body; `kw_only` is not inherited, so it is said for each class."""
+        """Take the knobs out of the class body; `kw_only` is not inherited, so set for each class."""
         declared = {key: value for key, value in namespace.items() if isinstance(value, Knob)}
         for key, value in declared.items():
             if value.required:
@@ -154,23 +153,23 @@ class _SectionMeta(StructMeta):
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 class Section(Struct, frozen=True, metaclass=_SectionMeta):
-    """A frozen group of settings; subclasses declare them with `knob`."""
+    """A frozen group of settings; subclasses declare settings with `knob`."""
 
 
 def knobs_of(section: type[Section]) -> MappingOf[str, Knob]:
     """The settings of a section, in the order of declaration."""
-    return cast("MappingOf[str, Knob]", section.__knobs__)  # type: ignore[attr-defined]  # set by our metaclass
+    return cast("MappingOf[str, Knob]", section.__knobs__)  # type: ignore[attr-defined]  # set by the metaclass
 
 
 def is_absent(node: Node) -> bool:
-    """Whether nothing was written: a key whose lines are all commented out counts as an empty section."""
+    """Whether a value is missing: a key with only commented-out lines counts as an empty section."""
     return isinstance(node, Scalar) and node.is_null
 
 
 def read_section(kind: type[Section], node: Node, place: Place) -> Any:
-    """Read a whole section, noting every complaint; a refused value stands at its default so that the rest is judged.
+    """Read a whole section, noting every problem; a refused value is replaced by its default to judge the rest.
 
-    Raises RejectedError only where no section can be made at all: not a mapping, or a required key missing.
+    Raises RejectedError only where no section can be made: not a mapping, or a missing required key.
     """
     if is_absent(node):
         node = Mapping({}, node.origin, {})
@@ -202,5 +201,5 @@ def _read_knob(declared: Knob, node: Node, place: Place) -> Any:
 
 
 def suggest(key: str, known: Iterable[str]) -> str:
-    """The remedy for a misspelt name: the nearest known one, or all of them."""
+    """The remedy for a misspelt name: the nearest known name, or all known names."""
     return nearest.suggest(key, known) or f"; known here: {', '.join(known)}"

@@ -1,7 +1,7 @@
-"""The settings in force, for parts that outlive a reload.
+"""The settings in force, for components that outlive a reload.
 
-Owns the one reference that a reload moves. Components read `live.now` where they use a value and never keep a copy,
-so that a reload reaches them at their next step.
+Owns the one reference moved by a reload. Components read `live.now` at each use of a value and never keep a copy, so
+that a reload takes effect at the next step.
 """
 
 from nodeagent.config.schema import Settings
@@ -15,9 +15,9 @@ class LiveSettings:
 
     @property
     def now(self) -> Settings:
-        """The settings in force at this moment."""
+        """The settings in force now."""
         return self._settings
 
     def replace(self, settings: Settings) -> None:
-        """Put others in force; only fields marked reloadable may differ."""
+        """Put new settings in force; only fields marked reloadable may differ."""
         self._settings = settings

@@ -3,7 +3,7 @@
 Order, weakest first: defaults, the main file, `conf.d/*.yaml` by name, the named configuration of this node (`named`),
 foreign environment variables that clusters already use, `NODEAGENT_<SECTION>__<KEY>`, `--set section.key=value`.
 Mappings merge key by key, lists and single values replace what is under them.
-Writes nothing, and changes nothing that is in force: an invalid configuration is an exception, not half a result.
+Writes no file, and changes no setting in force: an invalid configuration is an exception, not half a result.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,17 +27,17 @@ from nodeagent.config.yaml_tree import parse_yaml
 
 
 class Loaded(Struct, frozen=True):
-    """Valid settings, where each came from, and what whoever wrote them should know."""
+    """Valid settings, with the origin of each and notices for the author."""
 
     settings: Settings
     origins: MappingOf[str, Origin]
     notices: tuple[str, ...] = ()
     files: tuple[Path, ...] = ()
     unchosen: str = ""
-    """Why no named configuration could be chosen, where there is a directory of them."""
+    """The reason why no named configuration could be chosen, where a directory is configured."""
 
     def origin_of(self, path: str) -> Origin:
-        """Who said it: `http.listen` may be the default, a line of a file, a variable or a flag."""
+        """The origin of a setting: the default, a line of a file, a variable or a flag."""
         return self.origins.get(path, DEFAULT)
 
 
@@ -49,18 +49,17 @@ def load_settings(
     node_label: str = "",
     skip_forbidden: bool = False,
 ) -> Loaded:
-    """Read everything that has a say, and judge it.
+    """Read all sources of settings, and judge the settings.
 
     Args:
-        config_file: the main file; None for the default one, which may be missing.
-        environ: the environment.
-        overrides: the texts of `--set`, in order.
-        node_label: the value of the node's label that chooses a named configuration.
-
-        skip_forbidden: go on without default files that this user may not read, and note them.
+        config_file: The main file; `None` for the default file, which may be missing.
+        environ: The environment.
+        overrides: The texts of `--set`, in order.
+        node_label: The value of the node's label for a named configuration.
+        skip_forbidden: Go on without default files unreadable for this user, with a notice.
 
     Raises:
-        ConfigurationInvalid: with every problem of every source.
+        ConfigurationInvalid: A source has problems; the error carries every problem of every source.
     """
     files = read_config_files(config_file, skip_forbidden=skip_forbidden)
     parts = [_read_file(text) for text in files.texts]
@@ -85,7 +84,7 @@ def load_settings(
 
 
 def _find_named(settings: Settings, node_label: str) -> FilesRead:
-    """The named configuration that this node uses, which lies over the other files."""
+    """The named configuration of the node, with precedence over the other files."""
     directory = settings.device_plugin.config_dir
     if directory is None:
         return FilesRead((), (), ())
@@ -103,7 +102,7 @@ def decide_settings(layers: Iterable[Node], problems: Sequence[Problem] = ()) ->
     """Lay the layers over one another, weakest first, and judge the whole.
 
     Raises:
-        ConfigurationInvalid: with the problems given and every one found here.
+        ConfigurationInvalid: There are problems, given or found; the error carries all.
     """
     tree: Node = EMPTY
     for layer in layers:
@@ -123,7 +122,7 @@ def decide_settings(layers: Iterable[Node], problems: Sequence[Problem] = ()) ->
 
 
 def _read_file(text: ConfigText) -> Translation:
-    """One file as a tree in our own words."""
+    """One file as a tree of the agent's settings."""
     name = str(text.path)
     parsed = parse_yaml(text.text, lambda line: Origin("file", name, line))
     node = EMPTY if parsed.node is None or is_absent(parsed.node) else parsed.node
@@ -135,7 +134,7 @@ def _read_file(text: ConfigText) -> Translation:
 
 
 def _follow_root(settings: Settings, origins: MappingOf[str, Origin]) -> Settings:
-    """Under a kubelet's root that was set lies its pod resources socket, but never its device plugin directory."""
+    """Put the pod resources socket below a configured kubelet root; the device plugin directory stays."""
     if "kubelet.root_dir" not in origins or "kubelet.pod_resources_socket" in origins:
         return settings
     socket = settings.kubelet.root_dir / "pod-resources" / "kubelet.sock"
@@ -144,14 +143,14 @@ def _follow_root(settings: Settings, origins: MappingOf[str, Origin]) -> Setting
 
 
 def _nearest(origins: MappingOf[str, Origin], path: str) -> Origin:
-    """Where a setting, or else what it is part of, was written."""
+    """The origin of a setting, or else of the enclosing section."""
     while path and path not in origins:
         path = path[: max(path.rfind("."), path.rfind("["), 0)]
     return origins.get(path, DEFAULT)
 
 
 def _not_built(tree: Node) -> Iterable[str]:
-    """One notice for each section that was given although its part does not exist yet."""
+    """One notice for each given section without code behind."""
     entries = tree.entries if isinstance(tree, Mapping) else {}
     for name in sorted(NOT_BUILT & entries.keys()):
         if not is_absent(entries[name]):

@@ -1,7 +1,7 @@
-"""Which of several named configurations this node uses: one directory of files then serves many kinds of nodes.
+"""Chooses the node's configuration among several named files, so that one directory serves many kinds of nodes.
 
-Owns the order: the node's label, then the configured default, then the only or the default one.
-Refuses to leave a node without devices for a slip in a label: the configuration in force stays, and the reason is told.
+Owns the order: the node's label, then the configured default, then the only file or the file `default`.
+Refuses to leave a node without devices for a slip in a label: the configuration in force stays, with the reason.
 """
 
 from collections.abc import Iterable
@@ -13,18 +13,18 @@ _FALLBACK = "default"
 
 
 class NamedConfiguration(Struct, frozen=True):
-    """The name to use, or why the present one must stay."""
+    """The name to use, or the reason for which the present configuration stays."""
 
     name: str = ""
     problem: str = ""
 
 
 def choose_configuration(entries: Iterable[str], label: str, default: str | None) -> NamedConfiguration:
-    """The configuration that the label asks for, or else the default.
+    """The configuration named by the label, or else the default.
 
     Args:
         entries: names of the files in the directory of configurations.
-        label: the value of the node's label; empty when it has none.
+        label: the value of the node's label; empty without a label.
         default: the configured default, if any.
     """
     # a mounted ConfigMap keeps its data behind names that begin with two dots

@@ -1,7 +1,7 @@
-"""Whole configuration files of NVIDIA's device plugin, as people paste them.
+"""Whole configuration files of NVIDIA's device plugin, as pasted by people.
 
-`sharing` and `resources` are spelled as theirs in our schema already; this maps the rest: `version`, `flags`, `imex`.
-A flag with a counterpart is read as that counterpart, one without is named in a notice, an unknown one is an error.
+`sharing` and `resources` have NVIDIA's spelling in the agent's schema too; the rest is mapped: `version`, `flags`,
+`imex`. A flag is read as its counterpart; a known flag without counterpart gets a notice, an unknown flag is an error.
 """
 
 from typing import Final
@@ -44,7 +44,7 @@ THEIR_SECTIONS: Final = frozenset({"version", "flags", "imex"})
 
 
 class Translation(Struct, frozen=True):
-    """The tree in our own words, with what is to be said about the change."""
+    """The tree in the agent's settings, with problems and notices of the translation."""
 
     tree: Mapping
     problems: tuple[Problem, ...] = ()
@@ -52,7 +52,7 @@ class Translation(Struct, frozen=True):
 
 
 def translate_nvidia(tree: Mapping) -> Translation:
-    """Read the sections that only NVIDIA's file has as ours; a tree without them comes back as it is."""
+    """Translate the sections of NVIDIA's file into settings; a tree without such sections is returned unchanged."""
     if not THEIR_SECTIONS & tree.entries.keys():
         return Translation(tree)
     ours: Node = Mapping(
@@ -78,7 +78,7 @@ def translate_nvidia(tree: Mapping) -> Translation:
 
 
 def _leaves(tree: Mapping) -> list[tuple[str, Node]]:
-    """Every key of their sections with its path, three levels at most."""
+    """Every key of NVIDIA's sections with its path, three levels at most."""
     found: list[tuple[str, Node]] = []
     waiting = [(key, tree.entries[key]) for key in tree.entries if key in THEIR_SECTIONS]
     while waiting:
@@ -100,12 +100,12 @@ def _judge_version(node: Node) -> list[Problem]:
 
 
 def _is_empty(node: Node) -> bool:
-    """Their empty text stands for the default."""
+    """Whether a value is null or empty text, in NVIDIA's file the default."""
     return isinstance(node, Scalar) and (node.is_null or not node.text)
 
 
 def _holds(tree: Node, keys: tuple[str, ...]) -> bool:
-    """Whether something is written at that path."""
+    """Whether the tree has a value at the path."""
     for key in keys:
         if not isinstance(tree, Mapping) or key not in tree.entries:
             return False

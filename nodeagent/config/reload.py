@@ -1,7 +1,7 @@
-"""What a SIGHUP changes: the decision, as a value.
+"""The changes of a reload on SIGHUP: the decision, as a value.
 
-A new configuration that is invalid never gets here: loading it raises, and what is in force stays in force.
-Pure; whoever holds the settings applies the plan and names what waits for a restart.
+An invalid new configuration never gets here: loading raises, and the settings in force stay.
+Pure; the owner of the settings applies the plan and names the settings waiting for a restart.
 """
 
 from collections.abc import Collection, Iterator
@@ -17,7 +17,7 @@ from nodeagent.config.schema import Settings
 
 
 class Change(Struct, frozen=True):
-    """One setting that differs; the values are as people may see them."""
+    """One changed setting; the values are safe to show."""
 
     path: str
     before: str
@@ -28,7 +28,7 @@ class Change(Struct, frozen=True):
 
 
 class ReloadPlan(Struct, frozen=True):
-    """What to do about a new configuration; `settings` is what is in force once it is done."""
+    """The plan for a new configuration; `settings` are the settings in force afterwards."""
 
     settings: Settings
     changed_reloadable: tuple[Change, ...] = ()
@@ -36,15 +36,15 @@ class ReloadPlan(Struct, frozen=True):
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing differs."""
+        """Whether no setting differs."""
         return not (self.changed_reloadable or self.changed_needs_restart)
 
 
 def decide_reload(old: Settings, new: Settings) -> ReloadPlan:
-    """Take over what may change in a running agent; leave and name what may not.
+    """Plan the change of reloadable settings; all other changed settings wait for a restart.
 
-    What waits for a restart can be what makes the rest valid: where the two together would break a rule, all that the
-    rule is about waits.
+    The rest may be valid only with a setting that waits for a restart: where a partial change would break a rule, all
+    changed settings of the rule wait.
     """
     held: set[str] = set()
     while True:
@@ -73,12 +73,12 @@ def _plan(old: Settings, new: Settings, held: Collection[str]) -> ReloadPlan:
 
 
 def _differences(name: str, before: Section, after: Section) -> Iterator[tuple[str, Change, bool]]:
-    """The keys of a section whose values differ, and whether each may change in a running agent."""
+    """The changed keys of a section, each with whether a running agent may change the value."""
     for key, declared in knobs_of(type(before)).items():
         old, new = getattr(before, key), getattr(after, key)
         if old != new:
             shown = [show_value(plain_value(declared, value)) for value in (old, new)]
-            # A part that was not built at the start cannot take over what it would be for.
+            # A component that was not built at the start cannot be built by a reload.
             makes = declared.makes_part
             is_missing = makes is not None and makes(new) and not makes(old)
             yield key, Change(f"{name}.{key}", *shown), declared.reload and not is_missing

@@ -1,6 +1,6 @@
-"""What must hold between settings that are each fine alone.
+"""Rules between settings, each fine alone.
 
-A rule is judged only where every setting it reads was accepted: a complaint that follows from another helps nobody.
+A rule is judged only if every setting read by the rule was accepted: a problem caused by another problem is no help.
 Owns the rules; pure.
 """
 
@@ -19,32 +19,32 @@ from nodeagent.config.sections.sharing import DEFAULT_PREFIX
 # sun_path holds 108 bytes with its closing zero.
 LONGEST_SOCKET_PATH_BYTES: Final = 107
 _LONGEST_DAEMON: Final = "claim-01234567-89ab-cdef-0123-456789abcdef-01234"
-"""What the directory of a daemon is called at most, where it is not a resource's."""
+"""The longest name of an MPS daemon's directory that is not named after a resource."""
 
 Breach: TypeAlias = tuple[str, str]
 
 
 class Rule(Struct, frozen=True):
-    """The settings a rule reads, and what it finds wrong between them: path and message, several at will."""
+    """A rule: the settings read, and a judge that yields path and message of each breach."""
 
     reads: tuple[str, ...]
     judge: Callable[[Settings], Iterator[Breach]]
 
 
 def decide_breaches(settings: Settings, refused: Collection[str]) -> Iterator[Breach]:
-    """Every breach of a rule that can be judged."""
+    """Every breach of the rules without refused settings."""
     for rule in RULES:
         if not any(concerns(path, rule.reads) for path in refused):
             yield from rule.judge(settings)
 
 
 def find_broken(settings: Settings) -> Iterator[Rule]:
-    """Every rule that these settings break."""
+    """Every rule broken by the settings."""
     return (rule for rule in RULES if any(True for _ in rule.judge(settings)))
 
 
 def concerns(place: str, reads: tuple[str, ...]) -> bool:
-    """Whether a place lies in, or holds, one of the settings that are read."""
+    """Whether a place lies in, or contains, a setting read by the rule."""
     return any(
         place == path or place.startswith((f"{path}.", f"{path}[")) or path.startswith(f"{place}.") for path in reads
     )
@@ -164,7 +164,7 @@ def _resource_domains(settings: Settings) -> Iterator[Breach]:
 
 
 def _resource_names(settings: Settings) -> Iterator[Breach]:
-    """Every resource name that was written, with its place."""
+    """Every written resource name, with its place."""
     sharing, resources = settings.sharing, settings.resources
     for kind, section in (("timeSlicing", sharing.timeSlicing), ("mps", sharing.mps)):
         for index, entry in enumerate(section.resources if section else ()):

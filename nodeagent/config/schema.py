@@ -1,9 +1,9 @@
-"""All settings of the agent, under one frozen object that is passed explicitly.
+"""All settings of the agent, in one frozen object passed explicitly.
 
     settings.http.listen    settings.kubelet.device_plugins_dir    settings.sharing.timeSlicing
 
-What each one is, takes and means is declared once, in `sections`; the reference page is made from there.
-Owns the list of sections and which of them belong to parts that do not exist yet; reads nothing.
+Every setting is declared once, in `sections`, the source of the reference page too.
+Owns the list of sections, and the list of sections without code behind; reads no files.
 """
 
 from typing import Final, TypeVar
@@ -33,18 +33,18 @@ from nodeagent.config.sections.shim import ShimSettings
 
 S = TypeVar("S", bound=Section)
 
-# Sections whose part is still to be built: they are read and judged like all others, and whoever sets something in
-# them is told that nothing comes of it yet. A part that lands takes its name off this list.
+# Sections without code behind yet: read and judged like all others, with a notice that such settings have no effect.
+# The change that adds the code takes the section off this list.
 NOT_BUILT: Final[frozenset[str]] = frozenset()
 
 
 def _section(kind: type[S]) -> S:
-    """A section with its defaults; its own docstring says what it is."""
+    """A section with its defaults, described by the docstring of its class."""
     return knob(Nested(kind), kind(), (kind.__doc__ or "").strip())
 
 
 class Settings(Section):
-    """Everything that can be set."""
+    """All settings."""
 
     node: NodeSettings = _section(NodeSettings)
     log: LogSettings = _section(LogSettings)
@@ -76,6 +76,6 @@ class Settings(Section):
 
     @property
     def uses_mps(self) -> bool:
-        """Whether anything asks for MPS daemons: shares, claims, or parts of GPUs."""
+        """Whether a setting asks for MPS daemons: sharing, claims, or fractions."""
         parts = self.fractions.enabled and self.fractions.enforcement == "mps"
         return parts or self.mps.claims or self.sharing.mps is not None

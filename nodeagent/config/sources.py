@@ -1,6 +1,6 @@
 """The environment and the flags as located values.
 
-Owns how their names map to settings; files are `files`, judging is `load`.
+Owns the mapping of names to settings; files are read in `files`, settings judged in `load`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ SEPARATOR: Final = "__"
 
 
 def walk_knobs(section: type[Section], path: tuple[str, ...] = ()) -> Iterable[tuple[tuple[str, ...], Knob]]:
-    """Every setting with its path; a section comes before what is in it, records of lists are not entered."""
+    """Every setting with its path; a section comes before its settings, records of lists are not entered."""
     for name, knob in knobs_of(section).items():
         yield (*path, name), knob
         inner = inner_section(knob.kind)
@@ -29,7 +29,7 @@ def walk_knobs(section: type[Section], path: tuple[str, ...] = ()) -> Iterable[t
 
 
 def inner_section(kind: Kind[object]) -> type[Section] | None:
-    """The section that a setting holds, if it holds one."""
+    """The section held by a setting, if any."""
     if isinstance(kind, Maybe):
         return inner_section(kind.kind)
     return kind.section if isinstance(kind, Nested) else None
@@ -41,10 +41,10 @@ def variable_of(path: tuple[str, ...]) -> str:
 
 
 def read_environment(section: type[Section], environ: MappingOf[str, str]) -> tuple[list[Node], list[Problem]]:
-    """What the environment says, weakest first: foreign variables, then our own.
+    """The settings of the environment, weakest first: foreign variables, then the agent's variables.
 
-    Of the names nobody knows, only those with a double underscore are ours to judge: Kubernetes puts NODEAGENT_PORT and
-    its like into the environment of every pod beside a service named nodeagent.
+    Unknown names are a problem only with a double underscore: Kubernetes puts variables such as NODEAGENT_PORT into the
+    environment of every pod beside a service named nodeagent.
     """
     knobs = tuple(walk_knobs(section))
     known = {variable_of(path): path for path, _ in knobs}
@@ -64,13 +64,13 @@ def read_environment(section: type[Section], environ: MappingOf[str, str]) -> tu
 
 
 def _near(name: str, known: Iterable[str]) -> str:
-    """The nearest variable; all two hundred of them would help nobody."""
+    """The nearest variable; a list of all two hundred would be no help."""
     near = find_nearest(name.removeprefix(PREFIX), [other.removeprefix(PREFIX) for other in known])
     return f"; did you mean {PREFIX}{near}?" if near else "; `nodeagent config show` lists all settings"
 
 
 def read_flags(overrides: Sequence[str]) -> tuple[list[Node], list[Problem]]:
-    """What `--set section.key=value` says; the last of several wins."""
+    """The settings of `--set section.key=value`; the last of several wins."""
     trees: list[Node] = []
     problems: list[Problem] = []
     for text in overrides:
@@ -85,7 +85,7 @@ def read_flags(overrides: Sequence[str]) -> tuple[list[Node], list[Problem]]:
 
 
 def read_value(text: str, origin: Origin) -> Node:
-    """A value as YAML reads it; what is not YAML is text as written, so that [::1]:9400 needs no quotes."""
+    """A value as read by YAML; invalid YAML is text as written, so that [::1]:9400 needs no quotes."""
     parsed = parse_yaml(text, lambda _line: origin)
     if parsed.problems:
         return Scalar(text, origin)

@@ -1,9 +1,8 @@
-"""Located values: what a file, the environment or a flag said, and where it said it.
+"""Located values: values of a file, the environment or a flag, with their origins.
 
-YAML is read into this tree before anything is judged, so that every complaint can name file and line, and so that
-layers can be merged without losing who wrote what.
-A scalar keeps its text as written: what `1:0`, `no` or `007` means is decided by the setting that receives it, never
-by YAML's own guess.
+YAML is read into a tree before judging, so that every problem can name file and line, and layers can be merged without
+losing origins.
+A scalar keeps the written text: the receiving setting decides about the meaning of `1:0`, `no` or `007`, never YAML.
 Owns the tree and its merge; knows neither YAML nor the settings.
 """
 
@@ -15,7 +14,7 @@ Layer: TypeAlias = Literal["default", "file", "environment", "flag"]
 
 
 class Origin(Struct, frozen=True):
-    """Where a value was written: `/etc/nodeagent/config.yaml:7`, `env NODEAGENT_HTTP__LISTEN`, `--set`, `default`."""
+    """The origin of a value: `/etc/nodeagent/config.yaml:7`, `env NODEAGENT_HTTP__LISTEN`, `--set`, `default`."""
 
     layer: Layer
     name: str = ""
@@ -35,7 +34,7 @@ DEFAULT = Origin("default")
 
 
 class Scalar(Struct, frozen=True):
-    """Text as written; quoted text is never a number, a truth value or nothing."""
+    """Text as written; quoted text is never a number, a truth value or null."""
 
     text: str
     origin: Origin
@@ -55,7 +54,7 @@ class Sequence(Struct, frozen=True):
 
 
 class Mapping(Struct, frozen=True):
-    """Keys with their values; `key_origins` says where each key was written."""
+    """Keys with their values; `key_origins` has the origin of each key."""
 
     entries: "dict[str, Node]"
     origin: Origin
@@ -68,9 +67,9 @@ EMPTY = Mapping({}, DEFAULT, {})
 
 
 def merge(under: Node, over: Node) -> Node:
-    """Lay `over` on `under`: mappings merge key by key, everything else (lists too) is replaced whole.
+    """Lay `over` on `under`: mappings merge key by key, all other values (lists too) are replaced whole.
 
-    A section whose lines are all commented out says nothing, so it takes nothing away.
+    A section with only commented-out lines changes no setting.
     """
     if isinstance(under, Mapping) and isinstance(over, Scalar) and over.is_null:
         return under
@@ -83,14 +82,14 @@ def merge(under: Node, over: Node) -> Node:
 
 
 def nest(path: tuple[str, ...], node: Node) -> Node:
-    """The tree in which `node` stands at `path` and nothing else is said."""
+    """A tree with only `node`, at `path`."""
     for key in reversed(path):
         node = Mapping({key: node}, node.origin, {key: node.origin})
     return node
 
 
 def shorten(node: Node, limit: int = 60) -> str:
-    """One line that shows the value to the person who wrote it, however long or hostile it is."""
+    """The value in one short line for the author, also for a long or hostile value."""
     match node:
         case Scalar(text=text):
             shown = text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,8 +1,8 @@
-"""YAML text to located values, bounded in depth and number whatever the text does.
+"""YAML text to located values, bounded in depth and number for any text.
 
-PyYAML's parser does the syntax; the tree is built from its events here, because its own constructor loses lines,
-takes duplicate keys silently, guesses types, and follows aliases without bound.
-Refuses: tags, merge keys, several documents, keys that are not plain text, aliases that expand without end.
+PyYAML's parser does the syntax; the tree is built here from the parser's events, because PyYAML's constructor loses
+lines, takes duplicate keys silently, guesses types, and follows aliases without bound.
+Refuses: tags, merge keys, several documents, keys other than plain text, aliases that expand without end.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ _TEXT_TAGS: Final = ("!", "tag:yaml.org,2002:str")
 
 
 class Parsed(Struct, frozen=True):
-    """What a text says, and what is wrong with it; `node` is None where the text says nothing at all."""
+    """The tree and the problems of a text; `node` is `None` for an empty text."""
 
     node: Node | None
     problems: tuple[Problem, ...]
@@ -30,7 +30,7 @@ class _StopReadingError(Exception):
 
 
 class _Frame:
-    """A list or mapping that is still being read."""
+    """A list or mapping under construction."""
 
     def __init__(self, origin: Origin, anchor: str | None, *, is_mapping: bool) -> None:
         self.origin, self.anchor, self.is_mapping = origin, anchor, is_mapping
@@ -42,7 +42,7 @@ class _Frame:
         self.size = 1
 
     def finish(self) -> Node:
-        """The list or mapping, now whole."""
+        """The complete list or mapping."""
         if self.is_mapping:
             return Mapping(self.entries, self.origin, self.key_origins)
         return Sequence(tuple(self.items), self.origin)
@@ -60,7 +60,7 @@ class _Builder:
         self.root: Node | None = None
 
     def take(self, event: Any) -> None:
-        """One event; the names are PyYAML's."""
+        """Take one event; event names are PyYAML's."""
         origin = self.locate(event.start_mark.line + 1)
         match type(event).__name__:
             case "DocumentStartEvent":
@@ -80,7 +80,7 @@ class _Builder:
                 pass  # stream and document ends say nothing
 
     def take_scalar(self, event: Any, origin: Origin) -> None:
-        """A single value."""
+        """Take a single value."""
         tagged = event.tag is not None
         if tagged and event.tag not in _TEXT_TAGS:
             self.note(origin, f"tag {event.tag!r} is not read; write the value plainly")
@@ -88,14 +88,14 @@ class _Builder:
         self.put(Scalar(event.value, origin, quoted), 1, event.anchor, origin)
 
     def take_alias(self, name: str, origin: Origin) -> None:
-        """A value that was written elsewhere, if it is complete by now."""
+        """Take the value of an anchor, if complete by now."""
         known = self.anchors.get(name)
         if known is None:
             self.stop(origin, f"alias *{name} refers to nothing that is complete here")
         self.put(*known, None, origin)
 
     def open(self, event: Any, origin: Origin) -> None:
-        """A list or mapping begins."""
+        """Begin a list or mapping."""
         is_mapping = type(event).__name__ == "MappingStartEvent"
         if event.tag is not None:
             self.note(origin, f"tag {event.tag!r} is not read; write the value plainly")
@@ -104,7 +104,7 @@ class _Builder:
         self.frames.append(_Frame(origin, event.anchor, is_mapping=is_mapping))
 
     def put(self, node: Node, size: int, anchor: str | None, origin: Origin) -> None:
-        """A value is whole: hand it to the list or mapping that waits for it."""
+        """Add a complete value to the enclosing list or mapping."""
         if anchor is not None:
             self.anchors[anchor] = (node, size)
         if not self.frames:
@@ -122,7 +122,7 @@ class _Builder:
             self.put_entry(frame, frame.key, node)
 
     def put_entry(self, frame: _Frame, key: str, node: Node) -> None:
-        """A key and its value; the first of two equal keys stays."""
+        """Add a key with its value; the first of two equal keys stays."""
         frame.key = None
         if key in frame.entries:
             first = frame.key_origins[key]
@@ -140,12 +140,12 @@ class _Builder:
         return node.text
 
     def note(self, origin: Origin, message: str, key: str = "") -> None:
-        """Remember a complaint at the present path."""
+        """Note a problem at the present path."""
         keys = [frame.key for frame in self.frames if frame.key is not None]
         self.problems.append(Problem(origin, ".".join([*keys, key] if key else keys), message))
 
     def stop(self, origin: Origin, message: str) -> NoReturn:
-        """Remember a complaint after which nothing more can be read."""
+        """Note a problem and stop reading."""
         self.note(origin, message)
         raise _StopReadingError
 
@@ -173,7 +173,7 @@ class _Unreadable(Exception):  # never leaves this module
 
 
 def _events(text: str) -> Iterator[Any]:
-    """PyYAML's events, its errors translated; the C parser where the package was built with it."""
+    """PyYAML's events, with translated errors; by the C parser where the package has one."""
     import yaml  # noqa: PLC0415  # 10 ms that an agent configured by flags alone does not pay
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -193,6 +193,6 @@ def _events(text: str) -> Iterator[Any]:
 
 
 def _tab_hint(text: str, line: int) -> str:
-    """The usual cause of YAML that looks right."""
+    """A hint at tabs, the usual invisible error in YAML."""
     near = "".join(text.splitlines()[max(line - 2, 0) : line])
     return "; indent with spaces, not tabs" if "\t" in near else ""

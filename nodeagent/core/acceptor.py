@@ -1,7 +1,7 @@
-"""Takes callers from a listening socket, a few in each turn of the event loop, and never spins when it cannot.
+"""Accepts connections from a listening socket, a few in each turn of the event loop, and pauses after a failure.
 
-Apart from asyncio's own because that one, out of descriptors, tries and logs a hundred times at once, and a hundred
-times as often at each retry: a million lines within the minute, and nothing else is done meanwhile.
+Replaces asyncio's accept loop: out of descriptors, asyncio tries and logs a hundred times at once, and a hundred times
+as often at each retry: a million lines within the minute, without any other work done meanwhile.
 """
 
 import asyncio
@@ -10,14 +10,14 @@ from collections.abc import Callable
 from typing import Final
 
 PER_TURN: Final = 4
-"""How many are taken in one turn of the loop: the request of a connection is read some turns after it was accepted, and
-fewer newer ones must have come until then than a listener has room for."""
+"""Connections accepted in one turn of the loop: a request is read some turns after its connection was accepted, and
+fewer newer connections must have come until then than a listener has room for."""
 PAUSE_SECONDS: Final = 1.0
-"""Until the next attempt where none can be taken: the callers wait in the kernel's queue meanwhile."""
+"""Pause after a failed attempt; connections wait in the kernel's queue meanwhile."""
 
 
 class Acceptor:
-    """Reads one listening socket, which stays its owner's; belongs to the event loop's thread."""
+    """Reads one listening socket, still owned by the caller; belongs to the event loop's thread."""
 
     def __init__(
         self,
@@ -25,7 +25,7 @@ class Acceptor:
         take: Callable[[socket.socket], None],
         on_failure: Callable[[OSError], None],
     ) -> None:
-        """`take` is given each caller; `on_failure` is told of each attempt that failed, at most one a pause."""
+        """`take` gets each connection; `on_failure` gets the error of each failed attempt, at most one a pause."""
         self._listener, self._take, self._on_failure = listener, take, on_failure
         self._loop = asyncio.get_running_loop()
         self._resume: asyncio.TimerHandle | None = None
@@ -33,7 +33,7 @@ class Acceptor:
         self._loop.add_reader(listener, self._accept)
 
     def close(self) -> None:
-        """Take no more."""
+        """Accept no more connections."""
         if self._resume is not None:
             self._resume.cancel()
         self._loop.remove_reader(self._listener)

@@ -1,7 +1,7 @@
-"""Time as a value handed in, so that tests decide what time it is.
+"""Time as a value handed in, so that tests set the clock.
 
-Owns the two clocks the agent reads: one that only rises, for durations, and one that people read.
-Refuses to sleep: waiting is anyio's, on the event loop's own clock.
+Owns the agent's two clocks: a clock that only rises, for durations, and a wall clock for people.
+Refuses to sleep: waiting is anyio's, on the event loop's clock.
 """
 
 import time
@@ -9,14 +9,14 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What time it is, for durations and for people."""
+    """The time, for durations and for people."""
 
     def monotonic(self) -> float:
-        """Seconds on a clock that never goes back; only differences mean anything."""
+        """Seconds on a clock that never goes back; only differences have a meaning."""
         ...
 
     def wall(self) -> float:
-        """Seconds since 1970 as people and other programs read it; may jump."""
+        """Seconds since 1970, for people and other programs; may jump."""
         ...
 
 

@@ -1,9 +1,9 @@
-"""Conditions: what is wrong, as people read it, shown late enough and only where it is not the echo of something else.
+"""Conditions: faults in words for people, shown after a delay and hidden while another condition explains the fault.
 
-Owns which conditions are set, since when, and which of them people should see: shown after the seconds its definition
-says, and hidden while anything it depends on, directly or through others, is set for the same thing.
-Publishes what is visible as the retained state `ActiveConditions`.
-Refuses codes that the catalogue lacks, and catalogues that contradict themselves. The catalogue lives elsewhere.
+Owns the set of conditions, the times since when, and the visibility: a condition is shown after the delay of its
+definition, and hidden while a condition on which it depends, directly or through others, is set for the same key.
+Publishes the visible conditions as the retained state `ActiveConditions`.
+Refuses codes missing from the catalogue, and contradictory catalogues. The catalogue lives elsewhere.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,36 +28,36 @@ _log = get_logger(component="conditions")
 
 
 class Definition(Protocol):
-    """What the catalogue says about one condition."""
+    """One entry of the catalogue."""
 
     @property
     def code(self) -> str:
-        """Short, stable, in kebab-case; scripts rely on it."""
+        """Short, stable, in kebab-case; scripts rely on the code."""
         ...
 
     @property
     def severity(self) -> Severity:
-        """How bad it is."""
+        """Information, warning or error."""
         ...
 
     @property
     def title(self) -> str:
-        """One line of what is wrong."""
+        """The fault in one line."""
         ...
 
     @property
     def remedy(self) -> str:
-        """What to do about it."""
+        """The sentence about how to end the condition."""
         ...
 
     @property
     def show_after_seconds(self) -> float:
-        """How long it must last before people see it."""
+        """How long the condition must last before people see it."""
         ...
 
     @property
     def depends_on(self) -> tuple[str, ...]:
-        """Codes that explain this one."""
+        """Codes of the conditions that explain this condition."""
         ...
 
 
@@ -66,7 +66,7 @@ class _Entry(Struct, frozen=True):
     visible_at: float
     """Monotonic seconds."""
     first_cause: int | None
-    """What led to it when it was set; the newest detail may have another cause."""
+    """The cause when the condition was set; the newest detail may have another cause."""
 
 
 class Conditions:
@@ -84,22 +84,22 @@ class Conditions:
         self._publish(None)
 
     def knows(self, code: str) -> bool:
-        """Whether the catalogue has this code."""
+        """Whether the catalogue has the code."""
         return code in self._definitions
 
     def set(self, code: str, *, detail: str = "", key: str = "", cause: Cause = None) -> None:
-        """It is so. Set again it keeps its `since`; a new detail replaces the old."""
+        """Set a condition. A condition set before keeps `since`; a new detail replaces the old."""
         if self._put(code, key, detail, cause):
             self._note_change(cause)
 
     def clear(self, code: str, *, key: str = "", cause: Cause = None) -> None:
-        """It is not so, or no longer."""
+        """Clear a condition, set or not."""
         self._definition(code)
         if self._entries.pop((code, key), None) is not None:
             self._note_change(cause)
 
     def replace(self, code: str, details: Mapping[str, str], *, cause: Cause = None) -> None:
-        """It is so for exactly these keys."""
+        """Set a condition for exactly the given keys, and clear all other keys."""
         self._definition(code)
         gone = [(code, key) for (other, key) in self._entries if other == code and key not in details]
         for each in gone:
@@ -109,17 +109,17 @@ class Conditions:
             self._note_change(cause)
 
     def active(self) -> tuple[ActiveCondition, ...]:
-        """Those that people should see now, the worst first, then the oldest."""
+        """The visible conditions, the worst first, then the oldest."""
         now = self._clock.monotonic()
         visible = (entry.condition for entry in self._entries.values() if self._is_visible(entry, now))
         return tuple(sorted(visible, key=_order))
 
     def all_set(self) -> tuple[ActiveCondition, ...]:
-        """Every one that is set, seen or not, in the same order."""
+        """All conditions that are set, visible or not, in the same order."""
         return tuple(sorted((entry.condition for entry in self._entries.values()), key=_order))
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Publish each condition when its time to be seen has come; runs until cancelled."""
+        """Publish each condition at the end of its delay; runs until cancelled."""
         task_status.started()
         while True:
             now = self._clock.monotonic()
@@ -155,7 +155,7 @@ class Conditions:
         return entry.visible_at <= now and not self._is_echo(entry.condition)
 
     def _is_echo(self, condition: ActiveCondition) -> bool:
-        """What is wrong with one thing explains only what else is wrong with it; without a key it is about all."""
+        """Whether an explaining condition is set, with the same key or with an empty key on either side."""
         explained_by = self._explained_by[condition.code]
         return any(
             code in explained_by and (not key or not condition.key or key == condition.key)
@@ -170,7 +170,7 @@ class Conditions:
 
     def _note_change(self, cause: Cause) -> None:
         self._publish(cause)
-        self._waker.wake()  # the next deadline may be another
+        self._waker.wake()  # the next deadline may have changed
 
     def _publish(self, cause: Cause) -> None:
         self._bus.keep(entry.first_cause for entry in self._entries.values() if entry.first_cause is not None)
@@ -204,7 +204,7 @@ def _index(catalogue: Iterable[Definition]) -> dict[str, Definition]:
 
 
 def _ancestors(code: str, definitions: Mapping[str, Definition]) -> frozenset[str]:
-    """Everything that explains `code`, directly or through others."""
+    """All codes that explain `code`, directly or through others."""
     found: set[str] = set()
     frontier = list(definitions[code].depends_on)
     while frontier:

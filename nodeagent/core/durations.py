@@ -1,7 +1,7 @@
-"""How long things took, counted between bounds: what a histogram is made from.
+"""Durations counted between bounds, for a histogram.
 
-Owns the counts. Counting takes less than a microsecond and may be done in any one thread at a time; whoever reads
-meanwhile may see one observation counted and not yet summed.
+Owns the counts. Counting takes less than a microsecond and may be done in any one thread at a time; a concurrent reader
+may see one observation counted and not yet summed.
 """
 
 from bisect import bisect_left
@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from typing import Final
 
 BOUNDS_SECONDS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5)
-"""For what a pod's admission waits for: tenths of milliseconds as a rule, seconds when something is wrong."""
+"""For steps of a pod's admission: tenths of milliseconds as a rule, seconds in case of a fault."""
 
 
 class Durations:
-    """Counts of durations, each under the first bound that is not below it."""
+    """Counts of durations, each under the first bound not below the duration."""
 
     __slots__ = ("_counts", "bounds_seconds", "sum_seconds")
 
@@ -24,10 +24,10 @@ class Durations:
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """How many under each bound, and last those beyond all; each is counted once."""
+        """The number of durations under each bound, and last beyond all bounds; each duration counts once."""
         return tuple(self._counts)
 
     def observe(self, seconds: float) -> None:
-        """One more."""
+        """Count one duration."""
         self._counts[bisect_left(self.bounds_seconds, seconds)] += 1
         self.sum_seconds += seconds

@@ -1,15 +1,15 @@
-"""The core's error tree: one class per situation that a caller handles differently, each writing its own message.
+"""The core's error tree: one class for each situation with its own handling and message.
 
     CoreError
     ├── PublishedFromForeignThread   a thread touched the bus, which belongs to the event loop
-    ├── GateUnknown                  a gate nobody declared
-    ├── ConditionUnknown             a condition code that the catalogue lacks
+    ├── GateUnknown                  an undeclared gate
+    ├── ConditionUnknown             a condition code missing from the catalogue
     ├── CatalogueBroken              the catalogue contradicts itself
     ├── SupervisionError
-    │   ├── SpecsBroken              components that can never start or stop in order
-    │   ├── ComponentUnknown         a component name nobody declared
+    │   ├── SpecsBroken              components without an order of start or stop
+    │   ├── ComponentUnknown         an undeclared component name
     │   ├── ComponentNotRunning      an exception injected into a component at rest
-    │   ├── ComponentReturned        a component ended without being told to
+    │   ├── ComponentReturned        a component ended without an order to stop
     │   └── VitalComponentFailed     a vital component is past its crash budget: the process must end
     ├── FrameError
     │   ├── FrameTooLarge            a frame past the agreed size, in either direction
@@ -17,21 +17,21 @@
     ├── ChildError
     │   ├── ChildStuck               a request past its deadline; the child is killed
     │   ├── ChildDied                the child ended while a request was pending
-    │   └── ChildUnavailable         no child now: it could not start, waits to restart, or was ended
+    │   └── ChildUnavailable         no child now: not started, waiting for its restart, or ended
     └── WorkerError
         ├── ThreadStuck              a call in a thread past its deadline
         └── WorkersExhausted         too many threads are stuck already
 
-Owns no import, so that a child process can load it for the price of one file.
+Imports nothing, so that a child process can load the module for the price of one file.
 """
 
 
 class CoreError(Exception):
-    """Anything the core refuses or gives up on."""
+    """A refusal or failure of the core."""
 
 
 class PublishedFromForeignThread(CoreError):
-    """The bus was used from a thread other than the one that owns it."""
+    """The bus was used from another thread than the owning thread."""
 
     def __init__(self, thread: str, type_name: str) -> None:
         super().__init__(
@@ -42,7 +42,7 @@ class PublishedFromForeignThread(CoreError):
 
 
 class GateUnknown(CoreError):
-    """Somebody names a gate that was never declared."""
+    """The named gate was never declared."""
 
     def __init__(self, name: str, known: tuple[str, ...]) -> None:
         super().__init__(f"gate {name!r} does not exist; declared gates: {', '.join(known) or 'none'}")
@@ -50,7 +50,7 @@ class GateUnknown(CoreError):
 
 
 class ConditionUnknown(CoreError):
-    """Somebody sets or clears a condition that the catalogue lacks."""
+    """The condition set or cleared is missing from the catalogue."""
 
     def __init__(self, code: str) -> None:
         super().__init__(f"condition {code!r} is not in the catalogue; define it there first")
@@ -58,7 +58,7 @@ class ConditionUnknown(CoreError):
 
 
 class CatalogueBroken(CoreError):
-    """The catalogue of conditions has a duplicate, a dependency on nothing, or a circle."""
+    """The catalogue of conditions has a duplicate, a dependency on an undefined code, or a circle."""
 
     def __init__(self, code: str, problem: str) -> None:
         super().__init__(f"catalogue of conditions: {code!r} {problem}")
@@ -66,7 +66,7 @@ class CatalogueBroken(CoreError):
 
 
 class SupervisionError(CoreError):
-    """Anything about the life of components."""
+    """An error about the life of components."""
 
 
 class SpecsBroken(SupervisionError):
@@ -78,7 +78,7 @@ class SpecsBroken(SupervisionError):
 
 
 class ComponentUnknown(SupervisionError):
-    """Somebody names a component that was never declared."""
+    """The named component was never declared."""
 
     def __init__(self, name: str, known: tuple[str, ...]) -> None:
         super().__init__(f"component {name!r} does not exist; declared components: {', '.join(known) or 'none'}")
@@ -86,7 +86,7 @@ class ComponentUnknown(SupervisionError):
 
 
 class ComponentNotRunning(SupervisionError):
-    """An exception cannot be injected into a component that is not running."""
+    """No exception can be injected into a component at rest."""
 
     def __init__(self, name: str, phase: str) -> None:
         super().__init__(f"component {name!r} is {phase}, so nothing can be raised in it; wait until it runs")
@@ -94,7 +94,7 @@ class ComponentNotRunning(SupervisionError):
 
 
 class ComponentReturned(SupervisionError):
-    """A component ended by itself; components run until they are told to stop."""
+    """A component ended by itself; components run until the order to stop."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"component {name!r} returned from run() without being told to stop")
@@ -102,7 +102,7 @@ class ComponentReturned(SupervisionError):
 
 
 class VitalComponentFailed(SupervisionError):
-    """The process has to end, so that whoever started it starts it afresh."""
+    """The process has to end, so that the service manager restarts the agent."""
 
     def __init__(self, name: str, crashes: int, window_seconds: float, last_error: str) -> None:
         super().__init__(
@@ -117,7 +117,7 @@ class FrameError(CoreError):
 
 
 class FrameTooLarge(FrameError):
-    """A frame is larger than both sides agreed on; its header is probably garbage."""
+    """A frame is over the agreed limit; the header is probably garbage."""
 
     def __init__(self, size_bytes: int, limit_bytes: int) -> None:
         super().__init__(f"frame of {size_bytes} bytes is over the limit of {limit_bytes}")
@@ -137,27 +137,27 @@ class ChildError(CoreError):
 
 
 class ChildStuck(ChildError):
-    """The child did not answer in time; it has been killed and will be replaced."""
+    """The child did not answer in time, has been killed and will be replaced."""
 
     def __init__(self, name: str, pid: int, timeout_seconds: float, step: str = "") -> None:
         super().__init__(f"child {name!r} (pid {pid}) did not answer within {timeout_seconds:g} s and was killed")
         self.name, self.pid, self.timeout_seconds = name, pid, timeout_seconds
         self.step = step
-        """What it had announced last."""
+        """The step that the child announced last."""
 
 
 class ChildDied(ChildError):
-    """The child ended while somebody waited for its answer."""
+    """The child ended while a request waited for the answer."""
 
     def __init__(self, name: str, pid: int, how: str, step: str = "") -> None:
         super().__init__(f"child {name!r} (pid {pid}) {how} before it answered")
         self.name, self.pid, self.how = name, pid, how
         self.step = step
-        """What it had announced last."""
+        """The step that the child announced last."""
 
 
 class ChildUnavailable(ChildError):
-    """There is no child to ask at the moment."""
+    """There is no child to answer at the moment."""
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(f"child {name!r} cannot be asked: {why}")
@@ -169,7 +169,7 @@ class WorkerError(CoreError):
 
 
 class ThreadStuck(WorkerError):
-    """The call is past its deadline; its thread is set aside and will be given nothing more."""
+    """The call is past the deadline; the thread is set aside and will get no more calls."""
 
     def __init__(self, name: str, call: str, timeout_seconds: float) -> None:
         super().__init__(
@@ -179,7 +179,7 @@ class ThreadStuck(WorkerError):
 
 
 class WorkersExhausted(WorkerError):
-    """As many threads are stuck as may ever be; no further one is started."""
+    """The limit of stuck threads is reached; no further thread is started."""
 
     def __init__(self, name: str, call: str, stuck: tuple[str, ...]) -> None:
         super().__init__(

@@ -1,25 +1,25 @@
-"""How the C library keeps this process's memory: in one heap, and large blocks by themselves, given back when freed.
+"""How the C library keeps the process's memory: in one heap, and large blocks by themselves, given back when freed.
 
-Left alone, glibc has a heap for every thread, up to eight for each processor, and what one of them has free is of no
-use to the others. And it takes the first large block that is freed as a sign to cut all later ones from these heaps:
-now and then the interpreter moves its table of interned strings, 2 MB in the agent, which left a hole as large in one
-heap after the other. Threads that wait for the interpreter's lock anyway lose nothing by sharing a heap.
-And once told where large begins, it gives back whatever more than 128 KiB are free at the end of its heap, only to ask
-for them again at the next read of a socket, for which asyncio has 256 KiB made each time: 7 µs of 8 were that.
-Refuses to matter: a library without these switches is left as it is.
+By default glibc has a heap for every thread, up to eight for each processor, and free memory of one heap is of no use
+to the others. After the first freed large block glibc also cuts all later large blocks from the heaps: now and then the
+interpreter moves the table of interned strings, 2 MB in the agent, and each move left a hole as large in one heap after
+the other. Threads wait for the interpreter's lock anyway, so sharing a heap costs them nothing.
+With the size of a large block set, glibc gives back free memory over 128 KiB at the end of the heap, only to ask for
+the memory again at the next read of a socket, for which asyncio allocates 256 KiB each time: 7 µs of 8 went there.
+A library without these switches is left alone.
 """
 
 import ctypes
 
 LARGE_BYTES = 1024 * 1024
-"""Beyond what any request or scrape is made of, so that nothing frequent pays for its own mapping."""
+"""More than any request or scrape allocates, so that no frequent allocation pays for a mapping."""
 SPARE_BYTES = 512 * 1024
-"""What may be free at the heap's end: twice what a read asks for."""
+"""Free memory allowed at the end of the heap: twice the buffer of a read."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 
 
 def keep_heap_small() -> bool:
-    """For the rest of this process, which has no other threads yet; whether the library knows how to."""
+    """Set up the allocator before other threads start; whether the library has the switches."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return False

@@ -1,6 +1,6 @@
-"""The process seen from inside: how late the loop is, which tasks and threads there are, memory, descriptors.
+"""The process seen from inside: lag of the loop, tasks, threads, memory, descriptors.
 
-Owns the loop lag sampler. Refuses to judge; what is too much is decided elsewhere.
+Owns the loop lag sampler. Refuses to judge; limits are decided elsewhere.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ class Introspection:
             self._timer.cancel()
 
     def _plan_look(self, loop: asyncio.AbstractEventLoop) -> None:
-        """By a bare timer: waking a task for each look would be a tenth of what an idle agent costs."""
+        """Set a bare timer: waking a task for each sample would be a tenth of the cost of an idle agent."""
         now = loop.time()
         due = now - now % self._period_seconds + self._period_seconds  # as `until_beat`, which asks anyio for the time
         self._timer = loop.call_at(due, self._look, loop, due)
@@ -71,7 +71,7 @@ class Introspection:
         return summarise_lag(self._lags)
 
     def snapshot(self) -> ProcessSnapshot:
-        """The process now; call it in the event loop's thread."""
+        """The process now; for the event loop's thread."""
         return ProcessSnapshot(
             lag=self.lag(),
             tasks=tuple(sorted(task.get_name() for task in asyncio.all_tasks())),
@@ -82,12 +82,12 @@ class Introspection:
 
 
 def count_descriptors() -> int:
-    """Files, sockets and pipes that this process has open."""
-    return len(os.listdir("/proc/self/fd")) - 1  # noqa: PTH208  # the listing's own one is not counted
+    """Number of open files, sockets and pipes of the process."""
+    return len(os.listdir("/proc/self/fd")) - 1  # noqa: PTH208  # the listing's own descriptor is not counted
 
 
 def read_resident_bytes() -> int:
-    """This process's resident set size."""
+    """The resident set size of the process."""
     return parse_resident_bytes(_STATM.read_text(), _PAGE_BYTES)
 
 
@@ -101,5 +101,5 @@ def summarise_lag(lags: Sequence[float] | deque[float]) -> LoopLag:
 
 
 def parse_resident_bytes(statm: str, page_bytes: int) -> int:
-    """The second field of /proc/self/statm counts resident pages."""
+    """The resident set size by the second field of /proc/self/statm, in pages."""
     return int(statm.split()[1]) * page_bytes

@@ -1,6 +1,6 @@
-"""The records that the core hands out, for whoever only looks at them.
+"""The records of the core, for readers.
 
-The one module of the core that pure files may import. Refuses machinery: nothing here has behaviour, or brings any.
+The only module of the core open to pure files. Refuses machinery: the records have no behaviour, and import none.
 """
 
 from typing import Literal, TypeAlias
@@ -26,22 +26,22 @@ Severity: TypeAlias = Literal["info", "warning", "error"]
 
 
 class GateState(Struct, frozen=True):
-    """One gate as people ask for it."""
+    """The state of one gate, for display."""
 
     name: str
     is_open: bool
     since: float
     """Unix time of the last change."""
     by: str
-    """Who opened or closed it last; empty while nobody has."""
+    """The component that last opened or closed the gate; empty before the first time."""
 
 
 class ActiveCondition(Struct, frozen=True):
-    """One condition that is set."""
+    """One active condition."""
 
     code: str
     key: str
-    """Which of several things it is about; empty when there is only one."""
+    """The object of the condition among several, such as a GPU; empty where there is only one."""
     severity: Severity
     title: str
     detail: str
@@ -49,11 +49,11 @@ class ActiveCondition(Struct, frozen=True):
     since: float
     """Unix seconds."""
     cause: int | None
-    """The seq of the envelope that led to it."""
+    """The seq of the envelope that caused the condition."""
 
 
 class ActiveConditions(Struct, frozen=True):
-    """State: every condition that people should see, the worst first, then the oldest."""
+    """State: all visible conditions, the worst first, then the oldest."""
 
     conditions: tuple[ActiveCondition, ...]
 
@@ -68,14 +68,14 @@ class ListenerStatistics(Struct, frozen=True):
     taken: int
     lost: int
     slow_count: int
-    """How many times it left items untouched for too long."""
+    """How many times the reader left items untouched for too long."""
     waiting_seconds: float
-    """How long the reader has left something waiting, now."""
+    """How long the reader has left an item waiting, now."""
     is_slow: bool
 
 
 class LoopLag(Struct, frozen=True):
-    """How much later than asked the loop woke a sleeper, over the window."""
+    """How late the loop woke sleepers, over the window."""
 
     p50_seconds: float
     p99_seconds: float

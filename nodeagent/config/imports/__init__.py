@@ -1,1 +1,1 @@
-"""Reads the configuration of the parts that this agent takes the place of, and says it in its own words."""
+"""Translates the configuration of the products that the agent replaces into the agent's settings."""

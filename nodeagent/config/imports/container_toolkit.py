@@ -1,4 +1,4 @@
-"""NVIDIA's container toolkit: `config.toml`, which its runtime, its hook and its command line read."""
+"""NVIDIA's container toolkit: `config.toml`, read by its runtime, hook and command line."""
 
 from typing import Final
 
@@ -15,7 +15,7 @@ _TEGRA: Final = "Tegra is not served"
 
 
 def _read_mode(value: object) -> str:
-    """Making a specification for each container is what mode auto stands for here."""
+    """The mode; NVIDIA's `jit-cdi`, a specification for each container, becomes auto."""
     mode = _MODES.get(str(value))
     if mode is None:
         raise ValueError(f"auto, cdi, jit-cdi or legacy is expected; {_TEGRA}")
@@ -27,7 +27,7 @@ def _read_debug(value: object) -> object:
 
 
 def _read_groups(value: object) -> str:
-    """Their switch is negative."""
+    """The groups; NVIDIA's switch is negative."""
     return "never" if read_flag(value) else "auto"
 
 
@@ -70,12 +70,12 @@ TABLES: Final = Tables(
 
 
 def is_toolkit_file(document: object) -> bool:
-    """Whether it has a section that only this file has, or one of the keys above all sections."""
+    """Whether a document has a section, or a key above all sections, of the toolkit's file alone."""
     keys = document.keys() if isinstance(document, dict) else set()
     return bool(keys & SECTIONS) or bool(keys & {key for key in TABLES.targets if "." not in key})
 
 
 def import_toolkit_file(document: dict[str, object]) -> Imported:
-    """Whoever has such a file gives GPUs to containers by their environment, so the shim is switched on."""
+    """Import the file, and switch the shim on: a node with such a file gives GPUs by container environment."""
     found = translate(document, TABLES)
     return Imported({"runtime.shim": True, **found.settings}, found.notes)

@@ -1,6 +1,6 @@
-"""DCGM exporter: its variables and the values of its chart.
+"""DCGM exporter: environment variables and values of the chart.
 
-Its list of fields is read as it is (`metrics.fields_file`).
+The list of fields is read unchanged (`metrics.fields_file`).
 """
 
 from typing import Final
@@ -19,7 +19,7 @@ _DCGM: Final = "there is no DCGM behind the metrics"
 
 
 def _read_host_label(value: object) -> str:
-    """Their switch is negative."""
+    """The host label; DCGM exporter's switch is negative."""
     return "none" if read_flag(value) else "Hostname"
 
 

@@ -1,6 +1,6 @@
-"""NVIDIA's device plugin: its configuration file, its variables, and the values of its chart.
+"""NVIDIA's device plugin: configuration file, environment variables, and values of the chart.
 
-The agent reads that file as it is (`nodeagent.config.nvidia`); this says it in our words for those who want one file.
+The agent also reads the file unchanged (`nodeagent.config.nvidia`); the import puts all into one file of the agent's.
 """
 
 from typing import Final

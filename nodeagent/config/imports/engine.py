@@ -1,6 +1,6 @@
-"""From somebody else's document to our settings, by a table; and a line for everything that the table does not carry.
+"""Translates another product's document into settings, by a table; with a note for each value outside the table.
 
-Owns how documents are taken apart and how values are read. Knows no product: each has a module with its tables.
+Owns the walk through documents and the reading of values. Knows no product: each product has a module with tables.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -27,38 +27,38 @@ DEPLOYMENT: Final = dict.fromkeys(
     ),
     IN_OUR_CHART,
 )
-"""Why what a chart says of its pods is left out, by pattern; the charts of all products say it alike."""
+"""The reasons for leaving out a chart's values about pods, by pattern; the charts of all products have such values."""
 _ENVIRONMENT: Final = ("env", "extraEnv")
 
 
 class Target(Struct, frozen=True):
-    """Which setting of ours a value becomes, and how."""
+    """The agent's setting for a value, and the conversion."""
 
     key: str
     convert: Convert = lambda value: value
 
 
 class Tables(Struct, frozen=True):
-    """What is known about one kind of document."""
+    """The tables of one kind of document."""
 
     targets: Mapping[str, Target]
     """By path; a group such as `sharing` may be a target as a whole."""
     reasons: Mapping[str, str] = {}
-    """Why what matches the pattern is left out; the first that matches counts."""
+    """The reason for leaving out a path, by pattern; the first match counts."""
 
 
 class Imported(Struct, frozen=True):
-    """Settings by `section.key`, and what could not be said in our words."""
+    """Settings by `section.key`, and notes about the values left out."""
 
     settings: Mapping[str, object] = {}
     notes: tuple[str, ...] = ()
 
 
 def translate(document: Mapping[str, object], tables: Tables) -> Imported:
-    """Carry over what can be; nothing is left out without a note, but for what is empty and thus a default."""
+    """Translate all known values; every other value gets a note, except empty values, which are defaults."""
     settings: dict[str, object] = {}
     left_out: dict[str, list[str]] = {}
-    # Variables last: in these products they have the last word.
+    # Variables last: in these products variables have the last word.
     for path, value in sorted(list_leaves(document, tables.targets), key=lambda leaf: _is_of_environment(leaf[0])):
         target = tables.targets.get(path)
         if target is None:
@@ -72,7 +72,7 @@ def translate(document: Mapping[str, object], tables: Tables) -> Imported:
 
 
 def merge_imported(parts: Mapping[str, Imported]) -> Imported:
-    """All of them, by the name of the file they came from; the last word counts and the first is noted."""
+    """Merge imports, by name of the file; the last value counts, with a note about the replaced value."""
     settings: dict[str, object] = {}
     origins: dict[str, str] = {}
     notes: list[str] = []
@@ -86,7 +86,7 @@ def merge_imported(parts: Mapping[str, Imported]) -> Imported:
 
 
 def list_leaves(document: Mapping[str, object], whole: Mapping[str, object]) -> Iterator[tuple[str, object]]:
-    """Every value that is not empty, with its path; environment variables by their names."""
+    """Every non-empty value, with its path; environment variables by name."""
     waiting: list[tuple[str, object]] = [(str(key), value) for key, value in document.items()]
     while waiting:
         path, value = waiting.pop(0)
@@ -117,7 +117,7 @@ def _find_reason(path: str, tables: Tables) -> str:
 
 
 def read_flag(value: object) -> bool:
-    """A truth value, also where it was written as text, as in environment variables."""
+    """A truth value, also written as text, as in environment variables."""
     known = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
     if isinstance(value, bool):
         return value
@@ -128,16 +128,16 @@ def read_flag(value: object) -> bool:
 
 
 def read_items(value: object) -> list[str]:
-    """A list, also where it was written with commas."""
+    """A list, also written with commas."""
     items = value if isinstance(value, list) else str(value).split(",")
     return [str(item).strip() for item in items if str(item).strip()]
 
 
 def read_milliseconds(value: object) -> float:
-    """Our seconds."""
+    """Seconds from milliseconds."""
     return float(str(value)) / 1000
 
 
 def prefix(start: str, targets: Mapping[str, Target]) -> dict[str, Target]:
-    """The same table for a document in which it begins further down."""
+    """The table for a document with the keys below `start`."""
     return {f"{start}.{path}": target for path, target in targets.items()}

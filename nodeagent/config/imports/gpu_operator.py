@@ -1,4 +1,4 @@
-"""NVIDIA's GPU Operator: a ClusterPolicy's specification, and the values of its chart, which have the same keys."""
+"""NVIDIA's GPU Operator: a ClusterPolicy's specification, and the values of the chart, with the same keys."""
 
 from typing import Final
 
@@ -15,7 +15,7 @@ _SANDBOX: Final = "the agent serves containers, not virtual machines"
 
 
 def _read_sinks(value: object) -> list[str]:
-    """Labels go to the node, or nowhere."""
+    """The sinks: labels go to the node, or nowhere."""
     return ["node"] if read_flag(value) else []
 
 

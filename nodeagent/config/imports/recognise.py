@@ -1,6 +1,6 @@
-"""Tells which product a document belongs to, by what only that product writes.
+"""Recognises the product of a document by keys of that product alone.
 
-Owns Kubernetes' wrappings: objects, lists of objects, ConfigMaps with documents in them.
+Owns Kubernetes' wrappings: objects, lists of objects, ConfigMaps that contain documents.
 """
 
 import tomllib
@@ -26,7 +26,7 @@ Document = Mapping[str, object]
 
 
 class NotRecognised(ValueError):
-    """A file that is none of those that are read."""
+    """The file is of no known kind."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(f"cannot import {name}: {reason}; what is read: {_KNOWN}")
@@ -34,15 +34,15 @@ class NotRecognised(ValueError):
 
 
 def import_text(name: str, text: str, *, entry: str = "") -> Imported:
-    """One file.
+    """Import one file.
 
     Args:
-        name: what it is called; a field list is referred to by it.
-        text: its content.
-        entry: which configuration of a ConfigMap with several.
+        name: The name of the file; a field list is set as `metrics.fields_file` by name.
+        text: The content of the file.
+        entry: The entry of a ConfigMap with several configurations.
 
     Raises:
-        NotRecognised: it is none of the documents that are read.
+        NotRecognised: The file is of no known kind.
     """
     if is_field_list(text):
         return Imported({"metrics.fields_file": name})
@@ -55,14 +55,14 @@ def import_text(name: str, text: str, *, entry: str = "") -> Imported:
 
 
 def is_field_list(text: str) -> bool:
-    """Whether it is a DCGM exporter list: lines of name, type, help."""
+    """Whether a text is a DCGM exporter list: lines of name, type, help."""
     lines = [line.strip() for line in text.splitlines()]
     wanted = [line for line in lines if line and not line.startswith("#")]
     return bool(wanted) and all(line.startswith(_FIELD_PREFIXES) and line.count(",") >= 1 for line in wanted)
 
 
 def _parse_toolkit_file(text: str) -> dict[str, object] | None:
-    """The one document that is TOML; what else is read is YAML, which is hardly ever both."""
+    """The toolkit's file, the only known TOML document; hardly any YAML text is valid TOML."""
     try:
         document = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError):

@@ -1,4 +1,4 @@
-"""The settings of an import as a file of ours, with what could not be said in it above them as comments."""
+"""The settings of an import as a configuration file, with the values left out as comments above."""
 
 from typing import Final
 
@@ -30,7 +30,7 @@ def nest_settings(imported: Imported) -> dict[str, object]:
 
 
 def render_file(imported: Imported) -> str:
-    """The whole file; without any setting it says so, and is valid."""
+    """The whole file; without any setting a valid file with a comment."""
     lines = [f"# not imported: {note}" for note in imported.notes]
     tree = nest_settings(imported)
     body = yaml.safe_dump(tree, sort_keys=False, allow_unicode=True) if tree else "# all settings keep their defaults\n"
@@ -38,10 +38,10 @@ def render_file(imported: Imported) -> str:
 
 
 def check_file(text: str) -> None:
-    """Judge the file as the agent would.
+    """Judge the file like the agent at its start.
 
     Raises:
-        ConfigurationInvalid: a value was taken over that the agent refuses.
+        ConfigurationInvalid: The agent refuses an imported value.
     """
     parsed = parse_yaml(text, lambda line: Origin("file", "the imported configuration", line))
     if parsed.problems:

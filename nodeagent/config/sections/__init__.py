@@ -1,1 +1,1 @@
-"""The settings themselves, one class per section, grouped by what they are about."""
+"""The settings themselves, one class per section, grouped by subject."""

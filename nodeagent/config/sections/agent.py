@@ -1,4 +1,4 @@
-"""Settings of the agent as a process: the node it stands for, its log, its endpoint, its own life."""
+"""Settings of the agent as a process: node, log, HTTP endpoint, restarts and shutdown."""
 
 from pathlib import Path
 from typing import Literal
@@ -12,7 +12,7 @@ NODE_NAME = Text("a Kubernetes node name", r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", 25
 
 
 class NodeSettings(Section):
-    """The node this agent stands for, and the directories that are its own."""
+    """The agent's node, and the agent's directories."""
 
     name: str | None = knob(
         Maybe(NODE_NAME),
@@ -54,7 +54,7 @@ class NodeSettings(Section):
 
 
 class LogSettings(Section):
-    """What the agent says on standard error."""
+    """The log on standard error."""
 
     level: Literal["debug", "info", "warning", "error"] = knob(
         OneOf(("debug", "info", "warning", "error")),
@@ -144,7 +144,7 @@ class HttpSettings(Section):
 
 
 class SupervisorSettings(Section):
-    """How components that fail are started again, and when they are given up."""
+    """Restarts of failed components, and the limit of restarts."""
 
     restart_min_seconds: float = knob(
         Number(0.01, 3600),

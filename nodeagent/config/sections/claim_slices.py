@@ -1,4 +1,4 @@
-"""`claims.slices`: what schedulers are told of the devices that claims can have."""
+"""`claims.slices`: the devices for claims as published to schedulers."""
 
 from typing import Literal, TypeAlias
 
@@ -12,7 +12,7 @@ FINDING = Text("a finding such as xid-79, a pattern such as xid-*, or a verdict"
 
 
 class TaintRule(Section):
-    """What a finding of health does to the pods that have or want the device."""
+    """The effect of a health finding on pods with the device, and on later pods."""
 
     finding: str = required(
         FINDING,
@@ -26,7 +26,7 @@ class TaintRule(Section):
 
 
 class SlicesSettings(Section):
-    """What schedulers are told of devices that claims can have."""
+    """The devices for claims as published to schedulers."""
 
     taints: tuple[TaintRule, ...] = knob(
         ListOf(Nested(TaintRule)),

@@ -1,4 +1,4 @@
-"""`claims`: GPUs given by claims of dynamic resource allocation, under the names that workloads already use."""
+"""`claims`: GPUs given by claims of dynamic resource allocation, under names in use by workloads already."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ INSTANCE = Text("letters, digits and dashes, such as a pod's uid, or nothing", r
 
 
 class ClaimsSettings(Section):
-    """GPUs by claims of dynamic resource allocation: what the driver is called, and where the kubelet finds it."""
+    """GPUs by claims of dynamic resource allocation: the driver's name, and its sockets for the kubelet."""
 
     enabled: bool = knob(
         Flag(),
@@ -68,12 +68,12 @@ class ClaimsSettings(Section):
 
 
 def locate_service(claims: ClaimsSettings) -> Path:
-    """The socket that the kubelet calls."""
+    """The socket for the kubelet's calls."""
     return claims.plugins_dir / claims.driver / f"dra{_tell_apart(claims)}.sock"
 
 
 def locate_registration(claims: ClaimsSettings) -> Path:
-    """The socket by which the kubelet finds the other one."""
+    """The socket by which the kubelet finds the service socket."""
     return claims.registry_dir / f"{claims.driver}{_tell_apart(claims)}-reg.sock"
 
 

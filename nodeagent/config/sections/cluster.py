@@ -1,4 +1,4 @@
-"""Settings of what the cluster sees: labels, the API server, metrics."""
+"""Settings about the cluster: labels, the API server, metrics."""
 
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -20,7 +20,7 @@ EXTENDED_RESOURCE = Text("a resource name with its domain", r"[a-z0-9.-]+/[A-Za-
 
 
 class LabelsSettings(Section):
-    """What the node's labels say about its GPUs, and where they are written."""
+    """The labels about the node's GPUs, and the places where labels are written."""
 
     sinks: tuple[LabelSink, ...] = knob(
         ListOf(OneOf[LabelSink](("node", "nfd_file", "node_feature", "stdout"))),
@@ -65,7 +65,7 @@ class LabelsSettings(Section):
 
 
 class KubernetesSettings(Section):
-    """The API server. Everything but labels, conditions, taints and events on the node works without it."""
+    """The API server, needed for the node's labels, conditions, taints and events, and where other settings say so."""
 
     enabled: Literal["auto", "true", "false"] = knob(
         OneOf(("auto", "true", "false")),
@@ -154,7 +154,7 @@ class KubernetesSettings(Section):
 
 
 class MetricsSettings(Section):
-    """What /metrics shows: names, labels and values as DCGM exporter has them, and our own."""
+    """The metrics at /metrics: names, labels and values of DCGM exporter, and the agent's own."""
 
     fields_file: Path | None = knob(
         Maybe(AbsolutePath()),

@@ -1,4 +1,4 @@
-"""Settings of what containers see: CDI specifications and the container runtime."""
+"""Settings about containers: CDI specifications and the container runtime."""
 
 from pathlib import Path
 from typing import Literal
@@ -9,7 +9,7 @@ from nodeagent.config.knobs import Section, knob
 
 
 class CdiSettings(Section):
-    """The specification from which container runtimes learn what a GPU is made of."""
+    """The specification that tells container runtimes the device nodes, files and hooks of a GPU."""
 
     enabled: bool = knob(
         Flag(), default=True, what="write CDI specifications", why="containers get their GPUs through them"
@@ -52,7 +52,7 @@ class CdiSettings(Section):
 
 
 class RuntimeSettings(Section):
-    """The container runtime and what the agent may change in its configuration."""
+    """The container runtime, and the changes allowed to the agent in the runtime's configuration."""
 
     manage: bool = knob(
         Flag(),

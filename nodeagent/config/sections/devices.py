@@ -1,7 +1,7 @@
 """`devices`: other devices than NVIDIA's GPUs, given to containers by description alone.
 
-A class says which nodes of the host its devices are and what a container gets with one. A ready-made one is named by
-`use`, and what is written beside that outranks it.
+A class describes the device nodes of its devices on the host, and the files and variables for containers. `use` names a
+ready-made class, whose values are outranked by values beside `use`.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ _LABEL_WORD = Text("a word such as cameras", r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-
 
 
 class DeviceMount(Section):
-    """A file or directory of the host that a container gets with its devices."""
+    """A file or directory of the host, mounted into a container together with a device."""
 
     host: Path = required(AbsolutePath(), "where the host has it")
     container: Path | None = knob(Maybe(AbsolutePath()), None, "where the container sees it", "where the host has it")
@@ -38,7 +38,7 @@ class DeviceMount(Section):
 
 
 class SysfsCheck(Section):
-    """A file of the device in sysfs, and what it must say."""
+    """A file of the device in sysfs, and the required content."""
 
     file: str = required(
         Text("a path such as state or device/temp1_input", r"(?!.*\.\.)[^/].*|/sys/(?!.*\.\.).+", 256),
@@ -53,7 +53,7 @@ class SysfsCheck(Section):
 
 
 class DeviceHealth(Section):
-    """What besides its nodes being there makes a device good for work."""
+    """Checks of a device beyond the presence of its device nodes."""
 
     sysfs: tuple[SysfsCheck, ...] = knob(ListOf(Nested(SysfsCheck)), (), "files of sysfs that are looked at", "none")
     command: tuple[str, ...] = knob(
@@ -71,7 +71,7 @@ class DeviceHealth(Section):
 
 
 class DeviceClass(Section):
-    """One kind of device: which nodes it has, and what a container gets with it."""
+    """One kind of device: the device nodes, and the files and variables for containers."""
 
     use: str | None = knob(
         Maybe(OneOf(tuple(READY))),
@@ -155,10 +155,10 @@ class DeviceClass(Section):
 
 
 class ClassKind(Nested[DeviceClass], frozen=True):
-    """A class, laid over the ready-made one that it names; judged as far as it can be alone."""
+    """A class, laid over the ready-made class named by `use`; judged apart from other classes."""
 
     def read(self, node: Node, place: Place) -> DeviceClass:
-        """The class with all that the ready-made one says and it does not."""
+        """The class, completed from the ready-made class."""
         known = len(place.findings.problems)
         found = super().read(merge(_find_base(node), node), place)
         if len(place.findings.problems) == known:
@@ -167,7 +167,7 @@ class ClassKind(Nested[DeviceClass], frozen=True):
 
 
 def _find_base(node: Node) -> Node:
-    """What the ready-made class says, which a word that is no name of one leaves to be complained about."""
+    """The tree of the ready-made class; empty for an unknown name, which is refused later."""
     use = node.entries.get("use") if isinstance(node, MappingNode) else None
     said = READY.get(use.text) if isinstance(use, Scalar) else None
     return plant(said if said is not None else {}, node.origin)
@@ -186,7 +186,7 @@ def _judge(found: DeviceClass, node: Node, place: Place) -> None:
 
 
 class DevicesSettings(Section):
-    """Other devices than NVIDIA's GPUs, by description alone; without a class nothing of this is loaded."""
+    """Other devices than NVIDIA's GPUs, by description alone; loaded only with a class configured."""
 
     classes: tuple[DeviceClass, ...] = knob(
         ListOf(cast("Nested[DeviceClass]", ClassKind(DeviceClass))),

@@ -1,6 +1,6 @@
-"""Ready-made classes of devices: a few lines each, as anybody could write them.
+"""Ready-made classes of devices: a few lines each, as in a configuration.
 
-Owns their list and how one is laid under what a configuration says.
+Owns the list of classes, and the conversion of a class into a tree.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ READY: Final[Mapping[str, Mapping[str, Plain]]] = {
         "resource": "devices.nodeagent.io/rdma",
         "nodes": ["/dev/infiniband/uverbs*", "/dev/infiniband/umad*", "/dev/infiniband/issm*"],
         "group": "device",
-        # Without the module rdma_ucm there is none, and verbs work all the same.
+        # The node is missing without the module rdma_ucm, and verbs work all the same.
         "extra_nodes": ["/dev/infiniband/rdma_c[m]"],
     },
     "intel-gpu": {
@@ -43,11 +43,11 @@ READY: Final[Mapping[str, Mapping[str, Plain]]] = {
     },
     "iluvatar": {"resource": "iluvatar.com/gpu", "nodes": ["/dev/iluvatar[0-9]*"], "renumber": True},
 }
-"""What each says of itself; everything else is as with any class."""
+"""The values of each class; all other settings have the defaults of any class."""
 
 
 def plant(value: Plain, origin: tree.Origin) -> tree.Node:
-    """The value as if it had been written at this place."""
+    """The value as a tree, as if written at `origin`."""
     if isinstance(value, Mapping):
         entries = {key: plant(each, origin) for key, each in value.items()}
         return tree.Mapping(entries, origin, dict.fromkeys(entries, origin))

@@ -1,6 +1,6 @@
-"""What must hold between classes of devices: a node belongs to one of them, and a resource is offered once.
+"""Rules between classes of devices: a device node belongs to one class, and a resource is offered once.
 
-Owns these rules; pure.
+Owns the rules; pure.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from nodeagent.config.schema import Settings
 
 _GPU_NODES: Final = ("/dev/nvidia[0-9]*", "/dev/nvidiactl", "/dev/nvidia-caps/*")
-"""What NVIDIA's GPUs are reached by: past the doors of the GPUs nobody gets one."""
+"""The device nodes of NVIDIA's GPUs, given out only by the allocation modes of the GPUs."""
 
 
 def judge_devices(settings: "Settings") -> Iterator[tuple[str, str]]:
@@ -54,7 +54,7 @@ def _judge_pair(one: DeviceClass, other: DeviceClass, index: int) -> Iterator[tu
 
 
 def _are_apart(one: DeviceClass, other: DeviceClass) -> bool:
-    """Whether something else than their paths keeps them apart."""
+    """Whether PCI vendor, PCI class or sysfs class keeps two classes apart."""
     vendors = (one.pci_vendor, other.pci_vendor)
     if None not in vendors and (one.pci_vendor or "").lower() != (other.pci_vendor or "").lower():
         return True
@@ -65,7 +65,7 @@ def _are_apart(one: DeviceClass, other: DeviceClass) -> bool:
 
 
 def _list_gpu_resources(settings: "Settings") -> dict[str, str]:
-    """Resources that this agent offers for GPUs, and the setting behind each."""
+    """Resources offered for GPUs, and the setting behind each."""
     fractions = settings.fractions
     found = {f"{settings.device_plugin.resource_prefix}/gpu": "GPUs (`device_plugin.resource_prefix`)"}
     if fractions.enabled:

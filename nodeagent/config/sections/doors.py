@@ -14,7 +14,7 @@ DOOR_SELECTOR = Text("all, an index, a UUID, a PCI address or a model pattern su
 
 
 class DoorRule(Section):
-    """Which GPUs go through which door."""
+    """The door, or allocation mode, of some GPUs."""
 
     gpus: tuple[str, ...] = required(
         ListOf(DOOR_SELECTOR, shortest=1), "the GPUs: all, or by index, UUID, PCI address or model pattern"
@@ -26,7 +26,7 @@ class DoorRule(Section):
 
 
 class DoorsSettings(Section):
-    """By which door each GPU is given out: whole, in fractions, by claims, or not at all."""
+    """The door, or allocation mode, of each GPU: whole, in fractions, by claims, or not at all."""
 
     rules: tuple[DoorRule, ...] = knob(
         ListOf(Nested(DoorRule)),

@@ -1,4 +1,4 @@
-"""`extender`: the scheduler's extender, which `nodeagent extender` runs; the agent on a node reads nothing of it."""
+"""`extender`: the scheduler's extender, run by `nodeagent extender`; the agent on a node ignores the section."""
 
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
@@ -15,7 +15,7 @@ LEASE_NAME = Text("the name of a Lease", r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", 253)
 
 
 class ExtenderSettings(Section):
-    """The scheduler's extender (`nodeagent extender`): which node and which GPUs a pod with parts of GPUs gets."""
+    """The scheduler's extender (`nodeagent extender`): chooses node and GPUs for pods with fractions of GPUs."""
 
     listen: Address = knob(
         ListenAddress(),

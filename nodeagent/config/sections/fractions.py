@@ -1,4 +1,4 @@
-"""`fractions`: parts of GPUs, under the names that clusters of this kind already use."""
+"""`fractions`: fractions of GPUs, under resource names in use by clusters already."""
 
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -19,7 +19,7 @@ PREFIX = Text("the beginning of a qualified name", rf"{_LABEL}/[A-Za-z0-9]([A-Za
 
 
 class FractionsSettings(Section):
-    """Parts of GPUs: how they are asked for, and what holds containers to theirs."""
+    """Fractions of GPUs: the resource names for pods, and the enforcement of limits."""
 
     enabled: bool = knob(
         Flag(),

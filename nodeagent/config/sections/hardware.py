@@ -1,4 +1,4 @@
-"""Settings of what the agent sees: GPUs, driver, health, inventory."""
+"""Settings about hardware: GPUs, driver, health, inventory."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +11,7 @@ from nodeagent.config.knobs import Section, knob
 from nodeagent.config.sections.health_limits import HealthLimits
 
 RELEASE_SECONDS = (1.0, 86400.0)
-"""How short and how long a release may be, whoever asks for it: a driver upgrade takes minutes."""
+"""Shortest and longest release, by setting or command: a driver upgrade takes minutes."""
 SIMULATED = "simulated:"
 GPU_SOURCE = Text("nvml or simulated:PROFILE", rf"nvml|{SIMULATED}[A-Za-z0-9/._-]+")
 GPU_SELECTOR = Text("an index, a UUID, a PCI address or a model pattern such as NVIDIA A100*", r".+", 256)
@@ -24,7 +24,7 @@ XidVerdict: TypeAlias = Literal["ignore", "suspect", "unhealthy"]
 
 
 class GpusSettings(Section):
-    """Which GPUs the agent looks after."""
+    """The GPUs managed by the agent."""
 
     source: str = knob(
         GPU_SOURCE,
@@ -57,12 +57,12 @@ class GpusSettings(Section):
 
     @property
     def simulated_profile(self) -> str | None:
-        """The profile of made-up GPUs; None on real hardware."""
+        """The profile of simulated GPUs; `None` on real hardware."""
         return self.source.removeprefix(SIMULATED) if self.source.startswith(SIMULATED) else None
 
 
 class DriverSettings(Section):
-    """Where the NVIDIA driver is and what the agent may do for it."""
+    """The location of the NVIDIA driver, and the agent's work for the driver."""
 
     root: Path = knob(
         AbsolutePath(),
@@ -146,7 +146,7 @@ class DriverSettings(Section):
 
 
 class HealthSettings(HealthLimits):
-    """What makes a GPU unhealthy and what makes it healthy again."""
+    """The rules for unhealthy GPUs, and for their return to healthy."""
 
     profile: Literal["catalogue", "plugin"] = knob(
         OneOf(("catalogue", "plugin")),
@@ -228,7 +228,7 @@ class HealthSettings(HealthLimits):
 
 
 class InventorySettings(Section):
-    """How often the hardware is looked at."""
+    """The pauses between readings of the hardware."""
 
     sample_seconds: float = knob(
         Number(0.1, 3600),

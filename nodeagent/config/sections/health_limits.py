@@ -1,11 +1,11 @@
-"""From where on polled levels and rates make a GPU suspect or unhealthy."""
+"""The limits of polled levels and rates for suspect or unhealthy GPUs."""
 
 from nodeagent.config.kinds import Number, Whole
 from nodeagent.config.knobs import Section, knob
 
 
 class HealthLimits(Section):
-    """The numbers behind the verdicts that no event brings; part of `health`."""
+    """The limits behind verdicts from polling rather than events; a part of `health`."""
 
     remapped_rows_limit: int = knob(
         Whole(1, 100000),

@@ -1,4 +1,4 @@
-"""`mig`: whether this agent cuts GPUs, and into what."""
+"""`mig`: whether the agent cuts GPUs, and the MIG layouts."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +18,7 @@ PROFILE = Text("a MIG profile such as 1g.10gb", r"[0-9A-Za-z.,+-]+", 63)
 
 
 class LayoutEntry(Section):
-    """What some GPUs of a named layout are cut into; entries of one name make one layout."""
+    """The MIG devices of some GPUs in a named layout; entries with the same name make one layout."""
 
     name: str = required(LAYOUT_NAME, "the layout that this is a part of")
     gpus: tuple[str, ...] = knob(
@@ -34,7 +34,7 @@ class LayoutEntry(Section):
 
 
 class MigSettings(Section):
-    """Cuts GPUs into MIG devices as a label or this section asks for; off, this agent never changes a GPU."""
+    """Cuts GPUs into MIG devices, as asked by a label or by the section; off, the agent never changes a GPU."""
 
     manage: bool = knob(
         Flag(), default=False, what="cut GPUs", why="it needs rights that reading does not, and may be another's work"

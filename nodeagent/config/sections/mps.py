@@ -11,7 +11,7 @@ SharedMemory: TypeAlias = Literal["own", "host"]
 
 
 class MpsSettings(Section):
-    """Daemons of NVIDIA's multi-process service, which `sharing.mps` calls for; pipes and logs are in `mps_root`."""
+    """Daemons of NVIDIA's multi-process service, for sharing, claims and fractions; pipes and logs in `mps_root`."""
 
     daemon_per: DaemonPer = knob(
         OneOf[DaemonPer](("gpu", "resource")),

@@ -1,4 +1,4 @@
-"""Settings of what the kubelet sees: its sockets, the device plugin, the allocation journal."""
+"""Settings about the kubelet: sockets, the device plugin, the allocation journal."""
 
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -14,7 +14,7 @@ DeviceListStrategy: TypeAlias = Literal["envvar", "volume-mounts", "cdi-annotati
 
 
 class KubeletSettings(Section):
-    """Where the kubelet is."""
+    """Directories and sockets of the kubelet, and the pace of calls."""
 
     root_dir: Path = knob(
         AbsolutePath(),
@@ -57,7 +57,7 @@ class KubeletSettings(Section):
 
 
 class DevicePluginSettings(Section):
-    """How GPUs are offered to pods and handed to containers."""
+    """The offer of GPUs to pods, and their delivery to containers."""
 
     enabled: bool = knob(
         Flag(),
@@ -163,7 +163,7 @@ class DevicePluginSettings(Section):
 
 
 class JournalSettings(Section):
-    """The record of who holds which device, written before the kubelet gets its answer."""
+    """The journal of devices held by containers, written before the kubelet gets an answer."""
 
     on_failure: Literal["refuse", "degrade"] = knob(
         OneOf(("refuse", "degrade")),

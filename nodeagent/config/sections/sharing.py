@@ -1,4 +1,4 @@
-"""`sharing` and `resources`, spelled as in the configuration of NVIDIA's device plugin so that people can paste theirs.
+"""`sharing` and `resources`, spelled as in the configuration of NVIDIA's device plugin, ready for pasting.
 
 Two differences, both on purpose: `rename` and `devices` are honoured here, and `models` narrows an entry to GPU models.
 """
@@ -29,19 +29,19 @@ PATTERN = Text("a pattern in which * stands for any text", r".+", 256)
 
 
 class ResourceName(Struct, frozen=True):
-    """A resource name with or without its domain: `gpu` or `nvidia.com/gpu`, at most 63 characters with it."""
+    """A resource name with or without its domain: `gpu` or `nvidia.com/gpu`, at most 63 characters with the domain."""
 
     label: ClassVar[str] = "a resource name such as gpu or nvidia.com/gpu, at most 63 characters with its domain"
 
     def read(self, node: Node, place: Place) -> str:
-        """The name as written; which domains are taken is judged where the resource prefix is known."""
+        """The name as written; the domain is judged in `rules`, together with the resource prefix."""
         text = Text(self.label, rf"({_NAME}/)?{_NAME}").read(node, place)
         if len(text if "/" in text else f"{DEFAULT_PREFIX}/{text}") > 63:
             raise place.wrong(node, self.label)
         return text
 
     def plain(self, value: str) -> object:
-        """As it is."""
+        """The name unchanged."""
         return value
 
     def json_schema(self) -> dict[str, object]:
@@ -50,7 +50,7 @@ class ResourceName(Struct, frozen=True):
 
 
 class DeviceSelection(Struct, frozen=True):
-    """`all`, how many, or which ones."""
+    """A selection of devices: `all`, a number, or names."""
 
     label: ClassVar[str] = "all, a count of at least 1, or a list of indexes, GPU:MIG indexes and UUIDs"
 
@@ -64,7 +64,7 @@ class DeviceSelection(Struct, frozen=True):
         return ListOf(device, shortest=1).read(node, place)
 
     def plain(self, value: Devices) -> object:
-        """A list for names, else as it is."""
+        """A list for names, else the value unchanged."""
         return list(value) if isinstance(value, tuple) else value
 
     def json_schema(self) -> dict[str, object]:
@@ -75,7 +75,7 @@ class DeviceSelection(Struct, frozen=True):
 
 
 class SharedResource(Section):
-    """One resource whose devices are offered several times."""
+    """One resource with several replicas of each device."""
 
     name: str = required(ResourceName(), "the resource whose devices are shared")
     replicas: int = required(Whole(2, 1024), "how many times each device is offered")
@@ -95,12 +95,12 @@ class SharedResource(Section):
 
     @property
     def base_name(self) -> str:
-        """The name without its domain."""
+        """The name without the domain."""
         return self.name.rpartition("/")[2]
 
 
 class TimeSlicing(Section):
-    """Devices shared by turns, without limits between the users."""
+    """Devices shared by time slicing, without limits between containers."""
 
     renameByDefault: bool = knob(  # noqa: N815  # NVIDIA's spelling
         Flag(), default=False, what="add .shared to the resource names", why="pods keep asking for what they asked for"
@@ -152,7 +152,7 @@ class SharingSettings(Section):
 
 
 class ResourcePattern(Section):
-    """Which devices get which resource name."""
+    """The resource name of devices that match a pattern."""
 
     pattern: str = required(PATTERN, "model of the GPU, or MIG profile")
     name: str = required(ResourceName(), "the resource that such devices are offered as")

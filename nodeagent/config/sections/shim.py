@@ -1,4 +1,4 @@
-"""Settings of the runtime shim: where it lies, and what containers may ask of it."""
+"""Settings of the runtime shim: the directory, and the requests allowed to containers."""
 
 from pathlib import Path
 from typing import Literal
@@ -26,7 +26,7 @@ PROGRAM = Text("the name of a program, or its absolute path", r"/.+|[A-Za-z0-9._
 
 
 class ShimSettings(Section):
-    """What containers get by asking for it in their environment; `runtime.shim` switches it on."""
+    """Devices for containers that ask by environment; `runtime.shim` switches the shim on."""
 
     dir: Path = knob(
         AbsolutePath(),
@@ -143,15 +143,15 @@ class ShimSettings(Section):
 
     @property
     def program(self) -> Path:
-        """Where the program is on the host."""
+        """The path of the program on the host."""
         return self.dir / SHIM_PROGRAM
 
     @property
     def table_dir(self) -> Path:
-        """The directory of its table."""
+        """The directory of the shim's table."""
         return self.dir / SHIM_PLACE
 
     @property
     def nvidia_names(self) -> tuple[Path, ...]:
-        """Its further names, where they are asked for."""
+        """Further names of the program, where configured."""
         return tuple(self.nvidia_name_dir / name for name in NVIDIA_NAMES) if self.nvidia_name_dir is not None else ()

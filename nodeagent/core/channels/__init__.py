@@ -1,1 +1,1 @@
-"""How parts tell one another what is true and what happened: the bus, its readers, and what it remembers."""
+"""How components publish states and facts to one another: the bus, the readers and the history."""

@@ -1,22 +1,22 @@
-"""The bus: how parts of the agent tell each other what is true and what happened.
+"""The bus: how components publish states and facts to one another.
 
 The contract
 
-1. The exact class of a value is its topic. A state may have a key; facts have none.
-2. A state is retained and whole. Publishing one equal to the retained one changes nothing and wakes nobody.
-   A watcher sees the newest and may skip older ones; one that comes late or again gets the retained state at once.
-3. A fact is queued for each listener, in order, up to a limit. Past it the oldest goes; the next item a listener
-   takes carries in `lag` how many went just before it. A listener hears what comes; one that names the number of an
-   envelope hears first what followed that one, as far as the history still has it.
-4. Publishing never blocks, never fails because of a listener, and is done only in the thread that built the bus:
-   the event loop's. Other threads hand their values to the loop.
-5. What a listener raises surfaces in the listener. One that leaves an item waiting for seconds is named in the log
-   and counted; nobody waits for it.
-6. What must not be lost does not ride the bus: it is written first, then published as written.
-7. Every envelope says its number, time, source and what caused it, so that one chain follows an event through.
-   The history counts what repeats itself, and keeps what led to something that is still wrong.
+1. The exact class of a value is the topic. A state may have a key; facts have no key.
+2. A state is retained and whole. Publishing a state equal to the retained state changes nothing and wakes no reader.
+   A watcher sees the newest state and may skip older states; a late watcher gets the retained state at once.
+3. A fact is queued for each listener, in order, up to a limit. Past the limit the oldest fact goes; `lag` of the next
+   taken item counts the facts lost just before. A listener hears new facts; a listener with `after`, the number of an
+   envelope, first hears the facts since that envelope, as far as the history goes back.
+4. Publishing never blocks, never fails because of a listener, and is done only in the thread of the event loop, where
+   the bus was built. Other threads hand values over to the loop.
+5. An exception of a listener surfaces in the listener. A listener that leaves an item waiting for seconds is named in
+   the log and counted; no publisher waits.
+6. Durable data do not ride the bus: they are written first, then published as written.
+7. Every envelope has a number, time, source and cause, so that one chain follows an event through.
+   The history counts repeated facts, and keeps the causes of present conditions.
 
-Owns the retained states, the queues and the recent history. Refuses requests that need an answer: those go by a port.
+Owns the retained states, the queues and the recent history. Refuses requests with an answer: these go by a port.
 
     with bus.watch(Inventory, client="labeler") as inventories:
         async for inventory in inventories:
@@ -51,13 +51,13 @@ T6 = TypeVar("T6")
 T7 = TypeVar("T7")
 
 _EVERYTHING: Final = object
-"""The topic of taps: every class derives from it, and nobody publishes a bare one."""
+"""The topic of taps: the base of every class, never published itself."""
 
 _log = get_logger(component="bus")
 
 
 class Bus:
-    """One per process; the module's docstring is its contract."""
+    """The bus of the process; the module's docstring is the contract."""
 
     def __init__(
         self,
@@ -73,13 +73,13 @@ class Bus:
         self._thread = threading.get_ident()
         self._seq = 0
         self._retained: dict[type, dict[str, Envelope[Any]]] = {}
-        # replaced, never changed, so that a publish under way goes through the tuple it found
+        # replaced, never changed, so that a publish under way goes on with the old tuple
         self._subscriptions: dict[type, tuple[Subscription[Any, Any], ...]] = {}
         self._published: dict[tuple[str, type], int] = {}
         self._history = History(history)
 
     def publish_state(self, value: T, *, source: str, key: str = "", cause: Cause = None) -> Envelope[T]:
-        """Say what is true now; the envelope retained is returned, which for an equal value is the earlier one."""
+        """Publish the present state; returns the retained envelope, for an equal value the earlier envelope."""
         self._check_thread(value)
         by_key = self._retained.get(type(value))
         if by_key is None:
@@ -93,7 +93,7 @@ class Bus:
         return envelope
 
     def publish_fact(self, value: T, *, source: str, cause: Cause = None) -> Envelope[T]:
-        """Say what happened."""
+        """Publish an event."""
         self._check_thread(value)
         envelope = self._seal(value, source, "", cause)
         self._history.add_fact(envelope)
@@ -101,10 +101,10 @@ class Bus:
         return envelope
 
     def retract_state(self, state: type, key: str = "", *, source: str = "", cause: Cause = None) -> None:
-        """Say that the thing this state was about is gone; retracting what is not retained changes nothing.
+        """Retract a state whose object is gone; without a retained state nothing changes.
 
-        Watchers of the class get an envelope with `retracted` set that holds the last value; watchers of several
-        classes see None in its place.
+        Watchers of the class get an envelope with the last value and `retracted` set; watchers of several classes see
+        `None` instead.
         """
         retained = self._retained.get(state, {}).get(key)
         if retained is None:
@@ -124,7 +124,7 @@ class Bus:
         return dict(self._retained.get(state, {}))
 
     def watch(self, state: type[T], *, client: str, key: str | None = "") -> Watch[T]:
-        """The newest of one state; `key=None` watches all keys, each newest on its own."""
+        """The newest value of a state; `key=None` watches all keys, each newest on its own."""
         return Watch(self, client, state, key, self._slow_after_seconds)
 
     @overload
@@ -169,7 +169,7 @@ class Bus:
     @overload
     def watch_all(self, *states: type, client: str) -> WatchAll[Any]: ...
     def watch_all(self, *states: type, client: str) -> WatchAll[Any]:
-        """The newest of several unkeyed states together, as soon as one is known and whenever one changes."""
+        """The newest values of several unkeyed states, from the first published state on, at each change."""
         return WatchAll(self, client, states, self._slow_after_seconds)
 
     @overload
@@ -187,7 +187,7 @@ class Bus:
     @overload
     def listen(self, *facts: type, client: str, after: int | None = None) -> Listen[Any]: ...
     def listen(self, *facts: type, client: str, after: int | None = None) -> Listen[Any]:
-        """Facts of any of these classes, in order, from now on, or from `after` on: 0 is the beginning."""
+        """Facts of the classes, in order, from now on, or from `after` on: 0 is the beginning."""
         return Listen(self, client, facts, self._fact_queue_limit, self._slow_after_seconds, after=after)
 
     def tap(self, *, client: str) -> Listen[Any]:
@@ -199,11 +199,11 @@ class Bus:
         return self._history.envelopes()
 
     def keep(self, causes: Iterable[int]) -> None:
-        """These envelopes led to what is still wrong: the history keeps them until it is told others."""
+        """Keep the causes of present conditions in the history, until the next call with other causes."""
         self._history.keep(causes)
 
     def statistics(self) -> BusStatistics:
-        """Who publishes, who listens, how much waits."""
+        """Publishers, listeners and waiting items."""
         every = {id(each): each for topic in self._subscriptions.values() for each in topic}
         return BusStatistics(
             published=self._seq,
@@ -216,7 +216,7 @@ class Bus:
         )
 
     def attach(self, subscription: Subscription[Any, Any]) -> None:
-        """For subscriptions: be told of everything published on their topics, first of what is retained."""
+        """For subscriptions: begin delivery of the topics, retained states first."""
         for topic in subscription.topics:
             self._subscriptions[topic] = (*self._subscriptions.get(topic, ()), subscription)
             for envelope in self._retained.get(topic, {}).values():
@@ -227,18 +227,18 @@ class Bus:
                     subscription.offer(envelope, self.now())
 
     def detach(self, subscription: Subscription[Any, Any]) -> None:
-        """For subscriptions: be told of nothing more."""
+        """For subscriptions: end delivery."""
         for topic in subscription.topics:
             self._subscriptions[topic] = tuple(
                 other for other in self._subscriptions[topic] if other is not subscription
             )
 
     def now(self) -> float:
-        """For subscriptions: the clock that slowness is measured on."""
+        """For subscriptions: the clock for measuring slowness."""
         return self._clock.monotonic()
 
     def note_slow(self, subscription: Subscription[Any, Any], waited_seconds: float) -> None:
-        """For subscriptions: one has left its items untouched for too long."""
+        """For subscriptions: log a reader that has left items untouched for too long."""
         _log.warning(
             "listener_fell_behind",
             client=subscription.client,

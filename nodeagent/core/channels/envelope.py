@@ -1,4 +1,4 @@
-"""What travels on the bus: a value and where it came from.
+"""An envelope of the bus: a value with its origin.
 
 Owns the record. Refuses to look inside the value.
 """
@@ -11,28 +11,28 @@ T = TypeVar("T")
 
 
 class Envelope(Struct, Generic[T], frozen=True):
-    """One thing published."""
+    """One published state or fact."""
 
     value: T
     key: str
-    """Which of several states of this class; empty for unkeyed states and facts."""
+    """The key among several states of the class; empty for unkeyed states and facts."""
     seq: int
-    """Rises by one with everything published in this process."""
+    """Rises by one with each envelope of the process."""
     time: float
     """Unix seconds."""
     source: str
     cause: int | None = None
-    """The seq of what led to this."""
+    """The seq of the cause."""
     lag: int = 0
-    """Facts this listener lost just before this one."""
+    """Facts lost by the listener just before this fact."""
     retracted: bool = False
-    """The state is no longer true; `value` is the last that was."""
+    """Whether the state was retracted; `value` is the last value."""
     repeats: int = 0
-    """In the history: how many like it, told between the first and this one, are counted here and no longer kept."""
+    """In the history: the number of equal facts between the first and this fact, counted and no longer kept."""
 
 
 Cause: TypeAlias = int | Envelope[Any] | None
-"""What led to something: an envelope, its seq, or nothing known."""
+"""A cause: an envelope, the seq of an envelope, or `None` for unknown."""
 
 
 def cause_of(cause: Cause) -> int | None:

@@ -1,6 +1,6 @@
-"""A value that changes in bursts, for readers who want its newest state and not each step there.
+"""A value that changes in bursts, for readers of the newest value rather than of each step.
 
-Owns for how long changes are gathered before a reader is given them.
+Owns the time for which changes are gathered before delivery to a reader.
 """
 
 from typing import Final, Generic, TypeVar
@@ -10,7 +10,7 @@ import anyio
 T = TypeVar("T")
 
 _NO_PAUSE_SECONDS: Final = 1e-4
-"""Less is not worth a sleep, and may be what rounding leaves of one that is over."""
+"""A shorter pause is not worth a sleep, and may be the rounding error of a finished pause."""
 
 
 class Gathered(Generic[T]):
@@ -21,11 +21,11 @@ class Gathered(Generic[T]):
 
     @property
     def value(self) -> T:
-        """What it is now."""
+        """The present value."""
         return self._value
 
     def put(self, value: T) -> bool:
-        """Have another value from now on; False where it is an equal one."""
+        """Set the value; `False` where the new value is equal."""
         if value == self._value:
             return False
         self._value, self._changed_at = value, anyio.current_time()
@@ -34,7 +34,7 @@ class Gathered(Generic[T]):
         return True
 
     async def wait_other(self, known: T | None, window_seconds: float) -> T:
-        """The value as soon as it differs from what is known, changes gathered for so long; at once for no value."""
+        """The value once different from `known`, with changes of the window gathered; at once for `None`."""
         began: float | None = None
         while True:
             began = None if known == self._value else self._changed_at if began is None else began
@@ -47,7 +47,7 @@ class Gathered(Generic[T]):
 
 
 def decide_pause(sent: object, wanted: object, changed_seconds_ago: float, window_seconds: float) -> float | None:
-    """How long to go on gathering changes; `None` when there is nothing to give, and nothing to wait for at first."""
+    """Seconds for which to gather further changes; `None` while the value is as sent, 0 to deliver now."""
     if sent is not None and sent == wanted:
         return None
     left = window_seconds - changed_seconds_ago

@@ -1,9 +1,9 @@
-"""What was published lately, kept so that a chain of causes can be followed afterwards.
+"""Recent envelopes of the bus, kept for following a chain of causes afterwards.
 
-Owns the ring of recent envelopes. One busy topic may hold only a share of it: a sample each second must not push out
-the driver's one change of the hour. Of a fact that repeats itself the first and the newest are kept, the rest counted;
-what led to something that is still wrong stays as long as it is wrong.
-Refuses to be a store; what must survive is written to disk by its owner.
+Owns the ring of recent envelopes. One busy topic may fill only an eighth of the ring: a sample each second must not
+push out the driver's one change of the hour. Of a repeated fact the first and the newest are kept, the rest counted;
+the causes of a present condition stay as long as the condition.
+Refuses to be a store; durable data are written to disk by the owner.
 """
 
 from collections.abc import Iterable
@@ -15,13 +15,13 @@ from msgspec.structs import replace
 from nodeagent.core.channels.envelope import Envelope
 
 _SHARE = 8
-"""One topic holds at most this fraction (one over it) of the ring."""
+"""One topic fills at most one eighth of the ring."""
 _KEPT = 4
-"""What is still wrong holds at most this fraction (one over it) of the ring."""
+"""Causes of present conditions fill at most a quarter of the ring."""
 
 
 class _Repeated(Struct):
-    """Where an often told fact is in the ring."""
+    """The places of a repeated fact in the ring."""
 
     first: int
     newest: int
@@ -39,7 +39,7 @@ class History:
         self._kept: frozenset[int] = frozenset()
 
     def add(self, envelope: Envelope[Any]) -> None:
-        """Remember one more and forget what is past the limits."""
+        """Add an envelope and forget an envelope beyond the limits."""
         topic = type(envelope.value)
         seqs = self._of_topic.get(topic)
         if seqs is None:
@@ -52,10 +52,10 @@ class History:
             self._forget(self._find_oldest(self._ring))
 
     def add_fact(self, envelope: Envelope[Any]) -> None:
-        """Remember a fact; one told before, between its first time and now, is counted and no longer kept."""
+        """Add a fact; an equal fact between the first time and now is counted and no longer kept."""
         try:
             repeated = self._facts.get(envelope.value)
-        except TypeError:  # a value with something in it that can change cannot be looked up: it is kept each time
+        except TypeError:  # a mutable value has no hash and cannot be looked up: kept each time
             return self.add(envelope)
         if repeated is None:
             self._facts[envelope.value] = _Repeated(envelope.seq, envelope.seq)
@@ -68,7 +68,7 @@ class History:
         return self.add(envelope)
 
     def keep(self, causes: Iterable[int]) -> None:
-        """These led to what is still wrong: they stay, and what led to them, until others are named."""
+        """Keep the causes of present conditions, and the causes of the causes, until the next call."""
         kept: set[int] = set()
         waiting = sorted(causes, reverse=True)
         while waiting and len(kept) < self._limit // _KEPT:
@@ -83,7 +83,7 @@ class History:
         return tuple(self._ring.values())
 
     def _find_oldest(self, seqs: dict[int, None] | dict[int, Envelope[Any]]) -> int:
-        """Of those that nothing wrong goes back to; of all where there is no other but the newest."""
+        """The oldest envelope not kept as a cause; the oldest of all if only the newest is not kept."""
         oldest: int = next(iter(seqs))
         if not self._kept:
             return oldest

@@ -1,8 +1,8 @@
-"""Where a value waits for its one consumer: the newest only, or a bounded queue that drops its oldest.
+"""Mailboxes for one consumer: the newest value only, or a bounded queue without the oldest items.
 
-Owns the memory of what was not taken yet and the waking of the consumer. Putting never blocks and never fails.
+Owns the values waiting to be taken, and the waking of the consumer. Putting never blocks and never fails.
 Refuses a second consumer: two tasks waiting on one mailbox is a mistake in the caller.
-Everything here belongs to the event loop's thread.
+All mailboxes belong to the event loop's thread.
 """
 
 import asyncio
@@ -17,10 +17,10 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Waker:
-    """One sleeper; a wake-up that comes first is remembered.
+    """A wake-up for one sleeper; an early wake-up is remembered.
 
-    A plain future rather than an anyio event, because a bus publish wakes many at once:
-    8 watchers cost about 4 µs this way and about three times that with one event made per wait.
+    A plain future rather than an anyio event, because a bus publish wakes many readers at once:
+    8 watchers cost about 4 µs with a future and about three times as much with one event made per wait.
     """
 
     __slots__ = ("_future", "_woken")
@@ -30,7 +30,7 @@ class Waker:
         self._woken = False
 
     def wake(self) -> None:
-        """Let the sleeper go on, now or at its next wait."""
+        """Let the sleeper go on, now or at the next wait."""
         self._woken = True
         future = self._future
         if future is not None and not future.done():
@@ -49,28 +49,28 @@ class Waker:
         self._woken = False
 
     async def follow(self, changes: AbstractContextManager[AsyncIterable[object]]) -> None:
-        """Wake at each of these changes without a look at it, until cancelled: who is woken looks at all there is."""
+        """Wake at each of the changes, unread, until cancelled: the sleeper reads the whole state."""
         with changes as each:
             async for _ in each:
                 self.wake()
 
 
 class Mailbox(Protocol[T_co]):
-    """The reader's side of either kind."""
+    """The reader's side of both kinds of mailbox."""
 
     def __len__(self) -> int: ...
 
     def take_nowait(self) -> T_co | None:
-        """What is next, or None when nothing waits."""
+        """The next value, or `None` for an empty mailbox."""
         ...
 
     async def take(self) -> T_co:
-        """What is next, as soon as there is something."""
+        """The next value, as soon as there is a value."""
         ...
 
 
 class Slots(Waker, Generic[K, T]):
-    """The newest value of each key; keys are taken in the order in which they became fresh."""
+    """The newest value of each key; keys are taken in the order of their first untaken value."""
 
     __slots__ = ("_fresh",)
 
@@ -82,25 +82,25 @@ class Slots(Waker, Generic[K, T]):
         return len(self._fresh)
 
     def put_nowait(self, key: K, value: T) -> None:
-        """Replace what waits under `key`."""
+        """Replace the waiting value of `key`."""
         self._fresh[key] = value
-        if not self._woken:  # a reader that is awake already costs a publish nothing
+        if not self._woken:  # a woken reader costs a publish nothing
             self.wake()
 
     def take_nowait(self) -> T | None:
-        """The longest waiting value, or None when nothing waits."""
+        """The longest waiting value, or `None` for an empty mailbox."""
         fresh = self._fresh
         return fresh.pop(next(iter(fresh))) if fresh else None
 
     async def take(self) -> T:
-        """The longest waiting value, as soon as there is one."""
+        """The longest waiting value, as soon as there is a value."""
         while (value := self.take_nowait()) is None:
             await self.wait()
         return value
 
 
 class BoundedQueue(Waker, Generic[T]):
-    """First in, first out, up to a limit; past it the oldest goes and is counted."""
+    """First in, first out, up to a limit; past the limit the oldest value goes and is counted."""
 
     __slots__ = ("_items", "_limit", "_lost")
 
@@ -114,7 +114,7 @@ class BoundedQueue(Waker, Generic[T]):
         return len(self._items)
 
     def put_nowait(self, value: T) -> bool:
-        """Append; False when the oldest had to go."""
+        """Append a value; `False` when the oldest value had to go."""
         items = self._items
         items.append(value)
         self.wake()
@@ -125,14 +125,14 @@ class BoundedQueue(Waker, Generic[T]):
         return False
 
     def take_nowait(self) -> tuple[T, int] | None:
-        """The oldest value and how many were lost just before it, or None when nothing waits."""
+        """The oldest value and the number lost just before, or `None` for an empty queue."""
         if not self._items:
             return None
         lost, self._lost = self._lost, 0
         return self._items.popleft(), lost
 
     async def take(self) -> tuple[T, int]:
-        """The oldest value and how many were lost just before it, as soon as there is one."""
+        """The oldest value and the number lost just before, as soon as there is a value."""
         while (item := self.take_nowait()) is None:
             await self.wait()
         return item

@@ -1,6 +1,6 @@
-"""Which of the envelopes a part looks at is news to it: the cause of what it does next.
+"""Finds the newest unseen envelope among a component's inputs: the cause of the component's next action.
 
-Owns the memory of what was acted upon. Refuses to guess: without news nothing is the cause.
+Owns the number of the newest envelope acted upon. Refuses to guess: without news there is no cause.
 """
 
 from typing import Any
@@ -9,7 +9,7 @@ from nodeagent.core.channels.envelope import Envelope
 
 
 class News:
-    """One per part, or per thing that it keeps."""
+    """The newest seen envelope of one component, or of one of its objects."""
 
     __slots__ = ("_seen",)
 
@@ -17,7 +17,7 @@ class News:
         self._seen = 0
 
     def take(self, *envelopes: Envelope[Any] | None) -> Envelope[Any] | None:
-        """The newest of these that was not there at the last call; `None` when nothing is new."""
+        """The newest envelope, if newer than at the last call; else `None`."""
         newest = max((each for each in envelopes if each is not None), key=lambda each: each.seq, default=None)
         if newest is None or newest.seq <= self._seen:
             return None

@@ -1,6 +1,6 @@
-"""The reader's end of the bus: one object per subscription, a context manager that is iterated inside its block.
+"""The reader's end of the bus: one object per subscription, a context manager to be iterated inside its block.
 
-Owns what waits for one reader and since when. Refuses to be iterated by two tasks, or outside its `with` block.
+Owns the waiting items of one reader, and their age. Refuses iteration by two tasks, or outside the `with` block.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ Stored = TypeVar("Stored")
 
 
 class PublisherStatistics(Struct, frozen=True):
-    """How much one source published of one class."""
+    """The number of envelopes of one class from one source."""
 
     source: str
     type_name: str
@@ -30,7 +30,7 @@ class PublisherStatistics(Struct, frozen=True):
 
 
 class BusStatistics(Struct, frozen=True):
-    """The bus as people debug it."""
+    """The state of the bus, for debugging."""
 
     published: int
     retained: int
@@ -39,14 +39,14 @@ class BusStatistics(Struct, frozen=True):
 
 
 class Source(Protocol):
-    """What a subscription needs of the bus."""
+    """The bus, as far as a subscription needs."""
 
     def attach(self, subscription: "Subscription[Any, Any]") -> None:
-        """Begin to offer it what is published."""
+        """Begin delivery to the subscription."""
         ...
 
     def detach(self, subscription: "Subscription[Any, Any]") -> None:
-        """Offer it nothing more."""
+        """End delivery to the subscription."""
         ...
 
     def now(self) -> float:
@@ -54,16 +54,16 @@ class Source(Protocol):
         ...
 
     def note_slow(self, subscription: "Subscription[Any, Any]", waited_seconds: float) -> None:
-        """It left something untouched for too long."""
+        """Note a reader that left an item untouched for too long."""
         ...
 
 
 class Subscription(ABC, Generic[Stored, Item]):
-    """What all readers have in common; `kind` is their name in statistics."""
+    """The base of all readers; `kind` is the name in statistics."""
 
     kind = ""
     after: int | None = None
-    """The envelope after which it wants to hear what was published before it came; nothing for most."""
+    """The envelope after which earlier facts are delivered from the history; `None` for new facts only."""
 
     def __init__(
         self, bus: Source, client: str, topics: Sequence[type], mailbox: Mailbox[Stored], slow_after_seconds: float
@@ -92,25 +92,25 @@ class Subscription(ABC, Generic[Stored, Item]):
         return self
 
     async def __anext__(self) -> Item:
-        # one pass through the loop per item: a reader that is never caught up must still be cancellable
+        # one pass through the loop per item: a reader that never catches up must still be cancellable
         await asyncio.sleep(0)
         return self._taken_out(await self._mailbox.take())
 
     def take_nowait(self) -> Item | None:
-        """The next item if one waits."""
+        """The next item, or `None` without a waiting item."""
         stored = self._mailbox.take_nowait()
         return None if stored is None else self._taken_out(stored)
 
     @abstractmethod
     def offer(self, envelope: Envelope[Any], now: float) -> None:
-        """Called by the bus for everything published on the topics."""
+        """Called by the bus for each envelope of the topics."""
 
     def catch_up(self, envelope: Envelope[Any], now: float) -> None:
         """Called by the bus for each retained state when the subscription begins."""
         self.offer(envelope, now)
 
     def topic_names(self) -> tuple[str, ...]:
-        """The classes it reads, for people."""
+        """The names of the classes read, for people."""
         return tuple(topic.__name__ for topic in self.topics)
 
     def statistics(self, now: float) -> ListenerStatistics:
@@ -130,7 +130,7 @@ class Subscription(ABC, Generic[Stored, Item]):
 
     @abstractmethod
     def _unpack(self, stored: Stored) -> Item:
-        """What the reader gets for what was stored."""
+        """Turn a stored entry into the reader's item."""
 
     def _note_waiting(self, now: float) -> None:
         if self._untouched_since is None:
@@ -154,7 +154,7 @@ class Subscription(ABC, Generic[Stored, Item]):
 
 
 class Watch(Subscription[Envelope[T], Envelope[T]]):
-    """The newest of one state, by key."""
+    """The newest value of one state, by key."""
 
     kind = "watch"
 
@@ -164,7 +164,7 @@ class Watch(Subscription[Envelope[T], Envelope[T]]):
         super().__init__(bus, client, (state,), self._slots, slow_after_seconds)
 
     def offer(self, envelope: Envelope[Any], now: float) -> None:
-        """Keep it for the reader."""
+        """Keep the envelope for the reader."""
         if self._key is None or self._key == envelope.key:
             self._slots.put_nowait(envelope.key, envelope)
             if self._untouched_since is None:  # spares a call on the hottest path
@@ -177,7 +177,7 @@ class Watch(Subscription[Envelope[T], Envelope[T]]):
 
 
 class WatchAll(Subscription[bool, Item]):
-    """The newest of several unkeyed states together."""
+    """The newest values of several unkeyed states together."""
 
     kind = "watch_all"
 
@@ -187,7 +187,7 @@ class WatchAll(Subscription[bool, Item]):
         super().__init__(bus, client, states, self._changed, slow_after_seconds)
 
     def offer(self, envelope: Envelope[Any], now: float) -> None:
-        """Keep it for the reader."""
+        """Keep the envelope for the reader."""
         if not envelope.key:
             self._newest[type(envelope.value)] = None if envelope.retracted else envelope
             self._changed.put_nowait("", value=True)
@@ -195,12 +195,12 @@ class WatchAll(Subscription[bool, Item]):
 
     def _unpack(self, _stored: object) -> Item:
         newest: Any = tuple(self._newest.values())
-        # the mailbox holds only the mark that something changed; the overloads of Bus.watch_all say what is returned
+        # the mailbox holds only a mark of the change; the overloads of Bus.watch_all give the type
         return cast("Item", newest)
 
 
 class Listen(Subscription[tuple[Envelope[T], int], Envelope[T]]):
-    """Facts in order, bounded; and, as a tap, everything."""
+    """Facts in order, bounded; as a tap, all envelopes."""
 
     kind = "listen"
 
@@ -219,13 +219,13 @@ class Listen(Subscription[tuple[Envelope[T], int], Envelope[T]]):
         super().__init__(bus, client, facts, self._queue, slow_after_seconds)
 
     def offer(self, envelope: Envelope[Any], now: float) -> None:
-        """Keep it for the reader."""
+        """Keep the envelope for the reader."""
         if not self._queue.put_nowait(envelope):
             self.lost += 1
         self._note_waiting(now)
 
     def catch_up(self, envelope: Envelope[Any], now: float) -> None:
-        """A retained state is not for a listener."""
+        """Ignore retained states, which are not for listeners."""
 
     def _unpack(self, stored: tuple[Envelope[T], int]) -> Envelope[T]:
         envelope, lag = stored

@@ -1,1 +1,1 @@
-"""Child processes and worker threads: started, asked by deadline, replaced, never outliving the agent."""
+"""Child processes and worker threads: started, called with a deadline, replaced, never outliving the agent."""

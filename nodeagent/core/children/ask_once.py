@@ -1,7 +1,7 @@
-"""One question to a child process that lives for its answer: started, asked, killed and reaped, whatever happens.
+"""One request to a child process started for the answer alone: started, asked, killed and reaped in any case.
 
-Owns the process and all that it started, which are a session of their own and are killed together. What the child says
-on its standard error goes to the log. Refuses to know what question and answer mean.
+Owns the process and its descendants, a session of processes killed together. Lines on the child's standard error go to
+the log. Refuses to know the meaning of request and answer.
 """
 
 import os
@@ -31,13 +31,13 @@ async def ask_once(
     timeout_seconds: float,
     limit_bytes: int,
 ) -> bytes:
-    """The child's answer, which it gives as the child of a `ChildProcess` does; the child is gone afterwards.
+    """The child's answer, in the protocol of a `ChildProcess`; the child is gone afterwards.
 
     Raises:
-        ChildUnavailable: it could not be started.
-        ChildStuck: no answer in time.
-        ChildDied: it ended, or sent what is no frame within the limit, before it answered.
-        FrameTooLarge: the question is over the limit; nothing was started.
+        ChildUnavailable: The child could not be started.
+        ChildStuck: No answer in time.
+        ChildDied: The child ended, or sent no valid frame, before the answer.
+        FrameTooLarge: The request is over the limit; no child was started.
     """
     frame = encode_frame(_REQUEST, question, limit_bytes=limit_bytes)
     log = get_logger(component=name)
@@ -60,7 +60,7 @@ async def ask_once(
             with anyio.move_on_after(timeout_seconds) as waiting:
                 answer = await child.ask(_REQUEST, frame)
         finally:
-            # It has nothing more to say, and what it would tidy up at its end is its parent's anyway.
+            # No more output is due from the child, and the parent cleans up anyway.
             child.give_up(is_stuck=True)
     if child.is_left_behind():
         log.error("child_left_behind", pid=child.pid)
@@ -72,6 +72,6 @@ async def ask_once(
 
 
 def _kill_session(process: subprocess.Popen[bytes]) -> None:
-    """Kill it and what it started; the number of one that was reaped may be another's by now."""
+    """Kill the child and its descendants; a reaped child's pid may belong to another process by now."""
     if process.returncode is None:
         os.killpg(process.pid, signal.SIGKILL)

@@ -1,10 +1,10 @@
-"""One disposable child process that answers requests, each by a deadline, and is replaced whenever it fails.
+"""One disposable child process: answers requests, each with a deadline, and is replaced after each failure.
 
-Owns the child: spawn, one request at a time, kill, reap, pause, replace. A request past its deadline raises
-`ChildStuck` and costs the child its life; a child that ends by itself raises `ChildDied` in whoever waits.
-A child that survives SIGKILL (it sleeps uninterruptibly in a driver) is left behind, counted and named: the next one
-starts beside it, and it keeps nothing of the agent but the far ends of three pipes.
-Refuses to know what the payloads mean, and to keep any state for the child's sake.
+Owns the child: spawn, one request at a time, kill, reap, pause, replace. A request past the deadline raises
+`ChildStuck` and costs the child its life; a child ending by itself raises `ChildDied` in the waiting request.
+A child that survives SIGKILL (in uninterruptible sleep in a driver) is left behind, counted and named: the next child
+starts beside the old, which keeps nothing of the agent but the far ends of three pipes.
+Refuses to know the meaning of payloads, and to keep any state for the child's sake.
 
     child = ChildProcess([sys.executable, "-m", "package.worker"], env={}, name="gpu-worker")
     async with create_task_group() as tasks:
@@ -30,16 +30,16 @@ from nodeagent.core.log.lines import get_logger
 
 _LOOKS_A_STEP = 4
 _UNASKED_LIMIT = 1024
-"""Unasked frames kept for a reader that is late; events of a driver come by ones and tens."""
+"""Unasked frames kept for a late reader; a driver sends single events or tens of events."""
 
 
 class ChildSettings(Struct, frozen=True):
-    """How a child is treated when it fails."""
+    """Treatment of a failed child."""
 
     backoff: BackoffSettings = field(
         default_factory=lambda: BackoffSettings(first_seconds=0.02, limit_seconds=10.0, stable_seconds=30.0)
     )
-    """Pauses between replacements; the first is short, because a replaced child is what callers wait for."""
+    """Pauses between replacements; the first is short, because callers wait for the new child."""
 
     kill_seconds: float = 1.0
     """How long a killed child may take to be gone before it is left behind."""
@@ -48,10 +48,10 @@ class ChildSettings(Struct, frozen=True):
 
 
 class ChildStatistics(Struct, frozen=True):
-    """The child as people debug it."""
+    """The state of the child, for debugging."""
 
     pid: int | None
-    """None while there is no child."""
+    """`None` while there is no child."""
     starts: int
     stuck: int
     """Requests past their deadline."""
@@ -60,11 +60,11 @@ class ChildStatistics(Struct, frozen=True):
     left_behind: tuple[int, ...]
     """Processes that survived SIGKILL, by pid."""
     unasked_lost: int
-    """Unasked frames dropped because nobody took them."""
+    """Unasked frames dropped for lack of a reader."""
 
 
 class ChildProcess:
-    """Asks a child process and keeps one alive to be asked; belongs to the event loop's thread."""
+    """Keeps a child process alive and sends requests to the child; belongs to the event loop's thread."""
 
     def __init__(
         self,
@@ -77,14 +77,14 @@ class ChildProcess:
         rng: Random | None = None,
         kill: Callable[[subprocess.Popen[bytes]], None] = subprocess.Popen.kill,
     ) -> None:
-        """Nothing runs yet, unless `first` does: a process that was started from the same words ahead of time."""
+        """Start no child yet; `first` is a process of the same command that was started ahead of time."""
         self.name = name
         self._argv, self._env, self._first = tuple(argv), dict(env), first
         self._settings = settings or ChildSettings()
         self._backoff = Backoff(self._settings.backoff, rng or SystemRandom())
         self._kill = kill
         self._turn = anyio.Lock()
-        # the child to ask, and the child to see to its end: the same until it is given up
+        # the child for requests, and the child to reap: the same until given up
         self._current: Incarnation | None = None
         self._serving: Incarnation | None = None
         self._left_behind: list[Incarnation] = []
@@ -98,7 +98,7 @@ class ChildProcess:
         self._log = get_logger(component=name)
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Keep a child alive until `end`; started once the first was tried."""
+        """Keep a child alive until `end`; started once the first start was tried."""
         self._current = self._spawn()
         task_status.started()
         await self._serve_and_pause()
@@ -108,15 +108,15 @@ class ChildProcess:
             await self._serve_and_pause()
 
     async def request(self, payload: bytes, *, timeout_seconds: float, is_stepwise: bool = False) -> bytes:
-        """The child's answer; the time counts from this request's turn, and includes the wait for a fresh child.
+        """The child's answer; the time counts from the request's turn, including the wait for a fresh child.
 
-        With `is_stepwise` the time is that of each step which the child announces, within a quarter of it.
+        With `is_stepwise` each step announced by the child gets the whole time, measured to a quarter.
 
         Raises:
-            ChildStuck: no answer in time; the child is killed and replaced.
-            ChildDied: the child ended before it answered; it is replaced.
-            ChildUnavailable: there is no child, and none is due in time.
-            FrameTooLarge: the payload is over the limit; nothing was sent.
+            ChildStuck: No answer in time; the child is killed and replaced.
+            ChildDied: The child ended before the answer and is replaced.
+            ChildUnavailable: There is no child, and no fresh child is due in time.
+            FrameTooLarge: The payload is over the limit and was not sent.
         """
         async with self._turn:
             self._requests = self._requests % 0xFFFF_FFFF + 1
@@ -142,14 +142,14 @@ class ChildProcess:
             raise ChildStuck(self.name, child.pid, timeout_seconds, step)
 
     async def unasked(self) -> AsyncIterator[bytes]:
-        """What the child says by itself, from any incarnation; for one reader."""
+        """The unasked frames of all incarnations; for one reader."""
         while True:
             payload, lost = await self._unasked.take()
             self._unasked_lost += lost
             yield payload
 
     async def end(self) -> None:
-        """End the child and start no other; returns when it is gone or left behind."""
+        """End the child and start no other; returns when the child is gone or left behind."""
         self._note_ending()
         if self._current is not None:
             self._current.give_up(is_stuck=False)
@@ -158,7 +158,7 @@ class ChildProcess:
             await self._serving.ended.wait()
 
     def statistics(self) -> ChildStatistics:
-        """How the child does."""
+        """The counts of starts and failures, and the present child."""
         self._forget_gone()
         return ChildStatistics(
             pid=self._current.pid if self._current else None,
@@ -187,7 +187,7 @@ class ChildProcess:
             await self._pause(ran_seconds)
 
     async def _serve(self) -> float:
-        """See the present child to its end; how long it ran."""
+        """Serve the present child until the end; the seconds for which the child ran."""
         child = self._serving = self._current
         if child is None:
             return 0.0
@@ -199,7 +199,7 @@ class ChildProcess:
                 limit_bytes=self._settings.max_payload_bytes,
             )
         except BaseException:
-            # only cancellation comes here: the owner is stopping, and the child's end is no news
+            # only cancellation comes here: the owner is stopping, and the child's end is expected
             self._note_ending()
             raise
         finally:
@@ -236,7 +236,7 @@ class ChildProcess:
         while (child := self._current) is None or child.is_over:
             if self._ending.is_set() or self._starts == 0 or self._starts_at > deadline:
                 raise ChildUnavailable(self.name, self._why_none)
-            # this deadline passes only while the child that is over takes its time to be gone
+            # the deadline passes only while an ended child is slow to go
             with anyio.CancelScope(deadline=deadline):
                 await self._changed.wait()
             self._check_in_time(deadline)
@@ -251,7 +251,7 @@ class ChildProcess:
 
 
 def _follow_steps(child: Incarnation, scope: anyio.CancelScope, timeout_seconds: float) -> Callable[[], None]:
-    """Give a child that has come further since the last look its time anew."""
+    """Extend the deadline each time the child has announced another step."""
     seen = ""
 
     def look() -> None:

@@ -1,8 +1,8 @@
-"""What a child process does first: make sure that it never outlives the agent, and keep its answers to itself.
+"""First steps of a child process: a death signal, so as never to outlive the agent, and a clean pipe for answers.
 
 Runs in the child. The parent's side is `child_process.py`; both speak `frames.py`.
-Setting the death signal here rather than between fork and exec keeps the parent free of code that must not run there.
-Refuses everything else: no loop, no log, no third party.
+Setting the death signal here rather than between fork and exec keeps the parent free of code unsafe after a fork.
+Refuses all else: no loop, no log, no third party.
 """
 
 import ctypes
@@ -14,13 +14,13 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 _LIBC = ctypes.CDLL(None)
 _SIGKILL = 9
-"""Written out: the module `signal` would bring `enum` along, which costs a small process 0.3 MB."""
+"""Written out: importing `signal` would import `enum` too, at 0.3 MB in a small process."""
 
 
 def die_with_parent() -> None:
-    """Have the kernel kill this process when the agent ends, and end now if it already has.
+    """Have the kernel kill the process when the agent ends; exit now if the agent has ended already.
 
-    The signal comes when the thread that spawned this process ends; the agent spawns from its main thread only.
+    The signal comes at the end of the spawning thread; the agent spawns from the main thread only.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0) != 0:
@@ -31,7 +31,7 @@ def die_with_parent() -> None:
 
 
 def announce_step(name: str) -> None:
-    """Let parent and people see what is being done, also when it never ends: the process is called so (`ps -o comm`).
+    """Show the present step to parent and people, also of a hanging call: as the name of the process (`ps -o comm`).
 
     For the main thread; the kernel keeps the first 15 bytes.
     """
@@ -39,7 +39,7 @@ def announce_step(name: str) -> None:
 
 
 def claim_answers() -> int:
-    """The descriptor for frames to the parent; from now on stray prints go to the log instead of into the frames."""
+    """The descriptor for frames to the parent; stray prints go to the log from now on, not into the frames."""
     answers = os.dup(1)
     os.dup2(2, 1)
     return answers

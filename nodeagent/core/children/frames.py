@@ -1,8 +1,8 @@
-"""How a parent and its child process put messages on a pipe: length, request id, payload.
+"""The format of messages between a parent and a child process: length, request id, payload.
 
-Both numbers are unsigned 32-bit, big-endian; the length counts the payload only. Request id 0 is for what the child
-says unasked. Owns the codec for both sides. Refuses heavy imports, because the child pays for them at each start,
-and frames past the agreed size, because a wrong header would otherwise make one side wait for gigabytes.
+Both numbers are unsigned 32-bit, big-endian; the length counts the payload only. Request id 0 is for unasked frames of
+the child. Owns the codec for both sides. Refuses heavy imports, paid by the child at each start, and frames past the
+agreed size, because a wrong header would otherwise make the reader wait for gigabytes.
 """
 
 import os
@@ -15,14 +15,14 @@ MAX_PAYLOAD_BYTES = 4 * 1024 * 1024
 """Some tens of times the largest sample of a node with many GPU partitions."""
 
 PARENT_VARIABLE = "NODEAGENT_PARENT_PID"
-"""Environment variable in which the parent says who it is."""
+"""Environment variable with the pid of the parent."""
 
 UNASKED = 0
-"""The request id of what was not requested."""
+"""The request id of an unasked frame."""
 
 _HEADER = struct.Struct("!II")
 _CHUNK_BYTES = 8 * 1024
-"""The child's; most requests are smaller, and a large piece that is given back at once leaves holes in a small heap."""
+"""The child's read size; most requests are smaller, and a large freed buffer leaves holes in a small heap."""
 
 
 def encode_frame(request: int, payload: bytes, *, limit_bytes: int = MAX_PAYLOAD_BYTES) -> bytes:
@@ -40,10 +40,10 @@ class FrameDecoder:
         self._limit_bytes = limit_bytes
 
     def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """Yield each frame (request id, payload) that is complete now that `data` came.
+        """Yield each frame (request id, payload) completed by `data`.
 
         Raises:
-            FrameTooLarge: nothing after this can be trusted.
+            FrameTooLarge: A frame is over the limit; the rest of the stream is useless.
         """
         self._buffer += data
         while len(self._buffer) >= _HEADER.size:
@@ -58,10 +58,10 @@ class FrameDecoder:
             yield request, payload
 
     def end(self) -> None:
-        """The stream has ended.
+        """Note the end of the stream.
 
         Raises:
-            FrameCutShort: it ended inside a frame.
+            FrameCutShort: The stream ended inside a frame.
         """
         if not self._buffer:
             return
@@ -72,7 +72,7 @@ class FrameDecoder:
 
 
 def read_frames(descriptor: int, *, limit_bytes: int = MAX_PAYLOAD_BYTES) -> Iterator[tuple[int, bytes]]:
-    """The child's side: every frame from a blocking descriptor until it ends."""
+    """The child's side: all frames from a blocking descriptor until the end of the stream."""
     decoder = FrameDecoder(limit_bytes=limit_bytes)
     while data := os.read(descriptor, _CHUNK_BYTES):
         yield from decoder.feed(data)

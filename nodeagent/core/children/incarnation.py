@@ -1,6 +1,6 @@
 """One process of a `ChildProcess`, from its start to its end: the pipes, the one pending request, the reaping.
 
-Owns the descriptors and the process. Refuses to replace itself; that is its owner's work.
+Owns the descriptors and the process. Refuses to start a replacement: the owner's work.
 """
 
 import os
@@ -18,14 +18,14 @@ from nodeagent.core.children.pipes import read_lines, read_some, write_whole
 from nodeagent.core.errors import FrameError
 
 _POLITE_SECONDS = 0.25
-"""How long a child whose stream ended may take to exit by itself, so that its own exit status is seen."""
+"""How long a child may take to exit after the end of the stream, so that the child's exit status is seen."""
 
 _REAP_FIRST_SECONDS = 0.001
 _REAP_LIMIT_SECONDS = 0.05
 
 
 class Incarnation:
-    """One process and the one request it may be answering."""
+    """One process and the pending request, if any."""
 
     def __init__(self, process: subprocess.Popen[bytes], *, kill: Callable[[subprocess.Popen[bytes]], None]) -> None:
         self._process = process
@@ -46,9 +46,9 @@ class Incarnation:
         self._asking: anyio.CancelScope | None = None
         self.pid = self._process.pid
         self.is_over = False
-        """It will answer nothing more, though it may take a while to be gone."""
+        """Whether the process will give no more answers, though perhaps not gone yet."""
         self.last_step = ""
-        """What it had announced when it ended or was given up."""
+        """The last step announced before the process ended or was given up."""
         self.began = anyio.current_time()
         self.ended = anyio.Event()
 
@@ -59,7 +59,7 @@ class Incarnation:
         kill_seconds: float,
         limit_bytes: int,
     ) -> None:
-        """Serve until the process ends or is given up; afterwards it is gone, or `is_left_behind`."""
+        """Serve until the process ends or is given up; afterwards the process is gone, or `is_left_behind`."""
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(read_lines, self._stderr, on_line, name=f"stderr of pid {self.pid}")
@@ -69,7 +69,7 @@ class Incarnation:
                 finally:
                     with anyio.CancelScope(shield=True):
                         await self._bring_to_its_end(kill_seconds)
-                    # what it said last may still be in the pipe; one left behind holds the pipe open
+                    # the last lines may still be in the pipe; a process left behind holds the pipe open
                     tasks.cancel_scope.deadline = anyio.current_time() + _POLITE_SECONDS
         finally:
             for file in self._files:
@@ -78,9 +78,9 @@ class Incarnation:
     async def ask(
         self, request: int, frame: bytes, *, look_seconds: float | None = None, look: Callable[[], None] | None = None
     ) -> bytes | None:
-        """The answer; None when the process ended first. Not to be called once it `is_over`.
+        """The answer; `None` when the process ended first. Not to be called once `is_over`.
 
-        As long as there is no answer, `look` is called each `look_seconds`.
+        Until the answer, `look` is called each `look_seconds`.
         """
         self._expected, self._answer = request, None
         try:
@@ -88,7 +88,7 @@ class Incarnation:
                 await self._send(frame)
                 await self._wait_answer(look_seconds, look)
         except BrokenPipeError:
-            pass  # it is ending, and soon the reading side will have seen it too
+            pass  # the process is ending; the reading side will notice soon
         finally:
             self._asking = self._expected = None
         if self._answer is None:
@@ -96,25 +96,25 @@ class Incarnation:
         return self._answer
 
     def give_up(self, *, is_stuck: bool) -> None:
-        """End it: a stuck one is killed at once, any other may exit by itself first."""
+        """End the process: a stuck process is killed at once, any other may exit by itself first."""
         self._is_stuck = is_stuck
         if is_stuck:
             self._kill(self._process)
         self._reading.cancel()
 
     def read_step(self) -> str:
-        """What it has announced by `announce_step`, at first the name of its program; also of one that just ended."""
+        """The step announced by `announce_step`, at first the program's name; also after the end of the process."""
         try:
             return Path(f"/proc/{self.pid}/comm").read_text(encoding="utf-8", errors="replace").rstrip("\n")
         except OSError:
             return self.last_step
 
     def is_left_behind(self) -> bool:
-        """Whether the process is there although it was killed; reaps it when it is not."""
+        """Whether the process is still there after the kill; reaps a process that has ended."""
         return self._process.poll() is None
 
     def describe_end(self) -> str:
-        """How it ended, as the middle of a sentence."""
+        """The end of the process, as the middle of a sentence."""
         if self._broken is not None:
             return f"sent what is no frame ({self._broken})"
         status = self._process.returncode
@@ -128,7 +128,7 @@ class Incarnation:
         try:
             await write_whole(self._stdin, frame)
         except anyio.get_cancelled_exc_class():
-            # part of a frame may be in the pipe, and whatever came next would be read as the rest of it
+            # an incomplete frame may be in the pipe, and the next frame would be read as its rest
             self.give_up(is_stuck=True)
             raise
 
@@ -158,16 +158,16 @@ class Incarnation:
         elif request == self._expected:
             self._answer = payload
             self._news.wake()
-        # any other is the late answer to a request whose caller has gone
+        # any other frame is the late answer to an abandoned request
 
     async def _bring_to_its_end(self, kill_seconds: float) -> None:
         self.is_over = True
         if self._asking is not None:
             self.last_step = self.read_step()
-        while self._asking is not None:  # nobody may use the pipe when it is closed
+        while self._asking is not None:  # a closed pipe must not be in use
             self._asking.cancel()
             await anyio.lowlevel.checkpoint()
-        self._files[0].close()  # the child's read ends, which asks it to exit
+        self._files[0].close()  # the child reads the end of the stream and exits
         if self._is_stuck or not await self._wait_gone(_POLITE_SECONDS):
             self._kill(self._process)
             await self._wait_gone(kill_seconds)

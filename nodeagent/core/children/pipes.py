@@ -1,7 +1,7 @@
 """Pipes to a child process, read and written without blocking the loop.
 
-Owns nothing: descriptors belong to the caller, who closes them after the tasks that use them have ended.
-Refuses blocking descriptors (set them non-blocking first).
+Owns nothing: descriptors belong to the caller, and are closed after the end of all tasks on a descriptor.
+Refuses blocking descriptors (set non-blocking first).
 """
 
 import os
@@ -14,9 +14,9 @@ _LINE_LIMIT_BYTES = 4096
 
 
 async def read_some(descriptor: int) -> bytes:
-    """What there is to read, as soon as there is something; nothing at the end of the stream."""
+    """The next available bytes; empty at the end of the stream."""
     while True:
-        # waiting first, though often there is something: a stream that never pauses must not keep the loop to itself
+        # waiting first, even with bytes available: a stream without pauses must not keep the loop to itself
         await anyio.wait_readable(descriptor)
         try:
             return os.read(descriptor, _CHUNK_BYTES)
@@ -25,7 +25,7 @@ async def read_some(descriptor: int) -> bytes:
 
 
 async def write_whole(descriptor: int, data: bytes) -> None:
-    """Write all of it, waiting for room as often as it takes."""
+    """Write all bytes, waiting for room as often as needed."""
     rest = memoryview(data)
     while rest:
         await anyio.wait_writable(descriptor)

@@ -1,11 +1,11 @@
 """Blocking file work that may hang, in a thread of its own, with a deadline for each call.
 
-Owns the threads: one that works, and those that are stuck. A call past its deadline raises `ThreadStuck` at once; its
-thread is remembered, gets nothing more, and ends when the call returns, if it ever does; a fresh one takes its place.
-Refuses to start more threads once as many as allowed are stuck, and any thread that would keep the process from ending.
+Owns the threads: the working thread, and stuck threads. A call past the deadline raises `ThreadStuck` at once; the
+thread is remembered, gets no more calls, and ends when the call returns, if ever; a fresh thread takes over.
+Refuses to start more threads at the limit of stuck threads, and any thread that would keep the process from ending.
 
-A short call costs less than the loop's way to its result and back: waking the loop, a turn of it, a turn of the task,
-together about 0.15 ms for a call of 0.1 ms. A caller with patience stands still for it instead, but never for long.
+A short call costs less than the loop's wake-up for the result: waking the loop, a turn of the loop, a turn of the task,
+together about 0.15 ms for a call of 0.1 ms. A caller with patience blocks the loop for the call instead, but briefly.
 """
 
 import asyncio
@@ -39,14 +39,14 @@ class WorkerThread:
     async def run(
         self, call: Callable[[], T], *, timeout_seconds: float, what: str, patience_seconds: float = 0.0
     ) -> T:
-        """What `call` returns or raises; `what` says in words what it does, for errors and logs.
+        """The result or exception of `call`; `what` describes the call in errors and logs.
 
-        For as long as the patience lasts the event loop stands still; after it the loop goes on, and the time counts.
-        When the caller is cancelled meanwhile, the call goes on in its thread, which counts as stuck until it returns.
+        The event loop stands still during the patience; afterwards the loop goes on, and the time counts.
+        When the caller is cancelled meanwhile, the call goes on, and the thread counts as stuck until the call returns.
 
         Raises:
-            ThreadStuck: the call is past its deadline.
-            WorkersExhausted: too many threads are stuck; the call was not tried.
+            ThreadStuck: The call is past the deadline.
+            WorkersExhausted: Too many threads are stuck; the call was not tried.
         """
         async with self._turn:
             thread = self._free_thread(what)
@@ -65,12 +65,12 @@ class WorkerThread:
                 self._set_aside(thread)
 
     def stuck(self) -> tuple[str, ...]:
-        """What the stuck threads are stuck in."""
+        """The calls of the stuck threads."""
         self._stuck = [thread for thread in self._stuck if thread.is_alive()]
         return tuple(thread.what for thread in self._stuck)
 
     def close(self) -> None:
-        """Let the working thread end; stuck ones end by themselves or with the process."""
+        """Let the working thread end; stuck threads end by themselves or with the process."""
         if self._thread is not None:
             self._thread.dismiss()
             self._thread = None
@@ -91,7 +91,7 @@ class WorkerThread:
 
 
 class _Job(Generic[T]):
-    """One call: made in the thread, waited for by the loop's, which may stand still for it or go on meanwhile."""
+    """One call: made in the worker thread, awaited in the loop's thread, blocking or not."""
 
     __slots__ = ("_call", "_ended", "_error", "_future", "_has_ended", "_result", "what")
 
@@ -106,33 +106,33 @@ class _Job(Generic[T]):
         self._ended.acquire()
 
     def make(self) -> None:
-        """In the thread: make the call and keep what comes of it."""
+        """In the worker thread: make the call and keep result or exception."""
         try:
             self._result = self._call()
-        except BaseException as error:  # noqa: BLE001  # whatever it is belongs to the caller, not to this thread
+        except BaseException as error:  # noqa: BLE001  # the exception belongs to the caller, not to the worker thread
             self._error = error
 
     def announce(self) -> None:
-        """In the thread: tell whoever waits. Each side writes first and looks after, so one of them sees the other."""
+        """In the worker thread: wake the waiter. Each side writes first and reads after, so no end is missed."""
         self._has_ended = True
         self._ended.release()
         future = self._future
         if future is not None:
-            with suppress(RuntimeError):  # the loop was closed while the call hung, so nobody waits for this
+            with suppress(RuntimeError):  # the loop was closed during the call, so no caller waits
                 future.get_loop().call_soon_threadsafe(self._settle, future)
 
     def wait(self, seconds: float) -> bool:
-        """Stand still until the call has ended, or for so long; returns whether it has."""
+        """Block until the end of the call, or for `seconds`; whether the call has ended."""
         return self._ended.acquire(timeout=seconds)
 
     def outcome(self) -> T:
-        """What the call returned or raised; for after its end."""
+        """The result or exception of an ended call."""
         if self._error is not None:
             raise self._error
         return self._result  # type: ignore[return-value]  # a call that did not raise has returned a T
 
     def future(self) -> asyncio.Future[T]:
-        """The same for awaiting."""
+        """The outcome as a future."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._future = future
         if self._has_ended:
@@ -149,7 +149,7 @@ class _Job(Generic[T]):
 
 
 class _Thread(threading.Thread):
-    """Makes one call after the other until dismissed; a daemon, so that a stuck one lets the process end."""
+    """Makes one call after the other until dismissed; a daemon, so that a stuck thread lets the process end."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name=name, daemon=True)
@@ -159,7 +159,7 @@ class _Thread(threading.Thread):
         """Read by the loop's thread; true before a result is handed over."""
 
     def give(self, call: Callable[[], T], what: str) -> _Job[T]:
-        """Make this call next."""
+        """Queue the next call."""
         self.is_idle = False
         self.what = what
         job = _Job(call, what)

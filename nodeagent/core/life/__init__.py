@@ -1,1 +1,1 @@
-"""The life of components: what they are, when they start, how often they may fail, how all of it ends."""
+"""The life of components: definition, start, restarts within a budget, staged stop."""

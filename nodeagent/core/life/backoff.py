@@ -1,6 +1,6 @@
-"""How long to wait before trying again: growing, jittered, forgotten after a stable period. Pure but for its counter.
+"""The wait before the next try: growing, jittered, reset after a stable period. Pure but for the counter.
 
-Owns the count of failures in a row. Refuses to sleep and to know what failed.
+Owns the count of failures in a row. Refuses to sleep and to know the failure.
 """
 
 from random import Random
@@ -15,17 +15,17 @@ class BackoffSettings(Struct, frozen=True):
     """Upper end of the first pause."""
 
     factor: float = 2.0
-    """By how much the upper end grows with each failure in a row."""
+    """The growth of the upper end with each failure in a row."""
 
     limit_seconds: float = 30.0
-    """The upper end never grows past this."""
+    """The limit of the upper end."""
 
     jitter_low: float = 0.5
-    """Pauses are drawn evenly between this share of the upper end and the upper end itself, so that nodes that
+    """The shortest pause as a fraction of the upper end; pauses are drawn evenly in between, so that nodes that
     failed together do not come back together."""
 
     stable_seconds: float = 60.0
-    """Whatever ran this long has recovered: the next failure counts as the first."""
+    """The run time after which the next failure counts as the first."""
 
 
 def decide_delay(settings: BackoffSettings, failures: int, rng: Random) -> float:
@@ -37,14 +37,14 @@ def decide_delay(settings: BackoffSettings, failures: int, rng: Random) -> float
 
 
 class Backoff:
-    """Counts failures in a row for one thing that is tried again and again."""
+    """Counts the failures in a row of one component or child."""
 
     def __init__(self, settings: BackoffSettings, rng: Random) -> None:
         self._settings, self._rng = settings, rng
         self._failures = 0
 
     def delay_after_failure(self, *, ran_seconds: float) -> float:
-        """Seconds to wait now that it failed after having run for `ran_seconds`."""
+        """Seconds to wait after a failure that followed a run of `ran_seconds`."""
         if ran_seconds >= self._settings.stable_seconds:
             self._failures = 0
         self._failures += 1

@@ -1,6 +1,6 @@
-"""How many crashes are too many: at most N within a sliding window. Pure but for the times it remembers.
+"""The limit of crashes: at most N within a sliding window. Pure but for the remembered times.
 
-Owns the times of the recent crashes. Refuses to decide what follows when the budget is spent.
+Owns the times of the recent crashes. Refuses to decide about the end of the budget.
 """
 
 from collections import deque
@@ -9,10 +9,10 @@ from msgspec import Struct
 
 
 class BudgetSettings(Struct, frozen=True):
-    """What is allowed."""
+    """The number of crashes allowed, and the window."""
 
     allowed: int = 5
-    """Crashes within the window after which a restart is still tried; the next one is past the budget."""
+    """Crashes within the window after which a restart is still tried; the next crash is past the budget."""
 
     window_seconds: float = 600.0
     """Older crashes are forgotten."""
@@ -27,11 +27,11 @@ class CrashBudget:
 
     @property
     def crashes(self) -> int:
-        """Crashes within the window, as of the last one noted."""
+        """Crashes within the window, as of the last crash."""
         return len(self._crashes)
 
     def note_crash(self, now: float) -> bool:
-        """Count a crash at monotonic time `now`; False when the budget does not cover it."""
+        """Count a crash at monotonic time `now`; `False` when past the budget."""
         self._crashes.append(now)
         while self._crashes[0] <= now - self._settings.window_seconds:
             self._crashes.popleft()

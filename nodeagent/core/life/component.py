@@ -1,6 +1,6 @@
-"""What a component is to the supervisor: something that runs until told to stop, and a record of how to treat it.
+"""A component as the supervisor sees one: a task that runs until cancelled, and the specification of its treatment.
 
-Owns the protocol and the record. Refuses to know any component.
+Owns the protocol and the specification. Refuses to know any component.
 """
 
 from collections.abc import Callable
@@ -11,12 +11,12 @@ from msgspec import Struct
 
 
 class Component(Protocol):
-    """One part of the agent: one job, one task, as many helper tasks inside its own task group as it likes.
+    """A component of the agent: one job, one task, any number of helper tasks inside its own task group.
 
-    `run` calls `task_status.started()` once it does its job, and again never needs to (more calls change nothing).
-    It runs until it is cancelled, which is how it is told to stop; clean-up that awaits is shielded and timed.
-    Returning without being told to counts as a crash, like any exception.
-    A component that works less well than it should publishes `Degraded` (see `report.py`).
+    `run` calls `task_status.started()` once the job is being done (further calls change nothing).
+    `run` goes on until cancelled, the order to stop; clean-up with awaits is shielded and timed.
+    Returning without cancellation counts as a crash, like any exception.
+    A component with reduced service publishes `Degraded` (see `report.py`).
     """
 
     name: str
@@ -32,22 +32,22 @@ class ComponentSpec(Struct, frozen=True):
     name: str
 
     build: Callable[[], Component]
-    """Makes a fresh component for each start, so that nothing survives a crash by accident."""
+    """Makes a fresh component for each start, so that no state survives a crash by accident."""
 
     needs: tuple[str, ...] = ()
-    """Gates that must be open before it starts; one that closes later stops nothing."""
+    """Gates that must be open before the start; a gate closing later stops nothing."""
 
     opens: tuple[str, ...] = ()
-    """Gates that open when it says that it has started, and close when it ends."""
+    """Gates opened when the component reports its start, and closed at its end."""
 
     opens_itself: tuple[str, ...] = ()
-    """Gates that it opens by its own hand, when what it looks after is good enough; they stay as it left them."""
+    """Gates opened by the component itself, once its subject is ready; the supervisor never closes them."""
 
     vital: bool = False
-    """Past its crash budget a vital component ends the process; any other is given up and the rest goes on."""
+    """Past the crash budget a vital component ends the process; any other component is given up alone."""
 
     stop_stage: int = 0
-    """Stages stop in rising order; those of one stage together, the last started first."""
+    """Stages stop in rising order; components of one stage together, the last started first."""
 
     stop_timeout_seconds: float = 3.0
-    """How long the stop of its stage waits for it."""
+    """How long the stop of the stage waits for the component."""

@@ -1,7 +1,7 @@
-"""Named gates that order the start of components and say whether the agent is ready.
+"""Named gates for the order of starts and for the readiness of the agent.
 
-Owns which gates exist, which are open, since when and by whom. Gates order the start; states rule the life:
-closing a gate stops nobody. Refuses names that were not declared. Belongs to the event loop's thread.
+Owns the gates: declared names, open or closed, since when and by which component. Gates order only the start: closing
+a gate stops no component. Refuses undeclared names. Belongs to the event loop's thread.
 """
 
 from collections.abc import Iterable
@@ -22,11 +22,11 @@ class Gates:
         self._sleepers: set[Waker] = set()
 
     def open(self, name: str, *, by: str = "") -> None:
-        """Let through whoever waits for this gate; opening an open gate changes nothing."""
+        """Let all waiters through; opening an open gate changes nothing."""
         self._move(name, by, is_open=True)
 
     def close(self, name: str, *, by: str = "") -> None:
-        """Hold back whoever comes from now on; closing a closed gate changes nothing."""
+        """Hold back later waiters; closing a closed gate changes nothing."""
         self._move(name, by, is_open=False)
 
     def is_open(self, name: str) -> bool:
@@ -34,7 +34,7 @@ class Gates:
         return self._state(name).is_open
 
     def closed_among(self, *names: str) -> tuple[str, ...]:
-        """Those of `names` that are closed now, in the order given."""
+        """The closed gates among `names`, in the order given."""
         return tuple(name for name in names if not self.is_open(name))
 
     def states(self) -> tuple[GateState, ...]:

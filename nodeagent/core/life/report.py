@@ -1,4 +1,4 @@
-"""What the supervisor and a component say about the component's life, as states on the bus.
+"""Reports of the supervisor and of a component about the component's life, as states on the bus.
 
 Owns the two records. Refuses to decide anything.
 """
@@ -10,7 +10,7 @@ from msgspec import Struct
 
 @unique
 class Phase(StrEnum):
-    """Where a component is in its life: waiting → starting → running ⇄ degraded → backing_off → failed | stopped."""
+    """The phase of a component: waiting → starting → running ⇄ degraded → backing_off → failed | stopped."""
 
     WAITING = "waiting"
     STARTING = "starting"
@@ -23,18 +23,18 @@ class Phase(StrEnum):
 
 
 class Degraded(Struct, frozen=True):
-    """State, keyed by component name: it runs, but does less than its job, in one line why.
+    """State, keyed by component name: the component runs with reduced service, with the reason in one line.
 
-    A component publishes this about itself and retracts it when it is well again:
+    A component publishes `Degraded` about itself and retracts the state once recovered:
     `bus.publish_state(Degraded("…"), source=self.name, key=self.name)`, `bus.retract_state(Degraded, self.name)`.
-    The supervisor shows it as the phase `degraded`, and retracts it when the component ends.
+    The supervisor shows the phase `degraded`, and retracts the state when the component ends.
     """
 
     reason: str
 
 
 class ComponentReport(Struct, frozen=True):
-    """State, keyed by component name: the supervisor's word on one component."""
+    """State, keyed by component name: the supervisor's report on one component."""
 
     name: str
     phase: Phase
@@ -46,4 +46,4 @@ class ComponentReport(Struct, frozen=True):
     """The last crash in one line; kept after a recovery."""
     degraded_reason: str | None
     waiting_for: tuple[str, ...]
-    """Gates that are still closed, while it waits."""
+    """The closed gates of a waiting component."""

@@ -1,7 +1,7 @@
-"""The life of one component: wait for its gates, run, back off, run again, give up past the budget.
+"""The life of one component: wait for gates, run, back off, run again, give up past the budget.
 
-Owns one task and everything counted about it. The supervisor owns all runners and decides about the whole.
-Refuses to know other components; a crash here touches nobody else.
+Owns one task and its counts. The supervisor owns all runners and decides about the whole.
+Refuses to know other components; a crash touches no other component.
 """
 
 from collections.abc import Callable
@@ -26,21 +26,21 @@ _RUNNING = (Phase.STARTING, Phase.RUNNING, Phase.DEGRADED)
 
 
 class RunnerSettings(Struct, frozen=True):
-    """How components are restarted."""
+    """Pauses and limits of restarts."""
 
     backoff: BackoffSettings = field(default_factory=BackoffSettings)
     budget: BudgetSettings = field(default_factory=BudgetSettings)
 
 
 class Crashed(Struct, frozen=True):
-    """One end of a component that nobody asked for."""
+    """An unexpected end of a component."""
 
     error: Exception
     ran_seconds: float
 
 
 class _Started(TaskStatus[None]):
-    """Hears a component say that it has started; more than once is the same as once."""
+    """Takes a component's report of its start; further reports change nothing."""
 
     def __init__(self, on_started: Callable[[], None]) -> None:
         self._on_started: Callable[[], None] | None = on_started
@@ -52,7 +52,7 @@ class _Started(TaskStatus[None]):
 
 
 class Runner:
-    """Runs one component until it is stopped or past its budget; built inside the running event loop."""
+    """Runs one component until stopped or past the budget; built inside the running event loop."""
 
     def __init__(
         self, spec: ComponentSpec, gates: Gates, bus: Bus, clock: Clock, settings: RunnerSettings, rng: Random
@@ -82,7 +82,7 @@ class Runner:
         self._publish()
 
     async def run(self, on_first_start: Callable[[], None]) -> bool:
-        """Run the component again and again; True when it was stopped, False when it is past its budget."""
+        """Run and restart the component; `True` when stopped, `False` when past the budget."""
         kept_going = True
         try:
             with self._life:
@@ -93,7 +93,7 @@ class Runner:
         return kept_going
 
     def stop(self) -> None:
-        """Tell it to stop; `ended` says when it has."""
+        """Stop the component; `ended` is set afterwards."""
         if self.ended.is_set():
             return
         self._move(Phase.STOPPING)
@@ -107,7 +107,7 @@ class Runner:
         self._attempt.cancel()
 
     def note_degraded(self, reason: str | None) -> None:
-        """The component said how it is; None is well."""
+        """Take over the component's state; `None` for recovered."""
         if self.report.phase in (Phase.RUNNING, Phase.DEGRADED):
             self._move(Phase.RUNNING if reason is None else Phase.DEGRADED, degraded_reason=reason)
 
@@ -129,7 +129,7 @@ class Runner:
             await self._gates.wait_changed()
 
     async def _run_once(self) -> Crashed | None:
-        """How it crashed; None when it was told to stop."""
+        """Run the component once; the crash, or `None` when stopped."""
         self._move(Phase.STARTING)
         began = self._clock.monotonic()
         error: Exception = ComponentReturned(self.spec.name)

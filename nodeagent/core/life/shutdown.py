@@ -1,9 +1,9 @@
-"""Signals, and the last resort when stopping does not stop.
+"""Signals, and the hard exit as the last resort of a stop.
 
 The first SIGTERM or SIGINT begins the graceful stop, the second cancels everything, SIGHUP asks for new settings.
-From the first on, whether or not the event loop has heard of it, a watchdog thread counts: past the total the process
-exits hard with `HARD_EXIT_CODE`, because a service manager's SIGKILL would come without a word in the log.
-Owns the signal handlers and the watchdog. Refuses to know what stopping means; it calls what it was given.
+From the first signal on, noticed by the event loop or not, a watchdog thread counts: past the total the process exits
+hard with `HARD_EXIT_CODE`, because a service manager's SIGKILL would come without a word in the log.
+Owns the signal handlers and the watchdog. Refuses to know the steps of a stop, and calls the given functions.
 """
 
 import io
@@ -26,16 +26,16 @@ HARD_EXIT_CODE: Final = 70
 """Exit status when the stop was cut short by the watchdog (EX_SOFTWARE of sysexits)."""
 
 TOTAL_SECONDS: Final = 18.0
-"""From the first signal to the hard exit; the kubelet's and systemd's own patience is longer."""
+"""From the first signal to the hard exit; the kubelet and systemd kill later."""
 
 _log = get_logger(component="shutdown")
 
 
 class ExitWatchdog:
-    """Ends the process unless disarmed in time; a thread, because the loop may be what hangs.
+    """Ends the process unless disarmed in time; a thread, because the loop may hang.
 
-    The thread is there before it is needed: a process that is to end for want of memory gets no more of them. It is
-    told through a pipe, for which no lock is taken: the one who arms may be a signal handler.
+    The thread starts ahead of need: a process out of memory can start no more threads. Arming goes through a pipe,
+    without a lock: the caller may be a signal handler.
     """
 
     def __init__(self, total_seconds: float, *, exit_process: Callable[[int], object] = os._exit) -> None:
@@ -44,7 +44,7 @@ class ExitWatchdog:
         self._writing: int | None = None
 
     def start(self) -> None:
-        """Be ready to count; until `disarm`."""
+        """Start the thread, which counts once armed; until `disarm`."""
         reading, self._writing = os.pipe()
         threading.Thread(target=self._wait, args=(reading,), name="exit-watchdog", daemon=True).start()
 
@@ -54,7 +54,7 @@ class ExitWatchdog:
             os.write(self._writing, b"!")
 
     def disarm(self) -> None:
-        """The process ends by itself."""
+        """Stop counting, because the process ends by itself."""
         writing, self._writing = self._writing, None
         if writing is not None:
             os.close(writing)
@@ -63,14 +63,14 @@ class ExitWatchdog:
         with open(reading, "rb", buffering=0) as told:
             if not told.read(1) or _is_closed_within(told, self._total_seconds):
                 return
-        # plain write rather than the log: whatever hangs may hold the log's lock
+        # plain write rather than the log: the hanging thread may hold the log's lock
         line = f"nodeagent: not stopped after {self._total_seconds:g} s; exiting hard with status {HARD_EXIT_CODE}\n"
         os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, line.encode())
         self._exit_process(HARD_EXIT_CODE)
 
 
 def _is_closed_within(told: io.FileIO, seconds: float) -> bool:
-    """Whether the other end of the pipe is closed in time; what else comes through it changes nothing."""
+    """Whether the other end of the pipe is closed in time; further bytes change nothing."""
     until = time.monotonic() + seconds
     while select.select([told], [], [], max(0.0, until - time.monotonic()))[0]:
         if not told.read(1):
@@ -79,7 +79,7 @@ def _is_closed_within(told: io.FileIO, seconds: float) -> bool:
 
 
 class Shutdown:
-    """Turns signals into calls; use as a context manager round everything that must be over when the process ends."""
+    """Turns signals into calls; use as a context manager round all work that must end before the process."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class Shutdown:
         """Listen until cancelled."""
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
             for number in (signal.SIGTERM, signal.SIGINT):
-                # Beside what wakes the loop, which may have much to do before it looks: time runs from the signal on.
+                # Besides waking the loop, which may be busy: time runs from the signal on.
                 signal.signal(number, lambda *_: self._watchdog.arm())
                 signal.siginterrupt(number, False)  # noqa: FBT003 - the function takes it by place alone
             task_status.started()
@@ -114,7 +114,7 @@ class Shutdown:
                 self._handle(received)
 
     def stop(self, reason: str) -> None:
-        """Begin the graceful stop, or at the second time cancel everything; for whatever else may end the process."""
+        """Begin the graceful stop, or at the second call cancel everything; for stops without a signal too."""
         self._stops += 1
         self._watchdog.arm()
         if self._stops == 1:

@@ -1,9 +1,9 @@
-"""Starts, restarts and stops components; decides when the process cannot go on.
+"""Starts, restarts and stops components; decides whether the process can go on.
 
-Owns the runners of all components, the order in which they were started, and the staged stop.
-A crash restarts one component and touches no other. Past its crash budget a component raises the condition
-`component-failed` (keyed by its name) and stays down; a vital one has the whole agent stop in order, and `run` raises
-`VitalComponentFailed`. Refuses specifications whose gates or stop stages contradict each other.
+Owns the runners of all components, the order of their starts, and the staged stop.
+A crash restarts one component and touches no other. Past the crash budget a component stays down, with the condition
+`component-failed` (keyed by its name); a vital component stops the whole agent in order, and `run` raises
+`VitalComponentFailed`. Refuses specifications with contradictory gates or stop stages.
 """
 
 from collections.abc import Sequence
@@ -25,22 +25,22 @@ from nodeagent.core.life.runner import Runner, RunnerSettings
 from nodeagent.core.log.lines import get_logger
 
 COMPONENT_FAILED = "component-failed"
-"""The condition that the catalogue must define for the supervisor."""
+"""The condition of the supervisor, which the catalogue must define."""
 
 _log = get_logger(component="supervisor")
 
 
 class SupervisorSettings(Struct, frozen=True):
-    """How the supervisor treats crashes and the stop."""
+    """Settings of restarts and of the stop."""
 
     runner: RunnerSettings = field(default_factory=RunnerSettings)
 
     stop_total_seconds: float = 16.0
-    """All stages together; below the 18 s after which the process exits hard, so that this deadline is heard first."""
+    """All stages together; below the 18 s of the hard exit, so that this limit comes first."""
 
 
 class Supervisor:
-    """Runs the components of one process; built inside the running event loop, whose thread it belongs to."""
+    """Runs the components of one process; built inside the running event loop, for the loop's thread."""
 
     def __init__(
         self,
@@ -64,10 +64,10 @@ class Supervisor:
         self._vital_failure: VitalComponentFailed | None = None
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Run everything until `stop`, then stop it in stages.
+        """Run all components until `stop`, then stop in stages.
 
         Raises:
-            VitalComponentFailed: after the staged stop, when a vital component was past its crash budget.
+            VitalComponentFailed: A vital component was past the crash budget; raised after the staged stop.
         """
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._follow_degraded, name="supervisor: degraded")
@@ -80,11 +80,11 @@ class Supervisor:
         self._raise_vital_failure()
 
     def stop(self) -> None:
-        """Begin the staged stop; `run` returns when it is done."""
+        """Begin the staged stop; `run` returns afterwards."""
         self._stop_requested.set()
 
     def inject(self, name: str, error: Exception) -> None:
-        """End the present run of one component as if it had raised `error`; for tests and fault commands."""
+        """End the present run of a component as if `error` had been raised; for tests and fault commands."""
         try:
             runner = self._runners[name]
         except KeyError:
@@ -128,7 +128,7 @@ class Supervisor:
 
 
 async def _stop_together(stage: Sequence[Runner], deadline: float) -> None:
-    """Stop the runners of one stage and wait for them, each up to its limit."""
+    """Stop the runners of one stage and wait for each up to its limit."""
     began = anyio.current_time()
     for runner in stage:
         runner.stop()
@@ -144,17 +144,17 @@ def _log_late(stage: Sequence[Runner]) -> None:
 
 
 def plan_stop(runners: Sequence[Runner], started: Sequence[Runner]) -> list[list[Runner]]:
-    """Stages in rising order; within each the last started first, and before it what never started."""
+    """Stages in rising order; within a stage never started components first, then the last started first."""
     rank = {id(runner): position for position, runner in enumerate(started)}
     ordered = sorted(runners, key=lambda each: (each.spec.stop_stage, -rank.get(id(each), len(started))))
     return [list(stage) for _number, stage in groupby(ordered, key=lambda each: each.spec.stop_stage)]
 
 
 def check_specs(specs: Sequence[ComponentSpec]) -> None:
-    """Raise SpecsBroken unless every component can start, and stops no later than what it needs.
+    """Check that every component can start, and stops no later than the components on whose gates its start depends.
 
     Raises:
-        SpecsBroken: two of one name, a gate that nobody or two open, a circle of needs, or a stop out of order.
+        SpecsBroken: A name twice, a gate without an opener or with two, a circle of needs, or a stop out of order.
     """
     opener: dict[str, ComponentSpec] = {}
     names: set[str] = set()

@@ -1,9 +1,9 @@
 """Ticks at a fixed cadence, all on one beat: no drift, and no burst after a pause.
 
-Owns the schedule. A tick is due at each whole multiple of its period on the loop's clock, whatever the work in between
-took and whenever it began: a dozen parts that look at something each second wake an idle processor once, not a dozen
-times, and the waking was a fifth of what an idle agent cost. Ticks that fell due while the consumer was busy are
-skipped and counted. Refuses to run the work itself.
+Owns the schedule. A tick is due at each whole multiple of the period on the loop's clock, independent of the duration
+of the work and of the start: a dozen components polling each second wake an idle processor once, not a dozen times, and
+the waking was a fifth of an idle agent's cost. Ticks due while the consumer was busy are skipped and counted.
+Refuses to run the work itself.
 
     async for tick in Ticker(1.0):
         await sample()
@@ -16,9 +16,9 @@ from msgspec import Struct
 
 
 def until_beat(period_seconds: float) -> float:
-    """Seconds from now to the next multiple of the period on the loop's clock: at most a tenth more than one period.
+    """Seconds from now to the next multiple of the period on the loop's clock: at most a tenth more than the period.
 
-    For whoever looks at something now and then, and sleeps or waits meanwhile; no period is no wait.
+    For polling with sleeps or waits in between; no period is no wait.
     """
     if period_seconds <= 0:
         return 0.0
@@ -27,17 +27,17 @@ def until_beat(period_seconds: float) -> float:
 
 
 class Tick(Struct, frozen=True):
-    """One tick that was taken."""
+    """One taken tick."""
 
     number: int
-    """Counts every tick that was due, taken or not; the first is 0."""
+    """The number of the tick among all due ticks, taken or not; the first is 0."""
 
     missed: int
-    """Ticks skipped just before this one."""
+    """Ticks skipped just before."""
 
 
 class Ticker:
-    """The first tick comes at once, the next ones at the multiples of the period."""
+    """A first tick at once, then ticks at the multiples of the period."""
 
     def __init__(self, period_seconds: float) -> None:
         if period_seconds <= 0:
@@ -52,11 +52,11 @@ class Ticker:
         return self
 
     async def __anext__(self) -> Tick:
-        """The next tick, when it is due."""
+        """The next tick, at its due time."""
         now = anyio.current_time()
         if self._start is None:
             self._start = now - now % self._period_seconds
-        # the newest tick that is due already, or else the next one
+        # the newest due tick, or else the next tick
         due = max(self._number + 1, int((now - self._start) / self._period_seconds))
         missed = due - self._number - 1
         self.missed += missed

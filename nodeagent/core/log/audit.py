@@ -1,7 +1,7 @@
-"""What this process changed outside itself, told to whoever keeps it: the audit log's only way in.
+"""Changes outside the process, for the audit log: the only way into the log.
 
-Owns the record of one change, and the place where it is kept, of which a process has one or none.
-May be called in any thread. A keeper never blocks and never raises: a change is not undone because nobody noted it.
+Owns the record of one change, and the registered log; a process has one log or none.
+May be called in any thread. The log's callback never blocks and never raises: a failed note undoes no change.
 """
 
 import time
@@ -17,30 +17,30 @@ Kind = Literal["kubernetes", "file", "service", "gpu", "process"]
 DONE: Final = "done"
 CUT_SHORT: Final = "cut short: it may have happened"
 DETAIL_MAX: Final = 1000
-"""Characters: the labels of a node fit, the devices of a slice do not."""
+"""Characters; room for the labels of a node, not for the devices of a slice."""
 
 
 class Change(Struct, frozen=True):
-    """One change, or an attempt at one that failed."""
+    """One change, or a failed attempt."""
 
     at: float
     """Unix time."""
     kind: Kind
     name: str
-    """What was changed: a path of the API, a file of the host, a unit, a GPU, a process."""
+    """The changed object: a path of the API, a file of the host, a unit, a GPU, a process."""
     action: str
     """The operation, in words."""
     outcome: str = DONE
     detail: str = ""
     missed: int = 0
-    """Changes before this one that are not in the log, because the disk was too slow for them."""
+    """Earlier changes missing from the log because of a slow disk."""
 
 
 Keep = Callable[[Change], None]
 
 
 def _keep_nothing(_change: Change) -> None:
-    """Commands that look at the node keep no log."""
+    """Commands that only read the node keep no log."""
 
 
 _keep: Keep = _keep_nothing
@@ -48,7 +48,7 @@ _keep: Keep = _keep_nothing
 
 @contextmanager
 def keeping(keep: Keep) -> Iterator[None]:
-    """Have `keep` told of every change in this block."""
+    """Call `keep` with every change in the block."""
     global _keep  # noqa: PLW0603  # a process has one audit log, as it has one standard error
     before, _keep = _keep, keep
     try:
@@ -59,7 +59,7 @@ def keeping(keep: Keep) -> Iterator[None]:
 
 @contextmanager
 def noting(kind: Kind, name: str, action: str, detail: str = "") -> Iterator[None]:
-    """Note the change that this block makes, and how it ended."""
+    """Note the change made in the block, and the outcome."""
     outcome = CUT_SHORT
     try:
         yield

@@ -1,12 +1,12 @@
 """Log lines: one line per event, JSON or for the eye, on stderr. The only importer of structlog.
 
-Owns the set-up and the logger that everybody uses. Event names are snake_case in the past tense, values are fields.
-An exception becomes one line (`error`) and, for `exception`, a field that says where it came from (`trace`);
+Owns the set-up and the logger of the whole agent. Event names are snake_case in the past tense, values are fields.
+An exception becomes one line (`error`) and, for `exception`, a field with the place of origin (`trace`);
 a stack trace over many lines is never written. Lines of third-party libraries come out in the same form.
-An event that repeats with the same fields is told a few times, then counted, and told again now and then with `more`
-(how many times more) and `since`; that holds for libraries too, and `log_repeats` decides it.
+An event repeated with the same fields is written a few times, then counted, and written again now and then with `more`
+(the number of further times) and `since`; so are lines of libraries. The module `repeats` decides.
 
-structlog is imported at the first line or at set-up, so that modules which only might log stay cheap to import.
+structlog is imported at the first line or at set-up, so that importing a module with a logger stays cheap.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _TRACE_FRAMES = 6
 """Innermost frames named in `trace`: enough to find the line, short enough for one line."""
 
 _VARYING = frozenset({"count", "generation", "pid", "trace"})
-"""Fields that differ from one time to the next of the same event; so do all fractions, which are measured."""
+"""Fields that differ between repetitions of the same event; so do all floats, being measured values."""
 _PLAIN = frozenset({bool, int, str, type(None)})
 _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|[0-9]+")
-"""What differs in a library's sentence from one time to the next."""
+"""Numbers, which differ between repetitions of a library's message."""
 
 
 class Logger:
-    """Writes events with the fields bound to it."""
+    """Writes events with bound fields."""
 
     __slots__ = ("_fields",)
 
@@ -55,34 +55,34 @@ class Logger:
         return Logger(**{**self._fields, **fields})
 
     def debug(self, event: str, **fields: object) -> None:
-        """For those who develop the agent."""
+        """Details for developers of the agent."""
         _backend().debug(event, **self._fields, **fields)
 
     def info(self, event: str, **fields: object) -> None:
-        """A change of state that is well."""
+        """A normal change of state."""
         _backend().info(event, **self._fields, **fields)
 
     def warning(self, event: str, **fields: object) -> None:
-        """Something is not as it should be; the agent copes."""
+        """A fault with which the agent copes."""
         _backend().warning(event, **self._fields, **fields)
 
     def error(self, event: str, **fields: object) -> None:
-        """Somebody has to do something."""
+        """A fault in need of a person."""
         _backend().error(event, **self._fields, **fields)
 
     def exception(self, event: str, error: BaseException, **fields: object) -> None:
-        """An error nobody expected: one line of what, one field of where."""
+        """An unexpected error: one line for the error, one field for the place."""
         trace = describe_trace(error)
         _backend().error(event, **self._fields, error=describe_error(error), trace=trace, **fields)
 
 
 def get_logger(*, component: str) -> Logger:
-    """The logger of one part of the agent."""
+    """The logger of one component."""
     return Logger(component=component)
 
 
 def describe_error(error: BaseException) -> str:
-    """One line for people: the class and message of the first real error, and how many more there were."""
+    """One line for people: the class and message of the first real error, and the number of further errors."""
     first, *others = _leaves(error)
     message = " ".join(str(first).split())
     line = f"{type(first).__name__}: {message}" if message else type(first).__name__
@@ -90,7 +90,7 @@ def describe_error(error: BaseException) -> str:
 
 
 def describe_trace(error: BaseException) -> str:
-    """Where the first real error came from, innermost first, in one line."""
+    """The frames of the first real error, innermost first, in one line."""
     # walked by hand: the traceback module would read source files, which blocks the loop
     frames = list(traceback.walk_tb(next(_leaves(error)).__traceback__))[-_TRACE_FRAMES:]
     return " < ".join(
@@ -99,7 +99,7 @@ def describe_trace(error: BaseException) -> str:
 
 
 def configure_logging(*, form: Form = "auto", level: Level = "info", stream: TextIO | None = None) -> None:
-    """Set the form and threshold of every log line of this process; the last call wins."""
+    """Set the form and threshold of all log lines of the process; the last call wins."""
     structlog = _import_structlog()
     target = stream or sys.stderr
     chosen = form if form != "auto" else ("console" if target.isatty() else "json")
@@ -116,12 +116,12 @@ def configure_logging(*, form: Form = "auto", level: Level = "info", stream: Tex
         if isinstance(handler, _ThirdPartyLines):
             root.removeHandler(handler)
     root.addHandler(_ThirdPartyLines())
-    # third parties are heard from warnings up: their debug lines are about themselves
+    # lines of third parties are written from warnings up: debug lines are about internals
     root.setLevel(max(threshold, logging.WARNING))
 
 
 def tell_repeats(*, everything: bool = False) -> None:
-    """Write what was only counted and whose time has come; `everything` at the end of the process."""
+    """Write the due summaries of counted lines; `everything` at the end of the process."""
     with _lock:
         summaries = _repeats.close() if everything else _repeats.collect(time.monotonic())
     _write(summaries)
@@ -139,7 +139,7 @@ def _write(summaries: list[Summary]) -> None:
 
 
 def _drop_repeats(_logger: Any, level: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Let through what is to be told, with how often it has happened besides."""
+    """Let a line through with the number of its repetitions, or drop the line and count."""
     now = time.monotonic()
     counted: Count | None = event.pop("_counted", None)
     if counted is None:
@@ -159,7 +159,7 @@ def _drop_repeats(_logger: Any, level: str, event: MutableMapping[str, Any]) -> 
 
 
 def _identify(level: str, event: MutableMapping[str, Any]) -> Hashable:
-    """What makes two lines the same: what happened to what, but neither when nor how long it took."""
+    """The identity of a line: level and fields, without measured values and other varying fields."""
     said = event.pop("_said", None)
     return (
         level,
@@ -173,7 +173,7 @@ def _identify(level: str, event: MutableMapping[str, Any]) -> Hashable:
 
 
 class _ThirdPartyLines(logging.Handler):
-    """Turns records of the standard library's logging into our own lines."""
+    """Turns records of the standard library's logging into the agent's lines."""
 
     def emit(self, record: logging.LogRecord) -> None:
         message = record.getMessage()
@@ -185,11 +185,11 @@ class _ThirdPartyLines(logging.Handler):
 
 
 def _import_structlog() -> ModuleType:
-    """Import structlog without the library it would draw stack traces with: we write none, and rich is 6 MB."""
+    """Import structlog without rich, a library of 6 MB for stack traces, which are never written here."""
     absent = object()
     rich = sys.modules.get("rich", absent)
     if "structlog" not in sys.modules and rich is absent:
-        sys.modules["rich"] = None  # type: ignore[assignment]  # how the import system is told that there is none
+        sys.modules["rich"] = None  # type: ignore[assignment]  # an absent module for the import system
         try:
             return import_module("structlog")
         finally:
@@ -223,7 +223,7 @@ def _renderer(form: str, *, colours: bool) -> Processor:
 
 
 def _one_line(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Values that would break the line in two are folded; exceptions given as fields become text."""
+    """Fold values with line breaks; turn exceptions in fields into text."""
     for key, value in event.items():
         if isinstance(value, BaseException):
             event[key] = describe_error(value)

@@ -1,9 +1,9 @@
-"""Which log lines are written and which only counted; pure, time is the caller's.
+"""Whether a log line is written or only counted; pure, time comes from the caller.
 
-An event that repeats is told a few times, then counted, and told again now and then with how many times more it has
-happened since when. What is told for the first time is never counted away, however many others are.
-Memory is bounded: of more different events than fit, those that were heard of longest ago are forgotten, after what
-was counted of them has been told.
+A repeated event is written a few times, then counted, and written again now and then with the number of repetitions
+and the time of the first. The first line of an event is always written, however many other events are counted.
+Memory is bounded: beyond the limit of different events, the least recent event is forgotten, after a summary of the
+counted repetitions.
 """
 
 from collections.abc import Hashable, Mapping
@@ -11,30 +11,30 @@ from typing import Any, Final, NamedTuple
 
 EVENTS_MAX: Final = 512
 BURST: Final = 5
-"""Told one by one: what happens a handful of times is news each time."""
+"""Written one by one: a handful of repetitions is news each time."""
 FIRST_SECONDS: Final = 10.0
 LONGEST_SECONDS: Final = 600.0
-"""Between two tellings of what goes on and on; the times between double from the first up to this."""
+"""Between two summaries of an unending event; the intervals double from the first up to this limit."""
 
 Line = Mapping[str, Any]
 
 
 class Count(NamedTuple):
-    """How many times more than was told, and since when."""
+    """The number of unwritten repetitions, and the start of counting."""
 
     more: int
     since: float
 
 
 class Summary(NamedTuple):
-    """Something to be told again for those times that were only counted; `line` is the last of them."""
+    """The summary of counted repetitions; `line` is the last repetition."""
 
     line: Line
     counted: Count
 
 
 class _Heard:
-    """What is known of one event."""
+    """The state of one event."""
 
     __slots__ = ("began", "last", "more", "seconds", "told")
 
@@ -54,13 +54,13 @@ class Repeats:
         self._forgotten: list[Summary] = []
 
     def hear(self, identity: Hashable, line: Line, now: float) -> Count | None:
-        """How often the line is to be told to have happened besides; None: it is counted, and not written now."""
+        """The repetitions to write with the line; `None` for a line that is only counted."""
         heard = self._heard.pop(identity, None)
         if heard is None or (now >= heard.began + heard.seconds and not heard.more):
             self._make_room()
             self._heard[identity] = _Heard(now)
             return Count(0, now)
-        self._heard[identity] = heard  # the newest is last: what stands first is forgotten first
+        self._heard[identity] = heard  # the newest is last: the first event is forgotten first
         if now < heard.began + heard.seconds:
             if heard.told < BURST:
                 heard.told += 1
@@ -71,7 +71,7 @@ class Repeats:
         return _tell(heard, now)
 
     def collect(self, now: float) -> list[Summary]:
-        """What was counted and is to be told now though nothing new has come; what has gone quiet is forgotten."""
+        """The summaries due now, without a new line; quiet events are forgotten."""
         summaries = self.take_forgotten()
         for identity, heard in list(self._heard.items()):
             if now >= heard.began + heard.seconds:
@@ -82,13 +82,13 @@ class Repeats:
         return summaries
 
     def close(self) -> list[Summary]:
-        """All that was counted and not told; everything is forgotten."""
+        """The summaries of all counted repetitions; all events are forgotten."""
         left = [Summary(heard.last, Count(heard.more, heard.began)) for heard in self._heard.values() if heard.more]
         self._heard.clear()
         return [*self.take_forgotten(), *left]
 
     def take_forgotten(self) -> list[Summary]:
-        """What was counted of events that had to make room: to be told at once, here it is kept no longer."""
+        """The summaries of events that had to make room, handed over once."""
         summaries, self._forgotten = self._forgotten, []
         return summaries
 
@@ -104,7 +104,7 @@ class Repeats:
 
 
 def _tell(heard: _Heard, now: float) -> Count:
-    """Count anew, for twice as long; one telling stands for the whole time."""
+    """Count anew, for twice as long; one summary stands for the whole time."""
     count = Count(heard.more, heard.began)
     heard.began, heard.more, heard.told = now, 0, BURST
     heard.seconds = min(2 * heard.seconds, LONGEST_SECONDS)

@@ -1,1 +1,1 @@
-"""The container runtime of this node: its sockets, its processes, its configuration files, its restart."""
+"""The container runtime of the node: sockets, processes, configuration files, restarts."""

@@ -1,11 +1,11 @@
-"""Writes a runtime's configuration files, and gives back what was there before.
+"""Writes a runtime's configuration files, and restores the content from before the agent's changes.
 
-Owns the record of our changes: for each file its content before the first of them and the fingerprint of what we wrote;
-once more where we have written over what others made of that. Directories that were made for a file are on record with
-it, and go with it when they are empty.
-It is written before the file is, so that a crash between the two still leads back.
-Symbolic links stay links, and the file they lead to is replaced; but one in the place of a file that is the agent's
-alone is somebody else's work, and what it leads to is never touched.
+Owns the record of our changes: for each file the content before our first change and the fingerprint of our content; a
+further entry where we have written over a file that others had edited. Directories made for a file are on record with
+the file, and are removed with the file when empty.
+The record is written before the file, so that a crash between the two can still be undone.
+Symbolic links stay links, and the link's target is replaced; but a link in place of a file of the agent's own is
+another writer's work, and the target is never touched.
 """
 
 import base64
@@ -38,7 +38,7 @@ _log = get_logger(component="runtime")
 
 
 class _Outcome(Enum):
-    """What became of a file."""
+    """The outcome of restoring a file."""
 
     GIVEN_BACK = auto()
     TAKEN_OUT = auto()
@@ -50,25 +50,25 @@ class _Entry(Value, frozen=True):
     before: str | None
     """Base64 of the content before our first change; `None` when there was no file."""
     after: tuple[str, ...] = ()
-    """Fingerprints of what we wrote, newest last; several while one replaces the other."""
+    """Fingerprints of our content, newest last; several while a new content replaces an older one."""
     ours: str | None = None
-    """Base64 of the newest of them; what we changed is what differs from before."""
+    """Base64 of our newest content; our changes are the differences from `before`."""
     directories: tuple[str, ...] = ()
-    """The directories that were made for the file, the innermost first."""
+    """The directories made for the file, the innermost first."""
 
 
 class RuntimeFiles:
-    """Changes files and remembers how they were."""
+    """Changes configuration files with a record of the content before."""
 
     def __init__(self, state_dir: Path, host: HostPaths | None = None) -> None:
         self._record, self._host = state_dir / RECORD_NAME, host or HostPaths()
 
     def apply(self, changes: Sequence[FileChange]) -> None:
-        """Write all of them, or none.
+        """Write all files, or none.
 
         Raises:
-            FileChangedMeanwhile: a file is not as it was when the change was planned; nothing was written.
-            HostError: a file cannot be written; those written before it are as they were.
+            FileChangedMeanwhile: a file has changed since the planning; nothing was written.
+            HostError: a file cannot be written; files written before are restored.
             BackupUnreadable: the record of earlier changes is damaged; nothing was written.
         """
         for change in changes:
@@ -91,7 +91,7 @@ class RuntimeFiles:
             raise
 
     def undo(self, changes: Iterable[FileChange]) -> None:
-        """Put back what was there before these changes, because they did not do what they should.
+        """Put back the content from before the changes, because the changes failed in their purpose.
 
         Raises:
             HostError: a file cannot be written.
@@ -104,7 +104,7 @@ class RuntimeFiles:
                 self._host.remove_empty(directories.get(change.path, ()))
 
     def restore(self, withdraw: Withdraw) -> Restored:
-        """Give back, byte for byte, what was there before we came; from files that others have changed take our part.
+        """Restore each file byte for byte; from files that others have edited remove our changes only.
 
         Raises:
             HostError: a file cannot be written.
@@ -112,7 +112,7 @@ class RuntimeFiles:
         """
         entries, kept = self._load(), list[_Entry]()
         outcomes: dict[str, _Outcome | None] = dict.fromkeys(entry.path for entry in entries)
-        # Newest first: what it leads back to may still have what we wrote before others edited the file.
+        # Newest first: the restored content may still have our changes from before others edited the file.
         for entry in reversed(entries):
             if outcomes[entry.path] is not _Outcome.KEPT:
                 outcomes[entry.path] = self._give_back(entry, withdraw) or outcomes[entry.path]
@@ -131,21 +131,21 @@ class RuntimeFiles:
             self._replace(path, content)
 
     def _replace(self, path: str, content: bytes | None) -> None:
-        # A link may have been put there since the last look.
+        # A link may have been put there since the last check.
         self._host.write(path, content, follow_link=not is_own_file(path))
 
     def _is_foreign_link(self, path: str) -> bool:
         return is_own_file(path) and self._host.is_link(path)
 
     def _give_back(self, entry: _Entry, withdraw: Withdraw) -> _Outcome | None:
-        """Make one file as it was, or as it would be without us; `None` when there is nothing to do."""
+        """Restore a file, or remove our changes from an edited file; `None` when nothing is to do."""
         if self._is_foreign_link(entry.path):
             return _Outcome.KEPT
         now = self._host.read(entry.path)
         before = base64.b64decode(entry.before) if entry.before is not None else None
         if now == before:
             if entry.directories:
-                # What a writer that was killed has left beside it would keep them.
+                # Temporary files of a killed writer would keep the directories.
                 self._replace(entry.path, before)
             return None
         if now is None or _fingerprint(now) in entry.after:
@@ -164,7 +164,7 @@ class RuntimeFiles:
         return _Outcome.TAKEN_OUT
 
     def list_paths(self) -> tuple[str, ...]:
-        """The files that we have changed.
+        """The files changed by the agent.
 
         Raises:
             BackupUnreadable: the record is damaged.
@@ -204,17 +204,17 @@ def _note_changes(
 
 
 def _note_change(known: tuple[_Entry, ...], change: FileChange, made: tuple[str, ...]) -> tuple[_Entry, ...]:
-    """What is known of a file, oldest first; several entries where others have edited what we had written."""
+    """The record's entries of a file, oldest first; several entries where others have edited our content."""
     after = (_fingerprint(change.after),) if change.after is not None else ()
     ours = base64.b64encode(change.after).decode() if change.after is not None else None
     if known and change.before is not None and _fingerprint(change.before) in known[-1].after:
-        # Ours over ours: what was there before us is still what counts.
+        # Our content over our content: the content before our first change still counts.
         return (*known[:-1], replace(known[-1], after=(*known[-1].after, *after), ours=ours))
     before = base64.b64encode(change.before).decode() if change.before is not None else None
-    # What others have taken back, or away, to how it once was has nothing of ours from then on.
+    # Where others restored a former content, or removed the file, later entries no longer apply.
     befores = [entry.before for entry in known]
     rest = known[: befores.index(before)] if before in befores else known if before is not None else ()
-    # What somebody has taken away may have left the directory that was made for it.
+    # The directory made for a file may have outlived the file.
     directories = tuple(dict.fromkeys((*made, *(path for entry in known[len(rest) :] for path in entry.directories))))
     return (*rest, _Entry(path=change.path, before=before, after=after, ours=ours, directories=directories))
 

@@ -1,7 +1,7 @@
 """Reads a runtime's configuration files in the order in which the runtime itself reads them.
 
-Owns the ways in which a runtime finds its further files: by imports, by a directory, or not at all.
-Refuses to merge them: what the sum of them means is for the plan.
+Owns the ways in which a runtime finds further files: by imports, by a directory, or not at all.
+Refuses to merge the files: the merged meaning is for the plan.
 """
 
 import os
@@ -26,7 +26,7 @@ _LIMIT_BYTES: Final = 4 * 1024 * 1024
 def read_config_tree(
     kind: RuntimeKind, main: str, *, extra: tuple[str, ...] = (), host: HostPaths | None = None
 ) -> ConfigTree:
-    """Every file that the runtime reads, and those of `extra` that exist, last; a link in their place is a problem."""
+    """All files that the runtime reads, then existing files of `extra`; a link in place of an extra file is a fault."""
     host = host or HostPaths()
     files: dict[str, ConfigFile] = {}
     problems: list[str] = []
@@ -54,7 +54,7 @@ def _list_further(
         case FurtherFiles.IMPORTS:
             yield from _list_imports(main, files, problems, host)
         case FurtherFiles.DIRECTORY:
-            # It keeps its name whatever the daemon was told its main file is called.
+            # The directory's name does not depend on the main file's name in the daemon's arguments.
             yield from host.walk(str(PurePosixPath(main).with_name(f"{PurePosixPath(record.config_file).name}.d")))
         case FurtherFiles.CONFS:
             directory = PurePosixPath(f"{main}.d")
@@ -65,7 +65,7 @@ def _list_further(
 
 
 def _list_imports(main: str, files: dict[str, ConfigFile], problems: list[str], host: HostPaths) -> Iterator[str]:
-    """What a file imports, then what those import, as containerd goes; each file once, so that a circle ends."""
+    """A file's imports, then the imports of imports, in containerd's order; each file once, so that a circle ends."""
     pending = [main]
     for path in pending:
         content = files[path].content if path in files else None
@@ -80,7 +80,7 @@ def _list_imports(main: str, files: dict[str, ConfigFile], problems: list[str], 
                     " write what stands for it into the template"
                 )
                 continue
-            # Normalised, so that a file is the same by whatever way it is named.
+            # Normalised, so that a file named in several ways is one file.
             absolute = os.path.normpath(os.path.join(os.path.dirname(path), pattern))  # noqa: PTH118, PTH120  # the pattern may be absolute or relative, and is no path
             found = list(host.list_matching(absolute))
             if not found and "*" not in pattern:
@@ -104,7 +104,7 @@ def _parse(content: bytes | None) -> dict[str, object]:
     try:
         return tomllib.loads((content or b"").decode("utf-8"))
     except (ValueError, RecursionError):
-        # The plan names the place of the fault; here it only means that nothing is imported.
+        # The plan names the place of the fault; here a fault only means no imports.
         return {}
 
 

@@ -1,7 +1,7 @@
-"""Asks a runtime over its CRI socket who it is, which configuration it has in force, and which containers it has.
+"""Asks a runtime over the CRI socket for name and version, the configuration in force, and the containers.
 
-Owns the calls `Version`, `Status` and `ListContainers`. What the daemon says about itself counts more than what its
-files say: files are read at its next start.
+Owns the calls `Version`, `Status` and `ListContainers`. The daemon's answer counts more than the daemon's files: files
+are read at the next start.
 """
 
 import json
@@ -27,34 +27,34 @@ from nodeagent.model.values import Value
 
 _SERVICE = "/runtime.v1.RuntimeService"
 _POD = "io.kubernetes.pod"
-"""What the labels begin with by which the kubelet says whose a container is."""
+"""The prefix of the labels with which the kubelet names the pod of a container."""
 _STATES = (ContainerState.CREATED, ContainerState.RUNNING, ContainerState.EXITED)
 _VERBOSE = b"\x08\x01"
 """A `StatusRequest` whose first field, `verbose`, is true."""
 
 
 class CriAnswer(Value, frozen=True):
-    """What a runtime says about itself."""
+    """A runtime's answer about name, version and configuration in force."""
 
     name: str
     version: str
     cdi_enabled: bool | None = None
-    """`None` when it does not tell."""
+    """`None` where the runtime does not say."""
     handlers: tuple[str, ...] | None = None
-    """Runtime classes; `None` when it does not tell."""
+    """Runtime classes; `None` where the runtime does not say."""
     programs: Mapping[str, str] = {}
-    """The low-level runtime behind a class, of those for which it tells."""
+    """The low-level runtime's program by class, where the runtime names the program."""
     default_handler: str = ""
-    """The class of a container that asks for none; empty when it does not tell."""
+    """The class of a container that names no class; empty where the runtime does not say."""
     is_ready: bool | None = None
-    """Its own condition `RuntimeReady`; `None` when it does not tell."""
+    """The runtime's condition `RuntimeReady`; `None` where the runtime does not say."""
 
 
 async def ask_runtime(socket: str, *, timeout_seconds: float = 5.0) -> CriAnswer:
-    """Who answers at the socket, and what is in force.
+    """The answer of the runtime at the socket, and the configuration in force.
 
     Raises:
-        RuntimeSilent: nobody, or not in time, or nonsense.
+        RuntimeSilent: no answer in time, or nonsense.
     """
     with _translating(socket, timeout_seconds):
         version = parse_texts(await _call(socket, "Version", b"", timeout_seconds))
@@ -63,10 +63,10 @@ async def ask_runtime(socket: str, *, timeout_seconds: float = 5.0) -> CriAnswer
 
 
 async def list_containers(socket: str, *, timeout_seconds: float = 5.0) -> tuple[PodContainer, ...]:
-    """All containers of pods, those too that have ended and are still kept.
+    """All containers of pods, including ended containers not yet removed.
 
     Raises:
-        RuntimeSilent: nobody answers, or not in time, or nonsense.
+        RuntimeSilent: no answer in time, or nonsense.
     """
     with _translating(socket, timeout_seconds):
         answer = await _call(socket, "ListContainers", b"", timeout_seconds)
@@ -75,7 +75,7 @@ async def list_containers(socket: str, *, timeout_seconds: float = 5.0) -> tuple
 
 @contextmanager
 def _translating(socket: str, timeout_seconds: float) -> Iterator[None]:
-    """Whatever goes wrong with the questions asked within, it is one error."""
+    """Turn every failure of the calls within into `RuntimeSilent`."""
     try:
         with anyio.fail_after(timeout_seconds):
             yield
@@ -97,7 +97,7 @@ def _describe(version: dict[int, str], status: bytes) -> CriAnswer:
     try:
         config = json.loads(info.get("config", "{}"))
     except ValueError:
-        # CRI-O has text of its own there, which says nothing about CDI: it has no switch for it.
+        # CRI-O has text of its own there, without a word on CDI: CRI-O has no switch for CDI.
         config = {}
     enabled = config.get("enableCDI") if isinstance(config, dict) else None
     runtimes = _find_runtimes(config)
@@ -123,7 +123,7 @@ def _find_ready(status: bytes) -> bool | None:
 
 
 def find_programs(runtimes: Mapping[str, Any] | None, at: Sequence[str]) -> dict[str, str]:
-    """The program of each runtime that says one, at this place of what it says."""
+    """The program of each runtime, from this place of the runtime's entry; without runtimes lacking a program."""
     found = {name: _find_text(entry, at) for name, entry in (runtimes or {}).items()}
     return {name: program for name, program in found.items() if program}
 

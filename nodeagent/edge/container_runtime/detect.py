@@ -1,7 +1,7 @@
-"""Looks for container runtimes on this node, without judging which one counts.
+"""Looks for container runtimes on the node, without judging which runtime counts.
 
-Owns the way from a socket to the process behind it: the kernel tells its pid, and /proc then
-tells the binary and the command line, which are truer than any convention.
+Owns the way from a socket to the process behind the socket: the kernel gives the pid, and /proc then gives the binary
+and the command line, both truer than any convention.
 """
 
 import socket as sockets
@@ -39,9 +39,9 @@ _CONNECT_SECONDS: Final = 1.0
 
 
 class RuntimeDetector:
-    """Sees the node's runtimes; the configured socket is looked at besides the usual ones.
+    """Detects the node's runtimes, at the usual sockets and the configured socket.
 
-    All paths that go in and come out are the host's, wherever its root is seen.
+    All paths in arguments and answers are the host's paths, wherever the host's root is mounted.
     """
 
     def __init__(
@@ -53,13 +53,13 @@ class RuntimeDetector:
         command: str = "",
         timeout_seconds: float = 5.0,
     ) -> None:
-        """Wire it up.
+        """Wire the detector up.
 
         Args:
-            host_root: where the host's files are seen.
-            proc_root: where its processes are seen.
-            socket: one to look at besides the usual ones.
-            command: the runtime's word in the settings, where that is one without a daemon.
+            host_root: where the host's files are mounted.
+            proc_root: where the host's processes are seen.
+            socket: a socket to look at besides the usual sockets.
+            command: the runtime's name in the settings, for a runtime without a daemon.
             timeout_seconds: how long a daemon may take to answer.
         """
         self._host, self._proc_root, self._socket = HostPaths(host_root), proc_root, socket
@@ -67,7 +67,7 @@ class RuntimeDetector:
         self._timeout_seconds = timeout_seconds
 
     async def read_evidence(self) -> RuntimeEvidence:
-        """Look once; a runtime that hangs costs its timeout and no more."""
+        """Look once; a runtime that hangs costs the timeout and no more."""
         if self._command is not None:
             found = await anyio.to_thread.run_sync(self._find_command, self._command)
             return RuntimeEvidence(candidates=found, wrapper=await anyio.to_thread.run_sync(self._find_wrapper))
@@ -111,12 +111,12 @@ class RuntimeDetector:
                 yield kind, place.flavour, place.socket
 
     def _list_places(self, record: RuntimeRecord) -> Iterable[RuntimePlace]:
-        """One for each socket: of distributions that share one, the one whose mark is there."""
+        """A place for each socket: of distributions with the same socket, the distribution whose mark exists."""
         there = (place for place in record.places if not place.mark or self._host.here(place.mark).is_dir())
         return {place.socket: place for place in there}.values()
 
     def _is_strange(self, endpoint: str, listed: set[Path]) -> bool:
-        """Whether the kubelet was told of a socket that is not among the usual ones."""
+        """Whether the kubelet's configured socket exists and is none of the usual sockets."""
         places = {self._host.here(path) for path in (endpoint, f"/var{endpoint}", endpoint.removeprefix("/var"))}
         return not places & listed and self._host.here(endpoint).is_socket()
 
@@ -137,7 +137,7 @@ class RuntimeDetector:
         )
 
     def _look_behind(self, kind: RuntimeKind, flavour: RuntimeFlavour, socket: str) -> RuntimeCandidate:
-        """The process that listens there, also where the kernel hides it from whoever connects."""
+        """The process that listens at the socket, even where the kernel hides the process from clients."""
         pid = read_peer_pid(self._host.here(socket)) or self._find_hidden(kind, socket)
         process = self._proc_root / str(pid)
         arguments = read_arguments(process) if pid else ()
@@ -157,7 +157,7 @@ class RuntimeDetector:
         return await anyio.to_thread.run_sync(lambda: ask_docker(socket, timeout_seconds=self._timeout_seconds))
 
     def _find_kubelet_endpoint(self) -> str:
-        """What the running kubelet was told, by its command line or by the file that it names."""
+        """The running kubelet's endpoint, by the command line or by the configuration file named there."""
         for process in self._find_processes("kubelet"):
             arguments = read_arguments(process)
             return parse_kubelet_endpoint(arguments) or self._read_endpoint(parse_kubelet_config_flag(arguments))
@@ -183,7 +183,7 @@ class RuntimeDetector:
 
 
 def read_peer_pid(path: Path) -> int | None:
-    """The process that listens on a socket; `None` when nobody does, or its pid is not visible from here."""
+    """The process that listens on a socket; `None` without a listener, or where the pid is not visible."""
     connected = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
     connected.settimeout(_CONNECT_SECONDS)
     try:
@@ -205,5 +205,5 @@ def _read_link(path: Path) -> str:
 
 
 def _find_program(arguments: Sequence[str]) -> str:
-    """The program by its command line, where an agent with few capabilities may not see whose process it is."""
+    """The program by the command line, for an agent whose capabilities do not suffice for the link in /proc."""
     return arguments[0] if arguments and arguments[0].startswith("/") else ""

@@ -1,4 +1,4 @@
-"""Asks Docker over its socket who it is and whether CDI is in force."""
+"""Asks Docker over the socket for version and runtimes, and whether CDI is in force."""
 
 import http.client
 import json
@@ -12,10 +12,10 @@ _ANSWER_LIMIT_BYTES = 4 * 1024 * 1024
 
 
 def ask_docker(path: str, *, timeout_seconds: float = 5.0) -> CriAnswer:
-    """Who answers at the socket; blocks.
+    """Docker's answer at the socket; blocks.
 
     Raises:
-        RuntimeSilent: nobody, or not in time, or nonsense.
+        RuntimeSilent: no answer in time, or nonsense.
     """
     connection = http.client.HTTPConnection("localhost", timeout=timeout_seconds)
     connected = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
@@ -34,7 +34,7 @@ def ask_docker(path: str, *, timeout_seconds: float = 5.0) -> CriAnswer:
 
 def _describe(told: dict[str, Any]) -> CriAnswer:
     runtimes = told.get("Runtimes")
-    # Before it knew CDI, Docker did not have this field; since then it lists directories only while CDI is on.
+    # Docker without CDI lacks the field; Docker with CDI lists directories only while CDI is on.
     directories = told.get("CDISpecDirs")
     return CriAnswer(
         name="docker",

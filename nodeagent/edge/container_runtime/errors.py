@@ -1,12 +1,12 @@
-"""What can go wrong between the agent and the container runtime.
+"""The errors between the agent and the container runtime.
 
 ContainerRuntimeError
-├── RuntimeSilent          a runtime does not answer on its socket
-├── ConfigRefused          the runtime's own tool does not accept what was to be written
-├── ProgramMissing         the runtime runs, but its program is no longer there to judge anything or to start again
+├── RuntimeSilent          a runtime does not answer on the socket
+├── ConfigRefused          the runtime's own tool does not accept the new configuration
+├── ProgramMissing         the runtime runs, but the program is gone, for a check as for a restart
 ├── RestartFailed          the runtime could not be restarted
-├── BackupUnreadable       what was there before our changes cannot be told any more
-└── FileChangedMeanwhile   somebody wrote a file between our reading and our writing
+├── BackupUnreadable       the record of the files' former content is damaged
+└── FileChangedMeanwhile   another writer changed a file between our reading and our writing
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from nodeagent.model.errors import NodeagentError
 
 
 class ContainerRuntimeError(NodeagentError):
-    """Something between the agent and the container runtime."""
+    """An error between the agent and the container runtime."""
 
 
 class RuntimeSilent(ContainerRuntimeError):
@@ -36,7 +36,7 @@ class ConfigRefused(ContainerRuntimeError):
 
 
 class ProgramMissing(ContainerRuntimeError):
-    """A daemon runs whose program was removed or is being replaced."""
+    """The program of a running daemon was removed or is being replaced."""
 
     def __init__(self, program: str) -> None:
         super().__init__(
@@ -63,7 +63,7 @@ class BackupUnreadable(ContainerRuntimeError):
 
 
 class FileChangedMeanwhile(ContainerRuntimeError):
-    """Somebody else was faster."""
+    """Another writer was faster."""
 
     def __init__(self, path: str) -> None:
         super().__init__(f"{path} was changed by somebody else while it was being edited: try again")

@@ -1,6 +1,6 @@
-"""The port `ContainerRuntime` on a real host: detection, files, checks and restarts behind one door.
+"""The port `ContainerRuntime` on a real host: detection, files, checks and restarts in one class.
 
-Owns the thread in which file work and tools run; each call is bounded in time.
+Owns the thread for file work and tools; each call is bounded in time.
 """
 
 import os
@@ -41,7 +41,7 @@ _POLL_SECONDS = 1.0
 
 
 class HostRuntime:
-    """One node's container runtime."""
+    """The container runtime of the node."""
 
     def __init__(
         self,
@@ -59,16 +59,16 @@ class HostRuntime:
         self._seen: tuple[object, ...] = ()
 
     async def read_evidence(self) -> RuntimeEvidence:
-        """Which runtimes there are."""
+        """Detect the node's runtimes."""
         return await self._detector.read_evidence()
 
     async def read_config(self, kind: RuntimeKind, main: str, extra: tuple[str, ...] = ()) -> ConfigTree:
-        """The files that it reads."""
+        """Read the runtime's configuration files."""
 
         def read() -> ConfigTree:
             while True:
-                # Before the contents, so that a change during the reading is seen by the next comparison; files that
-                # were not known before are read once more.
+                # Before the contents, so that the next comparison sees a change during the reading; with files not
+                # known before, all files are read once more.
                 self._seen = self._identify()
                 tree = read_config_tree(kind, main, extra=extra, host=self._host)
                 before, self._paths = self._paths, tuple(file.path for file in tree.files)
@@ -78,9 +78,9 @@ class HostRuntime:
         return await self._run(read, "reading its files", _FILE_SECONDS)
 
     async def wait_change(self) -> None:
-        """Return within two seconds of a change to one of the files read last, or to a directory they lie in."""
+        """Return within two seconds of a change to a file read last, or to the directory of such a file."""
         while True:
-            # Shielded, because the thread of a call that is given up half way is set aside as stuck.
+            # Shielded, because the thread of a cancelled call is set aside as stuck.
             with anyio.CancelScope(shield=True):
                 now = await self._run(self._identify, "watching its files", _FILE_SECONDS)
             if now != self._seen:
@@ -88,35 +88,35 @@ class HostRuntime:
             await anyio.sleep(until_beat(_POLL_SECONDS))
 
     async def check(self, kind: RuntimeKind, executable: str, tree: ConfigTree) -> bool:
-        """Have its own tool judge a configuration."""
+        """Have the runtime's own tool judge a configuration."""
         return await self._run(
             lambda: check_config(kind, executable, tree, self._find_programs()), "checking its files", _TOOL_SECONDS
         )
 
     async def try_out(self, executable: str, main: str, tree: ConfigTree) -> TrialAnswer:
-        """Start its own program on the side, ask it, and end it."""
+        """Start the runtime's own program on the side, ask the trial daemon, and end the daemon."""
         return await self._run(
             lambda: try_out(executable, main, tree, self._find_programs()), "trying its files out", _TOOL_SECONDS
         )
 
     async def apply(self, changes: Sequence[FileChange]) -> None:
-        """Write them all, or none."""
+        """Write all files, or none."""
         await self._run(lambda: self._files.apply(changes), "writing its files", _FILE_SECONDS)
 
     async def undo(self, changes: Sequence[FileChange]) -> None:
-        """Put back what was there before these changes."""
+        """Put back the content from before the changes."""
         await self._run(lambda: self._files.undo(changes), "putting its files back", _FILE_SECONDS)
 
     async def restore(self, withdraw: Withdraw) -> Restored:
-        """Give back everything."""
+        """Restore all files."""
         return await self._run(lambda: self._files.restore(withdraw), "putting its files back", _FILE_SECONDS)
 
     async def restart(self, command: Sequence[str]) -> None:
-        """Restart it through its service manager."""
+        """Restart the runtime through the service manager."""
         await restart_runtime(command, self._find_programs().root)
 
     async def measure_start(self, command: Sequence[str], timeout_seconds: float) -> float:
-        """How long it took to start the last time."""
+        """How long the runtime's last start took."""
         return await self._run(
             lambda: measure_start(command, timeout_seconds, self._find_programs().root),
             "asking how long it took to start",
@@ -124,7 +124,7 @@ class HostRuntime:
         )
 
     async def list_daemons(self, kind: RuntimeKind) -> tuple[DaemonProcess, ...]:
-        """Its processes."""
+        """The runtime's processes."""
         program = RUNTIMES[kind].program
         return await self._run(
             lambda: list_daemons(program, self._proc_root), "looking at its processes", _FILE_SECONDS
@@ -135,7 +135,7 @@ class HostRuntime:
         self._worker.close()
 
     def _find_programs(self) -> HostPaths:
-        """Where the host's programs are: its root that the settings name, else that of its first process."""
+        """The host's root for programs: the root named by the settings, else the root of the host's first process."""
         return HostPaths(find_host_root(self._proc_root)) if self._host.is_own else self._host
 
     def _identify(self) -> tuple[object, ...]:

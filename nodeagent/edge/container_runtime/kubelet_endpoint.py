@@ -1,6 +1,6 @@
-"""Which socket the kubelet was told to use: by its command line, or else by its configuration file.
+"""The kubelet's configured runtime socket: from the command line, or else from the configuration file.
 
-Refuses to ask the kubelet itself: its server wants credentials that the agent does not need for anything else.
+Refuses to ask the kubelet itself: the kubelet's server wants credentials of no other use to the agent.
 """
 
 from typing import Final
@@ -13,21 +13,21 @@ _ENDPOINT_KEY: Final = "containerRuntimeEndpoint"
 
 
 def parse_kubelet_endpoint(arguments: tuple[str, ...]) -> str:
-    """The socket in the kubelet's command line; empty when it is not there."""
+    """The socket in the kubelet's command line; empty without the flag."""
     return _find_flag(_ENDPOINT_FLAG, arguments).removeprefix("unix://")
 
 
 def parse_kubelet_config_flag(arguments: tuple[str, ...]) -> str:
-    """The configuration file in the kubelet's command line; empty when it is not there."""
+    """The configuration file in the kubelet's command line; empty without the flag."""
     return _find_flag(_CONFIG_FLAG, arguments)
 
 
 def parse_kubelet_config(content: bytes) -> str:
-    """The socket in the kubelet's configuration file; empty when it has none, or is not to be understood."""
+    """The socket in the kubelet's configuration file; empty for a file without a socket or not readable as YAML."""
     try:
         document = parse_yaml(content)
     except YamlUnreadable:
-        # The kubelet itself would not have started with it; what it runs with is another file.
+        # The kubelet would not have started with such a file, and so runs with another file.
         return ""
     endpoint = document.get(_ENDPOINT_KEY) if isinstance(document, dict) else None
     return endpoint.removeprefix("unix://") if isinstance(endpoint, str) else ""

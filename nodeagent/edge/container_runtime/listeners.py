@@ -1,8 +1,8 @@
-"""Which of several processes of one program serves a socket, where the kernel hides it from whoever connects.
+"""Which of several processes of a program serves a socket, where the kernel hides the listener from clients.
 
-So it is for an agent in a pod with a process namespace of its own, which sees the host's processes only in its /proc.
-Owns the two ways to tell: by the sockets that a process has open, which takes the right to look at another's, and by
-what the process was told. Refuses to guess: where both leave several, none is named.
+The case of an agent in a pod with a process namespace of its own, with the host's processes only in the host's /proc.
+Owns the two ways to find out: by a process's open sockets, given the right to look at another's process, and by the
+process's configuration. Refuses to guess: where both ways leave several processes, no process is named.
 """
 
 import os
@@ -25,7 +25,7 @@ _log = get_logger(component="runtime")
 
 
 def find_listener(processes: Sequence[Path], socket: str, record: RuntimeRecord, host: HostPaths) -> Path | None:
-    """The process, by its directory in /proc; the only one there is serves whatever socket answers."""
+    """The process, by directory in /proc; a single process serves whatever socket answers."""
     if len(processes) < 2:
         return next(iter(processes), None)
     place = host.here(socket)
@@ -42,19 +42,19 @@ def find_listener(processes: Sequence[Path], socket: str, record: RuntimeRecord,
 
 
 def read_arguments(process: Path) -> tuple[str, ...]:
-    """The command line of a process; empty where it is hidden."""
+    """The command line of a process; empty where hidden."""
     raw = read_raw_attribute(process / "cmdline").rstrip(b"\0")
     return tuple(part.decode("utf-8", "replace") for part in raw.split(b"\0")) if raw else ()
 
 
 def _has_open(process: Path, socket: str, host: HostPaths) -> bool:
-    """Whether it has a socket open that listens under this name."""
+    """Whether the process has a listening socket of this name open."""
     inodes = {f"socket:[{inode}]" for inode in _list_listening(process, socket, host)}
     return bool(inodes) and any(_read_link(process / "fd" / name) in inodes for name in list_names(process / "fd"))
 
 
 def _list_listening(process: Path, socket: str, host: HostPaths) -> Iterator[str]:
-    """The inodes of sockets of this name in the network namespace of the process."""
+    """The inodes of listening sockets of the name in the network namespace of the process."""
     place, name = host.here(socket), os.path.basename(socket)  # noqa: PTH119  # the socket's own name, as text
     for line in read_attribute(process / "net/unix", limit_bytes=_TABLE_BYTES_MAX).splitlines()[1:]:
         row = line.split(maxsplit=_COLUMNS - 1)
@@ -65,7 +65,7 @@ def _list_listening(process: Path, socket: str, host: HostPaths) -> Iterator[str
 
 
 def _list_told_paths(process: Path, record: RuntimeRecord, host: HostPaths) -> Iterator[str]:
-    """Absolute paths on its command line, and those in the configuration that it was started with."""
+    """Absolute paths on the process's command line and in the process's configuration."""
     arguments = read_arguments(process)
     texts = [part.rpartition("=")[2] for part in arguments[1:]]
     texts += _list_texts(_read_toml(record.find_config_flag(arguments) or record.config_file, host))
@@ -76,7 +76,7 @@ def _read_toml(path: str, host: HostPaths) -> dict[str, Any]:
     try:
         return tomllib.loads((host.read(path) or b"").decode("utf-8"))
     except (HostError, ValueError, RecursionError) as error:
-        # What is wrong with it is told where it is planned for.
+        # The plan reports the fault.
         _log.debug("runtime_configuration_unreadable", path=path, reason=str(error))
         return {}
 

@@ -1,7 +1,7 @@
-"""Reads the few protobuf fields of two CRI answers, by number.
+"""Reads the few needed protobuf fields of CRI answers, by number.
 
-Owns the wire format as far as strings, messages and maps of strings go.
-Refuses generated code for it: the CRI definition has five thousand lines, of which the agent asks two questions.
+Owns the wire format as far as numbers, strings, messages and maps of strings go.
+Refuses generated code: the CRI definition has five thousand lines, and the agent asks three questions.
 """
 
 from collections.abc import Iterator
@@ -12,23 +12,23 @@ _VARINT_LIMIT_BYTES = 10
 
 
 class AnswerMalformed(ValueError):
-    """Bytes that are no protobuf message."""
+    """Bytes that are not a protobuf message."""
 
 
 def parse_fields(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """Number and content of each field that has a length; numbers are passed over.
+    """Number and content of each field with a length; number fields are passed over.
 
     Raises:
-        AnswerMalformed: it is no message.
+        AnswerMalformed: the bytes are not a message.
     """
     return ((number, content) for number, content in _parse(message) if isinstance(content, bytes))
 
 
 def parse_numbers(message: bytes) -> dict[int, int]:
-    """The value of each field that is a number; the last one where a field is repeated.
+    """The value of each number field by number; the last value of a repeated field.
 
     Raises:
-        AnswerMalformed: it is no message.
+        AnswerMalformed: the bytes are not a message.
     """
     return {number: content for number, content in _parse(message) if isinstance(content, int)}
 
@@ -51,12 +51,12 @@ def _parse(message: bytes) -> Iterator[tuple[int, bytes | int]]:
 
 
 def parse_texts(message: bytes) -> dict[int, str]:
-    """The text of each field by its number; the last one where a number is repeated."""
+    """The text of each field by number; the last text of a repeated field."""
     return {number: content.decode("utf-8", "replace") for number, content in parse_fields(message)}
 
 
 def parse_text_map(message: bytes, number: int) -> dict[str, str]:
-    """A map of strings, which is a repeated message of key and value."""
+    """A map of strings, encoded as a repeated message of key and value."""
     entries = (parse_texts(content) for found, content in parse_fields(message) if found == number)
     return {entry.get(1, ""): entry.get(2, "") for entry in entries}
 

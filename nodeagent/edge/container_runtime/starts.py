@@ -1,7 +1,7 @@
-"""Restarts a runtime by its service manager, and tells how far a start is.
+"""Restarts a runtime by the service manager, and measures starts.
 
-Owns the command's life: it is waited for without a thread, and ended when whoever waits has had enough; the service
-manager then goes on by itself. A daemon is never restarted by a signal: containerd dies of SIGHUP.
+Owns the command's life: the wait needs no thread, and cancelling the wait ends the command; the service manager then
+goes on alone. A daemon is never restarted by a signal: containerd dies of SIGHUP.
 """
 
 import os
@@ -26,14 +26,14 @@ _WAS_THERE: Final = "ActiveEnterTimestampMonotonic"
 _MICROSECONDS: Final = 1e6
 _SERVICE: Final = re.compile(r"[A-Za-z0-9:_.@\\][A-Za-z0-9:_.@\\-]*\.service")
 _SUBGROUP: Final = re.compile(r"[^:]*")
-"""Of a daemon's own making; those of containers below a service have colons."""
+"""A control group of a daemon's own; names of containers' groups below a service have colons."""
 
 
 async def restart_runtime(command: Sequence[str], host_root: Path = Path("/")) -> None:
-    """Restart it, and return when the service manager says that it has started.
+    """Restart the runtime, and return when the service manager reports the start.
 
     Raises:
-        RestartFailed: it has not.
+        RestartFailed: the runtime was not restarted.
     """
     with noting("service", " ".join(command), "restart the container runtime"), memory_file("restart") as said:
         try:
@@ -58,7 +58,7 @@ async def restart_runtime(command: Sequence[str], host_root: Path = Path("/")) -
 
 
 def measure_start(command: Sequence[str], timeout_seconds: float, host_root: Path = Path("/")) -> float:
-    """How long the longest of these units took to start the last time, by systemd; zero where nobody knows."""
+    """How long the slowest unit of the command took to start the last time, by systemd; zero where unknown."""
     units = [word for word in command if word.endswith(".service")]
     if not units:
         return 0.0
@@ -77,7 +77,7 @@ def measure_start(command: Sequence[str], timeout_seconds: float, host_root: Pat
 
 
 def parse_start_seconds(text: str) -> float:
-    """The longest start of which `systemctl show` tells both ends."""
+    """The longest start with both ends in the output of `systemctl show`."""
     longest = 0.0
     for block in text.split("\n\n"):
         told = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
@@ -90,15 +90,15 @@ def parse_start_seconds(text: str) -> float:
 
 
 def parse_unit(text: str) -> str:
-    """The service of a process by /proc/PID/cgroup, as systemd itself tells it; empty where it runs in none.
+    """The service of a process by /proc/PID/cgroup, by systemd's own rules; empty for a process outside services.
 
-    What stands below a pod, a container, a session or a person's own service manager is no service of this host.
+    Groups below a pod, a container, a session or a user's service manager are no service of the host.
     """
     groups = dict(line.split(":", 2)[1:] for line in text.splitlines() if line.count(":") > 1)
-    # Where both versions of control groups are mounted, systemd goes by the one of its name.
+    # Where both versions of control groups are mounted, systemd uses the hierarchy of its own name.
     path = groups.get("name=systemd") or groups.get("", "")
     parts = [part for part in path.split("/") if part]
-    # Seen from a control group namespace that it is outside of, it begins with the way up.
+    # The path of a process outside our control group namespace begins with `..`.
     while parts and (parts[0] == ".." or parts[0].endswith(".slice")):
         if parts[0] == "user.slice":
             return ""
@@ -109,19 +109,19 @@ def parse_unit(text: str) -> str:
 
 
 def list_daemons(program: str, proc_root: Path = Path("/proc")) -> tuple[DaemonProcess, ...]:
-    """The processes of this name, the oldest first."""
+    """The processes of the program, the oldest first."""
     directories = (proc_root / name for name in list_names(proc_root) if name.isdigit())
     found = (_read_process(each) for each in directories if read_attribute(each / "comm") == program)
     return tuple(sorted(filter(None, found), key=lambda each: -each.age_seconds))
 
 
 def _read_process(directory: Path) -> DaemonProcess | None:
-    # The name in front may have blanks and brackets of its own.
+    # The name in front may have blanks and brackets.
     fields = read_raw_attribute(directory / "stat").rpartition(b") ")[2].split()
     try:
         user, system, started = (int(fields[number]) for number in (11, 12, 19))
     except (IndexError, ValueError):
-        # It has ended meanwhile.
+        # The process has ended meanwhile.
         return None
     ticks = os.sysconf("SC_CLK_TCK")
     return DaemonProcess(

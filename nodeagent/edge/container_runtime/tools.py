@@ -1,7 +1,7 @@
-"""Runs the runtime's own tools: the check of a configuration before it is written.
+"""Runs the runtime's own tools: the check of a configuration before the files are written.
 
-Owns the command lines, and how they are run with the host's files. The new configuration is checked in a directory of
-its own, with every import named one by one, so that the tool judges exactly what the daemon would read.
+Owns the command lines, and how to run a program with the host's files. The new configuration is checked in a scratch
+directory, with every import named explicitly, so that the tool judges exactly the daemon's future input.
 """
 
 import re
@@ -27,25 +27,25 @@ _CHECK_SECONDS: Final = 20.0
 SAID_LIMIT: Final = 500
 _HOST_ENVIRONMENT: Final = (
     "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/snap/bin",
-    # `systemctl` does nothing in a root that is not the first process's, unless told that this one is meant.
+    # `systemctl` does nothing in a root other than the first process's, unless told to.
     "SYSTEMD_IGNORE_CHROOT=1",
-    # Its private way to systemd is shut for a process that does not see systemd's own; the bus is not.
+    # systemctl's private socket is shut for a process that does not see systemd; the bus is open.
     "SYSTEMCTL_FORCE_BUS=1",
 )
 _IMPORTS: Final = re.compile(r"^imports[ \t]*=[ \t]*\[[^\]]*\][ \t]*(#[^\n]*)?\n?", re.MULTILINE)
 
 
 def check_config(kind: RuntimeKind, executable: str, tree: ConfigTree, host: HostPaths | None = None) -> bool:
-    """Have the runtime's own program read the configuration as it will be; False where it has no such check.
+    """Have the runtime's own program check the planned configuration; False for a program without a check.
 
     Raises:
-        ConfigRefused: it does not accept it.
-        ProgramMissing: it is gone.
-        FileNotWritten: there is no place for the copy that it is to read.
+        ConfigRefused: the program does not accept the configuration.
+        ProgramMissing: the program is gone.
+        FileNotWritten: there is no place for the copy to check.
     """
     host = host or HostPaths()
     record = RUNTIMES[kind]
-    # Another program may have opened the socket for the daemon, as systemd does for some.
+    # Another program may have opened the socket for the daemon, as systemd does with socket units.
     if not record.check or Path(executable).name != record.program:
         return False
     if not host.here(executable).exists():
@@ -62,29 +62,28 @@ def check_config(kind: RuntimeKind, executable: str, tree: ConfigTree, host: Hos
 
 
 def enter_root(host_root: Path, command: Sequence[str]) -> list[str]:
-    """The command line that runs a host's program with the host's files, from a container that sees them."""
+    """The command line that runs a host's program with the host's files, from a container that sees the files."""
     if host_root == Path("/"):
         return list(command)
     return ["chroot", str(host_root), "/usr/bin/env", *_HOST_ENVIRONMENT, *command]
 
 
 def find_host_root(proc_root: Path = Path("/proc")) -> Path:
-    """The host's file system, where this process has another one and sees the host's first process; else its own."""
+    """The host's root by the first process, where visible and not this process's own root; else `/`."""
     first = proc_root / "1" / "root"
     try:
         is_own = first.samefile("/")
     except OSError:
-        # Not allowed to look, or hidden: then nothing of it could be run either.
+        # Not allowed to look, or hidden: then no program of the host could be run either.
         return Path("/")
     return Path("/") if is_own else first
 
 
 @contextmanager
 def make_directory(host: HostPaths, main: str) -> Iterator[str]:
-    """A directory of the host's that both the agent and the host's program see; gone afterwards.
+    """A temporary directory on the host, visible to both the agent and the host's program.
 
-    An agent in a container, or in a strict unit, may be given nothing to write in but the directory of the
-    configuration itself.
+    An agent in a container, or in a strict unit, may have no writable directory but the directory of the configuration.
     """
     places = [None if host.is_own else "/run", str(PurePosixPath(main).parent)]
     failure: OSError | None = None
@@ -102,7 +101,7 @@ def make_directory(host: HostPaths, main: str) -> Iterator[str]:
 
 
 def _write_copy(host: HostPaths, directory: str, record: RuntimeRecord, tree: ConfigTree) -> str:
-    """The files under other names, the main one importing the others explicitly."""
+    """Copy the files under other names, with explicit imports in the main file."""
     main, *others = [(file.content or b"").decode("utf-8", "replace") for file in tree.files]
     paths = [f"{directory}/import-{number}.toml" for number, _ in enumerate(others)]
     for path, text in zip(paths, others, strict=True):
@@ -116,10 +115,10 @@ def _write_copy(host: HostPaths, directory: str, record: RuntimeRecord, tree: Co
 
 
 def _drop_imports(text: str) -> str:
-    """The same without imports; in other words where a pattern or a remark has a bracket, or the key is spelt oddly."""
+    """The text without imports; reformatted where a pattern or a remark has a bracket, or the key is spelt oddly."""
     document, kept = _parse(text), _IMPORTS.sub("", text)
     if document is None:
-        # What is wrong with it is for the program to say.
+        # The program reports the fault.
         return kept
     document.pop("imports", None)
     return kept if _parse(kept) == document else tomlkit.dumps(document)
@@ -142,7 +141,7 @@ def _knows_flag(command: Sequence[str], flag: str) -> bool:
 
 
 def _run(command: Sequence[str], timeout_seconds: float) -> str | None:
-    """What a failing command said; `None` when it did not fail."""
+    """The output of a failed command; `None` after success."""
     try:
         done = subprocess.run(  # noqa: S603  # the program is the running daemon's own binary or the service manager
             command, capture_output=True, timeout=timeout_seconds, check=False, stdin=subprocess.DEVNULL

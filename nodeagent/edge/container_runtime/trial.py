@@ -1,8 +1,8 @@
-"""Starts the node's own containerd beside the one that serves the node, and asks what it came up with.
+"""Starts the node's own containerd beside the serving containerd, and asks for the trial's result.
 
-Owns the scratch directory and the life of that process: it is bounded twice, by this side and by `timeout`, which ends
-it even when the agent is killed meanwhile, and it is the first to go where memory is short.
-Refuses to judge the answer, and to make files harmless: what is handed in here is started as it is.
+Owns the scratch directory and the life of the trial process: bounded twice, by the agent and by `timeout`, also when
+the agent is killed meanwhile; and first to be killed where memory is short.
+Refuses to judge the answer, and to make files harmless: files are started as handed in.
 """
 
 import asyncio
@@ -29,19 +29,19 @@ _POLL_SECONDS: Final = 0.05
 _ASK_SECONDS: Final = 2.0
 _SAID_LIMIT: Final = 500
 _LONGEST_SOCKET: Final = 100
-"""The kernel allows 107 bytes for the address of a socket; containerd puts `.ttrpc` behind its own."""
+"""The kernel allows 107 bytes for a socket's address; containerd appends `.ttrpc` to its own socket's."""
 _BEGIN: Final = 'echo 1000 2>/dev/null >/proc/self/oom_score_adj; exec timeout -s KILL "$@"'
 _OWN_PROC: Final = 'mount -t proc proc "$0/proc"; exec "$@"'
-"""The daemon looks itself up in /proc, and is not in the host's where the agent has a process namespace of its own."""
+"""Mounts /proc of the agent's process namespace in the host's root: the daemon looks itself up in /proc."""
 _ERROR: Final = re.compile(r'error="((?:[^"\\]|\\.)*)"')
 _NO_CRI: Final = "unimplemented"
-"""What a daemon says to CRI's questions that has started without it."""
+"""The answer to CRI questions of a daemon started without CRI."""
 
 
 def try_out(
     executable: str, main: str, tree: ConfigTree, host: HostPaths, *, seconds: float = TRIAL_SECONDS
 ) -> TrialAnswer:
-    """Start it with these files, ask it, end it; the first of them is its main file, each path a name beside it."""
+    """Start containerd with the files, ask, end the daemon; the first file is the main file, each path a plain name."""
     if os.geteuid() != 0:
         return TrialAnswer(obstacle="only root can start containerd")
     if Path(executable).name != "containerd":
@@ -69,7 +69,7 @@ def _try_in(directory: str, executable: str, tree: ConfigTree, host: HostPaths, 
     daemon = enter_root(host.root, [executable, "--config", main, *flags, "--address", f"{directory}/grpc"])
     if not host.is_own:
         daemon = ["unshare", "--mount", "--propagation", "private", "sh", "-c", _OWN_PROC, str(host.root), *daemon]
-    # Twice the time, so that what ends it in time is this side, which then knows why.
+    # Twice the time, so that the agent, which knows the reason, ends the trial before `timeout` does.
     command = ["sh", "-c", _BEGIN, "sh", f"{2 * seconds:g}", *daemon]
     with (place / "log").open("w+b") as log, _running(command, directory, log.fileno()) as process:
         answer = _wait_answer(process, socket, seconds)
@@ -79,14 +79,14 @@ def _try_in(directory: str, executable: str, tree: ConfigTree, host: HostPaths, 
 
 @contextmanager
 def _running(command: Sequence[str], directory: str, log: int) -> Iterator[subprocess.Popen[bytes]]:
-    """A process in a group of its own, of which nothing is left afterwards."""
+    """A process in a group of its own; afterwards nothing of the group is left."""
     process = subprocess.Popen(  # noqa: S603  # the running daemon's own binary, with files of our making
         command,
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,
         start_new_session=True,
-        # Nothing of the agent's own, such as the socket on which it tells systemd that it is well.
+        # Nothing of the agent's own environment, such as systemd's notify socket.
         env={"PATH": os.environ.get("PATH", os.defpath), "TMPDIR": directory, "GOMAXPROCS": "1"},
     )
     try:
@@ -106,12 +106,12 @@ def _signal_group(group: int, number: signal.Signals) -> None:
     try:
         os.killpg(group, number)
     except ProcessLookupError:
-        # All of it has ended, which is what was wanted.
+        # The whole group has ended already.
         return
 
 
 def _wait_answer(process: subprocess.Popen[bytes], socket: Path, seconds: float) -> CriAnswer | str | None:
-    """What CRI says when it is there, or why it will not be; `None` when that is not known in time."""
+    """The CRI answer, or why CRI will not come up; `None` where neither is known in time."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if process.poll() is not None:
@@ -139,7 +139,7 @@ def _describe(answer: CriAnswer | str | None, log: str, seconds: float) -> Trial
 
 
 def find_reason(log: str) -> str:
-    """The daemon's own words on why CRI is not there: the error of its plugin, else the last thing that it said."""
+    """The daemon's own words on a missing CRI: the error of the CRI plugin, else the last line of the log."""
     lines = [line for line in log.splitlines() if line.strip()]
     failed = [line for line in lines if "failed to load plugin" in line and "cri" in line]
     found = [match[1] for line in failed if (match := _ERROR.search(line))]

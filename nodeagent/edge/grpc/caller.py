@@ -1,4 +1,4 @@
-"""Calls of others: one question, one answer, over a unix socket and within a time, by grpclib's client."""
+"""The client: a question and an answer, over a unix socket and within a time, by grpclib's client."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -18,7 +18,7 @@ from nodeagent.edge.grpc.unix_socket import FileIdentity, identify_file
 Answer = TypeVar("Answer")
 
 MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
-"""A node's whole account is a few hundred kilobytes; a peer that goes on for ever is cut off here."""
+"""A node's whole pod resources answer has a few hundred kilobytes; a peer with an endless answer is cut off here."""
 _CONFIG: Final = Configuration()
 
 
@@ -35,7 +35,7 @@ class _RawCodec(CodecBase):
 
 
 class EndingChannel(Channel):
-    """A connection that stays closed; grpclib's own comes back for whoever still asks, and nobody would close that."""
+    """A channel that stays closed; grpclib's channel reconnects for a late call, and then stays open for ever."""
 
     _has_ended = False
 
@@ -60,7 +60,7 @@ class EndingChannel(Channel):
 
 
 class _Channel(EndingChannel):
-    """One connection, and what it is of ours."""
+    """A channel with access to the connection object."""
 
     established: Connection | None = None
 
@@ -70,22 +70,22 @@ class _Channel(EndingChannel):
 
 
 async def ask_apart(call: Coroutine[Any, Any, Answer]) -> Answer:
-    """What a call by grpclib's client answers, asked in a task of its own.
+    """The answer of a grpclib client's call, asked in a separate task.
 
-    When the peer leaves, grpclib wakes whoever asks by a cancellation that it never takes back: every scope that is
-    cancelled later in that task would take it for somebody else's, and pass it on.
+    When the peer leaves, grpclib wakes the asking task by a cancellation and never takes the cancellation back: a scope
+    cancelled later in the same task would take the cancellation for a foreign one, and pass the cancellation on.
     """
     return await asyncio.create_task(call)
 
 
 async def call_unary(socket: Path, method: str, request: bytes, *, timeout_seconds: float) -> bytes:
-    """The bytes of the answer, over a connection that ends with the call.
+    """The bytes of the answer, over a connection for the one call.
 
     Raises:
-        AnswerRefused: the peer says no, with a status and why.
+        AnswerRefused: the peer says no, with a status and a reason.
         AnswerBroken: the peer makes no sense, or ends the call.
-        TimeoutError: nothing came in time.
-        OSError: nobody listens at the socket, or the connection broke.
+        TimeoutError: no answer came in time.
+        OSError: no process listens at the socket, or the connection broke.
     """
     channel = _open_channel(socket)
     try:
@@ -95,10 +95,10 @@ async def call_unary(socket: Path, method: str, request: bytes, *, timeout_secon
 
 
 class KeptCaller:
-    """Asks one peer time and again over a connection that is kept; for questions that may be asked twice.
+    """Asks a peer time and again over a kept connection; for questions that may be asked twice.
 
-    To connect, to agree on settings and to teach the peer our header fields takes both as long as a question does.
-    Refuses to go on with a connection of which anything but an answer came, or whose peer's socket is another by now.
+    To connect, to agree on settings and to teach the peer our header fields takes as long as a question does.
+    Refuses to reuse a connection after anything but an answer, or after the peer's socket file was replaced.
     """
 
     def __init__(self, socket: Path) -> None:
@@ -107,13 +107,13 @@ class KeptCaller:
         self._file: FileIdentity | None = None
 
     async def call_unary(self, method: str, request: bytes, *, timeout_seconds: float) -> bytes:
-        """The bytes of the answer; asked once more where a connection kept from before turns out to be gone.
+        """The bytes of the answer; asked once more where a kept connection turns out to be gone.
 
         Raises:
-            AnswerRefused: the peer says no, with a status and why.
+            AnswerRefused: the peer says no, with a status and a reason.
             AnswerBroken: the peer makes no sense, or ends the call.
-            TimeoutError: nothing came in time.
-            OSError: nobody listens at the socket, or the connection broke.
+            TimeoutError: no answer came in time.
+            OSError: no process listens at the socket, or the connection broke.
         """
         while True:
             channel, was_kept = self._take_channel()
@@ -124,7 +124,7 @@ class KeptCaller:
                 raise
             except BaseException as error:
                 self._drop(channel)
-                # A time that has passed is an `OSError` too, and is not to be waited for again.
+                # A `TimeoutError` is an `OSError` too, but a second wait would exceed the time.
                 if not was_kept or isinstance(error, TimeoutError) or not isinstance(error, AnswerBroken | OSError):
                     raise
             else:
@@ -137,7 +137,7 @@ class KeptCaller:
             self._drop(self._channel)
 
     def _take_channel(self) -> tuple[_Channel, bool]:
-        """The connection to whoever has the socket now, and whether it is kept from an earlier question."""
+        """The connection to the socket's present owner, and whether kept from an earlier question."""
         file = identify_file(self._socket)
         if self._channel is not None and file == self._file:
             return self._channel, True
@@ -156,7 +156,7 @@ def _open_channel(socket: Path) -> _Channel:
 
 
 def _begin_anew(channel: _Channel) -> None:
-    """The next answer has bounds of its own."""
+    """Give the next answer bounds of its own."""
     assert channel.established is not None, "an answer came over it"
     channel.established.begin_anew(MAX_ANSWER_BYTES)
 
@@ -169,7 +169,7 @@ async def _ask(channel: _Channel, method: str, request: bytes, timeout_seconds: 
     except GRPCError as error:
         raise AnswerRefused(error.status, error.message or "") from error
     except (StreamTerminatedError, AssertionError, AttributeError) as error:
-        # The last two are how grpclib stumbles over a short answer, and over a peer that leaves before it is asked.
+        # The last two are grpclib's failures on a short answer, and on a peer that leaves before the question.
         raise AnswerBroken("the connection ended before the answer") from error
-    except (ProtocolError, NotImplementedError) as error:  # the second is grpclib's word for a compressed answer
+    except (ProtocolError, NotImplementedError) as error:  # the second is grpclib's error for a compressed answer
         raise AnswerBroken(str(error) or type(error).__name__) from error

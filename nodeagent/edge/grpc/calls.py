@@ -1,4 +1,4 @@
-"""What a service offers and how it answers, and the words of gRPC for it. Pure.
+"""The form of services, requests and answers, in gRPC's terms. Pure.
 
 Owns the judgement of a request's header fields and body, and the header fields of answers.
 """
@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 from nodeagent.edge.grpc.status import Status
 
 MAX_REQUEST_BYTES: Final = 4 * 1024 * 1024
-"""What gRPC takes everywhere else; the kubelet's longest question, for one of 1,600 shares, has 74 kB."""
+"""gRPC's limit everywhere else; the kubelet's longest question, for one of 1,600 device ids, has 74 kB."""
 MESSAGE_PREFIX_BYTES: Final = 5
 LONGEST_STATUS_TEXT: Final = 1024
 RESPONSE_HEADERS: Final = [(b":status", b"200"), (b"content-type", b"application/grpc+proto")]
@@ -37,23 +37,23 @@ class Replies(Protocol):
     """The answering end of a streaming call."""
 
     async def send(self, message: Message) -> None:
-        """Send one answer; returns when the caller has room for it, so that a slow caller slows only its own call."""
+        """Send an answer; returns when the caller has room, so that a slow caller slows only the caller's own call."""
         ...
 
     async def wait_closed(self) -> None:
-        """Return when the caller has closed its connection, not only this call."""
+        """Return when the caller has closed the connection, not only the call."""
         ...
 
 
 class Unary(NamedTuple):
-    """A method with one answer; once begun it is carried to its end, whether or not somebody hears the answer."""
+    """A method with one answer; a call once begun is carried to the end, even for a caller that has gone."""
 
     request_type: type[Message]
     handler: Callable[[Any], Awaitable[Message]]
 
 
 class Streaming(NamedTuple):
-    """A method whose answers have an open end; it ends with its caller."""
+    """A method with a stream of answers; a call ends when the caller leaves."""
 
     request_type: type[Message]
     handler: Callable[[Any, Replies], Awaitable[None]]
@@ -63,11 +63,11 @@ Methods = Mapping[str, Unary | Streaming]
 """By path: `/package.Service/Method`."""
 
 CrashReporter = Callable[[str, Exception], None]
-"""Told of the method and the error when a handler fails with anything but a refusal; its caller gets INTERNAL."""
+"""Called with method and error when a handler fails with anything but a refusal; the caller gets INTERNAL."""
 
 
 def judge_head(fields: Iterable[tuple[bytes, bytes]]) -> tuple[str, CallRefused | None]:
-    """The path of a request and what is wrong with its head; `:authority` may be anything, each kubelet has its own."""
+    """A request's path and the fault of the head, if any; `:authority` may be anything, as kubelets differ."""
     headers = dict(fields)
     path = headers.get(b":path", b"").decode("utf-8", "replace")
     if headers.get(b":method") != b"POST":
@@ -78,7 +78,7 @@ def judge_head(fields: Iterable[tuple[bytes, bytes]]) -> tuple[str, CallRefused 
 
 
 def judge_body(body: bytes | bytearray) -> CallRefused | None:
-    """What is already wrong with the part of a request's body that has come."""
+    """The fault of the body received so far, if any."""
     if len(body) < MESSAGE_PREFIX_BYTES:
         return None
     compressed, announced = _PREFIX.unpack_from(body)
@@ -93,10 +93,10 @@ def judge_body(body: bytes | bytearray) -> CallRefused | None:
 
 
 def parse_body(body: bytes | bytearray) -> bytes:
-    """The one message of a complete request that was not refused so far.
+    """The single message of a complete request not refused so far.
 
     Raises:
-        CallRefused: it ends too soon.
+        CallRefused: the message ends too soon.
     """
     if len(body) < MESSAGE_PREFIX_BYTES:
         text = f"the request ends after {len(body)} bytes, before its message"
@@ -109,7 +109,7 @@ def parse_body(body: bytes | bytearray) -> bytes:
 
 
 def encode_message(message: bytes) -> bytes:
-    """A message with its prefix."""
+    """A message with the length prefix."""
     return _PREFIX.pack(0, len(message)) + message
 
 
@@ -117,7 +117,7 @@ def render_trailers(status: Status, text: str) -> Headers:
     """The header fields that end an answer."""
     fields = [(b"grpc-status", str(status.value).encode())]
     if text:
-        # A path in the text may hold bytes that are no text.
+        # A path in the text may hold bytes outside UTF-8.
         escaped = quote(text[:LONGEST_STATUS_TEXT], safe=" !\"#$&'()*+,/:;<=>?@[\\]^`{|}", errors="replace")
         fields.append((b"grpc-message", escaped.encode()))
     return fields

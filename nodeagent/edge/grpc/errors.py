@@ -1,8 +1,8 @@
-"""What can go wrong with a call or a socket.
+"""The errors of a call or a socket.
 
 SocketUnavailable   our own socket cannot be opened
 AnswerRefused       the peer has understood the call and says no
-AnswerBroken        what came, or did not come, is no answer
+AnswerBroken        the answer is missing or malformed
 """
 
 from nodeagent.edge.grpc.status import Status
@@ -10,7 +10,7 @@ from nodeagent.model.errors import NodeagentError
 
 
 class SocketUnavailable(NodeagentError):
-    """A socket that others should find cannot be opened."""
+    """A listening socket cannot be opened."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"cannot listen on {path}: {reason}")
@@ -26,4 +26,4 @@ class AnswerRefused(Exception):
 
 
 class AnswerBroken(Exception):
-    """What came, or did not come, is no answer."""
+    """The answer is missing or malformed."""

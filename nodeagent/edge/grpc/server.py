@@ -1,6 +1,6 @@
 """A gRPC server on a unix socket of its own.
 
-It owns the socket file, the callers, and the calls in progress; how many there may be of each is decided here.
+Owns the socket file, the callers, the calls in progress, and the greatest number of each.
 """
 
 import asyncio
@@ -21,14 +21,14 @@ from nodeagent.edge.grpc.serving import ServerConnection
 from nodeagent.edge.grpc.unix_socket import FileIdentity, bind_unix_socket, identify_file
 
 DRAIN_SECONDS: Final = 2.0
-"""How long calls in progress may take to finish when the server stops; the kubelet waits for them for ever."""
+"""How long calls in progress may take to finish when the server stops; the kubelet waits for answers for ever."""
 MAX_CALLERS: Final = 32
 MAX_UNARY: Final = 512
-"""Calls in progress of all callers, those included whose callers have gone."""
+"""Calls in progress of all callers, including callers that have gone."""
 
 
 class GrpcServer:
-    """What `open_grpc_server` yields."""
+    """The server yielded by `open_grpc_server`."""
 
     def __init__(self, path: Path, methods: Methods, tasks: TaskGroup, report_crash: CrashReporter) -> None:
         self.path, self.methods, self.report_crash = path, methods, report_crash
@@ -46,10 +46,10 @@ class GrpcServer:
         return len(self._connections)
 
     async def listen(self, listening: socket.socket | None = None) -> None:
-        """Accept callers on a socket bound before, or bind it anew; connections there are go on.
+        """Accept callers on a socket bound before, or on a new socket; present connections go on.
 
         Raises:
-            SocketUnavailable: it cannot be bound.
+            SocketUnavailable: the socket cannot be bound.
         """
         self._stop_listening()
         listening = listening or bind_unix_socket(self.path)
@@ -57,11 +57,11 @@ class GrpcServer:
         self._listening = listening, Acceptor(listening, self._take, partial(self.report_crash, "accept"))
 
     def owns_file(self) -> bool:
-        """Whether the socket file is there and is ours."""
+        """Whether the socket file exists and is our file."""
         return self._file is not None and self._file == identify_file(self.path)
 
     def end_streams(self, text: str) -> None:
-        """End all streaming calls and ask all callers to leave; `text` is what they are told."""
+        """End all streaming calls and ask all callers to leave, with `text` as the reason."""
         for connection in tuple(self._connections):
             connection.caller.end_streams(text)
 
@@ -95,11 +95,11 @@ class GrpcServer:
 
     @property
     def has_room(self) -> bool:
-        """Whether one more unary call may be begun."""
+        """Whether a further unary call may begin."""
         return len(self._unary) < MAX_UNARY
 
     def begin(self, work: Coroutine[Any, Any, None], *, is_unary: bool) -> asyncio.Task[None]:
-        """Carry a call to its end, or follow it until it is cancelled."""
+        """Run a call in a task of its own, counted until the end."""
         task = asyncio.get_running_loop().create_task(work)
         kind = self._unary if is_unary else self._streaming
         kind.add(task)
@@ -108,7 +108,7 @@ class GrpcServer:
         return task
 
     def arrive(self, connection: ServerConnection) -> bool:
-        """Whether there is a place for one more caller; the oldest for whom nothing is done gives up its own."""
+        """Whether there is room for a further caller; the oldest idle caller makes room."""
         if self._listening is None:
             return False  # taken from the socket just before it was closed
         if len(self._connections) >= MAX_CALLERS:
@@ -121,7 +121,7 @@ class GrpcServer:
         return True
 
     def leave(self, connection: ServerConnection) -> None:
-        """A caller has gone."""
+        """Forget a caller that has gone."""
         self._connections.pop(connection, None)
 
     def _take(self, caller: socket.socket) -> None:
@@ -131,7 +131,7 @@ class GrpcServer:
         entering.add_done_callback(self._entering.discard)
 
     def _look_for_defect(self, task: asyncio.Task[None]) -> None:
-        """What a reporter of crashes raises ends the server, loudly."""
+        """End the server loudly when a crash reporter itself raises."""
         if not task.cancelled() and task.exception() is not None:
             self._tasks.start_soon(_raise_of, task)
 
@@ -162,6 +162,6 @@ async def open_grpc_server(path: Path, methods: Methods, report_crash: CrashRepo
         try:
             yield server
         finally:
-            with CancelScope(shield=True):  # each step of it is bounded in time
+            with CancelScope(shield=True):  # each step is bounded in time
                 await server.aclose()
             tasks.cancel_scope.cancel()

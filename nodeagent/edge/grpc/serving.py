@@ -1,11 +1,11 @@
-"""One caller of a server: its calls, answered over grpclib's connection.
+"""A caller of a server: the calls, answered over grpclib's connection.
 
-A call costs a task once its request is whole, and none before: whoever opens calls and takes them back costs nothing
-that stays. A unary call that has begun is carried to its end even when its caller has gone: what it writes down is the
-truth, whether or not somebody hears the answer. A streaming call ends with its caller.
+A call costs a task once the request is whole, and none before: opening and resetting calls leaves no cost behind. A
+unary call once begun is carried to the end even for a caller that has gone: the journal has the truth, whether or not
+the answer is heard. A streaming call ends with the caller.
 
-grpclib's own handler is not used: on the calls that pods wait for it takes as long again as this one, it ends an
-Allocate with its caller, knows one status for all that is malformed, and no limit to a request
+grpclib's own handler is not used: on the calls that pods wait for, grpclib's takes twice the time, ends an Allocate
+with the caller, knows one status for all malformed requests, and no limit to a request
 (docs/adr/0009-grpclib-in-bounds.md).
 """
 
@@ -41,18 +41,18 @@ from nodeagent.edge.grpc.connection import FRAME_BYTES, Connection
 from nodeagent.edge.grpc.status import Status
 
 TAKE_SECONDS: Final = 30.0
-"""How long a caller may take to make room for an answer before it is hung up on."""
+"""How long a caller may take to make room for an answer before the server hangs up."""
 MAX_IN_PROGRESS: Final = 100
-"""As many calls as one caller may have streams, those included that it has given up, so that none takes all room."""
+"""As many calls as a caller may have streams, including given up calls, so that no caller takes all room."""
 MAX_STREAMING: Final = 8
-"""Lists that one caller may follow; the kubelet follows one. Each keeps an answer for a caller that is slow."""
+"""Lists that a caller may follow; the kubelet follows one. Each list holds an answer for a slow caller."""
 MAX_DISCARDED_BYTES: Final = 16 * MAX_REQUEST_BYTES
-"""Of a request that is refused already, which its caller may send to the end: some read no answer before that."""
+"""The bytes still taken of a refused request: some callers read no answer before the end of sending."""
 _WINDOW_BYTES: Final = MAX_REQUEST_BYTES + FRAME_BYTES
 _CONFIG: Final = Configuration(
     http2_connection_window_size=_WINDOW_BYTES, http2_stream_window_size=_WINDOW_BYTES
 ).__for_server__()
-# Header fields stay bytes: nothing says that they are text.
+# Header fields stay bytes: the protocol does not make them text.
 _H2_CONFIG: Final = H2Configuration(
     client_side=False,
     header_encoding=None,
@@ -64,34 +64,34 @@ _H2_CONFIG: Final = H2Configuration(
 
 
 class Host(Protocol):
-    """What a caller needs of its server."""
+    """The server's interface for a caller."""
 
     methods: Methods
     report_crash: CrashReporter
 
     @property
     def has_room(self) -> bool:
-        """Whether one more unary call may be begun."""
+        """Whether a further unary call may begin."""
         ...
 
     def begin(self, work: Coroutine[Any, Any, None], *, is_unary: bool) -> asyncio.Task[None]:
-        """Carry a call to its end, or follow it until it is cancelled."""
+        """Run a call in a task of its own, counted until the end."""
         ...
 
     def arrive(self, connection: "ServerConnection") -> bool:
-        """Whether there is a place for one more caller."""
+        """Whether there is room for a further caller."""
         ...
 
     def leave(self, connection: "ServerConnection") -> None:
-        """A caller has gone."""
+        """Forget a caller that has gone."""
         ...
 
 
 class Call:
-    """One call; stands where grpclib keeps the pieces of a request, and keeps them until it is whole.
+    """A call; takes the place of grpclib's buffer, and collects the pieces of the request.
 
-    What has come is acknowledged when the call is over, so that the connection's window bounds what its requests take;
-    what still comes then is thrown away and acknowledged at once.
+    Received bytes are acknowledged when the call is over, so that the connection's window bounds memory for requests.
+    Later bytes are thrown away and acknowledged at once.
     """
 
     __slots__ = ("_body", "_caller", "_discarded", "_release", "_unacknowledged", "ends_with_caller", "has_headers",
@@ -105,10 +105,10 @@ class Call:
         self.task: asyncio.Task[None] | None = None
         self.ends_with_caller = self.has_headers = self.is_whole = False
         self.is_over = False
-        """Answered already, or given up; what still comes is thrown away."""
+        """Answered already, or given up; later bytes are thrown away."""
 
     def add(self, data: bytes, ack_size: int) -> None:
-        """A piece of the request."""
+        """Add a piece of the request."""
         self._unacknowledged += ack_size
         if not self.is_over:
             self._body += data
@@ -121,7 +121,7 @@ class Call:
             self._body, self._unacknowledged = bytearray(), 0
 
     def eof(self) -> None:
-        """The request is whole."""
+        """Begin the call: the request is whole."""
         self.is_whole = True
         if self.is_over:
             self._caller.forget(self)
@@ -129,14 +129,14 @@ class Call:
             self._caller.begin(self)
 
     def unacked_size(self) -> int:
-        """What grpclib shall acknowledge: nothing, `release` sees to it."""
+        """The bytes for grpclib to acknowledge: none, as `release` acknowledges."""
         return 0
 
     def take_message(self) -> bytes:
-        """The request's message, which is kept here no longer.
+        """The request's message, which the call no longer keeps.
 
         Raises:
-            CallRefused: it is not whole.
+            CallRefused: the message is not whole.
         """
         body, self._body = self._body, bytearray()
         return parse_body(body)
@@ -146,11 +146,11 @@ class Call:
         self._release()
         self._caller.make_room(self._unacknowledged)
         self._release, self._body, self._unacknowledged = _nothing, bytearray(), 0
-        del self.stream.buffer  # which is this call: together they would wait for the garbage collector
+        del self.stream.buffer  # the buffer is this call: the cycle would wait for the garbage collector
 
 
 class Caller(AbstractHandler):
-    """Answers what comes over one connection."""
+    """Answers the calls of a connection."""
 
     def __init__(self, host: Host, connection: "ServerConnection") -> None:
         self._host, self._connection = host, connection
@@ -161,13 +161,13 @@ class Caller(AbstractHandler):
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is being worked out for it."""
+        """Whether no call is in progress."""
         return not self._in_progress
 
     # What grpclib calls.
 
     def accept(self, stream: Stream, headers: Iterable[Any], release_stream: Callable[[], None]) -> None:
-        """A call has begun."""
+        """Note a new call, and refuse a bad head."""
         path, refusal = judge_head(headers)
         call = self._calls[stream] = Call(self, stream, path, release_stream)
         stream.buffer = call  # type: ignore[assignment]
@@ -175,14 +175,14 @@ class Caller(AbstractHandler):
             self.refuse(call, refusal)
 
     def cancel(self, stream: Stream) -> None:
-        """The caller has given a call up."""
+        """End a call that the caller has given up."""
         call = self._calls.get(stream)
         if call is not None:
             self._give_up(call)
             self.forget(call)
 
     def close(self) -> None:
-        """The caller has left, or is left."""
+        """End all calls of a closed connection."""
         for call in self._calls.values():
             self._give_up(call)
         self._calls.clear()
@@ -190,7 +190,7 @@ class Caller(AbstractHandler):
     # What calls and the server call.
 
     def begin(self, call: Call) -> None:
-        """Its request is whole."""
+        """Start the handler of a whole request."""
         try:
             method = self._find_method(call.path)
             request = method.request_type.FromString(call.take_message())
@@ -207,32 +207,32 @@ class Caller(AbstractHandler):
         call.task.add_done_callback(partial(self._end, call))
 
     def refuse(self, call: Call, refusal: CallRefused) -> None:
-        """Say no."""
+        """Answer with a refusal."""
         self._finish(call, render_trailers(refusal.status, refusal.text))
 
     def forget(self, call: Call) -> None:
-        """Nothing more comes of this call, nor goes out."""
+        """Drop a finished call."""
         if self._calls.pop(call.stream, None) is not None:
             call.release()
 
     def make_room(self, size_bytes: int) -> None:
-        """So much of what the caller has sent is dealt with: it may send as much again."""
+        """Let the caller send so many bytes more, for as many handled bytes."""
         self._connection.make_room(size_bytes)
 
     def discard(self, call: Call, size_bytes: int) -> None:
-        """Let the caller send so much more of a request that nobody reads."""
+        """Let the caller send so many bytes more of a refused request."""
         if not self._connection.connection.is_closing():
             self._connection.connection.ack(call.stream_id, size_bytes)
 
     def end_streams(self, text: str) -> None:
-        """Take no more calls, and end the streaming ones; the unary ones in progress go on."""
+        """Take no more calls, and end streaming calls; unary calls in progress go on."""
         self._stopping = True
         for call in tuple(self._streaming):
             self.refuse(call, CallRefused(Status.UNAVAILABLE, text))
             self._give_up(call)
 
     async def send(self, call: Call, message: Message) -> None:
-        """Send an answer when the caller has room for it; hang up on one that makes none."""
+        """Send an answer when the caller has room; hang up on a caller without room."""
         try:
             async with asyncio.timeout(TAKE_SECONDS):
                 if not call.has_headers:
@@ -279,7 +279,7 @@ class Caller(AbstractHandler):
             self._fail(call, error)
 
     def _end(self, call: Call, _task: object) -> None:
-        """Also of a task that was cancelled before it began."""
+        """Count a call as ended, even with a task cancelled before the start."""
         call.task = None
         self._in_progress -= 1
         self._streaming.discard(call)
@@ -290,17 +290,17 @@ class Caller(AbstractHandler):
             call.task.cancel()
 
     def _fail(self, call: Call, error: Exception) -> None:
-        """One bad call must not end the service: its caller is told, and what was not foreseen is reported."""
+        """Refuse a failed call, and report an unforeseen error: a bad call must not end the service."""
         if isinstance(error, DecodeError):
             self.refuse(call, CallRefused(Status.INVALID_ARGUMENT, f"the message to {call.path} is malformed"))
         elif isinstance(error, CallRefused):
             self.refuse(call, error)
-        elif not isinstance(error, ProtocolError):  # which is what grpclib says of a caller that has left
+        elif not isinstance(error, ProtocolError):  # grpclib's error for a caller that has left
             self.refuse(call, CallRefused(Status.INTERNAL, CRASH_TEXT))
             self._host.report_crash(call.path, error)
 
     def _send_at_once(self, call: Call, body: bytes) -> bool:
-        """The whole answer in one write, where there is room for it; grpclib would make three of it."""
+        """Send the whole answer in one write, where there is room; grpclib would make three writes."""
         http, stream_id = self._connection.http, call.stream_id
         if call.stream.closable:
             room = min(http.local_flow_control_window(stream_id), http.max_outbound_frame_size)
@@ -313,7 +313,7 @@ class Caller(AbstractHandler):
         return True
 
     def _finish(self, call: Call, trailers: Headers) -> None:
-        """The last of an answer."""
+        """Send the end of an answer."""
         call.is_over = True
         if call.stream.closable:
             fields = trailers if call.has_headers else [*RESPONSE_HEADERS, *trailers]
@@ -334,13 +334,13 @@ class ServerConnection(Connection):
         super().__init__(self.caller, _CONFIG, _H2_CONFIG)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A caller is here."""
+        """Enter the caller, or hang up without room."""
         super().connection_made(transport)
         if not self._host.arrive(self):
             self.transport.abort()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """The caller has left; why changes nothing."""
+        """Remove the caller, whatever the reason."""
         super().connection_lost(exc)
         self.lost.set()
         self._host.leave(self)

@@ -1,9 +1,9 @@
-"""Loads protobuf without the half of it that is written in Python, until somebody wants that.
+"""Loads protobuf without the pure Python half, until an attribute of the half is used.
 
-Its pool of descriptors imports the messages in pure Python, and with them their text format and pickling, although
-messages are those of its C core: a third of what it takes to load protobuf before the first `Register`, and one MiB.
-Refuses to leave anything out: what is asked of the module loads it, as the interpreter's own `LazyLoader` does; so an
-installation of protobuf without its C core works, too.
+protobuf's descriptor pool imports the messages in pure Python, with text format and pickling, although messages come
+from the C core: a third of the load time of protobuf before the first `Register`, and one MiB.
+Refuses to leave anything out: an access to the module loads the module, as the interpreter's own `LazyLoader` does; so
+an installation of protobuf without the C core works, too.
 """
 
 import sys
@@ -14,15 +14,15 @@ PURE_PYTHON: Final = "google.protobuf.internal.python_message"
 
 
 def postpone_pure_python() -> None:
-    """For the rest of this process; to be called before the first message is imported, without effect after it."""
+    """Postpone for the rest of the process; call before the first message is imported, without effect after."""
     if PURE_PYTHON in sys.modules:
         return
     spec = find_spec(PURE_PYTHON)
     if spec is None or spec.loader is None:
-        return  # a release that has it elsewhere is loaded as it is
+        return  # a release with the module elsewhere is loaded unchanged
     spec.loader = LazyLoader(spec.loader)
     module = module_from_spec(spec)
     sys.modules[PURE_PYTHON] = module
     spec.loader.exec_module(module)
     package, _, name = PURE_PYTHON.rpartition(".")
-    setattr(sys.modules[package], name, module)  # an import that finds it there does not touch it, and so not load it
+    setattr(sys.modules[package], name, module)  # an import that finds the attribute does not load the module

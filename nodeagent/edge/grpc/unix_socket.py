@@ -1,4 +1,4 @@
-"""Listening unix sockets that nobody else can use, from the moment that they can be seen."""
+"""Listening unix sockets closed to other users from the first visible moment."""
 
 import os
 import socket
@@ -12,7 +12,7 @@ SOCKET_MODE: Final = 0o600
 
 
 class FileIdentity(NamedTuple):
-    """Tells a file from another one that has taken its place; inode numbers alone are soon used again."""
+    """Distinguishes a file from a replacement; inode numbers alone are soon used again."""
 
     device: int
     inode: int
@@ -20,7 +20,7 @@ class FileIdentity(NamedTuple):
 
 
 def identify_file(path: Path) -> FileIdentity | None:
-    """Which file is at this path now, `None` for none."""
+    """The identity of the file now at the path; `None` without a file."""
     try:
         found = path.lstat()
     except OSError:
@@ -29,13 +29,13 @@ def identify_file(path: Path) -> FileIdentity | None:
 
 
 def bind_unix_socket(path: Path) -> socket.socket:
-    """Listen at `path`, mode 0600; a file that is there already is replaced.
+    """Listen at `path`, mode 0600; an existing file is replaced.
 
-    The socket gets its mode under a hidden name and is then renamed: at no moment can a stranger connect,
-    and whoever watches the directory sees one complete file appear.
+    The socket gets the mode under a hidden name and is then renamed: at no moment can a stranger connect, and a watcher
+    of the directory sees one complete file appear.
 
     Raises:
-        SocketUnavailable: the path is too long, or the directory does not let us.
+        SocketUnavailable: the path is too long, or the directory is not writable.
     """
     hidden = path.with_name(f".{path.name}")
     excess = len(os.fsencode(hidden)) - LONGEST_PATH_BYTES

@@ -1,7 +1,7 @@
-"""Who may ask: TLS, client certificates and passwords, as the web configuration file says.
+"""Access control: TLS, client certificates and passwords, by the web configuration file.
 
-Owns the answer 401. A password is checked in a thread and remembered by its digest, because a bcrypt check costs more
-than a whole scrape; only so many checks wait at a time, so that guessing delays nobody who is known.
+Owns the answer 401. A password is checked in a thread and remembered by a digest, because a bcrypt check costs more
+than a whole scrape; the number of waiting checks is bounded, so that guessing delays no remembered user.
 """
 
 import base64
@@ -26,18 +26,18 @@ CHECK_SECONDS: Final = 10.0
 CHECKS_WAITING_MAX: Final = 8
 REMEMBERED_MAX: Final = 64
 PASSWORD_BYTES_MAX: Final = 72
-"""Bcrypt looks at no more."""
+"""Bcrypt's limit."""
 _NOBODY: Final = "$2b$10$abcdefghijklmnopqrstuuOe5mkBEbMS6r.dbfyUOPGE4c1RMB/5G"
-"""Checked for users that do not exist, so that the time tells nothing."""
+"""Checked for unknown users, so that the time of an answer gives no user away."""
 
 
 def check_password(password: bytes, hashed: bytes) -> bool:
-    """Whether this is the password of the bcrypt hash; compared in constant time, outside the interpreter's lock."""
+    """Whether the password fits the bcrypt hash; compared in constant time, outside the interpreter's lock."""
     return len(password) <= PASSWORD_BYTES_MAX and bcrypt.checkpw(password, hashed)
 
 
 class Access:
-    """The rules of one web configuration file; belongs to the event loop's thread once it is asked."""
+    """The rules of a web configuration file; belongs to the event loop's thread from the first check on."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Access:
         tls: RotatingTls | None,
         is_right: Callable[[bytes, bytes], bool] = check_password,
     ) -> None:
-        """`is_right` says whether a password is that of a hash, and may take its time."""
+        """`is_right` compares a password with a hash, and may be slow."""
         self._config, self._tls, self._is_right = config, tls, is_right
         self._worker: WorkerThread | None = None
         self._remembered: dict[bytes, str] = {}
@@ -53,25 +53,25 @@ class Access:
         self._waiting = 0
         self._client_ends = ""
         self.cert_file = config.tls.cert_file if config.tls is not None else None
-        """Where the certificate lies that clients are shown."""
+        """The file of the server's certificate."""
 
     @property
     def client_expires_at(self) -> float | None:
-        """When the certificate of the client that came last ends; `None` where none came with one."""
+        """The end of the last client's certificate; `None` while no client has sent a certificate."""
         return float(ssl.cert_time_to_seconds(self._client_ends)) if self._client_ends else None
 
     @property
     def context(self) -> ssl.SSLContext | None:
-        """What connections are encrypted with."""
+        """The TLS context for connections; `None` without TLS."""
         return self._tls.context if self._tls is not None else None
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Sent with every answer."""
+        """The header fields of every answer."""
         return self._config.headers
 
     async def check(self, headers: Mapping[str, str], certificate: Mapping[str, Any] | None) -> Response | None:
-        """Nothing for who may ask, else the answer that says no."""
+        """`None` for an allowed request, else the refusal."""
         if certificate is not None:
             self._client_ends = str(certificate.get("notAfter", ""))
         allowed = self._config.tls.client_allowed_sans if self._config.tls is not None else ()
@@ -118,10 +118,10 @@ class Access:
 
 
 def open_access(path: Path, *, on_error: Callable[[str], None]) -> Access:
-    """The rules in this file, with everything loaded that they need.
+    """The rules of the file, with all named files loaded.
 
     Raises:
-        WebConfigInvalid: they cannot be kept as they are written.
+        WebConfigInvalid: the rules cannot be followed as written.
     """
     config = read_web_config(path)
     tls = RotatingTls(config.tls, path, on_error=on_error) if config.tls is not None else None
@@ -129,7 +129,7 @@ def open_access(path: Path, *, on_error: Callable[[str], None]) -> Access:
 
 
 def parse_basic(header: str) -> tuple[str, bytes] | None:
-    """User and password of an Authorization header, or nothing that could be one."""
+    """User and password of an Authorization header; `None` for any other header."""
     scheme, _, encoded = header.partition(" ")
     if scheme.lower() != "basic":
         return None

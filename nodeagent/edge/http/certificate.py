@@ -1,4 +1,4 @@
-"""Until when a certificate is good, read from its file: OpenSSL by way of Python tells so only of those of other sides.
+"""Reads from a file when a certificate ends: Python's OpenSSL gives the end of peers' certificates only.
 
 Owns a walk over the first few fields of DER (RFC 5280, 4.1): version, serial number, algorithm, issuer, validity.
 """
@@ -16,10 +16,10 @@ _LONG: Final = 0x80
 
 
 def read_expiry(pem: str) -> float:
-    """When the first certificate of this text ends, in seconds since 1970.
+    """The end of the text's first certificate, in seconds since 1970.
 
     Raises:
-        ValueError: there is no certificate in it.
+        ValueError: the text has no certificate.
     """
     begin = pem.find(_BEGIN)
     end = pem.find(_END, begin)
@@ -62,7 +62,7 @@ def _skip(der: bytes) -> bytes:
 
 
 def _split(der: bytes) -> tuple[int, bytes, bytes]:
-    """Kind and content of the first value, and what comes after it."""
+    """Kind and content of the first value, and the bytes after the value."""
     kind, length, start = der[0], der[1], 2
     if length >= _LONG:
         start += length - _LONG

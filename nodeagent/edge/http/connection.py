@@ -1,8 +1,8 @@
-"""One connection, from the moment it is accepted.
+"""A connection, from the moment of acceptance.
 
-Owns the time by which a request's line and headers must be here, and the answer to bytes that are no request: problem
-details like every other error, and no word in the log. Refuses to repeat more than the first line of a reason: the rest
-is what the client sent.
+Owns the deadline for a request's line and headers, and the answer to bytes that are no request: problem details like
+every other error, and no line in the log. Refuses to repeat more than the first line of a reason: the rest comes from
+the client.
 """
 
 import asyncio
@@ -22,13 +22,13 @@ from nodeagent.edge.http.slim import Response as WireResponse
 KEEPALIVE_SECONDS: Final = 75.0
 """How long a connection may rest between two requests: longer than any usual time between scrapes."""
 LINGERING_SECONDS: Final = 1.0
-"""How long the rest of a refused body is still read, so that its sender sees the refusal."""
+"""How long the rest of a refused body is still read, so that the sender sees the refusal."""
 TLS_CLOSE_SECONDS: Final = 1.0
 REASON_LENGTH: Final = 120
 
 
 class Connection(RequestHandler):
-    """A connection that is in its listener's table until it is closed."""
+    """A connection, in the listener's table until closed."""
 
     __slots__ = ("_deadline", "_entering", "_has_begun", "_is_adopted", "_read_seconds", "_socket", "_table")
 
@@ -44,7 +44,7 @@ class Connection(RequestHandler):
         super().__init__(
             server,
             loop=loop,
-            access_log=None,  # type: ignore[arg-type]  # the library's own word for no log
+            access_log=None,  # type: ignore[arg-type]  # the library's value for no log
             keepalive_timeout=KEEPALIVE_SECONDS,
             lingering_time=LINGERING_SECONDS,
         )
@@ -55,22 +55,22 @@ class Connection(RequestHandler):
         self._set_deadline()
 
     def open(self, context: ssl.SSLContext | None) -> None:
-        """Let bytes in, after a handshake where there is a context."""
+        """Let bytes in, after a handshake where a context is given."""
         self._entering = self._loop.create_task(self._open(context))
         self._entering.add_done_callback(self._end_opening)
 
     def begin_answer(self) -> None:
-        """A request is here, whole but for its body."""
+        """Note a request, whole but for the body."""
         self._clear_deadline()
         self._table.answer(self, self._loop.time())
 
     def end_answer(self, *, is_read: bool) -> None:
-        """The answer is gone; the rest of a body that was not read is no request, and the library reads or ends it."""
+        """Note the end of an answer; a body's unread rest is no request, and the library reads or ends the rest."""
         self._has_begun = not is_read
         self._table.wait(self)
 
     def abort(self) -> None:
-        """Close the connection, whatever its state, without a word."""
+        """Close the connection at once, without an answer."""
         self._leave()
         if self.transport is not None:
             self.transport.abort()
@@ -80,7 +80,7 @@ class Connection(RequestHandler):
     # What asyncio and the library call -----------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of a request have come; the first of them begin the time that the headers may take."""
+        """Handle bytes of a request; the first bytes start the deadline for the headers."""
         if not self._has_begun:
             self._has_begun = True
             self._table.wait(self)
@@ -89,14 +89,14 @@ class Connection(RequestHandler):
         super().data_received(data)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """The connection is closed."""
+        """Remove a closed connection from the table."""
         self._leave()
         super().connection_lost(exc)
 
     def handle_error(
         self, request: BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
     ) -> StreamResponse:
-        """The answer to what could not be understood; the connection ends with it.
+        """The answer to a malformed request; the connection ends with the answer.
 
         Raises:
             ConnectionError: a part of another answer was sent already.
@@ -122,12 +122,12 @@ class Connection(RequestHandler):
             await self._loop.connect_accepted_socket(self._adopt, self._socket, ssl=context, **limits)
 
     def _adopt(self) -> "Connection":
-        """The socket is the transport's from now on."""
+        """Leave the socket to the transport."""
         self._is_adopted = True
         return self
 
     def _end_opening(self, _entering: object) -> None:
-        if not self._is_adopted:  # closed before it had a transport, which would close its socket
+        if not self._is_adopted:  # closed before a transport existed to close the socket
             self._socket.close()
         if self.transport is None:
             self._leave()
@@ -141,7 +141,7 @@ class Connection(RequestHandler):
             self._deadline = None
 
     def _end_late(self) -> None:
-        """The request is not here in time; a client that has begun one is told."""
+        """End a connection whose request is late; a client with a begun request gets an answer."""
         self._deadline = None
         if self.transport is None or not self._has_begun:
             self.abort()
@@ -155,7 +155,7 @@ class Connection(RequestHandler):
 
 
 def render_raw(status: int, title: str, detail: str = "", *, headers: dict[str, str] | None = None) -> bytes:
-    """A problem as bytes, for a client whose request nobody has read."""
+    """A problem as bytes, for a client whose request was not read."""
     problem = render_problem(status, title, detail)
     fields = {
         "Server": SERVER,

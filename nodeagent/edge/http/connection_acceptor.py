@@ -1,6 +1,6 @@
-"""Takes the connections of one listener, as many as its table has room for.
+"""Accepts a listener's connections, as far as the table has room.
 
-Owns the refusal of the next connection, and what is closed where descriptors run out all the same.
+Owns the refusal of further connections, and which connections are closed where descriptors run out all the same.
 """
 
 import asyncio
@@ -17,14 +17,14 @@ from nodeagent.edge.http.connection_table import ConnectionTable
 from nodeagent.edge.http.slim import Server
 
 CLOSED_AT_ONCE: Final = 8
-"""Connections closed when descriptors run out all the same: others need some too, not only the next connection."""
+"""Connections closed when descriptors run out: other code needs descriptors too, not only the next connection."""
 _FULL: Final = render_raw(503, "too many connections", "try again", headers={"Retry-After": "1"})
 _HEADER_BYTES: Final = 16384
-"""More than a header may have."""
+"""More than the permitted size of a header."""
 
 
 class ConnectionAcceptor:
-    """The connections of one listener; belongs to the event loop's thread."""
+    """The connections of a listener; belongs to the event loop's thread."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class ConnectionAcceptor:
         self._acceptor = Acceptor(listener, self._take, self._make_room)
 
     def close(self) -> None:
-        """Take no more connections; those that are established are the server's to end."""
+        """Take no more connections; ending established connections is up to the server."""
         self._acceptor.close()
         for connection in self._table:
             if connection.transport is None:
@@ -69,7 +69,7 @@ class ConnectionAcceptor:
     def _refuse(self, accepted: socket.socket) -> None:
         if self._context is None:
             with contextlib.suppress(OSError):
-                # What has come is read first: closing on it would reset the connection before the answer is read.
+                # Received bytes are read first: closing over unread bytes would reset the connection before the answer.
                 with contextlib.suppress(BlockingIOError):
                     accepted.recv(_HEADER_BYTES)
                 accepted.send(_FULL)

@@ -1,8 +1,8 @@
-"""The connections of one listener, and which of them makes room for the next; pure.
+"""The connections of a listener, and which connection makes room for the next; pure.
 
-Owns the bound on connections, in all and of one address. Where it is reached, the connection that has waited longest
-for its next request is closed in favour of the new one; one whose request is being answered stays for a second at
-least. So no set of connections that stand keeps a new one out for longer.
+Owns the bound on connections, in all and by address. At the bound, the connection waiting longest for a request is
+closed in favour of the new connection; a connection with a request in progress stays for a second at least. So no set
+of standing connections keeps a new connection out for longer.
 """
 
 from collections import Counter
@@ -12,11 +12,11 @@ from typing import Final, Generic, TypeVar
 K = TypeVar("K", bound=Hashable)
 
 SLOW_SECONDS: Final = 1.0
-"""A connection whose request is in progress for longer than this makes room, where none waits for its request."""
+"""A connection with a request in progress for longer makes room, where no connection waits for a request."""
 
 
 class ConnectionTable(Generic[K]):
-    """The connections of one listener; time is the caller's."""
+    """The connections of a listener; the caller gives the time."""
 
     def __init__(self, total: int, each: int) -> None:
         """At most `total` connections, and `each` of one address."""
@@ -33,11 +33,11 @@ class ConnectionTable(Generic[K]):
         return iter(tuple(self._address_of))
 
     def is_full(self, address: str) -> bool:
-        """Whether a connection has to go before another of this address may come."""
+        """Whether a connection has to go before a further connection of the address may come."""
         return len(self) >= self._total or self._count_of[address] >= self._each
 
     def choose(self, now: float, address: str = "") -> K | None:
-        """The connection that makes room, one of this address where that has all it may have; `None` where all work."""
+        """The connection that makes room, of the same address for a full address; `None` while all are busy."""
         is_own = bool(address) and self._count_of[address] >= self._each
         for key in self._waiting:
             if not is_own or self._address_of[key] == address:
@@ -48,26 +48,26 @@ class ConnectionTable(Generic[K]):
         return None
 
     def add(self, key: K, address: str) -> None:
-        """A connection has come, and waits for its request from now on."""
+        """Enter a new connection, waiting for a request."""
         self._address_of[key] = address
         self._count_of[address] += 1
         self._waiting[key] = None
 
     def wait(self, key: K) -> None:
-        """The connection waits for its request from now on: its answer is sent, or a request has begun to arrive."""
+        """Mark the connection as waiting: the answer is sent, or a request has begun to arrive."""
         if key in self._address_of:
             self._answering.pop(key, None)
             self._waiting.pop(key, None)
             self._waiting[key] = None
 
     def answer(self, key: K, now: float) -> None:
-        """The connection's request is being answered."""
+        """Mark the connection as busy with a request."""
         if key in self._address_of:
             self._waiting.pop(key, None)
             self._answering[key] = now
 
     def remove(self, key: K) -> None:
-        """The connection is closed; removing it twice is removing it once."""
+        """Remove a closed connection; a second removal has no effect."""
         address = self._address_of.pop(key, None)
         if address is None:
             return

@@ -1,10 +1,10 @@
-"""What can go wrong when an HTTP address is opened or a request is read.
+"""The errors of opening an HTTP address and reading a request.
 
 HttpError
 ├── BodyTooLarge            a request's body is over the limit
-├── ServerBusy              a request has waited too long for others
-├── ListenFailed            the address cannot be listened on
-└── WebConfigInvalid        the web configuration file cannot be used as it is written
+├── ServerBusy              a request has waited too long for other requests
+├── ListenFailed            the agent cannot listen on the address
+└── WebConfigInvalid        the web configuration file cannot be used as written
 """
 
 from collections.abc import Sequence
@@ -12,15 +12,15 @@ from pathlib import Path
 
 
 class HttpError(Exception):
-    """The HTTP edge cannot do its work."""
+    """The HTTP edge cannot work."""
 
 
 class BodyTooLarge(HttpError):
-    """A request's body is over the limit; the rest of it was not read."""
+    """A request's body is over the limit; the rest of the body was not read."""
 
 
 class ServerBusy(HttpError):
-    """A request has waited too long for others; asked again later it may be served."""
+    """A request has waited too long for other requests; a retry may be served."""
 
 
 class ListenFailed(HttpError):
@@ -33,7 +33,7 @@ class ListenFailed(HttpError):
 
 
 class WebConfigInvalid(HttpError):
-    """Whoever asked for TLS or passwords must not be served without."""
+    """The web configuration is invalid: a configured TLS or password must not be left out."""
 
     def __init__(self, path: Path, problems: Sequence[str]) -> None:
         super().__init__(

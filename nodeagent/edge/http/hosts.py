@@ -1,8 +1,8 @@
-"""Under which names the agent may be asked; pure.
+"""The names under which the agent may be asked; pure.
 
-What this stops is a page from anywhere whose name its owner lets point at this machine: the browser of somebody who
-works on it would then read a port that only this machine can reach, and take it for the page's own site. Such a request
-carries that name in `Host`. An address there cannot be one, nor can a name that no public DNS gives out.
+The check stops a foreign page whose domain's owner lets the name point to the node's address: the browser of a person
+on the node would read a port reachable from the node only, as the page's own site. Such a request carries the page's
+name in `Host`. An address in `Host` cannot be such a name, nor can a name outside public DNS.
 """
 
 import ipaddress
@@ -11,17 +11,17 @@ from functools import lru_cache
 
 _LOCAL = frozenset({"localhost", "localhost.localdomain", "localhost4", "localhost6", "ip6-localhost", "ip6-loopback"})
 _PRIVATE_ENDINGS = (".localhost", ".svc", ".svc.cluster.local")
-"""Of RFC 6761 and of Kubernetes; nobody can register a name that ends so."""
+"""From RFC 6761 and Kubernetes; names with such endings cannot be registered."""
 
 
 class AllowedHosts:
-    """The names of one agent."""
+    """The allowed names of an agent."""
 
     def __init__(self, own: Iterable[str], configured: tuple[str, ...]) -> None:
-        """`own` are the names of this machine; `configured` may say `*.example.com`, or `*` for any."""
+        """`own` are the node's names; `configured` may say `*.example.com`, or `*` for any name."""
         self.configured = configured
         self.is_strict = bool(configured)
-        """Whether connections from other machines are held to the names too: somebody has said which they are."""
+        """Whether connections from other machines are held to the names too, as names are configured."""
         configured = tuple(name.lower() for name in configured)
         self._names = _LOCAL | {part for name in own for part in (name.lower(), name.lower().partition(".")[0]) if part}
         self._names |= {name for name in configured if "*" not in name}
@@ -30,9 +30,9 @@ class AllowedHosts:
         self._judge = lru_cache(maxsize=64)(self._judge_name)
 
     def refuse(self, host: str | None, *, is_local: bool, needs_host: bool) -> str:
-        """Why a request with this `Host` is not answered, empty where it is.
+        """Why a request with this `Host` is refused; empty for an allowed request.
 
-        `is_local` is whether it came over loopback; `needs_host` is whether its version of HTTP has that header.
+        `is_local` is for a request over loopback; `needs_host` is for a version of HTTP with a mandatory `Host` header.
         """
         if host is None:
             return "HTTP/1.1 asks for a Host header" if needs_host else ""
@@ -47,7 +47,7 @@ class AllowedHosts:
 
 @lru_cache(maxsize=64)
 def is_loopback(address: str) -> bool:
-    """Whether this is an address that only this machine reaches."""
+    """Whether only the node itself reaches the address."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -1,7 +1,7 @@
-"""Opens the sockets that a server is given, before there is a server.
+"""Opens the sockets for a server, before the server exists.
 
-Apart from the server because a port that is refused must be refused at once, and the server's library takes a
-quarter of the agent's start to load.
+Separate from the server because an unusable port must be refused at once, and the server's library takes a quarter of
+the agent's start to load.
 """
 
 import errno
@@ -15,14 +15,14 @@ from pathlib import Path
 from nodeagent.edge.http.errors import ListenFailed
 
 BACKLOG = 1024
-"""Who waits in the kernel costs no descriptor; a probe that finds the queue full tries again a second later."""
+"""A connection waiting in the kernel costs no descriptor; a probe at a full queue retries a second later."""
 
 
 def open_tcp_listener(host: str, port: int, *, key: str, ports: int = 1) -> socket.socket:
-    """A bound TCP socket, on the first of so many ports that is free.
+    """A bound TCP socket, on the first free port of the given number of ports.
 
     Raises:
-        ListenFailed: the address cannot be had; says what to do and which setting to change.
+        ListenFailed: the address cannot be used; with a remedy and the setting to change.
     """
     for candidate in range(port, port + ports - 1):
         try:
@@ -44,10 +44,10 @@ def _open_tcp(host: str, port: int, key: str) -> socket.socket:
 
 
 def open_unix_listener(path: Path, *, key: str, mode: int) -> socket.socket:
-    """A bound unix socket that only `mode` lets in; a stale file of a dead process is replaced, a living one's is not.
+    """A bound unix socket with `mode`; a stale file of a dead process is replaced, a living process's file is not.
 
     Raises:
-        ListenFailed: the path cannot be had.
+        ListenFailed: the path cannot be used.
     """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     with _listening(
@@ -55,7 +55,7 @@ def open_unix_listener(path: Path, *, key: str, mode: int) -> socket.socket:
     ):
         path.parent.mkdir(parents=True, exist_ok=True)
         _remove_stale(path)
-        # The mode is set by the umask at bind time: between bind and chmod anybody could connect.
+        # The umask sets the mode at bind time: between bind and chmod any user could connect.
         before = os.umask(0o777 & ~mode)
         try:
             listener.bind(str(path))
@@ -66,7 +66,7 @@ def open_unix_listener(path: Path, *, key: str, mode: int) -> socket.socket:
 
 @contextmanager
 def _listening(listener: socket.socket, key: str, where: str, remedy: str) -> Iterator[None]:
-    """Listen on the socket that the block binds; where either fails, close it and say what to do."""
+    """Listen on the socket bound by the block; on a failure of either, close the socket and suggest a remedy."""
     try:
         yield
         listener.listen(BACKLOG)
@@ -79,7 +79,7 @@ def _listening(listener: socket.socket, key: str, where: str, remedy: str) -> It
 
 
 def _suggest(error: OSError) -> str:
-    """The remedy where the error itself says what is wrong with the address; empty where it does not."""
+    """The remedy where the error names the address's fault; empty for other errors."""
     if isinstance(error, socket.gaierror):
         return "set an address of this machine, or a name that leads to one"
     if error.errno == errno.EADDRNOTAVAIL:
@@ -101,5 +101,5 @@ def _remove_stale(path: Path) -> None:
             path.unlink(missing_ok=True)
             return
         except TimeoutError:
-            pass  # somebody listens but is too busy to accept: taken
+            pass  # a listener too busy to accept: taken
     raise OSError(98, "another process listens there")

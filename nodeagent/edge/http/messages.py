@@ -1,4 +1,4 @@
-"""Requests and answers as plain values, so that what serves them can be tested without a socket."""
+"""Requests and answers as plain values, so that handlers can be tested without a socket."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,12 +9,12 @@ TEXT = "text/plain; charset=utf-8"
 HTML = "text/html; charset=utf-8"
 EVENTS = "text/event-stream"
 SERVER = "nodeagent"
-"""What every answer says in `Server`, by which the command line knows its agent; no version, for strangers read it."""
+"""The field `Server` of every answer, by which the command line knows the agent; strangers get no version."""
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Who is asking, as the kernel vouches for it; all -1 for a TCP peer."""
+    """The asking process, as the kernel vouches; all -1 for a TCP peer."""
 
     pid: int = -1
     uid: int = -1
@@ -23,7 +23,7 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One HTTP request; header names are lower case."""
+    """An HTTP request; header names are lower case."""
 
     method: str
     path: str
@@ -31,7 +31,7 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     arguments: Mapping[str, str] = field(default_factory=dict)
-    """What stood for the `{name}` parts of the route."""
+    """The values of the route's `{name}` segments."""
     peer: Peer = field(default_factory=Peer)
 
 

@@ -1,6 +1,7 @@
-"""Requests that wait until there is room for them: first come, first served.
+"""Requests waiting for room: first come, first served.
 
-Owns the order and the bound: what is served together never weighs more than the room; who waits too long is refused.
+Owns the order and the bound: requests in progress never weigh more than the room; a request waiting too long is
+refused.
 """
 
 from collections import deque
@@ -19,10 +20,10 @@ class _Waiting(NamedTuple):
 
 
 class RequestQueue:
-    """Requests by weight: one each, or the bytes of their bodies."""
+    """Requests by weight: 1, or the bytes of the body."""
 
     def __init__(self, room: Callable[[], int], wait_seconds: float) -> None:
-        """A request that weighs more than the whole `room` is served alone."""
+        """A request heavier than the whole `room` is served alone."""
         self._room, self._wait_seconds = room, wait_seconds
         self._taken = 0
         self._waiting: deque[_Waiting] = deque()
@@ -32,7 +33,7 @@ class RequestQueue:
         """Room for a request inside the block.
 
         Raises:
-            ServerBusy: there was none in time.
+            ServerBusy: there was no room in time.
         """
         await self._enter(weight)
         try:
@@ -58,7 +59,7 @@ class RequestQueue:
             raise ServerBusy
 
     def _leave(self, waiting: _Waiting) -> None:
-        """A request goes whose turn did not come, or came in the moment in which it was cancelled."""
+        """Withdraw a request that was not admitted, or was admitted in the moment of the cancellation."""
         if waiting.admitted.is_set():
             self._taken -= waiting.weight
         else:

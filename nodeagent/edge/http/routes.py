@@ -13,20 +13,20 @@ from nodeagent.edge.http.queue import RequestQueue
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A method, a path with `{name}` parts that match one segment each, and who answers."""
+    """A method, a path with `{name}` segments, and the handler."""
 
     method: str
     path: str
     handler: Handler
     at_most: Callable[[], int] | None = None
-    """How many requests are served at a time; further ones get 503."""
+    """How many requests are served at a time; further requests get 503."""
     queue: RequestQueue | None = None
-    """Where requests wait for those before them, once their bodies are read."""
+    """The queue for requests, entered once the body is read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The route that fits, and what stood for its `{name}` parts."""
+    """The matching route, and the values of the `{name}` segments."""
 
     handler: Handler
     arguments: dict[str, str]
@@ -46,7 +46,7 @@ class Routes:
                 self._exact.setdefault(route.path, {})[route.method] = route
 
     def find(self, method: str, path: str) -> Match | Response:
-        """The match, or the answer that says why there is none."""
+        """The match, or the answer with the reason for no match."""
         methods, arguments = self._find_path(path)
         if not methods:
             return render_problem(404, f"nothing at {path}", "GET / lists what there is, GET /api/v1/ for scripts")

@@ -1,7 +1,7 @@
 """Serves handlers over TCP and over a unix socket.
 
-Owns sizes, time limits and names; knows nothing of what is served, and leaves connections to their acceptor. An answer
-that its reader does not take within the limit ends with its connection; nobody else waits for it.
+Owns sizes, time limits and names; knows nothing of the handlers' content, and leaves connections to the acceptor. An
+answer that the reader does not take within the limit ends with the connection; no other request waits for a reader.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _UNKNOWN = Peer()
 
 @dataclass(frozen=True, slots=True)
 class ServerLimits:
-    """What one request may take, and for how long."""
+    """The limits of a request in size and time."""
 
     read_seconds: float = 10.0
     write_seconds: float = 30.0
@@ -43,7 +43,7 @@ class ServerLimits:
 
 
 class HttpServer:
-    """Routes behind one listener."""
+    """Routes behind a listener."""
 
     def __init__(
         self,
@@ -58,11 +58,11 @@ class HttpServer:
         headers: Mapping[str, str] | None = None,
         bodies: RequestQueue | None = None,
     ) -> None:
-        """`on_error` is told of exceptions that a handler let through; the client gets a 500 without details.
+        """`on_error` is called with unexpected exceptions of a handler; the client gets a 500 without details.
 
-        `on_exhausted` is told when no connection can be taken. Without `hosts` every name is welcome; `headers` go out
-        with every answer. With `bodies` a request waits there, by the bytes of its body, before that is read, until its
-        answer is sent: what all of them hold together is bounded.
+        `on_exhausted` is called when no connection can be taken. Without `hosts` every name is welcome; `headers` go
+        out with every answer. With `bodies` a request enters the queue, by the bytes of the body, before the body is
+        read, and stays until the answer is sent: the memory of all bodies is bounded.
         """
         self._routes, self._on_error, self._on_exhausted = routes, on_error, on_exhausted
         self._limits, self._capacity, self._hosts, self._access = limits, capacity, hosts, access
@@ -72,9 +72,9 @@ class HttpServer:
 
     @contextlib.asynccontextmanager
     async def serving(self, listener: socket.socket) -> AsyncIterator[None]:
-        """Serve on this listener inside the block.
+        """Serve on the listener inside the block.
 
-        The listener itself stays open and its owner's: connections that arrive between two servings wait in its queue.
+        The listener stays open and belongs to the owner: connections between two servings wait in the listener's queue.
         """
         server = Server(self._handle)
         acceptor = ConnectionAcceptor(
@@ -167,7 +167,7 @@ class HttpServer:
         except TimeoutError:
             return render_problem(408, "the request did not arrive in time", headers={"Connection": "close"})
         except Exception as error:  # noqa: BLE001 - the boundary: one bad request must not end the connection's server
-            # By its route: one that a client made up would be news each time, and fill the log.
+            # By route: paths made up by clients would be new each time, and fill the log.
             self._on_error(f"{match.route.method} {match.route.path}", error)
             return render_problem(500, "the agent failed to answer", "its log says why")
 
@@ -181,9 +181,9 @@ class HttpServer:
         transport = incoming.transport
         if transport is None or transport.is_closing():
             return response
-        # Nothing may wait in memory for a slow reader once the time for sending has passed.
+        # No bytes may wait in memory for a slow reader once the time for sending has passed.
         transport.set_write_buffer_limits(high=0)
-        # A timer by itself: with a cancel scope around it a scrape costs an eighth more.
+        # A plain timer: with a cancel scope a scrape costs an eighth more.
         too_late = asyncio.get_running_loop().call_later(self._limits().write_seconds, transport.abort)
         try:
             with contextlib.suppress(ConnectionError):
@@ -219,7 +219,7 @@ def _build_request(incoming: BaseRequest, match: Match, body: bytes) -> Request:
 
 
 async def _read_body(incoming: BaseRequest, limits: ServerLimits) -> bytes:
-    """All of it: one read gives only what has arrived."""
+    """The whole body: a single read gives only the bytes arrived so far."""
     length = incoming.content_length
     if length is not None and length > limits.body_bytes_max:
         raise BodyTooLarge
@@ -248,13 +248,13 @@ def _read_peer(incoming: BaseRequest) -> Peer:
 async def _send_stream(
     incoming: BaseRequest, answer: Stream, headers: dict[str, str], write_seconds: float
 ) -> StreamResponse:
-    """Chunk by chunk; one that its reader does not take in time ends the connection. HEAD gets the headers alone."""
+    """Send chunk by chunk; a chunk not taken in time ends the connection. HEAD gets the headers alone."""
     response = StreamResponse(headers=headers)
     transport = incoming.transport
     if transport is not None:
         transport.set_write_buffer_limits(high=0)
     async with contextlib.aclosing(answer.chunks) as chunks:  # type: ignore[type-var]  # async generators are closable
-        # A client that leaves ends its stream and nothing else.
+        # A client that leaves ends the stream only.
         with contextlib.suppress(ConnectionError):
             await response.prepare(incoming)
             if incoming.method == "HEAD":

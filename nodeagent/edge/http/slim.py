@@ -1,9 +1,9 @@
-"""aiohttp's server half without its client half, which the agent does not need for being asked.
+"""aiohttp's server half without the client half, of no use to a server.
 
 Importing the package whole costs 16 MB and 0.24 s, these modules 12 MB and 0.14 s (one core, warm files).
-The package's own `__init__` is what ties the halves together, so the modules are loaded under an empty package that is
-taken away again: whoever imports aiohttp later gets the real one, built on the modules that are there already.
-A version of aiohttp that does not like this is imported whole; tests hold both ways to the same behaviour.
+The package's own `__init__` ties the halves together, so the modules are loaded under an empty package, removed
+afterwards: a later import of aiohttp gets the real package, built on the modules already loaded.
+A version of aiohttp that fails this way is imported whole; tests hold both ways to the same behaviour.
 """
 
 import importlib

@@ -1,7 +1,7 @@
-"""Server-side TLS whose certificates may be replaced while it runs.
+"""Server-side TLS with certificates replaceable while running.
 
-Owns the context. Each handshake looks whether the files have changed and takes the new ones; files that cannot be used
-leave the ones before in force.
+Owns the context. Each handshake checks whether the files have changed, and takes the new files; unusable files leave
+the former certificates in force.
 """
 
 import ssl
@@ -21,10 +21,10 @@ _CLIENT_AUTH: Final = {
 
 
 class RotatingTls:
-    """A context that renews itself; `context` is what a server is started with."""
+    """A context with renewal; start the server with `context`."""
 
     def __init__(self, config: TlsConfig, path: Path, *, on_error: Callable[[str], None]) -> None:
-        """Load everything.
+        """Load all files.
 
         Raises:
             WebConfigInvalid: a certificate, key or CA cannot be used.
@@ -36,7 +36,7 @@ class RotatingTls:
         self.context.sni_callback = self._choose
 
     def _choose(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
-        """Called in each handshake, before a certificate is shown."""
+        """Take changed files; called in each handshake, before a certificate is shown."""
         now = self._identify()
         if now not in (self._seen, self._failed):
             try:
@@ -70,7 +70,7 @@ class RotatingTls:
 
 
 def _refuse_password() -> str:
-    # Without this, OpenSSL would ask for the password on the terminal.
+    # Without this function, OpenSSL would ask for the password on the terminal.
     raise ValueError("the key is protected by a password")
 
 

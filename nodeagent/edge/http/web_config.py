@@ -1,7 +1,7 @@
 """Reads the web configuration file in the form of Prometheus' exporter toolkit.
 
-Owns its syntax. It is strict: what is misspelt, or cannot be kept, is refused with the reason, since a server that is
-less protected than its owner believes is worse than none.
+Owns the syntax. Strict: a misspelt or unsupported key is refused with the reason, since a server less protected than
+the owner believes is worse than no server.
 """
 
 import re
@@ -38,7 +38,7 @@ _HASH: Final = re.compile(r"\$2[aby]\$(0[4-9]|1[0-9])\$[./A-Za-z0-9]{53}")
 
 @dataclass(frozen=True, slots=True)
 class TlsConfig:
-    """How connections are encrypted, and which certificates clients must show."""
+    """TLS of connections, and the certificates demanded of clients."""
 
     cert_file: Path
     key_file: Path
@@ -80,7 +80,7 @@ def read_web_config(path: Path) -> WebConfig:
 
 
 def parse_web_config(tree: object, path: Path) -> WebConfig:
-    """The file's content from its YAML.
+    """The file's content from the YAML tree.
 
     Raises:
         WebConfigInvalid: with every problem.
@@ -93,7 +93,7 @@ def parse_web_config(tree: object, path: Path) -> WebConfig:
 
 
 class _Reader:
-    """Collects problems while it reads."""
+    """Reads the file and collects problems."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -227,6 +227,6 @@ class _Reader:
         return ()
 
     def _file(self, section: Mapping[str, Any], name: str, key: str) -> Path | None:
-        """Relative to the configuration file, as the toolkit has it."""
+        """A path relative to the configuration file, as in the toolkit."""
         text = self._text(section, name, key)
         return self._path.parent / text if text else None

@@ -1,1 +1,1 @@
-"""The API server: one client, and the few objects that the agent reads and writes."""
+"""The API server: a client, and the few objects that the agent reads and writes."""

@@ -1,7 +1,7 @@
-"""One client for the API server: requests with a deadline and a turn, watches with a limit of silence.
+"""The client for the API server: requests with deadline and rate limit, watches with a limit of silence.
 
-Owns the connection, the credentials in use and their renewal, the rate, and the translation of everything that goes
-wrong. Refuses to know any kind of object: paths and documents come from the modules beside it.
+Owns the connection, the credentials in use and their renewal, the rate, and the translation of every failure.
+Refuses to know any kind of object: paths and documents come from the other modules of the package.
 """
 
 import json
@@ -35,25 +35,25 @@ from nodeagent.model.cluster import ApiCall
 Json = dict[str, Any]
 
 RENEW_SECONDS = 60.0
-"""How long a token is used before its source is read again; the kubelet replaces files minutes before they end."""
+"""How long a token is used before the source is read again; the kubelet replaces files minutes before the end."""
 RETRY_AFTER_MAX_SECONDS = 300.0
 NO_ANSWER = "none"
 LINE_BYTES_MAX = 16 << 20
-"""Of one line of a watch; the API server takes no object that is a tenth as large."""
+"""The longest line of a watch; the API server takes no object a tenth as large."""
 T = TypeVar("T")
 _log = get_logger(component="kube")
 _AT_ONCE = (100.0, 200)
-"""Requests a second and at a time that pods wait for: as many as a node can start."""
+"""Urgent requests by the second and at a time, for waiting pods: as many as a node can start."""
 _UNNOTED = frozenset({"events", "leases", "selfsubjectaccessreviews", "selfsubjectrulesreviews"})
 _TROUBLE = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
 JSON = "application/json"
 READ_BYTES = 2 << 20
-"""Of an answer that may be there before it is taken."""
+"""How much of an answer may arrive before being read."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """How patient, and how greedy."""
+    """Deadline and rate of requests."""
 
     timeout_seconds: float = 10.0
     requests_per_second: float = 5.0
@@ -68,7 +68,7 @@ class _Session:
     http: aiohttp.ClientSession
     loaded_at: float
     users: int = 0
-    """Requests under way."""
+    """Requests in progress."""
     watched: set[aiohttp.ClientResponse] = field(default_factory=set)
 
     async def send(
@@ -80,7 +80,7 @@ class _Session:
         query: Mapping[str, str] | None = None,
         body: object = None,
     ) -> aiohttp.ClientResponse:
-        """The answer as soon as its head is there; `types` are those of the question and of the answer."""
+        """The answer once the head has arrived; `types` are the content types of request and answer."""
         headers = {"Content-Type": types[0], "Accept": types[1], "User-Agent": f"nodeagent/{__version__}"}
         if self.authorization:
             headers["Authorization"] = self.authorization
@@ -96,7 +96,7 @@ class _Session:
 
 
 class KubeClient:
-    """Speaks JSON with one API server; belongs to the event loop's thread."""
+    """Speaks JSON with an API server; belongs to the event loop's thread."""
 
     def __init__(self, credentials: Credentials, read_settings: Callable[[], ClientSettings] = ClientSettings) -> None:
         self._credentials, self._read_settings = credentials, read_settings
@@ -104,10 +104,10 @@ class KubeClient:
         self._rate, self._urgent = RateLimit(), RateLimit()
         self._session: _Session | None = None
         self._is_refused = False
-        """The server took the identity of the last session no more."""
+        """Whether the server refused the identity of the last session."""
         self._opening = anyio.Lock(fast_acquire=True)
         self.counts: Counter[ApiCall] = Counter()
-        """How often each verb met with each outcome, since the agent started."""
+        """The number of calls by verb and outcome, since the agent started."""
 
     async def request(
         self,
@@ -121,22 +121,22 @@ class KubeClient:
         accept: str = JSON,
         in_turn: bool = True,
     ) -> Json:
-        """One request and its answer; `attempted` says in words what it is for.
+        """Send a request and return the answer; `attempted` is the purpose in words.
 
-        `in_turn` is False for what a pod waits for: it is made at once, unless the server has asked for peace.
+        `in_turn` is False for a request of a waiting pod: sent at once, unless the server has asked for a pause.
 
         Raises:
-            KubeError: it did not succeed; a rejected identity was renewed and tried once more before that.
+            KubeError: the request failed; a rejected identity was renewed and tried once more before.
         """
         types = (content_type, accept)
         with noting("kubernetes", path, attempted, _tell(method, body)) if is_change(method, path) else nullcontext():
             return await self._request(method, path, attempted, query, body, types, _parse, in_turn=in_turn)
 
     async def fetch(self, path: str, parse: Callable[[bytes], T], *, attempted: str, query: Mapping[str, str]) -> T:
-        """An answer that is too large for everything in it to be made; `parse` raises a `ValueError` of what is wrong.
+        """An answer too large for a whole object tree; `parse` raises a `ValueError` about a malformed answer.
 
         Raises:
-            KubeError: it did not succeed; a rejected identity was renewed and tried once more before that.
+            KubeError: the request failed; a rejected identity was renewed and tried once more before.
         """
         types = (JSON, JSON)
         return await self._request("GET", path, attempted, query, None, types, parse)
@@ -144,10 +144,10 @@ class KubeClient:
     async def watch(
         self, path: str, *, attempted: str, query: Mapping[str, str], silence_seconds: float, accept: str = JSON
     ) -> AsyncGenerator[Json, None]:
-        """The lines of a watch until the server ends it.
+        """The lines of a watch until the server ends the watch.
 
         Raises:
-            KubeError: it was refused or broke, or said nothing for so long that its other end must be gone.
+            KubeError: the watch was refused or broke, or was silent for so long that the server must be gone.
         """
         lines = self.watch_as(
             path, _parse, attempted=attempted, query=query, silence_seconds=silence_seconds, accept=accept
@@ -167,12 +167,12 @@ class KubeClient:
         accept: str = JSON,
         on_open: Callable[[], object] = lambda: None,
     ) -> AsyncGenerator[T, None]:
-        """The same, each line as `parse` makes it, which raises a `ValueError` of what is wrong.
+        """The lines of a watch, each parsed by `parse`, with a `ValueError` about a malformed line.
 
-        `on_open` is called when the server has taken the watch, which may be long before it says anything.
+        `on_open` is called when the server has accepted the watch, perhaps long before the first line.
 
         Raises:
-            KubeError: it was refused or broke, or said nothing for so long that its other end must be gone.
+            KubeError: the watch was refused or broke, or was silent for so long that the server must be gone.
         """
         session = await self._take_turn(attempted)
         session.users += 1
@@ -197,7 +197,7 @@ class KubeClient:
             response.close()
 
     async def read_namespace(self) -> str:
-        """Where objects of ours go unless the settings say otherwise.
+        """The namespace for objects of the agent where the settings name none.
 
         Raises:
             CredentialsInvalid: the credentials do not answer.
@@ -209,7 +209,7 @@ class KubeClient:
             raise CredentialsInvalid(self._credentials.where, str(error)) from error
 
     async def aclose(self) -> None:
-        """End the connections; the next request opens new ones with credentials read anew."""
+        """End the connections; the next request opens new connections with fresh credentials."""
         session, self._session = self._session, None
         if session is not None:
             await _close(session)
@@ -249,24 +249,24 @@ class KubeClient:
         return await self._request(method, path, attempted, query, body, types, parse, in_turn=in_turn, is_last=True)
 
     def _give_up(self, session: _Session, *, is_refused: bool = False) -> None:
-        """Of many with the same identity the first gives it up: what it renewed is not for the next to give up."""
+        """Give a session up; no effect on a newer session, renewed by another request with the same identity."""
         if self._session is session:
             self._session, self._is_refused = None, is_refused
 
     async def _leave(self, session: _Session) -> None:
-        """Who is on the way by an identity that was given up still gets an answer."""
+        """Close a session that was given up, once the last request on the session has an answer."""
         if self._session is not session and not session.users:
             await _close(session)
 
     async def _take_turn(self, attempted: str, *, in_turn: bool = True) -> _Session:
-        """A session with fresh credentials, when it is this request's turn."""
+        """A session with fresh credentials, after the wait of the rate limit."""
         settings = self._read_settings()
         rate = (settings.requests_per_second, settings.burst) if in_turn else _AT_ONCE
         wait = (self._rate if in_turn else self._urgent).reserve(
             anyio.current_time(), per_second=rate[0], burst=rate[1], patience=settings.timeout_seconds
         )
         if wait > settings.timeout_seconds:
-            # The caller has other work to do than to wait for so long.
+            # The caller must not wait for so long.
             raise ApiBusy(
                 attempted, HTTPStatus.TOO_MANY_REQUESTS, f"not again for {wait:.0f} s", retry_after_seconds=wait
             )
@@ -275,7 +275,7 @@ class KubeClient:
         session = await self._hold_session()
         if anyio.current_time() - session.loaded_at < RENEW_SECONDS:
             return session
-        session.loaded_at = anyio.current_time()  # whoever comes meanwhile goes on with what there is
+        session.loaded_at = anyio.current_time()  # a request in between goes on with the present token
         return session if await self._renew(session) else await self._hold_session()
 
     async def _hold_session(self) -> _Session:
@@ -290,9 +290,9 @@ class KubeClient:
             access = await self._worker.run(
                 lambda: open_access(found.way), timeout_seconds=LOAD_SECONDS, what="reading certificates"
             )
-        except (WorkerError, OSError, ValueError) as error:  # the TLS library's errors are among them
+        except (WorkerError, OSError, ValueError) as error:  # which cover the TLS library's errors
             raise CredentialsInvalid(self._credentials.where, str(error)) from error
-        # What its environment says of proxies is in the access: the library would ask, in two threads, at each request.
+        # The access has the environment's proxies: the library would look, in two threads, at each request.
         http = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=access.tls), timeout=aiohttp.ClientTimeout(), read_bufsize=READ_BYTES
         )
@@ -300,11 +300,11 @@ class KubeClient:
         return _Session(found.way, access, found.authorization, http, anyio.current_time())
 
     async def _renew(self, session: _Session) -> bool:
-        """Take over a token that was replaced; whether the session goes on, which it does not where the way changed."""
+        """Take over a replaced token; returns whether the session goes on, so False for a changed way."""
         try:
             found = await self._credentials.load(self._worker)
         except CredentialsInvalid as error:
-            # The present ones may still do.
+            # The present credentials may still do.
             _log.warning("credentials_not_renewed", reason=str(error))
             return self._session is session
         session.authorization = found.authorization
@@ -336,7 +336,7 @@ class KubeClient:
             yield
         except _TROUBLE as error:
             if isinstance(error, aiohttp.ClientSSLError):
-                # An authority is replaced under us as tokens are, and was read when the way was opened.
+                # A trust anchor may be replaced like a token, and was read when the way was opened.
                 self._give_up(session)
             self._count(verb, NO_ANSWER)
             reason = str(error) or ("too slow" if isinstance(error, TimeoutError) else type(error).__name__)
@@ -344,26 +344,26 @@ class KubeClient:
 
 
 def is_change(method: str, path: str) -> bool:
-    """Whether others rely on what a request changes: events only tell, leases are renewed all the time, reviews ask."""
+    """Whether others rely on the requested change: events only report, leases renew all the time, reviews ask."""
     collections = path.split("/")[-2:]
     return method != "GET" and not _UNNOTED & {*collections}
 
 
 def _tell(method: str, body: object) -> str:
-    """What a patch says; whole objects are long, and can be looked at where they are."""
+    """A patch's text for the audit log; whole objects are too long, and can be read in the cluster."""
     return json.dumps(body, separators=(",", ":"), ensure_ascii=False) if method == "PATCH" else ""
 
 
 async def _close(session: _Session) -> None:
     for response in session.watched:
-        # The library closes the connection and tells no reader: a watch would wait until its silence is over.
+        # The library closes the connection and wakes no reader: a watch would wait for the limit of silence.
         response.content.set_exception(aiohttp.ClientConnectionError("the connection was given up"))
     with anyio.CancelScope(shield=True):
         await session.http.close()
 
 
 async def _read_lines(content: aiohttp.StreamReader, silence_seconds: float) -> AsyncGenerator[bytes, None]:
-    """Lines up to the limit; the library's own reader gives up at 128 KiB, less than one pod may have."""
+    """Lines up to the limit; the library's own reader gives up at 128 KiB, less than a pod may have."""
     rest = bytearray()
     seen = 0
     while True:

@@ -1,6 +1,6 @@
-"""How an API server is reached and who asks it, as values: addresses, certificates and a token, no library's objects.
+"""How to reach an API server with which identity, as values: addresses, certificates and a token, no library's objects.
 
-Owns what is made of them for a connection: the TLS context, and the proxy that the environment may name.
+Owns the connection's inputs made of the values: the TLS context, and a proxy named by the environment.
 """
 
 import os
@@ -14,44 +14,44 @@ from msgspec import Struct
 
 
 class Way(Struct, frozen=True):
-    """All of a client configuration that a connection is made with; certificates and keys are PEM."""
+    """The part of a client configuration needed for a connection; certificates and keys are PEM."""
 
     server: str
     authority: bytes | None = None
-    """Who vouches for the server; those of the system where nothing is said."""
+    """The server's trust anchor; the system's anchors where none is given."""
     certificate: bytes | None = None
     key: bytes | None = None
     is_verified: bool = True
     server_name: str | None = None
-    """The name in the server's certificate, where that is another than in the address."""
+    """The name in the server's certificate, where different from the address."""
     proxy: str | None = None
 
 
 class ClientConfiguration(Struct, frozen=True):
-    """A server, and who asks it."""
+    """A server, and the client's identity."""
 
     way: Way
     authorization: str = ""
-    """The header of a request; empty where a certificate says who asks, or nothing does."""
+    """The header of a request; empty for an identity by certificate, or without an identity."""
 
 
 class Access(NamedTuple):
-    """The way to a server: whom it is trusted by, and through whom it leads."""
+    """The way to a server: trust, and proxy."""
 
     server: str
     tls: ssl.SSLContext | bool
-    """By what its certificate is judged; no context where there is none to judge."""
+    """The context for the server's certificate; no context without TLS."""
     server_hostname: str | None
-    """The name in its certificate, where that is another than in the address."""
+    """The name in the server's certificate, where different from the address."""
     proxy: str | None
 
 
 def open_access(way: Way) -> Access:
-    """The way to a server as the HTTP client takes it; blocks.
+    """The way to a server in the HTTP client's form; blocks.
 
     Raises:
         OSError: certificate, key or trust anchor cannot be used.
-        ValueError: its address is none.
+        ValueError: the address is malformed.
     """
     from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415 - an agent's start would load it, see `late`
 
@@ -77,7 +77,7 @@ def _trust(way: Way) -> ssl.SSLContext:
 
 @contextmanager
 def _lay_down(content: bytes) -> Iterator[str]:
-    """A path by which the TLS library, which reads keys from files alone, finds it; no disk ever has it."""
+    """A path in memory for the TLS library, which reads keys from files alone; no disk ever has the content."""
     descriptor = os.memfd_create("nodeagent-pem")
     try:
         with os.fdopen(os.dup(descriptor), "wb") as file:

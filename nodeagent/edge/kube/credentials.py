@@ -1,8 +1,8 @@
-"""Who the agent is to the API server: a pod's service account or a kubeconfig, found, read and kept fresh.
+"""The agent's identity at the API server: a pod's service account or a kubeconfig, found, read and kept fresh.
 
-Owns the search and the re-reading: tokens in files are replaced under us, programs that give tokens give ones that end.
+Owns the search and the re-reading: tokens in files are replaced, and programs give tokens with an end.
 The files of a service account are read here, a kubeconfig by a child process: see `kubeconfig.child`.
-Refuses to guess: a kubeconfig that is named is used or reported, never passed over for another source.
+Refuses to guess: a named kubeconfig is used or reported, never passed over for another source.
 """
 
 import math
@@ -37,53 +37,53 @@ from nodeagent.edge.kube.kubeconfig.words import (
 _HOST, _PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
 SERVICE_ACCOUNT_DIR = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 LOAD_SECONDS = 30.0
-"""For the files of an account; for a kubeconfig, with the programs and the identity provider that it names."""
+"""For the files of an account; for a kubeconfig, including the named programs and identity provider."""
 _FRESH_SECONDS = (60.0, 300.0)
-"""How long before its end a token is made anew, at least and at most; kubernetes_asyncio takes five minutes."""
+"""How long before the end a token is renewed, at least and at most; kubernetes_asyncio takes five minutes."""
 _FRESH_SHARE = 5
 _DEFAULT_NAMESPACE = "default"
 CHILD = (sys.executable, "-P", "-m", "nodeagent.edge.kube.kubeconfig.child")
-"""With the environment of the agent, which programs that give tokens may need, and no module of where it stands."""
+"""With the agent's environment, perhaps needed by token programs, and without modules of the working directory."""
 
 
 class Credentials(Protocol):
-    """One source of credentials."""
+    """A source of credentials."""
 
     @property
     def where(self) -> str:
-        """Which file or directory, for people."""
+        """The file or directory, for people."""
         ...
 
     def read_namespace(self) -> str:
-        """Where objects of ours go unless the settings say otherwise; blocks."""
+        """The namespace for objects of the agent where the settings name none; blocks."""
         ...
 
     async def load(self, worker: WorkerThread, *, is_refused: bool = False) -> ClientConfiguration:
-        """A server, a trust anchor and an identity; `is_refused` where the server takes the last one no more.
+        """A server, a trust anchor and an identity; `is_refused` for a last identity refused by the server.
 
         Raises:
-            CredentialsInvalid: they cannot be used.
+            CredentialsInvalid: the credentials cannot be used.
         """
         ...
 
 
 class ServiceAccount(Struct, frozen=True):
-    """The account that a pod runs as."""
+    """The service account of the agent's pod."""
 
     environ: Mapping[str, str]
     directory: Path
 
     @property
     def where(self) -> str:
-        """The directory that the kubelet mounts."""
+        """The directory mounted by the kubelet."""
         return str(self.directory)
 
     def read_namespace(self) -> str:
-        """The account's own."""
+        """The account's own namespace."""
         return read_attribute(self.directory / "namespace") or _DEFAULT_NAMESPACE
 
     async def load(self, worker: WorkerThread, *, is_refused: bool = False) -> ClientConfiguration:  # noqa: ARG002 - the files say all
-        """Read token and trust anchor as they are now."""
+        """Read the present token and trust anchor."""
         try:
             return await worker.run(self._read, timeout_seconds=LOAD_SECONDS, what="reading API credentials")
         except (WorkerError, HostError) as error:
@@ -103,7 +103,7 @@ class ServiceAccount(Struct, frozen=True):
 
 
 class Kubeconfig:
-    """A file as kubectl uses it."""
+    """A kubeconfig file, as used by kubectl."""
 
     def __init__(self, path: Path, *, child: tuple[str, ...] = CHILD) -> None:
         self._path, self._child = path, child
@@ -111,15 +111,15 @@ class Kubeconfig:
 
     @property
     def where(self) -> str:
-        """The file."""
+        """The kubeconfig's path."""
         return str(self._path)
 
     def read_namespace(self) -> str:
-        """A person's kubeconfig has no place for the agent's objects."""
+        """The default namespace: a person's kubeconfig has no place for the agent's objects."""
         return _DEFAULT_NAMESPACE
 
     async def load(self, worker: WorkerThread, *, is_refused: bool = False) -> ClientConfiguration:
-        """What the file, and all that it names, says now: read by a child process, unless nothing of it has changed."""
+        """The present content of the kubeconfig and all named files: read by a child process, after a change only."""
         try:
             last = self._last
             if last is None or not await self._holds(last, worker, is_refused=is_refused):
@@ -162,7 +162,7 @@ class Kubeconfig:
 
 
 def find_credentials(kubeconfig: Path | None, environ: Mapping[str, str]) -> Credentials | None:
-    """The kubeconfig that is named, or else the service account where there is one."""
+    """The named kubeconfig, or else the service account where present."""
     if kubeconfig is not None:
         return Kubeconfig(kubeconfig)
     account = ServiceAccount(environ, SERVICE_ACCOUNT_DIR)
@@ -174,7 +174,7 @@ def _has_token(account: ServiceAccount) -> bool:
 
 
 def _find_renewal(last: Reading) -> float:
-    """When a token that was made is made anew, in seconds since 1970: never where nobody says that it ends."""
+    """When a made token is renewed, in seconds since 1970; infinite for a token without a known end."""
     if last.expires_at is None:
         return math.inf
     least, most = _FRESH_SECONDS

@@ -1,17 +1,17 @@
-"""What can go wrong between the agent and the API server, one class for each situation a caller handles differently.
+"""The errors between the agent and the API server, a class for each situation that callers handle differently.
 
 KubeError
-├── CredentialsInvalid    there are credentials, but they cannot be used
-├── ApiUnreachable        no answer, or half of one: the server, the network, or its certificate
+├── CredentialsInvalid    there are credentials, but the credentials cannot be used
+├── ApiUnreachable        no answer, or half an answer: the server, the network, or the server's certificate
 ├── NodeMissing           the cluster has no node of our name
 └── ApiRefused            the server answered, and the answer is no
-    ├── ApiUnauthorized   it does not know us (401)
-    ├── ApiForbidden      it knows us and says no (403)
+    ├── ApiUnauthorized   the server does not know us (401)
+    ├── ApiForbidden      the server knows us and says no (403)
     ├── ApiNotFound       there is no such object or kind (404)
-    ├── ApiConflict       somebody else was there first (409), or another object has its name (422)
-    ├── ApiExpired        what the watch asked for is too old (410)
-    ├── ApiBusy           it asks us to come back later (429)
-    └── ApiFailed         it failed itself (5xx)
+    ├── ApiConflict       another writer was first (409), or another object has the name (422)
+    ├── ApiExpired        the version for a watch is too old (410)
+    ├── ApiBusy           the server asks us to come back later (429)
+    └── ApiFailed         the server failed (5xx)
 """
 
 import json
@@ -22,11 +22,11 @@ from nodeagent.model.errors import NodeagentError
 
 
 class KubeError(NodeagentError):
-    """The API server, or the way to it."""
+    """An error of the API server, or of the way to the API server."""
 
 
 class CredentialsInvalid(KubeError):
-    """Credentials are there and cannot be used."""
+    """Credentials exist and cannot be used."""
 
     def __init__(self, where: str, reason: str) -> None:
         super().__init__(f"cannot use the credentials in {where}: {reason}: mend them or set kubernetes.kubeconfig")
@@ -42,7 +42,7 @@ class ApiUnreachable(KubeError):
 
 
 class NodeMissing(KubeError):
-    """The cluster does not know this node."""
+    """The cluster does not know the node."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
@@ -79,10 +79,10 @@ class ApiNotFound(ApiRefused):
 
     remedy = "create it, or install what defines its kind"
     is_object = False
-    """Whether the API server names the object: it knows the kind, and has none of that name."""
+    """Whether the API server names the object: the kind is known, and no object has the name."""
 
     def demand_object(self) -> None:
-        """Return where the object is gone; who does not know it, as a proxy in the server's place, says nothing of it.
+        """Return where the object is gone; a 404 of a proxy, without a word on the object, proves nothing.
 
         Raises:
             ApiUnreachable: the server itself has not answered.
@@ -92,23 +92,23 @@ class ApiNotFound(ApiRefused):
 
 
 class ApiConflict(ApiRefused):
-    """Another writer changed or holds the same thing."""
+    """Another writer changed or holds the same object or field."""
 
     remedy = "nodeagent looks again and leaves to others what is theirs"
 
 
 class ApiExpired(ApiRefused):
-    """The version that a watch began at is no longer kept."""
+    """The first version of a watch is no longer kept."""
 
     remedy = "nodeagent lists anew"
 
 
 class ApiBusy(ApiRefused):
-    """Too many requests; or one pod too many was asked to go, which the same status tells."""
+    """Too many requests; or one evicted pod too many, with the same status."""
 
     remedy = "nodeagent waits as long as it was asked to"
     is_budget = False
-    """Whether a disruption budget said no, which is about one pod and not about our requests."""
+    """Whether a disruption budget said no: about a pod, and not about our requests."""
 
 
 class ApiFailed(ApiRefused):
@@ -128,7 +128,7 @@ _BY_STATUS: dict[int, type[ApiRefused]] = {
 
 
 def translate_status(attempted: str, status: int, message: str, retry_after_seconds: float | None = None) -> ApiRefused:
-    """The error for an answer that is no success."""
+    """The error for an answer without success."""
     kind = _BY_STATUS.get(status, ApiFailed if status >= HTTPStatus.INTERNAL_SERVER_ERROR else ApiRefused)
     return kind(attempted, status, message, retry_after_seconds=retry_after_seconds)
 
@@ -136,7 +136,7 @@ def translate_status(attempted: str, status: int, message: str, retry_after_seco
 def translate_answer(
     attempted: str, status: int, content: bytes, *, reason: str | None, retry_after_seconds: float | None
 ) -> ApiRefused:
-    """The error for a whole answer that is no success; `reason` is that of its head."""
+    """The error for a whole answer without success; `reason` comes from the answer's head."""
     message = find_message(content) or reason or "no reason given"
     if names_uid(content):
         return ApiConflict(attempted, status, message)
@@ -149,7 +149,7 @@ def translate_answer(
 
 
 def names_budget(content: bytes) -> bool:
-    """Whether a refusal is that of a pod's disruption budget: no other has this word among its causes."""
+    """Whether a disruption budget refuses: no other refusal has this word among the causes."""
     with suppress(ValueError, AttributeError, TypeError):
         causes = (json.loads(content).get("details") or {}).get("causes") or ()
         return any(cause.get("reason") == "DisruptionBudget" for cause in causes)
@@ -157,7 +157,7 @@ def names_budget(content: bytes) -> bool:
 
 
 def names_uid(content: bytes) -> bool:
-    """Whether a patch was meant for an object that another one has replaced: its uid is refused as an invalid field."""
+    """Whether a patch was meant for a replaced object: the former uid is refused as an invalid field."""
     with suppress(ValueError, AttributeError, TypeError):
         causes = (json.loads(content).get("details") or {}).get("causes") or ()
         return any(cause.get("field") == "metadata.uid" for cause in causes)
@@ -165,7 +165,7 @@ def names_uid(content: bytes) -> bool:
 
 
 def names_object(content: bytes) -> bool:
-    """Whether a 404 is about an object: one for a path that is not served, or from somebody else, tells of none."""
+    """Whether a 404 is about an object: a 404 for an unserved path, or from a proxy, names no object."""
     with suppress(ValueError, AttributeError, TypeError):
         status = json.loads(content)
         return status.get("reason") == "NotFound" and bool((status.get("details") or {}).get("name"))
@@ -173,7 +173,7 @@ def names_object(content: bytes) -> bool:
 
 
 def find_message(content: bytes) -> str:
-    """The server's own words; what stands between us and it answers with pages, of which one line must do."""
+    """The server's own words; a proxy between answers with pages, cut to one line."""
     try:
         return str(json.loads(content)["message"])
     except (ValueError, KeyError, TypeError):

@@ -1,6 +1,6 @@
-"""Kubernetes events about this node, as documents.
+"""Kubernetes events about the node, as documents.
 
-Owns their shape and the limits of its fields. Pure.
+Owns the shape and the limits of an event's fields. Pure.
 """
 
 from datetime import UTC, datetime
@@ -11,7 +11,7 @@ from nodeagent.edge.kube.node_document import FIELD_MANAGER
 from nodeagent.model.cluster import ClusterNode, NodeEvent
 
 NOTE_MAX = 1024
-"""Bytes: the API server counts no characters, and refuses an event with more."""
+"""In bytes: the API server counts bytes, and refuses a longer note."""
 _MORE = "…"
 _NAME_MAX = 63
 
@@ -19,12 +19,12 @@ _NAME_MAX = 63
 def render_event(
     node: ClusterNode, event: NodeEvent, now_seconds: float, rng: Random, *, count: int = 1
 ) -> dict[str, Any]:
-    """One event; several of a kind are one with their number in the note."""
+    """An event; several of a kind are one event with the number in the note."""
     note = event.note if count == 1 else f"{event.note} ({count} times since this was last told)"
     return {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
-        # Names must differ; the random part makes them, as the field for it would need a second answer to read.
+        # Names must differ: by a random part here, as `generateName` would leave the name to be read from the answer.
         "metadata": {
             "name": f"{node.name[:_NAME_MAX].rstrip('-.')}.{rng.getrandbits(64):016x}",
             "namespace": "default",
@@ -41,7 +41,7 @@ def render_event(
 
 
 def _cut(note: str) -> str:
-    # What came from files and programs may have characters that are none.
+    # Text from files and programs may have lone surrogates.
     content = note.encode("utf-8", "replace")
     if len(content) <= NOTE_MAX:
         return note

@@ -1,7 +1,7 @@
-"""Pods of this node that are asked to go, and those of certain applications that are looked for.
+"""Evicts pods of the node, and finds pods of certain applications.
 
-Owns the eviction subresource, whose answer is the word of the pod's disruption budget.
-Refuses to delete: what a budget protects stays, and so does a pod that has come under the same name meanwhile.
+Owns the eviction subresource, answered by the pod's disruption budget.
+Refuses to delete: a pod under a budget stays, and so does a later pod of the same name.
 """
 
 from collections.abc import Sequence
@@ -17,22 +17,22 @@ _METADATA: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;
 
 
 class MakingWayForbidden(ApiForbidden):
-    """The rights that go with asking others to make way are missing."""
+    """The rights for evicting and listing pods are missing."""
 
     remedy = "apply deploy/rbac-mig.yaml"
 
 
 class KubeEvictions:
-    """The port `PodEviction` over one client."""
+    """The port `PodEviction` over a client."""
 
     def __init__(self, client: KubeClient, node_name: str) -> None:
         self._client, self._node_name = client, node_name
 
     async def evict_pod(self, pod: PodIdentity) -> Eviction:
-        """Ask one pod to go.
+        """Ask a pod to go.
 
         Raises:
-            KubeError: it was refused for another reason than its disruption budget, or nobody answered.
+            KubeError: refused for another reason than the disruption budget, or no answer.
         """
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/eviction"
         attempted = f"evict the pod {pod.namespace}/{pod.name}"
@@ -49,10 +49,10 @@ class KubeEvictions:
         return Eviction.ASKED
 
     async def list_pods(self, applications: Sequence[str]) -> tuple[str, ...]:
-        """The pods of this node with one of these values of the label `app`, as `namespace/name`.
+        """The node's pods with a label `app` among the values, as `namespace/name`.
 
         Raises:
-            KubeError: they could not be listed.
+            KubeError: the pods could not be listed.
         """
         query = {
             "fieldSelector": f"spec.nodeName={self._node_name}",
@@ -72,7 +72,7 @@ class KubeEvictions:
 
 
 def render_eviction(pod: PodIdentity) -> Json:
-    """What is posted; a pod of the same name that came later is not meant."""
+    """The posted document; with a uid, a later pod of the same name is not meant."""
     eviction: Json = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",

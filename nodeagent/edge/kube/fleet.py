@@ -1,8 +1,8 @@
-"""All nodes and all pods of the cluster: a list in pages, then watches that go on where the last one ended.
+"""All nodes and all pods of the cluster: a list in pages, then watches, each from the end of the last watch.
 
-Owns the pages, so that no list of a large cluster is ever held whole, and the selector that leaves out pods that have
-finished: for whoever watches these, a pod that finishes is as gone as one that is deleted.
-Refuses to keep anything: what comes is handed on and forgotten.
+Owns the pages, so that no list of a large cluster is ever held whole, and the selector that leaves out finished pods:
+for the watcher of running pods, a finished pod is as gone as a deleted pod.
+Refuses to keep anything: objects are handed on and forgotten.
 """
 
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -22,11 +22,11 @@ from nodeagent.model.scheduling import SeenNode, SeenPod
 
 T = TypeVar("T")
 PAGE: Final = 500
-"""Objects of one page, as kubectl asks for them."""
+"""Objects of a page, as kubectl asks."""
 
 
 class Page(NamedTuple, Generic[T]):
-    """Some of all objects; `version` is the list's, from which on they can be watched."""
+    """Some of all objects; `version` is the list's, for the start of a watch."""
 
     items: list[T]
     version: str
@@ -34,7 +34,7 @@ class Page(NamedTuple, Generic[T]):
 
 
 class Change(NamedTuple, Generic[T]):
-    """What happened to one object, or with `bookmark` that nothing did up to a version."""
+    """A change of an object; with `bookmark`, no change up to a version."""
 
     kind: Literal["changed", "gone", "bookmark"]
     version: str
@@ -62,7 +62,7 @@ class _Status(Struct, frozen=True):
 
 
 class FleetWatch(Generic[T]):
-    """One kind of object in the whole cluster."""
+    """A kind of object in the whole cluster."""
 
     def __init__(
         self,
@@ -79,11 +79,11 @@ class FleetWatch(Generic[T]):
         self._selector, self._silence_seconds = dict(selector), silence_seconds
 
     async def list(self) -> AsyncGenerator[Page[T], None]:
-        """All of them now, page by page.
+        """All present objects, page by page.
 
         Raises:
-            ApiExpired: the list took so long that it is too old; begin anew.
-            KubeError: they could not be listed.
+            ApiExpired: the listing took so long that the list is too old; begin anew.
+            KubeError: the objects could not be listed.
         """
         following = ""
         while True:
@@ -98,10 +98,10 @@ class FleetWatch(Generic[T]):
     async def watch(
         self, version: str, on_open: Callable[[], object] = lambda: None
     ) -> AsyncGenerator[Change[T], None]:
-        """What happens to them after a version, over as many watches as it takes; `on_open` is told of each.
+        """Changes after a version, over as many watches as needed; `on_open` is called for each watch.
 
         Raises:
-            ApiExpired: the version is too old; list them anew.
+            ApiExpired: the version is too old; list anew.
             KubeError: the watch broke.
         """
         attempted = f"watch {self._what}"
@@ -157,23 +157,23 @@ def watch_pods(client: KubeClient, rng: Random, *, silence_seconds: float) -> Fl
 
 
 class PodAnnotations:
-    """Annotations of any pod, written for exactly the pod that was looked at."""
+    """Writes annotations of any pod, for exactly the pod seen before."""
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
 
     async def write(self, pod: SeenPod, annotations: Mapping[str, str | None], *, at_version: str = "") -> str:
-        """Set these, and take off those that are `None`; the version of the pod that came of it.
+        """Set annotations, and remove annotations with the value `None`; returns the pod's new version.
 
         Args:
-            pod: which; one of the same name that came after it is left alone.
+            pod: the pod; a later pod of the same name is left alone.
             annotations: by key.
-            at_version: what the pod must still be; empty for whatever has become of it.
+            at_version: the pod's expected version; empty for any version.
 
         Raises:
-            ApiNotFound: it is gone.
-            ApiConflict: it is another by now, or no longer as it was.
-            KubeError: anything else.
+            ApiNotFound: the pod is gone.
+            ApiConflict: the pod was replaced or has changed.
+            KubeError: any other failure.
         """
         metadata: dict[str, object] = {"uid": pod.uid, "annotations": dict(annotations)}
         if at_version:

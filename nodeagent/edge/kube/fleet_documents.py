@@ -1,7 +1,7 @@
-"""Pods and nodes as the API server and kube-scheduler write them, read for the little that the extender looks at.
+"""Pods and nodes as the API server and kube-scheduler write the documents, reduced to the fields for the extender.
 
-Owns the shape of these documents, as types: what is not named here is skipped without being made, and that is nine
-tenths of a pod. Pure: nothing here talks.
+Owns the shape of the documents, as types: fields not named here are skipped without being decoded, nine tenths of a
+pod. Pure: no communication.
 """
 
 from typing import Any, Final, TypeVar
@@ -62,13 +62,13 @@ class _Node(Struct, frozen=True):
 
 
 class Version(Struct, frozen=True):
-    """Any object as far as its version."""
+    """The version of any object."""
 
     metadata: _Metadata
 
     @property
     def version(self) -> str:
-        """The version itself."""
+        """The resource version."""
         return self.metadata.resource_version
 
 
@@ -76,7 +76,7 @@ def parse_pod(content: bytes | msgspec.Raw) -> SeenPod:
     """A pod.
 
     Raises:
-        ValueError: it is none, or one without uid, which could not be told from another of its name.
+        ValueError: the document is no pod, or lacks the uid that tells pods of the same name apart.
     """
     document = decode_as(content, _Pod, "a pod")
     metadata, spec = document.metadata, document.spec or _PodSpec()
@@ -102,7 +102,7 @@ def parse_node(content: bytes | msgspec.Raw) -> SeenNode:
     """A node.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the document is no node.
     """
     document = decode_as(content, _Node, "a node")
     if not document.metadata.name:
@@ -116,10 +116,10 @@ def parse_node(content: bytes | msgspec.Raw) -> SeenNode:
 
 
 def decode_as(content: bytes | msgspec.Raw, kind: type[D], what: str) -> D:
-    """A document of this kind.
+    """A document of the kind.
 
     Raises:
-        ValueError: it is none; `what` says in words what it should have been.
+        ValueError: the document is of another kind; `what` is the expected kind in words.
     """
     try:
         return msgspec.json.decode(content, type=kind)
@@ -137,5 +137,5 @@ def _read_container(container: _Container, *, is_init: bool) -> SeenContainer:
 
 
 def _read_quantities(quantities: dict[str, Any] | None) -> dict[str, str]:
-    """By name; those without a domain, such as `cpu`, are nobody's GPU."""
+    """By name; names without a domain, such as `cpu`, are left out, as no GPU has such a name."""
     return {name: str(quantity) for name, quantity in (quantities or {}).items() if "/" in name}

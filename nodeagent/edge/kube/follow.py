@@ -1,6 +1,6 @@
-"""Objects of the API server as they are and as they change: one list, then watches that go on where the last one ended.
+"""Objects of the API server and changes of the objects: a list, then watches, each from the end of the last watch.
 
-Owns versions, bookmarks and the end of watches. Refuses to know what the objects mean, and to keep them.
+Owns versions, bookmarks and the end of watches. Refuses to interpret the objects, and to keep the objects.
 """
 
 from collections.abc import AsyncGenerator, Callable, Hashable, Mapping
@@ -15,13 +15,13 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 WATCH_SECONDS = (240, 480)
-"""How long the server is asked to keep a watch; drawn evenly, so that nodes that started together drift apart."""
+"""The requested duration of a watch; drawn evenly, so that nodes started together drift apart."""
 SILENCE_SECONDS = 150.0
-"""A server sends a bookmark each minute; one that is silent for so long is gone."""
+"""A server sends a bookmark each minute; a server silent for so long is gone."""
 
 
 class Follower:
-    """One kind of object, narrowed by a selector; `what` names it for people."""
+    """A kind of object, narrowed by a selector; `what` names the objects for people."""
 
     def __init__(
         self,
@@ -34,15 +34,15 @@ class Follower:
         silence_seconds: float = SILENCE_SECONDS,
         accept: tuple[str, str] = (JSON, JSON),
     ) -> None:
-        """`accept` has the forms in which a list and the objects of a watch are wanted."""
+        """`accept` has the media types for a list and for the objects of a watch."""
         self._client, self._path, self._selector, self._what = client, path, dict(selector), what
         self._rng, self._silence_seconds, self._accept = rng, silence_seconds, accept
 
     async def list(self) -> tuple[list[Json], str]:
-        """All of them now, and the version from which on they can be watched.
+        """All present objects, and the version for the start of a watch.
 
         Raises:
-            KubeError: they could not be listed.
+            KubeError: the objects could not be listed.
         """
         attempted = f"read {self._what}"
         listing = await self._client.request(
@@ -54,10 +54,10 @@ class Follower:
             raise ApiUnreachable("the API server", attempted, f"its answer makes no sense ({error})") from error
 
     async def watch(self, version: str) -> AsyncGenerator[tuple[str, Json], None]:
-        """What happens to them after a version, over as many watches as it takes: the kind of change and the object.
+        """Changes after a version, over as many watches as needed: the kind of change and the object.
 
         Raises:
-            ApiExpired: the version is too old; list them anew.
+            ApiExpired: the version is too old; list anew.
             KubeError: the watch broke.
         """
         attempted = f"watch {self._what}"
@@ -95,10 +95,10 @@ def _read_line(line: Json, attempted: str) -> tuple[str, str, Json]:
 
 
 async def follow_all(follower: Follower, parse: Callable[[Json], tuple[K, V]]) -> AsyncGenerator[Mapping[K, V], None]:
-    """All objects by their key, now and after each change; runs until something breaks.
+    """All objects by key, now and after each change; runs until a failure.
 
     Raises:
-        KubeError: they cannot be followed (any longer).
+        KubeError: the objects cannot be followed (any longer).
     """
     while True:
         items, version = await follower.list()

@@ -1,7 +1,7 @@
-"""One Lease of the API server: who of several replicas leads, as they tell one another.
+"""A Lease of the API server: which of several replicas leads.
 
-Owns the document. Who may take it is decided elsewhere; that two who try at once do not both get it is the API server's
-doing, which refuses a write to a version that is no longer there.
+Owns the document. Other code decides which replica may take the Lease; of two writers at once the API server refuses
+the second, whose version is outdated.
 """
 
 from datetime import UTC, datetime
@@ -13,16 +13,16 @@ from nodeagent.model.scheduling import SeenLease
 
 
 class KubeLease:
-    """A Lease by its name."""
+    """A Lease by name."""
 
     def __init__(self, client: KubeClient, namespace: str, name: str, clock: Clock) -> None:
         self._client, self._namespace, self._name, self._clock = client, namespace, name, clock
 
     async def read(self) -> SeenLease | None:
-        """What it says; `None` where there is none.
+        """The Lease's content; `None` without a Lease.
 
         Raises:
-            KubeError: it could not be read.
+            KubeError: the Lease could not be read.
         """
         try:
             document = await self._client.request("GET", self._path(), attempted=self._say("read"))
@@ -31,11 +31,11 @@ class KubeLease:
         return self._parse(document)
 
     async def write(self, before: SeenLease | None, holder: str, seconds: float) -> SeenLease:
-        """Have it held by this holder for so long; an empty holder gives it up.
+        """Give the Lease to the holder for so long; an empty holder gives the Lease up.
 
         Raises:
-            ApiConflict: somebody else wrote it since.
-            KubeError: anything else.
+            ApiConflict: another replica wrote the Lease meanwhile.
+            KubeError: any other failure.
         """
         method, path = ("POST", self._path("")) if before is None else ("PUT", self._path())
         document = await self._client.request(
@@ -53,7 +53,7 @@ class KubeLease:
     def _render(self, before: SeenLease | None, holder: str, seconds: float) -> Json:
         now = datetime.fromtimestamp(self._clock.wall(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         is_new = before is None or before.holder != holder
-        # A time that somebody else has left out is none, and the API server reads no empty one.
+        # Another writer may have left the time out, and the API server reads no empty time.
         acquired = "" if before is None or is_new else before.acquired
         spec: Json = {
             "holderIdentity": holder,

@@ -1,9 +1,9 @@
-"""This node in the cluster: followed by one watch, changed by few and small patches, spoken of in events.
+"""The node's object in the cluster: followed by a watch, changed by few and small patches, described by events.
 
 Owns the paths and the choice of patch for each purpose:
-labels by server-side apply, so that the server knows which are ours and takes away those we no longer name;
-the condition by strategic merge, which touches one entry of the list; taints by a merge that names the version seen.
-Refuses to force: what somebody else holds stays theirs.
+labels by server-side apply, so that the server knows our labels and removes labels no longer applied;
+the condition by strategic merge, which touches one entry of the list; taints by a merge with the version seen.
+Refuses to force: fields of another manager stay the other manager's.
 """
 
 from collections.abc import AsyncGenerator, Mapping
@@ -27,7 +27,7 @@ from nodeagent.model.cluster import ClusterNode, NodeCondition, NodeEvent, Taint
 
 NODES = "/api/v1/nodes"
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
-"""Events about what has no namespace belong into this one."""
+"""The namespace for events about objects without a namespace."""
 
 _APPLY, _MERGE, _STRATEGIC = (
     "application/apply-patch+yaml",
@@ -38,7 +38,7 @@ _MANAGER = {"fieldManager": FIELD_MANAGER}
 
 
 class KubeNode:
-    """The port `NodeApi` over one client."""
+    """The port `NodeApi` over a client."""
 
     def __init__(
         self,
@@ -54,10 +54,10 @@ class KubeNode:
         self._follower = Follower(client, NODES, selector, f"node {name}", rng, silence_seconds=silence_seconds)
 
     async def follow_node(self) -> AsyncGenerator[ClusterNode, None]:
-        """The node now, and after each change that anybody makes to it; runs until something breaks.
+        """The Node now, and after each change by any writer; runs until a failure.
 
         Raises:
-            KubeError: the watch broke in a way that only a fresh start mends.
+            KubeError: the watch broke for good; only a fresh start helps.
         """
         while True:
             node, version = await self._list_node()
@@ -72,67 +72,67 @@ class KubeNode:
                 continue
 
     async def read_node(self) -> ClusterNode:
-        """The node now.
+        """The present Node.
 
         Raises:
-            KubeError: it could not be read.
+            KubeError: the Node could not be read.
         """
         node, _ = await self._list_node()
         return node
 
     async def apply_labels(self, node: ClusterNode, labels: Mapping[str, str]) -> None:
-        """Make exactly these labels ours; others stay as they are.
+        """Make exactly these labels ours; other labels stay.
 
         Raises:
-            ApiConflict: one of them is somebody else's by now.
-            KubeError: anything else.
+            ApiConflict: a label belongs to another writer by now.
+            KubeError: any other failure.
         """
         patch = render_labels_patch(node, labels)
         await self._patch(self._path(), patch, _APPLY, "apply this node's labels")
 
     async def write_condition(self, condition: NodeCondition, *, changed: bool) -> None:
-        """Set one condition; `changed` says whether its status is another than before.
+        """Set a condition; `changed` for another status than before.
 
         Raises:
-            KubeError: it was not written.
+            KubeError: the condition was not written.
         """
         patch = render_condition_patch(condition, self._clock.wall(), changed=changed)
         await self._patch(f"{self._path()}/status", patch, _STRATEGIC, f"write this node's condition {condition.type}")
 
     async def remove_condition(self, kind: str) -> None:
-        """Take the condition of this type away, which nobody will keep true any more.
+        """Remove the condition of the type, as no writer will keep the condition true.
 
         Raises:
-            KubeError: it was not removed.
+            KubeError: the condition was not removed.
         """
         attempted = f"remove this node's condition {kind}"
         await self._patch(f"{self._path()}/status", render_condition_removal(kind), _STRATEGIC, attempted)
 
     async def write_label(self, key: str, value: str | None) -> None:
-        """Set one label, whoever has set it before, or take it off.
+        """Set a label, whatever the former writer, or remove the label.
 
         Raises:
-            KubeError: it was not written.
+            KubeError: the label was not written.
         """
         await self._patch(
             self._path(), {"metadata": {"labels": {key: value}}}, _MERGE, f"write this node's label {key}"
         )
 
     async def write_annotation(self, key: str, value: str | None) -> None:
-        """Set an annotation, or take it off.
+        """Set an annotation, or remove the annotation.
 
         Raises:
-            KubeError: it was not written.
+            KubeError: the annotation was not written.
         """
         patch = {"metadata": {"annotations": {key: value}}}
         await self._patch(self._path(), patch, _MERGE, f"write this node's annotation {key}")
 
     async def change_taint(self, taint: Taint, *, present: bool) -> None:
-        """Put a taint on, or take it off.
+        """Add or remove a taint.
 
         Raises:
             ApiConflict: the node changed at that moment; try again.
-            KubeError: anything else.
+            KubeError: any other failure.
         """
         attempted = f"{'put' if present else 'take'} the taint {taint.key} {'on' if present else 'off'} this node"
         document = await self._client.request("GET", self._path(), attempted=attempted)
@@ -140,10 +140,10 @@ class KubeNode:
         await self._patch(self._path(), patch, _MERGE, attempted)
 
     async def write_event(self, node: ClusterNode, event: NodeEvent, count: int) -> None:
-        """Tell people something; `count` says how often it happened since it was last told.
+        """Publish an event; `count` is the number since the last event of the kind.
 
         Raises:
-            KubeError: it was not written.
+            KubeError: the event was not written.
         """
         document = render_event(node, event, self._clock.wall(), self._rng, count=count)
         await self._client.request(

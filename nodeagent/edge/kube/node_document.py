@@ -1,6 +1,6 @@
-"""The node object as the API server writes it, and the documents that change it.
+"""The Node object as written by the API server, and the documents for changes.
 
-Owns the shape of these documents. Pure: nothing here talks.
+Owns the shape of the documents. Pure: no communication.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ Json = dict[str, Any]
 
 
 def parse_node(document: Json) -> ClusterNode:
-    """What the agent reads of a node.
+    """The agent's view of a Node.
 
     Raises:
         ValueError: the document is no node.
@@ -43,13 +43,13 @@ def parse_node(document: Json) -> ClusterNode:
 
 
 def render_labels_patch(node: ClusterNode, labels: Mapping[str, str]) -> Json:
-    """All labels that shall be ours. The uid keeps the patch from making a node where there is none."""
+    """All labels wanted as ours. The uid keeps the patch from making a missing node."""
     metadata = {"name": node.name, "uid": node.uid, "labels": dict(labels)}
     return {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
 
 
 def render_condition_patch(condition: NodeCondition, now_seconds: float, *, changed: bool) -> Json:
-    """The condition alone; its transition time moves with its status only."""
+    """The condition alone; the transition time moves only with the status."""
     now = render_time(now_seconds)
     document = {
         "type": condition.type,
@@ -62,12 +62,12 @@ def render_condition_patch(condition: NodeCondition, now_seconds: float, *, chan
 
 
 def render_condition_removal(kind: str) -> Json:
-    """No condition of this type; others stay."""
+    """A patch without the condition of the type; others stay."""
     return {"status": {"conditions": [{"type": kind, "$patch": "delete"}]}}
 
 
 def render_taints_patch(document: Json, *, add: Taint | None = None, remove: Taint | None = None) -> Json:
-    """The node's taints with one more or one less; refused by the server if the node has changed meanwhile."""
+    """The node's taints with a taint added or removed; the server refuses the patch after a change of the node."""
     taints = [each for each in document.get("spec", {}).get("taints") or () if not (remove and _is_same(each, remove))]
     if add is not None and not any(_is_same(each, add) for each in taints):
         taints.append({"key": add.key, "effect": add.effect} | ({"value": add.value} if add.value else {}))
@@ -75,7 +75,7 @@ def render_taints_patch(document: Json, *, add: Taint | None = None, remove: Tai
 
 
 def render_time(seconds: float) -> str:
-    """A time as the API has it."""
+    """A time in the API's form."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -97,7 +97,7 @@ def _parse_condition(document: Json) -> NodeCondition:
 
 
 def _find_owned(metadata: Json, operation: str, kind: str) -> tuple[str, ...]:
-    """The labels or annotations that the API server keeps as the agent's, by the kind of write that has set them."""
+    """The agent's labels or annotations by the API server's records, by the kind of write."""
     found = set[str]()
     for entry in metadata.get("managedFields") or ():
         if entry.get("subresource") or (entry.get("manager"), entry.get("operation")) != (FIELD_MANAGER, operation):

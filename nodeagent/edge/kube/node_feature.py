@@ -1,6 +1,6 @@
-"""A NodeFeature object, by which node feature discovery is told this node's labels.
+"""A NodeFeature object, with the node's labels for node feature discovery.
 
-Owns its name and form, and speaks of it as of a file of labels, for it is one: read whole, written whole.
+Owns name and form, and treats the object like a file of labels: read whole, written whole.
 """
 
 from nodeagent.edge.kube.client import Json, KubeClient
@@ -13,28 +13,28 @@ _APPLY = "application/apply-patch+yaml"
 
 
 class NodeFeatureObject:
-    """The port `LabelFile` over one object."""
+    """The port `LabelFile` over an object."""
 
     def __init__(self, client: KubeClient, node_name: str, namespace: str | None, pod_name: str | None = None) -> None:
-        """Wire it up.
+        """Wire the object up.
 
         Args:
             client: the way to the API server.
-            node_name: whose labels they are.
-            namespace: where the object lies; the service account's own when the settings do not say.
-            pod_name: the pod that the agent runs in, whose DaemonSet then owns the object.
+            node_name: the labelled node.
+            namespace: the object's namespace; `None` for the service account's own.
+            pod_name: the agent's pod, whose DaemonSet then owns the object.
         """
         self._client, self._node_name, self._namespace = client, node_name, namespace
         self._name = f"nvidia-features-for-{node_name}"
         self._owners = PodOwners(client, pod_name)
 
     async def read(self) -> str:
-        """Its labels as `key=value` lines; nothing when there is no such object.
+        """The labels as `key=value` lines; empty without an object.
 
-        An object whose owners are others, such as a pod before this one, is taken over.
+        An object with other owners, such as a former pod, is taken over.
 
         Raises:
-            KubeError: it could not be read.
+            KubeError: the object could not be read.
         """
         document = await self._find()
         if document is None:
@@ -46,18 +46,18 @@ class NodeFeatureObject:
         return "".join(f"{key}={value}\n" for key, value in sorted(labels.items()))
 
     async def write(self, text: str) -> None:
-        """Have exactly these labels in it.
+        """Write the object with exactly these labels.
 
         Raises:
-            KubeError: it was not written.
+            KubeError: the object was not written.
         """
         await self._write(dict(line.split("=", 1) for line in text.splitlines()))
 
     async def remove(self) -> bool:
-        """Take it away; False where there is none, or no right even to look for it.
+        """Remove the object; False without an object, or without the right to look.
 
         Raises:
-            KubeError: it is there and was not removed.
+            KubeError: the object exists and was not removed.
         """
         try:
             if await self._find() is None:

@@ -1,7 +1,7 @@
-"""Who owns what the agent creates in the cluster: the DaemonSet that it runs in, and its own pod.
+"""The owners of objects that the agent creates in the cluster: the agent's DaemonSet and pod.
 
-Owns the look-up. An object with these owners outlives a pod that is replaced, for the cluster collects it only when all
-of them are gone, and goes with the DaemonSet. Refuses to guess: outside of a pod, in a pod of no DaemonSet, and where
+Owns the look-up. An object with these owners outlives a replaced pod, for the cluster collects the object only when all
+owners are gone, and goes with the DaemonSet. Refuses to guess: outside of a pod, in a pod of no DaemonSet, and where
 the pod cannot be read, there are no owners, and the object stays.
 """
 
@@ -13,7 +13,7 @@ _log = get_logger(component="kube")
 
 
 class PodOwners:
-    """The owners of objects in our own namespace, asked for until they are known."""
+    """The owners of objects in our own namespace, asked for until known."""
 
     def __init__(self, client: KubeClient, pod_name: str | None) -> None:
         self._client, self._pod_name = client, pod_name
@@ -21,7 +21,7 @@ class PodOwners:
         self._told = False
 
     async def read(self, namespace: str) -> list[Json]:
-        """The owners of an object in this namespace; none in another one than the pod's, where nobody would know them.
+        """The owners for an object in the namespace; empty in a namespace without the agent's pod.
 
         Raises:
             KubeError: the API server cannot be asked now.
@@ -45,7 +45,7 @@ class PodOwners:
 
 
 def parse_owners(pod: Json) -> list[Json]:
-    """The DaemonSet of a pod and the pod, as owner references; nothing for a pod of no DaemonSet."""
+    """The DaemonSet of a pod and the pod, as owner references; empty for a pod of no DaemonSet."""
     metadata = pod.get("metadata") or {}
     daemon_set = next((each for each in metadata.get("ownerReferences") or () if each.get("kind") == "DaemonSet"), None)
     if daemon_set is None or not metadata.get("uid"):

@@ -1,6 +1,6 @@
-"""What the pods on this node ask for and what schedulers wrote on them: a list, followed by one watch.
+"""The requests of the node's pods, and schedulers' annotations on the pods: a list, followed by a watch.
 
-Owns which parts of a pod are kept. Refuses the pods of other nodes; what is written on one are annotations alone.
+Owns the choice of kept fields. Refuses the pods of other nodes; only annotations are written to a pod.
 """
 
 from collections.abc import AsyncGenerator, Mapping
@@ -22,7 +22,7 @@ Table: TypeAlias = Mapping[tuple[str, str], PodRequest]
 
 
 class KubePodRequests:
-    """The port `PodRequests` over one client."""
+    """The port `PodRequests` over a client."""
 
     def __init__(
         self, client: KubeClient, node_name: str, rng: Random, *, silence_seconds: float = SILENCE_SECONDS
@@ -32,18 +32,18 @@ class KubePodRequests:
         self._follower = Follower(client, PODS, selector, _WHAT, rng, silence_seconds=silence_seconds)
 
     def follow(self) -> AsyncGenerator[Table, None]:
-        """The pods now, and after each change; runs until something breaks.
+        """The pods now, and after each change; runs until a failure.
 
         Raises:
-            KubeError: they cannot be followed (any longer).
+            KubeError: the pods cannot be followed (any longer).
         """
         return follow_all(self._follower, _parse)
 
     async def annotate(self, pod: PodIdentity, annotations: Mapping[str, str]) -> None:
-        """Write these on exactly this pod: one of the same name that came after it has another uid, which is refused.
+        """Write annotations on exactly this pod: a later pod of the same name has another uid, and is refused.
 
         Raises:
-            KubeError: it was refused, or nobody answered.
+            KubeError: the write was refused, or no answer came.
         """
         await self._client.request(
             "PATCH",

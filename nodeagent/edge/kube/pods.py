@@ -1,6 +1,6 @@
-"""The labels of the pods on this node, followed by one watch that lasts as long as somebody wants them.
+"""The labels of the node's pods, followed by a watch for as long as labels are wanted.
 
-Owns which part of a pod is asked for: its metadata alone, which is a tenth of it. Refuses the pods of other nodes.
+Owns the form of the requests: metadata alone, a tenth of a pod. Refuses the pods of other nodes.
 """
 
 from collections.abc import AsyncGenerator, Mapping
@@ -21,7 +21,7 @@ _METADATA = (
 
 
 class KubePods:
-    """The port `PodApi` over one client."""
+    """The port `PodApi` over a client."""
 
     def __init__(
         self, client: KubeClient, node_name: str, rng: Random, *, silence_seconds: float = SILENCE_SECONDS
@@ -30,10 +30,10 @@ class KubePods:
         self._follower = Follower(client, PODS, selector, _WHAT, rng, silence_seconds=silence_seconds, accept=_METADATA)
 
     async def follow_pods(self) -> AsyncGenerator[PodLabelTable, None]:
-        """The pods now, and after each change; runs until something breaks.
+        """The pods now, and after each change; runs until a failure.
 
         Raises:
-            KubeError: they cannot be followed (any longer).
+            KubeError: the pods cannot be followed (any longer).
         """
         async with aclosing(follow_all(self._follower, _parse)) as tables:
             async for pods in tables:

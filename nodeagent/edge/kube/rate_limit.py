@@ -1,13 +1,13 @@
-"""How many requests the agent may make: so many at once, so many in the long run, and none before it was told to.
+"""The rate limit of the agent's requests: a burst, a long-term rate, and the server's own pause.
 
-Owns a bucket of tokens and the time before which the server wants to hear nothing. Refuses to sleep.
+Owns a bucket of tokens and the end of the pause asked for by the server. Refuses to sleep.
 """
 
 import math
 
 
 class RateLimit:
-    """Counts requests against a clock that is handed in."""
+    """Counts requests against the caller's clock."""
 
     def __init__(self) -> None:
         self._tokens: float | None = None
@@ -15,9 +15,9 @@ class RateLimit:
         self._not_before = 0.0
 
     def reserve(self, now: float, *, per_second: float, burst: int, patience: float = math.inf) -> float:
-        """Take one request's turn, and say how many seconds to wait before making it.
+        """Take the turn of a request, and return the seconds to wait before.
 
-        One that would have to wait for longer than `patience` is not made, and takes no turn from those after it.
+        A request with a wait longer than `patience` is not made, and takes no turn from later requests.
         """
         tokens = float(burst) if self._tokens is None else self._tokens + (now - self._counted_at) * per_second
         tokens = min(tokens, float(burst))
@@ -26,5 +26,5 @@ class RateLimit:
         return wait
 
     def hold_back(self, until: float) -> None:
-        """Make no request before this time, whoever asks."""
+        """Allow no request before the time."""
         self._not_before = max(self._not_before, until)

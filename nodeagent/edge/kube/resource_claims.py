@@ -1,7 +1,7 @@
-"""Claims of dynamic resource allocation in the API server, and whether their pods are alive.
+"""Claims of dynamic resource allocation in the API server, and whether the claims' pods are alive.
 
-Owns how a claim is read, in whichever of its versions the API server has.
-Refuses to wait its turn: a pod waits for the answer, and there is one question for each claim that comes to this node.
+Owns the reading of a claim, in whichever version the API server serves.
+Refuses the rate limit: a pod waits for the answer, and there is a question for each claim of the node.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,21 +17,21 @@ from nodeagent.model.scheduling import FINISHED_PHASES
 
 GROUP: Final = "/apis/resource.k8s.io"
 VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
-"""Those that say the same of what is allocated, the best first."""
+"""Versions with the same form of allocations, the best first."""
 
 
 class KubeClaims:
-    """The port `ClaimApi` over one client."""
+    """The port `ClaimApi` over a client."""
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
         self._version = ""
 
     async def find_claim(self, namespace: str, name: str) -> ResourceClaim | None:
-        """The claim as it is now; `None` where there is none.
+        """The present claim; `None` without a claim.
 
         Raises:
-            KubeError: the API server cannot be asked now, or its answer makes no sense.
+            KubeError: the API server cannot be asked now, or the answer makes no sense.
         """
         what = f"read claim {namespace}/{name}"
         version = await self._find_version(what)
@@ -41,7 +41,7 @@ class KubeClaims:
         except ApiNotFound as error:
             if error.is_object:
                 return None
-            # A claim that is said to be gone is put away: a version that an upgrade took with it must not say that.
+            # A claim reported as gone is unprepared: a version removed by an upgrade must not report a claim as gone.
             self._version = ""
             reason = f"it has no resource.k8s.io {version} any more, or another one answers ({error.message})"
             raise ApiUnreachable("the API server", what, reason) from error
@@ -49,7 +49,7 @@ class KubeClaims:
             return parse_claim(document)
 
     async def is_alive(self, pod: PodIdentity) -> bool:
-        """Whether this very pod is there and may still start containers.
+        """Whether exactly this pod exists and may still start containers.
 
         Raises:
             KubeError: the API server cannot be asked now.
@@ -68,7 +68,7 @@ class KubeClaims:
             )
 
     async def _find_version(self, what: str) -> str:
-        """The best version that the API server has, asked for once."""
+        """The best version served by the API server, asked for once."""
         if not self._version:
             document = await self._client.request("GET", GROUP, attempted=what, in_turn=False)
             with _making_sense(what):
@@ -83,7 +83,7 @@ class KubeClaims:
 
 @contextmanager
 def _making_sense(what: str) -> Iterator[None]:
-    """A document of another shape is an answer that tells nothing."""
+    """Turn a document of another shape into `ApiUnreachable`."""
     try:
         yield
     except (AttributeError, KeyError, TypeError) as error:
@@ -91,7 +91,7 @@ def _making_sense(what: str) -> Iterator[None]:
 
 
 def parse_claim(document: Json) -> ResourceClaim:
-    """What a node needs of a claim; raises whatever a document of another shape makes Python raise."""
+    """The node's view of a claim; a document of another shape raises Python's own errors."""
     metadata, status = document["metadata"], document.get("status") or {}
     namespace, name, uid = (str(metadata[key]) for key in ("namespace", "name", "uid"))
     allocation: Mapping[str, Any] | None = status.get("allocation")
@@ -131,7 +131,7 @@ def _parse_config(document: Mapping[str, Any]) -> OpaqueConfig:
 
 
 def _parse_pods(namespace: str, reserved: Sequence[Mapping[str, Any]]) -> tuple[PodIdentity, ...]:
-    """The pods; other consumers, which there are none of so far, are none that this node could know."""
+    """The pods; other consumers, unknown so far, are left out."""
     return tuple(
         PodIdentity(namespace=namespace, name=str(each["name"]), uid=str(each["uid"]))
         for each in reserved

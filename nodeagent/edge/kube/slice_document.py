@@ -1,7 +1,7 @@
-"""A slice as the API server spells it, both ways.
+"""A resource slice in the API server's form, both ways.
 
-Owns the JSON form of `resource.k8s.io/v1`. What is read is held to exactly what is written here: a slice with anything
-else in it was changed by somebody, and is to be written again.
+Owns the JSON form of `resource.k8s.io/v1`. A read slice is held to exactly the form written here: a slice with any
+other field was changed by another writer, and is to be written again.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ _Effect: TypeAlias = Literal["None", "NoSchedule", "NoExecute"]
 
 
 class _Wire(Struct, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
-    """What all of them have in common."""
+    """The common base of all structures."""
 
 
 class _Value(_Wire):
@@ -109,7 +109,7 @@ def render_slice(
     node_uid: str,
     stored: StoredSlice | None = None,
 ) -> Json:
-    """The object; of one that replaces another, with that one's version and the times of the taints that stay."""
+    """The object; for an update, with the stored version and the times of staying taints."""
     times = stored.taint_times if stored is not None else {}
     spec = _Spec(
         driver=pool.driver,
@@ -177,7 +177,7 @@ def _render_capacity(capacity: Capacity) -> _Capacity:
 
 
 def render_quantity(value: int) -> str:
-    """The shortest that says it in whole binary units."""
+    """The shortest form in whole binary units."""
     unit = next((unit for unit, size in _BINARY.items() if value and value % size == 0), "")
     return f"{value // _BINARY[unit]}{unit}" if unit else str(value)
 
@@ -186,7 +186,7 @@ def parse_quantity(text: str) -> int:
     """A whole number with a unit, or without.
 
     Raises:
-        ValueError: it is nothing of the kind.
+        ValueError: the text is no such number.
     """
     for unit, size in (*_BINARY.items(), *_DECIMAL.items()):
         if text.endswith(unit):
@@ -195,10 +195,10 @@ def parse_quantity(text: str) -> int:
 
 
 def parse_slice(pool: SlicePool, document: Any) -> StoredSlice:
-    """A slice as it is stored; its content is `None` where it has anything that we would not write.
+    """A stored slice; the content is `None` for a slice with fields that we would not write.
 
     Raises:
-        KeyError, TypeError, ValueError: it is no slice at all.
+        KeyError, TypeError, ValueError: the document is no slice at all.
     """
     metadata, numbers = document["metadata"], document["spec"]["pool"]
     content, times = _parse_content(pool, document["spec"])
@@ -225,7 +225,7 @@ def _parse_content(pool: SlicePool, document: Any) -> tuple[SliceContent | None,
         sets = () if spec.shared_counters is UNSET else spec.shared_counters
         counter_sets = tuple(CounterSet(name=one.name, counters=_parse_counters(one.counters)) for one in sets)
         return SliceContent(devices=devices, counter_sets=counter_sets), times
-    except ValueError:  # msgspec's errors are among them
+    except ValueError:  # which covers msgspec's errors
         return None, {}
 
 

@@ -1,7 +1,7 @@
-"""This node's slices in the API server: followed by one watch, and written one by one.
+"""The node's slices in the API server: followed by a watch, and written one by one.
 
-Owns the paths and the selector, which has the driver and the node: slices of others are never seen. Writes are refused
-by the server where somebody else was there first.
+Owns the paths and the selector by driver and node: slices of others are never seen. The server refuses a write after
+another writer's change.
 """
 
 from collections.abc import AsyncGenerator, Mapping
@@ -19,7 +19,7 @@ _PATH: Final = f"/apis/{API_VERSION}/resourceslices"
 
 
 class KubeSlices:
-    """The port `SliceApi` over one client."""
+    """The port `SliceApi` over a client."""
 
     def __init__(
         self, client: KubeClient, pool: SlicePool, rng: Random, *, silence_seconds: float = SILENCE_SECONDS
@@ -30,19 +30,19 @@ class KubeSlices:
         self._follower = Follower(client, _PATH, selector, self._what, rng, silence_seconds=silence_seconds)
 
     async def list_slices(self) -> tuple[StoredSlice, ...]:
-        """All of them now.
+        """All present slices.
 
         Raises:
-            KubeError: they could not be listed.
+            KubeError: the slices could not be listed.
         """
         items, _ = await self._follower.list()
         return tuple(self._parse(item, f"read {self._what}") for item in items)
 
     async def follow_slices(self) -> AsyncGenerator[Mapping[str, StoredSlice], None]:
-        """All of them by name, now and after each change: one list and what came after it, until there is a gap.
+        """All slices by name, now and after each change: a list and later changes, until there is a gap.
 
         Raises:
-            KubeError: they cannot be followed (any longer).
+            KubeError: the slices cannot be followed (any longer).
         """
         items, version = await self._follower.list()
         attempted = f"read {self._what}"
@@ -58,15 +58,15 @@ class KubeSlices:
                         known[one.name] = one
                     yield dict(known)
         except ApiExpired:
-            # Who put his own writes over what was told must know that what is told next is newer than all of them.
+            # A caller with writes of its own on top must know that a following list is newer than all the writes.
             return
 
     async def read_node_uid(self) -> str:
-        """Of the node object, with which the slices go.
+        """The uid of the Node, the owner of the slices.
 
         Raises:
-            NodeMissing: there is none.
-            KubeError: it could not be read.
+            NodeMissing: there is no such node.
+            KubeError: the Node could not be read.
         """
         attempted = f"read node {self._pool.node}"
         try:
@@ -80,10 +80,10 @@ class KubeSlices:
             raise ApiUnreachable("the API server", attempted, reason) from error
 
     async def create(self, name: str, content: SliceContent, numbers: tuple[int, int], node_uid: str) -> StoredSlice:
-        """Make one.
+        """Create a slice.
 
         Raises:
-            KubeError: it was not made.
+            KubeError: the slice was not created.
         """
         body = render_slice(self._pool, name, content, numbers, node_uid)
         return await self._send("POST", _PATH, f"create slice {name}", body)
@@ -91,21 +91,21 @@ class KubeSlices:
     async def update(
         self, stored: StoredSlice, content: SliceContent, numbers: tuple[int, int], node_uid: str
     ) -> StoredSlice:
-        """Put another content in the place of this one.
+        """Replace the content of a stored slice.
 
         Raises:
-            ApiConflict: somebody else wrote it since.
-            KubeError: anything else.
+            ApiConflict: another writer changed the slice meanwhile.
+            KubeError: any other failure.
         """
         body = render_slice(self._pool, stored.name, content, numbers, node_uid, stored)
         return await self._send("PUT", f"{_PATH}/{stored.name}", f"write slice {stored.name}", body)
 
     async def delete(self, stored: StoredSlice) -> None:
-        """Take one away, if it is still this one.
+        """Delete a slice, if unchanged.
 
         Raises:
-            ApiConflict: it was written since.
-            KubeError: anything else.
+            ApiConflict: the slice was changed meanwhile.
+            KubeError: any other failure.
         """
         body = {
             "apiVersion": "v1",
@@ -116,7 +116,7 @@ class KubeSlices:
             attempted = f"delete slice {stored.name}"
             await self._client.request("DELETE", f"{_PATH}/{stored.name}", attempted=attempted, body=body)
         except ApiNotFound as error:
-            # One that is believed to be gone is not looked for any more.
+            # A slice believed to be gone is never looked for again.
             error.demand_object()
 
     async def _send(self, method: str, path: str, attempted: str, body: Json) -> StoredSlice:

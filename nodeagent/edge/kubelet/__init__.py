@@ -1,4 +1,4 @@
-"""The kubelet: its device plugin, plugin registration and pod resources interfaces, spoken over unix sockets.
+"""The kubelet: the device plugin, plugin registration and pod resources interfaces, over unix sockets.
 
-Everything that imports gRPC or protobuf stays in here; above this package there are only values of the model.
+All imports of gRPC and protobuf stay in this package; above the package there are only values of the model.
 """

@@ -1,4 +1,4 @@
-"""The kubelet as the keeper of allocations asks it: its list, its checkpoint, and which of its lives this is."""
+"""The kubelet state for the allocations: pod resources, checkpoint, and the kubelet's present run."""
 
 import os
 from collections.abc import Callable, Collection, Mapping
@@ -17,11 +17,11 @@ T = TypeVar("T")
 
 CHECKPOINT_SECONDS: Final = 5.0
 PATIENCE_SECONDS: Final = 0.003
-"""How long the loop stands still for it while a container waits: a sound file is read and looked at by then."""
+"""How long the event loop stands still for a read while a container waits: enough for a sound file."""
 
 
 class KubeletAccount:
-    """Belongs to the event loop's thread."""
+    """Reads the kubelet state; belongs to the event loop's thread."""
 
     def __init__(self, device_plugins_dir: Path, pod_resources_socket: Path) -> None:
         # As text: a path costs as much as the call, and a pod waits for both.
@@ -31,7 +31,7 @@ class KubeletAccount:
         self._worker = WorkerThread("kubelet checkpoint")
 
     async def read_pods(self) -> PodListing:
-        """All active pods and what their containers hold.
+        """All active pods and the devices of containers.
 
         Raises:
             PodResourcesUnavailable: the kubelet cannot be asked now.
@@ -39,7 +39,7 @@ class KubeletAccount:
         return await self._client.read_pods()
 
     async def read_allocatable(self) -> Mapping[ResourceName, frozenset[DeviceId]]:
-        """The healthy devices of each resource, those in use too.
+        """The healthy devices of each resource, including devices in use.
 
         Raises:
             PodResourcesUnavailable: the kubelet cannot be asked now.
@@ -47,20 +47,20 @@ class KubeletAccount:
         return await self._client.read_allocatable()
 
     async def read_checkpoint(self) -> KubeletCheckpoint:
-        """What the kubelet wrote down for its own restart.
+        """The kubelet's notes for a restart of the kubelet.
 
         Raises:
-            CheckpointUnreadable: there is none, or it makes no sense.
+            CheckpointUnreadable: the checkpoint is missing or makes no sense.
         """
         return await self._read(lambda: read_checkpoint(self._checkpoint))
 
     async def read_pods_with(
         self, resource: ResourceName, devices: Collection[DeviceId]
     ) -> tuple[ContainerDevices, ...]:
-        """What the same notes say of pods of which a container has just these devices; sooner had than all of it.
+        """The checkpoint's entries of pods with a container of exactly these devices; faster than the whole checkpoint.
 
         Raises:
-            CheckpointUnreadable: there are none, or they make no sense.
+            CheckpointUnreadable: the checkpoint is missing or makes no sense.
         """
         return await self._read(
             lambda: read_pods_with(self._checkpoint, resource, devices), patience_seconds=PATIENCE_SECONDS
@@ -78,11 +78,11 @@ class KubeletAccount:
             raise CheckpointUnreadable(str(self._checkpoint), str(error)) from error
 
     def identify_run(self) -> tuple[str, float] | None:
-        """A name for the kubelet's present run and when it began: each run makes its socket anew."""
+        """A name for the kubelet's present run, and the begin of the run: each run makes the kubelet's socket anew."""
         try:
             status = os.stat(self._socket)  # noqa: PTH116  see above
         except OSError:
-            # Not there, or not to be seen: there is no kubelet that could ask us for anything.
+            # Missing or hidden: there is no kubelet to call the agent.
             return None
         return f"{status.st_dev}:{status.st_ino}:{status.st_ctime_ns}", status.st_ctime
 

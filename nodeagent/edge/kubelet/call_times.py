@@ -1,6 +1,6 @@
-"""How long the kubelet waited for its answers, by question, resource and outcome.
+"""How long the kubelet waited for answers, by question, resource and outcome.
 
-Owns the counts for the life of the process: a plugin that is served anew goes on counting.
+Owns the counts for the life of the process: a restarted plugin goes on counting.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ Outcome = Literal["ok", "refused", "failed"]
 
 
 class Call(NamedTuple):
-    """One kind of answer."""
+    """A kind of answer."""
 
     method: str
     resource: str
@@ -20,18 +20,18 @@ class Call(NamedTuple):
 
 
 class CallTimes:
-    """Belongs to the event loop's thread."""
+    """Durations by kind of answer; belongs to the event loop's thread."""
 
     def __init__(self) -> None:
         self._times: dict[Call, Durations] = {}
 
     @property
     def times(self) -> Mapping[Call, Durations]:
-        """What was counted so far."""
+        """The durations so far."""
         return self._times
 
     def observe(self, call: Call, seconds: float) -> None:
-        """One more answer."""
+        """Count an answer."""
         known = self._times.get(call)
         if known is None:
             known = self._times[call] = Durations()

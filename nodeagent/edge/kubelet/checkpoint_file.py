@@ -1,7 +1,7 @@
-"""The kubelet's own memory of who holds what, `kubelet_internal_checkpoint`.
+"""The kubelet's own record of allocated devices, `kubelet_internal_checkpoint`.
 
-Advisory: it may speak of pods that are gone, and its checksum covers a dump of Go structures, so it is not checked.
-Whatever makes sense in it is taken, one odd entry does not hide the others.
+Advisory: the file may name pods that are gone, and the checksum, over a dump of Go structures, is not checked.
+Every sensible entry is taken; an odd entry does not hide the others.
 """
 
 import re
@@ -24,24 +24,24 @@ T = TypeVar("T")
 
 CHECKPOINT_NAME: Final = "kubelet_internal_checkpoint"
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.:-]+")
-"""What every JSON encoder writes in one way."""
+"""Text with the same encoding in every JSON encoder."""
 _NULL: Final = msgspec.Raw(b"null")
 
 
 def read_checkpoint(path: Path) -> KubeletCheckpoint:
-    """Read and parse the file; this blocks, for as long as reading a small file takes.
+    """Read and parse the file; blocks, for as long as reading a small file takes.
 
     Raises:
-        CheckpointUnreadable: it cannot be read, or is not a checkpoint.
+        CheckpointUnreadable: the file cannot be read, or is not a checkpoint.
     """
     return _read(path, parse_checkpoint)
 
 
 def read_pods_with(path: Path, resource: ResourceName, devices: Collection[DeviceId]) -> tuple[ContainerDevices, ...]:
-    """All that the file says of pods of which a container has just these devices; this blocks, for a moment.
+    """The file's entries of pods with a container of exactly these devices; blocks for a moment.
 
     Raises:
-        CheckpointUnreadable: it cannot be read, or is not a checkpoint.
+        CheckpointUnreadable: the file cannot be read, or is not a checkpoint.
     """
     return _read(path, lambda content: parse_pods_with(content, resource, devices))
 
@@ -58,10 +58,10 @@ def _read(path: Path, parse: Callable[[bytes], T]) -> T:
 
 
 def parse_checkpoint(content: bytes) -> KubeletCheckpoint:
-    """What the file says.
+    """The content of the file.
 
     Raises:
-        ValueError: it is not a checkpoint.
+        ValueError: the content is not a checkpoint.
     """
     data = _parse_data(content)
     entries = [_parse_entry(entry) for entry in _as_list(data.get("PodDeviceEntries"))]
@@ -72,26 +72,26 @@ def parse_checkpoint(content: bytes) -> KubeletCheckpoint:
 def parse_pods_with(
     content: bytes, resource: ResourceName, devices: Collection[DeviceId]
 ) -> tuple[ContainerDevices, ...]:
-    """The entries of those pods; the thousands of others are not looked at closely, for a pod waits for this.
+    """The entries of pods with a container of exactly these devices; for speed, thousands of others are not parsed.
 
     Raises:
-        ValueError: it is not a checkpoint.
+        ValueError: the content is not a checkpoint.
     """
     wanted = set(devices)
     try:
         found = _find_likely(content, resource, next(iter(wanted), ""))
     except msgspec.DecodeError:
-        # Something odd is among them, which is told apart by looking closely at each.
+        # An entry is malformed: the slow way looks at each entry by itself.
         found = parse_checkpoint(content).containers
     uids = {each.pod.uid for each in found if each.resource == resource and wanted == set(each.devices)}
     return tuple(each for each in found if each.pod.uid in uids)
 
 
 def _find_likely(content: bytes, resource: ResourceName, device: str) -> tuple[ContainerDevices, ...]:
-    """The entries of pods of which a container has this device, and perhaps of others.
+    """The entries of pods with a container of the device, and perhaps of other pods.
 
     Raises:
-        DecodeError: not every entry is as it should be.
+        DecodeError: an entry is malformed.
     """
     entries = _NOTES.decode(content).data.entries
     needle = msgspec.json.encode(device) if _PLAIN.fullmatch(device) else b""
@@ -101,7 +101,7 @@ def _find_likely(content: bytes, resource: ResourceName, device: str) -> tuple[C
 
 
 class _Entry(msgspec.Struct, gc=False):
-    """An entry as it should be; what there are hundreds of is not decoded further before it is needed."""
+    """A well-formed entry; of hundreds of entries, fields are decoded only when needed."""
 
     uid: str = msgspec.field(name="PodUID")
     container: str = msgspec.field(name="ContainerName")
@@ -110,7 +110,7 @@ class _Entry(msgspec.Struct, gc=False):
     answer: msgspec.Raw = msgspec.field(name="AllocResp", default=_NULL)
 
     def read_fields(self) -> dict[str, Any]:
-        """All of it."""
+        """All fields of the entry, decoded."""
         return {
             "PodUID": self.uid,
             "ContainerName": self.container,
@@ -121,7 +121,7 @@ class _Entry(msgspec.Struct, gc=False):
 
 
 class _Data(msgspec.Struct):
-    """What is looked into of the notes; the rest, thousands of ids, is passed over."""
+    """The entries of the checkpoint; the rest, thousands of ids, is passed over."""
 
     entries: list[_Entry] = msgspec.field(name="PodDeviceEntries")
 
@@ -165,7 +165,7 @@ def _list_devices(fields: dict[str, Any]) -> tuple[DeviceId, ...]:
 
 
 def _parse_answer(answer: Any) -> tuple[str, ...]:
-    """The CDI names in what the plugin answered, to the runtime or to the shim; none where that cannot be read."""
+    """The CDI names in the plugin's answer, for the runtime or for the shim; empty for an unreadable answer."""
     try:
         response = wire.ContainerAllocateResponse.FromString(b64decode(answer, validate=True))
     except (TypeError, ValueError, DecodeError):

@@ -1,8 +1,8 @@
-"""The kubelet's questions about claims, carried to whoever makes them ready.
+"""The kubelet's calls about claims, translated for the claim driver.
 
-It owns the translation between the versions of the interface and the words of the model, and the rhythm in which the
-kubelet is told of health: what it is not told anew it takes for unknown.
-It decides nothing: what a claim gets, and why it gets nothing, is the driver's business.
+Owns the translation between the versions of the interface and the model, and the rhythm of health reports: without a
+fresh report the kubelet takes health for unknown.
+Decides nothing: the devices of a claim, and the reason for a refusal, are up to the driver.
 """
 
 import time
@@ -22,11 +22,11 @@ PLUGIN_TYPE: Final = "DRAPlugin"
 SERVICES: Final = {"v1": dra_v1_pb2, "v1beta1": dra_v1beta1_pb2}
 HEALTH_SERVICE: Final = "v1alpha1.DRAResourceHealth"
 VERSIONS: Final = (*(f"{version}.DRAPlugin" for version in SERVICES), HEALTH_SERVICE)
-"""What the kubelet is told is served, the newest first: it takes the first that it knows."""
+"""The services reported to the kubelet, the newest first: the kubelet takes the first known service."""
 HEALTH_SECONDS: Final = 10.0
-"""Pause between two words on health where nothing changes."""
+"""Pause between two health reports without a change."""
 HEALTH_TIMEOUT_SECONDS: Final = 30
-"""After this the kubelet takes what it heard last for out of date."""
+"""The age at which the kubelet takes the last report for out of date."""
 _HEALTH: Final = {
     None: dra_health_pb2.UNKNOWN,
     True: dra_health_pb2.HEALTHY,
@@ -35,14 +35,14 @@ _HEALTH: Final = {
 
 
 class ClaimServer:
-    """The servicer."""
+    """The servicer for claims."""
 
     def __init__(self, driver: ClaimDriver, name: str, times: CallTimes | None = None) -> None:
         self._driver, self._name = driver, name
         self._times = CallTimes() if times is None else times
 
     def methods(self) -> Methods:
-        """What a server needs to know."""
+        """The methods for a gRPC server."""
         served: dict[str, Unary | Streaming] = {
             f"/{HEALTH_SERVICE}/NodeWatchResources": Streaming(
                 dra_health_pb2.NodeWatchResourcesRequest, self._watch_health
@@ -59,7 +59,7 @@ class ClaimServer:
         return served
 
     async def prepare(self, claims: Sequence[ClaimReference]) -> Mapping[str, tuple[DeviceAnswer, ...] | str]:
-        """Asked and timed."""
+        """Ask the driver, and time the answer."""
         began = time.perf_counter()
         outcome: Outcome = "failed"
         try:
@@ -70,7 +70,7 @@ class ClaimServer:
             self._note("NodePrepareResources", outcome, began)
 
     async def unprepare(self, claims: Sequence[ClaimReference]) -> Mapping[str, str]:
-        """Asked and timed."""
+        """Ask the driver, and time the answer."""
         began = time.perf_counter()
         outcome: Outcome = "failed"
         try:
@@ -93,7 +93,7 @@ class ClaimServer:
 
 
 class _Prepare:
-    """One version of the question."""
+    """Answers a version's calls to prepare."""
 
     def __init__(self, server: ClaimServer, wire: ModuleType) -> None:
         self._server, self._wire = server, wire
@@ -119,7 +119,7 @@ class _Prepare:
 
 
 class _Unprepare:
-    """One version of the question."""
+    """Answers a version's calls to unprepare."""
 
     def __init__(self, server: ClaimServer, wire: ModuleType) -> None:
         self._server, self._wire = server, wire
@@ -132,12 +132,12 @@ class _Unprepare:
 
 
 def read_claims(request: Any) -> tuple[ClaimReference, ...]:
-    """The claims of a question, in its order."""
+    """The claims of a call, in the call's order."""
     return tuple(ClaimReference(namespace=one.namespace, name=one.name, uid=one.uid) for one in request.claims)
 
 
 def render_health(devices: Sequence[DeviceHealth], now_seconds: float) -> dra_health_pb2.NodeWatchResourcesResponse:
-    """The whole list."""
+    """The message for the whole list."""
     response = dra_health_pb2.NodeWatchResourcesResponse()
     for device in devices:
         response.devices.add(

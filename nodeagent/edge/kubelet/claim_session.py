@@ -1,9 +1,9 @@
-"""Keeps a driver of claims known to the kubelet: its socket first, then the one by which it is found.
+"""Keeps a claim driver registered at the kubelet: the serving socket first, then the registration socket.
 
-The kubelet keeps one connection for all calls and registers the driver again by itself after its own restart. What it
-does not see is a socket file that somebody has removed: that is noticed here, and put right.
-Two agents may be registered at a time, each with sockets of its own; the kubelet asks the one that came last, and each
-removes only what is its own.
+The kubelet keeps a connection for all calls and registers the driver again after a restart of the kubelet. The kubelet
+does not see a removed socket file: the session notices the removal and puts the file back.
+Two agents may be registered at a time, each with separate sockets; the kubelet asks the newest agent, and each agent
+removes only its own sockets.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ from nodeagent.model.ports import ClaimDriver
 
 
 class ClaimSession:
-    """One driver, its serving socket, and its registration socket."""
+    """A driver, the serving socket, and the registration socket."""
 
     def __init__(
         self,
@@ -45,10 +45,10 @@ class ClaimSession:
         self._registration = Registration(card, self._take_status)
 
     async def run(self, opened: Callable[[], None]) -> None:
-        """Be there for the kubelet until cancelled; says when it can be asked.
+        """Serve the kubelet until cancelled; `opened` is called when the kubelet can find the driver.
 
         Raises:
-            SocketUnavailable: one of the sockets cannot be opened.
+            SocketUnavailable: a socket cannot be opened.
         """
         self._say(is_registered=False, error="")
         await wait_present(self._registration_socket.parent)
@@ -65,7 +65,7 @@ class ClaimSession:
                     await serving.listen()
 
     async def _wait_lost(self, *servers: GrpcServer) -> None:
-        """Return when the kubelet could no longer find us, and nobody else is there in our place."""
+        """Return when a socket file of ours is gone, with no other driver's file in its place."""
         while True:
             lost = [server for server in servers if not server.owns_file()]
             taken = [server.path for server in lost if identify_file(server.path) is not None]

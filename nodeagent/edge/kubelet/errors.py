@@ -1,18 +1,18 @@
-"""What can go wrong between the agent and the kubelet.
+"""The errors between the agent and the kubelet.
 
 KubeletError
-├── KubeletUnavailable         the kubelet is not there or does not answer: wait for it
+├── KubeletUnavailable         the kubelet is not there or does not answer: wait for the kubelet
 ├── RegistrationRefused        the kubelet has looked at the plugin and says no
-├── PodResourcesUnavailable    the account of who holds what cannot be had now
-│   └── PodUnknown             the kubelet knows no active pod of that name
-└── CheckpointUnreadable       the kubelet's own file is missing or makes no sense
+├── PodResourcesUnavailable    the kubelet's list of devices in use cannot be read now
+│   └── PodUnknown             the kubelet knows no active pod of the name
+└── CheckpointUnreadable       the kubelet's checkpoint file is missing or makes no sense
 """
 
 from nodeagent.model.errors import NodeagentError
 
 
 class KubeletError(NodeagentError):
-    """Something between the agent and the kubelet."""
+    """An error between the agent and the kubelet."""
 
 
 class KubeletUnavailable(KubeletError):
@@ -32,7 +32,7 @@ class RegistrationRefused(KubeletError):
 
 
 class PodResourcesUnavailable(KubeletError):
-    """The kubelet does not say who holds what."""
+    """The kubelet's pod resources service does not answer."""
 
     def __init__(self, attempted: str, socket: str, reason: str) -> None:
         super().__init__(f"cannot {attempted} at {socket}: {reason}; check that the directory is mounted and readable")
@@ -40,11 +40,11 @@ class PodResourcesUnavailable(KubeletError):
 
 
 class PodUnknown(PodResourcesUnavailable):
-    """The kubelet knows no active pod of that name."""
+    """The kubelet knows no active pod of the name."""
 
 
 class CheckpointUnreadable(KubeletError):
-    """The kubelet's checkpoint tells nothing."""
+    """The kubelet's checkpoint cannot be read."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"cannot read the kubelet's checkpoint {path}: {reason}")

@@ -1,11 +1,11 @@
-"""Whether the kubelet still has the list of devices that it was sent, as far as its pod resources tell.
+"""Whether the kubelet still has the last sent list of devices, by the kubelet's pod resources.
 
-A stream that is open proves little: kubelets up to 1.36 let a second plugin take a resource over without closing the
-stream of the first, and when the second one leaves they stop the resource, whose first stream stays open for ever.
-The kubelet's own account of what is allocatable shows both.
+An open stream proves little: kubelets up to 1.36 let a second plugin take a resource over without closing the first
+stream, and stop the resource when the second plugin leaves, while the first stream stays open for ever.
+The kubelet's list of allocatable devices shows both cases.
 
-Owns the pace of looking, and that a difference counts only when it is seen twice under the same list.
-Refuses an opinion where the kubelet gives no account.
+Owns the pace of checks, and the rule that a difference counts only when seen twice under the same list.
+Refuses a verdict where the kubelet has no pod resources.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -20,14 +20,14 @@ from nodeagent.model.plugin import AdvertisedDevice
 
 LOOK_SECONDS: Final = 10.0
 CONFIRM_SECONDS: Final = 1.0
-"""A list that was just sent takes the kubelet milliseconds."""
+"""The pause before a second look; a new list takes the kubelet milliseconds."""
 ANSWER_SECONDS: Final = 1.0
 
 ReadAllocatable = Callable[[], Awaitable[Mapping[ResourceName, frozenset[DeviceId]]]]
 
 
 class ListVerdict(Enum):
-    """What the kubelet has in place of the list that it was sent."""
+    """The kubelet's list compared with the last sent list."""
 
     AS_SENT = "the list that it was sent"
     ANOTHER = "another list"
@@ -35,7 +35,7 @@ class ListVerdict(Enum):
 
 
 def judge_list(sent: Iterable[AdvertisedDevice], allocatable: frozenset[DeviceId]) -> ListVerdict:
-    """Compare the healthy devices of the list last sent with those that the kubelet would hand out."""
+    """Compare the healthy devices of the last sent list with the kubelet's allocatable devices."""
     healthy = {device.id for device in sent if device.healthy}
     if allocatable == healthy:
         return ListVerdict.AS_SENT
@@ -43,7 +43,7 @@ def judge_list(sent: Iterable[AdvertisedDevice], allocatable: frozenset[DeviceId
 
 
 class ListCheck:
-    """For one resource and one registration of it; begins without suspicion."""
+    """The check of a resource during a registration; begins without suspicion."""
 
     def __init__(self, resource: ResourceName, read_allocatable: ReadAllocatable | None) -> None:
         self._resource, self._read_allocatable = resource, read_allocatable
@@ -52,7 +52,7 @@ class ListCheck:
         self._due = current_time() + LOOK_SECONDS
 
     async def look(self, sent: tuple[AdvertisedDevice, ...]) -> ListVerdict:
-        """The verdict as it stands; asks the kubelet when it is time to."""
+        """The present verdict; asks the kubelet when due."""
         if self._read_allocatable is None or current_time() < self._due:
             return self._verdict
         found = None
@@ -60,7 +60,7 @@ class ListCheck:
             with move_on_after(ANSWER_SECONDS):
                 found = judge_list(sent, (await self._read_allocatable()).get(self._resource, frozenset()))
         except KubeletError:
-            # Others say that the kubelet cannot be asked; the verdict stays.
+            # Other code reports that the kubelet cannot be asked; the verdict stays.
             found = None
         self._note(found, sent)
         return self._verdict

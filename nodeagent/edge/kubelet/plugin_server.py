@@ -1,7 +1,7 @@
-"""The kubelet's questions about one resource, carried to its device plugin.
+"""The kubelet's calls about a resource, translated for the device plugin.
 
-It owns the translation and the streams of lists, and knows when a stream has ended.
-It decides nothing: which devices, which answer and which refusal is the plugin's business.
+Owns the translation and the streams of lists, and knows when a stream has ended.
+Decides nothing: devices, answers and refusals are up to the plugin.
 """
 
 import asyncio
@@ -27,13 +27,13 @@ from nodeagent.model.plugin import AdvertisedDevice
 from nodeagent.model.ports import DevicePlugin
 
 HANG_UP_SECONDS: Final = 2.0
-"""How long the kubelet may take to close its connection after a stream was ended on purpose."""
+"""How long the kubelet may take to close the connection after a stream was ended on purpose."""
 
 DevicesSent = Callable[[tuple[AdvertisedDevice, ...]], None]
 
 
 class PluginServer:
-    """The servicer of one resource, and its streams; everything but `methods` is for while it serves."""
+    """The servicer of a resource, with the streams; everything but `methods` is for the time of serving."""
 
     def __init__(
         self,
@@ -50,36 +50,36 @@ class PluginServer:
 
     @property
     def streaming(self) -> bool:
-        """Whether somebody follows our list."""
+        """Whether a client follows our list."""
         return bool(self._streams)
 
     @property
     def file_is_ours(self) -> bool:
-        """Whether the kubelet would find us at our socket."""
+        """Whether the socket file leads to our server."""
         return self._server.owns_file()
 
     def wake(self) -> None:
-        """Let whoever waits for streams look at what it knows."""
+        """Wake the waiter for stream changes, so that the waiter checks other facts."""
         self._stream_changed.set()
 
     async def wait_stream_change(self) -> None:
-        """Return when a stream has begun or ended, or somebody says `wake`."""
+        """Return when a stream has begun or ended, or on `wake`."""
         self._stream_changed.clear()
         await self._stream_changed.wait()
 
     async def listen_anew(self) -> None:
-        """Put the socket file back after somebody has removed it; the open stream goes on.
+        """Put a removed socket file back; the open stream goes on.
 
         Raises:
-            SocketUnavailable: it cannot be bound.
+            SocketUnavailable: the socket cannot be bound.
         """
         await self._server.listen()
 
     async def end_streams(self) -> None:
         """End each stream, and wait until the kubelet has hung up.
 
-        A registration while the kubelet still works on an old stream's end would be taken for that old one's,
-        and be disconnected in its place.
+        While still handling the end of an old stream, the kubelet would take a new registration for the old one, and
+        disconnect the new one.
         """
         if not self._streams:
             return
@@ -91,7 +91,7 @@ class PluginServer:
         self._server.close_connections()
 
     def methods(self) -> Methods:
-        """What a server needs to know."""
+        """The methods for a gRPC server."""
         service = "/v1beta1.DevicePlugin"
         return {
             f"{service}/GetDevicePluginOptions": Unary(wire.Empty, self._get_options),
@@ -104,7 +104,7 @@ class PluginServer:
         }
 
     def _timed(self, method: str, handler: Callable[[Any], Awaitable[Message]]) -> Callable[[Any], Awaitable[Message]]:
-        """The same handler, each answer of which is timed."""
+        """The handler, with each answer timed."""
 
         async def timed(request: Any) -> Message:
             began = time.perf_counter()
@@ -164,7 +164,7 @@ class PluginServer:
             return []
 
     async def _allocate(self, request: wire.AllocateRequest) -> wire.AllocateResponse:
-        """One container at a time; as a rule a pod has one with devices."""
+        """Allocate for one container at a time; as a rule a pod has a single container with devices."""
         response = wire.AllocateResponse()
         with _REFUSALS:
             for container in request.container_requests:
@@ -179,12 +179,12 @@ class PluginServer:
 
 
 def _names(texts: Sequence[str]) -> Sequence[DeviceId]:
-    """Texts of the kubelet as the names that they are; which of them exist is the plugin's business."""
+    """The kubelet's texts as device ids; the plugin decides which ids exist."""
     return cast("list[DeviceId]", list(texts))
 
 
 def _refuse(error: AllocationError) -> None:
-    """A refusal of the plugin is an answer to the kubelet; its text is what the user reads in the pod's event."""
+    """Answer the kubelet with the plugin's refusal; the user reads the text in the pod's event."""
     raise CallRefused(_STATUSES.get(type(error), Status.FAILED_PRECONDITION), str(error)) from error
 
 

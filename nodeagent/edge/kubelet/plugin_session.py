@@ -1,11 +1,10 @@
-"""Keeps one resource offered to the kubelet, through everything that kubelets do.
+"""Keeps a resource offered to the kubelet, through everything that kubelets do.
 
-It owns the order: serve, then register, then watch for what ends a registration: another kubelet process, a stream
-that the kubelet has dropped and will never open again, a socket file that somebody has removed, a list that the
-kubelet has lost although it follows it.
-It never registers while an older stream is alive (kubelets up to 1.36 would disconnect the new one when the old one
+Owns the order: serve, then register, then watch for the end of the registration: another kubelet process, a stream
+dropped by the kubelet for ever, a removed socket file, a list lost by the kubelet in spite of an open stream.
+Never registers while an older stream is alive (kubelets up to 1.36 would disconnect the new one when the old one
 ends), and never "just in case". Another plugin of the same resource is reported and not fought: each registration
-against it would take the node's devices away for a moment.
+against the other plugin would take the node's devices away for a moment.
 """
 
 import time
@@ -32,19 +31,19 @@ from nodeagent.model.ports import DevicePlugin
 
 KUBELET_SOCKET_NAME: Final = "kubelet.sock"
 FIRST_STREAM_SECONDS: Final = 10.0
-"""A kubelet asks for the list at once; one that has not asked by then has lost the plugin."""
+"""A kubelet asks for the list at once; a kubelet that has not asked by then has lost the plugin."""
 STABLE_SECONDS: Final = 30.0
 SHORTEST_PAUSE_SECONDS: Final = 0.1
 LONGEST_PAUSE_SECONDS: Final = 10.0
 
 
 def plan_pause(failures: int) -> float:
-    """How long to wait before the next registration, after so many that did not last."""
+    """How long to wait before the next registration, after a number of registrations that did not last."""
     return min(LONGEST_PAUSE_SECONDS, SHORTEST_PAUSE_SECONDS * 2.0 ** min(failures, 16))
 
 
 class PluginSession:
-    """One resource, its socket beside the kubelet's, and its standing with the kubelet."""
+    """A resource, the socket beside the kubelet's, and the registration's state."""
 
     def __init__(
         self,
@@ -65,7 +64,7 @@ class PluginSession:
         self._registered_once = False
 
     async def run(self, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
-        """Offer the resource until cancelled; started when it is registered for the first time.
+        """Offer the resource until cancelled; started at the first registration.
 
         Raises:
             SocketUnavailable: the plugin's socket cannot be opened beside the kubelet's.
@@ -84,7 +83,7 @@ class PluginSession:
                 kubelet = await wait_present(self._kubelet_socket)
 
     async def _offer(self, kubelet: FileIdentity, task_status: TaskStatus[None]) -> str:
-        """Register with this kubelet process and keep the registration; returns why it came to an end."""
+        """Register with the present kubelet process and keep the registration; returns the reason for the end."""
         try:
             await self._server.end_streams()
             await self._mend_file()
@@ -116,7 +115,7 @@ class PluginSession:
         return "the kubelet does not follow the list of devices"
 
     def _find_contest(self, verdict: ListVerdict) -> str:
-        """What shows that another plugin offers the same resource; empty when nothing does."""
+        """The sign that another plugin offers the same resource; empty without a sign."""
         if not self._server.file_is_ours:
             return f"another device plugin has put its socket in place of {self._socket}"
         if verdict is ListVerdict.ANOTHER:

@@ -1,7 +1,7 @@
-"""The kubelet's own word on who holds what: a client of podresources v1.
+"""The kubelet's own word on devices in use: a client of podresources v1.
 
-It brings answers into one form (each device once, containers without devices left out) and failures into one error.
-The connection is kept between two questions: each pod's start asks one. Another kubelet is asked over another.
+Owns a common form of answers (each device once, containers without devices left out) and a common error.
+The connection is kept between two questions, as each pod's start asks once. Another kubelet gets a new connection.
 """
 
 from pathlib import Path
@@ -23,13 +23,13 @@ SERVICE: Final = "/v1.PodResourcesLister"
 ANSWER_SECONDS: Final = 5.0
 ATTEMPTS: Final = 4
 RETRY_SECONDS: Final = 0.05
-"""The kubelet turns away more than 100 questions a second; its bucket refills in hundredths."""
+"""The kubelet turns away more than 100 questions a second; the kubelet's bucket refills in hundredths."""
 
 Answer = TypeVar("Answer", bound=Message)
 
 
 class PodResourcesClient:
-    """Asks the kubelet for its account."""
+    """Asks the kubelet for devices in use."""
 
     def __init__(self, socket: Path) -> None:
         self._socket, self._caller = socket, KeptCaller(socket)
@@ -39,7 +39,7 @@ class PodResourcesClient:
         self._caller.close()
 
     async def read_pods(self) -> PodListing:
-        """All active pods, and those of their containers that hold devices.
+        """All active pods, and the pods' containers with devices.
 
         Raises:
             PodResourcesUnavailable: the kubelet cannot be asked now.
@@ -53,7 +53,7 @@ class PodResourcesClient:
         )
 
     async def read_containers(self) -> tuple[ContainerDevices, ...]:
-        """All containers of all active pods that hold devices.
+        """All containers with devices of all active pods.
 
         Raises:
             PodResourcesUnavailable: the kubelet cannot be asked now.
@@ -61,10 +61,10 @@ class PodResourcesClient:
         return (await self.read_pods()).containers
 
     async def read_pod(self, namespace: str, name: str) -> tuple[ContainerDevices, ...]:
-        """The containers of one active pod that hold devices.
+        """The containers with devices of an active pod.
 
         Raises:
-            PodUnknown: the kubelet knows no such pod, or it is not active.
+            PodUnknown: the kubelet knows no such pod, or the pod is not active.
             PodResourcesUnavailable: the kubelet cannot be asked now.
         """
         request = wire.GetPodResourcesRequest(pod_name=name, pod_namespace=namespace)
@@ -72,7 +72,7 @@ class PodResourcesClient:
         return parse_pod(answer.pod_resources)
 
     async def read_allocatable(self) -> dict[ResourceName, frozenset[DeviceId]]:
-        """The healthy devices of each resource, those in use too.
+        """The healthy devices of each resource, including devices in use.
 
         Raises:
             PodResourcesUnavailable: the kubelet cannot be asked now.
@@ -112,9 +112,9 @@ class PodResourcesClient:
 
 
 def parse_pod(pod: wire.PodResources) -> tuple[ContainerDevices, ...]:
-    """What each container of a pod holds, resource by resource; a device on two NUMA nodes is one device.
+    """The devices of each container of a pod, by resource; a device on two NUMA nodes is one device.
 
-    Sorted, because the kubelet tells it in another order each time, and equal answers shall be equal.
+    Sorted, because the kubelet's order differs each time, and equal answers shall be equal.
     """
     held: dict[tuple[str, str], set[str]] = {}
     for container in pod.containers:
@@ -133,7 +133,7 @@ def parse_pod(pod: wire.PodResources) -> tuple[ContainerDevices, ...]:
 
 
 def parse_claims(pod: wire.PodResources) -> tuple[ClaimedDevice, ...]:
-    """What each container of a pod holds by claims; sorted, for the same reason."""
+    """The claimed devices of each container of a pod; sorted for the same reason."""
     identity = PodIdentity(namespace=pod.namespace, name=pod.name)
     found = {
         ClaimedDevice(

@@ -13,17 +13,17 @@ from nodeagent.model.plugin import PluginOptions
 
 METHOD: Final = "/v1beta1.Registration/Register"
 REGISTER_SECONDS: Final = 15.0
-"""The kubelet answers only after it has dialled back, for which it gives itself 10 seconds."""
+"""The kubelet answers only after dialling back, with a limit of 10 seconds."""
 
 
 async def register_plugin(kubelet_socket: Path, resource: ResourceName, endpoint: str, options: PluginOptions) -> None:
-    """Tell the kubelet that `endpoint`, a file beside its socket, serves the resource.
+    """Register at the kubelet that `endpoint`, a file beside the kubelet's socket, serves the resource.
 
-    The server must answer already: the kubelet asks it for its options before it answers us.
+    The server must answer already: the kubelet asks the server for the options before answering the registration.
 
     Raises:
-        KubeletUnavailable: nobody answers at the socket.
-        RegistrationRefused: the kubelet says no, and why.
+        KubeletUnavailable: no process answers at the socket.
+        RegistrationRefused: the kubelet says no, with a reason.
     """
     attempt = f"register {resource}"
     request = RegisterRequest(

@@ -1,8 +1,8 @@
-"""How a plugin of any type is found by the kubelet: a socket in `plugins_registry` that says who is behind it.
+"""Registration of a plugin of any type: a socket in the kubelet's `plugins_registry` that introduces the plugin.
 
-The kubelet watches that directory, asks who is there, connects to the endpoint that it is told, and says how it went.
-It does so again by itself after its own restart, without touching our sockets.
-It owns nothing of what the plugin does, and lives as long as its socket: who removes that is not registered any more.
+The kubelet watches the directory, asks at each socket, connects to the named endpoint, and reports the result, and
+does so again after a restart of the kubelet, without touching our sockets.
+Owns nothing of the plugin, and lives as long as the socket: removing the socket ends the registration.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -16,26 +16,26 @@ from nodeagent.edge.kubelet.proto import plugin_registration_pb2 as wire
 
 
 class PluginCard(NamedTuple):
-    """What a plugin says of itself."""
+    """A plugin's introduction to the kubelet."""
 
     type: str
     """`DevicePlugin` or `DRAPlugin`."""
     name: str
     endpoint: Path
-    """The socket that the kubelet is to call, as it sees it."""
+    """The socket for the kubelet's calls, by the kubelet's path."""
     versions: tuple[str, ...]
-    """The kubelet takes the first that it knows."""
+    """The kubelet takes the first known version."""
 
 
 class Registration:
-    """One plugin, as the kubelet finds it."""
+    """The registration of a plugin."""
 
     def __init__(self, card: PluginCard, told: Callable[[bool, str], None]) -> None:
-        """`told` hears what the kubelet says: whether the plugin is registered, and why not."""
+        """`told` is called with the kubelet's report: whether the plugin is registered, and the error if not."""
         self._card, self._told = card, told
 
     def methods(self) -> Methods:
-        """What the registration socket answers."""
+        """The methods of the registration socket."""
         service = "/pluginregistration.Registration"
         return {
             f"{service}/GetInfo": Unary(wire.InfoRequest, self._get_info),

@@ -1,8 +1,8 @@
-"""The other way to be found: a registration socket in the kubelet's `plugins_registry`.
+"""Registration the other way: by a registration socket in the kubelet's `plugins_registry`.
 
-The kubelet watches that directory, registers what appears there, and does so again by itself after its own restart,
-without touching our sockets.
-What it does not do is ask again for a list that it has dropped; then only a new registration socket helps.
+The kubelet watches the directory, registers each new socket, and does so again after a restart of the kubelet, without
+touching our sockets.
+The kubelet never asks again for a dropped list; then only a new registration socket helps.
 """
 
 import time
@@ -28,13 +28,13 @@ from nodeagent.model.ports import DevicePlugin
 
 PLUGIN_TYPE: Final = "DevicePlugin"
 FIRST_STREAM_SECONDS: Final = 30.0
-"""The kubelet looks once a second and tries a failed socket again after up to two minutes."""
+"""The kubelet looks once a second and retries a failed socket after up to two minutes."""
 RETURN_SECONDS: Final = 2.5
-"""How long a kubelet that was restarted is given to come back by itself."""
+"""How long a restarted kubelet may take to come back without a new registration socket."""
 
 
 class RegistrySession:
-    """One resource, its serving socket, and its registration socket."""
+    """A resource, the serving socket, and the registration socket."""
 
     def __init__(
         self,
@@ -55,10 +55,10 @@ class RegistrySession:
         self._started: TaskStatus[None] | None = None
 
     async def run(self, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
-        """Offer the resource until cancelled; started when it is registered for the first time.
+        """Offer the resource until cancelled; started at the first registration.
 
         Raises:
-            SocketUnavailable: one of the sockets cannot be opened.
+            SocketUnavailable: a socket cannot be opened.
         """
         self._started = task_status
         await wait_present(self._registration_socket.parent)
@@ -74,7 +74,7 @@ class RegistrySession:
                 await sleep(plan_pause(failures))
 
     def methods(self) -> Methods:
-        """What the registration socket answers."""
+        """The methods of the registration socket."""
         return self._registration.methods()
 
     def _take_status(self, is_registered: bool, error: str) -> None:  # noqa: FBT001  # as the kubelet says it

@@ -1,7 +1,7 @@
-"""Notices that a socket file is there, is gone, or is another one.
+"""Notices that a socket file exists, is gone, or was replaced.
 
-It looks some times a second instead of asking inotify: one `lstat` costs a few microseconds, works on every file
-system and through every mount, and needs none of the node's inotify instances, which run out on busy nodes.
+Polls a few times a second instead of using inotify: an `lstat` costs a few microseconds, works on every file system
+and through every mount, and needs none of the node's inotify instances, scarce on busy nodes.
 """
 
 from pathlib import Path
@@ -13,13 +13,13 @@ from nodeagent.core.life.ticker import until_beat
 from nodeagent.edge.grpc.unix_socket import FileIdentity, identify_file
 
 LOOK_EVERY_SECONDS: Final = 0.2
-"""While something is awaited."""
+"""The pause while a file is awaited."""
 STANDING_LOOK_SECONDS: Final = 0.75
-"""While all is well: a kubelet that goes ends its stream, which is seen at once; the look finds what sends no sign."""
+"""The pause while registered: a leaving kubelet ends the stream, seen at once; polls find all other changes."""
 
 
 async def wait_present(path: Path, other_than: FileIdentity | None = None) -> FileIdentity:
-    """Return when a file is there, and it is not the one named."""
+    """Return when a file exists, other than `other_than`."""
     while True:
         found = identify_file(path)
         if found is not None and found != other_than:

@@ -1,7 +1,7 @@
-"""The port `MpsHost` on this host: starts daemons that outlive the agent, finds those that did, and talks to them.
+"""The port `MpsHost` on a real host: starts daemons that outlive the agent, finds running daemons, and talks to them.
 
-Owns their directories, their command line and environment, and which process is whose.
-Refuses to be a daemon's parent: an agent that is killed or replaced must not take the work of pods with it.
+Owns the daemons' directories, command line and environment, and the assignment of processes to daemons.
+Refuses to be a daemon's parent: an agent that is killed or replaced must not take the work of pods along.
 """
 
 import os
@@ -40,29 +40,29 @@ _MEMORY: Final = (sys.executable, "-I", "-S", "-E", memory.__file__)
 _FILES_SECONDS: Final = 5.0
 _LOG_LIMIT: Final = 16 * 1024
 FLOOD_LIMIT: Final = 64 * _LOG_LIMIT
-"""So long a log is cut though what was just added is lost: whoever reaches a daemon's pipe could fill the disk."""
+"""A longer log is cut even at the loss of new lines: clients of a daemon's pipe could fill the disk."""
 _LOGS: Final = ("control.log", "server.log")
 _QUIT: Final = "quit"
 _RECEIPT: Final = "get_default_active_thread_percentage"
-"""What is always answered: without its answer the daemon has read nothing, though the front end may end well."""
+"""Always answered: without the answer the daemon has read nothing, though the front end may end well."""
 _TURN_SECONDS: Final = 0.05
 _NOT_SENT: Final = "Cannot send command"
 
 
 class MpsHostSettings(Struct, frozen=True):
-    """Where the driver is, and how patient the agent is with its daemons."""
+    """Where the driver is, and how long the agent waits for MPS daemons."""
 
     find_root: Callable[[], Path]
-    """The driver's root as this process sees it; it may come later than the agent."""
+    """The driver's root as the agent's process sees the path; a root may appear later than the agent."""
     program: Path | None = None
     memory_bytes: int | None = None
-    """Of /dev/shm of daemons and clients, where it is their own; `None` for as much as its file system has."""
+    """The size of /dev/shm, for daemons and clients with a /dev/shm of their own; `None` for an unbounded one."""
     start_timeout_seconds: float = 10.0
     answer_timeout_seconds: float = 5.0
 
 
 class HostMps:
-    """Belongs to the event loop's thread; files and processes are looked at in another."""
+    """Starts and asks MPS daemons; belongs to the event loop's thread, with a worker thread for files and /proc."""
 
     def __init__(self, settings: MpsHostSettings, worker: WorkerThread) -> None:
         self._settings, self._worker = settings, worker
@@ -71,14 +71,14 @@ class HostMps:
         self._log = get_logger(component="mps")
 
     async def find(self, place: MpsPlace) -> int | None:
-        """The daemon that listens in this place."""
+        """The daemon of this pipe directory."""
         return await self._look(lambda: find_daemon(place.pipes), "look for a daemon", None)
 
     async def start(self, place: MpsPlace, gpus: Sequence[GpuUuid]) -> int:
-        """Start one, with nothing of the agent's environment."""
+        """Start a daemon, with nothing of the agent's environment."""
         await self._prepare(place)
         for name in _LOGS:
-            # What is written from now on is read, and nothing of a daemon before.
+            # Only lines written from now on are read, none of a former daemon.
             self._read[place.logs / name] = _measure(place.logs / name)
         environment = {
             "CUDA_VISIBLE_DEVICES": ",".join(gpus),
@@ -101,7 +101,7 @@ class HostMps:
         return pid
 
     async def ask(self, place: MpsPlace, commands: Sequence[str], timeout_seconds: float = 0.0) -> tuple[str, ...]:
-        """Through the front end, which is killed when it takes too long, and tried again while another is served."""
+        """Ask through the front end, killed at the deadline, and retried while the daemon serves another front end."""
         patience = timeout_seconds or self._settings.answer_timeout_seconds
         environment = {"CUDA_MPS_PIPE_DIRECTORY": str(place.pipes), "CUDA_MPS_LOG_DIRECTORY": str(place.logs)}
         is_last = any(command.startswith(_QUIT) for command in commands)
@@ -114,7 +114,7 @@ class HostMps:
                 ran = await run(argv, environment, text, max(0.0, deadline - anyio.current_time()))
             except (OSError, MpsRefused) as error:
                 raise MpsSilent(f"cannot ask the daemon: {error}") from error
-            # One that is cut off by the deadline after others were turned away is no other case.
+            # A run cut off by the deadline after refused runs counts as refused too.
             is_busy = _was_turned_away(ran, has_receipt=not is_last) or (is_busy and ran.status is None)
             if not is_busy:
                 answer = _read_answer(ran, patience)
@@ -124,23 +124,23 @@ class HostMps:
             await anyio.sleep(_TURN_SECONDS)
 
     async def wait_end(self, pid: int) -> None:
-        """Return as soon as it has ended."""
+        """Return as soon as the process has ended."""
         await wait_process(pid)
 
     async def list_processes(self, pid: int, clients: Sequence[int]) -> frozenset[int]:
-        """By what the kernel says of them."""
+        """The daemon's servers and the living clients, by the kernel's word."""
         nobody: frozenset[int] = frozenset()
         return await self._look(lambda: list_processes(pid, clients), "look for servers and clients", nobody)
 
     async def kill(self, pid: int) -> None:
-        """The servers first: they are what holds the GPU."""
+        """Kill the daemon's servers, which hold the GPU, then the daemon."""
         nobody: tuple[int, ...] = ()
         for process in await self._look(lambda: list_family(pid), "list the servers of a daemon", nobody):
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
 
     async def read_log(self, place: MpsPlace) -> tuple[str, ...]:
-        """The newest lines of its logs, which are cut when they are long."""
+        """The new lines of the daemon's logs; long logs are cut."""
         lines: list[str] = []
         for name in _LOGS:
             path = place.logs / name
@@ -151,7 +151,7 @@ class HostMps:
         return tuple(lines)
 
     async def remove(self, place: MpsPlace) -> None:
-        """Its own directory, and those of all when none is left."""
+        """Remove the daemon's directory, and with the last daemon the shared directory."""
         for name in _LOGS:
             self._read.pop(place.logs / name, None)
         async with self._turn:
@@ -159,7 +159,7 @@ class HostMps:
             await self._remove_shared(place.root)
 
     async def remove_shared(self, root: Path) -> None:
-        """Remove the directory and marker that all daemons share, when none is left."""
+        """Remove the directory and marker of all daemons, when no daemon is left."""
         async with self._turn:
             await self._remove_shared(root)
 
@@ -172,9 +172,9 @@ class HostMps:
         await self._do(lambda: _remove_root(root), "take away the directory of daemons")
 
     async def _prepare(self, place: MpsPlace) -> None:
-        """Directories; /dev/shm of a size of its own where the agent may, else it is part of the file system below."""
+        """Make directories, and mount a bounded /dev/shm where permitted; else a plain directory serves as /dev/shm."""
         async with self._turn:
-            # Nothing is mounted over what a daemon has already.
+            # Nothing is mounted over a running daemon's memory.
             has_memory = await self._look(place.shared_memory.exists, "look for shared memory", True)  # noqa: FBT003
             await self._do(lambda: _make_directories(place), "make the directories of a daemon")
             size = self._settings.memory_bytes
@@ -197,7 +197,7 @@ class HostMps:
         self._worker.close()
 
     async def _clear_up(self, place: MpsPlace) -> None:
-        """A daemon that came up after its deadline is nobody's."""
+        """Kill a daemon that came up after the deadline."""
         pid = await self.find(place)
         if pid is not None:
             await self.kill(pid)
@@ -211,7 +211,7 @@ class HostMps:
         return (*_LAUNCH, root, memory, str(place.root), program, *arguments)
 
     async def _look(self, call: Callable[[], T], what: str, otherwise: T) -> T:
-        """What is seen; where nothing can be, this otherwise."""
+        """The result of the call in the worker thread; `otherwise` after a failure."""
         try:
             return await self._worker.run(call, timeout_seconds=_FILES_SECONDS, what=what)
         except (OSError, CoreError):
@@ -225,7 +225,7 @@ class HostMps:
 
 
 def find_program(root: str) -> str:
-    """The program as a process sees it whose root is the driver's."""
+    """The program's path as seen by a process in the driver's root."""
     for place in _PLACES:
         if resolve(root or "/", f"{place}/{PROGRAM}") is not None:
             return f"/{place}/{PROGRAM}"
@@ -235,14 +235,14 @@ def find_program(root: str) -> str:
 
 
 def _make_directories(place: MpsPlace) -> None:
-    # First of all: by it a later agent, set otherwise, and an uninstall know that there is something to be taken back.
+    # First of all: the marker shows a later agent with other settings, and an uninstall, that there is work to undo.
     place.root.mkdir(mode=0o755, parents=True, exist_ok=True)
     (place.root / MARKER).touch()
     for directory in (place.pipes, place.logs):
         directory.mkdir(mode=0o755, parents=True, exist_ok=True)
     if place.has_own_memory:
         place.shared_memory.mkdir(mode=0o1777, parents=True, exist_ok=True)
-        # Whatever the process's own mask is.
+        # Whatever the umask of the process is.
         place.shared_memory.chmod(0o1777)
     label_for_containers(place.pipes)
 
@@ -250,7 +250,7 @@ def _make_directories(place: MpsPlace) -> None:
 def _remove(place: MpsPlace) -> None:
     if place.directory.is_dir():
         shutil.rmtree(place.directory)
-    # A resource's name has a directory of its own for its domain.
+    # The domain of a resource's name has a directory of its own.
     domain = place.directory.parent
     if domain != place.root and domain.is_dir() and not any(domain.iterdir()):
         domain.rmdir()
@@ -259,13 +259,13 @@ def _remove(place: MpsPlace) -> None:
 def _remove_root(root: Path) -> None:
     shutil.rmtree(root / "shm", ignore_errors=not (root / "shm").exists())
     (root / MARKER).unlink(missing_ok=True)
-    # In a pod it is a mount of the host's, which goes with the pod.
+    # In a pod the root is a mount of the host's directory, which goes with the pod.
     if not root.is_mount():
         root.rmdir()
 
 
 def _is_last(root: Path) -> bool:
-    """Whether nothing is left but what all daemons share."""
+    """Whether only the files common to all daemons are left."""
     return root.is_dir() and {one.name for one in root.iterdir()} <= {"shm", MARKER}
 
 
@@ -277,15 +277,15 @@ def _measure(path: Path) -> int:
 
 
 def _read_from(path: Path, start: int | None) -> tuple[str, int]:
-    """What was added; of a log that nobody has read so far, nothing. A long one is empty afterwards."""
+    """The text added since `start`; empty for a log never read before. A long log is truncated."""
     try:
         with path.open("rb+") as file:
             size = file.seek(0, os.SEEK_END)
             start = size if start is None else start if start <= size else 0
             file.seek(max(start, size - _LOG_LIMIT))
             text = file.read(_LOG_LIMIT).decode("utf-8", "replace")
-            # The daemon appends, wherever the end is. What it has just added is read before it is cut, next time; but
-            # who never stops adding does not keep it from being cut.
+            # The daemon appends at the end. Lines added just now are read next time, before the log is cut; but a
+            # daemon that never stops adding cannot keep the log from being cut.
             end = file.seek(0, os.SEEK_END)
             if size > _LOG_LIMIT and (end == size or end > FLOOD_LIMIT):
                 file.truncate(0)
@@ -296,7 +296,7 @@ def _read_from(path: Path, start: int | None) -> tuple[str, int]:
 
 
 def _was_turned_away(ran: Ran, *, has_receipt: bool) -> bool:
-    """Whether the daemon was serving another front end: this one has said nothing, or that it could not send."""
+    """Whether the daemon was serving another front end: no output, or a failure to send."""
     if ran.status is None:
         return False
     return _NOT_SENT in ran.output or (has_receipt and not ran.output)

@@ -1,12 +1,12 @@
-"""What runs between the agent and a daemon: gives it a /dev/shm of its own and the driver's root, and becomes it.
+"""The program between the agent and a daemon: sets up a /dev/shm of the daemon's own and the driver's root, then execs.
 
-Runs as a program of its own, in an isolated interpreter that is gone with the `exec`, because namespaces and roots are
-changed for the whole process that asks for it. Owns that change alone: the environment it hands on is the one it got.
+Runs in an isolated interpreter, replaced by the `exec`, because namespaces and roots are changed for the whole calling
+process. Owns the change of namespace and root alone: the environment is handed on untouched.
 Refuses every import that would make a start slower.
 
     launch.py ROOT MEMORY DIRECTORY PROGRAM [ARGUMENT …]
 
-ROOT is the driver's root, MEMORY what becomes /dev/shm (empty: what there is), DIRECTORY where the pipes are.
+ROOT is the driver's root, MEMORY the directory for /dev/shm (empty: unchanged), DIRECTORY the pipes' directory.
 """
 
 import ctypes
@@ -23,10 +23,10 @@ def launch(root: str, memory: str, directory: str, argv: list[str]) -> None:
     """Become the program.
 
     Raises:
-        OSError: some step of it was refused.
+        OSError: a step was refused.
     """
     _check(_LIBC.unshare(_NEW_MOUNTS), "have a mount namespace of its own (CAP_SYS_ADMIN)")
-    # What is unmounted on the host must not stay because of us, and what is mounted here is nobody else's.
+    # Unmounts on the host must come through to this namespace, and mounts of this namespace stay private.
     _mount("none", "/", _SLAVE | _RECURSIVE)
     if memory:
         _mount(memory, root + _SHARED, _BIND)
@@ -35,7 +35,7 @@ def launch(root: str, memory: str, directory: str, argv: list[str]) -> None:
         _mount(directory, root + directory, _BIND | _RECURSIVE)
         os.chroot(root)
         os.chdir("/")
-    # Set by the interpreter itself where there is no locale, and none of the program's business.
+    # Set by the interpreter itself where there is no locale, and of no use to the program.
     os.environ.pop("LC_CTYPE", None)
     os.execv(argv[0], argv)  # noqa: S606 - the program is the driver's own
 

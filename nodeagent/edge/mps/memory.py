@@ -1,7 +1,7 @@
-"""What runs beside the agent for a moment: gives daemons and clients a /dev/shm of a stated size, or takes it away.
+"""A short program beside the agent: mounts a /dev/shm of a stated size for daemons and clients, or unmounts /dev/shm.
 
-Runs as a program of its own, as no native call is made in the agent's process. Owns that one mount. Refuses one that
-only the agent itself would see: containers would be given what lies below it, and find no daemon there.
+Runs as a separate program, as no native call is made in the agent's process. Owns the mount alone. Refuses a mount
+visible to the agent only: containers would be given the directory below, and find no daemon there.
 
     memory.py mount DIRECTORY BYTES
     memory.py unmount DIRECTORY
@@ -16,10 +16,10 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def mount(directory: str, size: int, host: str) -> None:
-    """Mount it, if the first process of the machine, whose root is `host`, sees it too.
+    """Mount a tmpfs, if the first process of the machine, with the root `host`, sees the mount too.
 
     Raises:
-        OSError: it was refused, or is the agent's alone.
+        OSError: the mount was refused, or is visible to the agent only.
     """
     flags = ctypes.c_ulong(_NO_SUID | _NO_DEVICES | _NO_PROGRAMS)
     options = f"size={size},mode=1777".encode()
@@ -34,10 +34,10 @@ def mount(directory: str, size: int, host: str) -> None:
 
 
 def unmount(directory: str) -> None:
-    """Take it away, also while somebody has files in it: they go with them.
+    """Unmount the directory, even with open files in it: the files go with the mount.
 
     Raises:
-        OSError: it was refused.
+        OSError: the unmount was refused.
     """
     _check(_LIBC.umount2(directory.encode(), _DETACH), f"unmount {directory}")
 

@@ -1,6 +1,6 @@
-"""Which process is the daemon of which directory: told by its own environment, which nobody can mistake.
+"""Which process is the daemon of which directory, by the process's own environment, which cannot mislead.
 
-A process id in a file may be another's by now, so each is looked at; the file only says where to look first.
+A process id in a file may belong to another process by now, so each candidate is checked; the file is only a hint.
 """
 
 import os
@@ -16,30 +16,30 @@ _NAME: Final = b"nvidia-cuda-mps-control"
 
 
 def find_daemon(pipes: Path) -> int | None:
-    """The daemon that was started with this pipe directory."""
+    """The daemon started with the pipe directory."""
     return next((pid for pid in _list_candidates(pipes) if _is_of(pid, pipes)), None)
 
 
 def is_daemon(pid: int) -> bool:
-    """Whether this process is a control daemon at all."""
+    """Whether the process is a control daemon at all."""
     words = _read(pid, "cmdline").split(b"\0")
     return any(word.rpartition(b"/")[2] == _NAME for word in words) and b"-d" in words
 
 
 def list_family(pid: int) -> tuple[int, ...]:
-    """A daemon's servers and it itself, in the order in which they are to end; none where it is no daemon."""
+    """A daemon's servers, then the daemon, in the order for ending; empty for a process that is no daemon."""
     if not is_daemon(pid):
         return ()
     return (*_list_servers(pid), pid)
 
 
 def list_processes(pid: int, clients: Iterable[int]) -> frozenset[int]:
-    """The servers that a daemon has, and those of these clients of theirs that live."""
+    """The servers of a daemon, and the living processes among the clients."""
     return frozenset((*_list_servers(pid), *(one for one in clients if not _has_ended(one))))
 
 
 def read_gpus(pid: int) -> tuple[str, ...]:
-    """The GPUs that a daemon was started for."""
+    """The GPUs of a daemon."""
     words = _read(pid, "environ").split(b"\0")
     told = next((word for word in words if word.startswith(_GPUS)), b"")
     return tuple(uuid for uuid in told.removeprefix(_GPUS).decode("ascii", "replace").split(",") if uuid)
@@ -50,7 +50,7 @@ def _list_servers(pid: int) -> tuple[int, ...]:
 
 
 def _list_candidates(pipes: Path) -> Iterator[int]:
-    # Older daemons write none, and one that was killed while writing has left half of it.
+    # Older daemons write no file, and a daemon killed while writing leaves half a file.
     with suppress(OSError, ValueError):
         yield int((pipes / _PID_FILE).read_text())
     for entry in _PROC.iterdir():
@@ -64,7 +64,7 @@ def _is_of(pid: int, pipes: Path) -> bool:
 
 
 def _has_ended(pid: int) -> bool:
-    """Whether it waits for a parent that has yet to take note of its end."""
+    """Whether the process is gone, or a zombie that waits for the parent."""
     return _read(pid, "stat").rpartition(b") ")[2][:1] in (b"Z", b"")
 
 

@@ -1,7 +1,7 @@
-"""Runs one short program with a deadline, whatever it does with its output.
+"""Runs a short program with a deadline, whatever the program does with the output.
 
-A program that leaves a daemon behind may leave it the output too, so that a pipe would not end with the program and
-would kill the daemon with the agent: both sides are files in memory, and the end is that of the process itself.
+A program that leaves a daemon behind may leave the output to the daemon, so that a pipe would not end with the program
+and would kill the daemon with the agent: input and output are files in memory, and the end is the process's own end.
 """
 
 import os
@@ -18,23 +18,23 @@ _GONE_SECONDS: Final = 0.5
 
 
 class Ran(NamedTuple):
-    """How it ended."""
+    """The result of a program run."""
 
     status: int | None
-    """`None` where it did not end in time and was killed."""
+    """`None` for a program killed at the deadline."""
     output: str
 
     @property
     def said(self) -> str:
-        """Its output in one line, for people."""
+        """The output in one line, for people."""
         return " ".join(self.output.split())[:300] or "it said nothing"
 
 
 async def run(argv: Sequence[str], environment: Mapping[str, str], text: str, timeout_seconds: float) -> Ran:
-    """Run it with this text as its input and nothing but this environment.
+    """Run a program with the text as input and only the given environment.
 
     Raises:
-        OSError: it cannot be started.
+        OSError: the program cannot be started.
     """
     with memory_file("mps") as source, memory_file("mps") as sink:
         os.write(source, text.encode())

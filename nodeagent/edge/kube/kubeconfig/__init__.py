@@ -1,1 +1,1 @@
-"""Kubeconfigs, read by kubernetes_asyncio in a child process of its own, which hands over values and ends."""
+"""Kubeconfigs, read by kubernetes_asyncio in a child process, which hands over values and ends."""

@@ -1,7 +1,7 @@
-"""The child process that reads a kubeconfig, and all that it names: certificates, token files, programs, providers.
+"""The child process that reads a kubeconfig with certificates, token files, programs and identity providers.
 
-kubernetes_asyncio does that, and is loaded here alone: it takes 38 MB, which end with this process.
-Owns what it hands over: values, from before which files they are, and until when they hold.
+kubernetes_asyncio does the reading, and is loaded in the child alone: the 38 MB end with the child.
+Owns the values handed over, the digests of files from before the reading, and the end of a token.
 Refuses to live on: one question, one answer.
 """
 
@@ -36,28 +36,28 @@ from nodeagent.edge.kube.kubeconfig.words import (
 from nodeagent.model.yaml_text import YamlUnreadable, parse_yaml
 
 _MALFORMED = (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError, OSError)
-"""What kubernetes_asyncio raises over files that are not what they should be, besides its own error."""
+"""The exceptions of kubernetes_asyncio over malformed files, besides `ConfigException`."""
 _NAMED = {
     "cluster": ("certificate-authority",),
     "user": ("client-certificate", "client-key", "tokenFile"),
 }
-"""Under which keys a context names files."""
+"""The keys for file names, by kind of entry."""
 
 
 def main() -> None:
-    """Answer the one question."""
+    """Answer the question."""
     die_with_parent()
     announce_step("kubeconfig")
     answers = claim_answers()
     number, payload = next(read_frames(0))
-    # A program that is asked for a token has this process's input, and would wait for an end of it.
+    # A token program inherits the process's input, and would wait for the end of the input.
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     answer = encode(read_kubeconfig(decode(payload, type=Question)))
     write_frame(answers, number, answer, limit_bytes=WORDS_BYTES_MAX)
 
 
 def read_kubeconfig(question: Question) -> Reading | Refusal:
-    """What kubernetes_asyncio makes of the file."""
+    """The reading of the file by kubernetes_asyncio."""
     try:
         path = Path(question.path)
         content = read_bounded(path, limit_bytes=FILE_BYTES_MAX)
@@ -67,7 +67,7 @@ def read_kubeconfig(question: Question) -> Reading | Refusal:
         base = path.parent
         cluster, user = _find_in_context(document, "cluster"), _find_in_context(document, "user")
         digests = {question.path: digest(content)} | digest_files(_list_files(base, cluster=cluster, user=user))
-        # The library takes what is relative to be so to this directory, as kubectl does to the file's.
+        # The library resolves paths against the working directory, kubectl against the file's directory.
         os.chdir(base)
         found = Configuration()
         loading = load_kube_config_from_dict(document, client_configuration=found, temp_file_path=question.scratch)
@@ -100,7 +100,7 @@ def _read_pem(path: str | None) -> bytes | None:
 
 
 def _find_in_context(document: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    """The cluster or the user of the current context; nothing where the document is none, which the library tells."""
+    """The cluster or the user of the current context; empty for a malformed document, reported by the library."""
     context = _find_entry(document, "context", document.get("current-context"))
     return _find_entry(document, kind, context.get(kind))
 
@@ -120,7 +120,7 @@ def _list_files(base: Path, **found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _find_end(loader: Any, authorization: str) -> float | None:
-    """When a token ends: as the program said that made it, or as the token says itself."""
+    """When a token ends: by the program's word, or by the token's own claim."""
     if hasattr(loader, "exec_plugin_expiry"):
         return float(loader.exec_plugin_expiry.timestamp())
     try:
@@ -128,7 +128,7 @@ def _find_end(loader: Any, authorization: str) -> float | None:
         end = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["exp"]
         return float(end)
     except (IndexError, KeyError, TypeError, ValueError, binascii.Error):
-        return None  # not every token is one that tells
+        return None  # not every token has claims
 
 
 def _describe(error: Exception) -> str:

@@ -1,6 +1,6 @@
-"""What the agent and the child process that reads a kubeconfig say to each other: one JSON document each way.
+"""The messages between the agent and the child process that reads a kubeconfig: a JSON document each way.
 
-Owns their form, and by what both see that a file is no longer what it was.
+Owns the form of the messages, and the digests by which both notice a changed file.
 """
 
 from collections.abc import Iterable
@@ -14,31 +14,31 @@ from nodeagent.edge.host.files.atomic_file import read_bounded
 from nodeagent.edge.kube.client_configuration import ClientConfiguration
 
 FILE_BYTES_MAX = 1 << 20
-"""Of a kubeconfig, and of each file that it names."""
+"""Of a kubeconfig, and of each named file."""
 WORDS_BYTES_MAX = 8 << 20
-"""Of an answer: a kubeconfig's worth of authority, certificate, key and token, in base64."""
+"""Of an answer: authority, certificate, key and token of a kubeconfig, in base64."""
 
 
 class Question(Struct, frozen=True):
-    """What the child process is to read."""
+    """The task of the child process."""
 
     path: str
     scratch: str
-    """A directory that the asker empties: the library puts certificates on disk, and its tidying up can be killed."""
+    """A directory emptied by the agent: the library puts certificates on disk, and may be killed before the cleanup."""
 
 
 class Reading(Struct, frozen=True, tag=True):
-    """A kubeconfig that was read."""
+    """The content of a kubeconfig."""
 
     configuration: ClientConfiguration
     digests: dict[str, str]
-    """Of each file that had a say, the kubeconfig itself among them, from before the library read it."""
+    """By path, of the kubeconfig and all files used, from before the library's reading."""
     read_at: float
     """In seconds since 1970."""
     is_made: bool = False
-    """A program or an identity provider made the token: asked again, they make another."""
+    """Whether a program or an identity provider made the token: a new reading makes a new token."""
     expires_at: float | None = None
-    """When the token ends that was made, in seconds since 1970."""
+    """When a made token ends, in seconds since 1970."""
 
 
 class Refusal(Struct, frozen=True, tag=True):
@@ -48,12 +48,12 @@ class Refusal(Struct, frozen=True, tag=True):
 
 
 def digest_files(paths: Iterable[str]) -> dict[str, str]:
-    """By what each file is known again; one that cannot be read is known by that."""
+    """The digest of each file; for an unreadable file, the kind of error."""
     return {path: _digest(path) for path in paths}
 
 
 def digest(content: bytes) -> str:
-    """By what a content is known again."""
+    """The digest of a content."""
     return sha256(content).hexdigest()
 
 

@@ -1,1 +1,1 @@
-"""Touches the world, one neighbour each; translates and decides nothing."""
+"""Code that touches the world, one neighbour to a folder; translates and decides nothing."""

@@ -59,7 +59,7 @@ class NodeStatus(Value, frozen=True):
 
     exists: bool = False
     mode: int = 0
-    """With the file type, as `stat` gives it."""
+    """Mode and file type, as from `stat`."""
     uid: int = 0
     gid: int = 0
     major: int = 0
@@ -80,7 +80,7 @@ class NodeStep(StrEnum):
 
 
 class NodeChange(Value, frozen=True):
-    """One step for one node."""
+    """A step for a node."""
 
     node: DeviceNode
     step: NodeStep

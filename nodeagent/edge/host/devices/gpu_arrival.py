@@ -40,7 +40,7 @@ def has_gpu(pci_devices: str, dev_directories: tuple[str, ...]) -> bool:
 
 def _list_names(directory: str) -> list[str]:
     try:
-        return os.listdir(directory)  # noqa: PTH208 - pathlib is half of what this process would weigh
+        return os.listdir(directory)  # noqa: PTH208 - pathlib would be half of this process's memory
     except OSError:
         return []
 
@@ -162,7 +162,7 @@ def main(words: list[str]) -> None:
     for listener in listeners:
         listener.close()
     command = words[rest + 1 :]
-    os.execv(command[0], command)  # noqa: S606 - the command that this process was before
+    os.execv(command[0], command)  # noqa: S606 - the agent's own command, from before the wait
 
 
 if __name__ == "__main__":

@@ -246,7 +246,7 @@ def run_command(argv: Sequence[str], timeout_seconds: float) -> str:
     try:
         process = subprocess.Popen(  # noqa: S603  # the command of the node's own configuration
             argv,
-            # Nothing of the agent's own secrets goes along.
+            # No secrets from the agent's own environment.
             env={"PATH": os.environ.get("PATH", os.defpath)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -269,7 +269,7 @@ def run_command(argv: Sequence[str], timeout_seconds: float) -> str:
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
     """Kill the command's remaining processes, close the pipe and reap the command."""
-    with suppress(ProcessLookupError):  # all of it has ended
+    with suppress(ProcessLookupError):  # all processes have ended
         os.killpg(process.pid, signal.SIGKILL)
     if process.stdout is not None:
         process.stdout.close()

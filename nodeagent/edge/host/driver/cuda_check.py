@@ -114,7 +114,7 @@ def _copy_there_and_back(cuda: Cuda) -> None:
 def main(arguments: Sequence[str]) -> None:
     """The child: answer each request, a library's path, until the agent closes the pipe."""
     if arguments:
-        # By hand, to see what the agent sees.
+        # By hand, for the agent's view.
         sys.stdout.write(check_cuda(arguments[0]) + "\n")
         return
     die_with_parent()

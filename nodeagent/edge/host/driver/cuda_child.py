@@ -39,6 +39,6 @@ class CudaChild:
 
 
 def _plan_environment() -> dict[str, str]:
-    # PCI order, so that "GPU 3" means the same as elsewhere; nothing of the agent's own secrets goes along.
+    # PCI order, so that "GPU 3" is the same GPU everywhere; no secrets from the agent's own environment.
     environment = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH") if name in os.environ}
     return {**environment, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}

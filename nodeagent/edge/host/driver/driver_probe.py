@@ -42,7 +42,7 @@ AskNvml = Callable[[], Awaitable[NvmlAnswer]]
 """Whether NVML works; raises `DriverError` when NVML cannot be asked."""
 
 AskFabric = Callable[[], Awaitable[tuple[str, ...]]]
-"""The GPUs whose fabric registration is not completed; raises `DriverError` when GPUs cannot be asked."""
+"""The GPUs with pending fabric registration; raises `DriverError` when GPUs cannot be asked."""
 
 CheckCuda = Callable[[Path | None], Awaitable[str]]
 """The CUDA smoke test with the library found, if any: the failure, empty without failure."""

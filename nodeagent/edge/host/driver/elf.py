@@ -70,7 +70,7 @@ def parse_library_identity(read_at: ReadAt) -> LibraryIdentity | None:
         segments = _read_segments(read_at, header, order)
         return LibraryIdentity(machine, _read_soname(read_at, segments, order))
     except (struct.error, OverflowError, ValueError):
-        # An offset beyond the end, or beyond what the kernel takes: the file is cut off or lies.
+        # An offset beyond the end, or beyond what the kernel takes: a truncated or dishonest file.
         return None
 
 

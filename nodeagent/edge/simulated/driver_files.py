@@ -1,4 +1,4 @@
-"""The driver files of a simulated node: none, so a container gets device names only."""
+"""The driver files of a simulated node: none, so a container only learns the names of its devices."""
 
 import anyio
 

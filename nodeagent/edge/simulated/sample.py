@@ -1,8 +1,7 @@
 """One sample of the simulated node: the world's readings in the model's vocabulary. Pure.
 
 Readings that real hardware lacks are `None` here too: utilisation of a partitioned GPU, hardware counters before
-Hopper,
-a recovery action from an old driver.
+Hopper, a recovery action from an old driver.
 """
 
 from msgspec.structs import replace

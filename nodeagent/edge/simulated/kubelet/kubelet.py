@@ -1,7 +1,6 @@
 """The whole stand-in kubelet: its lives, its pods, and its files.
 
-One `StandInKubelet` is one machine's kubelet; the process may die and come back many times, while the pods go on
-running.
+One `StandInKubelet` is one machine's kubelet; the process may die and come back many times while pods go on running.
 """
 
 import time

@@ -1,1 +1,1 @@
-"""Code that touches the world, one neighbour to a folder; translates and decides nothing."""
+"""Access to the world outside the process, a folder for each neighbour; translates, and never decides."""

@@ -2,8 +2,7 @@
 
 Owns the directory's files of one name: the journal, the previous journal, damaged journals set aside, leftovers of
 interrupted writes. Refuses to know the meaning of the bytes, and to go on after a failed write: only `begin` helps
-then,
-because a failed fsync may have dropped unwritten pages, and a second fsync would succeed without them.
+then, because a failed fsync may have dropped unwritten pages, and a second fsync would succeed without them.
 All calls block; on the event loop they belong in a worker thread.
 """
 

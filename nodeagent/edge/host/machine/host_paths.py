@@ -110,9 +110,8 @@ class HostPaths:
             path: The file; directories above the file are made.
             content: The whole content; `None` removes the file.
             mode: For a new file.
-            follow_link: Whether a symbolic link in the file's place stays and its target is replaced; else the link
-                itself
-                is replaced. Links to directories above the file are followed in any case.
+            follow_link: Whether a symbolic link in the file's place stays and its target is replaced; else the link is
+                replaced. Links to directories above the file are followed in any case.
 
         Raises:
             FileNotWritten: The file is unchanged.

@@ -1,8 +1,7 @@
 """Parses the NVIDIA driver's lines in the kernel log.
 
 Owns the record format of /dev/kmsg and the line formats of the driver (`NVRM:` and `nvidia-nvswitchN:`). Pure.
-Refuses to judge: the severity of an XID is the business of health, so unknown numbers and words are kept, never
-dropped.
+Refuses to judge: the severity of an XID is the business of health, so unknown numbers and words are kept.
 """
 
 import re

@@ -17,7 +17,7 @@ from nodeagent.model.ports import ProcessPlace
 
 
 def find_pods(proc_root: Path) -> frozenset[str]:
-    """The uids of all pods with a process; between two containers of a pod its sandbox is a process.
+    """The uids of all pods with a process; between two containers the pod's sandbox remains as a process.
 
     Raises:
         FileUnreadable: /proc shows no process at all.

@@ -81,8 +81,7 @@ def forget_ended(path: Path, descriptor: int, slots: Sequence[Slot], living: fro
     """Free the slots of ended processes, the owner field last; the number of freed slots.
 
     Where another process of the same namespace lives, the library frees such slots: two at once would collide.
-    Elsewhere
-    the slots have no other writer, as the library neither judges them nor gives out slots with an owner.
+    Elsewhere the slots have no other writer: the library neither judges such slots nor gives them out.
 
     Raises:
         FileNotWritten: A write was refused.

@@ -1,4 +1,4 @@
-"""The file that the containers of one claim share: made here, written and locked by the vGPU library in each container.
+"""The shared file of a claim's containers: made here, written and locked by the vGPU library in each container.
 
 Refuses to read the file: each process states its memory by locks, which end with the process. The library bounds all
 values that it reads from the file.

@@ -1,3 +1,3 @@
-"""nodeagent: one process per GPU node that does what a pile of per-node parts did."""
+"""nodeagent: a single process per GPU node, in place of a pile of per-node parts."""
 
 __version__ = "0.1.0.dev0"

@@ -1,1 +1,1 @@
-"""Touches the world, one neighbour each; translates and decides nothing."""
+"""Access to the world outside the process, a folder for each neighbour; translates, and never decides."""

@@ -1,1 +1,1 @@
-"""The machine itself: files, device nodes, processes, kernel modules and log. What several edges need of it is here."""
+"""The machine itself: files, device nodes, processes, kernel modules and kernel log, as several edges need them."""

@@ -1,20 +1,21 @@
-"""What can go wrong between the agent and its own host, one class for each situation a caller handles differently.
+"""Failures between the agent and its own host, one class for each situation that a caller handles differently.
 
 HostError
-├── FileUnreadable        a file that is needed cannot be read
-├── FileTooLarge          it can, but it is no file of the kind expected there
-├── FileNotWritten        new content did not become durable; says whether the old one is still in place
-├── LibraryCacheInvalid   ld.so.cache is not what its name says
+├── FileUnreadable        a needed file cannot be read
+├── FileTooLarge          a readable file is too large for the kind of file expected
+├── FileNotWritten        new content did not become durable; says whether the old content is still in place
+├── LibraryCacheInvalid   ld.so.cache is not of its format
 ├── StateLocked           another agent uses the state directory
 ├── KernelLogUnavailable  the kernel log cannot be read (any longer)
 ├── DeviceNodeNotApplied  a device node or its link could not be made right
-├── DirectoryNotPrivate   a directory of one's own is another user's, or open to one
+├── DirectoryNotPrivate   a private directory is another user's, or open to another user
 ├── ProgramMissing        a program of ours for the host is not part of this installation
-├── ProgramUnfit          it is, and does not run on this host
-├── ProgramNameTaken      under the name that it should have lies a program of somebody else
-├── VgpuFileInvalid       a limits or usage file is none, is damaged, or is for other devices
-├── ShimTableUnfit        the runtime shim's table would be one that the shim refuses
-└── HostStuck             file work did not come back in time
+├── ProgramUnfit          a program of ours does not run on this host
+├── ProgramNameTaken      a foreign program has the name that ours should have
+├── VgpuFileInvalid       a limits or usage file is of another format, is damaged, or is for other devices
+├── ShimTableUnfit        the runtime shim would refuse its new table
+├── HostStuck             file work did not come back in time
+└── ProcessNotEnded       a process above its limit could not be ended
 """
 
 import errno
@@ -42,22 +43,22 @@ _REMEDIES = {
 
 
 def describe_os_error(error: OSError) -> str:
-    """What the operating system said, in its own words and in lower case."""
+    """The operating system's own words for an error, in lower case."""
     text = error.strerror or os.strerror(error.errno or 0)
     return text[:1].lower() + text[1:]
 
 
 def suggest_remedy(error: OSError, path: Path | None = None) -> str:
-    """What a person can do about an error of the operating system, met at `path` or below it."""
+    """A person's remedy for an error of the operating system, met at `path` or below it."""
     if error.errno == errno.ENOSPC and path is not None and _has_no_inode(path):
         return "its file system has no inode left (`df -i`): remove files from it"
     return _REMEDIES.get(error.errno or 0, "look up what the operating system reports and retry")
 
 
 def _has_no_inode(path: Path) -> bool:
-    """Whether files are what there are too many of: the kernel has one word for that and for bytes."""
+    """Whether the file system has too many files: the kernel has one word for inodes and for bytes."""
     try:
-        # A new file may not be there, and what stands in its place may be on another file system.
+        # A new file may be missing, and another file in its place may be on another file system.
         system = os.statvfs(path.parent)
     except OSError:
         return False
@@ -65,11 +66,11 @@ def _has_no_inode(path: Path) -> bool:
 
 
 class HostError(NodeagentError):
-    """The agent's own host refused something."""
+    """A failure of the agent's own host."""
 
 
 class FileUnreadable(HostError):
-    """A file that is needed cannot be read."""
+    """A needed file cannot be read."""
 
     def __init__(self, path: Path, error: OSError) -> None:
         remedy = "check that the path is right" if error.errno == errno.ENOENT else suggest_remedy(error)
@@ -78,12 +79,12 @@ class FileUnreadable(HostError):
 
     @property
     def is_absent(self) -> bool:
-        """Whether it is simply not there."""
+        """Whether the file is simply missing."""
         return self.errno in {errno.ENOENT, errno.ENOTDIR}
 
 
 class FileTooLarge(HostError):
-    """A file is larger than any honest one in its place."""
+    """A file is larger than any honest file in its place."""
 
     def __init__(self, path: Path, limit_bytes: int) -> None:
         super().__init__(f"cannot read {path}: it is larger than {limit_bytes} bytes: move it aside")
@@ -102,7 +103,7 @@ class FileNotWritten(HostError):
 
 
 class LibraryCacheInvalid(HostError):
-    """The file in place of ld.so.cache is none, or is damaged."""
+    """The file in place of ld.so.cache is of another format, or is damaged."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"cannot read the cache of shared libraries: {reason}: run `ldconfig` in the driver root")
@@ -134,7 +135,7 @@ class KernelLogUnavailable(HostError):
 
 
 class DirectoryNotPrivate(HostError):
-    """A directory that must be one's own is another user's, or others may write it."""
+    """A directory that must be private is another user's, or writable for others."""
 
     def __init__(self, path: Path, problem: str, remedy: str = "") -> None:
         remedy = remedy or "look at what is in it, then have its owner or root remove it"
@@ -164,7 +165,7 @@ class ProgramMissing(HostError):
 
 
 class ProgramUnfit(HostError):
-    """A program does not run where the container runtime would start it, or nobody can know whether it does."""
+    """A program does not run where the container runtime would start it, or cannot be shown to run there."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"{path} cannot be shown to run on the host: {reason}")
@@ -172,7 +173,7 @@ class ProgramUnfit(HostError):
 
 
 class ProgramNameTaken(HostError):
-    """Under a name that a program of ours should have lies something else."""
+    """A foreign program has the name that a program of ours should have."""
 
     def __init__(self, path: Path, target: Path) -> None:
         super().__init__(
@@ -183,7 +184,7 @@ class ProgramNameTaken(HostError):
 
 
 class VgpuFileInvalid(HostError):
-    """A file in place of a container's limits or usage file is none, is damaged, or is for other devices."""
+    """A limits or usage file of a container is of another format, is damaged, or is for other devices."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"cannot use {path}: {reason}: end the container, so that its files are made anew")
@@ -199,7 +200,7 @@ class HostStuck(HostError):
 
 
 class ProcessNotEnded(HostError):
-    """A process that has more than its part could not be ended."""
+    """A process with more than its fraction could not be ended."""
 
     def __init__(self, pid: int, error: OSError) -> None:
         super().__init__(
@@ -210,7 +211,7 @@ class ProcessNotEnded(HostError):
 
 
 class ShimTableUnfit(HostError):
-    """The runtime shim's table would be one that the shim refuses."""
+    """The runtime shim would refuse its new table."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the table of the runtime shim cannot be written: {reason}; the one in place stays")

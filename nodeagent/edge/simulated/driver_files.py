@@ -1,4 +1,4 @@
-"""The driver files of a made-up node: there are none, and a container is only told what it was given."""
+"""The driver files of a simulated node: none, so a container only learns the names of its devices."""
 
 import anyio
 
@@ -9,6 +9,6 @@ class MadeUpDriverFiles:
     """The port `DriverFileSource` without a driver."""
 
     async def read_driver_files(self) -> DriverFiles:
-        """Nothing of the host's."""
+        """No files of the host."""
         await anyio.lowlevel.checkpoint()
         return DriverFiles(made_up=True)

@@ -1,8 +1,8 @@
-"""What can be wrong with a profile before anything is simulated.
+"""Errors of a profile before the simulation begins.
 
 NodeagentError
-├── UnknownProfile     no profile of that name
-└── InvalidProfile     a profile's file cannot be read, or what it says cannot be
+├── UnknownProfile  no profile of the given name
+└── InvalidProfile  a profile's file cannot be read, or contradicts itself
 """
 
 from nodeagent.model.errors import NodeagentError
@@ -10,7 +10,7 @@ from nodeagent.model.nearest import suggest
 
 
 class UnknownProfile(NodeagentError):
-    """Nobody wrote a profile of that name."""
+    """No profile has the given name."""
 
     def __init__(self, name: str, known: tuple[str, ...]) -> None:
         super().__init__(f"no simulated profile {name!r}: known are {', '.join(known)}{suggest(name, known)}")

@@ -1,7 +1,7 @@
 """Readings beside the ordinary sample, as far as a simulated GPU has them; pure. Names are the GPU worker's.
 
-What a model's data file says is told as it is, what the world counts is shared out over the links, errors that nobody
-injects are zero, and everything else is not there, as on hardware that does not give it.
+Values of a model's data file are read unchanged, the world's counts are divided among the links, errors without a fault
+are zero, and all other readings are absent, as on hardware without them.
 """
 
 from collections.abc import Mapping
@@ -18,14 +18,14 @@ _KIB = 1024
 
 
 def render_extras(gpu: GpuState, sample: GpuSample, names: tuple[str, ...]) -> dict[str, float]:
-    """Those of the wanted readings that this GPU has."""
+    """The wanted readings that the GPU has."""
     known = {**_list_standing(gpu), **_list_counted(sample)}
     found = {name: known[name] if name in known else _read_link(gpu, sample, name) for name in names}
     return {name: value for name, value in found.items() if value is not None}
 
 
 def _list_standing(gpu: GpuState) -> Mapping[str, float | None]:
-    """What the model's data file says."""
+    """Constant readings, from the model's data file."""
     model = gpu.seat.model
     clocks, thermal, power = model.clocks, model.thermal, model.power
     return {
@@ -44,7 +44,7 @@ def _list_standing(gpu: GpuState) -> Mapping[str, float | None]:
 
 
 def _list_counted(sample: GpuSample) -> Mapping[str, float | None]:
-    """What the world counts anyhow, and what it never has any of."""
+    """Counts of the world, and zero for errors that never occur in the world."""
     nothing = {f"field/{number}/0": 0.0 for number in (*_VIOLATIONS, *sorted(_ECC_ELSEWHERE))}
     counted: dict[str, float | None] = {
         "field/2/0": 1,
@@ -60,7 +60,7 @@ def _list_counted(sample: GpuSample) -> Mapping[str, float | None]:
 
 
 def _read_link(gpu: GpuState, sample: GpuSample, name: str) -> float | None:
-    """One link's part of the sums in the sample; the links carry alike."""
+    """One link's part of the sums in the sample; all links carry the same."""
     links = gpu.seat.model.nvlink
     kind, *words = name.split("/")
     if links is None or kind not in ("field", "link_error"):

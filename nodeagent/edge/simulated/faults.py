@@ -1,8 +1,8 @@
-"""Misbehaviour on demand: what can be asked for, and what it does to the world.
+"""Faults on demand: the list of faults, and the effects of each fault on the world.
 
-Owns the words people type and the sentence they get back. A fault says what happened to the hardware; which events
-the driver reports of it comes back as values, for `source` to deliver.
-Refuses waiting: a hung call is a fact about the world here, and is waited for elsewhere.
+Owns the words that people type and the sentence in reply. A fault changes the hardware; the events that the driver
+reports about the fault are returned as values, for `source` to deliver.
+Refuses waiting: a hung call is a fact about the world here, and `source` waits.
 """
 
 import math
@@ -20,20 +20,20 @@ from nodeagent.model.mig import WriteKind
 from nodeagent.model.ports import GpuEvent
 
 CALLS = ("evidence", "inventory", "sample", "partition")
-"""What can hang; `all` means every one of them."""
+"""Calls that can hang; `all` means every call."""
 FOR_EVER = math.inf
 FILLER = frozenset({"on", "gpu", "for", "to"})
-"""Words that read well and mean nothing: `xid 79 on gpu 3`."""
+"""Words for reading only, without meaning: `xid 79 on gpu 3`."""
 XID_RECOVERY_ACTION_CHANGED = 154
 XID_MAX = 10_000
 SECONDS_MAX = 1e6
 COUNT_MAX = 10**9
 PERCENT_OVER, PERCENT_MAX = 150, 1000
-"""Of a part of the memory."""
+"""Percent of a fraction's memory."""
 
 
 class Outcome(Struct, frozen=True):
-    """What was done, in a sentence, and what the driver reports of it."""
+    """The effect in a sentence, and the events that the driver reports."""
 
     sentence: str
     events: tuple[GpuEvent, ...] = ()
@@ -57,12 +57,12 @@ def list_faults() -> tuple[str, ...]:
 
 
 def apply_fault(world: World, name: str, arguments: Sequence[str]) -> Outcome:
-    """Do it to the world.
+    """Apply a fault to the world.
 
     Raises:
-        FaultUnknown: no such fault.
-        GpuUnknown: no such GPU.
-        ValueError: an argument makes no sense; nothing was done.
+        FaultUnknown: No such fault.
+        GpuUnknown: No such GPU.
+        ValueError: An argument makes no sense; the world is unchanged.
     """
     fault = FAULTS.get(name)
     if fault is None:
@@ -108,7 +108,7 @@ def _apply_effect(world: World, gpu: GpuState, effect: XidEffect, gpu_instance: 
 
 
 def _change_recovery(world: World, gpu: GpuState, action: int) -> tuple[GpuEvent, ...]:
-    """The driver tells twice when its advice changes: as an XID of its own, and as an event with the new value."""
+    """The driver reports new advice twice: as an XID of its own, and as an event with the new value."""
     if gpu.faults.recovery_action == action:
         return ()
     gpu.faults.recovery_action = action
@@ -378,4 +378,4 @@ FAULTS: dict[str, Fault] = {
     "fabric": Fault("fabric pending|ready", 1, 1, _fabric),
     "clear": Fault("clear", 0, 0, _clear),
 }
-"""Every fault, in the order in which help shows them."""
+"""Every fault, in the order of the help text."""

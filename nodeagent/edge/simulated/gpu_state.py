@@ -1,7 +1,7 @@
-"""One simulated GPU as it is at this moment: readings, counters, and what is wrong with it.
+"""The present state of one simulated GPU: readings, counters, and faults.
 
 Owns the physics: power follows activity, heat follows power, clocks give way to both.
-Refuses time of its own: `step` is told how much has passed.
+Refuses time of its own: `step` gets the elapsed seconds.
 """
 
 import math
@@ -21,7 +21,7 @@ REASON_HARDWARE_SLOWDOWN = 0x8
 REASON_HARDWARE_THERMAL = 0x40
 
 IDLE_ACTIVITY = 0.005
-"""Below this the driver calls a GPU idle."""
+"""Activity below which the driver calls a GPU idle."""
 PEAK_OVER_LIMIT = 1.12
 """Full activity asks for more power than the limit gives, as training on real boards does."""
 POWER_SETTLES_SECONDS = 1.0
@@ -29,7 +29,7 @@ HEAT_SETTLES_SECONDS = 40.0
 THROTTLED_SHARE = 0.5
 CLOCK_STEP_MHZ = 15
 PCIE_BYTES_PER_SECOND = 985_000_000
-"""Per lane at generation 3; each generation doubles it."""
+"""Per lane at generation 3; each generation doubles the rate."""
 PCIE_IDLE_BYTES_PER_SECOND = 400_000
 PCIE_LOAD = 0.08
 TRANSMIT_SHARE = 0.4
@@ -42,12 +42,12 @@ REPLAY_EVERY_SECONDS = 24 * 3600.0
 
 @dataclass(slots=True)
 class GpuFaults:
-    """What was injected and lasts until it is taken back."""
+    """Injected faults that last until cleared."""
 
     lost: str = ""
-    """Why the GPU does not answer; empty for one that does."""
+    """Why the GPU does not answer; empty for an answering GPU."""
     hidden: bool = False
-    """On the PCI bus, but the driver did not list it when it was loaded."""
+    """On the PCI bus, but not listed by the driver since the driver's loading."""
     unplugged: bool = False
     thermal: bool = False
     links_down: set[int] = field(default_factory=set)
@@ -55,7 +55,7 @@ class GpuFaults:
     remap_pending: bool = False
     remap_failed: bool = False
     foreign_mib: int = 0
-    """Memory of a program that was given nothing."""
+    """Memory of a program without an allocation."""
 
 
 @dataclass(slots=True)
@@ -79,17 +79,17 @@ class GpuState:
     random: Random
     tenants: list[Tenant] = field(default_factory=list)
     parts: dict[PartWork, Tenant] = field(default_factory=dict)
-    """The jobs of containers that have a part of it."""
+    """Jobs of containers with a fraction of the GPU."""
     mig_layout: tuple[str, ...] | None = None
     """Profile names while MIG is on, `None` while it is off."""
     mig_pending: bool | None = None
-    """The mode after the next reset, where it is another than the one in force."""
+    """The mode after the next reset, if different from the present mode."""
     instances: dict[int, PlacedInstance] = field(default_factory=dict)
-    """The GPU instances by their id, those without a device in them too."""
+    """GPU instances by id, also instances without a MIG device."""
     layout_number: int = 0
     compute_mode: ComputeMode = ComputeMode.DEFAULT
     time_slice: int = 0
-    """As the driver counts them; 0 is its own choice."""
+    """The driver's number of the time slice; 0 is the driver's default."""
     faults: GpuFaults = field(default_factory=GpuFaults)
     ecc: EccCounters = field(default_factory=EccCounters)
     activity: float = 0.0
@@ -112,11 +112,11 @@ class GpuState:
 
     @property
     def workers(self) -> list[Tenant]:
-        """Every job on it, of whoever has all of it or a part."""
+        """Every job on the GPU, with the whole GPU, a MIG device or a fraction."""
         return [*self.tenants, *self.parts.values()]
 
     def end_jobs(self) -> None:
-        """Every process on it ends."""
+        """End every process on the GPU."""
         for worker in self.workers:
             worker.end_job()
 
@@ -132,7 +132,7 @@ class GpuState:
         self.energy_joules = self.random.uniform(1, 20) * 86_400 * 0.5 * model.power.limit_watts
 
     def step(self, seconds: float, active_links: int) -> None:
-        """Let time pass for the board; the tenants have had theirs."""
+        """Let time pass for the board, after the tenants."""
         self._measure_activity()
         demand, clock_share = self._plan_power()
         jitter = self.random.uniform(0.995, 1.005)
@@ -144,7 +144,7 @@ class GpuState:
         self._count(seconds, active_links)
 
     def overheat(self) -> None:
-        """The air flow stops: hot at once, and hot it stays."""
+        """Stop the air flow: the GPU is hot at once, and stays hot."""
         self.faults.thermal = True
         self.temperature_celsius = self._equilibrium_celsius()
         _, clock_share = self._plan_power()
@@ -158,7 +158,7 @@ class GpuState:
         self.ecc.uncorrected_aggregate += uncorrected
 
     def reset(self) -> None:
-        """What a GPU reset mends: everything but lifetime counts, blocked air and failed remaps."""
+        """Undo faults as a GPU reset does: lifetime counts, blocked air and failed remaps stay."""
         lasting = self.faults
         self.faults = GpuFaults(unplugged=lasting.unplugged, thermal=lasting.thermal, remap_failed=lasting.remap_failed)
         self.ecc.corrected = self.ecc.uncorrected = 0
@@ -168,7 +168,7 @@ class GpuState:
         self.activity = min(1.0, sum(worker.activity * worker.share for worker in self.workers))
 
     def _plan_power(self) -> tuple[float, float]:
-        """Watts the board draws once settled, and the share of the top clock it runs at. Sets the reasons."""
+        """Watts that the board draws once settled, and the clock as a fraction of the top clock. Sets the reasons."""
         power = self.seat.model.power
         if self.activity < IDLE_ACTIVITY:
             self.clock_event_reasons = REASON_IDLE
@@ -202,7 +202,7 @@ class GpuState:
             self.sm_clock_mhz = max(clocks.sm_idle_mhz, steps * CLOCK_STEP_MHZ)
 
     def _count(self, seconds: float, active_links: int) -> None:
-        """Counters, all of which only grow."""
+        """Advance the counters, which only grow."""
         model = self.seat.model
         self.energy_joules += self.power_watts * seconds
         if self.clock_event_reasons & REASON_SOFTWARE_POWER_CAP:

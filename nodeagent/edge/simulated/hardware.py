@@ -1,7 +1,7 @@
-"""What is true of a GPU model wherever it is plugged in: the form of the files in `models/`.
+"""Properties of a GPU model on any node: the form of the files in `models/`.
 
 Owns the vocabulary of the data files, with units in the names.
-Refuses anything that depends on the board or the node: that is `profile`.
+Refuses properties of the board or the node: `profile` has those.
 """
 
 from msgspec import Struct
@@ -10,11 +10,11 @@ MIB = 1024 * 1024
 
 
 class Spec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of everything read from a data file: frozen, and a misspelt key is an error."""
+    """Base of all values read from a data file: frozen, and a misspelt key is an error."""
 
 
 class PciSpec(Spec, frozen=True):
-    """What the GPU says of itself on the bus; ids with the device in the upper half, as NVML gives them."""
+    """The GPU's identity on the bus; ids with the device in the upper half, as in NVML."""
 
     device_id: int
     subsystem_id: int
@@ -46,7 +46,7 @@ class PowerSpec(Spec, frozen=True):
 
 
 class ClockSpec(Spec, frozen=True):
-    """Clocks at the top, and where they rest."""
+    """Clocks at the top, and at rest."""
 
     sm_mhz: int
     sm_idle_mhz: int
@@ -77,7 +77,7 @@ class NvLinkSpec(Spec, frozen=True):
 
 
 class MigRow(Spec, frozen=True, array_like=True):
-    """One shape of GPU instance on this model: what `nvidia-smi mig -lgip` prints, without the counts."""
+    """One shape of GPU instance on this model: a line of `nvidia-smi mig -lgip`, without the counts."""
 
     memory_mib: int
     multiprocessors: int
@@ -89,7 +89,7 @@ class MigRow(Spec, frozen=True, array_like=True):
 
 
 class MigSpec(Spec, frozen=True):
-    """How the GPU can be partitioned: a geometry by name, and the size of each of its shapes."""
+    """How the GPU can be partitioned: a geometry by name, and the size of each shape."""
 
     geometry: str
     shapes: dict[str, MigRow]

@@ -14,7 +14,7 @@ def make_gpu_uuid(profile: str, node_name: str, index: int) -> GpuUuid:
 
 
 def make_mig_uuid(gpu: GpuUuid, gpu_instance_id: int, compute_instance_id: int, layout: int) -> MigUuid:
-    """The UUID of a MIG device; a new layout gives new ones, as a re-created instance has."""
+    """The UUID of a MIG device; a new layout gives new UUIDs, as for a re-created instance."""
     return MigUuid(f"MIG-{_make_uuid('mig', gpu, gpu_instance_id, compute_instance_id, layout)}")
 
 
@@ -24,7 +24,7 @@ def make_serial(gpu: GpuUuid) -> str:
 
 
 def make_seed(*parts: object) -> int:
-    """A seed for a generator that belongs to these things alone."""
+    """A seed for a generator of the given things alone."""
     return int(_digest("seed", *parts)[:16], 16)
 
 

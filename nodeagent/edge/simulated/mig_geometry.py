@@ -1,7 +1,7 @@
-"""The shapes of GPU instances, and where they fit: what the driver decides when a GPU is partitioned.
+"""The shapes of GPU instances, and their placements: the driver's decisions when a GPU is partitioned.
 
 Owns names, NVML numbers, placements and the driver's order of choice.
-Refuses to know a model's memory and SM counts: those come with the model, as `MigRow`.
+Refuses to know a model's memory and SM counts: the model brings them, as `MigRow`.
 """
 
 import math
@@ -18,17 +18,17 @@ class Shape(Struct, frozen=True):
     enumerator: int
     """The index that NVML's profile queries take."""
     profile_id: int
-    """The id those queries answer with, which creating an instance takes."""
+    """The id that the queries return, and that the creation of an instance takes."""
     slices: int
     starts: tuple[int, ...]
     size: int
-    """Of a placement, in memory slots."""
+    """Size of a placement, in memory slots."""
     instances: int
     suffix: str = ""
 
 
 class Geometry(Struct, frozen=True):
-    """How one family of GPUs can be cut."""
+    """Slots, slices and shapes of one family of GPUs."""
 
     slots: int
     slices: int
@@ -36,7 +36,7 @@ class Geometry(Struct, frozen=True):
 
 
 class MigShape(Struct, frozen=True):
-    """A shape on one model: named as people name it, with everything NVML tells of it."""
+    """A shape on one model: the name for people, with all of NVML's numbers."""
 
     name: str
     shape: Shape
@@ -103,7 +103,7 @@ def compute_memory_part(memory_mib: int, total_bytes: int) -> int:
 
 
 def list_shapes(model: GpuModel) -> tuple[MigShape, ...]:
-    """Every shape this model can be cut into, in the order of its geometry; none where it knows no MIG."""
+    """Every shape of the model, in the order of the geometry; empty for a model without MIG."""
     if model.mig is None:
         return ()
     return tuple(
@@ -115,10 +115,10 @@ def list_shapes(model: GpuModel) -> tuple[MigShape, ...]:
 
 
 def plan_layout(model: GpuModel, names: tuple[str, ...]) -> tuple[PlacedInstance, ...]:
-    """Place the named instances, large ones first, as a careful administrator would create them.
+    """Place the named instances, large instances first, as a careful administrator would create them.
 
     Raises:
-        ValueError: a name is unknown, or the set does not fit; the message says which and why.
+        ValueError: A name is unknown, or the set does not fit; the message says why.
     """
     if model.mig is None:
         raise ValueError(f"{model.name} knows no MIG")

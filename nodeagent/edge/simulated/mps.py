@@ -1,4 +1,4 @@
-"""The port `MpsHost` without a driver: daemons that are told what they are to do, do it, and have no clients."""
+"""The port `MpsHost` without a driver: daemons that obey commands and have no clients."""
 
 from collections.abc import Sequence
 from itertools import count
@@ -10,25 +10,25 @@ from nodeagent.model.ids import GpuUuid
 from nodeagent.model.mps import MpsPlace
 
 _FIRST_PID = 4_000_000
-"""Above every process of a host that has not been told to count further."""
+"""Above every process of a host with the kernel's default limit of pids."""
 _GIB = 1024
-"""From so many MiB on, a limit is told in G."""
+"""Number of MiB from which a limit is reported in G."""
 
 
 class SimulatedMps:
-    """Their processes are made up; they end with the agent, as everything simulated does."""
+    """Daemons without processes, which end with the agent, as the whole simulation does."""
 
     def __init__(self) -> None:
         self._numbers = count(_FIRST_PID)
         self._daemons: dict[str, _Daemon] = {}
 
     async def find(self, place: MpsPlace) -> int | None:
-        """The daemon of this place."""
+        """The pid of a place's daemon."""
         daemon = self._daemons.get(place.name)
         return daemon.pid if daemon is not None else None
 
     async def start(self, place: MpsPlace, gpus: Sequence[GpuUuid]) -> int:  # noqa: ARG002 - the port
-        """Have one from now on."""
+        """Start a daemon."""
         daemon = self._daemons[place.name] = _Daemon(next(self._numbers))
         return daemon.pid
 
@@ -38,7 +38,7 @@ class SimulatedMps:
         commands: Sequence[str],
         timeout_seconds: float = 0.0,  # noqa: ARG002 - the port
     ) -> tuple[str, ...]:
-        """What the real one would answer."""
+        """The answers of a real daemon."""
         daemon = self._daemons.get(place.name)
         if daemon is None:
             raise MpsSilent("there is no daemon")
@@ -48,41 +48,41 @@ class SimulatedMps:
         return answers
 
     async def wait_end(self, pid: int) -> None:
-        """Until it is ended."""
+        """Wait for the end of a daemon."""
         for daemon in self._daemons.values():
             if daemon.pid == pid:
                 await daemon.ended.wait()
                 return
 
     async def list_processes(self, pid: int, clients: Sequence[int]) -> frozenset[int]:  # noqa: ARG002 - the port
-        """Nothing: a simulated daemon starts no server process."""
+        """Empty: a simulated daemon starts no server process."""
         return frozenset()
 
     async def kill(self, pid: int) -> None:
-        """End it."""
+        """End a daemon."""
         for name in [name for name, daemon in self._daemons.items() if daemon.pid == pid]:
             self._end(name)
 
     async def read_log(self, place: MpsPlace) -> tuple[str, ...]:  # noqa: ARG002 - the port
-        """It has nothing to say."""
+        """Empty: a simulated daemon writes no log."""
         return ()
 
     async def remove(self, place: MpsPlace) -> None:
-        """There are no files."""
+        """Do nothing: a simulated daemon has no files."""
 
     def _end(self, name: str) -> None:
         self._daemons.pop(name).ended.set()
 
 
 class _Daemon:
-    """One daemon's limits."""
+    """The limits of one daemon."""
 
     def __init__(self, pid: int) -> None:
         self.pid, self.ended, self.has_quit = pid, anyio.Event(), False
         self._percentage, self._memory = "100.0", dict[str, str]()
 
     def carry_out(self, command: str) -> tuple[str, ...]:
-        """The lines that it says to a command."""
+        """The daemon's lines in answer to a command."""
         match command.split():
             case ["set_default_active_thread_percentage", percentage]:
                 self._percentage = f"{float(percentage)}"

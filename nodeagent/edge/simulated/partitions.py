@@ -1,7 +1,7 @@
-"""What the simulated driver does when a GPU is cut: its rules of placement, its refusals, and who is in its way.
+"""The simulated driver's partitioning of a GPU: rules of placement, refusals, and processes in the way.
 
-Owns what each call changes, and NVML's reason for each refusal.
-Refuses waiting: how long a call takes is `source`'s.
+Owns the changes of each call, and NVML's reason for each refusal.
+Refuses waiting: `source` owns the length of a call.
 """
 
 from itertools import count
@@ -21,11 +21,11 @@ _NO_ROOM: Final = "out of a critical resource other than memory (NVML code 23)"
 _NOT_FOUND: Final = "not found (NVML code 6)"
 _NOT_SUPPORTED: Final = "not supported by this GPU (NVML code 3)"
 _PARTS: Final = {1: (1,), 2: (1, 2), 3: (1, 2, 3), 4: (1, 2, 4), 7: (1, 2, 3, 4, 7)}
-"""By the slices of a GPU instance: those that a compute instance in it can have."""
+"""By the slices of a GPU instance: possible slices of its compute instances."""
 
 
 def read_partitions(gpu: GpuState) -> GpuPartitions:
-    """All of them, as the driver lists them."""
+    """All partitions of a GPU, as the driver lists them."""
     enabled = gpu.mig_layout is not None
     instances = [
         GpuInstance(
@@ -50,10 +50,10 @@ def read_partitions(gpu: GpuState) -> GpuPartitions:
 
 
 def apply_write(world: World, gpu: GpuState, write: Write) -> int:
-    """Make one call; answers with the id of what was made.
+    """Make one call; the id of the created instance, or 0.
 
     Raises:
-        PartitionRefused: the driver does not do it; nothing changed.
+        PartitionRefused: The driver refuses the call; nothing changed.
     """
     left = world.driver.refused_writes.get(write.kind, 0)
     if left:
@@ -89,7 +89,7 @@ class _Call:
         return PartitionRefused(self.write.describe(), reason, in_use=in_use)
 
     def switch(self, *, on: bool) -> int:
-        """From Hopper on the mode counts at once, where nobody uses the GPU; before, after a reset."""
+        """Switch MIG mode: since Hopper at once on an unused GPU; on older GPUs after a reset."""
         gpu = self.gpu
         if gpu.instances and not on:
             raise self.refuse(_IN_USE, in_use=True)

@@ -1,7 +1,7 @@
-"""A node to simulate: which models sit where on which board, read from `profiles/` and `models/`.
+"""A node to simulate: the boards, models and places of its GPUs, read from `profiles/` and `models/`.
 
-Owns the form of the profile files and everything that can be wrong with them.
-Refuses state: a profile never changes, what changes is `world`.
+Owns the form of the profile files and all checks of profiles.
+Refuses state: a profile never changes, `world` has the changing state.
 """
 
 from pathlib import Path
@@ -30,7 +30,7 @@ class DriverSpec(Spec, frozen=True):
 
     @property
     def nvml_version(self) -> str:
-        """The library calls itself by the CUDA generation and the driver's version."""
+        """The library's own version: the CUDA generation and the driver's version."""
         return f"{self.cuda[0]}.{self.version}"
 
     @property
@@ -40,26 +40,26 @@ class DriverSpec(Spec, frozen=True):
 
 
 class GpuGroup(Spec, frozen=True):
-    """GPUs of one model that hang on one piece of the PCIe tree."""
+    """GPUs of one model on one piece of the PCIe tree."""
 
     model: str
     addresses: tuple[str, ...]
     numa: int | None = None
     path: PathKind = PathKind.SYSTEM
-    """Between two GPUs of the group."""
+    """The path between two GPUs of the group."""
 
 
 class WiringSpec(Spec, frozen=True):
-    """How the NVLinks run: from GPU to GPU in equal shares, or all to switches."""
+    """The NVLinks' wiring: from GPU to GPU in equal numbers, or all to switches."""
 
     wiring: Literal["mesh", "switch"]
     links_per_switch: tuple[int, ...] = ()
-    """How each GPU's links are dealt out; empty where the switches are outside the node's sight."""
+    """Number of each GPU's links to each switch; empty for switches outside the node's sight."""
     switches: tuple[str, ...] = ()
 
 
 class FabricSpec(Spec, frozen=True):
-    """What the fabric manager tells each GPU."""
+    """The fabric manager's data of each GPU."""
 
     cluster_uuid: str = "00000000-0000-0000-0000-000000000000"
     clique_id: int = 0
@@ -67,7 +67,7 @@ class FabricSpec(Spec, frozen=True):
 
 
 class ProfileSpec(Spec, frozen=True):
-    """A profile as its file says it."""
+    """The content of a profile's file."""
 
     summary: str
     driver: DriverSpec
@@ -77,7 +77,7 @@ class ProfileSpec(Spec, frozen=True):
     fabric: FabricSpec | None = None
     mig: dict[int, tuple[str, ...]] = msgspec.field(default_factory=dict)
     jobs: bool = True
-    """Whether work comes and goes by itself where nobody says what pods do; else the GPUs rest."""
+    """Whether jobs come and go by themselves while holders are not set; else the GPUs rest."""
 
 
 class Seat(Spec, frozen=True):
@@ -107,16 +107,16 @@ class Profile(Spec, frozen=True):
 
 
 def list_profiles() -> tuple[str, ...]:
-    """The names of all profiles that come with nodeagent."""
+    """The names of all profiles in the package."""
     return tuple(sorted(path.stem for path in (_HERE / "profiles").glob("*.yaml")))
 
 
 def load_profile(name: str) -> Profile:
-    """The profile of this name, or the one in this file if the name is a path.
+    """The profile of a name, or the profile in a file if the name is a path.
 
     Raises:
-        UnknownProfile: no profile has this name.
-        InvalidProfile: its file cannot be read or contradicts itself.
+        UnknownProfile: No profile has the name.
+        InvalidProfile: The profile's file cannot be read or contradicts itself.
     """
     if "/" in name:
         path = Path(name)
@@ -139,10 +139,10 @@ def _read_spec(path: Path, kind: type[SpecT]) -> SpecT:
 
 
 def load_model(name: str) -> GpuModel:
-    """The product of this name.
+    """The GPU model of a name.
 
     Raises:
-        InvalidProfile: there is no such file, or it cannot be read.
+        InvalidProfile: The model's file is missing or cannot be read.
     """
     return _read_spec(_HERE / "models" / f"{name}.yaml", GpuModel)
 
@@ -170,7 +170,7 @@ def _build_profile(name: str, spec: ProfileSpec) -> Profile:
 
 
 def _seat_gpus(spec: ProfileSpec) -> tuple[Seat, ...]:
-    """NVML counts GPUs in the order of their PCI addresses, whatever the order in the file."""
+    """The GPUs in NVML's order, by PCI address, whatever the order in the file."""
     models: dict[str, GpuModel] = {}
     places = sorted(
         (parse_pci_address(address), number) for number, group in enumerate(spec.gpus) for address in group.addresses
@@ -190,10 +190,10 @@ def _seat_gpus(spec: ProfileSpec) -> tuple[Seat, ...]:
 
 
 def _check(spec: ProfileSpec, seats: tuple[Seat, ...]) -> None:
-    """What msgspec cannot see.
+    """Check the profile beyond msgspec's checks.
 
     Raises:
-        ValueError: the parts contradict one another.
+        ValueError: The profile contradicts itself.
     """
     if len({seat.address for seat in seats}) != len(seats):
         raise ValueError("two GPUs share one PCI address")

@@ -1,6 +1,6 @@
-"""What an enumeration of the simulated node finds: the world in the model's words. Pure.
+"""The simulated node as the driver would list it: the world in the model's vocabulary. Pure.
 
-Refuses what changes each second: that is `sample`.
+Refuses readings that change each second: `sample` has those.
 """
 
 from nodeagent.edge.simulated.gpu_state import GpuState
@@ -52,7 +52,7 @@ def render_readout(world: World) -> GpuReadout:
 
 
 def render_evidence(world: World, *, stuck: str = "", released: str = "") -> DriverEvidence:
-    """One look at the simulated driver."""
+    """The present evidence of the simulated driver."""
     driver = world.driver
     asked = not stuck and not released
     return DriverEvidence(
@@ -78,7 +78,7 @@ def render_evidence(world: World, *, stuck: str = "", released: str = "") -> Dri
 
 
 def list_devices(gpu: GpuState) -> tuple[MigDevice, ...]:
-    """The GPU's MIG devices; none while MIG is off."""
+    """The GPU's MIG devices; empty while MIG is off."""
     return tuple(
         _render_mig_device(gpu, index, tenant)
         for index, tenant in enumerate(gpu.tenants)
@@ -175,7 +175,7 @@ def _render_mig(gpu: GpuState) -> Mig | None:
 
 
 def list_profiles(model: GpuModel) -> tuple[MigProfile, ...]:
-    """The profiles that the driver tells of this model."""
+    """The driver's MIG profiles of a model."""
     return tuple(_render_profile(shape) for shape in list_shapes(model))
 
 

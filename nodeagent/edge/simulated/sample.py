@@ -1,7 +1,7 @@
-"""One sample of the simulated node: the world's readings in the model's words. Pure.
+"""One sample of the simulated node: the world's readings in the model's vocabulary. Pure.
 
-What the real hardware does not give is `None` here too: utilisation of a partitioned GPU, hardware counters before
-Hopper, a recovery action from a driver that does not know it.
+Readings that real hardware lacks are `None` here too: utilisation of a partitioned GPU, hardware counters before
+Hopper, a recovery action from an old driver.
 """
 
 from msgspec.structs import replace
@@ -25,7 +25,7 @@ IDLE_VIDEO_SHARE = 0.4
 def render_sample(
     world: World, time_seconds: float, took_seconds: float = 0.0, extras: tuple[str, ...] = ()
 ) -> NodeSample:
-    """All GPUs at this moment of the world, with the readings that are wanted beside the ordinary ones."""
+    """All GPUs at this moment of the world, with the extra readings asked for."""
     return NodeSample(
         time_seconds=time_seconds,
         took_seconds=took_seconds,
@@ -35,7 +35,7 @@ def render_sample(
 
 
 def _render_gpu(world: World, gpu: GpuState) -> GpuSample:
-    """Readings first, then one group of counters after the other laid over them."""
+    """Readings first, then the groups of counters."""
     if gpu.faults.lost:
         return GpuSample(uuid=gpu.uuid, lost=gpu.faults.lost)
     return _add_links(_add_errors(_add_work(_render_board(gpu), gpu), gpu, world), gpu, world)
@@ -71,7 +71,7 @@ def _render_board(gpu: GpuState) -> GpuSample:
 
 
 def _add_work(sample: GpuSample, gpu: GpuState) -> GpuSample:
-    """Memory and what runs in it; a partitioned GPU tells of its partitions instead of itself."""
+    """Memory and processes; a partitioned GPU has readings of its partitions instead of its own."""
     model = gpu.seat.model
     reserved_bytes = model.memory.reserved_mib * MIB
     wanted_bytes = int(sum(worker.memory_used_mib for worker in gpu.workers) + gpu.faults.foreign_mib) * MIB
@@ -133,7 +133,7 @@ def _add_errors(sample: GpuSample, gpu: GpuState, world: World) -> GpuSample:
 
 
 def _add_links(sample: GpuSample, gpu: GpuState, world: World) -> GpuSample:
-    """PCIe, and NVLink where the model has it."""
+    """PCIe, and NVLink where the model has NVLink."""
     model = gpu.seat.model
     sample = replace(
         sample,
@@ -162,7 +162,7 @@ def _add_links(sample: GpuSample, gpu: GpuState, world: World) -> GpuSample:
 
 
 def _add_link_errors(sample: GpuSample, errors: int, *, is_fifth: bool) -> GpuSample:
-    """The fifth generation of NVLink counts otherwise than those before."""
+    """The counters of the fifth generation of NVLink differ from earlier generations' counters."""
     if not is_fifth:
         return replace(
             sample,
@@ -191,7 +191,7 @@ def _add_link_errors(sample: GpuSample, errors: int, *, is_fifth: bool) -> GpuSa
 
 
 def knows_recovery_action(world: World) -> bool:
-    """Whether this driver gives a recovery action at all."""
+    """Whether this driver reports a recovery action at all."""
     return int(world.driver.module_version.split(".", maxsplit=1)[0]) >= RECOVERY_ACTION_SINCE_BRANCH
 
 
@@ -200,7 +200,7 @@ def _percent(share: float) -> int:
 
 
 def _read_memory_celsius(gpu: GpuState) -> int | None:
-    """HBM runs a little warmer than the core, and stays below its own limit unless the air is blocked."""
+    """HBM is a little warmer than the core, and never above its own limit."""
     limit = gpu.seat.model.thermal.memory_maximum_celsius
     if limit is None:
         return None
@@ -255,7 +255,7 @@ def _render_mig(gpu: GpuState, tenant: Tenant) -> MigSample:
 
 
 def _render_ratios(tenant: Tenant, active: float) -> ProfilingSample:
-    """Counters of one device; a training job lives in the tensor pipes, another less so."""
+    """Counters of one device; a training job uses the tensor cores, other jobs less so."""
     return ProfilingSample(
         graphics_engine_active=round(active, 4),
         sm_active=round(active * 0.9, 4),
@@ -269,7 +269,7 @@ def _render_ratios(tenant: Tenant, active: float) -> ProfilingSample:
 
 
 def _render_profiling(gpu: GpuState) -> ProfilingSample:
-    """The only device's ratios, and the rates that only a whole GPU has."""
+    """The ratios of the GPU as the only device, and the rates of a whole GPU."""
     nvlink = gpu.nvlink_kib_per_second * 1024 if gpu.seat.model.nvlink else None
     return replace(
         _render_ratios(_find_busiest(gpu), gpu.activity),

@@ -1,7 +1,7 @@
 """The ports of the simulation: driver probe, GPU source and fault injector over one world.
 
-Owns waiting: a hung call really waits and is cut off by its deadline, a change wakes whoever waits for one.
-Refuses physics and faults themselves: those are values, in `world` and `faults`.
+Owns waiting: a hung call really waits until its deadline, and a change wakes every task waiting for a change.
+Refuses physics and faults themselves: `world` and `faults` have both, as values.
 """
 
 from collections import deque
@@ -30,7 +30,7 @@ from nodeagent.model.telemetry import NodeSample
 
 DEADLINE_SECONDS = 5.0
 EVENTS_KEPT = 256
-"""A listener that falls further behind loses the oldest, as the driver's own queue does."""
+"""A listener that falls further behind loses the oldest events, as in the driver's own queue."""
 
 
 class SimulatedGpus:
@@ -55,35 +55,35 @@ class SimulatedGpus:
         self._changed = anyio.Event()
         self._changes = 0
         self._changes_noticed = 0
-        """By the driver probe, so that what happens between a look and a wait is not missed."""
+        """Changes seen by the driver probe, so that no change between a probe and a wait is missed."""
         self._events: deque[tuple[int, GpuEvent]] = deque(maxlen=EVENTS_KEPT)
         self._events_told = 0
 
     def set_holders(self, holders: Mapping[str, str] | None) -> None:
-        """Say which devices pods hold, by device UUID; `None` lets the simulation make up its own jobs."""
+        """Set the devices that pods hold, by device UUID; `None` lets the simulation make up its own jobs."""
         self._tell_time()
         self._world.set_holders(holders)
 
     def set_works(self, works: tuple[PartWork, ...]) -> None:
-        """Say which containers work on their parts of GPUs."""
+        """Set the containers at work on fractions of GPUs."""
         self._tell_time()
         self._world.set_works(works)
 
     def has_library(self, folder: str) -> bool:
-        """Whether the library came up in the container whose limits are called so."""
+        """Whether the library came up in the container with this folder of limits."""
         return self._world.crowd.has_library(folder)
 
     # ProcessPlaces
 
     async def read_places(self, pids: Sequence[int]) -> Mapping[int, ProcessPlace]:
-        """Whose the made-up processes are that work on parts of GPUs."""
+        """The pods of simulated processes at work on fractions of GPUs."""
         places = self._world.find_places()
         return {pid: places[pid] for pid in pids if pid in places}
 
     # DriverProbe
 
     async def read_evidence(self) -> DriverEvidence:
-        """Look at the simulated driver; a hung look is evidence of a stuck driver."""
+        """Probe the simulated driver; a hung probe is evidence of a stuck driver."""
         self._changes_noticed = self._changes
         stuck = ""
         try:
@@ -117,16 +117,16 @@ class SimulatedGpus:
         )
 
     def events(self) -> AsyncIterator[GpuEvent]:
-        """What is injected from now on."""
+        """Events injected from now on."""
         return self._follow_events(self._events_told)
 
     async def release(self, reason: str) -> None:
-        """Give the simulated driver up."""
+        """Release the simulated driver."""
         self._released = reason or "on request"
         self._wake()
 
     async def resume(self) -> None:
-        """Take the simulated driver back."""
+        """Resume the use of the simulated driver."""
         self._released = ""
         self._wake()
 
@@ -134,16 +134,16 @@ class SimulatedGpus:
 
     @asynccontextmanager
     async def begin(self) -> AsyncIterator[PartitionSession]:
-        """A session; here it costs nothing."""
+        """A session; free of cost here."""
         yield SimulatedPartitions(self)
 
     async def read_partitions(self, gpu: GpuUuid) -> GpuPartitions:
-        """How the simulated GPU is cut."""
+        """The partitions of the simulated GPU."""
         await self._ask("partition", "read partitions")
         return read_partitions(self._world.find_gpu(gpu))
 
     async def write_partition(self, gpu: GpuUuid, write: Write) -> int:
-        """Cut the simulated GPU otherwise, and report it as the driver does."""
+        """Change the partitions of the simulated GPU, and report the change as the driver does."""
         await self._ask("partition", write.describe())
         made = apply_write(self._world, self._world.find_gpu(gpu), write)
         self._report(GpuEventReported(gpu=gpu, kind="mig_layout"))
@@ -151,7 +151,7 @@ class SimulatedGpus:
         return made
 
     async def compute_mode(self, gpu: GpuUuid, mode: ComputeMode | None = None) -> ComputeMode:
-        """Who may use the simulated GPU; with a mode given, who might before."""
+        """The compute mode of the simulated GPU; with a mode given, the earlier mode."""
         await self._ask("partition", "the compute mode")
         state = self._world.find_gpu(gpu)
         before = state.compute_mode
@@ -159,7 +159,7 @@ class SimulatedGpus:
         return before
 
     async def set_time_slice(self, gpu: GpuUuid, number: int) -> None:
-        """How long each who shares the simulated GPU has its turn; nothing that is read tells of it."""
+        """Set the time slice of the simulated GPU; no reading shows the time slice."""
         await self._ask("partition", "set the time slice")
         self._world.find_gpu(gpu).time_slice = number
 
@@ -171,7 +171,7 @@ class SimulatedGpus:
         return list_faults()
 
     async def inject(self, fault: str, arguments: Sequence[str]) -> str:
-        """Do it to the world, and wake everyone who waits for a change."""
+        """Apply a fault to the world, and wake all tasks waiting for a change."""
         self._tell_time()
         outcome = apply_fault(self._world, fault, arguments)
         for event in outcome.events:
@@ -197,7 +197,7 @@ class SimulatedGpus:
         """One call into the driver: refused, delayed, or answered.
 
         Raises:
-            DriverError: it cannot be answered.
+            DriverError: The driver cannot answer.
         """
         self._refuse(purpose)
         await self._pass(call)
@@ -216,7 +216,7 @@ class SimulatedGpus:
         """Take as long as the driver takes.
 
         Raises:
-            DriverStuck: longer than the deadline.
+            DriverStuck: The call took longer than the deadline.
         """
         self._tell_time()
         with anyio.move_on_after(self._deadline_seconds) as scope:
@@ -246,17 +246,17 @@ class SimulatedGpus:
 
 
 class SimulatedPartitions:
-    """The port `PartitionSession`: remembers which instance was made last."""
+    """The port `PartitionSession`: remembers the instance created last."""
 
     def __init__(self, gpus: SimulatedGpus) -> None:
         self._gpus, self._newest = gpus, NEWEST
 
     async def read(self, gpu: Gpu) -> GpuPartitions:
-        """How the simulated GPU is cut."""
+        """The partitions of the simulated GPU."""
         return await self._gpus.read_partitions(gpu.uuid)
 
     async def write(self, gpu: Gpu, write: Write) -> int:
-        """Cut the simulated GPU otherwise."""
+        """Change the partitions of the simulated GPU."""
         if write.instance == NEWEST:
             write = replace(write, instance=self._newest)
         made = await self._gpus.write_partition(gpu.uuid, write)
@@ -265,13 +265,13 @@ class SimulatedPartitions:
         return made
 
     async def read_compute_mode(self, gpu: Gpu) -> ComputeMode:
-        """Who may use the simulated GPU."""
+        """The compute mode of the simulated GPU."""
         return await self._gpus.compute_mode(gpu.uuid)
 
     async def set_compute_mode(self, gpu: Gpu, mode: ComputeMode) -> None:
-        """Say who may use it."""
+        """Set the compute mode of the simulated GPU."""
         await self._gpus.compute_mode(gpu.uuid, mode)
 
     async def set_time_slice(self, gpu: Gpu, number: int) -> None:
-        """Say how long each who shares it has its turn."""
+        """Set the time slice of the simulated GPU."""
         await self._gpus.set_time_slice(gpu.uuid, number)

@@ -1,6 +1,6 @@
-"""Who reaches whom, and how: PCIe paths and NVLinks of a profile. Pure.
+"""Connections between GPUs: PCIe paths and NVLinks of a profile. Pure.
 
-Refuses faults other than links that are down, which come in as values.
+Refuses faults other than broken links, which are given as values.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from nodeagent.model.gpu import GpuPair, NvLink, NvSwitch, PathKind
 from nodeagent.model.ids import GpuUuid, PciAddress
 
 IsDown = Callable[[int, int], bool]
-"""Whether this link of the GPU with this index is down."""
+"""Whether a link of a GPU is down, by GPU index and link number."""
 
 
 def find_path(left: Seat, right: Seat) -> PathKind:
@@ -22,7 +22,7 @@ def find_path(left: Seat, right: Seat) -> PathKind:
 
 
 def list_nvlinks(profile: Profile, seat: Seat, is_down: IsDown) -> tuple[NvLink, ...]:
-    """This GPU's links in order; a port to which nothing is wired is inactive."""
+    """The GPU's links in order; a port without a wire is inactive."""
     spec = seat.model.nvlink
     if spec is None:
         return ()
@@ -44,7 +44,7 @@ def list_nvlinks(profile: Profile, seat: Seat, is_down: IsDown) -> tuple[NvLink,
 
 
 def count_active_links(profile: Profile, seat: Seat, is_down: IsDown) -> int:
-    """How many of this GPU's links work; cheaper than listing them."""
+    """The number of the GPU's working links; cheaper than a list."""
     spec = seat.model.nvlink
     return sum(_is_active(profile, seat, number, is_down) for number in range(spec.links)) if spec else 0
 
@@ -74,7 +74,7 @@ def list_pairs(
 
 
 def list_switches(profile: Profile) -> tuple[NvSwitch, ...]:
-    """The NVSwitches that the node itself sees, each with the links that GPUs occupy."""
+    """The NVSwitches visible to the node, each with the links that GPUs occupy."""
     if profile.nvlink is None:
         return ()
     return tuple(
@@ -94,7 +94,7 @@ def _is_active(profile: Profile, seat: Seat, number: int, is_down: IsDown) -> bo
 
 
 def _find_remote(profile: Profile, seat: Seat, number: int) -> PciAddress | None:
-    """The address at the other end, where the node can see it."""
+    """The address at the other end, where visible to the node."""
     if profile.nvlink is None:
         return None
     if profile.nvlink.wiring == "mesh":

@@ -1,7 +1,7 @@
-"""The simulated node's truth, moved on by being told the time. Deterministic: same seed, same history.
+"""The state of the simulated node, moved on by `advance`. Deterministic: same seed, same history.
 
-Owns GPUs, driver and holders, and the rule that time passes in equal steps, so that what is seen at a moment does
-not depend on how often anyone looked before.
+Owns GPUs, driver and holders, and the rule that time passes in equal steps, so that the state at a moment does not
+depend on the number of earlier readings.
 Refuses clocks, waiting and I/O: `source` brings those.
 """
 
@@ -26,13 +26,13 @@ CATCH_UP_STEPS = 240
 """After a longer gap the steps grow instead of their number, so that a resumed laptop does not hang here."""
 AMPERE = 8
 FOREIGN_PID = 9_000
-"""Of a program that was given nothing, on the first GPU; those of jobs are higher."""
+"""Pid of a program without an allocation, on the first GPU; pids of jobs are higher."""
 FOREIGN_NAME = "foreign"
 
 
 @dataclass(slots=True)
 class DriverConduct:
-    """How the driver behaves."""
+    """The driver's versions and faults."""
 
     module_version: str
     library_version: str
@@ -40,9 +40,9 @@ class DriverConduct:
     fabric_pending: bool = False
     slow_seconds: float = 0.0
     hung_until: dict[str, float] = field(default_factory=dict)
-    """By call, or `all`: the moment of the world when it comes back."""
+    """By call, or `all`: the moment of the world when the call comes back."""
     refused_writes: dict[str, int] = field(default_factory=dict)
-    """By the kind of call that cuts a GPU: how many more of them fail."""
+    """By the kind of partitioning call: how many more calls fail."""
 
 
 class World:
@@ -62,16 +62,16 @@ class World:
 
     @property
     def present(self) -> list[GpuState]:
-        """The GPUs that are plugged in."""
+        """The GPUs in their slots."""
         return [gpu for gpu in self.gpus if not gpu.faults.unplugged]
 
     @property
     def listed(self) -> list[GpuState]:
-        """The GPUs that the driver lists, lost ones among them."""
+        """The GPUs that the driver lists, lost GPUs among them."""
         return [gpu for gpu in self.present if not gpu.faults.hidden]
 
     def advance(self, to_seconds: float) -> None:
-        """Let time pass until then; a moment in the past changes nothing."""
+        """Let time pass until a moment; a moment in the past changes nothing."""
         self.now_seconds = max(self.now_seconds, to_seconds)
         steps = math.floor((self.now_seconds - self._stepped_seconds) / STEP_SECONDS)
         if steps == 0:
@@ -84,18 +84,18 @@ class World:
         self._stepped_seconds += steps * STEP_SECONDS
 
     def set_holders(self, holders: Mapping[str, str] | None) -> None:
-        """Say which devices pods hold: those work, the others rest. `None` gives the jobs back to the world."""
+        """Set the devices that pods hold: held devices work, others rest. `None` gives the jobs back to the world."""
         idle: dict[str, str] | None = None if self.profile.jobs else {}
         self._holders = idle if holders is None else dict(holders)
 
     def set_works(self, works: tuple[PartWork, ...]) -> None:
-        """Say which containers work on their parts of GPUs; one whose part has changed begins anew."""
+        """Set the containers at work on fractions of GPUs; a container with a changed fraction begins anew."""
         self.crowd.works = works
         for gpu in self.gpus:
             gpu.parts = {work: gpu.parts.get(work) or self._make_worker(work) for work in works if work.gpu == gpu.uuid}
 
     def find_places(self) -> dict[int, ProcessPlace]:
-        """Whose the processes are that work on parts, and those that were given nothing."""
+        """The pods of processes at work on fractions, and the processes without an allocation."""
         of_pods = {
             worker.pid: ProcessPlace(pod_uid=work.pod_uid)
             for gpu in self.gpus
@@ -109,7 +109,7 @@ class World:
         """The GPU with this index, UUID or PCI address.
 
         Raises:
-            GpuUnknown: there is none.
+            GpuUnknown: No such GPU.
         """
         wanted = name.lower()
         for gpu in self.gpus:
@@ -118,18 +118,18 @@ class World:
         raise GpuUnknown(name, tuple(str(gpu.seat.index) for gpu in self.gpus))
 
     def list_links(self, gpu: GpuState) -> tuple[NvLink, ...]:
-        """This GPU's NVLinks as they are now."""
+        """The GPU's present NVLinks."""
         return list_nvlinks(self.profile, gpu.seat, self._is_link_down)
 
     def count_active_links(self, gpu: GpuState) -> int:
-        """How many of this GPU's NVLinks work."""
+        """The number of the GPU's working NVLinks."""
         return count_active_links(self.profile, gpu.seat, self._is_link_down)
 
     def change_layout(self, gpu: GpuState, names: tuple[str, ...] | None) -> None:
-        """Cut the GPU anew, or make it whole again; every job on it ends.
+        """Change the MIG layout, or turn MIG off; every job on the GPU ends.
 
         Raises:
-            ValueError: the layout cannot be had on this GPU.
+            ValueError: The layout does not fit the GPU.
         """
         plan_layout(gpu.seat.model, names or ())
         gpu.mig_layout = names
@@ -137,13 +137,13 @@ class World:
         gpu.tenants = self._make_tenants(gpu)
 
     def unload_driver(self) -> None:
-        """The kernel module goes, and every job with it."""
+        """Unload the kernel module; every job ends."""
         self.driver.loaded = False
         for gpu in self.gpus:
             gpu.end_jobs()
 
     def load_driver(self, version: str) -> None:
-        """The module comes back in this version and starts every GPU afresh; a lost one is not even listed now."""
+        """Load the module in a version, and start every GPU afresh; lost GPUs are not even listed then."""
         self.driver.loaded = True
         self.driver.module_version = self.driver.library_version = version
         for gpu in self.gpus:
@@ -154,7 +154,7 @@ class World:
                 gpu.reset()
 
     def restore(self) -> None:
-        """Take every fault back; lifetime counts stay, as they do on real boards."""
+        """Clear every fault; lifetime counts stay, as on real boards."""
         self.driver = self._new_driver()
         self.crowd = Crowd(self.crowd.works)
         for gpu in self.gpus:
@@ -165,7 +165,7 @@ class World:
             gpu.faults = GpuFaults()
 
     def find_hang_end(self, call: str) -> float:
-        """The moment when this call comes back; in the past when it is not hung."""
+        """The moment when a call comes back; in the past for a call that does not hang."""
         return max(self.driver.hung_until.get(call, 0.0), self.driver.hung_until.get("all", 0.0))
 
     def _new_driver(self) -> DriverConduct:
@@ -184,7 +184,7 @@ class World:
         return gpu
 
     def make_tenant(self, gpu: GpuState, placed: PlacedInstance, compute_instance_id: int, slices: int) -> Tenant:
-        """A MIG device that nobody uses yet: so many slices of the compute of one GPU instance, and its memory."""
+        """An unused MIG device: so many slices of the compute of one GPU instance, and its memory."""
         share = placed.shape.row.multiprocessors / gpu.seat.model.multiprocessors
         return Tenant(
             uuid=make_mig_uuid(gpu.uuid, placed.gpu_instance_id, compute_instance_id, gpu.layout_number),
@@ -197,7 +197,7 @@ class World:
         )
 
     def make_tenant_of_whole(self, gpu: GpuState) -> Tenant:
-        """A GPU that is not cut, and that nobody uses yet."""
+        """An unused GPU without partitions."""
         memory = gpu.seat.model.memory
         usable = memory.total_mib - memory.reserved_mib
         return Tenant(uuid=gpu.uuid, random=Random(gpu.random.random()), memory_mib=usable)  # noqa: S311  # as above
@@ -217,7 +217,7 @@ class World:
         return [self.make_tenant(gpu, one, 0, one.shape.shape.slices) for one in placed]
 
     def _is_link_down(self, index: int, link: int) -> bool:
-        """Down by fault, or because the GPU at this end is gone, or (Ampere) partitioned."""
+        """Whether the link is down: by fault, or because the GPU at this end is gone, or (Ampere) partitioned."""
         gpu = self.gpus[index]
         partitioned = gpu.mig_layout is not None and gpu.seat.model.compute_capability[0] == AMPERE
         return partitioned or bool(gpu.faults.lost) or gpu.faults.unplugged or link in gpu.faults.links_down

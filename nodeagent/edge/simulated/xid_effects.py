@@ -1,6 +1,6 @@
-"""What an XID does to the levels of the GPU it hits, as the hardware and the driver would show it afterwards.
+"""The effects of an XID on the state of its GPU, as hardware and driver would show them afterwards.
 
-Owns the table. An XID that is not in it is an event alone: most of them are a program's own fault.
+Owns the table. An XID outside the table is an event alone: most such XIDs are a program's own fault.
 """
 
 from msgspec import Struct
@@ -12,7 +12,7 @@ RECOVERY_DRAIN_AND_RESET = 4
 
 
 class XidEffect(Struct, frozen=True):
-    """Changes of the levels; everything that is not named stays as it is."""
+    """Changes of the state; unnamed values stay."""
 
     recovery_action: int = RECOVERY_NONE
     corrected: int = 0
@@ -42,4 +42,4 @@ XID_EFFECTS: dict[int, XidEffect] = {
     94: XidEffect(recovery_action=RECOVERY_DRAIN_AND_RESET, uncorrected=1, remap_pending=True, ends_jobs=True),
     156: XidEffect(recovery_action=RECOVERY_DRAIN_AND_RESET, remap_pending=True),
 }
-"""By XID. 48 and its kin are uncorrected memory errors, 74 and its kin take a link down, 63 and 64 are row remaps."""
+"""By XID. 48 and the like are uncorrected memory errors, 74 and the like take a link down, 63 and 64 are row remaps."""

@@ -1,1 +1,1 @@
-"""Device nodes and what the kernel says of them."""
+"""Device nodes, and the kernel's word on them."""

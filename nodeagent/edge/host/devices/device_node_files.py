@@ -1,8 +1,8 @@
-"""Looks at the driver's device nodes and makes them right: missing ones created, wrong ones and wrong links repaired.
+"""Creates missing device nodes of the driver, and repairs wrong nodes and wrong links.
 
-Owns mknod and the links under /dev/char. Refuses to remove what is not NVIDIA's, and to stop at the first failure:
-one node that cannot be made is reported and the others are made all the same.
-A node is put in place by rename, so that nobody ever opens a half-made one.
+Owns mknod and the links under /dev/char. Refuses to remove files of other vendors, and to stop at the first failure: a
+node that cannot be made is reported, and the other nodes are made all the same.
+A node is put in place by rename, so that no process ever opens a half-made node.
 """
 
 import os
@@ -43,14 +43,14 @@ class DeviceNodeFiles:
         self._dev_root, self._proc_root, self._host_root = dev_root, proc_root, host_root
 
     def read_missing(self) -> tuple[str, ...]:
-        """Paths of the nodes that containers need and that are not there."""
+        """Paths of missing nodes that containers need."""
         numbers = read_driver_numbers(self._proc_root)
         nodes = plan_device_nodes(numbers)
         missing = tuple(f"/dev/{node.name}" for node in nodes if node.required and not self._is_there(node))
         return missing + list_impossible_nodes(numbers)
 
     def plan(self) -> tuple[NodeChange, ...]:
-        """What has to be done so that every node and link is right; nothing where the driver forbids it."""
+        """The changes that make every node and link right; none where the driver forbids changes."""
         numbers = read_driver_numbers(self._proc_root)
         if not numbers.parameters.modify:
             return ()
@@ -125,7 +125,7 @@ class DeviceNodeFiles:
 
 
 def read_driver_numbers(proc_root: Path = Path("/proc")) -> DriverNumbers:
-    """Collect what the kernel says about device numbers; what it does not tell is left out."""
+    """Collect device numbers as far as the kernel reports them."""
     driver = proc_root / "driver" / "nvidia"
     return DriverNumbers(
         majors=parse_character_majors(read_attribute(proc_root / "devices")),
@@ -147,7 +147,7 @@ def _read_capabilities(proc_root: Path) -> Iterable[CapabilityFile]:
     minors = parse_mig_minors(read_attribute(proc_root / "driver" / "nvidia-caps" / "mig-minors"))
     for name, minor in minors.items():
         fields = parse_fields(read_attribute(capabilities / plan_capability_path(name)))
-        # mig-minors lists every capability that could ever be; the file exists for those that are.
+        # mig-minors lists every possible capability; the file exists for present capabilities.
         if "DeviceFileMode" in fields:
             yield CapabilityFile(
                 minor=fields.get("DeviceFileMinor", minor),

@@ -1,7 +1,7 @@
-"""Which device nodes the driver needs, and what differs from that: the pure half of `device_node_files`.
+"""The device nodes that the driver needs, and differences from them: the pure half of `device_node_files`.
 
-Owns the table of NVIDIA's nodes and the rule for their links under /dev/char. Without those links a systemd reload
-takes the GPUs away from running containers, because these nodes are not made by udev.
+Owns the table of NVIDIA's nodes and the rule for their links under /dev/char. Without these links a systemd reload
+takes the GPUs away from running containers, because udev does not make NVIDIA's nodes.
 Refuses to touch the file system.
 """
 
@@ -19,7 +19,7 @@ MODESET_MINOR = 254
 
 
 class DeviceNode(Value, frozen=True):
-    """A character device as it should be."""
+    """A character device with its right number, mode and owner."""
 
     name: str
     """Below the dev root's `dev`: `nvidiactl`, `nvidia-caps/nvidia-cap1`."""
@@ -29,16 +29,16 @@ class DeviceNode(Value, frozen=True):
     uid: int = 0
     gid: int = 0
     required: bool = True
-    """Whether CUDA in a container fails without it."""
+    """Whether CUDA in a container fails without the node."""
 
     @property
     def link_name(self) -> str:
-        """Its name under /dev/char."""
+        """The name of the link under /dev/char."""
         return f"{self.major}:{self.minor}"
 
 
 class CapabilityFile(Value, frozen=True):
-    """What a file below /proc/driver/nvidia/capabilities says of its device node."""
+    """The device node of a capability, as a file below /proc/driver/nvidia/capabilities describes the node."""
 
     minor: int
     mode: int
@@ -46,7 +46,7 @@ class CapabilityFile(Value, frozen=True):
 
 
 class DriverNumbers(Value, frozen=True):
-    """Everything that the kernel says about device numbers."""
+    """All device numbers of the driver, as the kernel reports them."""
 
     majors: Mapping[str, int]
     gpu_minors: tuple[int, ...] = ()
@@ -55,23 +55,23 @@ class DriverNumbers(Value, frozen=True):
 
 
 class NodeStatus(Value, frozen=True):
-    """What is in a node's place, and in the place of its link."""
+    """The file in a node's place, and the link in the place of the node's link."""
 
     exists: bool = False
     mode: int = 0
-    """With the file type, as `stat` gives it."""
+    """Mode and file type, as from `stat`."""
     uid: int = 0
     gid: int = 0
     major: int = 0
     minor: int = 0
     link_target: str | None = None
-    """Of the link under /dev/char; `None` when there is no symbolic link."""
+    """Target of the link under /dev/char; `None` without a symbolic link."""
     link_blocked: bool = False
-    """Whether something other than a symbolic link is in the link's place."""
+    """Whether another kind of file than a symbolic link is in the link's place."""
 
 
 class NodeStep(StrEnum):
-    """One thing to do about one node."""
+    """A step by which a node is repaired."""
 
     CREATE = "create"
     REPLACE = "replace"
@@ -80,14 +80,14 @@ class NodeStep(StrEnum):
 
 
 class NodeChange(Value, frozen=True):
-    """What has to be done to one node."""
+    """A step for a node."""
 
     node: DeviceNode
     step: NodeStep
 
 
 def plan_device_nodes(numbers: DriverNumbers) -> tuple[DeviceNode, ...]:
-    """The nodes that should exist with this kernel; none where the module has no device number."""
+    """The nodes that should exist with this kernel; empty while the driver's module has no device number."""
     control = find_control_major(numbers.majors)
     if control is None:
         return ()
@@ -104,9 +104,9 @@ def plan_device_nodes(numbers: DriverNumbers) -> tuple[DeviceNode, ...]:
 
 
 def list_impossible_nodes(numbers: DriverNumbers) -> tuple[str, ...]:
-    """Nodes that containers need and that cannot exist yet, each with what is in the way.
+    """Nodes that containers need but that cannot exist yet, each with the reason.
 
-    NVML and nvidia-smi work without the module nvidia_uvm, which is why nobody notices; CUDA does not.
+    NVML and nvidia-smi work without the module nvidia_uvm, so its absence goes unnoticed; CUDA does not.
     """
     if find_control_major(numbers.majors) is None or "nvidia-uvm" in numbers.majors:
         return ()
@@ -132,7 +132,7 @@ def plan_capability_path(name: str) -> str:
 
 
 def diff_device_node(node: DeviceNode, found: NodeStatus, wanted_link: PurePosixPath) -> tuple[NodeChange, ...]:
-    """What has to be done so that the node and its link are right; nothing when they are."""
+    """The changes that make a node and its link right; empty when both are."""
     steps: list[NodeStep] = []
     if not found.exists:
         steps.append(NodeStep.CREATE)
@@ -146,7 +146,7 @@ def diff_device_node(node: DeviceNode, found: NodeStatus, wanted_link: PurePosix
 
 
 def render_link_target(node: DeviceNode, dev_root: Path, host_root: Path) -> PurePosixPath:
-    """Where the link under /dev/char leads, as the host sees it."""
+    """Target of the link under /dev/char, as the host sees the path."""
     return see_from_host(dev_root / "dev" / node.name, host_root)
 
 

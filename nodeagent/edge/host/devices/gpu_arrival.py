@@ -1,9 +1,9 @@
-"""Waits for a GPU on a node that has none, with next to nothing loaded, and then becomes the command given.
+"""Waits for a GPU on a node without GPUs, with next to nothing loaded, and then becomes the given command.
 
 Started as a program, by its path: `python -I -S gpu_arrival.py PUBLIC ADMIN SECONDS PCI DEV... -- COMMAND`.
-The first two are listening sockets, by their descriptors. Whoever asks there is told that there is no GPU: probes are
-content with that, a scrape is empty, and every other question is refused with the reason.
-Imports nothing of the agent and nothing that is not in Python itself: each node without GPUs pays for it in memory.
+The first two are listening sockets, by their descriptors. Clients there learn that the node has no GPU: probes are
+content, a scrape is empty, and every other request is refused with the reason.
+Imports nothing but Python's standard library: each node without GPUs pays for imports in memory.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ _PROBES: Final = (b"/livez", b"/readyz")
 
 
 def has_gpu(pci_devices: str, dev_directories: tuple[str, ...]) -> bool:
-    """Whether the bus has a GPU of NVIDIA's, or one of these directories a device node of its driver."""
+    """Whether the bus has a GPU of NVIDIA's, or one of the directories has a device node of the driver."""
     functions = (f"{pci_devices}/{name}" for name in _list_names(pci_devices))
     if any(
         _read_number(f"{each}/vendor") == NVIDIA_VENDOR and _read_number(f"{each}/class") >> 16 in _GPU_CLASSES
@@ -40,7 +40,7 @@ def has_gpu(pci_devices: str, dev_directories: tuple[str, ...]) -> bool:
 
 def _list_names(directory: str) -> list[str]:
     try:
-        return os.listdir(directory)  # noqa: PTH208 - pathlib is half of what this process would weigh
+        return os.listdir(directory)  # noqa: PTH208 - pathlib would be half of this process's memory
     except OSError:
         return []
 
@@ -58,7 +58,7 @@ def _is_gpu_node(name: str) -> bool:
 
 
 class _Answers:
-    """Who asks at the two sockets, and what each is told."""
+    """Connections at the two sockets, and the answers to them."""
 
     def __init__(self, listeners: tuple[socket.socket, ...]) -> None:
         self._poll = select.poll()
@@ -69,7 +69,7 @@ class _Answers:
             self._poll.register(number, select.POLLIN)
 
     def serve(self, until: float) -> None:
-        """Answer whoever asks until this time."""
+        """Answer requests until the given time."""
         while (left := until - time.monotonic()) > 0:
             wait = min(left, _CONNECTION_SECONDS) if self._asking else left
             for number, _ in self._poll.poll(wait * 1000):
@@ -85,10 +85,10 @@ class _Answers:
         try:
             connection, _ = listener.accept()
         except OSError:
-            return  # who asked has left
+            return  # the client has left
         connection.settimeout(0)
         if len(self._asking) >= _CONNECTIONS:
-            self._close(next(iter(self._asking)))  # whoever has kept us waiting longest
+            self._close(next(iter(self._asking)))  # the oldest connection
         self._asking[connection.fileno()] = connection, time.monotonic() + _CONNECTION_SECONDS, b""
         self._poll.register(connection.fileno(), select.POLLIN)
 
@@ -105,7 +105,7 @@ class _Answers:
             self._asking[number] = connection, end, said
             return
         if more:
-            with contextlib.suppress(OSError):  # who asked has left
+            with contextlib.suppress(OSError):  # the client has left
                 connection.send(_answer(said))
         self._close(number)
 
@@ -131,11 +131,11 @@ def _render(status: str, kind: str, body: str) -> bytes:
 
 
 class _StartOver(Exception):
-    """Somebody has asked for the configuration to be read anew."""
+    """SIGHUP has come: the configuration is to be read anew."""
 
 
 def _start_over(number: int, _frame: FrameType | None) -> None:
-    signal.signal(number, signal.SIG_IGN)  # once is enough, and nobody catches a second
+    signal.signal(number, signal.SIG_IGN)  # once is enough, and a second signal would not be caught
     raise _StartOver
 
 
@@ -162,7 +162,7 @@ def main(words: list[str]) -> None:
     for listener in listeners:
         listener.close()
     command = words[rest + 1 :]
-    os.execv(command[0], command)  # noqa: S606 - the command that this process was before
+    os.execv(command[0], command)  # noqa: S606 - the agent's own command, from before the wait
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""What the node has that an answer to Allocate depends on: control nodes, MIG capability nodes, IMEX channels.
+"""Facts of the node for answers to Allocate: control nodes, MIG capability nodes, IMEX channels.
 
-Owns where the driver puts them.
-Refuses to make any: that is `device_node_files`' job.
+Owns the driver's paths for these nodes.
+Refuses to make nodes: `device_node_files` makes them.
 """
 
 import re
@@ -25,17 +25,17 @@ _ACCESS: Final = re.compile(r"gpu(\d{1,6})/gi(\d{1,6})(?:/ci(\d{1,6}))?/access (
 
 
 class HandoutReader:
-    """Looks at the node in a thread of its own, because `/proc` and `/dev` can hang with the driver."""
+    """Reads the node in a thread of its own, because `/proc` and `/dev` can hang with the driver."""
 
     def __init__(self, *, root: Path = Path("/"), proc_dir: Path = Path("/proc")) -> None:
         self._root, self._proc_dir = root, proc_dir
         self._worker = WorkerThread("handout")
 
     async def read(self, find_roots: Callable[[], DriverRoots], channels: Iterable[int]) -> HandoutFacts:
-        """One look; `find_roots` says, in the thread, where the nodes are, the channels are those configured.
+        """The node's facts now; `find_roots` is called in the thread, `channels` are the configured IMEX channels.
 
         Raises:
-            HostStuck: the file system does not answer.
+            HostStuck: The file system does not answer.
         """
         wanted = tuple(channels)
         try:
@@ -68,7 +68,7 @@ class HandoutReader:
 
 
 def read_capabilities(path: Path) -> tuple[MigCapability, ...]:
-    """The driver's numbering of capability nodes; none where the driver has no such file."""
+    """The driver's numbers of capability nodes; empty where the driver has no such file."""
     try:
         content = read_bounded(path)
     except (FileUnreadable, FileTooLarge):
@@ -77,7 +77,7 @@ def read_capabilities(path: Path) -> tuple[MigCapability, ...]:
 
 
 def parse_capabilities(text: str) -> Iterator[MigCapability]:
-    """The lines about access to instances; all others are about configuration and monitoring, or unknown."""
+    """The lines about access to instances; other lines are about configuration and monitoring, or unknown."""
     for line in text.splitlines():
         match = _ACCESS.fullmatch(line.strip())
         if match:
@@ -94,5 +94,5 @@ def _is_character_device(path: Path) -> bool:
     try:
         return stat.S_ISCHR(path.stat().st_mode)
     except OSError:
-        # Not there, or not to be seen: either way no container can be given it.
+        # Missing or invisible: either way no container can have the node.
         return False

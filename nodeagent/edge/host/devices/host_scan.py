@@ -1,10 +1,10 @@
-"""Looks for device nodes of any vendor: below /dev what is there, below /sys what the kernel says of it.
+"""Scans for device nodes of any vendor: nodes below /dev, and the kernel's description of them below /sys.
 
-Owns the look, the cheap comparison that tells when another is due, the reading of single files of sysfs, and commands
-that say whether a device works. All of it happens in threads, for a driver that hangs must hang nobody else.
-The comparison is made once a second: it asks for the times of a few directories, works through every mount, and needs
-none of the node's inotify instances, which run out on busy nodes and say nothing of sysfs.
-Refuses to open a device, and to know what it is for.
+Owns the scan, the cheap comparison that shows when a scan is due, the reading of single files of sysfs, and commands
+that test a device. All work is done in threads, as a hanging driver must not hang the agent.
+The comparison is made once a second: it reads the times of a few directories, works through every mount, and needs
+none of the node's inotify instances, which run out on busy nodes and see no change of sysfs.
+Refuses to open a device, and to know a device's purpose.
 """
 
 import glob
@@ -34,9 +34,9 @@ T = TypeVar("T")
 
 POLL_SECONDS: Final = 1.0
 LOOK_SECONDS: Final = 10.0
-"""For all that one look reads; on a healthy node it takes milliseconds."""
+"""Deadline of one scan; on a healthy node a scan takes milliseconds."""
 _SPARE_SECONDS: Final = 2.0
-"""What a thread has beyond the time of the command that it waits for."""
+"""A thread's deadline beyond the deadline of the thread's command."""
 _SAID_LIMIT: Final = 200
 _ADDRESS: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _ROOT: Final = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
@@ -46,7 +46,7 @@ Fingerprint = tuple[object, ...]
 
 
 class ScanRoots(NamedTuple):
-    """Where the host is seen."""
+    """The paths of the host's `/` and `/sys` in this process."""
 
     host: Path = Path("/")
     sys: Path = Path("/sys")
@@ -58,13 +58,13 @@ class HostScan:
     def __init__(
         self, roots: ScanRoots, look: WorkerThread, commands: WorkerThread, *, poll_seconds: float = POLL_SECONDS
     ) -> None:
-        """`look` is the thread for files, `commands` the one for commands."""
+        """`look` is the thread for files, `commands` the thread for commands."""
         self._roots, self._worker, self._commands, self._poll_seconds = roots, look, commands, poll_seconds
         self._wish = ScanWish()
         self._seen: Fingerprint | None = None
 
     async def look(self, wish: ScanWish) -> HostDevices:
-        """What there is of what is wished."""
+        """The wanted device nodes that exist now."""
         return await self._run(lambda: self._look(wish), "looking for device nodes")
 
     async def wait_change(self) -> None:
@@ -76,7 +76,7 @@ class HostScan:
                 return
 
     async def read_files(self, paths: Sequence[str]) -> Mapping[str, str]:
-        """The texts of files below /sys; empty for one that cannot be read."""
+        """The texts of files below /sys; empty for an unreadable file."""
         roots = self._roots
 
         def read() -> dict[str, str]:
@@ -85,7 +85,7 @@ class HostScan:
         return await self._run(read, "reading sysfs")
 
     async def run_command(self, command: Sequence[str], timeout_seconds: float) -> str:
-        """Run it in the host's root; empty when it ends with 0 in time, else what was wrong."""
+        """Run a command in the host's root; empty when the command ends with 0 in time, else the failure."""
         host = self._roots.host
         argv = list(command) if host == Path("/") else ["chroot", str(host), *command]
         try:
@@ -98,7 +98,7 @@ class HostScan:
             return str(error)
 
     def _look(self, wish: ScanWish) -> HostDevices:
-        # Before the look, so that a change during it is seen by the next comparison.
+        # Before the scan, so that the next comparison sees a change during the scan.
         self._wish, self._seen = wish, read_fingerprint(self._roots, wish)
         return scan_host(self._roots, wish)
 
@@ -110,7 +110,7 @@ class HostScan:
 
 
 def scan_host(roots: ScanRoots, wish: ScanWish) -> HostDevices:
-    """One look, in this thread."""
+    """One scan, in the calling thread."""
     found: dict[str, HostNode] = {}
     missing = []
     for pattern in wish.patterns:
@@ -127,7 +127,7 @@ def scan_host(roots: ScanRoots, wish: ScanWish) -> HostDevices:
 
 
 def read_fingerprint(roots: ScanRoots, wish: ScanWish) -> Fingerprint:
-    """Something that is equal as long as nothing has come or gone."""
+    """A value that stays equal until a node comes or goes."""
     places: dict[str, Fingerprint] = {}
     for pattern in wish.patterns:
         parts = pattern.split("/")
@@ -140,7 +140,7 @@ def read_fingerprint(roots: ScanRoots, wish: ScanWish) -> Fingerprint:
 
 
 def _match(host: Path, pattern: str) -> list[str]:
-    """The host's paths that fit."""
+    """The host's paths that match a pattern."""
     if not glob.has_magic(pattern):
         return [pattern] if os.path.lexists(_place(host, pattern)) else []
     return sorted(f"/{each}" for each in glob.glob(pattern.lstrip("/"), root_dir=host, include_hidden=True))  # noqa: PTH207
@@ -159,7 +159,7 @@ def _identify(host: Path, path: str) -> Fingerprint:
 
 
 def _list_known(roots: ScanRoots, wish: ScanWish) -> Iterable[str]:
-    """The nodes that sysfs tells of: of the classes that are wished, and of all PCI functions where those are."""
+    """Nodes listed in sysfs: of the wanted classes, and of all PCI functions where PCI is wanted."""
     for name in wish.sysfs_classes:
         for entry in list_names(roots.sys / "class" / name):
             yield from _find_path(roots.sys / "class" / name / entry)
@@ -171,7 +171,7 @@ def _list_known(roots: ScanRoots, wish: ScanWish) -> Iterable[str]:
 
 
 def _find_path(place: Path) -> Iterable[str]:
-    """The node of an entry in sysfs, as the kernel names it."""
+    """The node of a sysfs entry, by the kernel's name."""
     for line in read_attribute(place / "uevent").splitlines():
         if line.startswith("DEVNAME="):
             yield f"/dev/{line.removeprefix('DEVNAME=').removeprefix('/dev/')}"
@@ -209,7 +209,7 @@ def _find_addresses(place: str) -> list[str]:
 
 
 def _find_numa_node(place: str, base: str) -> int | None:
-    """What the nearest thing above it says; -1 means that the firmware does not tell."""
+    """The NUMA node of the nearest ancestor that has a NUMA file; -1 there stands for an unknown node."""
     while place.startswith(f"{base}/"):
         if (found := read_number(Path(place) / "numa_node")) is not None:
             return found if found >= 0 else None
@@ -218,7 +218,7 @@ def _find_numa_node(place: str, base: str) -> int | None:
 
 
 def _read_functions(sys_root: Path, nodes: Iterable[HostNode]) -> dict[PciAddress, PciPlace]:
-    """The functions of these nodes, and of NVIDIA's GPUs, which others may be near to."""
+    """The PCI functions of the nodes, and NVIDIA's GPUs, for the distance to them."""
     wanted = {node.pci for node in nodes if node.pci is not None}
     if not wanted:
         return {}
@@ -241,12 +241,12 @@ def _read_functions(sys_root: Path, nodes: Iterable[HostNode]) -> dict[PciAddres
 
 
 def run_command(argv: Sequence[str], timeout_seconds: float) -> str:
-    """Empty when it ends with 0 in time, else what was wrong; nothing of it is left behind."""
+    """Empty when the command ends with 0 in time, else the failure; processes left behind are killed."""
     name = Path(argv[0]).name
     try:
         process = subprocess.Popen(  # noqa: S603  # the command of the node's own configuration
             argv,
-            # Nothing of the agent's own secrets goes along.
+            # No secrets from the agent's own environment.
             env={"PATH": os.environ.get("PATH", os.defpath)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -268,8 +268,8 @@ def run_command(argv: Sequence[str], timeout_seconds: float) -> str:
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """Kill whatever it has left running, and take the pipe and the process itself."""
-    with suppress(ProcessLookupError):  # all of it has ended
+    """Kill the command's remaining processes, close the pipe and reap the command."""
+    with suppress(ProcessLookupError):  # all processes have ended
         os.killpg(process.pid, signal.SIGKILL)
     if process.stdout is not None:
         process.stdout.close()

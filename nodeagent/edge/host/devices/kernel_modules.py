@@ -1,7 +1,7 @@
-"""What the kernel tells about the NVIDIA modules: loaded or not, which version, which device numbers, which parameters.
+"""The state of the NVIDIA kernel modules: loaded or not, version, device numbers, parameters.
 
-Owns the formats of /sys/module, /proc/devices and /proc/driver/nvidia. Refuses to load or unload anything, and to
-judge: all answers are plain values, empty where the kernel does not tell.
+Owns the formats of /sys/module, /proc/devices and /proc/driver/nvidia. Refuses to load or unload modules, and to
+judge: all answers are plain values, empty where the kernel is silent.
 """
 
 import re
@@ -16,38 +16,38 @@ _OPEN_MODULE = "Open Kernel Module"
 
 
 class ModuleStatus(Value, frozen=True):
-    """The driver's kernel side in one look."""
+    """The driver's kernel module at one time."""
 
     loaded: bool = False
     version: str = ""
     open_module: bool | None = None
-    """Whether it is the open one; `None` when the kernel does not say."""
+    """Whether the module is the open one; `None` when the kernel does not say."""
     users: int | None = None
     """Dependent modules and open files; a module with users cannot be unloaded."""
     holders: tuple[str, ...] = ()
-    """Modules that depend on it."""
+    """Modules that depend on the driver's module."""
     nouveau_loaded: bool = False
 
 
 class ModuleVersion(Value, frozen=True):
-    """What the first line of /proc/driver/nvidia/version says."""
+    """The first line of /proc/driver/nvidia/version."""
 
     version: str = ""
     open_module: bool | None = None
 
 
 class NodeParameters(Value, frozen=True):
-    """How the driver wants its device nodes to be."""
+    """Mode and owner of device nodes, as the driver's parameters demand."""
 
     modify: bool = True
-    """Whether user space may create and change them at all."""
+    """Whether user space may create and change device nodes at all."""
     uid: int = 0
     gid: int = 0
     mode: int = 0o666
 
 
 def read_module_status(sys_root: Path = Path("/sys"), proc_root: Path = Path("/proc")) -> ModuleStatus:
-    """Look at the module once. A hidden /sys is made up for by /proc, and the other way round."""
+    """Read the module's state once. A hidden /sys is made up for by /proc, and the other way round."""
     directory = sys_root / "module" / "nvidia"
     told = parse_driver_version(read_attribute(proc_root / "driver" / "nvidia" / "version"))
     modules = parse_modules(read_attribute(proc_root / "modules", limit_bytes=1 << 20))
@@ -73,7 +73,7 @@ def parse_driver_version(text: str) -> ModuleVersion:
 
 
 def parse_modules(text: str) -> dict[str, int]:
-    """Names and user counts from /proc/modules, of the modules that are live."""
+    """Names and user counts of live modules from /proc/modules."""
     modules: dict[str, int] = {}
     for line in text.splitlines():
         fields = line.split()
@@ -94,12 +94,12 @@ def parse_character_majors(text: str) -> dict[str, int]:
 
 
 def find_control_major(majors: Mapping[str, int]) -> int | None:
-    """The number of the control and GPU nodes; drivers before 550.40 register it under another name."""
+    """The major number of control and GPU nodes; drivers before 550.40 register another name."""
     return majors.get("nvidia", majors.get("nvidia-frontend"))
 
 
 def parse_node_parameters(text: str) -> NodeParameters:
-    """Read /proc/driver/nvidia/params; the driver's defaults where it says nothing."""
+    """Read /proc/driver/nvidia/params; a missing parameter has the driver's default."""
     values = parse_fields(text)
     return NodeParameters(
         modify=values.get("ModifyDeviceFiles", 1) != 0,
@@ -120,5 +120,5 @@ def parse_fields(text: str) -> dict[str, int]:
 
 
 def read_nvswitch_count(proc_root: Path = Path("/proc")) -> int:
-    """How many NVSwitches this kernel manages; more than none means that fabric manager is needed."""
+    """The number of NVSwitches that this kernel manages; with NVSwitches, fabric manager is needed."""
     return len(list_names(proc_root / "driver" / "nvidia-nvswitch" / "devices"))

@@ -1,6 +1,6 @@
-"""The trees that PCI devices hang in, as sysfs shows them.
+"""The trees of PCI devices, from sysfs.
 
-Owns the reading of one symbolic link each; no device is touched by that.
+Owns the reading of one symbolic link for each device; no device is touched.
 """
 
 import re
@@ -25,7 +25,7 @@ class HostPcieRoots:
         self._worker, self._sys_root = worker, sys_root
 
     async def read_roots(self, addresses: Collection[PciAddress]) -> Mapping[PciAddress, str]:
-        """The root above each, such as `pci0000:00`; those that cannot be told are left out.
+        """The host bridge above each device, such as `pci0000:00`; unknown devices are left out.
 
         Raises:
             HostStuck: sysfs does not answer.
@@ -45,12 +45,12 @@ class HostPcieRoots:
 
 
 def read_pcie_roots(sys_root: Path, addresses: Collection[PciAddress]) -> dict[PciAddress, str]:
-    """The first part of each device's place that names a host bridge."""
+    """The host bridge in each device's path."""
     found: dict[PciAddress, str] = {}
     for address in addresses:
         try:
             place = (sys_root / PCI_DEVICES / address).readlink()
-        except OSError:  # no such device any more, or none that is linked
+        except OSError:  # the device is gone, or has no link
             continue
         root = next((part for part in place.parts if _ROOT.fullmatch(part)), None)
         if root is not None:

@@ -1,6 +1,6 @@
-"""The PCI bus as sysfs shows it: which NVIDIA functions there are, who drives them, whether they still answer.
+"""The PCI bus as sysfs shows it: NVIDIA's functions, their drivers, and whether a card still answers.
 
-Owns the reading of /sys/bus/pci. Refuses to open a GPU: a card that hangs must not hang whoever only counts cards.
+Owns the reading of /sys/bus/pci. Refuses to open a GPU: a hanging card must not hang a count of cards.
 Reading the configuration space of a dying card may block all the same, so callers on the event loop use a thread.
 """
 
@@ -25,13 +25,13 @@ class PciFunctions(Value, frozen=True):
     switches: tuple[PciFunction, ...] = ()
     """NVSwitches of this node's own board."""
     fallen: tuple[PciAddress, ...] = ()
-    """GPUs whose configuration space reads as all ones: they fell off the bus."""
+    """GPUs that fell off the bus: their configuration space reads as all ones."""
 
 
 def read_pci_functions(sys_root: Path = Path("/sys")) -> PciFunctions:
     """Find NVIDIA's GPUs and NVSwitches.
 
-    Virtual functions that a vGPU host has split off are left out: they are the guests' GPUs, not this node's.
+    Virtual functions that a vGPU host has split off are left out: the GPUs are the guests', not this node's.
     """
     directory = sys_root / PCI_DEVICES
     gpus: list[PciFunction] = []
@@ -50,7 +50,7 @@ def read_pci_functions(sys_root: Path = Path("/sys")) -> PciFunctions:
 
 
 def has_fallen_off(address: PciAddress, sys_root: Path = Path("/sys")) -> bool:
-    """Whether the card no longer answers on the bus: the first bytes of its configuration space are all ones."""
+    """Whether the card answers on the bus no longer: the first bytes of its configuration space are all ones."""
     return read_raw_attribute(sys_root / PCI_DEVICES / address / "config", limit_bytes=4) == _OFF_THE_BUS
 
 
@@ -58,7 +58,7 @@ def _read_function(place: Path) -> tuple[PciFunction, ...]:
     try:
         address = parse_pci_address(place.name)
     except ValueError:
-        # Only the kernel makes these names; one that is no address is no function.
+        # Only the kernel makes these names; a name that is no address is no function.
         return ()
     numa_node = read_number(place / "numa_node")
     function = PciFunction(

@@ -1,1 +1,1 @@
-"""The driver as it lies on this host: its root, libraries and programs, and whether it works."""
+"""The driver on this host: its root, libraries and programs, and whether the driver works."""

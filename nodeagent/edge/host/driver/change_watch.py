@@ -1,10 +1,11 @@
-"""Notices that something about the driver may have changed, without asking the driver.
+"""Notices possible changes of the driver, without asking the driver.
 
 Owns a fingerprint of the few places that change when a module, a device node, a library or a card comes or goes.
-It is compared every three quarters of a second: inotify does not see what the kernel itself does in /sys and /dev, and
-its events about modules do not reach every container. One comparison takes half a millisecond on a node with 400 PCI
-functions, if the paths are made once: to join some thirty of them each time was a quarter of what an idle agent did.
-Refuses to say what has changed: that is for the next look at the evidence.
+Fingerprints are compared every three quarters of a second: inotify does not see the kernel's own changes in /sys and
+/dev, and its events about modules do not reach every container. One comparison takes half a millisecond on a node with
+400 PCI functions, if the paths are made once: joining some thirty paths each time was a quarter of an idle agent's
+work.
+Refuses to name the change: the next poll reads the evidence.
 """
 
 import os
@@ -18,10 +19,10 @@ from nodeagent.edge.host.driver.roots import CONTAINER_DRIVER_ROOT, NVML_LIBRARY
 from nodeagent.edge.host.files.pseudo_file import list_names, read_attribute
 
 POLL_SECONDS = 0.75
-"""Less than the second within which a change must show, by what a look takes; each look costs half a millisecond."""
+"""A change must show within a second, with the time of a comparison; each comparison costs half a millisecond."""
 
 WATCH_TIMEOUT_SECONDS = 1.0
-"""For one comparison, which takes a millisecond; short, because it is not given up when the agent stops."""
+"""For one comparison of a millisecond; short, because a comparison is not given up when the agent stops."""
 
 _MODULES = ("nvidia", "nvidia_uvm", "nvidia_modeset", "nouveau")
 _NODES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia0")
@@ -30,7 +31,7 @@ Fingerprint = tuple[object, ...]
 
 
 class _Places(NamedTuple):
-    """What is looked at, as text."""
+    """The watched paths, as text."""
 
     modules: tuple[str, ...]
     version: str
@@ -42,7 +43,7 @@ class _Places(NamedTuple):
 def read_fingerprint(
     roots: DriverRoots, *, sys_root: Path, proc_root: Path, nvml_library: Path | None = None
 ) -> Fingerprint:
-    """Something that is equal as long as nothing has changed."""
+    """A value that stays equal until the driver changes."""
     places = _list_places(roots, sys_root, proc_root, nvml_library)
     return (
         tuple([_identify_module(path) for path in places.modules]),
@@ -74,9 +75,9 @@ def _list_library_places(roots: DriverRoots) -> list[Path]:
 
 
 def _identify_module(directory: str) -> tuple[object, ...]:
-    """What tells a loaded module from the same one loaded again.
+    """A value by which a loaded module differs from the same module loaded again.
 
-    The times of files in /sys are those of their last being cached, so they would change by themselves.
+    The times of files in /sys are times of caching, and would change by themselves.
     """
     try:
         inode = os.stat(directory).st_ino  # noqa: PTH116  # see `_identify`
@@ -86,7 +87,7 @@ def _identify_module(directory: str) -> tuple[object, ...]:
 
 
 def _identify(path: str) -> tuple[int, ...]:
-    """What tells one file from another of the same name; of a device node also its permissions."""
+    """A value by which a file differs from another file of the same name; for a device node also its permissions."""
     try:
         status = os.stat(path)  # noqa: PTH116  # a path object's own method costs more than the call
     except OSError:

@@ -1,8 +1,8 @@
 """The CUDA smoke test: on each GPU a context, an allocation, a copy there and back, and a comparison.
 
-It is run in a short-lived child process, because libcuda may hang, crash, or keep the GPU busy; `cuda_child` is the
-parent's side. Owns the few calls of the CUDA driver interface. Refuses every import but the standard library's and
-the frame codec, and to call a GPU broken because somebody else uses all of it.
+The test is run in a short-lived child process, because libcuda may hang, crash, or keep the GPU busy; `cuda_child` is
+the parent's side. Owns the few calls of the CUDA driver interface. Refuses every import but the standard library's and
+the frame codec, and to call a GPU broken because other processes use all of the GPU.
 """
 
 import ctypes
@@ -15,16 +15,16 @@ from nodeagent.core.children.frames import read_frames, write_frame
 
 LIBRARY = "libcuda.so.1"
 PATTERN = bytes(range(256)) * 16
-"""4 KiB in which no two neighbours are alike: a copy that goes wrong shows."""
+"""4 KiB without equal neighbours: a wrong copy shows."""
 
 _OUT_OF_MEMORY = 2
 _DEVICE_UNAVAILABLE = 46
 _IN_USE = {_OUT_OF_MEMORY, _DEVICE_UNAVAILABLE}
-"""What CUDA says of a GPU that works, but for somebody else: all memory taken, or in exclusive use."""
+"""CUDA's errors for a working GPU in use: all memory taken, or in exclusive use."""
 
 
 class CudaCallFailed(Exception):
-    """One call of the CUDA driver interface did not succeed."""
+    """A call of the CUDA driver interface failed."""
 
     def __init__(self, call: str, code: int, name: str) -> None:
         super().__init__(f"{call} failed with {name or 'an unknown error'} ({code})")
@@ -32,13 +32,13 @@ class CudaCallFailed(Exception):
 
 
 class Cuda:
-    """The loaded library; each call raises unless it succeeds."""
+    """The loaded library; a failed call raises."""
 
     def __init__(self, path: str) -> None:
         self._library = ctypes.CDLL(path)
 
     def call(self, function: str, *arguments: object) -> None:
-        """Make one call."""
+        """Call a function of the library."""
         code = int(getattr(self._library, function)(*arguments))
         if code:
             raise CudaCallFailed(function, code, self._name_error(code))
@@ -51,7 +51,7 @@ class Cuda:
 
 
 def check_cuda(path: str) -> str:
-    """Test every GPU that CUDA shows; what went wrong, empty when nothing did."""
+    """Test every GPU that CUDA shows; the failures, empty without failures."""
     try:
         cuda = Cuda(path)
     except OSError as error:
@@ -83,7 +83,7 @@ def _check_device(cuda: Cuda, ordinal: int) -> str:
 
 
 class _CopyDiffers(Exception):
-    """The GPU's memory or the way to it changes what passes."""
+    """The GPU's memory or the way to the GPU changes bytes."""
 
 
 def _use_device(cuda: Cuda, ordinal: int) -> None:
@@ -112,9 +112,9 @@ def _copy_there_and_back(cuda: Cuda) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """The child: answer each request, which is the library's path, until the agent closes the pipe."""
+    """The child: answer each request, a library's path, until the agent closes the pipe."""
     if arguments:
-        # By hand, to see what the agent sees.
+        # By hand, for the agent's view.
         sys.stdout.write(check_cuda(arguments[0]) + "\n")
         return
     die_with_parent()

@@ -1,6 +1,6 @@
-"""Runs the CUDA smoke test in a child process that lives only for it.
+"""Runs the CUDA smoke test in a child process of its own.
 
-Owns the child's command line, environment and deadline. Refuses to raise for what the test finds: a test that hangs,
+Owns the child's command line, environment and deadline. Refuses to raise for the test's failures: a test that hangs,
 crashes or cannot be started is a failed test, in words.
 """
 
@@ -18,13 +18,13 @@ _MODULE = "nodeagent.edge.host.driver.cuda_check"
 
 
 class CudaChild:
-    """The smoke test as a function that can be awaited."""
+    """The smoke test as an awaitable function."""
 
     def __init__(self, *, timeout_seconds: float = 30.0) -> None:
         self._timeout_seconds = timeout_seconds
 
     async def check(self, library: Path | None) -> str:
-        """What went wrong; empty when nothing did. Without a path the dynamic loader looks for libcuda."""
+        """The failure, empty without failure. Without a path the dynamic loader looks for libcuda."""
         child = ChildProcess([sys.executable, "-m", _MODULE], env=_plan_environment(), name="cuda-check")
         async with anyio.create_task_group() as tasks:
             await tasks.start(child.run)
@@ -39,6 +39,6 @@ class CudaChild:
 
 
 def _plan_environment() -> dict[str, str]:
-    # PCI order, so that "GPU 3" means the same as elsewhere; nothing of the agent's own secrets goes along.
+    # PCI order, so that "GPU 3" is the same GPU everywhere; no secrets from the agent's own environment.
     environment = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH") if name in os.environ}
     return {**environment, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}

@@ -1,6 +1,6 @@
-"""Finds what else of the driver a container needs: programs, firmware, configuration, sockets and device nodes.
+"""Finds the driver's other files for containers: programs, firmware, configuration, sockets and device nodes.
 
-Owns the lists of names that the field's tools share. Refuses to judge what is missing: most of it is optional.
+Owns the lists of names that the field's tools share. Refuses to judge missing files: most are optional.
 """
 
 import os
@@ -69,7 +69,7 @@ _UDEV_DATABASE: Final = "run/udev"
 
 
 def look_at_node(path: Path) -> os.stat_result | None:
-    """Mode and owner of a device node; `None` when there is none."""
+    """Mode and owner of a device node; `None` for a missing node."""
     try:
         status = os.stat(path)  # noqa: PTH116  # called for each of up to 2048 channels
     except OSError:
@@ -78,7 +78,7 @@ def look_at_node(path: Path) -> os.stat_result | None:
 
 
 class DriverFileFinder:
-    """Everything of the driver on one host, looked at afresh each time."""
+    """All files of the driver on one host, read afresh each time."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class DriverFileFinder:
         self._libraries = libraries or DriverLibraries()
 
     def read(self, roots: DriverRoots) -> DriverFiles:
-        """What there is now."""
+        """The driver's files now."""
         host_root = PurePosixPath(roots.driver_on_host)
         version, libraries = self._libraries.read(roots.driver, host_root)
         nodes, problems = self._read_nodes(roots)
@@ -156,7 +156,7 @@ class DriverFileFinder:
 
 
 def read_drm_names(sys_root: Path) -> dict[PciAddress, tuple[str, ...]]:
-    """The DRM devices of each PCI function that has some."""
+    """The DRM devices of each PCI function with DRM devices."""
     devices = sys_root / "bus/pci/devices"
     found: dict[PciAddress, tuple[str, ...]] = {}
     for address in filter(_PCI_NAME.fullmatch, list_names(devices)):
@@ -173,7 +173,7 @@ def _list_node_names(dev: Path) -> Iterator[str]:
 
 
 def _find_first(root: Path, host_root: PurePosixPath, places: Iterable[str], inside: str) -> Iterator[DriverFile]:
-    """The first of the places where there is a file, to be seen at `inside`."""
+    """The first of the places with a file, to be seen at `inside`."""
     for place in places:
         real = resolve_in_root(root, place)
         if real is not None:
@@ -198,7 +198,7 @@ def _is_socket(path: Path) -> bool:
 
 
 def _deduplicate(files: Iterable[DriverFile]) -> Iterator[DriverFile]:
-    """One file for each place; the first one found has it."""
+    """One file for each place, the first file found."""
     seen: set[str] = set()
     for each in files:
         if each.path not in seen:

@@ -1,8 +1,9 @@
 """Finds the driver's shared libraries below a driver root.
 
-Owns where they are looked for (the directories of all distributions, and whatever the root's own ld.so.cache names) and
-which of them are the driver's: whatever carries its version, and a few that are versioned apart.
-Refuses 32-bit and foreign libraries. Names of libraries are remembered by file, so that a second look reads no library.
+Owns the searched directories (of all distributions, and those named in the root's own ld.so.cache) and the rule for the
+driver's libraries: libraries with the driver's version in the name, and a few that are versioned apart.
+Refuses 32-bit and foreign libraries. Names of libraries are remembered by file, so that a second search reads no
+library.
 """
 
 import os
@@ -43,19 +44,19 @@ class _Found(NamedTuple):
 
 
 def native_triplet() -> str:
-    """The name that distributions of the Debian family give this machine's library directories."""
+    """The name of this machine's library directories in distributions of the Debian family."""
     return _TRIPLETS.get(platform.machine(), "")
 
 
 class DriverLibraries:
-    """Looks for libraries again and again, and reads only those that have changed."""
+    """Searches libraries repeatedly, and reads changed libraries only."""
 
     def __init__(self, *, machine: int | None = None) -> None:
         self._machine = machine if machine is not None else _MACHINES.get(platform.machine(), 0)
         self._identities: dict[str, tuple[Identity, LibraryIdentity | None]] = {}
         self._cache_seen: tuple[Identity, tuple[str, ...]] | None = None
         self.problems: list[str] = []
-        """What the last look found and could not use."""
+        """Unusable files of the last search, with reasons."""
 
     def read(self, root: Path, host_root: PurePosixPath) -> tuple[str, tuple[DriverLibrary, ...]]:
         """The driver's version and its libraries, by path; `host_root` is the root as the host names it."""
@@ -72,7 +73,7 @@ class DriverLibraries:
         return version, tuple(libraries[path] for path in sorted(libraries))
 
     def _list_directories(self, root: Path) -> list[Path]:
-        """Directories that may hold libraries, each once although many names lead to it."""
+        """Directories of libraries, each once although many names lead to it."""
         places = [f"{base}/{below}" for base in DIRECTORIES for below in _SUBDIRECTORIES]
         places += [
             f"{base}/{below}"
@@ -136,12 +137,12 @@ def read_driver_version(root: Path) -> str:
 
 
 def _list_candidates(root: Path, directory: Path, version: str) -> Iterator[_Found]:
-    """The driver's files in one directory, each as the real file with the links beside it that lead there."""
+    """The driver's files in one directory, each as the real file with the links to the file beside it."""
     try:
         with os.scandir(directory) as entries:
             names = {entry.name: entry.is_symlink() for entry in entries}
     except OSError:
-        # It vanished since it was found: nothing is in it.
+        # The directory has vanished since the search: no library is there.
         return
     for name, is_link in names.items():
         if not _is_the_drivers(name, version):
@@ -159,7 +160,7 @@ def _is_the_drivers(name: str, version: str) -> bool:
 
 
 def _list_links(directory: Path, names: Iterable[str], name: str) -> tuple[str, ...]:
-    """`libcuda.so` beside `libcuda.so.V`, where the host has such a link: programs that load libraries by it exist."""
+    """`libcuda.so` beside `libcuda.so.V`, where the host has such a link: some programs load libraries by the link."""
     plain = f"{name.partition('.so.')[0]}.so"
     is_there = plain != name and plain in names and (directory / plain).is_symlink()
     return (plain,) if is_there else ()

@@ -1,8 +1,8 @@
-"""Looks at the real driver of this host: /proc and /sys by itself, NVML through whoever holds it.
+"""Probes the real driver of this host: reads /proc and /sys, and asks NVML through the owner of NVML.
 
-Owns the order of the look (host first, then NVML, then fabric, then the CUDA smoke test) and its bounds in time: a
-part that does not come back is itself evidence. Refuses to judge, and to import any other neighbour: NVML, fabric
-and CUDA are asked through functions that the composition root passes in.
+Owns the order of the probe (host first, then NVML, then fabric, then the CUDA smoke test) and its deadlines: a step
+that hangs is itself evidence. Refuses to judge, and to import any other neighbour: NVML, fabric and CUDA are asked
+through functions that the composition root passes in.
 """
 
 from collections.abc import Awaitable, Callable
@@ -39,17 +39,17 @@ _NVML_NOT_LOADED = -1
 _NVML_VERSION_MISMATCH = 18
 
 AskNvml = Callable[[], Awaitable[NvmlAnswer]]
-"""Whether NVML works; raises `DriverError` when it cannot be asked."""
+"""Whether NVML works; raises `DriverError` when NVML cannot be asked."""
 
 AskFabric = Callable[[], Awaitable[tuple[str, ...]]]
-"""The GPUs whose fabric registration is not completed; raises `DriverError` when they cannot be asked."""
+"""The GPUs with pending fabric registration; raises `DriverError` when GPUs cannot be asked."""
 
 CheckCuda = Callable[[Path | None], Awaitable[str]]
-"""The CUDA smoke test with the library found, if any: what went wrong, empty when nothing did."""
+"""The CUDA smoke test with the library found, if any: the failure, empty without failure."""
 
 
 class ProbeSettings(Value, frozen=True):
-    """Where to look, and for how long."""
+    """Paths and deadlines of the probe."""
 
     driver_root: Path = Path("/")
     dev_root: Path | None = None
@@ -58,7 +58,7 @@ class ProbeSettings(Value, frozen=True):
     proc_root: Path = Path("/proc")
     sys_root: Path = Path("/sys")
     look_timeout_seconds: float = 5.0
-    """For all that is read from /proc, /sys and /dev in one look; on a healthy node it takes milliseconds."""
+    """For all reading of /proc, /sys and /dev in one probe; milliseconds on a healthy node."""
     poll_seconds: float = POLL_SECONDS
 
 
@@ -85,10 +85,10 @@ class HostDriverProbe:
             driver=settings.driver_root,
             dev=settings.dev_root or settings.host_root,
         )
-        """Where the driver was at the last look."""
+        """Where the driver was at the last probe."""
 
     async def read_evidence(self) -> DriverEvidence:
-        """Look once; what hangs is named in `stuck`."""
+        """Probe once; a step that hangs is named in `stuck`."""
         evidence = DriverEvidence()
         try:
             evidence = await self._run(self._look, "reading /proc and /sys")
@@ -112,7 +112,7 @@ class HostDriverProbe:
                 watchers.start_soon(self._wait_fingerprint, waiting, name="driver change watch")
 
     def notify_change(self) -> None:
-        """Something else says that it is time for a look: the driver was released, resumed, or got stuck."""
+        """Ask for a probe now: the driver was released, resumed, or got stuck."""
         self._attention.wake()
 
     async def _wait_attention(self, waiting: anyio.CancelScope) -> None:
@@ -123,13 +123,13 @@ class HostDriverProbe:
         seen = self._fingerprint
         while True:
             try:
-                # Shielded, because the thread of a call that is given up half way is set aside as stuck.
+                # Shielded, because the thread of a cancelled call is set aside as stuck.
                 with anyio.CancelScope(shield=True):
                     now = await self._worker.run(
                         self._read_fingerprint, timeout_seconds=WATCH_TIMEOUT_SECONDS, what="watching /proc and /sys"
                     )
             except WorkerError:
-                # The next look will say what hangs; it comes after a pause, so that no turn goes round at full speed.
+                # The next probe names the hanging call, after a pause, so that no loop runs at full speed.
                 await anyio.sleep(self._settings.look_timeout_seconds)
                 break
             if now != seen:
@@ -138,12 +138,12 @@ class HostDriverProbe:
         waiting.cancel()
 
     def _look(self) -> DriverEvidence:
-        """In the worker thread: everything that the host tells."""
+        """In the worker thread: all evidence of the host."""
         settings = self._settings
         self.roots = resolve_driver_roots(
             settings.driver_root, dev_root=settings.dev_root, host_root=settings.host_root
         )
-        # Before the look itself, so that a change during it is seen by the next comparison.
+        # Before the probe itself, so that the next comparison sees a change during the probe.
         self._fingerprint = self._read_fingerprint()
         if self._check_cuda is not None:
             self._cuda_library = find_library(self.roots.driver, CUDA_LIBRARY)
@@ -185,7 +185,7 @@ class HostDriverProbe:
         return structs.replace(evidence, cuda_failure=await self._test_cuda(answer))
 
     async def _read_version(self, evidence: DriverEvidence, answer: NvmlAnswer) -> str:
-        """The version of the library in use; one that merely lies elsewhere on the host says nothing about it."""
+        """The version of the library in use; a library elsewhere on the host does not count."""
         library = Path(answer.library_path)
         if not library.is_absolute():
             return evidence.library_version
@@ -195,7 +195,7 @@ class HostDriverProbe:
         return await self._worker.run(call, timeout_seconds=self._settings.look_timeout_seconds, what=what)
 
     async def _test_cuda(self, answer: NvmlAnswer) -> str:
-        """Run the smoke test unless it has passed with this very driver: it costs seconds and GPU memory."""
+        """Run the smoke test unless the same driver has passed already: the test costs seconds and GPU memory."""
         if self._check_cuda is None or self._proven == answer:
             return ""
         failure = await self._check_cuda(self._cuda_library)

@@ -1,7 +1,7 @@
-"""Reads from a shared library the name that programs are linked against (its SONAME), without loading it.
+"""Reads the SONAME of a shared library, the name that programs are linked against, without loading the library.
 
-Owns as much of ELF as that takes: 64-bit files of either byte order.
-Refuses to trust the file: every size is bounded, and whatever does not add up makes it no library at all.
+Owns the necessary piece of ELF: 64-bit files of either byte order.
+Refuses to trust the file: every size is bounded, and an inconsistent file is no library at all.
 """
 
 import os
@@ -27,12 +27,12 @@ ReadAt = Callable[[int, int], bytes]
 
 
 class LibraryIdentity(NamedTuple):
-    """What a shared library says about itself."""
+    """Processor family and SONAME of a shared library."""
 
     machine: int
     """The ELF number of the processor family: 62 for x86-64, 183 for aarch64."""
     soname: str
-    """Empty when it says none."""
+    """Empty for a library without a SONAME."""
 
 
 class _Segment(NamedTuple):
@@ -43,10 +43,10 @@ class _Segment(NamedTuple):
 
 
 def read_library_identity(path: Path) -> LibraryIdentity | None:
-    """What the file says about itself; `None` when it is no 64-bit shared library.
+    """The identity of a library file; `None` unless the file is a 64-bit shared library.
 
     Raises:
-        OSError: it cannot be read, or has vanished.
+        OSError: The file cannot be read, or has vanished.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
@@ -56,7 +56,7 @@ def read_library_identity(path: Path) -> LibraryIdentity | None:
 
 
 def parse_library_identity(read_at: ReadAt) -> LibraryIdentity | None:
-    """What a file says about itself; `None` when it is no 64-bit shared library, or a damaged one."""
+    """The identity of a library; `None` unless the content is a sound 64-bit shared library."""
     header = read_at(0, _HEADER_BYTES)
     if len(header) < _HEADER_BYTES or not header.startswith(_MAGIC) or header[4] != _CLASS_64:
         return None
@@ -70,7 +70,7 @@ def parse_library_identity(read_at: ReadAt) -> LibraryIdentity | None:
         segments = _read_segments(read_at, header, order)
         return LibraryIdentity(machine, _read_soname(read_at, segments, order))
     except (struct.error, OverflowError, ValueError):
-        # An offset beyond the end, or beyond what the kernel takes: the file is cut off or lies.
+        # An offset beyond the end, or beyond what the kernel takes: a truncated or dishonest file.
         return None
 
 
@@ -107,7 +107,7 @@ def _read_soname(read_at: ReadAt, segments: list[_Segment], order: str) -> str:
 
 
 def _find_offset(address: int, segments: list[_Segment]) -> int:
-    """Where in the file the bytes of a memory address are."""
+    """The file offset of a memory address."""
     for segment in segments:
         if segment.kind == _LOAD and segment.address <= address < segment.address + segment.size:
             return address - segment.address + segment.offset
@@ -116,12 +116,12 @@ def _find_offset(address: int, segments: list[_Segment]) -> int:
 
 def _read_name(read_at: ReadAt, offset: int) -> str:
     text, end, _ = _read(read_at, offset, _NAME_LIMIT_BYTES).partition(b"\0")
-    # A name that has no end, or that could leave its directory, is none.
+    # A name without an end, or with a slash that could leave the directory, does not count.
     return text.decode("ascii") if end and b"/" not in text else ""
 
 
 def _read(read_at: ReadAt, offset: int, size: int) -> bytes:
-    """The bytes there; a `ValueError` where no file can have any."""
+    """The bytes at an offset; a `ValueError` for offsets beyond any file."""
     try:
         return read_at(offset, size)
     except OSError as error:

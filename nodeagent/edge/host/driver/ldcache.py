@@ -2,7 +2,7 @@
 
 Owns both formats that glibc has written (the old one, the new one with its hardware-capability directories, and the
 file that carries both) in either byte order.
-Refuses to trust it: an entry that points outside the file is left out, a file that is no cache is an error.
+Refuses to trust the file: an entry that points outside the file is left out, a file of another format is an error.
 """
 
 import os
@@ -44,31 +44,31 @@ _ARCHITECTURES = {
 
 
 class CachedLibrary(Value, frozen=True):
-    """One entry: under which name a library is asked for, and where it is."""
+    """One entry: a library's name, and its path."""
 
     name: str
     path: str
     architecture: str = ""
-    """`x86_64`, `aarch64`, …; empty for one this parser does not know."""
+    """`x86_64`, `aarch64`, …; empty for an architecture unknown to this parser."""
     hwcaps: str = ""
-    """Directory of the processor level it is for, such as `x86-64-v3`; empty for every processor."""
+    """Directory of the library's processor level, such as `x86-64-v3`; empty for every processor."""
 
 
 class _Format(NamedTuple):
-    """How to read one block of entries."""
+    """The layout of one block of entries."""
 
     order: Literal["<", ">"]
     entries_at: int
     entry_size: int
     entry_count: int
     strings_at: int
-    """What the offsets of names and paths count from."""
+    """Base of the offsets of names and paths."""
 
 
 def find_cached(path: str, name: str) -> tuple[str, ...]:
-    """Where the cache in this file says that a library is, the loader's first choice first.
+    """Paths of a library by the cache in a file, the loader's first choice first.
 
-    No cache, or a damaged one, is one without libraries; the loader would say the same.
+    A missing or damaged cache has no libraries; the loader would say the same.
     """
     try:
         status = os.stat(path)  # noqa: PTH116  # a path object is made where the file is read, once
@@ -80,7 +80,7 @@ def find_cached(path: str, name: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=2)
 def _read_cache(path: str, _identity: tuple[int, ...]) -> tuple[CachedLibrary, ...]:
-    """Kept while the file is the same one: it has thousands of entries, and is asked for again and again."""
+    """The entries, remembered while the file is unchanged: thousands of entries are asked for again and again."""
     return parse_library_cache(read_bounded(Path(path)))
 
 
@@ -88,7 +88,7 @@ def parse_library_cache(content: bytes) -> tuple[CachedLibrary, ...]:
     """All entries, in the loader's order of preference.
 
     Raises:
-        LibraryCacheInvalid: this is no ld.so.cache, or it ends in the middle.
+        LibraryCacheInvalid: The content is no ld.so.cache, or ends in the middle.
     """
     if content.startswith(_NEW_MAGIC):
         return _parse_new(content)

@@ -1,7 +1,7 @@
-"""Where a shared library of the driver lies below a driver root: the one search, for the agent and for the GPU worker.
+"""The search for a shared library of the driver below a driver root, for the agent and for the GPU worker alike.
 
-Owns the places that the field's tools share, and after them the root's own linker cache, so that whatever one part of
-the agent finds the others find too. Links are followed as a process would for which the root is `/`.
+Owns the places that the field's tools share, and after them the root's own linker cache, so that all parts of the
+agent find the same libraries. Links are followed as by a process with the root as its `/`.
 Refuses every import that the GPU worker would pay for; a linker cache is read only where the usual places have nothing.
 """
 
@@ -16,10 +16,10 @@ DIRECTORIES = (
     "lib/x86_64-linux-gnu",
     "lib/aarch64-linux-gnu",
 )
-"""Those of all distributions."""
+"""Library directories of all distributions."""
 
 CURRENT = "nvidia/current"
-"""Below them, where Debian's packages keep a driver beside others."""
+"""Subdirectory in which Debian's packages keep a driver beside others."""
 
 LIBRARY_PLACES = tuple([f"{directory}{below}" for directory in DIRECTORIES for below in ("", f"/{CURRENT}")])
 
@@ -41,14 +41,14 @@ def search_library(root: str, name: str) -> str | None:
 
 
 def resolve(root: str, path: str) -> str | None:
-    """Where links lead, if that is a regular file."""
+    """The regular file at the end of the links; `None` for another kind of file."""
     place = follow(root, path, may_lack=False)
     return place if place is not None and _is_file(place) else None
 
 
 def follow(root: str, path: str, *, may_lack: bool) -> str | None:
-    """Where the links lead; `None` when they lead in a circle, or to what is not there and may not be lacking."""
-    # Plain strings, because a look at a driver comes here two hundred times: with path objects it took 25 ms.
+    """The path at the end of the links; `None` for links in a circle, or to a missing file that may not be lacking."""
+    # Plain strings, because a probe of the driver comes here two hundred times: path objects took 25 ms.
     base = root.rstrip("/")
     place = base
     pending = _split(path)
@@ -64,7 +64,7 @@ def follow(root: str, path: str, *, may_lack: bool) -> str | None:
         except (OSError, ValueError) as error:
             if not may_lack and isinstance(error, FileNotFoundError):
                 return None
-            # No link; a name with a NUL in it is none either, and is nowhere.
+            # No link; a name with a NUL is no link either, and exists nowhere.
             place = f"{place}/{part}"
             continue
         links_left -= 1

@@ -1,6 +1,6 @@
-"""The host's ports for the driver component, with their file work done in a worker thread and bounded in time.
+"""The host's ports for the driver component, with file work in a worker thread and bounded in time.
 
-Owns the two small adapters `HostDeviceNodes` and `MarkerDirectory`. Refuses to decide which node or marker should be.
+Owns the two small adapters `HostDeviceNodes` and `MarkerDirectory`. Refuses to decide on nodes and markers.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +34,7 @@ class HostDeviceNodes:
         self._read_files, self._worker, self._timeout_seconds = read_files, worker, timeout_seconds
 
     async def repair(self) -> NodeRepair:
-        """Make them right; a file system that hangs is a failed repair."""
+        """Repair the device nodes; a hanging file system is a failed repair."""
         repair = self._read_files().repair
         try:
             return await self._worker.run(repair, timeout_seconds=self._timeout_seconds, what="repairing device nodes")
@@ -54,23 +54,23 @@ class MarkerDirectory:
         self._seen: tuple[object, ...] | None = None
 
     async def read_markers(self, names: Sequence[str]) -> Mapping[str, str]:
-        """Name and content of those that exist, and the point from which `wait_change` counts."""
+        """Name and content of existing markers, and the point from which `wait_change` counts."""
         self._names = tuple(names)
         return await self._run(self._read, "reading validation markers")
 
     async def write_marker(self, name: str, content: str) -> None:
-        """Put one in place, with the directory where it is missing; `wait_change` asks for another reading."""
+        """Put a marker in place, and a missing directory; `wait_change` asks for another reading."""
         await self._run(lambda: self._write(name, content), "writing a validation marker")
 
     async def remove_marker(self, name: str) -> None:
-        """Take one away."""
+        """Remove a marker."""
         await self._run(lambda: self._remove(name), "removing a validation marker")
 
     async def wait_change(self) -> None:
-        """Return within a second of any of them being written, replaced or removed.
+        """Return within a second of any marker being written, replaced or removed.
 
-        Looked at twice a second: a watch on a directory that does not exist yet would need one on its parents too.
-        A directory that does not answer may have changed; whoever reads it next is told.
+        Markers are polled twice a second: a watch on a missing directory would need another watch on the parents.
+        A directory that does not answer may have changed; the next reader gets the error.
         """
         while True:
             if not await self._is_unchanged():
@@ -79,7 +79,7 @@ class MarkerDirectory:
 
     async def _is_unchanged(self) -> bool:
         try:
-            # Shielded, because the thread of a call that is given up half way is set aside as stuck.
+            # Shielded, because the thread of a cancelled call is set aside as stuck.
             with anyio.CancelScope(shield=True):
                 now = await self._worker.run(
                     self._identify, timeout_seconds=WATCH_TIMEOUT_SECONDS, what="watching validation markers"
@@ -95,11 +95,11 @@ class MarkerDirectory:
             raise HostStuck(self._directory, str(error)) from error
 
     def _read(self) -> dict[str, str]:
-        # Before the contents, so that a change during the reading is seen by the next comparison.
+        # Before the contents, so that the next comparison sees a change during the reading.
         self._seen = self._identify()
         found: dict[str, str] = {}
         for name in self._names:
-            # What an agent that was killed left here goes now: what it wrote may be right, and never be written again.
+            # A killed agent's leftovers go now: the marker itself may be right, and never be written again.
             remove_leftovers(self._directory / name)
             try:
                 content = read_bounded(self._directory / name, limit_bytes=_MARKER_LIMIT_BYTES)
@@ -112,7 +112,7 @@ class MarkerDirectory:
 
     def _write(self, name: str, content: str) -> None:
         path = self._directory / name
-        # What was seen before holds no longer: a file that is removed again at once would look as if never written.
+        # The earlier fingerprint is void: a marker removed at once would look as if never written.
         self._seen = None
         try:
             self._directory.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)

@@ -1,8 +1,7 @@
-"""Where the driver lives on this host: its root, its library, its device nodes.
+"""The driver's places on this host: its root, its library, its device nodes.
 
-Owns the search order that the field's tools share, so that this agent finds the driver that they find.
-Refuses to load anything: a path found here is opened by `edge/nvml/worker` alone.
-
+Owns the search order that the field's tools share, so that agent and tools find the same driver.
+Refuses to load libraries: a path found here is opened by `edge/nvml/worker` alone.
 A driver container brings its own root file system, so absolute symbolic links in it are relative to that root.
 """
 
@@ -24,9 +23,9 @@ class DriverRoots(Value, frozen=True):
     host: Path
     """The host's `/`; another path when the agent runs in a container."""
     driver: Path
-    """What the driver's own paths begin with."""
+    """Prefix of the driver's own paths."""
     dev: Path
-    """What `/dev/nvidia…` begins with."""
+    """Prefix of `/dev/nvidia…`."""
 
     @property
     def is_host_driver(self) -> bool:
@@ -50,16 +49,16 @@ def resolve_driver_roots(
     """Find the driver.
 
     Args:
-        configured: its root; the host's own means that a driver container counts too, where the host has no driver.
-        dev_root: where its device nodes are; without one, the driver root if that has a `dev`, else the host.
-        host_root: the host's `/` as this process sees it.
+        configured: Its root; with the host's own root, a driver container counts where the host has no driver.
+        dev_root: The root of its device nodes; by default the driver root if that has a `dev`, else the host.
+        host_root: The host's `/` as this process sees it.
     """
     driver = _detect_driver_root(host_root) if configured == host_root else configured
     return DriverRoots(host=host_root, driver=driver, dev=dev_root or _resolve_dev_root(driver, host_root))
 
 
 def see_from_host(path: Path, host_root: Path) -> PurePosixPath:
-    """The path as the host's own processes name it; unchanged when it is outside of the host's root."""
+    """The path as the host's own processes name it; unchanged outside the host's root."""
     return PurePosixPath("/") / path.relative_to(host_root) if path.is_relative_to(host_root) else PurePosixPath(path)
 
 
@@ -70,13 +69,13 @@ def find_library(root: Path, name: str = NVML_LIBRARY) -> Path | None:
 
 
 def parse_library_version(path: Path | None) -> str:
-    """The driver version in a library's file name, `580.173.02`; empty where it has none."""
+    """The driver version in a library's file name, `580.173.02`; empty for a name without a version."""
     match = _VERSION.search(path.name) if path is not None else None
     return match[1] if match else ""
 
 
 def read_version_at(library: Path, root: Path) -> str:
-    """The driver version that a new process would get where this library was loaded from.
+    """The driver version that a new process would get from the directory of a loaded library.
 
     A library stays mapped after its package was upgraded, so its own file may be gone; the link beside it is not.
     """
@@ -87,16 +86,16 @@ def read_version_at(library: Path, root: Path) -> str:
 
 
 def resolve_in_root(root: Path, path: str) -> Path | None:
-    """Follow symbolic links as a process would for which `root` is `/`; `None` unless it ends at a regular file."""
-    # Most of what is asked for is not there, and is not made a path object then.
+    """Follow symbolic links as a process with `root` as its `/`; `None` unless the end is a regular file."""
+    # Most files asked for are missing, and get no path object.
     place = resolve(str(root), path)
     return Path(place) if place is not None else None
 
 
 def follow_in_root(root: Path, path: str) -> Path | None:
-    """Where symbolic links lead a process for which `root` is `/`, whether or not something is there.
+    """The path at the end of symbolic links for a process with `root` as its `/`, whether or not a file is there.
 
-    `None` when they lead in a circle.
+    `None` for links in a circle.
     """
     place = follow(str(root), path, may_lack=True)
     return Path(place) if place is not None else None

@@ -1,1 +1,1 @@
-"""Files that are the agent's own: written whole, sealed, locked, appended to durably."""
+"""The agent's own files: written whole, sealed, locked, appended to durably."""

@@ -1,8 +1,8 @@
-"""Whole files, read within a bound and replaced so that neither a crash nor a power cut leaves half of one.
+"""Whole files, read within a bound and replaced so that neither a crash nor a power cut leaves half a file.
 
 Owns the order temporary file, fsync, rename, fsync of the directory: leaving out the last step lost the newest
 acknowledged content in nine of ten power cuts tried on ext4 and xfs.
-Refuses to append, to lock and to know any format: what a file means is its owner's business.
+Refuses to append, to lock and to know any format: a file's meaning is its owner's business.
 All calls block; on the event loop they belong in a worker thread.
 """
 
@@ -35,19 +35,19 @@ def write_atomically(
     only_writer: bool = False,
     size_bytes: int = 0,
 ) -> None:
-    """Replace a file durably: when this returns, the content survives a power cut; until then the old one does.
+    """Replace a file durably: on return the new content survives a power cut; until then the old content does.
 
     Args:
-        path: the file; its directory must exist.
-        content: all of it.
-        mode: for a new file, whatever the umask; an existing one keeps its mode and its owner.
-        follow_symlink: write the file a symbolic link leads to, instead of replacing the link.
-        durable: whether the disk is waited for; for what is made anew after a power cut it need not be.
-        only_writer: nobody else writes this file; what killed writers have left beside it goes.
-        size_bytes: how long the file is at least; beyond the content are zeros, which have a place on the disk.
+        path: The file; its directory must exist.
+        content: The whole content.
+        mode: For a new file, whatever the umask; an existing file keeps its mode and its owner.
+        follow_symlink: Write the target of a symbolic link, instead of replacing the link.
+        durable: Whether the disk is waited for; unnecessary for a file made anew after a power cut.
+        only_writer: The file has no other writer; leftovers of killed writers are removed.
+        size_bytes: Least length of the file; zeros with a place on the disk follow the content.
 
     Raises:
-        FileNotWritten: nothing changed, or (`replaced`) the change may be lost in a power cut.
+        FileNotWritten: Nothing changed, or (`replaced`) the change may be lost in a power cut.
     """
     target = os.path.realpath(path) if follow_symlink else str(path)
     if only_writer:
@@ -64,9 +64,9 @@ def write_atomically(
 
 
 class _Writing:
-    """One replacement under way: knows which step it is at, and cleans up what it did not finish.
+    """One replacement under way: knows its step, and cleans up an unfinished write.
 
-    Names are text: of a small file that is not waited for, path objects would cost as much as the calls.
+    Names are text: for a small file without waiting, path objects would cost as much as the calls.
     """
 
     def __init__(self, target: str, *, durable: bool) -> None:
@@ -86,7 +86,7 @@ class _Writing:
             self.step = "write the temporary file"
             _write_all(descriptor, content)
             if size_bytes > len(content):
-                # Not by writing zeros, which takes memory and the disk's time; whoever maps the file needs the place.
+                # Not by writing zeros, at the cost of memory and disk time; a mapping of the file needs the place.
                 os.posix_fallocate(descriptor, 0, size_bytes)
             self.step = "set mode and owner"
             _copy_ownership(descriptor, old)
@@ -109,7 +109,7 @@ class _Writing:
 
     def close(self) -> None:
         if self._temporary:
-            # The write has failed and says so; a leftover is the smaller evil and is removed at the next start.
+            # The failed write is reported; a leftover is the smaller evil and is removed at the next start.
             with suppress(OSError):
                 os.unlink(self._temporary)
 
@@ -125,7 +125,7 @@ def sync_directory(directory: Path) -> None:
     """Make the directory's entries (new, renamed, removed files) durable.
 
     Raises:
-        OSError: it cannot be opened, or the disk refused.
+        OSError: The directory cannot be opened, or the disk refused.
     """
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -135,21 +135,21 @@ def sync_directory(directory: Path) -> None:
 
 
 def remove_stale_temporaries(path: Path, *, is_prefix: bool = False) -> int:
-    """Remove what interrupted writes of this file left behind, and say how many there were.
+    """Remove the leftovers of interrupted writes of a file; their number.
 
     Only for the file's one writer, and only while no write is under way.
 
     Args:
-        path: the file.
-        is_prefix: all files beside it whose names begin with its name are meant.
+        path: The file.
+        is_prefix: The leftovers of all files in the directory whose names begin with the file's name.
 
     Raises:
-        FileUnreadable: the directory cannot be read or changed.
+        FileUnreadable: The directory cannot be read or changed.
     """
     head, removed = f".{path.name}" if is_prefix else f".{path.name}.", 0
     rest = _LEFTOVER_REST if is_prefix else _RANDOM
     try:
-        # As text: there may be hundreds of others, and a container may wait for this.
+        # As text: there may be hundreds of other names, and a container may be waiting.
         for name in os.listdir(path.parent):
             if name.startswith(head) and rest.fullmatch(name, len(head)):
                 (path.parent / name).unlink(missing_ok=True)
@@ -160,7 +160,7 @@ def remove_stale_temporaries(path: Path, *, is_prefix: bool = False) -> int:
 
 
 def remove_leftovers(path: Path) -> None:
-    """The same before something is put in place: what cannot be removed is the smaller evil."""
+    """Remove the leftovers of interrupted writes before a new write; a stubborn leftover is the smaller evil."""
     with suppress(FileUnreadable):
         remove_stale_temporaries(path)
 
@@ -169,8 +169,8 @@ def read_bounded(path: Path, *, limit_bytes: int = READ_LIMIT_BYTES, follow_syml
     """Read a whole file, but never more than the limit.
 
     Raises:
-        FileUnreadable: it is not there, is no file, or may not be read.
-        FileTooLarge: there is more than `limit_bytes`.
+        FileUnreadable: The file is missing, is of another kind, or may not be read.
+        FileTooLarge: The file has more than `limit_bytes`.
     """
     try:
         descriptor = os.open(path, _OPEN_READ | (0 if follow_symlink else os.O_NOFOLLOW))

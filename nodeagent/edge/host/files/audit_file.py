@@ -1,8 +1,8 @@
-"""The audit log on disk: a line of JSON for each change, in one file and the one before it.
+"""The audit log on disk: a line of JSON for each change, in the current file and the previous file.
 
-Owns a thread, so that a disk that hangs holds nobody up, and the size: a full file becomes the one before, whose place
-it takes. What waits is bounded; changes that find no room are counted in the next line.
-A failure that repeats is written once, until the same thing succeeds or fails for another reason.
+Owns a thread, so that a hanging disk delays no caller, and the size: a full file replaces the previous file. The queue
+is bounded; changes without room there are counted in the next line.
+A repeated failure is written once, until the same change succeeds or fails for another reason.
 """
 
 import os
@@ -57,7 +57,7 @@ class AuditFile:
         self._thread.start()
 
     def keep(self, change: Change) -> None:
-        """Have it written soon; where the disk is too slow for that, only counted."""
+        """Queue a change for writing; where the disk is too slow, the change is only counted."""
         try:
             self._waiting.put_nowait(replace(change, missed=self._missed))
         except Full:
@@ -66,7 +66,7 @@ class AuditFile:
             self._missed = 0
 
     def close(self) -> None:
-        """Have what waits written, unless the disk hangs."""
+        """Write the queued changes, unless the disk hangs."""
         try:
             self._waiting.put(None, timeout=_CLOSE_SECONDS)
         except Full:
@@ -105,10 +105,10 @@ class AuditFile:
 
 
 def read_audit(directory: Path) -> tuple[Change, ...]:
-    """Every change that is still in the log, the oldest first; a line that was cut by a power cut is left out.
+    """Every change in the log, the oldest first; a line that a power cut has truncated is left out.
 
     Raises:
-        FileUnreadable: it is there and cannot be read.
+        FileUnreadable: An existing file cannot be read.
     """
     return tuple(change for name in (BEFORE_NAME, NAME) for change in _read(directory / name))
 

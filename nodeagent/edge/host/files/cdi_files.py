@@ -1,7 +1,7 @@
 """The ports of the cdi component on a real host: the driver's files, and the directories of specifications.
 
 Owns the blocking file work, done in a worker thread and bounded in time.
-Refuses to know what a specification means; a name is a file, its content is bytes.
+Refuses to know a specification's meaning; a name is a file, its content is bytes.
 """
 
 import os
@@ -25,7 +25,7 @@ from nodeagent.model.cdi import DriverFiles, SpecContent
 T = TypeVar("T")
 
 DEFAULT_DIRECTORIES = (Path("/etc/cdi"), Path("/var/run/cdi"))
-"""Where runtimes look unless told otherwise; the last one has the last word."""
+"""The default directories of runtimes; the last directory has the last word."""
 
 _EXTENSIONS = (".json", ".yaml")
 _LIMIT_BYTES = 8 * 1024 * 1024
@@ -34,7 +34,7 @@ _DIRECTORY_MODE = 0o755
 _TIMEOUT_SECONDS = 10.0
 _POLL_SECONDS = 0.75
 _PATIENCE_SECONDS = 0.003
-"""How long the loop stands still for a write, for which a container waits."""
+"""How long the loop stands still for a write while a container waits."""
 
 Fingerprint = tuple[tuple[str, ...], ...]
 
@@ -55,11 +55,11 @@ class HostDriverFiles:
         self._worker = worker or WorkerThread("driver files")
 
     async def read_driver_files(self) -> DriverFiles:
-        """Find the driver and everything of it."""
+        """Find the driver and its files."""
         return await _run(self._worker, self._read, "looking for the driver's files", self._root)
 
     def read_nowait(self) -> DriverFiles:
-        """The same, in this thread; for command lines."""
+        """As `read_driver_files`, in this thread; for command lines."""
         return self._read()
 
     def _read(self) -> DriverFiles:
@@ -81,16 +81,16 @@ class SpecFiles:
         passing: tuple[str, ...] = (),
         poll_seconds: float = _POLL_SECONDS,
     ) -> None:
-        """Wire it up.
+        """Wire the directories up.
 
         Args:
-            own: where the agent writes, as it sees it itself; in a container it is mounted under the host's own name.
-            others: directories of the host that runtimes read too.
-            worker: the thread for file work.
-            writer: the thread for writing; the same if not given.
-            host: where the host's directories are seen.
-            passing: how names begin that come and go with pods, and are passed over: none of them is the node's.
-            poll_seconds: how often to look for changes.
+            own: The agent's directory as this process sees it; in a container, mounted under the host's own name.
+            others: Further directories of the host that runtimes read.
+            worker: The thread for file work.
+            writer: The thread for writing; by default the thread for file work.
+            host: Where the host's directories are seen.
+            passing: Prefixes of specifications that come and go with pods; the node's specifications exclude these.
+            poll_seconds: The time between polls for changes.
         """
         self._own, self._others, self._host = own, tuple(others), host or HostPaths()
         self._worker = worker or WorkerThread("cdi directories")
@@ -109,12 +109,12 @@ class SpecFiles:
         return await _run(self._worker, self.read_nowait, "reading CDI specifications", self._own)
 
     async def list_passing(self) -> tuple[str, ...]:
-        """The names of those of ours that come and go with pods."""
+        """The names of our specifications that come and go with pods."""
         return await _run(self._worker, self._list_passing, "listing CDI specifications", self._own)
 
     async def write_spec(self, name: str, content: bytes, *, durable: bool = True) -> None:
-        """Put one in place, whole."""
-        # Not behind a look at all files, and waited for: a container does.
+        """Put a specification in place, whole."""
+        # Not queued behind a poll of all files, and waited for, as a container waits.
         await _run(
             self._writer,
             lambda: self.write_nowait(name, content, durable=durable),
@@ -124,13 +124,13 @@ class SpecFiles:
         )
 
     async def remove_spec(self, name: str) -> None:
-        """Take one of ours away."""
+        """Remove a specification of ours."""
         await _run(self._worker, lambda: self.remove_nowait(name), "removing a CDI specification", self._own)
 
     async def wait_change(self) -> None:
         """Return within a second of any change."""
         while True:
-            # Shielded, because the thread of a call that is given up half way is set aside as stuck.
+            # Shielded, because the thread of a cancelled call is set aside as stuck.
             with anyio.CancelScope(shield=True):
                 now = await _run(self._worker, self._identify, "watching CDI specifications", self._own)
             if now != self._seen:
@@ -144,7 +144,7 @@ class SpecFiles:
 
     def read_nowait(self) -> tuple[SpecContent, ...]:
         """As `read_specs`, in this thread."""
-        # Before the contents, so that a change during the reading is seen by the next comparison.
+        # Before the contents, so that the next comparison sees a change during the reading.
         self._seen = self._identify()
         return tuple(
             _read_one(place / name, directory / name)
@@ -171,7 +171,7 @@ class SpecFiles:
             raise FileNotWritten(path, "remove it", error, replaced=False) from error
 
     def _clear_leftovers(self, path: Path) -> None:
-        """What killed writers left: of a container's file, which waits, only those of an agent before this one."""
+        """Remove leftovers of killed writers: for a waiting container's file, only those of an earlier agent."""
         if not path.name.startswith(self._passing):
             remove_stale_temporaries(path)
         elif not self._has_cleared:
@@ -180,14 +180,14 @@ class SpecFiles:
             self._has_cleared = True
 
     def _list_directories(self) -> list[tuple[Path, Path]]:
-        """Each directory once, however many names lead to it: its name on the host, and where it is seen."""
+        """Each directory once, however many names lead to it: its name on the host, and its path in this process."""
         own = self._own.resolve()
         others = [(directory, self._host.here(str(directory)).resolve()) for directory in self._others]
         foreign = [(name, place) for name, place in others if place != own and not _are_same(place, own)]
         return [*foreign, (self._own, self._own)]
 
     def _identify(self) -> Fingerprint:
-        """Equal as long as nothing has changed. A directory of two names is looked at twice: cheaper than asking."""
+        """Equal until a file changes. A directory with two names is read twice: cheaper than a comparison."""
         places = [str(self._own), *(str(self._host.here(str(directory))) for directory in self._others)]
         return tuple(
             [(place, name, *_identify(f"{place}/{name}")) for place in places for name in self._list_names(place)]

@@ -1,6 +1,6 @@
-"""The label by which SELinux lets containers have a file or directory of the agent's that is mounted into them.
+"""The label by which SELinux lets containers have a mounted file or directory of the agent's.
 
-Without it a container that may do everything else is refused each of them, and the vGPU library then limits nothing.
+Without the label even a privileged container is refused access, and the vGPU library then limits nothing.
 """
 
 import os
@@ -10,16 +10,16 @@ from typing import Final
 from nodeagent.edge.host.errors import FileNotWritten
 
 ENFORCE: Final = Path("/sys/fs/selinux/enforce")
-"""There where the kernel has SELinux on, whether it enforces or only warns."""
+"""Exists where the kernel has SELinux on, whether enforcing or only warning."""
 LABEL: Final = ("security.selinux", b"system_u:object_r:container_file_t:s0")
-"""Of no category: every container of the node may have it, as every one is told which it is to have."""
+"""Without a category: every container of the node may read a file with the label, as mounts alone decide."""
 
 
 def label_for_containers(*paths: Path) -> None:
-    """Have containers read what lies there; nothing is done on a node without SELinux.
+    """Let containers read the files of these paths; nothing is done on a node without SELinux.
 
     Raises:
-        FileNotWritten: the file system keeps no labels, or the agent may not set any.
+        FileNotWritten: The file system keeps no labels, or the agent may not set labels.
     """
     if not ENFORCE.exists():
         return

@@ -1,7 +1,7 @@
 """A feature file of node feature discovery, with its file work in a worker thread and bounded in time.
 
-Owns one file in the directory of local features. Refuses to create that directory: it is there where node feature
-discovery runs, and a file in one that nobody reads would look like labels that never come.
+Owns one file in the directory of local features. Refuses to create that directory: the directory exists where node
+feature discovery runs, and a file without a reader would look like labels that never come.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from nodeagent.edge.host.files.atomic_file import read_bounded, remove_leftovers
 T = TypeVar("T")
 
 _LIMIT_BYTES = 65_536
-"""Node feature discovery ignores larger ones."""
+"""Node feature discovery ignores larger files."""
 _TIMEOUT_SECONDS = 5.0
 
 
@@ -27,26 +27,26 @@ class FeatureFile:
         self.path, self._worker = path, worker
 
     async def read(self) -> str:
-        """What it says; nothing when there is none.
+        """The file's text; empty without a file.
 
         Raises:
-            HostError: it cannot be read.
+            HostError: The file cannot be read.
         """
         return await self._run(self._read, "reading the feature file")
 
     async def write(self, text: str) -> None:
-        """Replace it, whole.
+        """Replace the file, whole.
 
         Raises:
-            HostError: it cannot be written.
+            HostError: The file cannot be written.
         """
         await self._run(lambda: self._write(text), "writing the feature file")
 
     async def remove(self) -> bool:
-        """Take it away; False when there is none.
+        """Remove the file; False without a file.
 
         Raises:
-            HostError: it is there and cannot be removed.
+            HostError: The file exists and cannot be removed.
         """
         return await self._run(self._remove, "removing the feature file")
 
@@ -57,7 +57,7 @@ class FeatureFile:
             raise HostStuck(self.path, str(error)) from error
 
     def _read(self) -> str:
-        # What an agent that was killed left here goes now: what it wrote may be right, and never be written again.
+        # A killed agent's leftovers go now: the file itself may be right, and never be written again.
         remove_leftovers(self.path)
         try:
             return read_bounded(self.path, limit_bytes=_LIMIT_BYTES).decode("utf-8", "replace")

@@ -1,8 +1,8 @@
-"""Puts a program of ours where the container runtime starts it.
+"""Puts a program of ours where the container runtime starts programs.
 
-Owns the copy on the host, and the proof that it runs there, in the host's root as the container runtime would start it.
+Owns the copy on the host, and the proof that the program runs there, in the host's root as under the container runtime.
 Programs come with the package, for each processor, made by `make native`.
-It is replaced by rename, so that a container that starts meanwhile runs the old one or the new one.
+A program is replaced by rename, so that a starting container runs the old program or the new program.
 """
 
 import os
@@ -42,11 +42,11 @@ class Program(Value, frozen=True):
 
     built: Path
     what: str
-    """What people call it."""
+    """The program's name for people."""
     without: str
-    """How to do without it."""
+    """How to do without the program."""
     check: tuple[str, ...] = ("self-check",)
-    """The arguments with which it only shows that it runs."""
+    """The arguments of a trial run."""
 
 
 HOOK: Final = Program(
@@ -57,12 +57,12 @@ HOOK: Final = Program(
 
 
 def locate_shared(path: Path, host: HostPaths, shared: Path | None) -> Path:
-    """Where this process finds a path of the host's that may be in a directory it has under the host's own name."""
+    """Path in this process of a host's path, also below a directory mounted under the host's own name."""
     return path if shared is not None and path.is_relative_to(shared) else host.here(str(path))
 
 
 def _identify(place: Path) -> Identity | None:
-    """Equal as long as it is the same file, with the same content and mode; `None` when it is not there."""
+    """Equal while the file, its content and its mode stay the same; `None` for a missing file."""
     try:
         status = place.stat()
     except OSError:
@@ -82,15 +82,14 @@ class HostProgram:
         shared: Path | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Wire it up.
+        """Wire the installer up.
 
         Args:
-            worker: the thread for file work.
-            program: which one.
-            host: where the host's files are seen.
-            shared: a directory that this process has under the host's own name, and may write to where the rest of the
-                host is read only.
-            environment: this process's own.
+            worker: The thread for file work.
+            program: The program to install.
+            host: Where the host's files are seen.
+            shared: A directory mounted under the host's own name, writable where the rest of the host is read only.
+            environment: This process's own.
         """
         self._worker, self._program, self._host, self._shared = worker, program, host or HostPaths(), shared
         self._is_in_pod = _IN_A_POD in (os.environ if environment is None else environment)
@@ -98,7 +97,7 @@ class HostProgram:
         self._proven: Identity | None = None
 
     async def install(self, path: Path) -> bool:
-        """Have exactly our program at a path of the host's; False when it was there already."""
+        """Put exactly our program at a path of the host's; False when the program was there already."""
         try:
             return await self._worker.run(
                 lambda: self._install(path), timeout_seconds=_TIMEOUT_SECONDS, what=f"installing {self._program.what}"
@@ -107,7 +106,7 @@ class HostProgram:
             raise HostStuck(path, str(error)) from error
 
     async def check(self, path: Path) -> None:
-        """Have it run where it is, with what it needs of the host; as long as the file stays the same, once."""
+        """Run the program in place, with the host's own files; only once while the file stays the same."""
         try:
             await self._worker.run(
                 lambda: self._check(path), timeout_seconds=_TIMEOUT_SECONDS, what=f"trying {self._program.what}"
@@ -116,10 +115,10 @@ class HostProgram:
             raise HostStuck(path, str(error)) from error
 
     def check_nowait(self, path: Path) -> None:
-        """The same, in this thread; for command lines.
+        """As `check`, in this thread; for command lines.
 
         Raises:
-            ProgramUnfit: it does not run, or this process cannot know.
+            ProgramUnfit: The program does not run, or this process cannot find out.
         """
         self._check(path)
 
@@ -136,7 +135,7 @@ class HostProgram:
     def _run(self, path: Path) -> None:
         command = [] if self._host.is_own else ["chroot", str(self._host.root)]
         try:
-            done = subprocess.run(  # noqa: S603  # our own program, which was compared with the installation's
+            done = subprocess.run(  # noqa: S603  # our own program, compared with the installation's
                 [*command, str(path), *self._program.check],
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
@@ -165,13 +164,13 @@ class HostProgram:
             program = read_bounded(self._program.built)
         except FileUnreadable as error:
             raise ProgramMissing(self._program.built, self._program.what, self._program.without) from error
-        # What has its own name here is written by that name.
+        # A path with the host's own name here is written by that name.
         host = HostPaths() if place == path else self._host
         if host.read(str(path)) == program and place.stat().st_mode & _MODE == _MODE:
             return False
         host.write(str(path), program, mode=_MODE)
         try:
-            # A file that was there keeps its mode when its content is replaced.
+            # An existing file keeps its mode when its content is replaced.
             place.chmod(_MODE)
         except OSError as error:
             raise FileNotWritten(path, "make it executable", error, replaced=True) from error

@@ -1,12 +1,11 @@
-"""The allocation journal as the event loop uses it: file work in a thread of its own, bounded in time, under a lock.
+"""The allocation journal for the event loop: file work in a thread of its own, bounded in time, under a lock.
 
 Owns the lock of the state directory and the one file object in use.
-Refuses to trust a file after a failure: the next `begin` takes a fresh one, so that a call that still hangs in the old
-one cannot write into the new.
-
-A durable append takes about 0.1 ms on a good disk, for which the event loop stands still: to go on meanwhile would
-double that. On a bad disk it takes seconds or never returns; so the file work stays in its thread, the loop stands
-still no longer than its patience, and for a while not at all once the patience was not enough
+Refuses to trust a file after a failure: the next `begin` takes a fresh file object, so that a call still hanging in the
+old object cannot write into the new file.
+A durable append takes about 0.1 ms on a good disk, for which the event loop stands still: going on meanwhile would
+double that. On a bad disk an append takes seconds or never returns; so the file work stays in its thread, the loop
+stands still no longer than its patience, and for a while not at all after an append outlasted the patience
 (docs/adr/0006-standing-still-for-a-fast-disk.md).
 """
 
@@ -37,18 +36,18 @@ READ_SECONDS: Final = 10.0
 WRITE_SECONDS: Final = 2.0
 """How long a pod's admission may wait for the disk; the kubelet itself would wait for ever."""
 PATIENCE_SECONDS: Final = 0.002
-"""How long the event loop may stand still for one append; its lag may be 5 ms."""
+"""How long the event loop may stand still for one append; the loop's lag may be 5 ms."""
 SHORTEST_SLOWNESS_SECONDS: Final = 0.01
 LONGEST_SLOWNESS_SECONDS: Final = 30.0
 
 
 def plan_slowness(misses: int) -> float:
-    """How long the disk is taken for slow after so many appends in a row that outlasted the patience."""
+    """How long the disk counts as slow after so many appends in a row that outlasted the patience."""
     return min(LONGEST_SLOWNESS_SECONDS, SHORTEST_SLOWNESS_SECONDS * 2.0 ** min(misses - 1, 16))
 
 
 class JournalTally:
-    """What was written since the process began; outlives the disk that counts into it."""
+    """Counts of writes since the process began; outlives the disk object that counts."""
 
     def __init__(self) -> None:
         self.writes = self.failures = 0
@@ -81,20 +80,20 @@ class JournalDisk:
 
     @property
     def path(self) -> str:
-        """Where the journal is, for people."""
+        """The journal's path, for people."""
         return str(self._file.path)
 
     @property
     def size_bytes(self) -> int:
-        """How large it is."""
+        """The journal's size."""
         return self._file.size_bytes
 
     async def open(self) -> JournalFiles:
-        """Take the lock and read what the last agent left.
+        """Take the lock and read the last agent's journal.
 
         Raises:
-            StateLocked: another agent is using the directory.
-            JournalUnavailable: the directory is not fit; `begin` tries again.
+            StateLocked: Another agent is using the directory.
+            JournalUnavailable: The directory is not fit; `begin` tries again.
         """
         await self._do(self._take_directory, self._read_seconds, "opening the state directory")
         return await self._do(self._file.read, self._read_seconds, "reading the allocation journal")
@@ -103,15 +102,15 @@ class JournalDisk:
         """Keep a damaged journal under another name.
 
         Raises:
-            JournalUnavailable: it stays where it is.
+            JournalUnavailable: The journal stays in place.
         """
         await self._do(lambda: self._file.set_aside(stamp), self._read_seconds, "setting the damaged journal aside")
 
     async def read_room(self) -> tuple[int, int | None]:
-        """Free bytes and free files of the file system; `None` where it does not count files.
+        """Free bytes and free files of the file system; `None` for a file system that does not count files.
 
         Raises:
-            JournalUnavailable: it does not say.
+            JournalUnavailable: The file system does not say.
         """
         found = await self._do(self._ask_room, self._read_seconds, "looking how full the state directory is")
         return found.f_bavail * found.f_frsize, found.f_favail if found.f_files else None
@@ -123,10 +122,10 @@ class JournalDisk:
             raise JournalUnavailable(self.path, describe_os_error(error)) from error
 
     async def begin(self, content: bytes) -> None:
-        """Replace the journal durably, whatever happened to the last one.
+        """Replace the journal durably, also after failures.
 
         Raises:
-            JournalUnavailable: it could not be done now.
+            JournalUnavailable: The journal could not be replaced now.
         """
         if self._failed:
             self._file = self._take_file()
@@ -145,12 +144,12 @@ class JournalDisk:
         self._failed = False
 
     async def append(self, content: bytes, *, durable: bool = True) -> None:
-        """Add to the journal, durably where somebody relies on it.
+        """Add to the journal, durably where a caller relies on durability.
 
-        The loop stands still for it as long as its patience lasts, and not again soon for a disk that outlasts that.
+        The loop stands still within its patience, and for a while not again after a disk has outlasted the patience.
 
         Raises:
-            JournalUnavailable: it may or may not be there; `begin` is needed.
+            JournalUnavailable: The content may or may not be in the file; `begin` is needed.
         """
         self._tally.writes += 1
         write = partial(self._file.append, content, durable=durable)
@@ -165,9 +164,9 @@ class JournalDisk:
             self._slow_until = began + plan_slowness(self._misses) if self._misses else 0.0
 
     async def aclose(self) -> None:
-        """Let go of file, lock and thread, after the call that may be under way; what was acknowledged is durable.
+        """Let go of file, lock and thread, after a call under way; acknowledged content is durable.
 
-        Who comes later is refused: the directory may be somebody else's by then.
+        Later calls are refused: the directory may be another agent's by then.
         """
         self._closed = True
         with anyio.CancelScope(shield=True):
@@ -176,7 +175,7 @@ class JournalDisk:
                     self._file.close, timeout_seconds=self._write_seconds, what="closing the journal"
                 )
             except WorkerError as error:
-                # The hung call still has the file, which must not be closed under it: it goes with the process.
+                # The hung call still uses the file, so the file is not closed here but with the process.
                 self._log.warning("journal_not_closed", path=self.path, error=str(error))
             self._lock.release()
             self._locked = False
@@ -186,7 +185,7 @@ class JournalDisk:
         return JournalFile(self._directory, JOURNAL_NAME, synced=self._tally.syncs.observe)
 
     def _take_directory(self) -> None:
-        """In the thread: make the directory fit, and make sure that it is ours."""
+        """In the thread: make the directory fit, and lock the directory."""
         self._file.prepare()
         if not self._locked:
             try:

@@ -1,8 +1,8 @@
 """The file of an append-only journal: begun whole, then appended to, durable before the call returns.
 
-Owns the directory's files of one name: the journal, the one before it, damaged ones set aside, leftovers of interrupted
-writes. Refuses to know what the bytes mean, and to go on after a failed write: after that only `begin` helps, because
-a failed fsync may have dropped what it did not write, and a second one would then succeed without it.
+Owns the directory's files of one name: the journal, the previous journal, damaged journals set aside, leftovers of
+interrupted writes. Refuses to know the meaning of the bytes, and to go on after a failed write: only `begin` helps
+then, because a failed fsync may have dropped unwritten pages, and a second fsync would succeed without them.
 All calls block; on the event loop they belong in a worker thread.
 """
 
@@ -35,7 +35,7 @@ _OPEN_APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class JournalFiles(NamedTuple):
-    """What is there at the start; `None` for a file that is not, empty for one that cannot be read."""
+    """The files at the start; `None` for a missing file, empty for an unreadable file."""
 
     current: bytes | None
     previous: bytes | None
@@ -43,29 +43,29 @@ class JournalFiles(NamedTuple):
 
 
 class JournalFile:
-    """One journal; for one writer, which holds the lock of its directory."""
+    """One journal; for a single writer that holds the lock of the directory."""
 
     def __init__(self, directory: Path, name: str, *, synced: Callable[[float], None] | None = None) -> None:
-        """`synced` is told how many seconds the disk took for each sync of an append, in the thread that appends."""
+        """`synced` is called with the disk's seconds for each sync of an append, in the appending thread."""
         self.path, self._synced = directory / name, synced
         self._previous = directory / f"{name}.prev"
         self._descriptor = -1
         self._expected: tuple[int, int, int] | None = None
 
     def __del__(self) -> None:
-        """A call that hung in the file may be the last that knows of it, and nobody is told when it comes back."""
+        """Close the file: a call that hung may hold the last reference, and returns without a caller."""
         self.close()
 
     @property
     def size_bytes(self) -> int:
-        """How large the journal is; nothing before it is begun."""
+        """The journal's size; 0 before `begin`."""
         return self._expected[2] if self._expected is not None else 0
 
     def prepare(self) -> None:
-        """Make the directory and clear what interrupted writes left there.
+        """Make the directory and remove leftovers of interrupted writes.
 
         Raises:
-            JournalUnavailable: the directory cannot be made, or belongs to somebody else.
+            JournalUnavailable: The directory cannot be made, or belongs to another user.
         """
         directory = self.path.parent
         try:
@@ -82,16 +82,16 @@ class JournalFile:
             raise JournalUnavailable(str(self.path), reason)
 
     def read(self) -> JournalFiles:
-        """What the last writer left; a file that cannot be read is told from one that is not there."""
+        """The last writer's files; an unreadable file differs from a missing file."""
         problems: list[str] = []
         current, previous = (_read(path, problems) for path in (self.path, self._previous))
         return JournalFiles(current, previous, "; ".join(problems))
 
     def set_aside(self, stamp: str) -> None:
-        """Keep a damaged journal under another name, and no more than a few of those.
+        """Keep a damaged journal under another name, and no more than a few such files.
 
         Raises:
-            JournalUnavailable: it stays where it is.
+            JournalUnavailable: The journal stays in place.
         """
         try:
             self.path.rename(self.path.with_name(f"{self.path.name}.bad.{stamp}"))
@@ -102,10 +102,10 @@ class JournalFile:
             raise self._unavailable(error) from error
 
     def begin(self, content: bytes) -> None:
-        """Replace the journal by a new one that begins with this, and keep the old one as the one before.
+        """Replace the journal by a new journal with this content, and keep the old one as the previous journal.
 
         Raises:
-            JournalUnavailable: the old journal is still the journal, or the new one may not survive a power cut.
+            JournalUnavailable: The old journal is still the journal, or the new one may not survive a power cut.
         """
         self.close()
         try:
@@ -119,10 +119,10 @@ class JournalFile:
             raise JournalUnavailable(str(self.path), str(error)) from error
 
     def append(self, content: bytes, *, durable: bool = True) -> None:
-        """Add to the end; what is not durable yet survives a kill, and a power cut once something after it is durable.
+        """Add to the end; content not yet durable survives a kill, and a power cut after a later durable append.
 
         Raises:
-            JournalUnavailable: it may or may not be there; the journal must be begun anew.
+            JournalUnavailable: The content may or may not be in the file; the journal must be begun anew.
         """
         known = self._expected
         try:
@@ -141,11 +141,11 @@ class JournalFile:
             raise JournalUnavailable(str(self.path), "somebody else has changed it: it is begun anew")
 
     def close(self) -> None:
-        """Let go of the file; what was acknowledged is durable already."""
+        """Let go of the file; acknowledged content is durable already."""
         self._expected = None
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
-            # Nothing hangs on it: whatever matters was synced, or has been reported as failed.
+            # The outcome does not matter: all content was synced, or has been reported as failed.
             with suppress(OSError):
                 os.close(descriptor)
 
@@ -161,7 +161,7 @@ class JournalFile:
             rest = rest[os.write(self._descriptor, rest) :]
 
     def _keep_previous(self) -> None:
-        """Give the present file a second name, so that at no moment there is neither."""
+        """Give the present file a second name, so that at every moment the journal or the previous journal exists."""
         spare = self._previous.with_name(f".{self._previous.name}.new")
         spare.unlink(missing_ok=True)
         try:
@@ -175,7 +175,7 @@ class JournalFile:
         self._expected = status.st_dev, status.st_ino, size_bytes
 
     def _identify(self) -> tuple[int, int, int]:
-        """The file that a reader would find, so that nothing is written to one that was removed or replaced."""
+        """Identity of the file at the journal's path, so that no append goes to a removed or replaced file."""
         status = self.path.lstat()
         return status.st_dev, status.st_ino, status.st_size
 
@@ -184,7 +184,7 @@ class JournalFile:
 
 
 def _read(path: Path, problems: list[str]) -> bytes | None:
-    """A file that could not be read once may be whole: it is given up only after some attempts."""
+    """The content; a file that could not be read once may be whole, and is given up only after some attempts."""
     for attempt in range(1, _READ_ATTEMPTS + 1):
         try:
             return read_bounded(path, limit_bytes=_READ_LIMIT_BYTES, follow_symlink=False)

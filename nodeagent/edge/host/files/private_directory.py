@@ -1,7 +1,7 @@
-"""A directory of one's own in a place where others may write, such as the temporary directory.
+"""A private directory in a place where other users may write, such as the temporary directory.
 
-Whoever is first at a predictable name may be somebody else: what is there is opened without following a link and looked
-at through the open descriptor, and a directory that another user owns or may write is refused, never mended.
+Another user may be first at a predictable name: the directory there is opened without following a link and examined
+through the open descriptor, and a directory that another user owns or may write is refused, never mended.
 """
 
 import os
@@ -18,11 +18,11 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def make_private(path: Path) -> int:
-    """Make the directory where it is missing; it, open.
+    """Make a missing directory; the descriptor of the open directory.
 
     Raises:
-        DirectoryNotPrivate: what is there is not this user's alone, or others may replace it.
-        OSError: it cannot be made.
+        DirectoryNotPrivate: The directory is not this user's alone, or other users may replace the directory.
+        OSError: The directory cannot be made.
     """
     _check_surroundings(path.parent)
     with suppress(FileExistsError):
@@ -31,11 +31,11 @@ def make_private(path: Path) -> int:
 
 
 def open_private(path: Path, *, beside: int | None = None) -> int:
-    """The directory, open, if it is this user's alone; `beside` is the directory that it is in, where that is open.
+    """The directory, open, if private to this user; `beside` is the parent directory, if open.
 
     Raises:
-        DirectoryNotPrivate: it is not.
-        FileNotFoundError: it is not there.
+        DirectoryNotPrivate: The directory is not private.
+        FileNotFoundError: The directory is missing.
     """
     try:
         descriptor = os.open(path if beside is None else path.name, _OPEN, dir_fd=beside)
@@ -51,7 +51,7 @@ def open_private(path: Path, *, beside: int | None = None) -> int:
 
 
 def find_problem(status: os.stat_result, user: int) -> str:
-    """Why a directory is not this user's alone; empty where it is."""
+    """Why a directory is not private to this user; empty for a private directory."""
     if status.st_uid != user:
         return f"it belongs to {name_user(status.st_uid)}, not to {name_user(user)}"
     if status.st_mode & ~MODE & 0o777:
@@ -68,7 +68,7 @@ def name_user(uid: int) -> str:
 
 
 def _check_surroundings(directory: Path) -> None:
-    """Where others may write, only a sticky directory keeps them from putting something else in our place later."""
+    """Refuse a parent directory where other users could replace our entry later: writable, without the sticky bit."""
     status = directory.stat()
     if status.st_mode & _OTHERS_WRITE and not status.st_mode & stat.S_ISVTX:
         mode = stat.S_IMODE(status.st_mode)

@@ -1,7 +1,7 @@
 """Reads single attributes from /proc and /sys, where "not there" is an ordinary answer.
 
-Owns the one place that turns an unreadable attribute into an empty one: evidence is gathered from what can be seen.
-Refuses files that matter for their own sake; those go through `atomic_file.read_bounded`, which says why it failed.
+Owns the one place that turns an unreadable attribute into an empty text: evidence is gathered from visible files.
+Refuses files that matter for their own sake; those go through `atomic_file.read_bounded`, with the reason of a failure.
 """
 
 import os
@@ -11,12 +11,12 @@ ATTRIBUTE_LIMIT_BYTES = 64 * 1024
 
 
 def read_attribute(path: Path | str, *, limit_bytes: int = ATTRIBUTE_LIMIT_BYTES) -> str:
-    """The text of a kernel attribute without surrounding white space; empty when it cannot be read."""
+    """The text of a kernel attribute without surrounding white space; empty for an unreadable attribute."""
     return read_raw_attribute(path, limit_bytes=limit_bytes).decode("utf-8", "replace").strip()
 
 
 def read_raw_attribute(path: Path | str, *, limit_bytes: int = ATTRIBUTE_LIMIT_BYTES) -> bytes:
-    """The first bytes of a kernel attribute; empty when it cannot be read."""
+    """The first bytes of a kernel attribute; empty for an unreadable attribute."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
@@ -35,7 +35,7 @@ def read_raw_attribute(path: Path | str, *, limit_bytes: int = ATTRIBUTE_LIMIT_B
 
 
 def read_number(path: Path) -> int | None:
-    """A decimal or 0x-prefixed attribute; `None` when it cannot be read or is no number."""
+    """A decimal or 0x-prefixed attribute; `None` for an unreadable attribute, or one without a number."""
     try:
         return int(read_attribute(path), 0)
     except ValueError:
@@ -43,7 +43,7 @@ def read_number(path: Path) -> int | None:
 
 
 def read_link_name(path: Path) -> str:
-    """The last part of a symbolic link's target; empty when there is no link."""
+    """The last part of a symbolic link's target; empty without a link."""
     try:
         return path.readlink().name
     except OSError:
@@ -51,7 +51,7 @@ def read_link_name(path: Path) -> str:
 
 
 def list_names(directory: Path | str) -> tuple[str, ...]:
-    """The names in a directory, sorted; none when it cannot be read."""
+    """The names in a directory, sorted; empty for an unreadable directory."""
     try:
         with os.scandir(directory) as entries:
             return tuple(sorted(entry.name for entry in entries))

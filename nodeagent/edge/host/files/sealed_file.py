@@ -1,8 +1,8 @@
-"""A small state file that is either whole or not used at all, with the copy before it as a second chance.
+"""A small state file that is either whole or not used at all, with the previous copy as a second chance.
 
-Owns the seal (a first line with name, version, length and checksum of the raw body), the previous copy, and the
-moving aside of what is damaged or from a newer version. All calls block; on the event loop they belong in a worker
-thread. Refuses to know what the body means.
+Owns the seal (a first line with name, version, length and checksum of the raw body), the previous copy, and the moving
+aside of files that are damaged or from a newer version. All calls block; on the event loop they belong in a worker
+thread. Refuses to know the body's meaning.
 """
 
 import hashlib
@@ -22,12 +22,12 @@ _ASIDE = ".aside."
 
 
 class Unsealed(Value, frozen=True):
-    """What a reading found."""
+    """The result of a reading."""
 
     body: bytes | None
-    """`None` when there is nothing that can be used."""
+    """`None` without a usable file."""
     troubles: tuple[str, ...] = ()
-    """What could not be used and why, in words; empty when all is well, or when there never was a file."""
+    """Unusable files with reasons, in words; empty when all is well, or without a file ever."""
 
 
 def seal(name: bytes, version: int, body: bytes) -> bytes:
@@ -43,7 +43,7 @@ class SealedFile:
         self._previous = path.with_name(f"{path.name}.previous")
 
     def read(self) -> Unsealed:
-        """The newest whole body; what is damaged is moved aside for people to look at."""
+        """The newest whole body; a damaged file is moved aside for people to examine."""
         troubles: list[str] = []
         with suppress(FileUnreadable):  # a leftover is the smaller evil, and the directory may not exist yet
             remove_stale_temporaries(self.path)
@@ -54,16 +54,16 @@ class SealedFile:
         return Unsealed(body=None, troubles=tuple(troubles))
 
     def write(self, body: bytes) -> None:
-        """Replace the body durably, and keep the one before.
+        """Replace the body durably, and keep the previous copy.
 
         Raises:
-            FileNotWritten: the old one stays, or the new one may not survive a power cut.
+            FileNotWritten: The old body stays, or the new body may not survive a power cut.
         """
         self._keep_previous()
         write_atomically(self.path, seal(self._name, self._version, body) + body, mode=_MODE)
 
     def discard(self, reason: str) -> str:
-        """Move the file aside, because its body means nothing to its owner; says what was done."""
+        """Move the file aside, because its owner cannot use the body; returns the outcome in words."""
         return self._move_aside(self.path, reason)
 
     def _read_one(self, path: Path, troubles: list[str]) -> bytes | None:
@@ -95,7 +95,7 @@ class SealedFile:
         return body, ""
 
     def _keep_previous(self) -> None:
-        """A second name for the old content; without one there is no second chance, and nothing else is lost."""
+        """A second name for the old content; on failure only the second chance is lost."""
         fresh = self._previous.with_name(f"{self._previous.name}.new")
         with suppress(OSError):
             fresh.unlink(missing_ok=True)

@@ -1,6 +1,6 @@
-"""A sealed file as the event loop uses it: file work in a thread of its own, bounded in time.
+"""A sealed file for the event loop: file work in a thread of its own, bounded in time.
 
-Owns the thread. Refuses to raise for a disk that fails: whoever keeps state here goes on without it and says so.
+Owns the thread. Refuses to raise for a failing disk: the owner of the state goes on without the file and says so.
 """
 
 from collections.abc import Callable
@@ -24,11 +24,11 @@ WRITE_SECONDS = 1.0
 
 
 class Stored(Value, frozen=True):
-    """What the last agent left, and in which boot this one is."""
+    """The last agent's body, and the present boot."""
 
     body: bytes | None
     boot_id: str
-    """Empty where the kernel does not tell."""
+    """Empty where the kernel does not say."""
     troubles: tuple[str, ...] = ()
 
 
@@ -48,14 +48,14 @@ class SealedStore:
         self._worker = WorkerThread(file.path.name)
 
     async def read(self) -> Stored:
-        """The newest whole body; a disk that hangs is as good as an empty one, and says so."""
+        """The newest whole body; a hanging disk counts as an empty disk, and is reported in `troubles`."""
         try:
             return await self._run(self._read, self._read_seconds, "read stored state")
         except WorkerError as error:
             return Stored(body=None, boot_id="", troubles=(str(error),))
 
     async def write(self, body: bytes) -> str:
-        """Make the body durable; empty when it is, else why it is not."""
+        """Make the body durable; empty on success, else the reason of the failure."""
         try:
             await self._run(lambda: self._file.write(body), self._write_seconds, "write state")
         except (FileNotWritten, WorkerError) as error:
@@ -63,17 +63,17 @@ class SealedStore:
         return ""
 
     async def discard(self, reason: str) -> str:
-        """Move the file aside; says what was done."""
+        """Move the file aside; returns the outcome in words."""
         try:
             return await self._run(lambda: self._file.discard(reason), self._read_seconds, "move state aside")
         except WorkerError as error:
             return str(error)
 
     async def _run(self, call: Callable[[], T], timeout_seconds: float, what: str) -> T:
-        # Shielded, because the thread of a call that is given up half way is set aside as stuck.
+        # Shielded, because the thread of a cancelled call is set aside as stuck.
         with anyio.CancelScope(shield=True):
             outcome = await self._worker.run(call, timeout_seconds=timeout_seconds, what=what)
-        return outcome  # noqa: RET504  # inside the block it may not stand: a scope can swallow what is raised there
+        return outcome  # noqa: RET504  # not inside the block: a scope can swallow exceptions raised there
 
     def close(self) -> None:
         """Let the thread end."""

@@ -1,7 +1,7 @@
-"""One agent for one state directory: a second one is refused by name of the first.
+"""One agent for one state directory: a second agent is refused with the name of the first agent.
 
-Owns a lock file, which is created once and never removed: removing it would let two processes lock two files of the
-same name. The kernel drops the lock with the process, however it ends.
+Owns a lock file that is created once and never removed: after a removal two processes could lock two files of the
+same name. The kernel drops the lock with the process, however the process ends.
 """
 
 import fcntl
@@ -13,7 +13,7 @@ from typing import Self
 from nodeagent.edge.host.errors import FileNotWritten, StateLocked
 
 HOLDER_BYTES = 300
-"""A process id and a host name, which has at most 253."""
+"""A process id and a host name of at most 253 bytes."""
 
 
 class StateLock:
@@ -27,8 +27,8 @@ class StateLock:
         """Take the lock at once or not at all.
 
         Raises:
-            StateLocked: another process holds it.
-            FileNotWritten: the lock file cannot be created.
+            StateLocked: Another process holds the lock.
+            FileNotWritten: The lock file cannot be created.
         """
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
@@ -43,7 +43,7 @@ class StateLock:
         self._descriptor = descriptor
 
     def release(self) -> None:
-        """Let the next agent have it; the file stays."""
+        """Release the lock for the next agent; the file stays."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -70,6 +70,6 @@ class StateLock:
 
 
 def _parse_holder(content: bytes) -> tuple[int | None, str]:
-    """The process, and the pod it is in: in a pod of its own every agent is process 1."""
+    """The process, and the pod of the process: in a pod of its own every agent is process 1."""
     pid, _, host = content.decode(errors="replace").partition("\n")[0].partition(" ")
     return (int(pid) if pid.isdecimal() else None), "" if host == os.uname().nodename else host

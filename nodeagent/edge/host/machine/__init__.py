@@ -1,1 +1,1 @@
-"""The machine and its kernel: which boot, which firmware, what the log says, who runs the service."""
+"""The machine and its kernel: boot, firmware, kernel log, and the manager of the service."""

@@ -1,4 +1,4 @@
-"""The name of this boot: what was true of device numbers, holders and kernel log positions ends with it."""
+"""The name of this boot: device numbers, holders and kernel log positions are valid within one boot."""
 
 from pathlib import Path
 
@@ -11,6 +11,6 @@ def read_boot_id(proc_root: Path = Path("/proc")) -> str:
     """A UUID that is new after each boot.
 
     Raises:
-        FileUnreadable: the kernel does not tell, which Linux always does unless /proc is not the real one.
+        FileUnreadable: /proc has no boot id, as Linux always has unless /proc is not the real one.
     """
     return read_bounded(proc_root / _BOOT_ID, limit_bytes=4096).decode("ascii", "replace").strip()

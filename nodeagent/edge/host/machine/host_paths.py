@@ -1,7 +1,7 @@
 """The host's own paths, wherever this process sees them: an agent in a container has the host's `/` at another place.
 
-Owns the way there and back. A path that people read, and one that a runtime's configuration holds, is the host's; only
-the system calls in here use the other. Links are followed as the host would: `/var/run` leads to the host's `/run`.
+Owns the translation there and back. Paths for people and paths in a runtime's configuration are the host's; only the
+system calls in here use the other paths. Links are followed as on the host: `/var/run` leads to the host's `/run`.
 """
 
 import errno
@@ -17,7 +17,7 @@ from nodeagent.edge.host.files.atomic_file import READ_LIMIT_BYTES, read_bounded
 
 _DIRECTORY_MODE = 0o755
 _NOT_OURS = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR, errno.EBUSY)
-"""Reasons not to take a directory away: others use it, have something else in its place, or were faster."""
+"""Reasons to leave a directory: other programs use, have replaced or have removed the directory."""
 
 
 class HostPaths:
@@ -29,14 +29,14 @@ class HostPaths:
 
     @property
     def is_own(self) -> bool:
-        """Whether this process has the host's file system for its own."""
+        """Whether this process runs in the host's own file system."""
         return self.root == Path("/")
 
     def here(self, path: str) -> Path:
-        """Where this process finds a path of the host.
+        """Path in this process of a path of the host.
 
         Raises:
-            FileUnreadable: symbolic links lead in a circle.
+            FileUnreadable: Symbolic links lead in a circle.
         """
         if self.is_own:
             return Path(path)
@@ -46,13 +46,13 @@ class HostPaths:
         return place
 
     def list_matching(self, pattern: str) -> Iterator[str]:
-        """The host's paths that fit a pattern, sorted; the part before the first wildcard may lead over links."""
+        """The host's paths that match a pattern, sorted; directories before the first wildcard may be links."""
         fixed, rest = _split_pattern(pattern)
         base = self.here(fixed)
         if not rest:
             yield from [fixed] * base.exists()
             return
-        # Runtimes are written in Go, whose patterns match names that begin with a dot.
+        # Runtimes are written in Go, and Go's patterns match names with a dot in front.
         for found in sorted(glob.glob(rest, root_dir=base, include_hidden=True)):  # noqa: PTH207  # the path object's own glob follows other rules
             yield str(PurePosixPath(fixed) / found)
 
@@ -63,11 +63,11 @@ class HostPaths:
         yield from (str(PurePosixPath(directory) / each) for each in sorted(found, key=lambda each: each.parts))
 
     def read(self, path: str, *, limit_bytes: int = READ_LIMIT_BYTES) -> bytes | None:
-        """A file's content; `None` when there is no such file.
+        """A file's content; `None` for a missing file.
 
         Raises:
-            FileUnreadable: it is there and cannot be read.
-            FileTooLarge: there is more than the limit.
+            FileUnreadable: An existing file cannot be read.
+            FileTooLarge: The file is larger than the limit.
         """
         try:
             return read_bounded(self.here(path), limit_bytes=limit_bytes)
@@ -83,18 +83,18 @@ class HostPaths:
         return self._find_entry(path).is_symlink()
 
     def list_missing_directories(self, path: str) -> tuple[str, ...]:
-        """The directories above a path that are not there, the innermost first."""
+        """The missing directories above a path, the innermost first."""
         return tuple(str(each) for each in PurePosixPath(path).parents if not self.here(str(each)).exists())
 
     def remove_empty(self, directories: Iterable[str]) -> None:
-        """Take directories away that have nothing in them; others stay, and what is gone already is no error.
+        """Remove empty directories; other directories stay, and a missing directory is no error.
 
         Raises:
-            FileNotWritten: one is empty and cannot be taken away.
+            FileNotWritten: An empty directory cannot be removed.
         """
         for directory in directories:
             place = self.here(directory)
-            # Of one that is not there, a file system that is read-only says that it is read-only.
+            # A read-only file system reports a missing directory as read-only.
             if not place.is_dir():
                 continue
             try:
@@ -104,23 +104,23 @@ class HostPaths:
                     raise FileNotWritten(Path(directory), "remove it", _repeat(error.errno), replaced=False) from error
 
     def write(self, path: str, content: bytes | None, *, mode: int = 0o644, follow_link: bool = True) -> None:
-        """Replace a file, or take it away.
+        """Replace a file, or remove the file.
 
         Args:
-            path: the file; directories above it are made.
-            content: all of it; `None` takes it away.
-            mode: for a new file.
-            follow_link: whether a symbolic link in its place stays one, and what it leads to is replaced; else the link
-                itself is. Links to directories above it are followed in any case.
+            path: The file; directories above the file are made.
+            content: The whole content; `None` removes the file.
+            mode: For a new file.
+            follow_link: Whether a symbolic link in the file's place stays and its target is replaced; else the link is
+                replaced. Links to directories above the file are followed in any case.
 
         Raises:
-            FileNotWritten: it is as it was.
+            FileNotWritten: The file is unchanged.
         """
         place, step = self.here(path) if follow_link else self._find_entry(path), "remove it"
         try:
             if content is None:
                 remove_leftovers(place)
-                # Below a file there is nothing either.
+                # A path below a file is missing, too.
                 with suppress(NotADirectoryError):
                     place.unlink(missing_ok=True)
                 return
@@ -129,20 +129,20 @@ class HostPaths:
         except OSError as error:
             raise FileNotWritten(Path(path), step, error, replaced=False) from error
         try:
-            # In another root the links have been followed already, as the host does it.
+            # In another root the links have been followed already, as on the host.
             write_atomically(place, content, mode=mode, follow_symlink=follow_link and self.is_own, only_writer=True)
         except FileNotWritten as error:
             told = FileNotWritten(Path(path), error.step, _repeat(error.errno), replaced=error.replaced)
             raise told from error
 
     def _find_entry(self, path: str) -> Path:
-        """Where a name stands in its directory, whatever it leads to."""
+        """The path of a directory entry itself, whatever its target."""
         name = PurePosixPath(path)
         return self.here(str(name.parent)) / name.name
 
 
 def _split_pattern(pattern: str) -> tuple[str, str]:
-    """The directory in front of the first part with a wildcard, and the rest; all of it when there is no wildcard."""
+    """The directory before the first part with a wildcard, and the rest; the whole pattern without a wildcard."""
     parts = PurePosixPath(pattern).parts
     plain = next((number for number, part in enumerate(parts) if glob.has_magic(part)), len(parts))
     return str(PurePosixPath(*parts[:plain])), "/".join(parts[plain:])

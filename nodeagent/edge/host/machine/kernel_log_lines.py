@@ -1,8 +1,7 @@
-"""Understands what the NVIDIA driver writes to the kernel log.
+"""Parses the NVIDIA driver's lines in the kernel log.
 
 Owns the record format of /dev/kmsg and the line formats of the driver (`NVRM:` and `nvidia-nvswitchN:`). Pure.
-Refuses to judge: which XID is bad for which device is the health part's business, so unknown numbers and words are
-kept, never dropped.
+Refuses to judge: the severity of an XID is the business of health, so unknown numbers and words are kept.
 """
 
 import re
@@ -12,7 +11,7 @@ from nodeagent.model.ids import PciAddress, parse_pci_address
 from nodeagent.model.values import Value
 
 _ESCAPE = re.compile(rb"\\x([0-9a-f]{2})")
-# Priority, sequence and time, each of at most the digits of a 64-bit number, and what later kernels may add.
+# Priority, sequence and time, each of at most the digits of a 64-bit number, and fields of later kernels.
 _HEAD = re.compile(rb"([0-9]{1,20}),([0-9]{1,20}),([0-9]{1,20})(?:,[^;]*)?;")
 _LEVELS = 8
 
@@ -31,16 +30,16 @@ class KernelRecord(Value, frozen=True):
     properties: tuple[tuple[str, str], ...] = ()
     """`SUBSYSTEM`, `DEVICE` and the like."""
     lost_before: int = 0
-    """How many records the kernel dropped unread just before this one; filled in by the reader."""
+    """Number of records that the kernel dropped unread just before this record; filled in by the reader."""
 
 
 class XidLine(Value, frozen=True):
-    """The driver reports an XID of a GPU, or of one MIG instance on it."""
+    """The driver reports an XID of a GPU, or of a MIG instance on the GPU."""
 
     address: PciAddress | None
-    """`None` when it cannot be made out: the XID is real all the same."""
+    """`None` for an unreadable address: the XID is real all the same."""
     xid: int | None
-    """`None` when the number cannot be made out."""
+    """`None` for an unreadable number."""
     message: str = ""
     process_id: int | None = None
     process_name: str = ""
@@ -62,10 +61,10 @@ class SxidLine(Value, frozen=True):
 
 
 class LostGpuLine(Value, frozen=True):
-    """A card no longer answers on the bus."""
+    """A card answers on the bus no longer."""
 
     address: PciAddress | None
-    """`None` on the variant that names no card."""
+    """`None` for a line without a card's address."""
     message: str = ""
 
 
@@ -77,7 +76,7 @@ class InitFailureLine(Value, frozen=True):
 
 
 class GpuIdentityLine(Value, frozen=True):
-    """The UUID of a card at an address, which is all that is known of one that does not answer any more."""
+    """The UUID of the card at an address, the only known UUID for a card that does not answer any more."""
 
     address: PciAddress
     uuid: str
@@ -93,7 +92,7 @@ DriverLine = XidLine | SxidLine | LostGpuLine | InitFailureLine | GpuIdentityLin
 
 
 def parse_record(raw: bytes) -> KernelRecord | None:
-    """Take one record apart; `None` for one that is malformed."""
+    """Parse one record; `None` for a malformed record."""
     head = _HEAD.match(raw)
     if head is None:
         return None
@@ -110,15 +109,15 @@ def parse_record(raw: bytes) -> KernelRecord | None:
 
 
 def parse_driver_line(text: str) -> DriverLine | None:
-    """What the NVIDIA driver says in this line; `None` when it is somebody else's, or of no consequence."""
+    """The NVIDIA driver's report in a line; `None` for other writers' lines, or for lines of no consequence."""
     if not text.startswith(_SPEAKERS):
-        return None  # nearly all of a log of thousands of lines, which pods wait for at a start
+        return None  # nearly all of thousands of lines, and pods wait for their parsing at a start
     for pattern, build in _LINES:
         if match := pattern.match(text):
             try:
                 return build(match)
             except ValueError:
-                # The head looks right but holds no PCI address: whoever wrote it, it names no device.
+                # The head looks right but holds no PCI address: the line names no device.
                 return None
     return None
 
@@ -201,19 +200,19 @@ def _parse_address(text: str) -> PciAddress:
     address = text.strip().removeprefix("PCI:")
     if not _ADDRESS.fullmatch(address):
         raise ValueError(f"{address!r} is no PCI address")
-    # XID lines leave the function out, which is 0 for every GPU.
+    # XID lines leave the function out; every GPU's function is 0.
     return parse_pci_address(address if "." in address else f"{address}.0")
 
 
 _ADDRESS = re.compile(r"(?:[0-9A-Fa-f]{1,8}:)?[0-9A-Fa-f]{1,2}:[0-9A-Fa-f]{1,2}(?:\.[0-7])?")
 _XID_NUMBER = re.compile(r"[0-9]{1,5}")
-# The name is what the user called the process, at most 15 characters, and may hold the very separators.
+# The name is the user's choice, at most 15 characters, and may contain the very separators.
 _PROCESS = re.compile(
     r"pid=(?P<pid>[0-9]+|'[^']*'|[^,]*)(?:, name=(?P<name>.{0,15}?))?(?:, (?P<message>.*))?$", re.DOTALL
 )
 _LINK = re.compile(r"\bLink (\d{1,4})\b")
 _SPEAKERS = ("NVRM: ", "nvidia-nvswitch")
-"""How each of the lines below begins."""
+"""Prefixes of all the lines below."""
 _PLACE = r"(?:PCI:)?(?P<address>[0-9A-Fa-f:.]+)"
 
 _LINES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], DriverLine]], ...] = (
@@ -231,7 +230,7 @@ _LINES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], DriverLine]], ...
     (re.compile(rf"NVRM: GPU {_PLACE}: (?P<message>RmInitAdapter failed.*)"), _build_init_failure),
     (
         re.compile(
-            # One record of three lines, or three records of which only the last tells what happened.
+            # One record of three lines, or three records, of which only the last names the failure.
             r"NVRM: (?P<message>(?:The NVIDIA GPU (?P<address>[0-9A-Fa-f:.]+)\b.*)?"
             r"fallen off the bus and is not responding to commands.*)",
             re.DOTALL,

@@ -1,8 +1,8 @@
-"""Reads the kernel log from the oldest record the kernel still has, and goes on as new ones come.
+"""Reads the kernel log from the kernel's oldest record, and goes on as new records come.
 
-Owns the descriptor of /dev/kmsg, the position in it, and the count of records that were lost unread.
-Refuses records from user space: anyone who may write to /dev/kmsg could fake a broken GPU, but not the kernel's
-facility. A record that cannot be taken apart is counted and passed over; it never ends the reader.
+Owns the descriptor of /dev/kmsg, the position in the log, and the count of records that were lost unread.
+Refuses records from user space: any writer of /dev/kmsg could fake a broken GPU, but not the kernel's facility.
+A malformed record is counted and passed over; malformed records never end the reader.
 """
 
 import errno
@@ -21,9 +21,9 @@ from nodeagent.edge.host.machine.kernel_log_lines import KernelRecord, parse_rec
 
 KERNEL_LOG = Path("/dev/kmsg")
 _RECORD_LIMIT_BYTES = 16 * 1024
-"""Twice what the kernel ever writes; a read into less fails without consuming the record."""
+"""Twice the kernel's largest record; a read into less fails without consuming the record."""
 _BUDGET = 200
-"""Records taken in one go: a flood of them must not starve the event loop."""
+"""Records read in one go: a flood of records must not starve the event loop."""
 _KERNEL_FACILITY = 0
 
 
@@ -31,10 +31,10 @@ class KernelLog:
     """One reader with its own position. Belongs to one task; use as a context manager.
 
     Args:
-        path: the log device.
-        after_sequence: the last record handled before, in this same boot; earlier ones are passed over.
-        accept_user_records: also take records from user space. For tests only: they can be forged.
-        read: how to read from the descriptor, replaced in tests.
+        path: The log device.
+        after_sequence: The last record handled before, in this same boot; earlier records are passed over.
+        accept_user_records: Also accept records from user space. For tests only: such records can be forged.
+        read: The function that reads from the descriptor, replaced in tests.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class KernelLog:
         read: Callable[[int, int], bytes] = os.read,
     ) -> None:
         self.malformed_count = 0
-        """Records that could not be taken apart."""
+        """Number of malformed records."""
         self._path, self._read = path, read
         self._last = after_sequence
         self._handled = -1 if after_sequence is None else after_sequence
@@ -69,7 +69,7 @@ class KernelLog:
         """Every record of the kernel's own, in order, for ever.
 
         Raises:
-            KernelLogUnavailable: the log can no longer be read.
+            KernelLogUnavailable: The log can no longer be read.
         """
         while True:
             batch = self.read_nowait()
@@ -81,10 +81,10 @@ class KernelLog:
                 await anyio.lowlevel.checkpoint()
 
     def read_nowait(self) -> tuple[KernelRecord, ...] | None:
-        """Those records that are there now, at most a batch of them; `None` when there is nothing more to read.
+        """Present records, at most a batch; `None` when all records are read.
 
         Raises:
-            KernelLogUnavailable: the log can no longer be read.
+            KernelLogUnavailable: The log can no longer be read.
         """
         records: list[KernelRecord] = []
         for number in range(_BUDGET):
@@ -96,7 +96,7 @@ class KernelLog:
         return tuple(records)
 
     def _read_raw_nowait(self) -> bytes | None:
-        """One record; empty when the kernel overwrote what was next, `None` when all is read."""
+        """One record; empty when the kernel overwrote the next record, `None` when all records are read."""
         try:
             raw = self._read(self._descriptor, _RECORD_LIMIT_BYTES)
         except BlockingIOError:
@@ -116,7 +116,7 @@ class KernelLog:
         record = parse_record(raw)
         if record is None:
             self.malformed_count += 1
-            # It had a number, which must not count as lost.
+            # The malformed record's number must not count as lost.
             self._last = None if self._last is None else self._last + 1
             return None
         if record.sequence <= self._handled:

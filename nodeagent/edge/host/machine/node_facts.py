@@ -1,7 +1,7 @@
-"""Reads what the firmware, the kernel and the distribution say about this node.
+"""Reads the node's facts from the firmware, the kernel and the distribution.
 
 Owns the reading of PCI classes and of the vGPU record in the PCI configuration space.
-Refuses to fail: a fact that cannot be read is an empty one. All calls block and belong in a worker thread.
+Refuses to fail: an unreadable fact is an empty fact. All calls block and belong in a worker thread.
 """
 
 import shlex
@@ -28,7 +28,7 @@ def read_node_facts(
     sys_root: Path = Path("/sys"),
     host_root: Path = Path("/"),
 ) -> NodeFacts:
-    """One look at the node."""
+    """The node's facts now."""
     release = _read_os_release(host_root)
     places = [
         place
@@ -46,7 +46,7 @@ def read_node_facts(
 
 
 def parse_vgpu(config: bytes) -> VgpuGuest | None:
-    """The vGPU record of a function's configuration space; `None` where too little of it can be read."""
+    """The vGPU record of a function's configuration space; `None` for a truncated space."""
     if len(config) < _CONFIG_BYTES:
         return None
     if not config[_STATUS] & _HAS_CAPABILITIES:
@@ -97,7 +97,7 @@ def _read_function(place: Path) -> tuple[NvidiaFunction, ...]:
     try:
         address = parse_pci_address(place.name)
     except ValueError:
-        # Only the kernel makes these names; one that is no address is no function.
+        # Only the kernel makes these names; a name that is no address is no function.
         return ()
     return (NvidiaFunction(address=address, pci_class=f"{(read_number(place / 'class') or 0) >> 8:04x}"),)
 

@@ -1,6 +1,6 @@
 """The node's facts for the event loop: read in a worker thread and bounded in time.
 
-Owns nothing but the thread's use. A file system that hangs gives an error, not half a node.
+Owns nothing but the use of the thread. A hanging file system gives an error, not half a node.
 """
 
 from collections.abc import Callable
@@ -21,10 +21,10 @@ class HostNodeFacts:
         self._read, self._worker, self._sys_root = read, worker, sys_root
 
     async def read_facts(self) -> NodeFacts:
-        """Look once.
+        """Read the facts once.
 
         Raises:
-            HostStuck: a file system does not answer.
+            HostStuck: A file system does not answer.
         """
         try:
             return await self._worker.run(self._read, timeout_seconds=_TIMEOUT_SECONDS, what="reading the node's facts")

@@ -1,8 +1,8 @@
-"""Tells systemd what the agent is doing: ready, reloading, stopping, alive.
+"""Reports the agent's state to systemd: ready, reloading, stopping, alive.
 
 Owns the notification socket's protocol, a few lines of text in one datagram.
-Refuses to be a reason to stop: without a service manager every call does nothing, and a manager that cannot be told
-is reported by the return value and `last_error`, never raised.
+Refuses to be a reason to stop: without a service manager every call does nothing, and an unreachable manager is
+reported by the return value and `last_error`, never raised.
 """
 
 import os
@@ -11,13 +11,13 @@ import time
 from collections.abc import Callable, Mapping
 
 STATUS_LIMIT = 1000
-"""Longest status sent, in characters: systemd shows one line of it."""
+"""Longest status sent, in characters: systemd shows one line of the status."""
 
 _UNSAFE = {number: f"\\x{number:02x}" for number in (*range(32), 127)} | {10: "\\n", 13: "\\r", 9: "\\t"}
 
 
 class SystemdNotifier:
-    """One service's line to its manager."""
+    """The connection of one service to its manager."""
 
     def __init__(
         self,
@@ -27,9 +27,9 @@ class SystemdNotifier:
         monotonic_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self.watchdog_seconds = watchdog_seconds
-        """Time after which systemd kills a silent service; notify at half of it. `None`: it does not watch."""
+        """Time after which systemd kills a silent service; notify at half the time. `None` without a watchdog."""
         self.last_error = ""
-        """Why the newest message did not arrive; empty when it did."""
+        """Why the newest message did not arrive; empty after success."""
         self._monotonic_ns = monotonic_ns
         self._address = "\0" + address[1:] if address.startswith("@") else address
         if address and address[0] not in "/@":
@@ -38,13 +38,13 @@ class SystemdNotifier:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str], *, pid: int | None = None) -> "SystemdNotifier":
-        """Build the notifier that systemd asked for; one that does nothing where it asked for none."""
+        """Build the notifier that systemd asked for; an inactive notifier without a request."""
         own_pid = os.getpid() if pid is None else pid
         return cls(environ.get("NOTIFY_SOCKET", ""), watchdog_seconds=parse_watchdog_seconds(environ, own_pid))
 
     @property
     def active(self) -> bool:
-        """Whether there is anyone to tell."""
+        """Whether a service manager listens."""
         return bool(self._address)
 
     def ready(self, status: str = "") -> bool:
@@ -64,7 +64,7 @@ class SystemdNotifier:
         return self._send("WATCHDOG=1")
 
     def status(self, text: str) -> bool:
-        """What `systemctl status` shows, one line."""
+        """Set the one line that `systemctl status` shows."""
         return self._send(*_render_status(text or " "))
 
     def _send(self, *lines: str) -> bool:
@@ -84,7 +84,7 @@ class SystemdNotifier:
 
 
 def parse_watchdog_seconds(environ: Mapping[str, str], pid: int) -> float | None:
-    """How long systemd tolerates silence from this process; `None` when it does not watch it."""
+    """How long systemd tolerates silence from this process; `None` without a watchdog for this process."""
     if environ.get("WATCHDOG_PID", str(pid)) != str(pid):
         return None
     text = environ.get("WATCHDOG_USEC", "")

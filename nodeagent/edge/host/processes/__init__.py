@@ -1,1 +1,1 @@
-"""Processes: who holds the devices, of which pod, and who is at the other end of a socket."""
+"""Processes: holders of devices, pods of processes, and owners of sockets."""

@@ -1,7 +1,7 @@
-"""Who holds the device files: which process, with which command, of which pod.
+"""Holders of the device files: process, command and pod.
 
-Owns the walk over /proc. Refuses to call NVML for this: the list is needed most when NVML must not be touched.
-A process may end at any moment of the walk, so whatever can no longer be read is passed over.
+Owns the walk over /proc. Refuses to call NVML for the list: the list is needed most when NVML must not be touched.
+A process may end at any moment of the walk, so unreadable files are passed over.
 """
 
 import re
@@ -22,21 +22,21 @@ class DeviceHolder(Value, frozen=True):
 
     pid: int
     command: str
-    """Its command line, or the kernel's short name for it; made printable."""
+    """The process's command line, or the kernel's short name; made printable."""
     devices: tuple[str, ...]
     pod_uid: str = ""
     container_id: str = ""
 
 
 class ContainerPlace(Value, frozen=True):
-    """Which container of which pod a control group belongs to; empty for a process of the host."""
+    """Container and pod of a control group; empty for a process of the host."""
 
     pod_uid: str = ""
     container_id: str = ""
 
 
 def read_device_holders(proc_root: Path = Path("/proc"), *, prefix: str = DEVICE_PREFIX) -> tuple[DeviceHolder, ...]:
-    """All processes that have a device file open, by pid. Sees only its own user's unless it is root."""
+    """All processes with an open device file, by pid; without root, only processes of the agent's own user."""
     pids = sorted(int(name) for name in list_names(proc_root) if name.isascii() and name.isdigit())
     holders = (_read_holder(proc_root / str(pid), pid, prefix) for pid in pids)
     return tuple(holder for holder in holders if holder is not None)
@@ -85,5 +85,5 @@ def _read_command(process: Path) -> str:
 
 
 def _normalise_uid(uid: str) -> str:
-    # The systemd cgroup driver writes the dashes of a UID as underscores; static pods have a hash without any.
+    # The systemd cgroup driver writes a UID's dashes as underscores; static pods have a hash without dashes.
     return uid.replace("_", "-")

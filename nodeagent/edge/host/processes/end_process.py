@@ -1,7 +1,7 @@
-"""Ends a process of a pod for good, if it is still that pod's.
+"""Kills a process of a pod, if the process still belongs to the pod.
 
-Owns the order: the process is held by a descriptor first and looked at then, so that another process that has got its
-number meanwhile is never meant.
+Owns the order: the process is first held by a descriptor and then examined, so that another process with the same
+number is never killed.
 """
 
 import os
@@ -25,7 +25,7 @@ class HostProcessEnding:
         self._worker, self._proc_root = worker, proc_root
 
     async def end(self, pid: int, pod_uid: str) -> bool:
-        """Send SIGKILL; False where it is gone or another's already."""
+        """Send SIGKILL; False for a process that has ended, or belongs to another pod."""
         try:
             return await self._worker.run(
                 lambda: self._end(pid, pod_uid), timeout_seconds=_TIMEOUT_SECONDS, what="ending a process"

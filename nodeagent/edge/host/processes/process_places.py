@@ -1,7 +1,7 @@
-"""Which pod a process belongs to, by its control group.
+"""Pods of processes, by control group.
 
 Owns the reading of /proc and remembers the answers: a process does not move between pods, and most live long.
-Refuses to guess: a process that cannot be seen, as without the host's PID namespace, is left out.
+Refuses to guess: an invisible process, as without the host's PID namespace, is left out.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,10 +17,10 @@ from nodeagent.model.ports import ProcessPlace
 
 
 def find_pods(proc_root: Path) -> frozenset[str]:
-    """The uids of all pods that have a process; between two containers of a pod its sandbox has one.
+    """The uids of all pods with a process; between two containers the pod's sandbox remains as a process.
 
     Raises:
-        FileUnreadable: there is no process at all.
+        FileUnreadable: /proc shows no process at all.
     """
     pids = [name for name in list_names(proc_root) if name.isascii() and name.isdigit()]
     if not pids:
@@ -38,7 +38,7 @@ class HostProcessPlaces:
         self._log = get_logger(component="process places")
 
     async def read_places(self, pids: Sequence[int]) -> Mapping[int, ProcessPlace]:
-        """Reads only what is new; a pid that is not asked for is forgotten, as it may come back as another process."""
+        """Reads new pids only; a pid not asked for is forgotten, as the number may come back as another process."""
         wanted = frozenset(pids)
         kept = {pid: place for pid, place in self._known.items() if pid in wanted}
         fresh = tuple(wanted - kept.keys())

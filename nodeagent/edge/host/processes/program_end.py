@@ -1,6 +1,6 @@
-"""The end of a program that the agent started: awaited without a thread, and forced on all that the program started.
+"""The end of a program that the agent started: awaited without a thread, and forced on all children of the program.
 
-Its output is a file in memory: a daemon that it leaves behind may keep a pipe open, and would die with the agent.
+The output is a file in memory: a daemon left behind by the program may keep a pipe open, and would die with the agent.
 """
 
 import os
@@ -13,7 +13,7 @@ import anyio
 
 
 async def wait_process(pid: int) -> None:
-    """Return when this process has ended, at once where there is none."""
+    """Return when the process has ended, at once for a missing process."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -25,7 +25,7 @@ async def wait_process(pid: int) -> None:
 
 
 async def kill_program(process: subprocess.Popen[bytes], gone_seconds: float) -> None:
-    """End a session's leader with all that it started; one that sleeps in the kernel is left behind after so long."""
+    """Kill a session's leader and all its children; after `gone_seconds`, a process stuck in the kernel is left."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     with anyio.CancelScope(shield=True), anyio.move_on_after(gone_seconds):
@@ -35,7 +35,7 @@ async def kill_program(process: subprocess.Popen[bytes], gone_seconds: float) ->
 
 @contextmanager
 def memory_file(name: str) -> Iterator[int]:
-    """A file without a place on a disk; the name is what people see of it in /proc."""
+    """A file without a place on a disk; people see the name in /proc."""
     descriptor = os.memfd_create(name)
     try:
         yield descriptor

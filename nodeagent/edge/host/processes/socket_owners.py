@@ -1,7 +1,7 @@
-"""Whose process is at the other end of a connection on this machine, as the kernel vouches for it.
+"""The user at the other end of a connection on this machine, as the kernel vouches.
 
-A path in a shared directory, and a port above 1023, are anybody's to take while no agent runs: before an answer is
-believed it must be known who gives it.
+While no agent runs, any user can take a path in a shared directory, or a port above 1023: before an answer is believed,
+the answering user must be known.
 """
 
 import os
@@ -20,19 +20,19 @@ _TABLE_BYTES_MAX = 16 * 1024 * 1024
 
 
 def is_trusted(uid: int) -> bool:
-    """Root may be believed, and oneself."""
+    """Whether a user is root or the agent's own user."""
     return uid in {0, os.geteuid()}
 
 
 def read_peer_user(connected: socket.socket) -> int:
-    """Who listens at the other end of a unix socket."""
+    """The user that listens at the other end of a unix socket."""
     packed = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     uid: int = _CREDENTIALS.unpack(packed)[1]
     return uid
 
 
 def can_connect(path: Path) -> bool:
-    """Whether somebody listens on a unix socket."""
+    """Whether a process listens on a unix socket."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(_PROBE_SECONDS)
         try:
@@ -43,13 +43,13 @@ def can_connect(path: Path) -> bool:
 
 
 def read_port_users(port: int, proc: Path = Path("/proc/self")) -> frozenset[int]:
-    """Who listens on a TCP port of this machine, on whatever address; none where nobody does."""
+    """The users that listen on a TCP port of this machine, on any address; empty without listeners."""
     tables = (read_attribute(proc / name, limit_bytes=_TABLE_BYTES_MAX) for name in _TABLES)
     return find_port_users(port, (line for table in tables for line in table.splitlines()))
 
 
 def find_port_users(port: int, lines: Iterable[str]) -> frozenset[int]:
-    """The owners of listening sockets of this port, from the lines of /proc/net/tcp."""
+    """The owners of listening sockets of a port, from the lines of /proc/net/tcp."""
     wanted = f":{port:04X}"
     rows = (line.split() for line in lines)
     return frozenset(int(row[7]) for row in rows if len(row) > 7 and row[3] == _LISTENING and row[1].endswith(wanted))

@@ -1,1 +1,1 @@
-"""The runtime shim's files: the table it looks things up in, and what it does without one."""
+"""The runtime shim's files: the shim's table, and its behaviour without a table."""

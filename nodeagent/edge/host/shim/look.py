@@ -1,4 +1,4 @@
-"""Looks at a runtime shim that is in place as the shim itself would, for people; changes nothing."""
+"""Inspects an installed runtime shim as the shim itself would, for people; changes nothing."""
 
 import os
 from pathlib import Path
@@ -15,21 +15,21 @@ _ASKED_BY_PLAIN_NAMES = (["device", "gpu"], ["device", "parent"])
 
 
 class ShimSight(Value, frozen=True):
-    """What was seen."""
+    """The state of an installed shim."""
 
     program: str
     problem: str = ""
-    """Why no container can be started through it; empty when they can."""
+    """Why no container can be started through the shim; empty when containers can."""
     table_problem: str = ""
-    """Why it gives nobody a GPU; empty when it does."""
+    """Why the shim gives no container a GPU; empty when the table is usable."""
     devices: int = 0
-    """How many GPUs, and parts of them, can be asked for."""
+    """The number of GPUs and MIG devices that containers can ask for."""
     passes: bool = False
-    """Whether containers that ask start without where there is no table that can be used."""
+    """Whether a container that asks for GPUs starts without GPUs where no table is usable."""
 
 
 def look_at_shim(program: Path, directory: Path, host: HostPaths, shared: Path | None = None) -> ShimSight:
-    """Program and table; this blocks."""
+    """The state of program and table; this blocks."""
     place, table = (locate_shared(path, host, shared) for path in (program, directory))
     content = _read(table / TABLE_FILE)
     wrong, lines = (f"{directory / TABLE_FILE} is not there", []) if content is None else _open(content)
@@ -62,7 +62,7 @@ def _find_stale(fields: list[str], host: HostPaths) -> str:
     if fields[0] != "fresh":
         return ""
     _, path, text = fields
-    # The kernel's own files are the same in a container, whose view of the host may leave them out.
+    # The kernel's own files are the same in a container, and may be missing in the container's view of the host.
     here = host.here(path)
     found = (_read(here if here.exists() else Path(path)) or b"").partition(b"\n")[0].decode("utf-8", "replace")
     return "" if found == text else f"its table is out of date: {path} says {found or 'nothing'} and not {text}"

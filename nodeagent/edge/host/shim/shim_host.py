@@ -1,6 +1,6 @@
 """The port `ShimHost`: the runtime shim's program, its names and its table, on this host.
 
-Owns how it is found under further names: by links to it, never made over a program of somebody else.
+Owns the shim's further names: links to the program, never made over a foreign program.
 Blocking work is done in a worker thread and bounded in time.
 """
 
@@ -34,7 +34,7 @@ Seen = tuple[int, ...]
 
 
 class HostShim:
-    """One host's runtime shim."""
+    """The runtime shim of one host."""
 
     def __init__(
         self,
@@ -46,15 +46,15 @@ class HostShim:
         proc_root: Path = Path("/proc"),
         sys_root: Path = Path("/sys"),
     ) -> None:
-        """Wire it up.
+        """Wire the shim up.
 
         Args:
-            worker: the thread for file work.
-            program: the one of this installation.
-            host: where the host's files are seen.
-            shared: a directory that this process has under the host's own name.
-            proc_root: the host's /proc.
-            sys_root: the host's /sys.
+            worker: The thread for file work.
+            program: The program of this installation.
+            host: Where the host's files are seen.
+            shared: A directory that this process has under the host's own name.
+            proc_root: The host's /proc.
+            sys_root: The host's /sys.
         """
         self._worker, self._host, self._shared = worker, host or HostPaths(), shared
         self._program = HostProgram(worker, program, host=self._host, shared=shared)
@@ -62,24 +62,24 @@ class HostShim:
         self._written: tuple[Path, ShimTable, OnMissing, tuple[Seen | None, ...]] | None = None
 
     async def install(self, program: Path, names: Sequence[Path] = ()) -> bool:
-        """Have our program there, seen to run, and each of the names lead to it."""
+        """Put our program in place, run the program once, and link each of the names to the program."""
         is_new = await self._program.install(program)
         await self._program.check(program)
         linked = await self._run(lambda: self._link(program, names), "naming the runtime shim", program)
         return is_new or linked
 
     async def read_marks(self) -> tuple[tuple[str, str], ...]:
-        """What a reboot, or another driver, changes."""
+        """Values that a reboot, or another driver, changes."""
         return await self._run(self._read_marks, "looking at driver and boot", self._marks[0])
 
     async def write(self, directory: Path, table: ShimTable, on_missing: OnMissing) -> bool:
-        """Have exactly this there; what others have made of it meanwhile is put right."""
+        """Put exactly this table in place; foreign changes since the last write are overwritten."""
         place = locate_shared(directory, self._host, self._shared)
         what = "writing the runtime shim's table"
         return await self._run(lambda: self._write(place, table, on_missing), what, directory)
 
     async def remove(self, directory: Path) -> bool:
-        """Take the table away, and what is said for the case that there is none."""
+        """Remove the table, and the setting for a missing table."""
         place = locate_shared(directory, self._host, self._shared)
         return await self._run(lambda: _remove(place), "removing the runtime shim's table", directory)
 
@@ -88,7 +88,7 @@ class HostShim:
         return bool(made)
 
     def _link_one(self, name: Path, program: Path) -> bool:
-        # The link itself is ours, so of its own path only the directory is followed.
+        # The link itself is ours, so only links in the directory's path are followed.
         place = locate_shared(name.parent, self._host, self._shared) / name.name
         if place.is_symlink() and place.readlink() == program:
             return False
@@ -101,7 +101,7 @@ class HostShim:
             temporary.symlink_to(program)
             temporary.rename(place)
         except OSError as error:
-            with suppress(OSError):  # the first failure is the one to tell
+            with suppress(OSError):  # the first failure is the failure to report
                 temporary.unlink(missing_ok=True)
             raise FileNotWritten(name, "make the link", error, replaced=False) from error
         return True
@@ -109,7 +109,7 @@ class HostShim:
     def _read_marks(self) -> tuple[tuple[str, str], ...]:
         found = []
         for place in self._marks:
-            with suppress(HostError):  # without a driver module there is no version that could change
+            with suppress(HostError):  # without a driver module no version can change
                 text = read_bounded(place, limit_bytes=_MARK_LIMIT).decode("utf-8", "replace")
                 found.append((self._name_on_host(place), text.partition("\n")[0]))
         return tuple(found)
@@ -125,7 +125,7 @@ class HostShim:
         try:
             directory.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
             for path in paths:
-                # What is replaced keeps its mode and owner, and the shim trusts nothing that others may write.
+                # A replaced file keeps its mode and owner, and the shim trusts no file that other users may write.
                 if path.is_symlink() or not _is_private(path):
                     path.unlink(missing_ok=True)
                 remove_stale_temporaries(path)
@@ -145,7 +145,7 @@ class HostShim:
 
 
 def list_table_files(directory: Path) -> tuple[Path, ...]:
-    """What is ours in the directory of the table."""
+    """The agent's files in the directory of the table."""
     return (directory / TABLE_FILE, directory / ON_MISSING_FILE)
 
 
@@ -156,7 +156,7 @@ def _remove(directory: Path) -> bool:
             path.unlink()
     except OSError as error:
         raise FileNotWritten(directory, "remove what is in it", error, replaced=False) from error
-    with suppress(OSError):  # somebody has put something into it
+    with suppress(OSError):  # the directory has a foreign file
         directory.rmdir()
     return bool(paths)
 
@@ -170,7 +170,7 @@ def _is_private(path: Path) -> bool:
 
 
 def _identify(paths: Iterable[Path]) -> tuple[Seen | None, ...]:
-    """Equal as long as nobody has touched the files."""
+    """Equal until the files are touched."""
     return tuple(_identify_one(path) for path in paths)
 
 

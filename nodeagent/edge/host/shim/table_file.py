@@ -1,7 +1,7 @@
-"""The table of the runtime shim, as `native/include/shim_table.h` says it is read.
+"""The table of the runtime shim, in the format that `native/include/shim_table.h` describes.
 
-Owns the order and the spelling of its lines, and its two files. Refuses what the reader would refuse, so that a bad
-value is noticed here and not by a container. All writing blocks; on the event loop it belongs in a worker thread.
+Owns the order and the spelling of its lines, and its two files. Refuses values that the reader would refuse, so that a
+bad value is noticed here and not by a container. All writing blocks; on the event loop it belongs in a worker thread.
 """
 
 import re
@@ -32,7 +32,7 @@ VERSION: Final = 1
 TABLE_FILE: Final = "table"
 ON_MISSING_FILE: Final = "on_missing"
 DIRECTORY: Final = Path("/var/lib/nodeagent") / SHIM_PLACE
-"""Where the program looks when it does not know where itself is; else in the directory of this name beside it."""
+"""The directory for a program that cannot find its own path; else the directory of this name beside the program."""
 TABLE_LIMIT: Final = 4194304
 LINES_LIMIT: Final = 65536
 FIELDS_LIMIT: Final = 4096
@@ -42,21 +42,21 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def write_table(directory: Path, table: ShimTable) -> None:
-    """Replace the table; a shim that runs meanwhile reads the old one or the new one.
+    """Replace the table; a shim running meanwhile reads the old table or the new table.
 
     Raises:
-        ShimTableUnfit: it cannot be said in this form; the old one stays.
-        FileNotWritten: the old one stays, or the new one may not survive a power cut.
+        ShimTableUnfit: The format cannot hold the table; the old table stays.
+        FileNotWritten: The old table stays, or the new table may not survive a power cut.
     """
     body = render_table(table)
     write_atomically(directory / TABLE_FILE, seal(NAME.encode(), VERSION, body) + body, mode=_MODE)
 
 
 def write_on_missing(directory: Path, answer: OnMissing) -> None:
-    """What becomes of a container that asks for GPUs when there is no table that can be used.
+    """Set the answer to a container that asks for GPUs while no table is usable.
 
     Raises:
-        FileNotWritten: the old answer stays, or the new one may not survive a power cut.
+        FileNotWritten: The old answer stays, or the new answer may not survive a power cut.
     """
     write_atomically(directory / ON_MISSING_FILE, f"{answer}\n".encode(), mode=_MODE)
 
@@ -65,7 +65,7 @@ def render_table(table: ShimTable) -> bytes:
     """The body: equal tables give equal bytes.
 
     Raises:
-        ShimTableUnfit: a value has a control character, or there is too much of something.
+        ShimTableUnfit: A value has a control character, or a limit of the format is exceeded.
     """
     lines = [_render_line(fields) for fields in _list_lines(table)]
     body = "".join(lines).encode("utf-8", "surrogateescape")

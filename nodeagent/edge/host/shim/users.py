@@ -1,7 +1,7 @@
-"""Containers that were created through the runtime shim: they are looked after and ended through it, too.
+"""Containers created through the runtime shim: such containers are managed and ended through the shim, too.
 
-Owns how that is seen: some container runtimes keep the program's path beside each container, others have told it to the
-monitor of each container on its command line. Which does what stands in their records.
+Owns the two sources: some container runtimes keep the program's path beside each container, others pass the path to
+each container's monitor on the command line. The records of container runtimes say which.
 """
 
 import itertools
@@ -19,12 +19,12 @@ _RUNTIME_FLAGS: Final = frozenset({"-r", "--runtime"})
 
 
 def count_users(programs: frozenset[str], host: HostPaths, proc_root: Path = Path("/proc")) -> int:
-    """How many containers there are that one of these programs, by the host's names, has made."""
+    """The number of containers created by one of the programs, given by the host's names."""
     return sum(program in programs for program in (*_list_noted(host), *_list_told(proc_root)))
 
 
 def count_toolkit_users(ours: frozenset[str], host: HostPaths, proc_root: Path = Path("/proc")) -> int:
-    """How many containers a runtime of NVIDIA's toolkit has made, which goes by the names of which some may be ours."""
+    """The number of containers created by a runtime of NVIDIA's toolkit, rather than by ours under NVIDIA's names."""
     made_by = (*_list_noted(host), *_list_told(proc_root))
     return sum(Path(program).name in NVIDIA_NAMES and program not in ours for program in made_by)
 
@@ -34,7 +34,7 @@ def _list_noted(host: HostPaths) -> Iterator[str]:
         for path in itertools.chain.from_iterable(map(host.list_matching, record.notes)):
             try:
                 yield (host.read(path) or b"").decode("utf-8", "replace").strip()
-            except HostError:  # no note, but something of its name
+            except HostError:  # no note, but another kind of file with a note's name
                 continue
 
 

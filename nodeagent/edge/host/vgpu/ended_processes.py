@@ -1,7 +1,7 @@
-"""Takes back what processes of the former vGPU library had, once they have ended: those hold no lock that would say it.
+"""Frees the slots of ended processes of the former vGPU library, which held no locks that would show their end.
 
-Of a process in another pid namespace the library cannot tell whether it lives; the host can. Refuses to judge where the
-processes of containers are not seen, as from a pod without the host's pid namespace.
+Of a process in another pid namespace the library cannot tell whether the process lives; the host can. Refuses to judge
+where the processes of containers are invisible, as from a pod without the host's pid namespace.
 """
 
 import os
@@ -17,9 +17,9 @@ from nodeagent.edge.host.vgpu.layout import PROCESS, USAGE_BYTES, USAGE_HEADER
 _OWNER_BYTES: Final = 8
 """The first field of a slot."""
 _NAMESPACES_FROM: Final = 0xF0000000
-"""The kernel numbers its namespaces from here on; processes of a sandbox with a kernel of its own are not seen."""
+"""The least namespace number of the kernel; processes of a sandbox with a kernel of its own are invisible."""
 _START_FIELD: Final = 19
-"""Of the line `stat`, counted behind the name."""
+"""Field of the line `stat`, counted after the name."""
 
 
 class Living(NamedTuple):
@@ -36,21 +36,21 @@ class Slot(NamedTuple):
     owner: int
     namespace: int
     is_locked: bool
-    """Whether the process shows by a lock that it lives."""
+    """Whether a lock shows that the process lives."""
 
     @property
     def wants_host(self) -> bool:
-        """Whether the host alone can tell if its process lives."""
+        """Whether the host alone can tell if the process of the slot lives."""
         return not self.is_locked and self.process.start_ticks > 0 and self.namespace >= _NAMESPACES_FROM
 
     @property
     def process(self) -> Living:
-        """The one that holds it."""
+        """The process that holds the slot."""
         return Living(self.owner >> layout.PID_SHIFT & layout.PID_MASK, self.owner & layout.START_MASK)
 
 
 def list_held(descriptor: int) -> tuple[Slot, ...]:
-    """The slots of a usage file; none in one that its container has cut."""
+    """The held slots of a usage file; empty for a file that the container has truncated."""
     if os.fstat(descriptor).st_size != USAGE_BYTES:
         return ()
     high_water = USAGE_HEADER.unpack(os.pread(descriptor, USAGE_HEADER.size, 0))["high_water"]
@@ -63,7 +63,7 @@ def list_held(descriptor: int) -> tuple[Slot, ...]:
 
 
 def read_living(proc_root: Path = Path("/proc")) -> frozenset[Living] | None:
-    """All processes of this host; nothing where those of containers are not seen."""
+    """All processes of this host; `None` where the processes of containers are invisible."""
     living, sees_containers = set[Living](), False
     for name in list_names(proc_root):
         if not name.isdecimal():
@@ -78,13 +78,13 @@ def read_living(proc_root: Path = Path("/proc")) -> frozenset[Living] | None:
 
 
 def forget_ended(path: Path, descriptor: int, slots: Sequence[Slot], living: frozenset[Living]) -> int:
-    """Have the slots of those that have ended be free, the owner last; how many.
+    """Free the slots of ended processes, the owner field last; the number of freed slots.
 
-    Where another process of the same namespace lives, they are the library's to take back: two would be at it. Else
-    nobody changes such a slot, as the library leaves alone what it cannot judge, and gives out none that has an owner.
+    Where another process of the same namespace lives, the library frees such slots: two at once would collide.
+    Elsewhere the slots have no other writer: the library neither judges such slots nor gives them out.
 
     Raises:
-        FileNotWritten: it was refused.
+        FileNotWritten: A write was refused.
     """
     inhabited = {slot.namespace for slot in slots if slot.process in living}
     ended = [slot for slot in slots if slot.wants_host and slot.namespace not in inhabited]

@@ -1,6 +1,6 @@
-"""The files between agent and vGPU library byte by byte: as in `native/include/vgpu_files.h`; a test holds both equal.
+"""The files between agent and vGPU library byte by byte, equal to `native/include/vgpu_files.h`; a test compares them.
 
-Refuses to know what the values mean for anybody: that is the business of the two modules beside this one.
+Refuses to know the meaning of values: the other modules of this folder own the meaning.
 """
 
 import struct
@@ -24,7 +24,7 @@ START_MASK: Final = (1 << PID_SHIFT) - 1
 
 
 class Record:
-    """A C structure: its fields by name, in their order, little-endian and without padding beyond what is named."""
+    """A C structure: its fields by name, in order, little-endian and without padding beyond the named fields."""
 
     def __init__(self, name: str, **fields: str) -> None:
         self.name = name
@@ -42,7 +42,7 @@ class Record:
         return self._struct.pack(*(values.get(name, b"" if name == "uuid" else 0) for name in self._names))
 
     def unpack(self, content: bytes, offset: int = 0) -> dict[str, Any]:
-        """Its values by name; the caller has seen to it that the content is long enough."""
+        """The values by name; the caller has checked the length of the content."""
         return dict(zip(self._names, self._struct.unpack_from(content, offset), strict=True))
 
 
@@ -108,18 +108,18 @@ BUCKET: Final = Record(
 SHARED: Final = Record("vgpu_shared", due_ns=f"{DEVICES * 8}s")
 RECORDS: Final = (LIMITS_HEADER, LIMIT, USAGE_HEADER, SHARE, PROCESS, BUCKET, SHARED)
 MEASURED: Final = struct.Struct("<HHI")
-"""How busy a container had a device, and all had it, in 1/10000, and the number of the measurement."""
+"""Utilization of a device by the container, and in total, in 1/10000, and the number of the measurement."""
 MEASURED_AT: Final = LIMITS_HEADER.size + DEVICES * LIMIT.size
 LIMITS_BYTES: Final = MEASURED_AT + DEVICES * MEASURED.size
 USAGE_BYTES: Final = USAGE_HEADER.size + PROCESSES * PROCESS.size + DEVICES * BUCKET.size
 
 
 def compute_checksum(*parts: bytes) -> int:
-    """FNV-1a with 64 bits: it finds damage, it keeps nobody out."""
+    """FNV-1a with 64 bits: finds damage, and keeps no attacker out."""
     content = b"".join(parts)
     said = content.rstrip(b"\0")
     value = _CHECKSUM_START
     for byte in said:
         value = (value ^ byte) * _CHECKSUM_PRIME & _WORD
-    # The rest is most of it, and a zero does nothing but multiply.
+    # The zeros are most of the content, and a zero only multiplies.
     return value * pow(_CHECKSUM_PRIME, len(content) - len(said), _WORD + 1) & _WORD

@@ -1,6 +1,6 @@
-"""The vGPU library on the host, and the file by which the dynamic linker of a container loads it.
+"""The vGPU library on the host, and the file by which the dynamic linker of a container loads the library.
 
-Owns where both lie. A library that running containers have is never written into: a newer one takes its name by rename.
+Owns both paths. A library in use by running containers is never overwritten: a newer library takes the name by rename.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ class HostVgpuLibrary:
         self._files = LibraryFiles(library=str(root / NAME), preload=str(root / PRELOAD))
 
     async def install(self) -> LibraryFiles:
-        """Have both there, those of this release."""
+        """Put library and linker file of this release in place."""
         await self._run(self._prepare, "preparing the vGPU library")
         await self._library.install(self._root / NAME)
         await self._run(

@@ -1,7 +1,7 @@
-"""The limits file of a container: what of each GPU it may use, changed in place while the container runs.
+"""The limits file of a container: the limits on each GPU, changed in place while the container runs.
 
-Owns the order of writing: the sequence counter is odd while the content changes, and the checksum is over all of it, so
-that the library in the container never acts on half a change.
+Owns the order of writing: the sequence counter is odd while the content changes, and the checksum covers all of the
+content, so that the library in the container never acts on half a change.
 Refuses to give a slot to another GPU: the ledger in the usage file counts by slot.
 """
 
@@ -26,7 +26,7 @@ _PREFIXES: Final = ("GPU-", "MIG-")
 
 
 class FailMode(IntEnum):
-    """What the library does where it cannot use its files."""
+    """The library's behaviour with unusable files."""
 
     PASS = 0
     REFUSE = 1
@@ -34,14 +34,14 @@ class FailMode(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """How busy a device was for some tenths of a second, in 1/10000."""
+    """Utilization of a device for some tenths of a second, in 1/10000."""
 
     number: int
-    """Another one for each measurement."""
+    """A new number for each measurement."""
     own: int
-    """By the container."""
+    """Utilization by the container."""
     total: int
-    """By all."""
+    """Total utilization of the device."""
 
 
 class _Flag(IntFlag):
@@ -53,22 +53,22 @@ class _Flag(IntFlag):
 
 @dataclass(frozen=True, slots=True)
 class DeviceLimit:
-    """What of one GPU or MIG device a container may use."""
+    """A container's limits on one GPU or MIG device."""
 
     uuid: str
-    """As the driver writes it, with `GPU-` or `MIG-` before it."""
+    """The driver's spelling, with `GPU-` or `MIG-` in front."""
     memory_bytes: int | None = None
-    """None: all of it."""
+    """`None` for all memory."""
     core_percent: int | None = None
     soft: bool = False
-    """Whether idle time of others may be used beyond the limit."""
+    """Whether the container may use idle time of other containers beyond the limit."""
     context_bytes: int = 0
-    """What each context takes by itself; the library cannot measure it."""
+    """Memory of each CUDA context by itself; the library cannot measure contexts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """All that the file says."""
+    """The content of a limits file."""
 
     devices: tuple[DeviceLimit, ...]
     fail_mode: FailMode = FailMode.PASS
@@ -78,7 +78,7 @@ def render_limits(limits: Limits, sequence: int = 0) -> bytes:
     """The file with this content.
 
     Raises:
-        ValueError: there are too many devices, or one's values are beyond what the file can say.
+        ValueError: Too many devices, or values beyond the format.
     """
     if len(limits.devices) > layout.DEVICES:
         raise ValueError(f"{len(limits.devices)} devices, and {layout.DEVICES} is the most for one container")
@@ -100,10 +100,10 @@ def render_limits(limits: Limits, sequence: int = 0) -> bytes:
 
 
 def parse_limits(content: bytes) -> Limits:
-    """What a file says.
+    """The limits in a file's content.
 
     Raises:
-        ValueError: it is no limits file of this version, damaged, or half written.
+        ValueError: The content is no limits file of this version, damaged, or half written.
     """
     if len(content) != LIMITS_BYTES:
         raise ValueError(f"it has {len(content)} bytes, not {LIMITS_BYTES}")
@@ -124,22 +124,22 @@ def parse_limits(content: bytes) -> Limits:
 
 
 def create_limits(path: Path, limits: Limits) -> None:
-    """Put a new file in place, before any container has it; after a power cut it is made anew.
+    """Put a new file in place before the container starts; after a power cut the file is made anew.
 
     Raises:
-        FileNotWritten: it could not be written.
-        ValueError: the limits cannot be said.
+        FileNotWritten: The file could not be written.
+        ValueError: The format cannot hold the limits.
     """
     write_atomically(path, render_limits(limits), mode=_MODE, durable=False)
 
 
 def read_limits(path: Path) -> Limits:
-    """What the file says.
+    """The limits in a file.
 
     Raises:
-        FileUnreadable: it cannot be read.
-        FileTooLarge: it is no limits file.
-        VgpuFileInvalid: likewise, or it is damaged.
+        FileUnreadable: The file cannot be read.
+        FileTooLarge: The file is no limits file.
+        VgpuFileInvalid: The file is no limits file, or is damaged.
     """
     try:
         return parse_limits(read_bounded(path, limit_bytes=LIMITS_BYTES, follow_symlink=False))
@@ -148,15 +148,15 @@ def read_limits(path: Path) -> Limits:
 
 
 def change_limits(path: Path, limits: Limits) -> None:
-    """Change a file that a container has mapped: in place, so that the container sees it at its next allocation.
+    """Change a file that a container has mapped, in place; the container sees the change at its next allocation.
 
-    One in which a write was interrupted, or that is damaged, is made whole: what its slots were for cannot be known.
+    A half-written or damaged file is made whole: the devices of its slots cannot be known.
 
     Raises:
-        FileUnreadable: it is not there or cannot be opened.
-        FileNotWritten: the disk refused; the file may be half written, which its readers notice.
-        VgpuFileInvalid: it is for other devices, or is no limits file.
-        ValueError: the limits cannot be said.
+        FileUnreadable: The file is missing or cannot be opened.
+        FileNotWritten: The disk refused; the file may be half written, and its readers notice.
+        VgpuFileInvalid: The file is for other devices, or is no limits file.
+        ValueError: The format cannot hold the limits.
     """
     render_limits(limits)
     try:
@@ -173,12 +173,12 @@ def change_limits(path: Path, limits: Limits) -> None:
 
 
 def write_measured(path: Path, slot: int, measured: Measured) -> None:
-    """Tell a running container how busy a device is: one write of eight bytes, which its processes see whole.
+    """Write a device's utilization for a running container: one write of eight bytes, seen whole by its processes.
 
     Raises:
-        FileUnreadable: the file is not there or cannot be opened.
-        FileNotWritten: the write was refused.
-        ValueError: there is no such slot, or the figures are beyond what can be said.
+        FileUnreadable: The file is missing or cannot be opened.
+        FileNotWritten: The write was refused.
+        ValueError: No such slot, or figures beyond the format.
     """
     if not 0 <= slot < layout.DEVICES or not 0 <= measured.own <= measured.total <= _WHOLE:
         raise ValueError(f"slot {slot} cannot have {measured}")
@@ -196,7 +196,7 @@ def write_measured(path: Path, slot: int, measured: Measured) -> None:
 
 
 def _check_place(path: Path, content: bytes, limits: Limits) -> int:
-    """Whether the file may be changed so; the sequence that it has now."""
+    """The present sequence of a file that may have these limits; other files are refused."""
     header = LIMITS_HEADER.unpack(content) if len(content) == LIMITS_BYTES else {}
     if header.get("magic") != layout.LIMITS_MAGIC or header["version"] != layout.VERSION:
         raise VgpuFileInvalid(path, f"it is no limits file of version {layout.VERSION}")
@@ -214,7 +214,7 @@ def _write_in_place(descriptor: int, limits: Limits, sequence: int) -> None:
     writing = (sequence | 1) & (1 << 64) - 1
     content = render_limits(limits, writing)
     after = (writing + 1) & (1 << 64) - 1
-    # Each call is one step for those who have the file mapped: odd, content, even.
+    # Each call is one step for processes with the file mapped: odd, content, even.
     for part, place in (
         (content[_SEQUENCE_AT : _SEQUENCE_AT + 8], _SEQUENCE_AT),
         (content[:MEASURED_AT], 0),

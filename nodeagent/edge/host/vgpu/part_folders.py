@@ -1,7 +1,7 @@
-"""A folder for each container that has parts of GPUs: its limits, told by the agent, and its use, told by the library.
+"""A folder for each container with fractions: limits, written by the agent, and usage, written by the library.
 
-Owns the names of the files in it. What is there of another kind than expected is refused, never followed or mended:
-the place is root's, and whoever puts a link there may want root to write somewhere else.
+Owns the names of the files in a folder. A file of an unexpected kind is refused, never followed or mended: the folder
+is root's, and a link there may be meant to make root write elsewhere.
 """
 
 import errno
@@ -35,25 +35,25 @@ from nodeagent.model.parts import PartFolder, PartLimit, PartMeasure, UsageCheck
 T = TypeVar("T")
 
 PART_FOLDERS: Final = "parts"
-"""Below the state directory: the folders of containers."""
+"""Below the state directory: folders of containers."""
 SHARE_FOLDERS: Final = "shares"
-"""Beside them: those of claims that share GPUs."""
+"""Beside the folders of containers: folders of claims that share GPUs."""
 LIMITS: Final = "limits"
 USAGE: Final = "usage"
 SHARED: Final = "shared"
-"""In its place for a claim, whose containers have a usage file each, in memory that ends with the container."""
+"""Instead of the usage file for a claim: its containers have a usage file each, in memory of the container."""
 MEMORY: Final = "usage"
-"""Beside the folders: where those who install the agent mount a small tmpfs for what containers write."""
+"""Beside the folders: the place of a small tmpfs for files that containers write, mounted at installation."""
 CORES_ALL: Final = 100
 _PARTS: Final = 100
-"""A hundredth, as the file counts: in 1/10000."""
+"""One percent in the file's unit of 1/10000."""
 _MODE: Final = 0o755
 _HEAD_BYTES: Final = 8
 _TIMEOUT_SECONDS: Final = 5.0
 _TRIES: Final = 3
-"""To fill the memory again takes a container longer than the agent takes for a file of its own."""
+"""A container takes longer to fill the memory again than the agent takes to create a file."""
 _PATIENCE_SECONDS: Final = 0.003
-"""How long the loop stands still for a write, for which a container waits."""
+"""How long the loop stands still for a write while a container waits."""
 
 
 class HostPartFolders:
@@ -66,26 +66,26 @@ class HostPartFolders:
         self._grown = dict[str, int]()
 
     async def prepare(self, name: str) -> None:
-        """Have the folder be there."""
+        """Make the folder."""
         await self._run(lambda: self._prepare(name), "making the folder of a container")
 
     async def write(self, name: str, limits: Sequence[PartLimit]) -> PartFolder:
-        """Have the folder say this."""
+        """Write the limits into the folder."""
         content = Limits(tuple(map(_render, limits)))
         return await self._run(
             lambda: self._write(name, content), "writing the limits of a container", patience_seconds=_PATIENCE_SECONDS
         )
 
     async def remove(self, name: str) -> None:
-        """Take the folder away."""
+        """Remove the folder."""
         await self._run(lambda: self._remove(name), "removing the limits of a container")
 
     async def read(self, name: str) -> tuple[PartLimit, ...]:
-        """What a container was told."""
+        """The limits of a container."""
         return await self._run(lambda: self._read(name), "reading the limits of a container")
 
     async def measure(self, measures: Mapping[str, Sequence[PartMeasure | None]]) -> None:
-        """Tell running containers how busy their GPUs are."""
+        """Write the utilization of GPUs for running containers."""
         await self._run(lambda: self._measure(measures), "telling containers how busy their GPUs are")
 
     async def is_used(self, name: str) -> bool:
@@ -93,11 +93,11 @@ class HostPartFolders:
         return await self._run(lambda: self._is_used(name), "reading what a container uses")
 
     async def list_names(self) -> tuple[str, ...]:
-        """The folders that there are."""
+        """The names of existing folders."""
         return await self._run(self._list_names, "listing the limits of containers")
 
     async def bound_usage(self) -> UsageCheck:
-        """Cut what containers have made larger than it may be; say which did, and whose files lie on the disk."""
+        """Truncate files that containers have enlarged; the containers that did, and those with files on the disk."""
         return await self._run(self._bound_usage, "looking at the size of what containers write")
 
     def _prepare(self, name: str) -> PartFolder:
@@ -117,14 +117,14 @@ class HostPartFolders:
         return PartFolder(limits=str(limits), usage=str(written))
 
     def _create(self, path: Path, create: Callable[[Path], None]) -> None:
-        """Where a container has filled the memory, cut its file first: nobody waits for the next look at all."""
+        """Create a file; where containers have filled the memory, truncate files at once, before the next check."""
         for left in reversed(range(_TRIES)):
             try:
                 create(path)
             except FileNotWritten as error:
                 if error.errno != errno.ENOSPC or not left:
                     raise
-                with suppress(NodeagentError):  # the next look tells of a file that cannot be cut
+                with suppress(NodeagentError):  # the next check reports a file that cannot be truncated
                     self._bound_usage()
             else:
                 return
@@ -142,7 +142,7 @@ class HostPartFolders:
     def _remove(self, name: str) -> None:
         folder = self._root / name
         try:
-            # First, as nobody would look for it once the folder is gone.
+            # First, as no code would find the file without the folder.
             for place in list_in_memory(folder):
                 place.unlink(missing_ok=True)
             shutil.rmtree(folder)
@@ -184,9 +184,9 @@ class HostPartFolders:
             raise FileUnreadable(self._root, error) from error
 
     def _locate_written(self, name: str) -> tuple[Path, bool]:
-        """Where a container writes, and whether all containers of a claim do.
+        """The file that a container writes, and whether all containers of a claim write the same file.
 
-        What is there already, be it on the disk or of the former form, is what containers go on with.
+        Containers keep an existing file, be the file on the disk or of the former form.
         """
         files = (USAGE, SHARED) if self._of_claims else (USAGE,)
         for file in files:
@@ -207,7 +207,7 @@ class HostPartFolders:
                 problems.append(error)
                 continue
             if size is None:
-                continue  # it has none yet, or has ended meanwhile
+                continue  # the container has no file yet, or has ended meanwhile
             if size > 0:
                 self._grown[name] = max(size, self._grown.get(name, 0))
             if written.parent != self._memory:
@@ -227,7 +227,7 @@ class HostPartFolders:
 
 
 def list_in_memory(folder: Path) -> tuple[Path, ...]:
-    """Where files of a folder may lie that are not in it."""
+    """Possible files of a folder outside the folder, in memory."""
     return tuple(_name_in_memory(folder, file) for file in (USAGE, SHARED))
 
 
@@ -248,11 +248,11 @@ def _make(directory: Path) -> None:
 
 
 def _is_there(path: Path) -> bool:
-    """Whether there is a file; what is something else is refused.
+    """Whether the file exists; another kind of file is refused.
 
     Raises:
-        FileNotWritten: a link, a directory or a device is in its place.
-        FileUnreadable: nobody can say.
+        FileNotWritten: A link, a directory or a device is in the file's place.
+        FileUnreadable: The path cannot be examined.
     """
     try:
         status = path.lstat()
@@ -267,7 +267,7 @@ def _is_there(path: Path) -> bool:
 
 
 def _is_blank(path: Path) -> bool:
-    """Whether nothing is in it: nobody waits for the disk, and a power cut leaves the name with nothing or zeros."""
+    """Whether the file is empty or zeros, as after a power cut: no write here waits for the disk."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
@@ -297,7 +297,7 @@ def _render(limit: PartLimit) -> DeviceLimit:
 
 
 def _parse(limit: DeviceLimit) -> PartLimit:
-    """The inverse, but for how far a soft limit goes."""
+    """The inverse of `_render`, but for how far a soft limit goes."""
     return PartLimit(
         gpu=GpuUuid(limit.uuid),
         memory_bytes=limit.memory_bytes,

@@ -1,7 +1,7 @@
-"""Which folders of limits running containers have, as the mount tables of their processes say.
+"""The folders of limits that running containers have, by the mount tables of their processes.
 
-Owns how that is seen: the kernel keeps it also of what the journal and the container runtime have forgotten.
-Refuses to take a folder for unused because a process could not be looked at.
+Owns the reading of mount tables: the kernel knows also folders that journal and container runtime have forgotten.
+Refuses to count a folder as unused because a process could not be examined.
 """
 
 from collections.abc import Collection, Iterator
@@ -13,14 +13,14 @@ from nodeagent.edge.host.files.pseudo_file import list_names
 from nodeagent.edge.host.vgpu.part_folders import LIMITS
 
 _ROOT_FIELD: Final = 3
-"""Of a line in a mount table: what is mounted, from the root of its own file system on."""
+"""Field of a line in a mount table: the mounted path, from the root of its own file system on."""
 
 
 def find_mounted(names: Collection[str], proc_root: Path) -> frozenset[str]:
-    """Those of the folders of which a process has the limits mounted.
+    """The folders whose limits a process has mounted.
 
     Raises:
-        FileUnreadable: the mounts of a process are not to be seen, or there is no process at all.
+        FileUnreadable: The mounts of a process are invisible, or /proc shows no process at all.
     """
     pids = [name for name in list_names(proc_root) if name.isascii() and name.isdigit()]
     if not pids:
@@ -36,7 +36,7 @@ def find_mounted(names: Collection[str], proc_root: Path) -> frozenset[str]:
 
 
 def _read_namespace(process: Path) -> str:
-    """One look for all processes that see the same mounts; empty where this user may not know."""
+    """The mount namespace, read once for all processes in the namespace; empty where this user may not know."""
     try:
         return str((process / "ns/mnt").readlink())
     except OSError:
@@ -48,11 +48,11 @@ def _list_folders(table: Path) -> Iterator[str]:
         lines = table.read_text(encoding="utf-8", errors="replace").splitlines()
     except PermissionError as error:
         raise FileUnreadable(table, error) from error
-    except OSError:  # it has ended meanwhile, or is nothing but its exit status
+    except OSError:  # the process has ended meanwhile, or is a zombie
         return
     for line in lines:
         fields = line.split(" ")
-        # The kernel adds this to the name of a file that has been removed.
+        # The kernel adds this suffix to the name of a removed file.
         mounted = Path(fields[_ROOT_FIELD].removesuffix("//deleted") if len(fields) > _ROOT_FIELD else "")
         if mounted.name == LIMITS:
             yield mounted.parent.name

@@ -1,6 +1,7 @@
-"""The file that the containers of one claim share: made here, written and locked by the vGPU library in each of them.
+"""The shared file of a claim's containers: made here, written and locked by the vGPU library in each container.
 
-Refuses to read it: what each process has stands in locks, which end with it. The library bounds what is written there.
+Refuses to read the file: each process states its memory by locks, which end with the process. The library bounds all
+values that it reads from the file.
 """
 
 import os
@@ -12,24 +13,24 @@ from nodeagent.edge.host.files.atomic_file import write_atomically
 from nodeagent.edge.host.vgpu.layout import SHARED
 
 _MODE: Final = 0o666
-"""Whoever the processes of the containers run as."""
+"""For every user of the containers' processes."""
 
 
 def create_shared(path: Path) -> None:
-    """Put a new file in place, before any container has it; after a power cut it is made anew.
+    """Put a new file in place before any container starts; after a power cut the file is made anew.
 
     Raises:
-        FileNotWritten: it could not be written.
+        FileNotWritten: The file could not be written.
     """
     write_atomically(path, bytes(SHARED.size), mode=_MODE, durable=False)
 
 
 def bound_shared(path: Path) -> int | None:
-    """Take away what a container has added to the file; what size that was, 0 for none, nothing without a file.
+    """Truncate a file that a container has enlarged; the enlarged size, 0 for no change, `None` without a file.
 
     Raises:
-        FileUnreadable: it cannot be opened.
-        FileNotWritten: it cannot be cut.
+        FileUnreadable: The file cannot be opened.
+        FileNotWritten: The file cannot be truncated.
     """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -44,10 +45,10 @@ def bound_shared(path: Path) -> int | None:
 
 
 def cut(path: Path, descriptor: int, most_bytes: int) -> int:
-    """Have a file be no longer than that; what size a longer one had.
+    """Truncate a file to a size; the size of a longer file, or 0.
 
     Raises:
-        FileNotWritten: it cannot be cut.
+        FileNotWritten: The file cannot be truncated.
     """
     size = os.fstat(descriptor).st_size
     if size <= most_bytes:

@@ -1,7 +1,7 @@
 """The usage file of a container: made here, filled by the library in its processes, read here.
 
-Refuses to trust it: any process of the container may write into it whatever it likes, so each value is bounded, and
-what cannot be true makes the file invalid rather than a number on somebody's page.
+Refuses to trust the file: any process of the container may write any bytes, so each value is bounded, and impossible
+values make the file invalid rather than a number on a page.
 """
 
 import os
@@ -19,14 +19,14 @@ from nodeagent.edge.host.vgpu.layout import PROCESS, SHARE, USAGE_BYTES, USAGE_H
 from nodeagent.edge.host.vgpu.shared_file import cut
 
 _MODE: Final = 0o666
-"""Whoever the container's processes run as."""
+"""For every user of the container's processes."""
 _BYTES_MOST: Final = 1 << 50
 _STARTS_MOST: Final = 1 << 53
 _CHECKSUM_AT: Final = USAGE_HEADER.offsets["checksum"]
 
 
 class Status(IntEnum):
-    """What the library does in a process."""
+    """The library's state in a process."""
 
     STARTING = 0
     LIMITING = 1
@@ -35,7 +35,7 @@ class Status(IntEnum):
 
 
 class Reason(IntEnum):
-    """Why it does not limit, or not by the file as it lies there."""
+    """Why the library does not limit, or not by the present file."""
 
     FINE = 0
     LIMITS_MISSING = 1
@@ -48,7 +48,7 @@ class Reason(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one process has of one device."""
+    """One process's use of one device."""
 
     used_bytes: int
     refusals: int
@@ -56,15 +56,15 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process that the library is in."""
+    """One process with the library."""
 
     pid: int
-    """In the namespace of the container."""
+    """Process number in the container's namespace."""
     start_ticks: int
-    """Since the boot, as its line in /proc has it; the namespace of the container may have moved it."""
+    """Start since the boot, as in /proc; the container's namespace may have moved the start."""
     pid_namespace: int
     heartbeat_ns: int
-    """On the monotonic clock, when it last asked for memory or gave some back; 0 before it ever did."""
+    """Monotonic time of the last allocation or release of memory; 0 before the first."""
     status: Status
     reason: Reason
     shares: tuple[Share, ...]
@@ -73,22 +73,22 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """All that a usage file says."""
+    """The content of a usage file."""
 
     processes: tuple[Process, ...]
     passing_starts: int
-    """How many processes ever began to pass everything through."""
+    """Number of processes that ever began to pass all calls through."""
     refusing_starts: int
     last_reason: Reason
 
     def sum_used(self, slot: int) -> int:
-        """What all processes have of the device in a slot, in bytes."""
+        """Bytes in use by all processes on the device in a slot."""
         return sum(process.shares[slot].used_bytes for process in self.processes)
 
 
 @cache
 def render_head() -> bytes:
-    """The beginning of a file that no process has written into; the rest of it is zeros."""
+    """The beginning of a file without processes; the rest of the file is zeros."""
     fields = {
         "magic": layout.USAGE_MAGIC,
         "version": layout.VERSION,
@@ -102,10 +102,10 @@ def render_head() -> bytes:
 
 
 def parse_usage(content: bytes) -> Usage:
-    """What a file says.
+    """The usage in a file's content.
 
     Raises:
-        ValueError: it is no usage file of this version, or something in it cannot be true.
+        ValueError: The content is no usage file of this version, or has impossible values.
     """
     if len(content) != USAGE_BYTES:
         raise ValueError(f"it has {len(content)} bytes, not {USAGE_BYTES}")
@@ -125,21 +125,21 @@ def parse_usage(content: bytes) -> Usage:
 
 
 def create_usage(path: Path) -> None:
-    """Put a new file in place, before any container has it; after a power cut it is made anew.
+    """Put a new file in place before the container starts; after a power cut the file is made anew.
 
     Raises:
-        FileNotWritten: it could not be written.
+        FileNotWritten: The file could not be written.
     """
     write_atomically(path, render_head(), mode=_MODE, durable=False, size_bytes=USAGE_BYTES)
 
 
 def read_usage(path: Path) -> Usage:
-    """What the file says.
+    """The usage in a file.
 
     Raises:
-        FileUnreadable: it cannot be read.
-        FileTooLarge: it is no usage file.
-        VgpuFileInvalid: likewise, or something in it cannot be true.
+        FileUnreadable: The file cannot be read.
+        FileTooLarge: The file is no usage file.
+        VgpuFileInvalid: The file is no usage file, or has impossible values.
     """
     try:
         return parse_usage(read_bounded(path, limit_bytes=USAGE_BYTES, follow_symlink=False))
@@ -148,14 +148,14 @@ def read_usage(path: Path) -> Usage:
 
 
 def bound_usage(path: Path) -> int | None:
-    """Take away what a container has added to its file; what size that was, 0 for none, nothing without a file.
+    """Truncate a file that a container has enlarged; the enlarged size, 0 for no change, `None` without a file.
 
-    Nothing is cut that the library maps: a process whose file is shorter than its mapping is killed by the kernel.
-    What processes of the former library had goes too, once they have ended.
+    The library's own mapping stays whole: the kernel kills a process whose file is shorter than its mapping.
+    Slots of ended processes of the former library are freed, too.
 
     Raises:
-        FileUnreadable: it cannot be opened or read.
-        FileNotWritten: it cannot be cut or changed.
+        FileUnreadable: The file cannot be opened or read.
+        FileNotWritten: The file cannot be truncated or changed.
     """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -177,7 +177,7 @@ def bound_usage(path: Path) -> int | None:
 
 
 def _parse_process(content: bytes, place: int) -> Process | None:
-    """The process in a slot; None for one that is free, or that is being taken back from a dead process."""
+    """The process in a slot; `None` for a slot that is free, or is being freed after a process's death."""
     fields = PROCESS.unpack(content, place)
     owner = fields["owner"]
     state = owner >> 62

@@ -1,1 +1,1 @@
-"""Who works on simulated GPUs: jobs that come and go, and the containers that hold parts."""
+"""Jobs on simulated GPUs, which come and go, and containers with fractions."""

@@ -1,6 +1,6 @@
-"""The containers that hold parts of simulated GPUs, and what is wrong with them.
+"""The containers with fractions of simulated GPUs, and their faults.
 
-Refuses to know how parts are given: whoever plays the cluster says who has what.
+Refuses to know how fractions are allocated: the simulation of the cluster sets the containers.
 """
 
 from dataclasses import dataclass, field
@@ -9,44 +9,44 @@ from nodeagent.model.ids import GpuUuid
 from nodeagent.model.values import Value
 
 UNLIMITED_SHARE = 0.5
-"""How much of a GPU a container uses that is held to no part of its compute."""
+"""Use of a GPU's compute by a container without a limit of compute."""
 
 
 class PartWork(Value, frozen=True):
-    """A container at work on its part of one GPU."""
+    """A container at work on its fraction of one GPU."""
 
     pod: str
     """`namespace/name`."""
     pod_uid: str
     container: str
     folder: str
-    """By which its limits are called."""
+    """Name of the folder with the container's limits."""
     gpu: GpuUuid
     cores: int
-    """Hundredths of the GPU's compute; 0 where it is held to none."""
+    """Hundredths of the GPU's compute; 0 without a limit."""
     memory_mib: int
 
     @property
     def share(self) -> float:
-        """Of the GPU's multiprocessors."""
+        """The fraction of the GPU's multiprocessors."""
         return self.cores / 100 or UNLIMITED_SHARE
 
 
 @dataclass(slots=True)
 class Crowd:
-    """All of them, and how some of them misbehave."""
+    """All containers with fractions, and misbehaviour of some."""
 
     works: tuple[PartWork, ...] = ()
     over_percent: dict[str, int] = field(default_factory=dict)
-    """By pod, how much of its part of the memory it uses, whatever holds it."""
+    """By pod, use of the fraction's memory in percent, despite all limits."""
     without_library: set[str] = field(default_factory=set)
     """Pods in which the library never came up."""
 
     def find_pod(self, name: str) -> str:
-        """The pod of this name, given with its namespace or without.
+        """The pod of a name, given with its namespace or without.
 
         Raises:
-            ValueError: no such pod is at work, or several are.
+            ValueError: No such pod is at work, or several are.
         """
         pods = sorted({work.pod for work in self.works})
         found = [pod for pod in pods if name in {pod, pod.rpartition("/")[2]}]
@@ -56,5 +56,5 @@ class Crowd:
         return found[0]
 
     def has_library(self, folder: str) -> bool:
-        """Whether the library came up in the container whose limits are called so."""
+        """Whether the library came up in the container with this folder of limits."""
         return any(work.folder == folder and work.pod not in self.without_library for work in self.works)

@@ -1,7 +1,7 @@
 """Work that comes and goes on one device: jobs with phases, so that readings look alive.
 
-Owns what a job does over time: load its data, compute, rest at a checkpoint, end.
-Refuses heat and power: those follow from activity, in `gpu_state`.
+Owns a job's behaviour over time: load its data, compute, rest at a checkpoint, end.
+Refuses heat and power: both follow from activity, in `gpu_state`.
 """
 
 import math
@@ -15,11 +15,11 @@ from nodeagent.model.ids import DeviceUuid
 ACTIVITY_SETTLES_SECONDS = 1.5
 MEMORY_SETTLES_SECONDS = 4.0
 OWN_JOBS_BUSY_SHARE = 0.75
-"""How much of the time a device works that nobody outside decides about."""
+"""Probability that a device without a pod's decision starts at work."""
 
 
 class Phase(StrEnum):
-    """What a job is doing."""
+    """The phase of a job."""
 
     IDLE = "idle"
     LOADING = "loading"
@@ -29,33 +29,33 @@ class Phase(StrEnum):
 
 @dataclass(slots=True)
 class Tenant:
-    """One device that work can run on, whole GPU or MIG device, and the job on it."""
+    """One device for work, whole GPU or MIG device, and the job on the device."""
 
     uuid: DeviceUuid
     random: Random
     memory_mib: int
-    """What a job on it can have at most."""
+    """Memory limit of a job on the device."""
     share: float = 1.0
-    """Of the GPU's multiprocessors."""
+    """Fraction of the GPU's multiprocessors."""
     instance: PlacedInstance | None = None
     compute_instance_id: int = 0
     compute_slices: int = 0
-    """Of the GPU instance that it lies in; 0 on a GPU that is whole."""
+    """Compute slices of the GPU instance; 0 for a whole GPU."""
     phase: Phase = Phase.IDLE
     activity: float = 0.0
-    """Busy share of this device, 0 to 1."""
+    """Utilization of this device, 0 to 1."""
     memory_used_mib: float = 0.0
     pid: int = 0
     training: bool = False
     intensity: float = 0.0
-    """How hard the job works the memory, 0 to 1."""
+    """Utilization of the memory by the job, 0 to 1."""
     _level: float = 0.0
     _memory_level: float = 0.0
     _phase_left_seconds: float = 0.0
     _job_left_seconds: float = field(default=0.0)
 
     def settle(self) -> None:
-        """Start in the middle of things rather than with every device cold."""
+        """Start in the middle of work rather than with every device cold."""
         if self.random.random() < OWN_JOBS_BUSY_SHARE:
             self._begin_job()
             self._enter(Phase.COMPUTING)
@@ -65,7 +65,7 @@ class Tenant:
             self._phase_left_seconds = self.random.uniform(5, 60)
 
     def step(self, seconds: float, *, held: bool | None) -> None:
-        """Let time pass; `held` says whether a pod holds the device, `None` that nobody decides."""
+        """Let time pass; `held` says whether a pod holds the device, `None` leaves jobs to the simulation."""
         self._phase_left_seconds -= seconds
         self._job_left_seconds -= seconds
         if held is False:
@@ -104,7 +104,7 @@ class Tenant:
             self._level = self.random.uniform(0.02, 0.15)
 
     def _follow(self, seconds: float) -> None:
-        """Readings lag behind what the job wants, and wander."""
+        """Readings lag behind the job's level, and wander."""
         if self.phase is Phase.COMPUTING and not self.training:
             drift = self.random.gauss(0.0, 0.06 * math.sqrt(min(seconds, 5.0)))
             self._level = min(0.95, max(0.05, self._level + drift))

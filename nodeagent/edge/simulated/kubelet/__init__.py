@@ -1,6 +1,5 @@
-"""A stand-in for the kubelet, faithful where a device plugin can feel it.
+"""A stand-in for the kubelet, faithful in all that a device plugin notices.
 
-It registers plugins, watches their lists, admits pods, remembers who holds what, forgets when told to, and has the
-known defects of the real one.
-It runs no containers and speaks to no API server.
+The stand-in registers plugins, watches their lists, admits pods, remembers the holders of devices, forgets on demand,
+and has the known defects of the real kubelet. Containers are not run, and no API server is called.
 """

@@ -1,6 +1,6 @@
 """The file `kubelet_internal_checkpoint`, in the kubelet's own format. Pure.
 
-The checksum is not the kubelet's: that one covers a dump of Go structures and cannot be had outside Go.
+The checksum is not the kubelet's: the kubelet's checksum covers a dump of Go structures and is out of reach outside Go.
 """
 
 import base64
@@ -15,13 +15,13 @@ NO_NUMA_NODE: Final = -1
 
 
 class PodDevices(Value, frozen=True):
-    """What one container holds of one resource."""
+    """A container's devices of one resource."""
 
     pod_uid: str
     container: str
     resource: str
     devices: dict[int, tuple[str, ...]]
-    """By NUMA node, -1 for none; a device on two nodes stands under both."""
+    """By NUMA node, -1 without a node; a device on two nodes stands under both."""
     answer: bytes
     """The serialized ContainerAllocateResponse."""
 
@@ -32,7 +32,7 @@ class PodDevices(Value, frozen=True):
 
 
 class Checkpoint(Value, frozen=True):
-    """Everything the kubelet remembers across its restarts."""
+    """The kubelet's memory across restarts."""
 
     entries: tuple[PodDevices, ...] = ()
     registered: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
@@ -61,8 +61,8 @@ def parse_checkpoint(content: bytes) -> Checkpoint:
     """The inverse of `render_checkpoint`.
 
     Raises:
-        msgspec.DecodeError: this is no JSON.
-        KeyError: this is no checkpoint.
+        msgspec.DecodeError: The content is no JSON.
+        KeyError: The content is no checkpoint.
     """
     data = msgspec.json.decode(content)["Data"]
     entries = tuple(

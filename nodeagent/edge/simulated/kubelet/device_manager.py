@@ -1,8 +1,7 @@
-"""What the kubelet's device manager knows and decides, without any wire. Pure state.
+"""State and decisions of the kubelet's device manager, without any wire. Pure state.
 
-Faithful to Kubernetes 1.36 with the topology manager's policy `none`: device choice, reuse of init containers'
-devices, refusal texts, the grace period of a lost plugin, and release of a dead pod's devices only at the next
-admission.
+Faithful to Kubernetes 1.36 with the topology manager's policy `none`: device choice, reuse of init containers' devices,
+refusal texts, the grace period of a lost plugin, and release of a dead pod's devices only at the next admission.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -27,29 +26,29 @@ class Device(NamedTuple):
 
 
 class Offer(NamedTuple):
-    """What the node says it has of a resource."""
+    """Capacity and allocatable devices of a resource on the node."""
 
     capacity: int
     allocatable: int
 
 
 class Choice(NamedTuple):
-    """A choice to be made; the plugin may be asked what it prefers."""
+    """A choice to be made; the plugin may be asked for a preference."""
 
     resource: str
     taken: tuple[str, ...]
-    """Already decided: the reusable devices of the pod's init containers."""
+    """Devices chosen already: the reusable devices of the pod's init containers."""
     free: frozenset[str]
     size: int
 
     @property
     def open(self) -> int:
-        """How many devices are still to be chosen."""
+        """The number of devices still to be chosen."""
         return self.size - len(self.taken)
 
 
 class DeviceManager:
-    """Resources, devices, and who holds them."""
+    """Resources, devices, and holders of devices."""
 
     def __init__(self, random: Random, now: Callable[[], float]) -> None:
         self._random, self._now = random, now
@@ -61,15 +60,15 @@ class DeviceManager:
     # Plugins.
 
     def register(self, resource: str) -> None:
-        """A plugin serves this resource (again); its list comes later."""
+        """A plugin serves this resource (again); a list of devices comes later."""
         self._stopped_at[resource] = None
 
     def receive_list(self, resource: str, devices: Iterable[Device]) -> None:
-        """A plugin's list replaces the one before."""
+        """A plugin's list replaces the previous list."""
         self._devices[resource] = {device.id: device for device in devices}
 
     def disconnect(self, resource: str) -> None:
-        """The plugin's stream has ended: everything it had is unhealthy, until it is back or forgotten."""
+        """The plugin's stream has ended: all its devices are unhealthy, until the plugin is back or forgotten."""
         if resource in self._stopped_at:
             known = self._devices.get(resource, {})
             self._devices[resource] = {key: device._replace(healthy=False) for key, device in known.items()}
@@ -80,7 +79,7 @@ class DeviceManager:
         return self._stopped_at.get(resource, 0.0) is not None
 
     def offers(self) -> dict[str, Offer]:
-        """Capacity and allocatable as in the node's status; what is gone beyond the grace period goes to zero."""
+        """Capacity and allocatable as in the node's status; a plugin gone beyond the grace period counts as zero."""
         for resource in self._expired():
             del self._devices[resource], self._stopped_at[resource]
         return {
@@ -99,18 +98,18 @@ class DeviceManager:
     # Admission.
 
     def is_device_resource(self, resource: str) -> bool:
-        """Whether a plugin was ever heard of; other resources are not ours, and a pod starts without them."""
+        """Whether a plugin ever registered the resource; a pod starts without other resources."""
         return resource in self._devices or resource in self._allocated
 
     def held(self, pod_uid: str, container: str, resource: str) -> PodDevices | None:
-        """What this container has been given of this resource."""
+        """The container's devices of a resource."""
         return self._entries.get((pod_uid, container, resource))
 
     def begin(self, pod_uid: str, container: str, resource: str, size: int, reusable: Collection[str]) -> Choice | None:
-        """Prepare a choice; `None` when the container has its devices already.
+        """Prepare a choice; `None` for a container that has its devices already.
 
         Raises:
-            DeviceRefused: there is nothing to choose from.
+            DeviceRefused: Too few devices, or unhealthy devices.
         """
         entry = self.held(pod_uid, container, resource)
         held = entry.ids if entry else frozenset()
@@ -143,8 +142,8 @@ class DeviceManager:
             )
 
     def choose(self, choice: Choice, preferred: Iterable[str]) -> tuple[str, ...]:
-        """Decide: what the plugin prefers as far as it is free, then any; the devices are taken from here on."""
-        # Of a preference for more than is wanted the kubelet takes any: it has no order there.
+        """Choose free devices, preferred devices first, then at random; the devices are taken from here on."""
+        # From too long a preference the kubelet takes any devices, in no order.
         order = sorted(choice.free.intersection(preferred))
         self._random.shuffle(order)
         rest = sorted(choice.free.difference(order))
@@ -154,7 +153,7 @@ class DeviceManager:
         return chosen
 
     def commit(self, pod_uid: str, container: str, resource: str, ids: Collection[str], answer: bytes) -> None:
-        """The plugin has answered: remember who holds what."""
+        """Remember the holder of the devices, after the plugin's answer."""
         known = self._devices.get(resource, {})
         by_node: dict[int, tuple[str, ...]] = {}
         for device_id in sorted(ids):
@@ -166,20 +165,20 @@ class DeviceManager:
         )
 
     def forget_undecided(self) -> None:
-        """After a failed admission: only what is committed is taken."""
+        """After a failed admission: only committed devices are taken."""
         self._allocated = {}
         for entry in self._entries.values():
             self._allocated.setdefault(entry.resource, set()).update(entry.ids)
 
     def release_all_but(self, active_uids: Collection[str]) -> None:
-        """Before each admission: what pods that are gone have held is free."""
+        """Before each admission: free the devices of pods that are gone."""
         self._entries = {key: entry for key, entry in self._entries.items() if entry.pod_uid in active_uids}
         self.forget_undecided()
 
-    # What others see.
+    # Views for the other parts of the stand-in.
 
     def entries(self) -> tuple[PodDevices, ...]:
-        """Who holds what."""
+        """All holders with their devices."""
         return tuple(self._entries.values())
 
     def devices(self) -> Mapping[str, Mapping[str, Device]]:
@@ -187,12 +186,12 @@ class DeviceManager:
         return self._devices
 
     def checkpoint(self) -> Checkpoint:
-        """What would survive a restart."""
+        """The state that survives a restart."""
         registered = {resource: tuple(sorted(self._healthy(resource))) for resource in self._devices}
         return Checkpoint(entries=self.entries(), registered=registered)
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Start from a checkpoint: who holds what is known, the resources are there with nothing in them."""
+        """Start from a checkpoint: holders are known, resources are registered without devices."""
         self._devices = {resource: {} for resource in checkpoint.registered}
         self._stopped_at = dict.fromkeys(checkpoint.registered, self._now())
         self._entries = {(entry.pod_uid, entry.container, entry.resource): entry for entry in checkpoint.entries}

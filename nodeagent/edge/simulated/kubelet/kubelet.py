@@ -1,6 +1,6 @@
-"""The stand-in kubelet as a whole: its lives, its pods, and its files.
+"""The whole stand-in kubelet: its lives, its pods, and its files.
 
-One `StandInKubelet` is one machine's kubelet; it may die and come back many times, while the pods go on running.
+One `StandInKubelet` is one machine's kubelet; the process may die and come back many times while pods go on running.
 """
 
 import time
@@ -29,18 +29,18 @@ CHECKPOINT_NAME: Final = "kubelet_internal_checkpoint"
 
 
 class KubeletDown(Exception):
-    """There is no kubelet process now; pods wait."""
+    """The kubelet process is down; pods wait."""
 
 
 class CallTimes(NamedTuple):
-    """How long the plugin took over one container, as the kubelet sees it."""
+    """The plugin's time for one container, as seen by the kubelet."""
 
     prefer_seconds: float
     allocate_seconds: float
 
 
 class _Life(NamedTuple):
-    """What dies with the process."""
+    """State that dies with the process."""
 
     manager: DeviceManager
     registry: PluginRegistry
@@ -67,7 +67,7 @@ class StandInKubelet:
         self._pods: dict[tuple[str, str], Pod] = {}
         self._admission = Lock()
         self.ignore_registrations = 0
-        """How many of the next registrations are answered and then forgotten."""
+        """Number of next registrations that are answered and then forgotten."""
         self._life: _Life | None = None
         self._wanted_up = True
         self._change = Event()
@@ -75,7 +75,7 @@ class StandInKubelet:
     # Life.
 
     async def run(self, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
-        """Be the kubelet until cancelled; started once its sockets are there."""
+        """Be the kubelet until cancelled; started once the sockets exist."""
         for directory in (self.device_plugins_dir, self.plugins_registry_dir, self.pod_resources_socket.parent):
             directory.mkdir(parents=True, exist_ok=True, mode=0o750)
         ready = False
@@ -89,19 +89,19 @@ class StandInKubelet:
             await self.wait_until(lambda: self._wanted_up)
 
     async def stop(self) -> None:
-        """End the process; pods keep running, sockets stay where they are."""
+        """End the process; pods keep running, sockets stay in place."""
         self._wanted_up = False
         self._changed()
         await self.wait_until(lambda: self._life is None)
 
     async def start(self) -> None:
-        """Begin a new process: it clears its directory and reads its checkpoint."""
+        """Begin a new process, which clears its directory and reads its checkpoint."""
         self._wanted_up = True
         self._changed()
         await self.wait_until(lambda: self._life is not None)
 
     async def restart(self) -> None:
-        """End and begin, nothing lost."""
+        """End and begin, without a loss."""
         await self.stop()
         await self.start()
 
@@ -146,7 +146,7 @@ class StandInKubelet:
                 path.unlink()
 
     def drop_plugin(self, resource: str) -> None:
-        """Hang up on the plugin of a resource, as the real kubelet does by its defect; it is not told why."""
+        """Hang up on a resource's plugin without a reason, as the real kubelet does by its defect."""
         if self._life is not None:
             self._life.registry.disconnect(resource)
 
@@ -156,11 +156,11 @@ class StandInKubelet:
         self.ignore_registrations -= 1
         return False
 
-    # What can be seen.
+    # Views.
 
     @property
     def pods(self) -> tuple[Pod, ...]:
-        """All pods bound to this node, failed ones too."""
+        """All pods bound to this node, failed pods too."""
         return tuple(self._pods.values())
 
     @property
@@ -177,7 +177,7 @@ class StandInKubelet:
         return tuple(self._life.manager.devices().get(resource, ())) if self._life else ()
 
     def count_free(self, resource: str) -> int:
-        """How many devices a scheduler would think are free."""
+        """The number of devices that a scheduler would think are free."""
         asked = sum(
             max(
                 sum(spec.resources.get(resource, 0) for spec in pod.containers if not spec.init),
@@ -190,17 +190,17 @@ class StandInKubelet:
         return offer.allocatable - asked if offer else 0
 
     def held_devices(self, namespace: str, name: str) -> frozenset[str]:
-        """What the kubelet thinks this pod holds."""
+        """The pod's devices as the kubelet knows them."""
         pod = self._pods[namespace, name]
         entries = self._life.manager.entries() if self._life else ()
         return frozenset().union(*(entry.ids for entry in entries if entry.pod_uid == pod.uid))
 
     def holders(self) -> dict[str, Pod]:
-        """Who holds each device."""
+        """The pod that holds each device."""
         return {device: pod for pod in self.pods if pod.active for device in self.held_devices(pod.namespace, pod.name)}
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Return as soon as the condition holds; it is looked at after each change of plugins, pods or process."""
+        """Return as soon as the condition holds, checked after each change of plugins, pods or process."""
         while not condition():
             await self._change.wait()
 
@@ -214,12 +214,12 @@ class StandInKubelet:
         *,
         init_resources: Mapping[str, int] | None = None,
     ) -> Pod:
-        """A pod with one container (and perhaps one before it) was scheduled here: admit it and start it.
+        """Admit and start a pod scheduled here, with one container and perhaps an init container.
 
         Raises:
-            AdmissionRefused: it is Failed now.
-            ContainerStartFailed: it was admitted, but a container does not start.
-            KubeletDown: nobody is there to admit it.
+            AdmissionRefused: The pod is Failed now.
+            ContainerStartFailed: The pod was admitted, but a container does not start.
+            KubeletDown: The kubelet process is down.
         """
         containers = [ContainerSpec(name="main", resources=dict(resources))]
         if init_resources:
@@ -238,7 +238,7 @@ class StandInKubelet:
         return self._pods[namespace, name]
 
     def delete_pod(self, namespace: str, name: str) -> None:
-        """The pod is gone; its devices are free from the next admission on."""
+        """Delete a pod; its devices are free from the next admission on."""
         del self._pods[namespace, name]
         self._changed()
 
@@ -246,8 +246,8 @@ class StandInKubelet:
         """Start (or restart) the containers of an admitted pod.
 
         Raises:
-            ContainerStartFailed: a plugin objects.
-            KubeletDown: nobody is there to do it.
+            ContainerStartFailed: A plugin objects.
+            KubeletDown: The kubelet process is down.
         """
         life, pod = self._require_life(), self._pods[namespace, name]
         for spec in pod.containers:
@@ -323,5 +323,5 @@ class StandInKubelet:
 
 
 def _fail(path: str, error: Exception) -> None:
-    """A defect of the stand-in itself ends it, loudly."""
+    """A defect of the stand-in itself ends the stand-in, loudly."""
     raise RuntimeError(f"the stand-in kubelet failed on {path}") from error

@@ -1,4 +1,4 @@
-"""The stand-in kubelet's line to one device plugin: it dials the plugin's socket and asks."""
+"""The stand-in kubelet's connection to one device plugin: dials the plugin's socket, and calls the plugin."""
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from pathlib import Path
@@ -24,14 +24,14 @@ DIAL_SECONDS: Final = 10.0
 PRE_START_SECONDS: Final = 30.0
 
 LINE_ERRORS: Final = (GRPCError, ProtocolError, StreamTerminatedError, OSError, AttributeError)
-"""Everything that the other end, or its absence, can do to a call.
+"""Every failure of a call by the other end, or by its absence.
 
-The last is how grpclib stumbles over an end that has left between the connection and the request.
+The last error is grpclib's for a peer that has left between the connection and the request.
 """
 
 
 class PluginFailed(Exception):
-    """A call to the plugin came to nothing; the text is what the kubelet would write into the pod's event."""
+    """A call to the plugin failed; the text is the kubelet's text for the pod's event."""
 
 
 class PluginClient:
@@ -44,14 +44,14 @@ class PluginClient:
         self._stub = DevicePluginStub(self._channel)
 
     def close(self) -> None:
-        """Hang up; the stream of lists ends with it."""
+        """Hang up; the stream of lists ends, too."""
         self._channel.close()
 
     async def read_options(self) -> None:
-        """Ask what the plugin wants to be asked; this is also the first sign of life.
+        """Ask for the plugin's options; the answer is also the first sign of life.
 
         Raises:
-            PluginFailed: nobody answers.
+            PluginFailed: The plugin does not answer.
         """
         try:
             self.options = await ask_apart(self._stub.GetDevicePluginOptions(Empty(), timeout=DIAL_SECONDS))
@@ -59,10 +59,10 @@ class PluginClient:
             raise PluginFailed(f"failed to dial device plugin {self.socket}: {describe_call_error(error)}") from error
 
     async def lists(self) -> AsyncIterator[tuple[Device, ...]]:
-        """Each list the plugin sends, until the stream ends.
+        """Each list that the plugin sends, until the stream ends.
 
         Raises:
-            PluginFailed: it did not end well.
+            PluginFailed: The stream ended with an error.
         """
         try:
             async with self._stub.ListAndWatch.open() as stream:
@@ -76,10 +76,10 @@ class PluginClient:
             raise PluginFailed(describe_call_error(error)) from error
 
     async def prefer(self, choice: Choice) -> tuple[str, ...]:
-        """Ask for the plugin's preference, if it has one.
+        """Ask for the plugin's preference, if the plugin offers preferences.
 
         Raises:
-            PluginFailed: it answers with an error.
+            PluginFailed: The plugin answers with an error.
         """
         if not self.options.get_preferred_allocation_available:
             return ()
@@ -96,10 +96,10 @@ class PluginClient:
         return tuple(answer.container_responses[0].deviceIDs) if answer.container_responses else ()
 
     async def allocate(self, devices: Sequence[str]) -> Message:
-        """Ask what one container needs in order to use these devices.
+        """Ask for a container's needs in order to use the devices.
 
         Raises:
-            PluginFailed: it answers with an error, or with nothing.
+            PluginFailed: The plugin answers with an error, or without a container.
         """
         request = AllocateRequest(container_requests=[ContainerAllocateRequest(devices_ids=devices)])
         try:
@@ -111,10 +111,10 @@ class PluginClient:
         return answer.container_responses[0]
 
     async def pre_start(self, devices: Iterable[str]) -> None:
-        """Tell the plugin that a container with these devices is about to start, if it wants to know.
+        """Announce the start of a container with the devices, if the plugin requires PreStart.
 
         Raises:
-            PluginFailed: it answers with an error, or not in time.
+            PluginFailed: The plugin answers with an error, or not in time.
         """
         if not self.options.pre_start_required:
             return

@@ -1,7 +1,7 @@
-"""The stand-in kubelet's account of who holds what: podresources v1, with the real one's gaps and limits.
+"""The stand-in kubelet's pod resources service: podresources v1, with the real kubelet's gaps and limits.
 
-Failed pods and ordinary init containers are left out, pods without devices are not, a device stands once for each
-NUMA node, and more than 100 questions a second (10 at once) are turned away.
+Failed pods and ordinary init containers are left out, pods without devices are not, a device stands once for each NUMA
+node, and more than 100 calls a second (10 at once) are refused.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -38,7 +38,7 @@ class RateLimit:
         self._now, self._tokens, self._filled_at = now, BURST, now()
 
     def take(self) -> bool:
-        """Whether one more question is welcome."""
+        """Whether another call is allowed."""
         now = self._now()
         self._tokens = min(BURST, self._tokens + (now - self._filled_at) * QUESTIONS_PER_SECOND)
         self._filled_at = now
@@ -55,7 +55,7 @@ class PodResourcesService:
         self._manager, self._pods, self._limit = manager, pods, RateLimit(now)
 
     def methods(self) -> Methods:
-        """What a server needs to know."""
+        """The methods for a server."""
         service = "/v1.PodResourcesLister"
         return {
             f"{service}/List": Unary(ListPodResourcesRequest, self._list),

@@ -1,6 +1,6 @@
-"""Pods that come and go like those of a busy cluster: names, sizes and lengths are a pure plan, the rest follows it.
+"""Pods that come and go as on a busy cluster: names, sizes and lengths are a pure plan for the script.
 
-It plays the scheduler too: a pod stays pending while the node does not offer what it asks for.
+The script acts as the scheduler too: a pod stays pending until the node has room for the pod's request.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -29,9 +29,9 @@ _WORKLOADS: Final = (
 
 CORES: Final = "/vcuda-core"
 MEMORY: Final = "/vcuda-memory"
-"""How the names of the two resources end that count parts of GPUs."""
+"""Suffixes of the two resources for fractions of GPUs."""
 _SHARE: Final = "::"
-"""What parts a device from the number of its share, in NVIDIA's ids and in ours."""
+"""Separator of a device and the number of the replica, in NVIDIA's ids and in ours."""
 _CORES: Final = (10, 20, 25, 30, 50, 100)
 _BLOCKS: Final = (8, 16, 32, 64)
 
@@ -43,9 +43,9 @@ class PodPlan(Value, frozen=True):
     name: str
     devices: int
     pick: float
-    """Which of the resources that the node offers it asks for, from 0 to 1 through all their devices."""
+    """Choice among the node's resources, from 0 to 1 through all devices of the resources."""
     pause_seconds: float
-    """Before the pod is created."""
+    """Pause before the pod's creation."""
     run_seconds: float
 
 
@@ -65,7 +65,7 @@ def plan_pods(seed: int, lane: int) -> Iterator[PodPlan]:
 
 
 def choose_resource(offered: Mapping[str, Collection[str]], pick: float) -> str | None:
-    """The resource of the device at this place among all that the node offers; none where it offers none.
+    """The resource of the device at a place among all devices of the node; `None` on a node without devices.
 
     `offered` has the ids of each resource.
     """
@@ -79,19 +79,19 @@ def choose_resource(offered: Mapping[str, Collection[str]], pick: float) -> str 
 
 
 def _count_devices(resource: str, ids: Collection[str]) -> float:
-    """A device in parts or shares weighs as much as a whole one: by ids alone hardly any pod would ask for others."""
+    """A device in fractions or replicas weighs as much as a whole device: by ids alone, few pods would get others."""
     if resource.endswith(MEMORY):
         return 0.0
     return len(ids) / 100 if resource.endswith(CORES) else float(len({each.partition(_SHARE)[0] for each in ids}))
 
 
 def choose_cores(pick: float) -> int:
-    """How many hundredths of a GPU a pod asks for."""
+    """The hundredths of a GPU that a pod asks for."""
     return _CORES[int(pick * 1000) % len(_CORES)]
 
 
 def plan_request(plan: PodPlan, resource: str, size: int) -> dict[str, int]:
-    """All that the pod asks for; to cores it asks for blocks of memory, unless it asks for a whole GPU."""
+    """The pod's whole request: cores with blocks of memory, unless the pod asks for a whole GPU."""
     if not resource.endswith(CORES) or size >= 100:
         return {resource: size}
     return {resource: size, resource.removesuffix(CORES) + MEMORY: _BLOCKS[int(plan.pick * 100) % len(_BLOCKS)]}
@@ -102,7 +102,7 @@ def _plan_suffix(random: Random, length: int) -> str:
 
 
 class PodScript:
-    """Keeps up to `lanes` pods on the node, each replaced by another when its time is over."""
+    """Keeps up to `lanes` pods on the node, each replaced by another pod after its time."""
 
     def __init__(
         self,
@@ -113,16 +113,16 @@ class PodScript:
         seed: int = 0,
         time_scale: float = 1.0,
     ) -> None:
-        """`resource` is the one that all pods ask for; else each asks for one of those that the node offers."""
+        """`resource` is the resource of all pods; without a value each pod chooses among the node's resources."""
         self._kubelet, self._lanes, self._resource, self._seed = kubelet, lanes, resource, seed
         self._time_scale = time_scale
         self.pending: set[str] = set()
-        """Pods that no node has room for, by `namespace/name`."""
+        """Pods without room on the node, by `namespace/name`."""
         self.refused = 0
-        """How many pods the kubelet did not admit or could not start."""
+        """Number of pods that the kubelet did not admit or could not start."""
 
     async def run(self) -> None:
-        """Play until cancelled."""
+        """Run the script until cancelled."""
         async with create_task_group() as tasks:
             for lane in range(self._lanes):
                 tasks.start_soon(self._play, lane, name=f"pods of lane {lane}")
@@ -141,7 +141,7 @@ class PodScript:
                 self.refused += 1
                 await self._start_again(plan)
             except KubeletDown:
-                # Between the look at the node and the binding the kubelet has died: the next pod tries again.
+                # The kubelet has died between the check of the node and the binding: the next pod tries again.
                 continue
             self._kubelet.delete_pod(plan.namespace, plan.name)
 
@@ -157,7 +157,7 @@ class PodScript:
             return
 
     async def _wait_room(self, plan: PodPlan) -> tuple[str, int]:
-        """Wait until the node offers enough; a pod larger than the node is cut down to it."""
+        """Wait until the node has room; a pod larger than the node is cut down to the node's size."""
         name = f"{plan.namespace}/{plan.name}"
         found: list[tuple[str, int]] = []
 
@@ -171,7 +171,7 @@ class PodScript:
         return found[0]
 
     def _fit(self, plan: PodPlan) -> list[tuple[str, int]]:
-        """What the pod asks for now, nothing where the node offers nothing; of MIG devices it asks for one."""
+        """The pod's present request, empty on a node without the resource; of MIG devices the pod asks for one."""
         offered = {
             name: self._kubelet.list_ids(name) for name, offer in self._kubelet.offers().items() if offer.capacity
         }

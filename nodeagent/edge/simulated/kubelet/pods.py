@@ -1,4 +1,4 @@
-"""Pods as the stand-in kubelet knows them."""
+"""Pods of the stand-in kubelet."""
 
 from enum import StrEnum
 
@@ -6,7 +6,7 @@ from nodeagent.model.values import Value
 
 
 class PodPhase(StrEnum):
-    """How far a pod has come."""
+    """The phase of a pod."""
 
     PENDING = "Pending"
     RUNNING = "Running"
@@ -19,7 +19,7 @@ class ContainerSpec(Value, frozen=True):
     name: str
     resources: dict[str, int]
     init: bool = False
-    """An ordinary init container: its devices go on to the containers after it."""
+    """An ordinary init container: its devices go on to the next containers."""
 
 
 class Pod(Value, frozen=True):
@@ -35,12 +35,12 @@ class Pod(Value, frozen=True):
 
     @property
     def active(self) -> bool:
-        """Whether the pod counts: a failed one holds nothing."""
+        """Whether the pod counts: a failed pod holds no devices."""
         return self.phase is not PodPhase.FAILED
 
 
 class AdmissionRefused(Exception):
-    """The kubelet does not start the pod; its phase is Failed, for good."""
+    """The kubelet does not start the pod; the phase is Failed, for good."""
 
     reason = "UnexpectedAdmissionError"
 

@@ -1,7 +1,7 @@
 """The stand-in kubelet's plugin registry: takes registrations, follows the plugins' lists, notices their end.
 
-Its defect is the real one's, up to and including 1.36: a second registration of a resource replaces the first
-without hanging up on it, and when the first stream ends, the second plugin is disconnected in its place.
+The defect is the real kubelet's, up to and including 1.36: a second registration of a resource replaces the first
+without hanging up on the first plugin, and when the first stream ends, the second plugin is disconnected instead.
 """
 
 import re
@@ -40,17 +40,17 @@ class PluginRegistry:
         self._clients: dict[str, PluginClient] = {}
         self._all: set[PluginClient] = set()
         self.registrations: list[str] = []
-        """Each resource that was registered, in order: for people and tests who count."""
+        """The resource of each registration, in order, for tests and people."""
 
     def methods(self) -> Methods:
-        """What a server needs to know."""
+        """The methods for a server."""
         return {"/v1beta1.Registration/Register": Unary(RegisterRequest, self._register)}
 
     def find(self, resource: str) -> PluginClient:
-        """The plugin that serves this resource.
+        """The plugin that serves the resource.
 
         Raises:
-            PluginFailed: none does, or none does any more.
+            PluginFailed: No plugin serves the resource now.
         """
         client = self._clients.get(resource)
         if client is None:
@@ -83,7 +83,7 @@ class PluginRegistry:
         """Dial a plugin, ask for its options, and follow its lists from now on.
 
         Raises:
-            PluginFailed: it does not answer.
+            PluginFailed: The plugin does not answer.
         """
         client = self._dial(resource, socket)
         self._all.add(client)
@@ -98,7 +98,7 @@ class PluginRegistry:
         self.registrations.append(resource)
 
     def disconnect(self, resource: str) -> None:
-        """Hang up on whichever plugin serves this resource now."""
+        """Hang up on the present plugin of a resource."""
         current = self._clients.pop(resource, None)
         if current is not None:
             self._hang_up(current)
@@ -107,12 +107,12 @@ class PluginRegistry:
 
     async def _follow(self, client: PluginClient) -> None:
         try:
-            # How a stream ends makes no difference to the kubelet.
+            # The kubelet does not distinguish the ends of a stream.
             with suppress(PluginFailed):
                 async for devices in client.lists():
                     self._manager.receive_list(client.resource, devices)
                     self._changed()
-            # The defect: looked up by resource, so it may be another plugin by now.
+            # The defect: the lookup is by resource, and may find another plugin by now.
             self.disconnect(client.resource)
         finally:
             self._hang_up(client)
@@ -123,7 +123,7 @@ class PluginRegistry:
 
 
 def is_extended_resource(name: str) -> bool:
-    """Whether the kubelet takes this for the name of a device plugin's resource."""
+    """Whether the kubelet accepts a name as a device plugin's resource."""
     domain = name.partition("/")[0]
     foreign = domain != "kubernetes.io" and not domain.endswith(".kubernetes.io") and not domain.startswith("requests.")
     return bool(_RESOURCE_NAME.fullmatch(name)) and foreign

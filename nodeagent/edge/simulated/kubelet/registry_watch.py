@@ -1,7 +1,7 @@
-"""The stand-in kubelet's plugin watcher: sockets that appear in `plugins_registry` are registered, by asking them.
+"""The stand-in kubelet's plugin watcher: registers the plugins behind sockets in `plugins_registry`.
 
-It looks ten times a second where the real one uses inotify and a look each second; the steps, the limits, the
-growing pauses after failures and the deregistration by name are the real one's.
+The stand-in polls ten times a second where the real kubelet uses inotify and a poll each second; the steps, the limits,
+the growing pauses after failures and the deregistration by name are the real kubelet's.
 """
 
 import time
@@ -33,7 +33,7 @@ class RegistryWatch:
         self._directory, self._registry = directory, registry
         self._registered: dict[Path, tuple[FileIdentity, str]] = {}
         self._failed: dict[Path, tuple[float, float]] = {}
-        """When to try again, and after which pause."""
+        """Time of the next try, and the pause before the try."""
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -83,7 +83,7 @@ class RegistryWatch:
         return info.name
 
     async def _connect(self, info: PluginInfo, path: Path) -> str:
-        """Register the plugin that has told about itself; returns what is wrong with it."""
+        """Register a plugin by the plugin's own description; the error, empty after success."""
         if info.type != "DevicePlugin":
             return f"{REFUSED} no handler registered for plugin type: {info.type} at socket {path}"
         if SUPPORTED_VERSION not in info.supported_versions:

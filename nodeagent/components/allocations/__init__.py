@@ -1,1 +1,1 @@
-"""Who has which device: a journal, durable before the kubelet is answered, held against what the kubelet says."""
+"""Devices and their holders: a journal, durable before the kubelet is answered, compared with the kubelet's list."""

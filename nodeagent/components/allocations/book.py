@@ -1,7 +1,7 @@
-"""The ledger and the journal that holds it, kept alike: a record is written down first and only then taken in.
+"""The ledger and its journal, kept equal: a record is written first and only then applied to the ledger.
 
 Owns the ledger in force, the seal of the journal's last line, and whether the journal can be written at all.
-Refuses to go on in a journal that has failed, and to begin one before what the last agent left was read.
+Refuses to append to a journal that has failed, and to begin a new one before the last agent's journal was read.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,14 +17,14 @@ from nodeagent.model.hearing import Hearing
 
 
 class Node(NamedTuple):
-    """Which machine this is, and which of its lives."""
+    """The machine, and its boot."""
 
     machine: str
     boot: str
 
 
 class Book:
-    """For one writer at a time; whoever awaits must not be interrupted, or ledger and journal part."""
+    """Ledger and journal for one writer at a time; a cancelled write would part ledger and journal."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Book:
         node: Node,
         report: Callable[[JournalUnavailable | None], None],
     ) -> None:
-        """`report` is told of each failure of the journal, and with `None` that it is sound again."""
+        """`report` is called with each failure of the journal, and with `None` after a repair."""
         self._store, self._live, self._node, self._report = store, live, node, report
         self._ledger = Ledger()
         self._seal = self._size_when_begun = 0
@@ -44,44 +44,44 @@ class Book:
 
     @property
     def ledger(self) -> Ledger:
-        """Who holds what."""
+        """All allocations and whatever else is given out."""
         return self._ledger
 
     @property
     def is_open(self) -> bool:
-        """Whether what the last agent left has been read."""
+        """Whether the last agent's journal has been read."""
         return self._is_open
 
     @property
     def broken(self) -> str:
-        """Why the journal must be begun anew; empty when it need not."""
+        """Why the journal must be begun anew; empty for a sound journal."""
         return self._broken
 
     def open(self, ledger: Ledger) -> None:
-        """What the last agent left is part of this ledger."""
+        """Start with a ledger made from the last agent's journal."""
         self._ledger, self._is_open = ledger, True
 
     def is_full(self, share: float = 1.0) -> bool:
-        """Whether it is time to begin anew; a journal that is large from the start may double first."""
+        """Whether it is time to begin anew; a journal large from the start may double first."""
         limit = max(self._live.now.journal.rotate_bytes, 2 * self._size_when_begun)
         return self._store.size_bytes > share * limit
 
     def is_nameless(self, number: int) -> bool:
-        """Whether the journal holds the allocation, but could not be told whose it is."""
+        """Whether the journal holds the allocation without the pod's name, because a write failed."""
         return number in self._nameless
 
     def accept(self, records: Sequence[Record]) -> None:
-        """Take records into the ledger without a durable copy, which `begin` makes up for."""
+        """Apply records to the ledger without a durable copy; `begin` writes them later."""
         named = (record.number for record in records if isinstance(record, Identified))
         entries = self._ledger.entries
         self._nameless.update(one for one in named if one in entries and entries[one].allocation.pod is None)
         self._ledger = self._after(records)
 
     async def write(self, records: Sequence[Record], *, durable: bool = True) -> None:
-        """Write records down, in a new journal where it is time for one.
+        """Append records, or begin a new journal where the old is full or broken.
 
         Raises:
-            JournalUnavailable: they are not written, and not part of the ledger.
+            JournalUnavailable: The records are not written, and not part of the ledger.
         """
         after = self._after(records)
         if self._broken or self.is_full():
@@ -93,10 +93,10 @@ class Book:
         self._ledger, self._seal = after, seal
 
     async def begin(self) -> None:
-        """Begin the journal anew with what is known.
+        """Begin the journal anew with the ledger.
 
         Raises:
-            JournalUnavailable: it could not be done.
+            JournalUnavailable: The new journal could not be written.
         """
         await self._begin(self._ledger)
 
@@ -113,7 +113,7 @@ class Book:
             self._report(None)
 
     def note_failure(self, error: JournalUnavailable) -> None:
-        """The journal is not to be written until it was begun anew."""
+        """Mark the journal as broken until a new beginning."""
         self._broken = error.reason
         self._report(error)
 

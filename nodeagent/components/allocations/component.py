@@ -1,4 +1,4 @@
-"""Keeps the journal of who holds what: written before the kubelet is answered, held against the kubelet's word after.
+"""Keeps the journal of allocations: written before the kubelet is answered, compared with the kubelet's list after.
 
 Owns the journal file, the lock of its directory, and the published `AllocationTable`.
 Refuses to answer from memory alone, unless the configuration says so for a disk that fails.
@@ -50,13 +50,13 @@ from nodeagent.model.ports import KubeletCheckpoint, PodListing
 ASK_SECONDS = 1.0
 """How long a pod's admission may wait for the kubelet's list, which takes milliseconds when it comes at all."""
 ROOM_SECONDS = 30.0
-"""Pause between looks at how full the disk is."""
+"""Pause between checks of the disk's free room."""
 TEND_SECONDS = 1.0
-"""Pause between looks at whether the kubelet has restarted and whether a failed disk is back."""
+"""Pause between checks for a restarted kubelet and a repaired disk."""
 
 
 class Allocations:
-    """The component; other parts reach it through the relay."""
+    """The component; other components use the handle."""
 
     name = "allocations"
 
@@ -91,10 +91,10 @@ class Allocations:
         return self._book.ledger.history
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
-        """Take the lock, recover, say ready, then keep the journal until cancelled.
+        """Take the lock, recover, report ready, then keep the journal until cancelled.
 
         Raises:
-            NodeagentError: another agent holds the lock.
+            NodeagentError: Another agent holds the lock.
         """
         try:
             await self._recover()
@@ -120,11 +120,11 @@ class Allocations:
                 raise
 
     async def identify(self, resource: ResourceName, devices: Sequence[DeviceId]) -> None:
-        """Ask the kubelet whose these devices are, unless its present run has said so already.
+        """Ask the kubelet for the holder of these devices, unless its present run has named the holder already.
 
         Raises:
-            JournalUnavailable: it has said so, and that cannot be written down. An agent that starts again would not
-                know the holder, and could not keep a kubelet that has forgotten it from giving the devices away.
+            JournalUnavailable: The kubelet's answer cannot be written. A restarted agent would not know the holder, and
+                could not keep a kubelet that has forgotten the holder from giving the devices away.
         """
         entry = self._book.ledger.holding(resource, devices)
         run = self._identify_run()
@@ -135,27 +135,27 @@ class Allocations:
             raise JournalUnavailable(self._store.path, self._book.broken)
 
     def doubtful(self) -> Collection[DeviceId]:
-        """Devices that the kubelet may take for free although somebody may hold them."""
+        """Devices in doubt: the kubelet may take them for free, although pods may hold the devices."""
         return find_doubtful(self._book.ledger, self._identify_run())
 
     @property
     def ledger(self) -> Ledger | None:
-        """All that is given out, as far as the journal was read."""
+        """The ledger; `None` until the journal has been read."""
         return self._book.ledger if self._book.is_open else None
 
     def now(self) -> float:
-        """The time, as records have it."""
+        """The time for records."""
         return self._clock.wall()
 
     async def commit(self, decide: Callable[[Ledger], Sequence[Record]], *, may_stand: bool = False) -> None:
-        """Write down what is decided by the newest ledger.
+        """Write the records that `decide` makes of the newest ledger.
 
         Args:
-            decide: what is to be written; raises an `AllocationError` for what must not be.
-            may_stand: whether it counts although it is not written, where pods are not refused for a broken disk.
+            decide: Makes the records; raises an `AllocationError` for a refusal.
+            may_stand: Whether unwritten records count where `on_failure` does not refuse pods.
 
         Raises:
-            AllocationError: it was refused, or could not be made durable.
+            AllocationError: `decide` refused, or the records could not be made durable.
         """
         async with self._turn:
             records = decide(self._book.ledger)
@@ -168,7 +168,7 @@ class Allocations:
             self._has_news.wake()
 
     async def _grant(self, resource: ResourceName, devices: Sequence[DeviceId], run: KubeletRun | None) -> Allocation:
-        """Write it down, and let everybody be told of what is written, or may stand although it is not."""
+        """Write the allocation; without a sound journal it stands in memory alone, where the settings allow."""
         ledger = self._book.ledger
         allocation = Allocation(
             number=ledger.next_number, resource=resource, devices=tuple(devices), since_seconds=self._clock.wall()
@@ -185,13 +185,13 @@ class Allocations:
         return allocation
 
     async def _tell_news_forever(self) -> None:
-        """Tell everybody what is new in a later turn of the loop: a pod waits for its answer, not for that."""
+        """Publish changes in a later turn of the event loop, so that a pod's answer does not wait for subscribers."""
         while True:
             await self._has_news.wait()
             self._publish()
 
     def _tell_granted(self) -> None:
-        """What was granted first is told first, and before anything that follows from it."""
+        """Publish new allocations in order, before any resulting fact."""
         untold, self._untold = self._untold, []
         if not untold:
             return
@@ -206,7 +206,7 @@ class Allocations:
         self._bus.publish_fact(refused, source=self.name)
 
     async def _refuse_held(self, devices: Sequence[DeviceId], run: KubeletRun | None) -> None:
-        """Refuse what a living pod surely holds; asks the kubelet only where it may have forgotten somebody."""
+        """Refuse devices surely held by a living pod; asks the kubelet only about possibly forgotten holders."""
         if run is None or not self._live.now.device_plugin.refuse_held_devices:
             return
         holders = find_holders(self._book.ledger, devices, run)
@@ -221,7 +221,7 @@ class Allocations:
             raise refusal
 
     async def _recover(self) -> None:
-        """Begin with the newest state that is beyond doubt, and ask the kubelet about the rest."""
+        """Begin with the newest trustworthy state, then compare with the kubelet."""
         await self._open()
         if not await self._look():
             await self._adopt_checkpoint()
@@ -229,7 +229,7 @@ class Allocations:
         self._publish()
 
     async def _open(self) -> bool:
-        """Read what the last agent left, once; until that succeeds nothing is written over it."""
+        """Read the last agent's journal, once; before a successful read nothing is written over the file."""
         if self._book.is_open:
             return True
         try:
@@ -257,13 +257,13 @@ class Allocations:
         return True
 
     async def _adopt_checkpoint(self) -> None:
-        """Where the kubelet cannot be asked, what it wrote down is better than nothing."""
+        """Adopt the devices of the kubelet's checkpoint, where the kubelet cannot be asked."""
         checkpoint = await self._read_checkpoint()
         if checkpoint is not None:
             await self._follow(adopt_checkpoint(self._book.ledger, checkpoint, self._clock.wall()))
 
     async def _read_checkpoint(self) -> KubeletCheckpoint | None:
-        """The kubelet's own notes; advisory, so a node without them has nothing to mend."""
+        """The kubelet's checkpoint; `None` on a node without a checkpoint, which is no fault."""
         try:
             return await self._kubelet.read_checkpoint()
         except NodeagentError as error:
@@ -271,7 +271,7 @@ class Allocations:
             return None
 
     async def _tend_forever(self) -> None:
-        """Look at the kubelet's list now and then, and at once when the kubelet is another; mend what is broken."""
+        """Poll the kubelet's list now and then, and at once after a restart of the kubelet; repair a broken journal."""
         looked_at, looked_run = self._clock.monotonic(), self._run
         measured_at = looked_at - ROOM_SECONDS
         async for _ in Ticker(TEND_SECONDS):
@@ -290,7 +290,7 @@ class Allocations:
                 await self._look()
 
     async def _look_at_room(self) -> None:
-        """Tell of a disk that is nearly full before a pod is refused for it."""
+        """Raise a condition for a nearly full disk before a pod is refused for it."""
         try:
             room = Room(*await self._store.read_room())
         except JournalUnavailable as error:
@@ -300,7 +300,7 @@ class Allocations:
         self._conditions.replace("state-directory-full", {"": f"{self._store.path}: {shortage}"} if shortage else {})
 
     async def _look(self) -> bool:
-        """Hold the ledger against the kubelet's list; returns whether there was one."""
+        """Compare the ledger with the kubelet's list; returns whether the kubelet gave a list."""
         run = self._identify_run()
         numbers_below = self._book.ledger.next_number
         listing = await self._read_pods(self._live.now.kubelet.call_timeout_seconds) if run is not None else None
@@ -326,12 +326,12 @@ class Allocations:
         return True
 
     async def _follow(self, result: Reconciliation) -> None:
-        """Write down what was learnt, and tell of it; what a broken disk does not take is written when it is back."""
+        """Write and publish the result; records refused by a broken disk are written after the repair."""
         freed = {record.number for record in result.records if isinstance(record, Freed)}
         gone = [entry.allocation for number, entry in self._book.ledger.entries.items() if number in freed]
         if result.records:
             try:
-                # Not synced: a power cut that loses this ends the containers too, and the kubelet would say it again.
+                # Not synced: a power cut that loses records ends the containers too, and the kubelet repeats its list.
                 await self._write(result.records, durable=False)
             except JournalUnavailable:
                 self._book.accept(result.records)
@@ -358,30 +358,30 @@ class Allocations:
         return listing
 
     def _identify_run(self) -> KubeletRun | None:
-        """The present run; its age is measured from when it began, as far as the clocks agree."""
+        """The present run; the age counts from the start of the run, as far as the clocks agree."""
         found = self._kubelet.identify_run()
         run = date_run(self._run, found, self._clock.wall(), self._clock.monotonic())
         self._run = run or self._run
         return run
 
     async def _write(self, records: Sequence[Record], *, durable: bool = True) -> None:
-        """Write records down; shielded, so that a cancellation cannot part journal and ledger.
+        """Write records, shielded: a cancellation must not part journal and ledger.
 
         Raises:
-            JournalUnavailable: they are not written, and not part of the ledger.
+            JournalUnavailable: The records are not written, and not part of the ledger.
         """
         with anyio.CancelScope(shield=True):
             await self._book.write(records, durable=durable)
 
     async def _mend(self) -> None:
-        """Begin anew with what is known."""
+        """Begin the journal anew with the ledger."""
         with anyio.CancelScope(shield=True):
             if await self._open():
                 with suppress(JournalUnavailable):  # noted already, and tried again before long
                     await self._book.begin()
 
     def _note_journal(self, failure: JournalUnavailable | None) -> None:
-        """One line in the log for each change, not for each try."""
+        """A single line in the log for each change, not for each try."""
         if failure is None:
             self._conditions.clear("journal-unavailable")
         else:

@@ -1,12 +1,12 @@
-"""How records are written down, so that any damage is noticed.
+"""The journal's file format, by which any damage is noticed.
 
 One record is one line: checksum, length, JSON. The checksum covers length and text and goes on from the checksum of
 the record before it, so that a flipped bit, a lost, doubled or moved line and a cut within a line are all found.
-A file that ends between two records cannot be told from a shorter history; what it lacks is found by `reconcile`.
+A file that ends between two records looks like a shorter history; `reconcile` finds the missing allocations.
 
-Format 1 knew grants alone; a version that wrote it wrote them before they were asked for, and withdrew by the next line
-what was not: both are read. What a later version wrote is told from damage by its sound checksum, for how a line is
-sealed is the same in all formats.
+Format 1 knew grants alone, written before the kubelet's Allocate and withdrawn by the next line where no Allocate
+came: both are read. A line of a later version differs from damage by its sound checksum, as lines are sealed alike in
+all formats.
 
 Owns the format.
 Refuses to mend: everything from the first damage on is left out. Refuses to take a later version's records for damage.
@@ -39,7 +39,7 @@ _REMEDY: Final = "upgrade the agent, or move the file away"
 
 
 class _Head(Value, frozen=True):
-    """As much of the first record as any version understands."""
+    """The fields of the first record in any version."""
 
     type: str
     format: int
@@ -49,19 +49,19 @@ _HEAD: Final = msgspec.json.Decoder(_Head)
 
 
 class Parsed(Value, frozen=True):
-    """What a journal file holds."""
+    """The contents of a journal file."""
 
     records: tuple[Record, ...]
     seal: int = 0
     """Checksum of the last record, from which the next one goes on."""
     damage: str = ""
-    """What is wrong with the rest of it, a last line that was never finished included; empty for a sound file."""
+    """The damage after these records, including an unfinished last line; empty for a sound file."""
     refusal: str = ""
-    """Why the file must be left as it is: a later version wrote it, and what that said is not for this one to guess."""
+    """Why the file must be left untouched: a later version wrote records unreadable for the present version."""
 
 
 def encode_records(records: Sequence[Line], seal: int) -> tuple[bytes, int]:
-    """The lines for these records after one with this checksum, and the checksum of the last."""
+    """The lines for the records after a line with checksum `seal`, and the last line's checksum."""
     lines: list[bytes] = []
     for record in records:
         line, seal = _encode(_ENCODER.encode(record), seal)
@@ -76,7 +76,7 @@ def _encode(text: bytes, seal: int) -> tuple[bytes, int]:
 
 
 class _Unusable(Exception):
-    """A line that cannot be used; a sound one that a later version wrote, if so it is said."""
+    """An unusable line, by damage or from a later version."""
 
     def __init__(self, problem: str, *, is_newer: bool = False) -> None:
         super().__init__(problem)
@@ -84,7 +84,7 @@ class _Unusable(Exception):
 
 
 def parse_journal(content: bytes) -> Parsed:
-    """The records up to the first damage, or to the first that a later version wrote."""
+    """The records up to the first damage, or to the first record of a later version."""
     format_read = _read_format(content)
     if format_read > FORMAT:
         return Parsed(records=(), refusal=_describe_newer(format_read))
@@ -110,7 +110,7 @@ def parse_journal(content: bytes) -> Parsed:
 
 
 def _read_line(line: bytes, seal: int, decoder: msgspec.json.Decoder[Line], *, first: bool) -> tuple[Line, int]:
-    """The record of one line after one with this checksum, and its own checksum."""
+    """The record and checksum of a line after a line with checksum `seal`."""
     if not line.endswith(b"\n"):
         raise _Unusable("it was never finished")
     text, checksum = _unseal(line, seal)
@@ -128,7 +128,7 @@ def _read_line(line: bytes, seal: int, decoder: msgspec.json.Decoder[Line], *, f
 
 
 def refuse_newer(content: bytes) -> str:
-    """Why a journal must be left as it is, as far as its first record says; empty when it need not."""
+    """Why a journal must be left untouched, as far as the first record says; empty for a readable journal."""
     format_read = _read_format(content)
     return _describe_newer(format_read) if format_read > FORMAT else ""
 
@@ -138,7 +138,7 @@ def _describe_newer(format_read: int) -> str:
 
 
 def _read_format(content: bytes) -> int:
-    """What the first record says; 0 where it says nothing that can be trusted."""
+    """The format in the first record; 0 for an unreadable record."""
     text, _ = _unseal(next(_lines(content), b""), 0)
     if text is None:
         return 0
@@ -150,7 +150,7 @@ def _read_format(content: bytes) -> int:
 
 
 def _unseal(line: bytes, seal: int) -> tuple[bytes | None, int]:
-    """The text of a line and its checksum; no text where the line is not as it was written."""
+    """The text of a line and its checksum; no text where the line is damaged."""
     text = line[_HEAD_BYTES:-1]
     expected, checksum = _encode(text, seal)
     return (text if line == expected else None), checksum

@@ -1,7 +1,7 @@
-"""All that is given out, as a value, and the records that change it: replaying the records gives the ledger.
+"""The ledger of everything given out, as a value, and the records of its changes: replayed records give the ledger.
 
-Owns how the roles of `roles` make one ledger, with one sequence of numbers, so that a number means one thing for ever.
-Refuses to judge: whether something is to be recorded is decided beside it, in `reconcile`, `refuse` and the roles.
+Owns how the roles of `roles` make a single ledger, with a single sequence of numbers: no number changes its meaning.
+Refuses to judge: `reconcile`, `refuse` and the roles decide which records to write.
 """
 
 from collections.abc import Iterable, Mapping
@@ -37,11 +37,11 @@ from nodeagent.model.offering import Door
 from nodeagent.model.values import Value
 
 FORMAT: Final = 2
-"""Version of the records. 1 had grants alone; a journal of a later one is left as it is, and not read."""
+"""Version of the records. 1 had grants alone; a journal of a later version is left untouched and not read."""
 
 
 class Opened(Value, frozen=True, tag="opened"):
-    """The first record of a journal: all that was known when it was begun."""
+    """The first record of a journal: the whole ledger at the journal's beginning."""
 
     format: int = FORMAT
     machine: str = ""
@@ -65,44 +65,44 @@ _read_allocation: Final = attrgetter("allocation")
 
 
 class Ledger(Value, frozen=True, dict=True):
-    """All living allocations by number, the newest of the past, and what is given out in other ways."""
+    """All living allocations by number, the newest of the past, fractions, claims, changes and allocation modes."""
 
     entries: Mapping[int, Entry] = field(default_factory=dict)
     next_number: int = 1
-    """For whatever is numbered next: an allocation, a reservation, a binding, a change."""
+    """For the next allocation, reservation, binding or change."""
     history: tuple[Ended, ...] = ()
     fractions: PartTable = field(default_factory=PartTable)
     claims: Mapping[str, PreparedClaim] = field(default_factory=dict)
     """By the claim's uid."""
     ended_claims: Mapping[str, EndedClaim] = field(default_factory=dict)
-    """Those that were put away not long ago, by uid."""
+    """Claims unprepared not long ago, by uid."""
     changes: Mapping[int, Change] = field(default_factory=dict)
-    """Those under way."""
+    """Changes under way."""
     doors: Mapping[GpuUuid, Door] = field(default_factory=dict)
-    """Those that a person has set."""
+    """The allocation modes that a person has set."""
 
     @property
     def table(self) -> AllocationTable:
-        """What everybody may know."""
+        """The allocations, for publication."""
         return AllocationTable(allocations=tuple(map(_read_allocation, self.entries.values())))
 
     @cached_property
     def claim_book(self) -> ClaimBook:
-        """What everybody may know of claims."""
+        """The prepared claims, for publication."""
         return ClaimBook(claims=self.claims)
 
     @cached_property
     def index(self) -> Index:
-        """What follows from the entries; a ledger that comes from another one is given it ready made."""
+        """The index of the entries; a ledger from a draft comes with its index."""
         return index_entries(self.entries)
 
     def holders(self, devices: Iterable[DeviceId]) -> tuple[Entry, ...]:
-        """The entries that hold any of these devices, the oldest first."""
+        """The entries with any of these devices, the oldest first."""
         numbers = self.index.numbers
         return tuple(self.entries[number] for number in sorted({numbers[one] for one in devices if one in numbers}))
 
     def holding(self, resource: ResourceName, devices: Iterable[DeviceId]) -> Entry | None:
-        """The entry that holds exactly these devices of this resource."""
+        """The entry with exactly these devices of the resource."""
         wanted = set(devices)
         return next(
             (
@@ -114,22 +114,22 @@ class Ledger(Value, frozen=True, dict=True):
         )
 
     def is_all_of(self, run: str) -> bool:
-        """Whether this run of the kubelet has shown or asked for everything that is held."""
+        """Whether the given run of the kubelet has shown or asked for every entry."""
         return self.index.runs.get(run, 0) == len(self.entries)
 
 
 def replay(records: Iterable[Record], history_max: int) -> Ledger:
-    """The ledger after these records."""
+    """The ledger after the given records."""
     return apply_records(Ledger(), records, history_max)
 
 
 def apply_record(ledger: Ledger, record: Record, history_max: int) -> Ledger:
-    """The ledger after one more record; a record about an entry that is not there changes nothing."""
+    """The ledger after a further record; a record about a missing entry changes nothing."""
     return apply_records(ledger, (record,), history_max)
 
 
 def apply_records(ledger: Ledger, records: Iterable[Record], history_max: int) -> Ledger:
-    """The ledger after these records as well: they cost as much as they are many, whatever is held already."""
+    """The ledger after further records, at a cost by their number, not by the size of the ledger."""
     draft = _Draft(ledger, history_max)
     for record in records:
         draft.apply(record)
@@ -137,7 +137,7 @@ def apply_records(ledger: Ledger, records: Iterable[Record], history_max: int) -
 
 
 def open_record(ledger: Ledger, machine: str, boot: str) -> Opened:
-    """The record that begins a journal with this ledger."""
+    """The first record of a journal for the ledger."""
     return Opened(
         machine=machine,
         boot=boot,
@@ -154,7 +154,7 @@ def open_record(ledger: Ledger, machine: str, boot: str) -> Opened:
 
 
 def _read_opened(record: Opened) -> Ledger:
-    """The inverse, but for a history that may have to be shorter."""
+    """The ledger of an opening record; the history may have to be shortened."""
     reservations = {reservation.number: reservation for reservation in record.reservations}
     bindings = {binding.number: binding for binding in record.bindings}
     return Ledger(
@@ -170,7 +170,7 @@ def _read_opened(record: Opened) -> Ledger:
 
 
 class _Beside:
-    """What is given out beside whole devices, while records are applied to it."""
+    """Fractions, claims, changes and allocation modes while records are applied."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.fractions = FractionDraft(ledger.fractions)
@@ -190,7 +190,7 @@ class _Beside:
 
 
 class _Draft:
-    """A ledger while records are applied to it; copies are made once, not once a record."""
+    """A ledger while records are applied; copies are made once, not once a record."""
 
     def __init__(self, ledger: Ledger, history_max: int) -> None:
         self._ledger, self._history_max = ledger, history_max
@@ -221,12 +221,12 @@ class _Draft:
             changes=known.changes if beside is None else beside.changes,
             doors=known.doors if beside is None else beside.doors,
         )
-        # Where `cached_property` keeps it: the index that this draft has kept up to date.
+        # Where `cached_property` keeps its value: the index kept up to date by the draft.
         ledger.__dict__["index"] = grants.index
         return ledger
 
     def _open(self, record: Opened) -> None:
-        """Whatever was known before, it is known anew."""
+        """Start over with the ledger of an opening record."""
         self._ledger = _read_opened(record)
         self._next_number = record.next_number
         self._grants, self._beside = self._copy_grants(), None
@@ -237,7 +237,7 @@ class _Draft:
 
 
 def _read_number(record: Record) -> int:
-    """The number that a record uses up; none, where it uses none."""
+    """The number used up by a record; 0 for a record without a number."""
     if isinstance(record, Granted):
         return record.entry.allocation.number
     if isinstance(record, Reserved):

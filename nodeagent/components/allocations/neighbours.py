@@ -1,4 +1,4 @@
-"""What the keeper of allocations needs of its disk and of the kubelet; the edges have it."""
+"""The ports of the allocations component: disk and kubelet; the edges implement the ports."""
 
 from typing import Protocol
 
@@ -10,16 +10,16 @@ class JournalStore(Protocol):
 
     @property
     def path(self) -> str:
-        """Where it is, for people."""
+        """The path, for people."""
         ...
 
     @property
     def size_bytes(self) -> int:
-        """How large the journal is."""
+        """The size of the journal."""
         ...
 
     async def open(self) -> tuple[bytes | None, bytes | None, str]:
-        """Take the place for this agent alone; the journal, the one before it, and what could not be read."""
+        """Lock the directory for the agent; returns the journal, the previous journal, and any reading problem."""
         ...
 
     async def set_aside(self, stamp: str) -> None:
@@ -27,33 +27,33 @@ class JournalStore(Protocol):
         ...
 
     async def begin(self, content: bytes) -> None:
-        """Replace it durably, also after a failure."""
+        """Replace the journal durably, also after a failure."""
         ...
 
     async def append(self, content: bytes, *, durable: bool = True) -> None:
-        """Add to it, durably where somebody relies on it."""
+        """Append to the journal; `durable` syncs the file."""
         ...
 
     async def read_room(self) -> tuple[int, int | None]:
-        """Free bytes and free files where it is; `None` where files are not counted."""
+        """Free bytes and free files of the file system; `None` where files are not counted."""
         ...
 
     async def aclose(self) -> None:
-        """Let go of it."""
+        """Release the lock and the file."""
         ...
 
 
 class Kubelet(Protocol):
-    """The kubelet as the keeper of allocations knows it."""
+    """The kubelet, as used by the allocations component."""
 
     async def read_pods(self) -> PodListing:
-        """All active pods; raises a `NodeagentError` when it cannot be asked."""
+        """All active pods; raises a `NodeagentError` when the kubelet cannot be asked."""
         ...
 
     async def read_checkpoint(self) -> KubeletCheckpoint:
-        """What it wrote down for its own restart; raises a `NodeagentError` when that cannot be read."""
+        """The kubelet's checkpoint for its own restart; raises a `NodeagentError` for an unreadable file."""
         ...
 
     def identify_run(self) -> tuple[str, float] | None:
-        """A name for its present run and the Unix time when that began; `None` while it is down. Costs microseconds."""
+        """Name and Unix start time of the present run; `None` while the kubelet is down. Costs microseconds."""
         ...

@@ -1,14 +1,14 @@
-"""What the kubelet's word changes in the ledger: names learnt, devices given back, and everything on which they differ.
+"""The kubelet's list against the ledger: names learnt, devices given back, and all differences.
 
-The kubelet names no pod when it asks for devices and never says that devices are free again, so both are read from
-its list of pods. The rules, each for a race that has been seen:
+The kubelet names no pod in its requests for devices and never reports devices as free again, so both are read from
+its list of pods. The rules, each for a race seen in practice:
 
-- an allocation younger than the question is left alone, for the list may be older than it;
-- a device is free only when two lists in a row lack it, some time apart, and the kubelet has run long enough for its
-  list to be whole;
-- a pod that is listed without the devices that an earlier run of the kubelet showed has not given them back: that
-  kubelet has forgotten, unless the container holds others by now;
-- a pod listed without devices that this very run has shown is another pod of the same name.
+- an allocation younger than the question is left alone, for the list may be older than the allocation;
+- a device is free only when two lists in a row lack it, some time apart, and the kubelet has run long enough for a
+  whole list;
+- a pod listed without devices shown by an earlier run of the kubelet has not given the devices back: the new run
+  has forgotten, unless the container holds others by now;
+- a pod listed without devices shown by the same run is another pod of the same name.
 
 Owns these rules.
 Refuses to take the kubelet's silence for an answer: without a list nothing changes.
@@ -32,17 +32,17 @@ _LISTS_NEEDED = 2
 
 
 class KubeletRun(Value, frozen=True):
-    """One life of the kubelet, from start to end; within it the kubelet forgets nothing."""
+    """A life of the kubelet, from start to end; within a run the kubelet forgets nothing."""
 
     identity: str
     since_seconds: float
-    """When it began, on the monotonic clock."""
+    """The start of the run, on the monotonic clock."""
 
 
 def date_run(
     known: KubeletRun | None, found: tuple[str, float] | None, wall_seconds: float, monotonic_seconds: float
 ) -> KubeletRun | None:
-    """The run that was found, by name and Unix time; one that is known keeps its age when a clock is set."""
+    """The run with this name and Unix start time; a known run keeps its age when a clock is set."""
     if found is None:
         return None
     identity, began_seconds = found
@@ -60,7 +60,7 @@ class Absence(Value, frozen=True):
 
 
 class Look(Value, frozen=True):
-    """One list of pods and the circumstances in which it was got."""
+    """A list of pods and the circumstances of its arrival."""
 
     listing: PodListing
     run: KubeletRun
@@ -69,16 +69,16 @@ class Look(Value, frozen=True):
     now_seconds: float
     """Unix time, for the records."""
     monotonic_seconds: float
-    """The clock that never jumps, by which everything is measured."""
+    """The clock that never jumps, for all durations."""
     free_after_seconds: float
     recovering: bool = False
     """Whether this is the first list since the agent started."""
     uids: Mapping[DeviceId, str] = {}
-    """The pods' uids by the devices they hold, as far as the kubelet's checkpoint tells: its list does not."""
+    """The pods' uids by device, as far as the kubelet's checkpoint has them: its list has none."""
 
 
 class Shown:
-    """One list of the kubelet's by what is asked of it, so that an entry costs the same however many pods there are."""
+    """A list of the kubelet, indexed, so an entry costs the same however many pods there are."""
 
     def __init__(self, listing: PodListing) -> None:
         self.containers = listing.containers
@@ -92,23 +92,23 @@ class Shown:
         self._pods = {(pod.namespace, pod.name) for pod in listing.pods}
 
     def find_holders(self, devices: Iterable[DeviceId]) -> list[ContainerDevices]:
-        """Every container that is listed with one of these, each once."""
+        """All containers listed with any of the devices, each once."""
         found = [held for device in devices for held in self._by_device.get(device, ())]
         return list({id(held): held for held in found}.values())
 
     def has_container(self, allocation: Allocation) -> bool:
-        """Whether its container is listed, with whatever devices."""
+        """Whether the allocation's container is listed, with any devices."""
         pod, kind = allocation.pod, (allocation.container, allocation.resource)
         # A pod known by uid alone may be any.
         return pod is not None and (kind if not pod.name else (*kind, pod.namespace, pod.name)) in self._named
 
     def has_pod(self, pod: PodIdentity) -> bool:
-        """Whether an active pod of this name is on the node."""
+        """Whether an active pod of the same name is on the node."""
         return (pod.namespace, pod.name) in self._pods
 
 
 class Difference(Value, frozen=True):
-    """Something on which the ledger and the kubelet do not agree."""
+    """A disagreement between ledger and kubelet."""
 
     kind: Literal["missing", "orphan", "conflict", "forgotten"]
     resource: ResourceName
@@ -117,17 +117,17 @@ class Difference(Value, frozen=True):
 
     @property
     def fact(self) -> AllocationDiffered:
-        """As everybody is told of it, once."""
+        """The difference as a fact, published once."""
         return AllocationDiffered(kind=self.kind, resource=self.resource, devices=self.devices, detail=self.detail)
 
 
 def describe_differences(differences: Iterable[Difference]) -> dict[str, str]:
-    """In words, for as long as they stand."""
+    """The differences in words, for as long as they stand."""
     return {f"{each.kind} {','.join(each.devices)}": f"{each.resource}: {each.detail}" for each in differences}
 
 
 class Reconciliation(Value, frozen=True):
-    """What to write down, what to remember until the next list, and what to tell people."""
+    """The records to write, the absences to remember until the next list, and the differences to publish."""
 
     records: tuple[Record, ...] = ()
     absences: Mapping[int, Absence] = {}
@@ -135,7 +135,7 @@ class Reconciliation(Value, frozen=True):
 
 
 def reconcile(ledger: Ledger, look: Look, absences: Mapping[int, Absence]) -> Reconciliation:
-    """Hold the ledger against one list."""
+    """Compare the ledger with a list."""
     records: list[Record] = []
     still_absent: dict[int, Absence] = {}
     differences: list[Difference] = []
@@ -165,7 +165,7 @@ def reconcile(ledger: Ledger, look: Look, absences: Mapping[int, Absence]) -> Re
 
 
 def adopt_checkpoint(ledger: Ledger, checkpoint: KubeletCheckpoint, now_seconds: float) -> Reconciliation:
-    """Take over what the kubelet wrote down and the ledger lacks: possibly held is safer than possibly doubled."""
+    """Adopt the checkpoint's devices missing in the ledger: possibly held is safer than possibly given twice."""
     granted = tuple(
         _grant(number, held, now_seconds, AllocationSource.CHECKPOINT)
         for number, held in enumerate(_unknown(ledger, checkpoint.containers), start=ledger.next_number)
@@ -187,7 +187,7 @@ def _identify(entry: Entry, held: ContainerDevices, look: Look) -> Iterator[Iden
 
 
 def _same_pod(known: PodIdentity, listed: PodIdentity) -> bool:
-    """A pod known by uid alone is taken for the one that holds its devices."""
+    """Whether two identities are of one pod; a pod known by uid alone counts as the pod listed with its devices."""
     return not known.name or (known.namespace, known.name) == (listed.namespace, listed.name)
 
 
@@ -209,17 +209,17 @@ def _is_forgotten(entry: Entry, look: Look, listed: Shown) -> bool:
 
 
 def lacks_uid(ledger: Ledger) -> bool:
-    """Whether the kubelet's checkpoint could tell something that is not known yet."""
+    """Whether the kubelet's checkpoint could tell an unknown uid of a pod."""
     return any(entry.allocation.pod is None or not entry.allocation.pod.uid for entry in ledger.entries.values())
 
 
 def find_uids(checkpoint: KubeletCheckpoint) -> dict[DeviceId, str]:
-    """Who holds each device, by uid."""
+    """The uid of each device's holder."""
     return {device: held.pod.uid for held in checkpoint.containers for device in held.devices}
 
 
 def is_listed(pod: PodIdentity, listing: PodListing) -> bool:
-    """Whether an active pod of this name is on the node."""
+    """Whether an active pod of the same name is on the node."""
     return any((pod.namespace, pod.name) == (other.namespace, other.name) for other in listing.pods)
 
 
@@ -230,7 +230,7 @@ def _go_on(absence: Absence | None, monotonic_seconds: float) -> Absence:
 
 
 def _is_over(entry: Entry, absence: Absence, look: Look) -> bool:
-    """A container that never showed up gets twice the time: its pod may still be on its way into the list."""
+    """Whether an absence is long enough; a container never listed gets twice the time, as its pod may still come."""
     if absence.lists < _LISTS_NEEDED or look.monotonic_seconds - look.run.since_seconds < look.free_after_seconds:
         return False
     patience = look.free_after_seconds * (1 if entry.allocation.pod is not None else 2)
@@ -245,7 +245,7 @@ def _adopt(ledger: Ledger, look: Look) -> Iterator[Granted]:
 
 
 def _unknown(ledger: Ledger, containers: tuple[ContainerDevices, ...]) -> Iterator[ContainerDevices]:
-    """What containers hold of our devices and nobody wrote down."""
+    """The containers' devices of the agent, missing in the ledger."""
     known = {device for entry in ledger.entries.values() for device in entry.devices}
     for held in containers:
         devices = tuple(device for device in held.devices if is_ours(device) and device not in known)

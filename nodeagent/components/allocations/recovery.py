@@ -1,7 +1,7 @@
-"""Which ledger a starting agent begins with.
+"""The ledger of a starting agent.
 
-Owns the choice between the journal, the one before it, and nothing; what neither knows is found by `reconcile`.
-Refuses to lose evidence: whatever is not used whole is to be set aside, and what a later version wrote is not touched.
+Owns the choice between the journal, the previous journal, and an empty ledger; `reconcile` finds the rest.
+Refuses to lose evidence: a file not used whole is set aside, and a later version's file is not touched.
 """
 
 import re
@@ -16,30 +16,30 @@ from nodeagent.model.journal import Binding, PartTable
 from nodeagent.model.values import Value
 
 _MACHINE_ID: Final = re.compile("[0-9a-f]{32}")
-"""As /etc/machine-id has it."""
+"""The form of the id in /etc/machine-id."""
 
 
 class Found(Value, frozen=True):
-    """What the state directory holds; `None` for a file that is not there."""
+    """The files of the state directory; `None` for a missing file."""
 
     current: bytes | None
     previous: bytes | None
 
 
 class Recovered(Value, frozen=True):
-    """Where to begin."""
+    """The ledger to begin with, and how the files are to be treated."""
 
     ledger: Ledger
     damage: str = ""
-    """What was wrong with the journal; empty when nothing was."""
+    """The damage of the journal; empty for a sound journal."""
     set_aside: bool = False
     """Whether the current file must be kept under another name."""
     refusal: str = ""
-    """Why nothing may be begun: a later version wrote one of the files, which must stay as they are."""
+    """Why no journal may be begun: a later version wrote a file, and both must stay untouched."""
 
 
 def recover_ledger(found: Found, machine: str, boot: str, history_max: int) -> Recovered:
-    """The newest state that is beyond doubt."""
+    """The newest trustworthy state of the files."""
     if found.current is None and found.previous is None:
         return Recovered(ledger=Ledger())
     source, damage = _choose_source(found)
@@ -61,8 +61,8 @@ def recover_ledger(found: Found, machine: str, boot: str, history_max: int) -> R
 def _is_of_another(written: str, machine: str) -> bool:
     """Whether two machines are told apart: by two ids or by two names of nodes.
 
-    An agent in a pod sees the machine's id or not, as its pod is set, and writes the node's name where it does not:
-    an id and a name can be those of one machine, and nothing that is given out is forgotten on a guess.
+    An agent in a pod sees the machine's id or not, as its pod is set, and without the id writes the node's name:
+    an id and a name can be of one machine, and no allocation is forgotten on a guess.
     """
     both = (written, machine)
     return all(both) and written != machine and len({_is_id(each) for each in both}) == 1
@@ -73,7 +73,7 @@ def _is_id(text: str) -> bool:
 
 
 def _choose_source(found: Found) -> tuple[Parsed, str]:
-    """The file to begin with, and what is wrong with the one that it should be."""
+    """The file to begin with, and the damage of the preferred file."""
     current = parse_journal(found.current) if found.current is not None else None
     if current is not None and current.refusal:
         return current, ""
@@ -91,7 +91,7 @@ def _choose_source(found: Found) -> tuple[Parsed, str]:
 
 
 def _distrust(ledger: Ledger) -> Ledger:
-    """After a reboot no container of old runs: entries stay until somebody says more, but are no proof of anything."""
+    """After a reboot no old container runs: entries stay until the kubelet answers, but prove nothing."""
     entries: dict[int, Entry] = {number: replace(entry, seen_by="") for number, entry in ledger.entries.items()}
     fractions = ledger.fractions
     reservations = {number: replace(one, kubelet_run="") for number, one in fractions.reservations.items()}
@@ -99,7 +99,7 @@ def _distrust(ledger: Ledger) -> Ledger:
 
 
 def merge_ledgers(recovered: Ledger, present: Ledger, history_max: int) -> Ledger:
-    """What the journal held, with what was learnt while it could not be read; the latter is newer, and renumbered."""
+    """The journal's ledger joined with the newer ledger from the time without a readable journal, renumbered."""
     ledger = recovered
     for entry in present.entries.values():
         if ledger.holding(entry.allocation.resource, entry.devices) is None:
@@ -121,7 +121,7 @@ def merge_ledgers(recovered: Ledger, present: Ledger, history_max: int) -> Ledge
 
 
 def _merge_fractions(recovered: PartTable, present: PartTable, offset: int) -> PartTable:
-    """Both; a reservation that both have is one, and a binding of it that was found stays what it was."""
+    """The fractions of both; a reservation in both is counted once, and its recovered binding stays as it was."""
     numbers = {number: number + offset for number in present.reservations}
     for reservation in present.reservations.values():
         for known in recovered.find_reservations(reservation.resource, reservation.devices):

@@ -1,12 +1,12 @@
-"""Whether devices may be handed out, given who holds them.
+"""Whether devices may be handed out, given their holders.
 
-A kubelet whose checkpoint was lost takes every device for free and hands out GPUs on which containers run. It can
-lose it only by restarting. So what the present run of the kubelet has shown or asked for is its own business, and
-what it takes from a finished pod is free at once; only a holder that an earlier run showed, and that this run neither
-shows nor lists as gone, is in the way.
+A kubelet without its old checkpoint takes every device for free and hands out GPUs of running containers. A
+checkpoint is lost only with a restart. So devices shown or asked for by the present run of the kubelet are its own
+business, and devices taken from a finished pod are free at once; a holder is in the way only if an earlier run showed
+the holder, and the present run neither shows the holder nor lists its pod as gone.
 
 Owns this rule.
-Refuses to refuse on suspicion: an allocation that no run ever named a pod for is steered around, not defended.
+Refuses to refuse on suspicion: an allocation without a pod's name from any run is steered around, not defended.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ from nodeagent.rules.ids import find_uuid
 
 
 def find_doubtful(ledger: Ledger, run: KubeletRun | None) -> frozenset[DeviceId]:
-    """Devices that this run of the kubelet may take for free although somebody may hold them."""
+    """Devices in doubt: the given run may take them for free, although pods may hold the devices."""
     if run is not None and ledger.is_all_of(run.identity):
         return frozenset()
     return frozenset(
@@ -33,7 +33,7 @@ def find_doubtful(ledger: Ledger, run: KubeletRun | None) -> frozenset[DeviceId]
 
 
 def find_holders(ledger: Ledger, devices: Iterable[DeviceId], run: KubeletRun) -> tuple[Entry, ...]:
-    """Those whose claim is worth a question to the kubelet before the devices are handed out."""
+    """The holders worth a question to the kubelet before the devices are handed out."""
     return tuple(
         entry
         for entry in ledger.holders(devices)
@@ -42,10 +42,10 @@ def find_holders(ledger: Ledger, devices: Iterable[DeviceId], run: KubeletRun) -
 
 
 def refuse_claimed(ledger: Ledger, devices: Iterable[DeviceId]) -> None:
-    """Let nothing be handed out that a claim has: a door may have changed since the kubelet was sent its list.
+    """Refuse devices of claims: an allocation mode may have changed since the kubelet got its list.
 
     Raises:
-        DeviceHeld: one of the devices is a claim's.
+        DeviceHeld: A claim has a device.
     """
     if not ledger.claims:
         return
@@ -69,15 +69,15 @@ def decide_refusal(
     monotonic_seconds: float,
     settle_seconds: float,
 ) -> DeviceHeld | None:
-    """The refusal, if there is to be one.
+    """The refusal, if any.
 
     Args:
-        holders: what `find_holders` found.
-        devices: what is asked for.
-        listing: the kubelet's list of just now; `None` when it could not be had, which proves nobody gone.
-        run: the kubelet that asks.
-        monotonic_seconds: the time, on the clock of `run`.
-        settle_seconds: how long the list of a kubelet that has just started may lack pods.
+        holders: The entries from `find_holders`.
+        devices: The requested devices.
+        listing: The kubelet's newest list; `None` after a failure, which proves no pod gone.
+        run: The run of the asking kubelet.
+        monotonic_seconds: The time, on the clock of `run`.
+        settle_seconds: How long the list of a just started kubelet may lack pods.
     """
     wanted = set(devices)
     settled = monotonic_seconds - run.since_seconds >= settle_seconds
@@ -91,7 +91,7 @@ def decide_refusal(
 
 
 def _is_resolved(entry: Entry, listing: PodListing | None, *, settled: bool) -> bool:
-    """Whether the list shows that the kubelet knows the holder, or that the holder is gone."""
+    """Whether the list shows a holder known to the kubelet, or a gone holder."""
     if listing is None:
         return False
     if any(not set(held.devices).isdisjoint(entry.devices) for held in listing.containers):

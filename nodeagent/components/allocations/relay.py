@@ -1,7 +1,7 @@
-"""The way to the journal for other parts: it outlives the component behind it, which may crash and come back.
+"""The handle to the journal for other components: outlives the journal's component, which may crash and come back.
 
-Owns how the questions about parts of GPUs become records; the answers stand in the journal.
-Refuses to let anybody wait for a journal that is not kept: an Allocate that cannot be recorded fails at once.
+Owns the records of requests about fractions; the journal has the answers.
+Refuses to wait for a journal in trouble: an Allocate that cannot be recorded fails at once.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -33,24 +33,24 @@ from nodeagent.model.ports import AllocationJournal
 
 
 class Keeper(AllocationJournal, Protocol):
-    """Who keeps the journal, and remembers what ended."""
+    """The component behind the handle, with the journal and the history."""
 
     @property
     def ledger(self) -> Ledger | None:
-        """All that is given out; `None` while the journal has not been read."""
+        """The ledger; `None` while the journal has not been read."""
         ...
 
     def now(self) -> float:
-        """The time, as records have it."""
+        """The time for records."""
         ...
 
     async def commit(self, decide: Callable[[Ledger], Sequence[Record]], *, may_stand: bool = False) -> None:
-        """Write down what is decided by the newest ledger.
+        """Write the records that `decide` makes of the newest ledger.
 
-        `may_stand` says that it counts although it is not written, where pods are not refused for a broken disk.
+        With `may_stand` unwritten records count where `on_failure` does not refuse pods.
 
         Raises:
-            AllocationError: it was refused, or could not be made durable.
+            AllocationError: `decide` refused, or the records could not be made durable.
         """
         ...
 
@@ -61,7 +61,7 @@ class Keeper(AllocationJournal, Protocol):
 
 
 class JournalRelay:
-    """Leads to whoever keeps the journal now."""
+    """The handle to the journal's component."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -69,7 +69,7 @@ class JournalRelay:
 
     @contextmanager
     def lead_to(self, keeper: Keeper) -> Iterator[None]:
-        """Lead to this keeper for as long as the block lasts."""
+        """Point the handle at the component for as long as the block lasts."""
         self._keeper = keeper
         try:
             yield
@@ -80,37 +80,37 @@ class JournalRelay:
         """Make an allocation durable.
 
         Raises:
-            DeviceHeld: a living pod surely holds one of the devices.
-            JournalUnavailable: it could not be made durable, or nobody keeps the journal.
+            DeviceHeld: A living pod surely holds one of the devices.
+            JournalUnavailable: The allocation could not be made durable, or the journal's component is down.
         """
         return await self._find_keeper().record(resource, devices)
 
     async def identify(self, resource: ResourceName, devices: Sequence[DeviceId]) -> None:
-        """Learn which container is about to start with these devices, if anybody keeps the journal."""
+        """Find the container about to start with the devices; without the component nothing happens."""
         if self._keeper is not None:
             await self._keeper.identify(resource, devices)
 
     def doubtful(self) -> Collection[DeviceId]:
-        """Devices that the kubelet may take for free although somebody may hold them."""
+        """Devices in doubt: the kubelet may take them for free, although pods may hold the devices."""
         return self._keeper.doubtful() if self._keeper is not None else ()
 
     async def set_door(self, gpu: GpuUuid, door: Door | None) -> None:
-        """Make the choice of a GPU's door durable; the port's contract is in `model.ports`."""
+        """Make the allocation mode set for a GPU durable; the port's contract is in `model.ports`."""
         keeper = self._find_keeper()
         await keeper.commit(lambda _: [DoorSet(gpu=gpu, door=door, at_seconds=keeper.now())])
 
     def doors(self) -> Mapping[GpuUuid, Door] | None:
-        """The doors of GPUs that a person has set; `None` while nobody knows."""
+        """The allocation modes set by a person, by GPU; `None` while unknown."""
         ledger = self._keeper.ledger if self._keeper is not None else None
         return None if ledger is None else ledger.doors
 
     def parts(self) -> PartTable | None:
-        """What is promised and bound of GPUs in parts; `None` while nobody knows."""
+        """The reservations and bindings of fractions; `None` while unknown."""
         ledger = self._keeper.ledger if self._keeper is not None else None
         return None if ledger is None else ledger.fractions
 
     async def reserve(self, resource: ResourceName, devices: Sequence[DeviceId], cdi_name: str) -> Reservation:
-        """Promise ids; the port's contract is in `model.ports`."""
+        """Reserve ids; the port's contract is in `model.ports`."""
         keeper = self._find_keeper()
         promised: list[Reservation] = []
 
@@ -132,7 +132,7 @@ class JournalRelay:
     async def bind(
         self, binding: Binding, capacities: Iterable[GpuPart] | None, leaving: Sequence[int] = ()
     ) -> Binding:
-        """Give a container its parts; the port's contract is in `model.ports`."""
+        """Give a container its fractions; the port's contract is in `model.ports`."""
         keeper = self._find_keeper()
         bound: list[Binding] = []
 
@@ -166,20 +166,20 @@ class JournalRelay:
         )
 
     def claim_book(self) -> ClaimBook | None:
-        """What is prepared of claims; `None` while nobody knows."""
+        """The prepared claims; `None` while unknown."""
         ledger = self._keeper.ledger if self._keeper is not None else None
         return None if ledger is None else ledger.claim_book
 
     def ended_claim(self, uid: str) -> EndedClaim | None:
-        """A claim that was put away not long ago; the port's contract is in `model.ports`.
+        """A claim that was unprepared not long ago; the port's contract is in `model.ports`.
 
-        It is asked for, and not told to everybody: whoever remembers what was told would keep all of them many times.
+        Asked for and not published: subscribers would hold many copies of all ended claims.
         """
         ledger = self._keeper.ledger if self._keeper is not None else None
         return None if ledger is None else ledger.ended_claims.get(uid)
 
     async def prepare_claim(self, claim: PreparedClaim, capacities: Iterable[GpuPart]) -> None:
-        """Make it durable that a claim is ready; the port's contract is in `model.ports`."""
+        """Make a prepared claim durable; the port's contract is in `model.ports`."""
         whole = tuple(capacities)
 
         def decide(ledger: Ledger) -> Sequence[Record]:
@@ -192,12 +192,12 @@ class JournalRelay:
         await self._find_keeper().commit(decide)
 
     async def unprepare_claim(self, uid: str, why: str) -> None:
-        """Make it durable that a claim was put away; the port's contract is in `model.ports`."""
+        """Make the end of a claim durable; the port's contract is in `model.ports`."""
         keeper = self._find_keeper()
         await keeper.commit(lambda _: [Unprepared(uid=uid, at_seconds=keeper.now(), why=why)])
 
     async def begin_change(self, owner: str, gpu: GpuUuid, step: Step) -> int:
-        """Make it durable that a change begins; the port's contract is in `model.ports`."""
+        """Make the beginning of a change durable; the port's contract is in `model.ports`."""
         begun: list[Stepped] = []
 
         def decide(ledger: Ledger) -> Sequence[Record]:
@@ -219,12 +219,12 @@ class JournalRelay:
         await self._find_keeper().commit(decide)
 
     async def settle_change(self, number: int, outcome: str) -> None:
-        """Make it durable that a change is over; the port's contract is in `model.ports`."""
+        """Make the end of a change durable; the port's contract is in `model.ports`."""
         keeper = self._find_keeper()
         await keeper.commit(lambda _: [Settled(number=number, at_seconds=keeper.now(), outcome=outcome)])
 
     def changes(self, owner: str) -> tuple[Change, ...] | None:
-        """The changes of one part that are under way; `None` while nobody knows."""
+        """An owner's changes under way; `None` while unknown."""
         ledger = self._keeper.ledger if self._keeper is not None else None
         return None if ledger is None else tuple(one for one in ledger.changes.values() if one.owner == owner)
 
@@ -235,5 +235,5 @@ class JournalRelay:
 
     @property
     def history(self) -> tuple[Ended, ...]:
-        """Ended allocations, oldest first, as far as they are remembered."""
+        """Ended allocations, oldest first, as far as remembered."""
         return self._keeper.history if self._keeper is not None else ()

@@ -1,7 +1,7 @@
-"""Whether the state directory has room for what must be written next; pure.
+"""Whether the state directory has room for the next writes; pure.
 
-A full disk refuses pods, and is told of then; this tells of it before. The journal is begun anew as a whole beside
-the one that is, so it needs twice its size, and other small files live there too.
+A full disk refuses pods, too late for a warning, so a shortage is reported earlier. A new journal is written whole
+beside the old journal, so twice its size is needed, and other small files live there too.
 """
 
 from typing import Final, NamedTuple
@@ -13,7 +13,7 @@ SPARE_FILES: Final = 32
 
 
 class Room(NamedTuple):
-    """What is left where the journal is, for whom the agent runs as."""
+    """Free room of the journal's file system, for the agent's user."""
 
     free_bytes: int
     free_files: int | None = None
@@ -21,7 +21,7 @@ class Room(NamedTuple):
 
 
 def describe_shortage(room: Room, journal_bytes: int) -> str:
-    """What is nearly used up; empty while there is enough."""
+    """The shortage in words; empty while there is enough."""
     needed = 2 * journal_bytes + SPARE_BYTES
     if room.free_bytes < needed:
         return f"{render_bytes(room.free_bytes)} are free, and {render_bytes(needed)} may be needed at once"

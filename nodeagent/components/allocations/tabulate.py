@@ -1,6 +1,6 @@
-"""Who holds what, as rows for people and programs.
+"""Allocations and their holders, as rows for people and programs.
 
-Owns the words for where an allocation stands.
+Owns the words for an allocation's state.
 """
 
 from collections.abc import Iterable

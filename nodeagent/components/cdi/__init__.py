@@ -1,1 +1,1 @@
-"""CDI specifications: what a GPU is made of, written where container runtimes read it."""
+"""CDI specifications: the device nodes, files and hooks of each GPU, written where container runtimes read them."""

@@ -1,6 +1,6 @@
-"""Which part of the driver a container wants each of its files and nodes for.
+"""The driver capability that brings each of the driver's files and nodes into a container.
 
-Owns the reading of a path as a driver capability. What no rule knows is given to every container that has a GPU: the
+Owns the reading of a path as a driver capability. A file without a rule is given to every container with a GPU: the
 driver's list of files grows with each release, and a library too many does no harm.
 """
 
@@ -33,7 +33,7 @@ _LIBRARIES: Final = (
     (re.compile(r"libnvidia-ngx"), Capability.NGX),
 )
 _SPECIAL: Final = {
-    # Compilers of shaders and of kernels are the same, and what allocates for CUDA allocates for GBM.
+    # Shaders and kernels have the same compilers, and CUDA and GBM the same allocator.
     "libnvidia-gpucomp": _COMPUTE | _DRAWING,
     "libnvidia-allocator": _COMPUTE | _DRAWING,
     "libnvidia-ptxjitcompiler": _COMPUTE | _DRAWING,
@@ -53,7 +53,7 @@ _LIBRARY: Final = re.compile(r"(?P<stem>[^/]+?)\.so(\.|$)")
 
 
 def find_capability(path: str) -> Capability:
-    """The capabilities of which any one brings this file or node into a container."""
+    """The capabilities of which any brings the file or node into a container."""
     if _OF_32_BITS.match(path):
         return Capability.COMPAT32
     name = path.rpartition("/")[2]

@@ -1,8 +1,8 @@
-"""Keeps the node's CDI specifications equal to what its GPUs and its driver are.
+"""Keeps the node's CDI specifications equal to its GPUs and driver.
 
-Owns `CdiState` and the specification files. They are made anew when the driver, the inventory, the device nodes or the
-files themselves change, and looked at every half minute besides.
-Refuses to touch them while there is no working driver: what a running upgrade shows is not what will be.
+Owns `CdiState` and the specification files, made anew when the driver, the inventory, the device nodes or the files
+themselves change, and checked every half minute besides.
+Refuses to touch the files without a working driver: a running upgrade shows no final state.
 """
 
 from collections import deque
@@ -58,15 +58,15 @@ if TYPE_CHECKING:
 REVIEW_SECONDS = 30.0
 """How long a change that no watch notices, such as a new firmware file, may go unseen."""
 RETRY_SECONDS = 2.0
-"""Pause before a failed pass, or one that had to leave out a device, is repeated."""
+"""Pause before a failed pass, or a pass without some device, is repeated."""
 RETRIES_SOON, LATER_SECONDS = 15, 10.0
-"""What is still left out after so many repetitions is looked for less often: nobody is in the middle of mending it."""
+"""After so many repetitions a missing device is looked for less often: by then no repair is under way."""
 CONTEST_SECONDS, CONTEST_REWRITES = 60.0, 5
-"""How often in how long another writer's content is replaced by ours: two writers who never agree must not race."""
+"""Limit for rewrites over another writer's content: two writers who never agree must not race."""
 
 
 Origin: TypeAlias = tuple[Inventory, DriverFiles, SpecWishes]
-"""What specifications follow from."""
+"""The inputs of the specifications."""
 Planned: TypeAlias = tuple[Origin, dict[str, bytes], SpecPlan]
 
 
@@ -87,17 +87,17 @@ class Cdi:
         shim: "ShimKeeper | None" = None,
         parts: PartSpecsRelay | None = None,
     ) -> None:
-        """Wire it up.
+        """Wire the component up.
 
         Args:
-            bus: where the inventory comes from and the state goes.
-            conditions: where this part's conditions are set.
-            live: the settings in force.
-            driver_files: finds the driver.
-            directories: where specifications lie.
-            hook: puts the hook program on the host; none where there is no host to put it on.
-            shim: keeps the runtime shim; none where nobody wants it and nothing of it is left.
-            parts: by which others have specifications of single containers written; none where nobody does.
+            bus: The source of the inventory and the target of the state.
+            conditions: Where the component's conditions are set.
+            live: The settings in force.
+            driver_files: Finds the driver.
+            directories: Where specifications lie.
+            hook: Installs the hook program on the host; `None` without a host to install on.
+            shim: Keeps the runtime shim; `None` without a wanted shim or remains of an earlier shim.
+            parts: The handle for specifications of single containers; `None` without callers.
         """
         self._bus, self._conditions, self._live = bus, conditions, live
         self._driver_files, self._directories, self._hook = driver_files, directories, hook
@@ -115,7 +115,7 @@ class Cdi:
         self._log = get_logger(component=self.name)
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Write, say, wait; started after the first pass that found a working driver and an inventory."""
+        """Write, report, wait; started after the first pass with a working driver and an inventory."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(
                 self._attention.follow,
@@ -139,7 +139,7 @@ class Cdi:
         mounts: Sequence[ContainerMount],
         environment: Mapping[str, str],
     ) -> None:
-        """Write the specification of one container; the port's contract is in `model.ports`."""
+        """Write the specification of a single container; the port's contract is in `model.ports`."""
         origin, _, plan = self._find_planned()
         spec = plan_part(names, gpus, (mounts, environment), origin, plan.common)
         specs = render_specs(SpecPlan(specs=(spec,)))
@@ -149,24 +149,24 @@ class Cdi:
             await self._shim.write_part(names[0], spec)
 
     def _find_planned(self) -> Planned:
-        """What was planned last; nothing yet where GPUs were done without until a moment ago."""
+        """The last plan; raises `SpecsUnavailable` where the node had no GPUs until a moment ago."""
         if self._planned is None:
             raise SpecsUnavailable
         return self._planned
 
     async def remove_part(self, name: str) -> None:
-        """Take the specification of one container away; the port's contract is in `model.ports`."""
+        """Remove the specification of a single container; the port's contract is in `model.ports`."""
         if self._shim is not None:
             self._shim.forget_part(name)
         await self._directories.remove_spec(name_part_file(name))
 
     async def write_claim(self, uid: str, devices: Sequence[ClaimedSpec]) -> None:
-        """Write the specification of one claim; the port's contract is in `model.ports`."""
+        """Write the specification of a claim; the port's contract is in `model.ports`."""
         origin, _, plan = self._find_planned()
         try:
             spec = plan_claim_spec(devices, origin, plan.common)
         except PartUndescribed:
-            # A MIG device that was made for the claim has come since the files were planned.
+            # A MIG device made for the claim has come since the files were planned.
             inventory = self._bus.latest(Inventory)
             files = await self._driver_files.read_driver_files()
             fresh = (inventory.value if inventory else origin[0], files, origin[2])
@@ -175,16 +175,16 @@ class Cdi:
         await self._directories.write_spec(name_claim_file(uid), content, durable=False)
 
     async def remove_claim(self, uid: str) -> None:
-        """Take the specification of one claim away; the port's contract is in `model.ports`."""
+        """Remove the specification of a claim; the port's contract is in `model.ports`."""
         await self._directories.remove_spec(name_claim_file(uid))
 
     async def keep_claims(self, uids: Collection[str]) -> None:
-        """Take away those of all other claims; the port's contract is in `model.ports`."""
+        """Remove the specifications of all other claims; the port's contract is in `model.ports`."""
         for name in list_stale(await self._directories.list_passing(), uids):
             await self._directories.remove_spec(name)
 
     async def _wait_for_more(self) -> None:
-        """Return when something has changed, or when it is time to look by ourselves."""
+        """Return after a change, or when the next poll is due."""
         pause = REVIEW_SECONDS
         if self._is_incomplete():
             pause = RETRY_SECONDS if self._retries < RETRIES_SOON else LATER_SECONDS
@@ -193,7 +193,7 @@ class Cdi:
         self._retries = self._retries + 1 if waiting.cancelled_caught and self._is_incomplete() else 0
 
     async def _try_pass(self) -> bool:
-        """One pass; False while it finds nothing to write about, or fails."""
+        """Make a pass; False without a driver and GPUs to describe, or after a failure."""
         try:
             is_done = await self._pass()
         except NodeagentError as error:
@@ -216,14 +216,14 @@ class Cdi:
             ) as error:  # pragma: no cover - tested; Python 3.11 traces no frame that is resumed by an exception
                 self._log.debug("cdi_watch_interrupted", reason=str(error))
             self._attention.wake()
-            # So that two writers who never agree cost at most one pass a second.
+            # Two writers who never agree cost at most one pass a second.
             await anyio.sleep(1.0)
 
     async def _pass(self) -> bool:
-        """Bring the files in line; False while there is nothing to write about."""
+        """Bring the files in line; False without a driver and GPUs to describe."""
         driver, inventory = self._bus.latest(DriverState), self._bus.latest(Inventory)
         if driver is None or not driver.value.ready or inventory is None:
-            # Where there is no GPU and need not be one there is nothing to name, and nobody is to wait for it.
+            # Where there is no GPU and need not be any there is nothing to name, and no component is to wait for it.
             return driver is not None and driver.value.is_done_without
         files = await self._driver_files.read_driver_files()
         settings = self._live.now.cdi
@@ -251,21 +251,21 @@ class Cdi:
     def _plan(
         self, inventory: Inventory, files: DriverFiles, wishes: SpecWishes
     ) -> tuple[dict[str, bytes], tuple[str, ...]]:
-        """The files' contents; made anew only when something they depend on has changed."""
+        """The files' contents; made anew only after a change of an input."""
         origin = (inventory, files, wishes)
         if self._planned is None or self._planned[0] != origin:
             plan = plan_specs(inventory, files, wishes)
-            # Their bytes are kept; what they were rendered from is not.
+            # The rendered bytes are kept; their specifications are not.
             self._planned = (origin, render_specs(plan), replace(plan, specs=()))
         return self._planned[1], self._planned[2].left_out
 
     def _parse(self, contents: Sequence[SpecContent]) -> list[SpecReading]:
-        """What runtimes make of the files; each content is parsed once."""
+        """The runtimes' view of the files; each content is parsed once."""
         self._parsed = {each: self._parsed.get(each) or parse_spec(each) for each in contents}
         return [self._parsed[each] for each in contents]
 
     async def _choose_layout(self, settings: CdiSettings) -> Layout:
-        """Whether containers are created with a hook; it is in place by then, and with `auto` it has run."""
+        """Decide whether containers are created with a hook; the hook is installed, and with `auto` has run once."""
         if settings.hooks == "none" or self._hook is None:
             return Layout(reason="`cdi.hooks` is none" if self._hook is not None else "the GPUs are simulated")
         path = settings.hook_dir / HOOK_PROGRAM
@@ -283,7 +283,7 @@ class Cdi:
     async def _keep_shim(
         self, inventory: Inventory, files: DriverFiles, layout: Layout, driver: DriverState
     ) -> tuple[str, str]:
-        """The runtime shim's program, empty where there is none, and what is in the way; the files do without it."""
+        """The runtime shim's program, empty without a shim, and the shim's trouble; the files do not depend on it."""
         if self._shim is None:
             return "", ""
         cuda = ".".join(map(str, driver.cuda_version or ()))
@@ -300,10 +300,10 @@ class Cdi:
         return envelope.value if envelope is not None else None
 
     def _refuse_contest(self, changes: SpecChanges, contents: Sequence[SpecContent]) -> None:
-        """Write the same thing over somebody else's content a few times a minute and no more.
+        """Write the same content over another writer's a few times a minute and no more.
 
         Raises:
-            SpecContested: it is enough for now.
+            SpecContested: The limit is reached.
         """
         there = {each.path for each in contents}
         taken = [

@@ -1,6 +1,7 @@
-"""What to write and what to take away, so that the directories say what they should; and what to tell people.
+"""The files to write and to remove, so that the directories have the wanted specifications; and reports for people.
 
-Owns the rule that a public kind is left to whoever else defines it, and is withdrawn when somebody begins to.
+Owns the rule about public kinds: each is left to any other program with a definition, and withdrawn when another
+program begins to define it.
 """
 
 import re
@@ -42,7 +43,7 @@ CODES: Final = (
 
 
 class SpecInvalid(NodeagentError):
-    """A specification of ours would be refused by a runtime; it is not written."""
+    """A specification of the agent would be refused by a runtime, and is not written."""
 
     def __init__(self, name: str, problems: Sequence[str]) -> None:
         super().__init__(
@@ -53,7 +54,7 @@ class SpecInvalid(NodeagentError):
 
 
 class SpecContested(NodeagentError):
-    """Another program keeps writing one of our files."""
+    """Another program keeps writing one of the agent's files."""
 
     def __init__(self, path: str) -> None:
         super().__init__(
@@ -63,7 +64,7 @@ class SpecContested(NodeagentError):
 
 
 class SpecChanges(Value, frozen=True):
-    """What to do to our own files."""
+    """The changes of the agent's own files."""
 
     write: Mapping[str, bytes] = {}
     remove: tuple[str, ...] = ()
@@ -73,29 +74,29 @@ class Layout(Value, frozen=True):
     """How containers come to find the driver's libraries."""
 
     hook: Path | None = None
-    """The program that makes a linker cache in each; without one libraries lie where the linker looks anyway."""
+    """The program that makes a linker cache in each container; without it libraries lie on the linker's own path."""
     reason: str = ""
     """Why there is no hook."""
 
 
 def plan_own_paths(locate: Callable[[str], str]) -> dict[str, str]:
-    """Path to name of each file that may be ours."""
+    """Path to name of each file the agent may write."""
     names = [render_spec_name(kind) for kind in OWN_KINDS]
     return {locate(name): name for name in names}
 
 
 def decide_public(readings: Sequence[SpecReading], own_paths: Iterable[str], *, wanted: bool) -> tuple[str, ...]:
-    """Which of the public kinds to define: none beside another file that does."""
+    """The public kinds to define: each only without another file's definition."""
     return tuple(kind for kind in PUBLIC_KINDS if wanted and not find_foreign_definers(readings, kind, own_paths))
 
 
 def decide_wishes(
     kinds: tuple[str, ...], layout: Layout, device_groups: str, runtime: RuntimeState | None
 ) -> SpecWishes:
-    """What to write, for those who will read it.
+    """The content to write, for the readers of the files.
 
-    A reader that knows no additional groups ignores the whole file, and no container would start. So of the runtime it
-    must be known, and of whoever reads the public kinds, such as the Podman of a long-lived distribution, nothing is.
+    A reader without support for additional groups ignores the whole file, and no container would start. So the runtime
+    must be known, and readers of the public kinds, such as the Podman of a long-lived distribution, count as unknown.
     """
     is_sure = device_groups == "always"
     known = device_groups == "auto" and runtime is not None and _reads_groups(runtime)
@@ -108,10 +109,10 @@ def _reads_groups(runtime: RuntimeState) -> bool:
 
 
 def render_specs(plan: SpecPlan) -> dict[str, bytes]:
-    """The content of each file by its name.
+    """The content of each file by file name.
 
     Raises:
-        SpecInvalid: a runtime would refuse one of them.
+        SpecInvalid: A runtime would refuse a file.
     """
     rendered = {render_spec_name(spec.kind): render_spec(spec) for spec in plan.specs}
     for name, content in rendered.items():
@@ -123,7 +124,7 @@ def render_specs(plan: SpecPlan) -> dict[str, bytes]:
 def decide_changes(
     wanted: Mapping[str, bytes], found: Iterable[SpecContent], own_paths: Mapping[str, str]
 ) -> SpecChanges:
-    """What differs. The device plugin's own kind is never taken away: pods may be on their way to its names."""
+    """The differences. The device plugin's own kind is never removed: pods may be on their way to its names."""
     there = {own_paths[each.path]: each for each in found if each.path in own_paths}
     kept = render_spec_name(OWN_KIND)
     return SpecChanges(
@@ -143,7 +144,7 @@ def render_state(
     *,
     shim: str = "",
 ) -> CdiState:
-    """What the node has now, as everybody else may know it."""
+    """The files of the node, for publication."""
     ours = set(own_paths)
     files = tuple(
         CdiSpecFile(
@@ -169,13 +170,13 @@ def render_state(
 def decide_problems(
     readings: Sequence[SpecReading], left_out: Iterable[str], files: DriverFiles, in_use: str
 ) -> dict[str, dict[str, str]]:
-    """For each code of `CODES`, what it says of whom; an empty mapping says all is well.
+    """For each code of `CODES` the details by subject; an empty mapping means all is well.
 
     Args:
-        readings: the files that runtimes read.
-        left_out: devices without an entry.
-        files: the driver as it lies on the host.
-        in_use: the version that the driver says of itself.
+        readings: The files read by runtimes.
+        left_out: Devices without an entry.
+        files: The driver as it lies on the host.
+        in_use: The version reported by the running driver.
     """
     missing = not files.libraries and not files.made_up
     return {
@@ -190,7 +191,7 @@ def decide_problems(
 
 
 def describe_other_version(in_use: str, files: DriverFiles) -> str:
-    """What is wrong where the libraries found are not those of the driver in use; empty where nothing is."""
+    """The difference between the driver in use and the libraries found; empty for equal versions."""
     if not in_use or not files.version or in_use == files.version:
         return ""
     return f"the driver in use is {in_use}, the libraries found are those of {files.version}"

@@ -1,7 +1,7 @@
-"""Keeps the runtime shim and what it looks up as they should be; only loaded where somebody wants the shim.
+"""Keeps the runtime shim and its table up to date; only loaded where the configuration wants the shim.
 
-Owns what the shim may be asked for: the specifications of this node whoever else defines their kinds, those of
-containers that start with parts of GPUs, and the policy of the settings.
+Owns the devices on offer in the shim: the specifications of the node whoever else defines the kinds, the
+specifications of starting containers with fractions, and the policy of the settings.
 """
 
 from pathlib import Path
@@ -25,16 +25,16 @@ _NOTHING: Final = Capability(0)
 
 
 class ShimPass(Value, frozen=True):
-    """What one pass has done."""
+    """The result of a pass."""
 
     program: str = ""
-    """Where the shim is in place; empty where it is off."""
+    """The path of the shim; empty where the shim is off."""
     written: tuple[str, ...] = ()
-    """What was not as it should be, and is now."""
+    """The outdated files that the pass has renewed."""
 
 
 class ShimKeeper:
-    """What the cdi component asks for at each of its passes."""
+    """The cdi component's access to the shim, used at each pass."""
 
     def __init__(self, live: LiveSettings, host: ShimHost) -> None:
         self._live, self._host = live, host
@@ -42,10 +42,10 @@ class ShimKeeper:
         self._parts: dict[str, Spec] = {}
 
     async def keep(self, inventory: Inventory, files: DriverFiles, hook: Path | None, cuda: str) -> ShimPass:
-        """Have program and table in place, or no table where the shim is off.
+        """Put program and table in place, or remove the table where the shim is off.
 
         Raises:
-            NodeagentError: one of them cannot be put there; what is there stays.
+            NodeagentError: Program or table cannot be written; the old files stay.
         """
         settings = self._live.now.shim
         program, directory = settings.program, settings.table_dir
@@ -58,35 +58,35 @@ class ShimKeeper:
         return ShimPass(program=str(program), written=tuple(written))
 
     async def write_part(self, name: str, spec: Spec) -> None:
-        """Have the table know what a container has that is about to be created.
+        """Add the devices of a container that is about to be created to the table.
 
-        It is asked for at each creation, so what an agent that was killed has forgotten is told again by then.
+        Called at each creation, so entries lost with a killed agent are added again by then.
 
         Raises:
-            NodeagentError: the table cannot be written.
+            NodeagentError: The table cannot be written.
         """
         self._parts[name] = spec
-        # Where there is no table yet it comes with the first pass.
+        # A missing table comes with the first pass.
         if self._planned is not None:
             await self._write(self._planned[1])
 
     def forget_part(self, name: str) -> None:
-        """Leave a container that has ended out of the next table."""
+        """Leave an ended container out of the next table."""
         self._parts.pop(name, None)
 
     async def _write(self, table: ShimTable) -> bool:
         settings = self._live.now.shim
         if self._parts:
             devices = [device for spec in self._parts.values() for device in plan_qualified(spec)]
-            # By mounts alone they are asked for: what an image says in its environment comes after those.
+            # Fractions are asked for by mounts alone: an image's environment comes after mounts.
             policy = replace(table.policy, accept_mounts=True)
             table = replace(table, policy=policy, devices=(*table.devices, *devices))
         return await self._host.write(settings.table_dir, table, settings.on_missing)
 
     async def _give_up(self, settings: ShimSettings, directory: Path) -> bool:
-        """The program stays, because containers are ended through what they were started through.
+        """Remove the table; the program stays, because containers are ended through the program that started them.
 
-        What it becomes then must be the same, so where that is not what it finds by itself, that much is still said.
+        The runtime behind the program must stay the same, so runtimes other than its default are still written.
         """
         if settings.runtimes == ShimPolicy().runtimes:
             return await self._host.remove(directory)
@@ -95,10 +95,10 @@ class ShimKeeper:
     def _plan(
         self, inventory: Inventory, files: DriverFiles, hook: Path | None, cuda: str, marks: tuple[tuple[str, str], ...]
     ) -> ShimTable:
-        """The table; made anew only when something it depends on has changed."""
+        """The table; made anew only when an input has changed."""
         origin = (inventory, files, hook, cuda, marks, self._live.now.shim, self._live.now.cdi.device_groups)
         if self._planned is None or self._planned[0] != origin:
-            # Every kind, and groups too: what others define, and what readers of files are too old for, is no matter.
+            # Every kind, and groups too: other definers, and old readers of files, do not matter to the shim.
             groups = self._live.now.cdi.device_groups != "never"
             wishes = SpecWishes(kinds=PUBLIC_KINDS, hook=hook, groups=groups, public_groups=groups)
             specs = plan_specs(inventory, files, wishes).specs

@@ -1,4 +1,4 @@
-"""The specification of one claim: a name for each of its devices, and all that a container needs, in one file."""
+"""The specification of a claim: a name for each device, and everything for its container, in a single file."""
 
 from collections.abc import Iterable, Sequence
 
@@ -20,15 +20,15 @@ PREFIX = name_claim_file("").removesuffix(".json")
 def plan_claim_spec(
     claimed: Sequence[ClaimedSpec], node: tuple[Inventory, DriverFiles, SpecWishes], common: ContainerEdits
 ) -> Spec:
-    """The file in which each of these names means its device.
+    """The file that gives each name its device.
 
     Args:
-        claimed: the names, and the device of each.
-        node: what the GPUs of this node are made of.
-        common: what every container with a GPU gets here, worked out before one waits for it.
+        claimed: The names, and the device of each.
+        node: Inventory, driver files and choices of the node.
+        common: The edits for every container with a GPU, computed before a pod waits.
 
     Raises:
-        PartUndescribed: one of them has no device node.
+        PartUndescribed: A device has no device node.
     """
     inventory, files, wishes = node
     # A pod waits, and the other GPUs of the node are none of its business.
@@ -49,6 +49,6 @@ def plan_claim_spec(
 
 
 def list_stale(names: Iterable[str], uids: Iterable[str]) -> tuple[str, ...]:
-    """The files of claims that are none of these."""
+    """The files of claims other than the given claims."""
     kept = {name_claim_file(uid) for uid in uids}
     return tuple(sorted(name for name in names if name.startswith(PREFIX) and name not in kept))

@@ -1,7 +1,7 @@
-"""Which names can be asked for, and which device nodes each of them stands for.
+"""The CDI names of devices, and the device nodes of each.
 
-Owns the rules that a GPU whose node is missing is left out, with the reason, and all others stay; and that what is open
-to a group only stays open to a container's process that drops root.
+Owns two rules: a GPU without its node is left out, with the reason, and all others stay; and a container's process
+that drops root keeps access to nodes restricted to a group.
 """
 
 import re
@@ -23,24 +23,24 @@ _FOR_OTHERS = re.compile(r"/dev/nvidia-(fs|nvswitch|nvlink)")
 
 
 class DevicePlan(Value, frozen=True):
-    """The devices of a specification, and those it does not have."""
+    """The devices of a specification, and the devices left out."""
 
     devices: tuple[Device, ...] = ()
     left_out: tuple[str, ...] = ()
 
 
 class _Entry(Value, frozen=True):
-    """One GPU or MIG device: its names, and its nodes or why they are not to be had."""
+    """A GPU or MIG device: names, and nodes or the reason for missing nodes."""
 
     names: tuple[str, ...]
     nodes: tuple[DriverNode, ...] = ()
     links: tuple[str, ...] = ()
-    """What its DRM nodes are called by the place of the GPU on the PCI bus, as arguments of the hook."""
+    """Links to the DRM nodes by the GPU's PCI address, as arguments of the hook."""
     reason: str = ""
 
 
 def plan_gpu_devices(inventory: Inventory, files: DriverFiles, *, hook: Path | None = None) -> DevicePlan:
-    """Every GPU that is not partitioned and every MIG device, by index, type and UUID, and all of them together."""
+    """Every GPU without MIG and every MIG device, by index, type and UUID, and all of them together."""
     if files.made_up:
         return _plan_made_up(inventory)
     nodes = {node.path: node for node in files.nodes}
@@ -60,25 +60,25 @@ def plan_gpu_devices(inventory: Inventory, files: DriverFiles, *, hook: Path | N
 
 
 def render_hook(program: Path, command: str, *arguments: str) -> Hook:
-    """One call of the hook program while a container is created."""
+    """A call of the hook program while a container is created."""
     return Hook(hook_name="createContainer", path=str(program), args=(program.name, command, *arguments))
 
 
 def plan_node_edits(paths: Iterable[str], files: DriverFiles) -> ContainerEdits:
-    """The nodes that exist among the paths; a path that ends in `*` stands for a number or nothing behind it."""
+    """The existing nodes among the paths; a path ending in `*` stands for a number or nothing at the end."""
     wanted = tuple(paths)
     return _render_edits([node for node in files.nodes if any(_matches(node.path, path) for path in wanted)])
 
 
 def plan_management_edits(files: DriverFiles) -> ContainerEdits:
-    """Every node of the driver but those that belong to kinds of their own."""
+    """Every node of the driver but the nodes of other kinds."""
     return _render_edits(
         [node for node in files.nodes if node.path.startswith("/dev/nvidia") and not _FOR_OTHERS.match(node.path)]
     )
 
 
 def plan_channel_devices(files: DriverFiles) -> tuple[Device, ...]:
-    """One device for each IMEX channel that exists, by its number, and all of them together."""
+    """A device for each existing IMEX channel, by number, and all channels together."""
     channels = {node.path.removeprefix(_CHANNEL): node for node in files.nodes if node.path.startswith(_CHANNEL)}
     devices = [
         Device(name=number, container_edits=_render_edits([channels[number]])) for number in sorted(channels, key=int)
@@ -165,7 +165,7 @@ def _matches(path: str, wanted: str) -> bool:
 
 
 def _plan_made_up(inventory: Inventory) -> DevicePlan:
-    """Devices of a simulation: a container learns which it was given, and nothing of the host's is touched."""
+    """Devices of a simulation: variables name a container's devices, and nothing of the host is touched."""
     devices: list[Device] = []
     told: list[str] = []
     for gpu in inventory.gpus:

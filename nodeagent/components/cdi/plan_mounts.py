@@ -1,10 +1,10 @@
-"""Which files of the driver are seen where in a container.
+"""The driver's files in a container, and their paths there.
 
-Owns the way without hooks. Programs ask for a library by the name it was linked against (its SONAME), so each library
-is mounted under that name, in directories that the dynamic linker of the image searches although its cache lists
-nothing there: `/usr/lib` (musl, Debian, Arch), `/usr/lib64` (Fedora, SUSE), and Debian's own directory, because images
-with a stale copy of the driver have it there and their linker cache leads to it.
-With a hook that makes a linker cache, each library is mounted once and the hook makes the names.
+Owns the way without hooks. Programs ask for a library by its linked name (the SONAME), so each library is mounted under
+the SONAME, in directories searched by the image's dynamic linker although the linker cache lists nothing there:
+`/usr/lib` (musl, Debian, Arch), `/usr/lib64` (Fedora, SUSE), and Debian's own directory, because images with a stale
+copy of the driver have it there and their linker cache leads to it.
+With a hook for the linker cache, each library is mounted once and the hook makes the names.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,7 +23,7 @@ ONLY_FOR_STORAGE = frozenset({"/etc/cufile.json", "/run/udev"})
 
 _MODULES = ("/xorg/", "/nvidia/xorg")
 _VIDEO = "/vdpau"
-"""Plug-ins that are opened by path: those of X.Org nobody asks the dynamic linker for, VDPAU's some players do."""
+"""Plug-ins opened by path: no dynamic linker is asked for X.Org's, but some players ask for VDPAU's."""
 
 _EXTRA_NAMES = {
     "libcuda.so": ("libcuda.so",),
@@ -42,9 +42,9 @@ _DIRECTORIES = "NVIDIA_CTK_LIBCUDA_DIR"
 
 
 def plan_environment(files: DriverFiles, *, hooks: bool) -> tuple[str, ...]:
-    """Where the driver's libraries are, as NVIDIA's toolkit says it in every container.
+    """The directories of the driver's libraries, in the variables of NVIDIA's toolkit.
 
-    Without a linker cache that lists it, Triton finds libcuda by a variable alone: it asks `ldconfig -p`.
+    Without a linker cache that lists libcuda, Triton finds libcuda by a variable alone: Triton asks `ldconfig -p`.
     """
     version = f".so.{files.version}"
     own = (each for each in files.libraries if each.name.endswith(version) and _is_linked(each))
@@ -64,14 +64,14 @@ def plan_mounts(files: DriverFiles, *, hooks: bool) -> tuple[Mount, ...]:
 
 
 def list_links(library: DriverLibrary) -> tuple[str, ...]:
-    """Every other name, relative to its directory, under which programs look for a library."""
+    """Every other name of a library for programs, relative to the library's directory."""
     stem = f"{library.name.partition('.so')[0]}.so"
     names = (library.soname, *library.links, *_EXTRA_NAMES.get(stem, ()))
     return tuple(name for name in dict.fromkeys(names) if name and name != library.name)
 
 
 def list_plugin_places(library: DriverLibrary, files: DriverFiles) -> tuple[str, ...]:
-    """Where one or the other distribution opens the driver's VDPAU plug-in; Debian's driver keeps it elsewhere."""
+    """The paths where other distributions open the driver's VDPAU plug-in; Debian's driver keeps it elsewhere."""
     if not library.name.startswith(f"{_VIDEO_PLUGIN}."):
         return ()
     places = (f"{directory}/vdpau" for directory in _list_default_directories(files))
@@ -79,7 +79,7 @@ def list_plugin_places(library: DriverLibrary, files: DriverFiles) -> tuple[str,
 
 
 def list_library_directories(files: DriverFiles) -> tuple[str, ...]:
-    """Where the libraries are that a linker cache should list."""
+    """The directories of libraries for a linker cache."""
     return tuple(sorted({library.directory for library in files.libraries if not _is_module(library)}))
 
 

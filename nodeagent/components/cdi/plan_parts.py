@@ -1,4 +1,4 @@
-"""The specification of one container that has parts of GPUs: its names, and all that it needs, in one file."""
+"""The specification of a container with fractions of GPUs: names, and everything for the container, in one file."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -34,17 +34,17 @@ def plan_part(
     node: tuple[Inventory, DriverFiles, SpecWishes],
     common: ContainerEdits,
 ) -> Spec:
-    """The file in which each of these names means these GPUs.
+    """The file that gives each name the GPUs.
 
     Args:
-        names: by which containers are told of them; unqualified.
-        gpus: the GPUs.
-        given: what is mounted beside them, and the variables that are set.
-        node: what the GPUs of this node are made of.
-        common: what every container with a GPU gets here, worked out before one waits for it.
+        names: The containers' CDI names, unqualified.
+        gpus: The GPUs.
+        given: Further mounts, and the variables to set.
+        node: Inventory, driver files and choices of the node.
+        common: The edits for every container with a GPU, computed before a pod waits.
 
     Raises:
-        PartUndescribed: one of them has no device node.
+        PartUndescribed: A GPU has no device node.
     """
     inventory, files, wishes = node
     # A pod waits, and the other GPUs of the node are none of its business.
@@ -72,9 +72,9 @@ def _merge(all_edits: Sequence[ContainerEdits]) -> ContainerEdits:
 
 
 def render_mount(mount: ContainerMount) -> Mount:
-    """A mount as the format has it."""
+    """A mount in the format's form."""
     if mount.memory_bytes:
-        # Whoever the container's processes run as makes files there, and nobody removes those of another.
+        # The container's processes make files there under any user, and no user removes another's files.
         limits = ("rw", "nosuid", "nodev", "noexec", "mode=1777", f"size={mount.memory_bytes}")
         return Mount(host_path=_MEMORY, container_path=mount.container_path, options=limits, type=_MEMORY)
     options = READ_ONLY if mount.read_only else _WRITABLE

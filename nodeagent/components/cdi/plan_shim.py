@@ -1,7 +1,7 @@
 """The runtime shim's table, from the specifications of the node.
 
-Owns which names the shim understands beside CDI's own, and which capability brings what: a specification has all of the
-driver, the shim gives a container what it asked for.
+Owns the names that the shim understands beside CDI's own, and the capability of each entry: a specification has all of
+the driver, the shim gives a container the capabilities it asked for.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -43,7 +43,7 @@ def plan_shim_table(
     cuda: str = "",
     fresh: tuple[tuple[str, str], ...] = (),
 ) -> ShimTable:
-    """Every device of the node under all its names, with what it brings into a container."""
+    """Every device of the node under all its names, with its edits for a container."""
     by_kind = {spec.kind: spec for spec in specs}
     devices = [
         *_plan_gpus(inventory, by_kind, files),
@@ -55,7 +55,7 @@ def plan_shim_table(
 
 
 def plan_entries(edits: ContainerEdits) -> ShimEdits:
-    """The same edits, each with the capabilities that want it."""
+    """The same edits, each with its capabilities."""
     return tuple(_list_entries(edits))
 
 
@@ -82,13 +82,13 @@ def _list_entries(edits: ContainerEdits) -> Iterator[ShimEntry]:
         )
     for hook in edits.hooks:
         yield from _plan_hook(hook)
-    # Groups are those of nodes that are not open to all, which are the DRM nodes.
+    # Groups belong to nodes that are not open to all, in practice the DRM nodes.
     for gid in edits.additional_gids:
         yield ShimGroup(wanted_by=Capability.GRAPHICS | Capability.DISPLAY, gid=gid)
 
 
 def _plan_hook(hook: Hook) -> Iterator[ShimHook]:
-    """A hook that makes links is run once for each capability, because links to what is not there hide what is."""
+    """A hook that makes links runs once for each capability, because a dangling link would hide an existing file."""
     if CREATE_LINKS not in hook.args:
         yield ShimHook(wanted_by=Capability.ALWAYS, stage=hook.hook_name, path=hook.path, args=hook.args)
         return
@@ -96,7 +96,7 @@ def _plan_hook(hook: Hook) -> Iterator[ShimHook]:
     for argument in hook.args:
         if argument.startswith(_LINK):
             target, _, place = argument.removeprefix(_LINK).partition("::")
-            # A link in /dev/dri leads to a node beside it, every other to a library, which its name tells.
+            # A link in /dev/dri leads to a node beside it, every other to a library, whose name tells the capability.
             links.setdefault(find_capability(place if place.startswith("/dev/") else target), []).append(argument)
     for capability, arguments in links.items():
         args = (*(each for each in hook.args if not each.startswith(_LINK)), *arguments)
@@ -167,7 +167,7 @@ def _plan_extras(by_kind: Mapping[str, Spec], files: DriverFiles) -> Iterator[Sh
 
 
 def _plan_common(spec: Spec) -> tuple[ShimEdits, ...]:
-    """What every device of a kind brings: mounts by themselves, which are most of it and the same for several kinds."""
+    """The common edits of a kind, with mounts apart, which are most of the edits and the same for several kinds."""
     entries = plan_entries(spec.container_edits)
     mounts = tuple(each for each in entries if isinstance(each, ShimMount))
     rest = tuple(each for each in entries if not isinstance(each, ShimMount))

@@ -1,6 +1,6 @@
-"""The specifications that this node should have, one for each kind of device that exists.
+"""The specifications of the node, with a file for each existing kind of device.
 
-Owns the kinds: those that the device plugin hands out, and the public ones for people and other tools.
+Owns the kinds: the device plugin's own, and the public kinds for people and other tools.
 """
 
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ HOOK_PROGRAM: Final = "nodeagent-cdi-hook"
 VOID: Final = "NVIDIA_VISIBLE_DEVICES=void"
 """Keeps the classic runtime wrapper from adding the GPUs a second time.
 
-Not with IMEX channels: they are given by name to containers whose GPUs that wrapper adds.
+Not with IMEX channels: channels are given by name to containers whose GPUs the wrapper adds.
 """
 
 _EXTRA_NODES: Final = {
@@ -57,26 +57,26 @@ _SWITCH_NODES: Final = ("/dev/nvidia-nvswitchctl", "/dev/nvidia-nvswitch*")
 
 
 class SpecWishes(Value, frozen=True):
-    """What settings, other programs' files and the readers of ours leave to be decided."""
+    """Choices left open by settings, other programs' files and the readers of the agent's files."""
 
     kinds: tuple[str, ...] = ()
     """The public kinds to define."""
     hook: Path | None = None
-    """The program on the host that makes a linker cache; without one, none is needed."""
+    """The program on the host that makes a linker cache; without it, no cache is needed."""
     groups: bool = False
     """Whether the container runtime reads the format's version 0.7.0, which has additional groups."""
     public_groups: bool = False
-    """Whether whoever reads the public kinds does."""
+    """Whether readers of the public kinds read version 0.7.0 too."""
 
 
 class SpecPlan(Value, frozen=True):
-    """What should be written, and what could not be described."""
+    """The specifications to write, and the devices left out."""
 
     specs: tuple[Spec, ...] = ()
     left_out: tuple[str, ...] = ()
     """Devices without an entry, each with its reason."""
     common: ContainerEdits = NO_EDITS
-    """What every container with a GPU gets."""
+    """The edits for every container with a GPU."""
 
 
 def plan_specs(inventory: Inventory, files: DriverFiles, wishes: SpecWishes) -> SpecPlan:
@@ -94,7 +94,7 @@ def plan_specs(inventory: Inventory, files: DriverFiles, wishes: SpecWishes) -> 
 
 
 def plan_common_edits(files: DriverFiles, hook: Path | None, *, only_looking: bool = False) -> ContainerEdits:
-    """What every container with a GPU gets, whichever GPU it is; less is done for one that only looks after them."""
+    """The edits for every container with a GPU, whichever GPU; fewer for a container that only manages GPUs."""
     nodes = plan_node_edits(() if only_looking else CONTROL_NODES, files)
     return ContainerEdits(
         env=(VOID, *plan_environment(files, hooks=hook is not None)),
@@ -106,7 +106,7 @@ def plan_common_edits(files: DriverFiles, hook: Path | None, *, only_looking: bo
 
 
 def build_for(kind: str, devices: tuple[Device, ...], edits: ContainerEdits, *, groups: bool) -> Spec:
-    """A specification for readers that do or do not know groups."""
+    """A specification for readers with or without knowledge of groups."""
     if groups:
         return build_spec(kind, devices, edits)
     without = tuple(Device(name=each.name, container_edits=drop_groups(each.container_edits)) for each in devices)
@@ -114,7 +114,7 @@ def build_for(kind: str, devices: tuple[Device, ...], edits: ContainerEdits, *, 
 
 
 def _plan_public(files: DriverFiles, hook: Path | None) -> Iterator[tuple[str, tuple[Device, ...], ContainerEdits]]:
-    """The public kinds beside that of GPUs; who cuts GPUs into MIG devices needs them before there is one to give."""
+    """The public kinds beside the GPUs'; tools for MIG need the kinds before any MIG device exists."""
     management, switches = plan_management_edits(files), plan_node_edits(_SWITCH_NODES, files)
     if management.device_nodes:
         common = plan_common_edits(files, hook, only_looking=True)
@@ -153,7 +153,7 @@ def _plan_hooks(files: DriverFiles, hook: Path, *, only_looking: bool) -> Iterat
         yield render_hook(hook, CREATE_LINKS, *links)
     directories = list_library_directories(files)
     if directories:
-        # Before the cache is made, because it adds to what the cache is made of.
+        # Before the cache is made, because it adds to the input of the cache.
         yield render_hook(hook, "enable-cuda-compat", f"--host-driver-version={files.version}")
         yield render_hook(hook, "update-ldcache", *(f"--folder={directory}" for directory in directories))
     if not only_looking:

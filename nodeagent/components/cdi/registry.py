@@ -1,8 +1,8 @@
-"""Reads all specification files of a node as a container runtime does, and says what cancels what.
+"""Reads all specification files of a node as a container runtime does, and finds files in conflict.
 
-Owns the rule that everybody forgets: two files of one directory that define the same name are both ignored for that
-name, and two in the lower directory take a good one in the higher directory with them.
-Refuses to read directories; it is given contents.
+Owns an easily forgotten rule: two files of the same directory with the same name of a device are both ignored for the
+name, and two in the lower directory take a good file in the higher directory with them.
+Refuses to read directories; callers give contents.
 """
 
 import json
@@ -20,30 +20,30 @@ _EXTENSIONS = (".json", ".yaml")
 
 
 class SpecReading(Value, frozen=True):
-    """What a runtime makes of one file."""
+    """A runtime's reading of a file."""
 
     path: str
     kind: str = ""
     version: str = ""
     devices: tuple[str, ...] = ()
     hook: str = ""
-    """The program that is run for a container with any of its devices; empty when none is."""
+    """The program that is run for a container with any of the devices; empty without a hook."""
     problem: str = ""
-    """Why the runtime ignores the whole file; empty when it does not."""
+    """Why the runtime ignores the whole file; empty for a valid file."""
 
     @property
     def directory(self) -> str:
-        """The directory it lies in."""
+        """The directory of the file."""
         return str(PurePosixPath(self.path).parent)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The qualified names that it defines."""
+        """The qualified names defined in the file."""
         return tuple(f"{self.kind}={device}" for device in self.devices)
 
 
 def parse_spec(content: SpecContent) -> SpecReading:
-    """What a runtime makes of the file."""
+    """Read the file as a runtime does."""
     if content.problem:
         return SpecReading(path=content.path, problem=content.problem)
     try:
@@ -63,10 +63,10 @@ def parse_spec(content: SpecContent) -> SpecReading:
 
 
 def parse_document(path: str, content: bytes) -> Any:
-    """The document in a file; its name says whether it is JSON or YAML.
+    """The document in a file; the file's name decides between JSON and YAML.
 
     Raises:
-        ValueError: it is neither; says in which line and column.
+        ValueError: The content is neither; the text says in which line and column.
     """
     try:
         if path.endswith(".json"):
@@ -77,12 +77,12 @@ def parse_document(path: str, content: bytes) -> Any:
 
 
 def is_spec_name(name: str) -> bool:
-    """Whether runtimes read a file of this name."""
+    """Whether runtimes read a file of the given name."""
     return name.endswith(_EXTENSIONS)
 
 
 def find_conflicts(readings: Iterable[SpecReading]) -> dict[str, tuple[str, ...]]:
-    """Each qualified name that no runtime resolves, and the files that cancel each other."""
+    """Each qualified name without a resolution in runtimes, and the files in conflict."""
     definitions: dict[tuple[str, str], list[str]] = defaultdict(list)
     for reading in readings:
         for name in reading.names:
@@ -91,7 +91,7 @@ def find_conflicts(readings: Iterable[SpecReading]) -> dict[str, tuple[str, ...]
 
 
 def describe_conflicts(conflicts: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
-    """One sentence for each set of files that are in each other's way."""
+    """A sentence for each set of files with the same names."""
     names: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for name, paths in conflicts.items():
         names[paths].append(name)
@@ -104,7 +104,7 @@ def describe_conflicts(conflicts: Mapping[str, tuple[str, ...]]) -> dict[str, st
 
 
 def find_foreign_definers(readings: Iterable[SpecReading], kind: str, own: Iterable[str]) -> tuple[str, ...]:
-    """Files of others that define a kind, even badly."""
+    """Files of other programs with a definition of the kind, even a bad definition."""
     ours = set(own)
     return tuple(reading.path for reading in readings if reading.kind == kind and reading.path not in ours)
 

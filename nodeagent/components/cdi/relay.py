@@ -1,4 +1,4 @@
-"""The way to whoever keeps the specifications now: the part is built anew after each crash, those who ask are not."""
+"""The handle to the cdi component: outlives the component, which is built anew after each crash."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,25 +11,25 @@ from nodeagent.model.ports import ClaimedSpec, ClaimSpecs, PartSpecs
 
 
 class SpecsUnavailable(NodeagentError):
-    """Nobody keeps the specifications at the moment."""
+    """CDI specifications cannot be written at the moment."""
 
     def __init__(self) -> None:
         super().__init__("CDI specifications cannot be written yet: the driver is not ready, or their part has failed")
 
 
 class SpecsKeeper(PartSpecs, ClaimSpecs, Protocol):
-    """Who keeps the specifications."""
+    """The component behind the handle."""
 
 
 class PartSpecsRelay:
-    """Implements `model.ports.PartSpecs` and `ClaimSpecs` for as long as the process lives."""
+    """The handle; implements `model.ports.PartSpecs` and `ClaimSpecs` for as long as the process lives."""
 
     def __init__(self) -> None:
         self._keeper: SpecsKeeper | None = None
 
     @contextmanager
     def lead_to(self, keeper: SpecsKeeper) -> Iterator[None]:
-        """Lead to this keeper for as long as the block lasts."""
+        """Point the handle at the component for as long as the block lasts."""
         self._keeper = keeper
         try:
             yield
@@ -43,27 +43,27 @@ class PartSpecsRelay:
         mounts: Sequence[ContainerMount],
         environment: Mapping[str, str],
     ) -> None:
-        """Have names mean these GPUs; the port's contract is in `model.ports`."""
+        """Give names the GPUs; the port's contract is in `model.ports`."""
         await self._find_keeper().write_part(names, gpus, mounts, environment)
 
     async def remove_part(self, name: str) -> None:
-        """Have them mean nothing; the port's contract is in `model.ports`."""
+        """Remove a container's names; the port's contract is in `model.ports`."""
         await self._find_keeper().remove_part(name)
 
     async def write_claim(self, uid: str, devices: Sequence[ClaimedSpec]) -> None:
-        """Have names mean the devices of a claim; the port's contract is in `model.ports`."""
+        """Give names the devices of a claim; the port's contract is in `model.ports`."""
         await self._find_keeper().write_claim(uid, devices)
 
     async def remove_claim(self, uid: str) -> None:
-        """Have them mean nothing; the port's contract is in `model.ports`.
+        """Remove a claim's names; the port's contract is in `model.ports`.
 
-        What cannot be removed now is taken away by `keep_claims`: a pod must be able to end without a driver.
+        Without the component the file stays until `keep_claims`: a pod must be able to end without a driver.
         """
         if self._keeper is not None:
             await self._keeper.remove_claim(uid)
 
     async def keep_claims(self, uids: Collection[str]) -> None:
-        """Have those of all other claims mean nothing; the port's contract is in `model.ports`."""
+        """Remove the names of all other claims; the port's contract is in `model.ports`."""
         await self._find_keeper().keep_claims(uids)
 
     def _find_keeper(self) -> SpecsKeeper:

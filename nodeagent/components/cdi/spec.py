@@ -1,7 +1,7 @@
-"""A CDI specification as values, in the shape of its file.
+"""A CDI specification as values, in the shape of the file.
 
-Owns the part of the format that the agent writes, and the lowest version of the format that a content needs.
-Refuses everything else: reading other people's files is the work of `registry.py` and `validate.py`.
+Owns the part of the format written by the agent, and the lowest version of the format for a content.
+Refuses everything else: `registry.py` and `validate.py` read other programs' files.
 """
 
 import re
@@ -22,10 +22,10 @@ _DIGIT_FIRST: Final = re.compile(r"[0-9]")
 
 
 class DeviceNode(Value, frozen=True, rename="camel", omit_defaults=True):
-    """A device node in the container; its mode and group are written where they keep somebody out.
+    """A device node in the container; mode and group are written where they restrict access.
 
-    Neither type nor numbers are written: with them the runtime would believe a number that a reboot has changed;
-    without them it looks at the node itself.
+    Neither type nor numbers are written: with numbers the runtime would believe a value changed by a reboot; without
+    numbers the runtime reads the node itself.
     """
 
     path: str
@@ -45,7 +45,7 @@ class Mount(Value, frozen=True, rename="camel", omit_defaults=True):
 
 
 class Hook(Value, frozen=True, rename="camel", omit_defaults=True):
-    """A program that the runtime starts on the host while it creates a container."""
+    """A program started on the host by the runtime while a container is created."""
 
     hook_name: Literal["createContainer"]
     path: str
@@ -53,7 +53,7 @@ class Hook(Value, frozen=True, rename="camel", omit_defaults=True):
 
 
 class ContainerEdits(Value, frozen=True, rename="camel", omit_defaults=True):
-    """What is changed in a container."""
+    """The changes of a container."""
 
     env: tuple[str, ...] = ()
     device_nodes: tuple[DeviceNode, ...] = ()
@@ -67,14 +67,14 @@ NO_EDITS: Final = ContainerEdits()
 
 
 class Device(Value, frozen=True, rename="camel", omit_defaults=True):
-    """One name that can be asked for."""
+    """A name for containers to ask for, and the edits of its container."""
 
     name: str
     container_edits: ContainerEdits
 
 
 class Spec(Value, frozen=True, rename="camel", omit_defaults=True):
-    """One file."""
+    """A specification file."""
 
     cdi_version: str
     kind: str
@@ -84,7 +84,7 @@ class Spec(Value, frozen=True, rename="camel", omit_defaults=True):
 
 
 def build_spec(kind: str, devices: tuple[Device, ...], edits: ContainerEdits = NO_EDITS) -> Spec:
-    """A specification that declares no more than it needs, because older readers refuse newer versions."""
+    """A specification in the lowest version for its content, because older readers refuse newer versions."""
     version = max(
         _BASE_VERSION,
         _DOTTED_CLASS_VERSION if "." in kind.partition("/")[2] else _BASE_VERSION,
@@ -95,7 +95,7 @@ def build_spec(kind: str, devices: tuple[Device, ...], edits: ContainerEdits = N
 
 
 def drop_groups(edits: ContainerEdits) -> ContainerEdits:
-    """The same for readers that know no groups: the nodes keep theirs, the container's process gets none."""
+    """The edits for readers without groups: the nodes keep their groups, the container's process gets no groups."""
     return replace(edits, additional_gids=())
 
 

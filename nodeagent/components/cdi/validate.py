@@ -1,7 +1,7 @@
 """Whether a document is a valid CDI specification, by the rules that container runtimes apply.
 
-Owns the format's field table: names, types, which are required, and from which version on.
-Refuses unknown fields, as the runtimes do: one of them makes the whole file invalid.
+Owns the format's field table: names, types, required fields, and the version that introduced each.
+Refuses unknown fields, as the runtimes do: an unknown field makes the whole file invalid.
 """
 
 import re
@@ -22,7 +22,7 @@ _STAGES: Final = ("prestart", "createRuntime", "createContainer", "startContaine
 _PROBLEMS_LIMIT: Final = 20
 
 Check: TypeAlias = Callable[[Any], str]
-"""What is wrong with a value; empty when nothing is."""
+"""The fault of a value; empty for a good value."""
 Version: TypeAlias = tuple[int, ...]
 
 
@@ -37,7 +37,7 @@ class _Field(Value, frozen=True):
 
 
 def find_spec_problems(document: object) -> tuple[str, ...]:
-    """Everything that makes a runtime refuse the document, each with its place; the first twenty."""
+    """All reasons for a runtime to refuse the document, each with its place; the first twenty."""
     found: list[str] = []
     for problem in _list_problems(document):
         found.append(problem)
@@ -47,7 +47,7 @@ def find_spec_problems(document: object) -> tuple[str, ...]:
 
 
 def parse_version(text: object) -> Version | None:
-    """A version of the format that exists; a leading `v` is tolerated."""
+    """An existing version of the format; a leading `v` is tolerated."""
     if not isinstance(text, str) or not re.fullmatch(r"v?\d+\.\d+\.\d+", text, re.ASCII):
         return None
     version = tuple(int(part) for part in text.removeprefix("v").split("."))

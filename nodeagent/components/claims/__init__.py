@@ -1,1 +1,1 @@
-"""Claims of dynamic resource allocation: made ready before their pods start, and put away after the last of them."""
+"""Claims of dynamic resource allocation: prepared before their pods start, unprepared after the last pod."""

@@ -1,4 +1,4 @@
-"""Whom the part that makes claims ready asks: the kubelet, the journal and the API server, as it needs them."""
+"""The ports of the claims component: the kubelet, the journal and the API server."""
 
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, Protocol
@@ -8,24 +8,24 @@ from nodeagent.model.ports import ClaimApi, ClaimDriver, ClaimKeeper, PodListing
 
 
 class ServeClaims(Protocol):
-    """Keeps the driver registered with the kubelet and its questions answered, until cancelled."""
+    """Keeps the driver registered with the kubelet and answers the kubelet's calls, until cancelled."""
 
     async def __call__(
         self, driver: ClaimDriver, report: Callable[[ClaimStanding], None], opened: Callable[[], None]
     ) -> None:
-        """Serve; reports each change of what the kubelet knows, and says when it can be asked.
+        """Serve; reports each change of the registration, and calls `opened` once calls can arrive.
 
         Raises:
-            NodeagentError: a socket cannot be served.
+            NodeagentError: A socket cannot be served.
         """
         ...
 
 
 class Surroundings(NamedTuple):
-    """Whom the part asks."""
+    """The dependencies of the claims component."""
 
     keeper: ClaimKeeper
     serve: ServeClaims
     read_pods: Callable[[], Awaitable[PodListing]]
     open_api: Callable[[], Awaitable[ClaimApi]] | None
-    """None where there is no API server."""
+    """`None` without an API server."""

@@ -1,7 +1,7 @@
-"""Makes claims ready for pods when the kubelet asks, and puts them away after the last of them.
+"""Prepares claims for pods when the kubelet asks, and unprepares claims after the last pod.
 
-Owns the answers to the kubelet, and what is made for a claim and goes with it.
-Refuses to answer before the journal holds the claim, and to need the API server for what is prepared already.
+Owns the answers to the kubelet, and everything made for a claim and removed with the claim.
+Refuses to answer before the journal holds the claim, and to need the API server for prepared claims.
 """
 
 from collections import Counter
@@ -55,16 +55,16 @@ from nodeagent.rules.claims.naming import list_devices
 PREPARE_SECONDS = 40.0
 """How long a claim may take; the kubelet gives up after 45."""
 PATIENCE_SECONDS = 20.0
-"""How long a claim waits for what the agent does not know yet when it has just started."""
+"""How long a claim waits for facts that a just started agent does not know yet."""
 HEALTH_WINDOW_SECONDS = 0.05
 RETRY_SECONDS = 2.0
 AT_ONCE = 16
-"""Claims of one call that are worked on: as many connections would be opened, and all would wait for one journal."""
+"""Claims of one call in work at a time: more would open as many connections, and wait for the one journal."""
 PASSING_MAX = 512
-"""Claims that were put away without ever having been prepared, which are remembered.
+"""How many claims are remembered that were unprepared without ever having been prepared.
 
-Not over a restart: who comes too late was on the way already, and ends with the agent that was asked. One that were
-asked anew all the same is made ready, keeps its devices from others, and is put away when nobody is found to have it.
+Not over a restart: a late Prepare was on its way already, and ends with the agent that got the call. A claim prepared
+anew all the same keeps its devices from others, and is unprepared when no container is found to have it.
 """
 
 
@@ -101,7 +101,7 @@ class Claims:
         self._log = get_logger(component=self.name)
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
-        """Answer the kubelet until cancelled; ready when it can ask."""
+        """Answer the kubelet until cancelled; ready when calls can arrive."""
         self._conditions.replace("claim-refused", {})
         missing = "" if self._around.open_api else "there are no credentials, or `kubernetes.enabled` is false"
         self._conditions.replace("claims-without-api", {"": missing} if missing else {})
@@ -110,7 +110,7 @@ class Claims:
             tasks.start_soon(self._watch_files, name="claims files")
             tasks.start_soon(self._reconcile_forever, name="claims reconciled")
             if self._around.open_api is not None:
-                # What it takes to ask is loaded before the first pod waits for it.
+                # The API client is loaded before the first pod waits for it.
                 tasks.start_soon(self._find_api, name="claims API")
             while True:
                 try:
@@ -123,10 +123,10 @@ class Claims:
                     )
                     await anyio.sleep(RETRY_SECONDS)
 
-    # What the kubelet asks.
+    # The kubelet's calls.
 
     async def prepare(self, claims: Sequence[ClaimReference]) -> Mapping[str, tuple[DeviceAnswer, ...] | str]:
-        """Make claims ready; the port's contract is in `model.ports`."""
+        """Prepare claims; the port's contract is in `model.ports`."""
         answers: dict[str, tuple[DeviceAnswer, ...] | str] = {}
         until = anyio.current_time() + PREPARE_SECONDS
 
@@ -145,11 +145,11 @@ class Claims:
         return answers
 
     async def unprepare(self, claims: Sequence[ClaimReference]) -> Mapping[str, str]:
-        """Put claims away; the port's contract is in `model.ports`."""
+        """Unprepare claims; the port's contract is in `model.ports`."""
         return await self._put_all_away(dict.fromkeys(claims, "its last pod on this node has ended"))
 
     async def _put_all_away(self, ended: Mapping[ClaimReference, str]) -> Mapping[str, str]:
-        """By uid what keeps each of them; empty where nothing does."""
+        """Unprepare claims; by uid the obstacle of each, empty after success."""
         answers: dict[str, str] = {}
         until = anyio.current_time() + PREPARE_SECONDS
 
@@ -170,7 +170,7 @@ class Claims:
         return answers
 
     async def wait_health(self, known: tuple[DeviceHealth, ...] | None) -> tuple[DeviceHealth, ...]:
-        """What devices are good for; the port's contract is in `model.ports`."""
+        """The health of devices; the port's contract is in `model.ports`."""
         return await self._health.wait_other(known, HEALTH_WINDOW_SECONDS)
 
     async def _prepare(self, reference: ClaimReference) -> tuple[DeviceAnswer, ...]:
@@ -194,7 +194,7 @@ class Claims:
             return answer_claim(ready)
 
     async def _begin(self, reference: ClaimReference) -> PreparedClaim:
-        """Find out what a claim gets, and make it durable."""
+        """Plan the devices of a claim, and record the plan durably."""
         api = await self._find_api()
         found = check_claim(reference, await self._ask(api, reference))
         if is_late(found, self._around.keeper.ended_claim(found.uid)) or found.uid in self._passing:
@@ -212,7 +212,7 @@ class Claims:
             raise ClaimRefused(f"claim {reference.describe()} must be read before it is prepared: {error}") from error
 
     async def _refuse_ended(self, api: ClaimApi, claim: ResourceClaim) -> None:
-        """Turn away who comes too late: all pods that could have the claim have ended."""
+        """Refuse a late claim: all pods with a right to the claim have ended."""
         for pod in claim.pods:
             if await api.is_alive(pod):
                 return
@@ -222,7 +222,7 @@ class Claims:
         )
 
     async def _unprepare(self, uid: str, why: str) -> None:
-        """Needs no API server, no driver and no GPU: the journal says what there is to put away."""
+        """Needs no API server, no driver and no GPU: the journal says what was made for the claim."""
         async with self._alone_with(uid):
             claim = self._find_book().claims.get(uid)
             if claim is None:
@@ -231,7 +231,7 @@ class Claims:
                     del self._passing[next(iter(self._passing))]
                 return
             if next(list_turns(claim), None) is not None:
-                # It outlives the agent, and is given back only on GPUs that are known.
+                # A time slice outlives the agent, and is given back only on GPUs that are known.
                 with suppress(ClaimRefused):
                     await self._find_inventory()
             inventory = self._bus.latest(Inventory)
@@ -240,10 +240,10 @@ class Claims:
         self._bus.publish_fact(ClaimUnprepared(uid=uid, claim=claim.describe(), reason=why), source=self.name)
         self._log.info("claim_unprepared", claim=claim.describe(), uid=uid, reason=why)
 
-    # What is looked after.
+    # Work in the background.
 
     async def _reconcile_forever(self) -> None:
-        """Put away what nobody has any more, and have nothing mean anything of which nothing is known."""
+        """Unprepare claims without holders, and remove specifications without a claim."""
         async for _ in Ticker(LOOK_SECONDS):
             try:
                 await self._describe(tuple(self._undescribed))
@@ -265,11 +265,11 @@ class Claims:
             assert api is not None
             ends[claim.uid] = explain_end(claim, await api.find_claim(claim.namespace, claim.name))
         over = self._doubts.judge(ends)
-        # One that stays keeps no other from it, and says why: the kubelet does not ask about it any more.
+        # A failed claim holds up no other claim, and is reported: the kubelet does not ask about it any more.
         await self._put_all_away({refer_to(claim): over[claim.uid] for claim in asked if claim.uid in over})
 
     async def _watch_files(self) -> None:
-        """Write specifications anew at the start, and when those of the node had to be: a reboot wipes them all."""
+        """Write specifications anew at the start, and after the node's own were written: a reboot wipes them all."""
         with self._bus.listen(CdiSpecsWritten, client=self.name) as written:
             await self._write_all()
             async for _ in written:
@@ -282,7 +282,7 @@ class Claims:
         await self._describe(tuple(book.claims) if book is not None else ())
 
     async def _describe(self, uids: Sequence[str]) -> None:
-        """Have what is ready mean what it did; what it lacks now, such as a GPU or a daemon, may be back later."""
+        """Write the specifications of prepared claims again; retried where a GPU or daemon is missing."""
         for uid in uids:
             inventory = await self._find_inventory()
             self._undescribed.discard(uid)
@@ -312,7 +312,7 @@ class Claims:
         devices = list_devices(inventory.value, behind, on_demand=settings.mig_on_demand)
         self._health.put(plan_health(devices, health.value if health is not None else None, self._pool))
 
-    # What is known.
+    # Views of the node.
 
     async def _look(self) -> NodeView:
         inventory = await self._find_inventory()
@@ -322,7 +322,7 @@ class Claims:
 
     async def _find_inventory(self) -> Inventory:
         if not self._is_known.is_set():
-            # Asking costs a turn of the loop, in which others would come first.
+            # Waiting costs a turn of the event loop, in which other tasks would come first.
             with anyio.move_on_after(PATIENCE_SECONDS):
                 await self._is_known.wait()
         inventory = self._bus.latest(Inventory)
@@ -345,7 +345,7 @@ class Claims:
 
     @asynccontextmanager
     async def _alone_with(self, uid: str) -> AsyncIterator[None]:
-        """One at a time for each claim, in the order in which they came."""
+        """A single call at a time for each claim, in the order of arrival."""
         lock = self._locks.setdefault(uid, anyio.Lock(fast_acquire=True))
         self._users[uid] += 1
         try:
@@ -356,10 +356,10 @@ class Claims:
             if not self._users[uid]:
                 del self._users[uid], self._locks[uid]
 
-    # What is told.
+    # Reports.
 
     def _tell_refused(self, reference: ClaimReference, reason: str) -> str:
-        """Say of a claim that it is refused, or note that it is so no more; conditions follow with the call's end."""
+        """Report a refused claim or, with an empty reason, the end of a refusal; conditions follow after the call."""
         name = reference.describe()[:200]
         if reason:
             fact = ClaimWasRefused(uid=reference.uid[:80], claim=name, reason=reason)
@@ -373,7 +373,7 @@ class Claims:
         return reason
 
     def _show_refused(self) -> None:
-        """Once for all claims of a call: each change of conditions is told with all that there are."""
+        """Set the condition once for all claims of a call: each change publishes all conditions."""
         self._conditions.replace("claim-refused", {key: f"{key}: {text}" for key, text in self._refused.items()})
 
     def _note_standing(self, standing: ClaimStanding) -> None:
@@ -383,7 +383,7 @@ class Claims:
 
 
 async def _for_each(claims: Iterable[ClaimReference], answer: Answer) -> None:
-    """Several at once, each uid once; of a single one others hear when it is answered: a pod waits for it."""
+    """Answer several at once, each uid once; a single claim without a task of its own, because a pod is waiting."""
     references = list({claim.uid: claim for claim in claims}.values())
     if len(references) == 1:
         await answer(references[0])

@@ -1,7 +1,7 @@
-"""What is made for a claim beside its record: MIG devices, daemons of MPS, limits of shares, and its specification.
+"""The things made for a claim beside the record: MIG devices, MPS daemons, limits of fractions, and the specification.
 
-Owns the order. What is made is written down first as being made; everything here is safe to repeat, and is repeated
-from its start whenever it was cut short.
+Owns the order. The record is written first, as not ready while things are still to be made; every step is safe to
+repeat, and all are repeated from the start after an interruption.
 """
 
 from collections.abc import Mapping
@@ -29,23 +29,23 @@ from nodeagent.model.values import Value
 
 
 class Makers(NamedTuple):
-    """Who makes what; those that are not there make nothing."""
+    """The makers of each kind; a missing maker makes nothing."""
 
     specs: ClaimSpecs
     partitions: PartitionMaking | None = None
     mps: MpsClaims | None = None
     shares: ShareKeeper | None = None
     cuts_on_demand: bool = True
-    """Whether MIG devices are made for new claims; those that were made end in any case."""
+    """Whether MIG devices are made for new claims; existing MIG devices of claims end in any case."""
     gives_shares: bool = False
-    """Whether new ones are given; those that there are end in any case."""
+    """Whether new claims get fractions; existing fractions end in any case."""
     turns: Turns | None = None
     sets_turns: bool = False
-    """Whether new claims may ask for a time slice; those that are set end in any case."""
+    """Whether new claims may ask for a time slice; time slices already set end in any case."""
 
     @property
     def powers(self) -> Powers:
-        """What can be done for a claim."""
+        """The agent's abilities for a claim."""
         return Powers(
             makes_mig_devices=self.partitions is not None and self.cuts_on_demand,
             runs_mps=self.mps is not None,
@@ -55,17 +55,17 @@ class Makers(NamedTuple):
 
 
 class _Extra(Value, frozen=True):
-    """What a container needs for one device beyond the device."""
+    """A container's needs for a device beyond the device."""
 
     environment: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[ContainerMount, ...] = ()
 
 
 async def make_ready(claim: PreparedClaim, makers: Makers, keeper: ClaimKeeper, inventory: Inventory) -> PreparedClaim:
-    """Make what is not there yet, and have the names of the claim's devices mean them.
+    """Make whatever is missing, and write the specification of the claim's devices.
 
     Raises:
-        NodeagentError: it cannot be made, or not now; the claim stays as it is written down.
+        NodeagentError: A step failed, for good or for now; the next call repeats all steps.
     """
     made = await _make_partitions(claim, makers.partitions, inventory)
     extras = await _open_daemons(claim, makers.mps)
@@ -86,10 +86,10 @@ async def make_ready(claim: PreparedClaim, makers: Makers, keeper: ClaimKeeper, 
 async def put_away(
     claim: PreparedClaim, makers: Makers, keeper: ClaimKeeper, inventory: Inventory | None, why: str
 ) -> None:
-    """Take away what was made for a claim, and then its record.
+    """Remove everything made for a claim, and then the record.
 
     Raises:
-        NodeagentError: something is still there, and so is the record.
+        NodeagentError: A step failed; the record stays.
     """
     await makers.specs.remove_claim(claim.uid)
     if next(list_groups(claim), None) is not None:

@@ -1,8 +1,8 @@
-"""What classes and claims ask of a device in NVIDIA's own words: `GpuConfig` and `MigDeviceConfig`.
+"""NVIDIA's opaque configurations of devices in classes and claims: `GpuConfig` and `MigDeviceConfig`.
 
-Owns reading them, strictly, and which of several counts for a device: the claim's before the class's, the later before
-the earlier, and what nobody asked for at the end.
-Refuses what it does not know, by the name of the field: a setting that is silently left out is found out too late.
+Owns strict reading, and the precedence of several for a device: the claim's before the class's, the later before the
+earlier, and the driver's defaults at the end.
+Refuses unknown fields by name: a setting that is silently left out is noticed too late.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ _SHOWN.maxstring = _SHOWN.maxlong = 10 << 10  # as much as the API takes of all 
 
 
 class MpsWish(NamedTuple):
-    """`mpsConfig`, as it is written; what it means depends on the GPUs that it is for."""
+    """`mpsConfig` as written; the meaning depends on the GPUs of the configuration."""
 
     thread_percentage: int | None = None
     memory_bytes: int | None = None
@@ -33,17 +33,17 @@ class MpsWish(NamedTuple):
 
 
 class Wish(NamedTuple):
-    """What one configuration asks of the devices that it is for."""
+    """A configuration's request for its devices."""
 
     kind: str
     way: SharingWay | None = None
-    """`None` where nothing is said of sharing."""
+    """`None` without a sharing section."""
     interval: str = ""
     mps: MpsWish = MpsWish()
 
 
 class PlacedWish(NamedTuple):
-    """A configuration in its place among those of a claim."""
+    """A configuration with its place among the configurations of a claim."""
 
     place: int
     source: str
@@ -51,15 +51,15 @@ class PlacedWish(NamedTuple):
     wish: Wish
 
     def describe(self) -> str:
-        """Where it is found."""
+        """The place of the configuration in the claim."""
         return _place(self.place, self.source)
 
 
 def read_configs(configs: Sequence[OpaqueConfig], driver: str) -> tuple[PlacedWish, ...]:
-    """Those for this driver, the one that counts most first.
+    """The configurations for this driver, in falling order of precedence.
 
     Raises:
-        ClaimRefused: one of them is not understood; the field is named.
+        ClaimRefused: A configuration has an unknown or wrong field, named in the text.
     """
     read: list[PlacedWish] = []
     for place, config in enumerate(configs):
@@ -76,10 +76,10 @@ def read_configs(configs: Sequence[OpaqueConfig], driver: str) -> tuple[PlacedWi
 
 
 def choose_config(configs: Sequence[PlacedWish], result: ClaimResult, *, is_gpu: bool) -> PlacedWish | None:
-    """The one that counts for a device; `None` where nobody asks for anything.
+    """The configuration for a device, if any.
 
     Raises:
-        ClaimRefused: one that names the request is for another kind of device.
+        ClaimRefused: A configuration naming the request is for another kind of device.
     """
     names = {result.request, result.request.partition("/")[0]}
     for config in configs:
@@ -98,10 +98,10 @@ def choose_config(configs: Sequence[PlacedWish], result: ClaimResult, *, is_gpu:
 
 
 def read_parameters(parameters: object, where: str) -> Wish:
-    """One configuration.
+    """Read a configuration.
 
     Raises:
-        ClaimRefused: it is not understood; the field is named.
+        ClaimRefused: A field is unknown or wrong, and named in the text.
     """
     fields = _Fields(parameters, where)
     version, kind = fields.take_text("apiVersion"), fields.take_text("kind")
@@ -167,7 +167,7 @@ def _read_size(value: object, where: str) -> int:
 
 
 class _Fields:
-    """A mapping of which each field is taken once, and nothing may be left over."""
+    """A mapping whose fields are taken once each, without a rest."""
 
     def __init__(self, value: object, where: str) -> None:
         if not isinstance(value, Mapping):
@@ -175,12 +175,12 @@ class _Fields:
         self._value, self.where, self._known = dict(value), where, list[str]()
 
     def take(self, name: str) -> object:
-        """A field; `None` where it is not there."""
+        """A field; `None` for a missing field."""
         self._known.append(name)
         return self._value.pop(name, None)
 
     def take_text(self, name: str, default: str = "") -> str:
-        """A field that is a text."""
+        """A field with a text."""
         value = self.take(name)
         if value is None:
             return default
@@ -189,16 +189,16 @@ class _Fields:
         return value
 
     def take_fields(self, name: str) -> "_Fields | None":
-        """A field that has fields of its own."""
+        """A field with fields of its own."""
         value = self.take(name)
         return None if value is None else _Fields(value, f"{self.where}.{name}")
 
     def rest(self) -> Sequence[tuple[str, object]]:
-        """What was not taken, where names are free."""
+        """The fields not taken, where names are free."""
         return [(str(key), value) for key, value in self._value.items()]
 
     def finish(self) -> None:
-        """Let nothing be left over."""
+        """Refuse fields not taken."""
         if self._value:
             name = str(min(self._value, key=str))
             raise ClaimRefused(f'unknown field "{self.where}.{name[:60]}"{suggest(name, self._known)}')
@@ -209,6 +209,6 @@ def _place(place: int, source: str) -> str:
 
 
 def _show(value: object) -> str:
-    """However long or deep it is; the whole of it may be deeper than Python goes."""
+    """A shortened text of the value, however long or deep; the full text may be deeper than Python goes."""
     text = _SHOWN.repr(value)
     return text if len(text) <= 60 else f"{text[:60]}…"

@@ -1,8 +1,8 @@
-"""What a claim gets on this node: which devices, shared how, by which names; pure.
+"""The devices of a claim on the node, with sharing and CDI names; pure.
 
-Owns the checks between an allocation and this node: that it is meant for this driver and this pool, that its devices
-exist, that they go by claims and that nobody else has them.
-Refuses to guess. An error is of one claim alone, says what is wrong with which device, and reaches the pod's event.
+Owns the checks of an allocation: driver and pool are the node's, and the devices exist, are whole or can be cut, and
+are open in allocation mode `claims`.
+Refuses to guess. An error belongs to a single claim, names device and fault, and reaches the pod's event.
 """
 
 import re
@@ -34,7 +34,7 @@ _SHARE: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 
 
 class Powers(NamedTuple):
-    """What this agent can do for a claim beyond handing out what is there."""
+    """The agent's abilities for a claim beyond existing devices."""
 
     makes_mig_devices: bool = False
     runs_mps: bool = False
@@ -43,7 +43,7 @@ class Powers(NamedTuple):
 
 
 class NodeView(NamedTuple):
-    """All of the node that the answer to a claim depends on."""
+    """All of the node on which the answer to a claim depends."""
 
     inventory: Inventory
     offering: Offering
@@ -53,10 +53,10 @@ class NodeView(NamedTuple):
 
 
 def check_reference(reference: ClaimReference) -> None:
-    """See that a claim can be named in a file and to the API server.
+    """Check that a claim can be named in a file and to the API server.
 
     Raises:
-        ClaimRefused: it cannot.
+        ClaimRefused: The uid is malformed, or namespace or name is empty.
     """
     if not _UID.fullmatch(reference.uid):
         raise ClaimRefused(f"claim {reference.describe()[:200]} has the uid {reference.uid[:80]!r}, which is none")
@@ -68,7 +68,7 @@ def check_claim(reference: ClaimReference, claim: ResourceClaim | None) -> Resou
     """The claim that the kubelet means, allocated and reserved.
 
     Raises:
-        ClaimRefused: it is gone, another one, or not to be prepared (any longer).
+        ClaimRefused: The claim is gone, replaced, not allocated or not reserved.
     """
     name = reference.describe()
     if claim is None:
@@ -83,15 +83,15 @@ def check_claim(reference: ClaimReference, claim: ResourceClaim | None) -> Resou
 
 
 def is_late(claim: ResourceClaim, ended: EndedClaim | None) -> bool:
-    """Whether it may be that all pods of a claim have ended: it was put away, and is reserved for nobody since then."""
+    """Whether all pods of a claim may have ended: an unprepared claim without a newly reserved pod."""
     return ended is not None and {pod.uid for pod in claim.pods} <= {pod.uid for pod in ended.pods}
 
 
 def plan_claim(claim: ResourceClaim, view: NodeView, now_seconds: float) -> PreparedClaim:
-    """What is to be made ready; MIG devices that are still to be made have no UUID yet.
+    """The claim to prepare; MIG devices still to be made have no UUID yet.
 
     Raises:
-        ClaimRefused: it cannot be had on this node as it is.
+        ClaimRefused: The node cannot give the claim's devices.
     """
     own = [result for result in claim.results if result.driver == view.driver]
     if not own:
@@ -114,7 +114,7 @@ def plan_claim(claim: ResourceClaim, view: NodeView, now_seconds: float) -> Prep
 
 
 def needs_work(device: PreparedDevice) -> bool:
-    """Whether something must be done for a device that may be cut short half way."""
+    """Whether preparing a device takes work that may be cut short half way."""
     return device.is_made or device.part is not None or _uses_mps(device) or find_turn(device) != OWN
 
 
@@ -129,7 +129,7 @@ class _Chosen(NamedTuple):
 
     @property
     def place(self) -> int:
-        """Of its configuration; devices of one configuration are shared together."""
+        """The place of the configuration; devices of the same configuration are shared together."""
         return -1 if self.config is None else self.config.place
 
 
@@ -166,7 +166,7 @@ def _check_cut(device: NamedDevice, *, can_make: bool) -> None:
 
 
 def _plan_sharing(chosen: Sequence[_Chosen], view: NodeView) -> dict[int, ClaimSharing]:
-    """By the place of the configuration how its devices are shared."""
+    """By the place of a configuration the sharing of its devices."""
     shared: dict[int, ClaimSharing] = {}
     for each in chosen:
         if each.config is None or each.config.wish.way is None or each.place in shared:
@@ -240,7 +240,7 @@ def _plan_device(uid: str, chosen: _Chosen, sharing: ClaimSharing | None, view: 
 
 
 def _plan_part(result: ClaimResult, device: NamedDevice, view: NodeView) -> GpuPart | None:
-    """How much of the GPU a share is; `None` for all of the device."""
+    """The fraction of a shared device; `None` for a whole device."""
     if not result.share_id or result.is_admin:
         return None
     if not view.powers.holds_shares:
@@ -261,7 +261,7 @@ def _find_memory(gpu: Gpu) -> int:
 
 
 def _read_consumed(result: ClaimResult, name: str, driver: str) -> int | None:
-    """How much of a capacity a share is; `None` where nothing is said of it."""
+    """The consumed amount of a capacity; `None` for a capacity not named by the claim."""
     text = result.consumed.get(name, result.consumed.get(f"{driver}/{name}"))
     try:
         return None if text is None else parse_quantity(text)
@@ -270,12 +270,12 @@ def _read_consumed(result: ClaimResult, name: str, driver: str) -> int | None:
 
 
 def list_capacities(inventory: Inventory) -> tuple[GpuPart, ...]:
-    """What each GPU has to give to claims that share it."""
+    """The whole cores and memory of each GPU, for claims with fractions."""
     return tuple(GpuPart(gpu=gpu.uuid, cores=ALL_CORES, memory_bytes=gpu.memory_total_bytes) for gpu in inventory.gpus)
 
 
 def answer_claim(claim: PreparedClaim) -> tuple[DeviceAnswer, ...]:
-    """What the kubelet is told of a claim that is ready."""
+    """The answer to the kubelet for a ready claim."""
     return tuple(
         DeviceAnswer(
             requests=device.requests,
@@ -289,15 +289,15 @@ def answer_claim(claim: PreparedClaim) -> tuple[DeviceAnswer, ...]:
 
 
 def name_partition(claim: PreparedClaim, device: PreparedDevice) -> str:
-    """By which key a MIG device is made for a claim."""
+    """The key under which a MIG device is made for a claim."""
     return f"{claim.uid}/{device.device}"
 
 
 def plan_partition(device: PreparedDevice, inventory: Inventory) -> PartitionWish:
-    """The MIG device that is to be made.
+    """The MIG device to make.
 
     Raises:
-        ClaimRefused: it could no longer be made here.
+        ClaimRefused: The node has no such place for a MIG device any more.
     """
     named = find_device(inventory, device.device)
     if named is None or named.place is None:
@@ -306,7 +306,7 @@ def plan_partition(device: PreparedDevice, inventory: Inventory) -> PartitionWis
 
 
 def list_groups(claim: PreparedClaim) -> Iterator[tuple[tuple[GpuUuid, ...], ClaimSharing]]:
-    """The GPUs that a daemon of MPS is to look after, for each configuration that asks for one."""
+    """The GPUs of each MPS daemon, with a daemon for each configuration with MPS."""
     groups: dict[int, tuple[dict[GpuUuid, None], ClaimSharing]] = {}
     for device in claim.devices:
         if device.sharing is not None and device.sharing.way is SharingWay.MPS:
@@ -316,6 +316,6 @@ def list_groups(claim: PreparedClaim) -> Iterator[tuple[tuple[GpuUuid, ...], Cla
 
 
 def with_uuids(claim: PreparedClaim, made: Mapping[str, MigUuid]) -> PreparedClaim:
-    """The claim with the MIG devices that were made for it, by name, and ready."""
+    """The claim as ready, with the UUIDs of its new MIG devices, by device name."""
     devices = tuple(replace(one, uuid=made.get(one.device, one.uuid)) for one in claim.devices)
     return replace(claim, devices=devices, is_ready=True)

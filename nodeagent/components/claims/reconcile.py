@@ -1,7 +1,7 @@
-"""Which claims are prepared for nobody any more; pure.
+"""Prepared claims without holders; pure.
 
-Owns the rule: a claim is put away without being asked to when neither the kubelet nor the API server knows anybody who
-has it, in two looks that lie apart.
+Owns the rule: a claim is unprepared without a call when neither the kubelet nor the API server knows a holder, in two
+polls some time apart.
 Refuses to conclude anything from a source that cannot be read: unreadable is not gone.
 """
 
@@ -14,17 +14,17 @@ from nodeagent.model.claims import ClaimReference, ResourceClaim
 from nodeagent.model.journal import PreparedClaim
 
 LOOK_SECONDS: Final = 60.0
-"""Pause between looks; the kubelet puts claims of pods that are gone away by itself in that rhythm."""
+"""Pause between polls; the kubelet unprepares claims of gone pods by itself in the same rhythm."""
 CONFIRM_LOOKS: Final = 10
-"""How many looks a claim that the API server has confirmed is not asked about again."""
+"""For how many polls a claim that the API server has confirmed is not asked about again."""
 
 
 def list_doubtful(
     claims: Iterable[PreparedClaim], claimed: Iterable[ClaimedDevice], driver: str
 ) -> tuple[PreparedClaim, ...]:
-    """The prepared claims that no container has by the kubelet's list; a pod may have one in none of its containers.
+    """The prepared claims without a container in the kubelet's list; a pod may use a claim in none of its containers.
 
-    The list has no uids: of several claims of one name, which nobody has at the same time, it does not say which it is.
+    The list has no uids: several claims of the same name, of which at most one is in use, are all doubtful.
     """
     prepared = tuple(claims)
     held = {(one.claim_namespace, one.claim) for one in claimed if one.driver == driver}
@@ -37,12 +37,12 @@ def list_doubtful(
 
 
 def refer_to(claim: PreparedClaim) -> ClaimReference:
-    """The claim as the kubelet would ask about it."""
+    """The claim in the kubelet's terms."""
     return ClaimReference(namespace=claim.namespace, name=claim.name, uid=claim.uid)
 
 
 def explain_end(claim: PreparedClaim, found: ResourceClaim | None) -> str:
-    """Why a claim is over by the API server's word; empty where it is not."""
+    """Why a claim is over by the API server; empty for a living claim."""
     if found is None:
         return "the claim is gone"
     if found.uid != claim.uid:
@@ -53,7 +53,7 @@ def explain_end(claim: PreparedClaim, found: ResourceClaim | None) -> str:
 
 
 class Doubts:
-    """Claims of which one look said that they are over, and those that were confirmed not long ago."""
+    """Claims that seemed over in an earlier poll, and claims confirmed not long ago."""
 
     def __init__(self) -> None:
         self._looks = 0
@@ -61,7 +61,7 @@ class Doubts:
         self._confirmed: dict[str, int] = {}
 
     def begin(self, doubtful: Iterable[PreparedClaim]) -> tuple[PreparedClaim, ...]:
-        """A new look; those of these that are to be asked about now."""
+        """Begin a poll; returns the doubtful claims to ask about now."""
         self._looks += 1
         by_uid = {claim.uid: claim for claim in doubtful}
         self._over = {uid: look for uid, look in self._over.items() if uid in by_uid}
@@ -71,7 +71,7 @@ class Doubts:
         return tuple(claim for uid, claim in by_uid.items() if uid not in self._confirmed)
 
     def judge(self, ends: Mapping[str, str]) -> dict[str, str]:
-        """By uid why a claim is to be put away now: those of this look that an earlier one found over too."""
+        """By uid why a claim is to be unprepared now: the claims found over in an earlier poll too."""
         sure = {uid: why for uid, why in ends.items() if why and self._over.get(uid, self._looks) < self._looks}
         for uid, why in ends.items():
             if why:

@@ -1,6 +1,6 @@
-"""What holds the containers of a claim to their shares of GPUs: the files and the library of parts of GPUs.
+"""Limits for the containers of a claim with fractions of GPUs: limits files and the vGPU library.
 
-All containers that have the claim have its share together: what one of them uses, the others have less.
+All containers of the claim use its fraction together: the use of one container leaves less for the others.
 """
 
 from collections.abc import Mapping
@@ -18,21 +18,21 @@ from nodeagent.rules.fractions.mounts import plan_part_mounts
 
 
 class ShareKeeper(Protocol):
-    """Writes the limits of shares where containers find them."""
+    """Writes the limits of claims' fractions where containers find the files."""
 
     async def open_share(self, claim: PreparedClaim, inventory: Inventory) -> tuple[ContainerMount, ...]:
-        """Have the limits of a claim stand somewhere; what its containers must see of it.
+        """Write the limits of a claim; returns the mounts for its containers.
 
         Raises:
-            NodeagentError: they cannot be written.
+            NodeagentError: The limits cannot be written.
         """
         ...
 
     async def close_share(self, claim: PreparedClaim) -> None:
-        """Take them away; fine where there are none.
+        """Remove the limits of a claim, if there are any.
 
         Raises:
-            NodeagentError: they cannot be removed.
+            NodeagentError: The limits cannot be removed.
         """
         ...
 
@@ -44,7 +44,7 @@ class ShareFiles:
         self._live, self._folders, self._library = live, folders, library
 
     async def open_share(self, claim: PreparedClaim, inventory: Inventory) -> tuple[ContainerMount, ...]:
-        """Write the folder, and install what reads it where that is wanted."""
+        """Write the folder, and install the vGPU library if the configuration enforces by library."""
         fractions = self._live.now.fractions
         limits = plan_share_limits(claim, inventory, compute=fractions.limit_compute)
         folder = await self._folders.write(claim.uid, limits)
@@ -58,7 +58,7 @@ class ShareFiles:
 
 
 def plan_share_limits(claim: PreparedClaim, inventory: Inventory, *, compute: bool) -> tuple[PartLimit, ...]:
-    """What the containers of a claim are held to on each GPU; all shares of one GPU are one."""
+    """The limits of a claim's containers on each GPU; all fractions of the same GPU add up."""
     parts: dict[GpuUuid, GpuPart] = {}
     for device in claim.devices:
         if device.part is not None:

@@ -1,4 +1,4 @@
-"""What devices are good for, as the kubelet is told of it; pure."""
+"""The health of devices, as reported to the kubelet; pure."""
 
 from collections.abc import Iterable
 
@@ -12,7 +12,7 @@ MESSAGE_MAX = 1024
 
 
 def plan_health(devices: Iterable[NamedDevice], report: HealthReport | None, pool: str) -> tuple[DeviceHealth, ...]:
-    """One line for each device; a MIG device that is still to be made is as its GPU is."""
+    """A line for each device; a MIG device still to be made has its GPU's health."""
     return tuple(_judge(device, report, pool) for device in devices)
 
 

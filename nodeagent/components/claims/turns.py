@@ -1,4 +1,4 @@
-"""How long each of those who share a GPU has its turn, where the configuration of a claim says so.
+"""Time slices of shared GPUs, where a claim's configuration sets an interval.
 
 Owns the numbers of the intervals, as the driver counts them.
 """
@@ -16,7 +16,7 @@ OWN = INTERVALS.index("Default")
 
 
 def find_turn(device: PreparedDevice) -> int:
-    """The time slice that a claim asks for; the driver's own where it asks for none."""
+    """The time slice for a device of a claim; the driver's own without a request."""
     sharing = device.sharing
     if sharing is None or sharing.way is not SharingWay.TIME_SLICING:
         return OWN
@@ -24,7 +24,7 @@ def find_turn(device: PreparedDevice) -> int:
 
 
 def list_turns(claim: PreparedClaim) -> Iterator[tuple[GpuUuid, int]]:
-    """The GPUs of a claim whose time slice is another than the driver's own."""
+    """The GPUs of a claim with a time slice other than the driver's own."""
     for device in claim.devices:
         number = find_turn(device)
         if number != OWN:
@@ -32,24 +32,24 @@ def list_turns(claim: PreparedClaim) -> Iterator[tuple[GpuUuid, int]]:
 
 
 class Turns:
-    """Sets them, and gives them back to the driver."""
+    """Sets time slices, and restores the driver's own."""
 
     def __init__(self, cards: GpuPartitioning) -> None:
         self._cards = cards
 
     async def begin(self, claim: PreparedClaim, inventory: Inventory) -> None:
-        """Have the GPUs of a claim be as it asks.
+        """Set the time slices of a claim's GPUs.
 
         Raises:
-            NodeagentError: the driver refuses, or cannot be asked.
+            NodeagentError: The driver refuses, or cannot be asked.
         """
         await self._set(dict(list_turns(claim)), inventory)
 
     async def end(self, claim: PreparedClaim, inventory: Inventory | None) -> None:
-        """Have them be as the driver likes; one that is gone or lost is so by itself when it is back.
+        """Restore the driver's own time slice; a gone or lost GPU comes back with it.
 
         Raises:
-            NodeagentError: the driver refuses, or cannot be asked.
+            NodeagentError: The driver refuses, or cannot be asked.
         """
         await self._set(dict.fromkeys(dict(list_turns(claim)), OWN), inventory)
 

@@ -1,1 +1,1 @@
-"""Parts of GPUs: promised by count, bound to a container and to GPUs when it starts, released when it has ended."""
+"""Fractions of GPUs: reserved by count, bound to a container and to GPUs at PreStart, released after its end."""

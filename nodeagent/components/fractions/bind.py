@@ -1,4 +1,4 @@
-"""What a container that starts is given: what it has already, or what is chosen for it now; pure."""
+"""The binding of a starting container: the existing binding, or GPUs chosen now; pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
@@ -31,53 +31,53 @@ HELD_ALL_THE_SAME: Final = (
 
 
 class Start(NamedTuple):
-    """A container that starts, with all that was found out about it."""
+    """A starting container, with all known facts."""
 
     caller: Caller
     pod: PodRequest | None
-    """What the API server says of its pod; `None` where nobody can be asked."""
+    """The pod by the API server; `None` where no API server can be asked."""
     settings: FractionsSettings = FractionsSettings()
     daemons: MpsState | None = None
-    """The MPS daemons of now; `None` where nobody looks after any."""
+    """The MPS daemons of now; `None` where the agent runs no daemons."""
     has_mps: bool = False
-    """Whether somebody is to look after them."""
+    """Whether the agent is configured to run MPS daemons."""
 
 
 class Choice(NamedTuple):
-    """What it is to be given."""
+    """The binding for a starting container."""
 
     binding: Binding
-    """Of number 0 where it has none yet."""
+    """Number 0 for a new binding."""
     leaving: tuple[int, ...] = ()
-    """Bindings that end with it."""
+    """Bindings that end with the new binding."""
     placement: Placement | None = None
-    """How it was chosen; `None` for one that it has already."""
+    """How the GPUs were chosen; `None` for an existing binding."""
     problem: str = ""
-    """Why what a scheduler wrote means nothing here."""
+    """Why the scheduler's choice on the pod cannot be read."""
     overruled: str = ""
-    """Why a scheduler's choice was not obeyed, in a word; empty where it was, or there was none."""
+    """Why a scheduler's choice was not obeyed, in a word; empty where it was, or without a choice."""
 
 
 def check_request(profile: object, resource: ResourceName, count: int) -> None:
-    """See at the admission that so many ids of a resource can be asked for at all.
+    """Check at Allocate that a container can ask for so many ids of a resource at all.
 
     Raises:
-        RequestInvalid: no container could ever be started with them.
+        RequestInvalid: No container with so many ids could ever start.
     """
     if isinstance(profile, CoresProfile) and resource == profile.core:
         check_cores(profile, count)
 
 
 def check_memory(profile: Profile, entries: Sequence[ContainerDevices], devices: Sequence[DeviceId]) -> None:
-    """See that a container that starts with these blocks of memory has cores too: without, it is given no GPU.
+    """Check that a container with memory ids has core ids too; without cores a container gets no GPU.
 
     Args:
-        profile: names and sizes.
-        entries: all that one of the kubelet's records has of its pod.
-        devices: the blocks.
+        profile: Names and sizes.
+        entries: The containers of the pod in the kubelet's list or checkpoint.
+        devices: The memory ids.
 
     Raises:
-        RequestInvalid: it has none.
+        RequestInvalid: The container has no core ids.
     """
     if not isinstance(profile, CoresProfile):
         return
@@ -92,10 +92,10 @@ def check_memory(profile: Profile, entries: Sequence[ContainerDevices], devices:
 
 
 def choose(start: Start, view: PartView, table: PartTable, now_seconds: float) -> Choice:
-    """What the container is given.
+    """Choose the binding of the container.
 
     Raises:
-        AllocationError: it asks for what nobody can be given, or there is no room now.
+        AllocationError: The request can never be met, or there is no room now.
     """
     caller, profile = start.caller, view.profile
     resources = (profile.core, profile.memory) if isinstance(profile, CoresProfile) else (profile.share, None)
@@ -111,7 +111,7 @@ def choose(start: Start, view: PartView, table: PartTable, now_seconds: float) -
         return Choice(replace(same, pod=complete_identity(same.pod, caller.pod)))
     if not is_promised:
         raise PartsUnavailable(f"the journal has no promise of the {len(caller.cores)} ids of {resources[0]}")
-    # Promised once more, they are another container's than before, which was told a name of its own.
+    # Ids reserved once more belong to another container than before, with a CDI name of its own.
     found = (standing.same, *standing.superseded, *_list_earlier(table, caller))
     leaving = tuple(dict.fromkeys(number for number in found if number is not None))
     demand, core_limit = read_demand(start, view)
@@ -145,12 +145,12 @@ def choose(start: Start, view: PartView, table: PartTable, now_seconds: float) -
 
 
 def plan_correction(view: PartView, pod: PodRequest, binding: Binding) -> ChoiceCorrection | None:
-    """What a pod is to say where a container of it has other GPUs than a scheduler chose; `None` where none has.
+    """The annotations for a pod whose container has other GPUs than the scheduler chose; else `None`.
 
     Args:
-        view: the node's GPUs, and by which names parts of them are asked for.
-        pod: as the API server has it now.
-        binding: what the container has.
+        view: The GPUs of the node, and the resource names of fractions.
+        pod: The pod as the API server has it now.
+        binding: The container's binding.
     """
     wish = _read_wish(view, pod, binding.container)
     given = {part.gpu for part in binding.parts}
@@ -173,12 +173,12 @@ def plan_correction(view: PartView, pod: PodRequest, binding: Binding) -> Choice
 
 
 def read_enforcement(start: Start, demand: Demand) -> Enforcement:
-    """What holds the container to its part; nothing has to where it has whole GPUs.
+    """How the container is held to its fraction; not at all for whole GPUs.
 
-    A pod that would free itself of its limits is held to them all the same, unless the configuration leaves it that.
+    A pod's annotation cannot lift the limits, unless the configuration allows `advise`.
 
     Raises:
-        RequestInvalid: the pod asks for another one that there is not.
+        RequestInvalid: The pod asks for an unknown enforcement, or for MPS where MPS cannot hold the container.
     """
     if demand.is_exclusive:
         return Enforcement.ADVISE
@@ -205,10 +205,10 @@ def _read_pod_enforcement(start: Start) -> Enforcement | None:
 
 
 def change_parts(binding: Binding, cores: int | None, memory_bytes: int | None) -> Binding:
-    """A binding with other limits on the GPUs that it has; `None` leaves one as it is.
+    """A binding with other limits on the same GPUs; `None` keeps a limit.
 
     Raises:
-        ControlRefused: it has whole GPUs, or the numbers make no sense.
+        ControlRefused: The binding has whole GPUs, or a number is out of range.
     """
     if any(part.cores >= CORES for part in binding.parts):
         raise ControlRefused(f"{describe_pod(binding)} has whole GPUs, which have no limits to change")
@@ -231,12 +231,12 @@ def change_parts(binding: Binding, cores: int | None, memory_bytes: int | None) 
 
 
 def describe_pod(binding: Binding) -> str:
-    """Whose a binding is, for people."""
+    """Pod and container of a binding, for people."""
     return f"{binding.pod.describe()} ({binding.container})"
 
 
 def find_bindings(table: PartTable, pod: str, container: str) -> tuple[Binding, ...]:
-    """Those of a pod, named with its namespace or without, and of one of its containers where that is named."""
+    """The bindings of a pod, named with or without namespace; of one container where `container` is not empty."""
     return tuple(
         binding
         for binding in table.bindings.values()
@@ -246,22 +246,22 @@ def find_bindings(table: PartTable, pod: str, container: str) -> tuple[Binding, 
 
 
 def complete_identity(pod: PodIdentity, told: PodIdentity) -> PodIdentity:
-    """What was known of a pod, and what is told now where that was not known: a source may have been silent before."""
+    """The pod's known identity, completed by a later answer: a source may have been silent before."""
     return PodIdentity(namespace=pod.namespace or told.namespace, name=pod.name or told.name, uid=pod.uid or told.uid)
 
 
 def is_same_pod(one: PodIdentity, other: PodIdentity) -> bool:
-    """Whether two identities are one pod's: by uid where both tell it, by name where not."""
+    """Whether two identities are of one pod: by uid where both have a uid, else by name."""
     if one.uid and other.uid:
         return one.uid == other.uid
     return (one.namespace, one.name) == (other.namespace, other.name)
 
 
 def read_demand(start: Start, view: PartView) -> tuple[Demand, int | None]:
-    """What the container asks for, and the most compute that its pod allows itself.
+    """The container's demand, and the pod's own limit of compute.
 
     Raises:
-        RequestInvalid: nobody can be given that, or the pod must be asked and is not known.
+        RequestInvalid: The demand can never be met, or the pod's annotations are needed and not known.
     """
     caller, profile = start.caller, view.profile
     if isinstance(profile, CoresProfile):
@@ -276,27 +276,27 @@ def read_demand(start: Start, view: PartView) -> tuple[Demand, int | None]:
 
 
 def _list_limits(start: Start) -> tuple[Mapping[str, str], ...]:
-    """Of each container that may be the one; none while that is not known of all."""
+    """The limits of each container that may be starting; empty while any of the containers is unknown."""
     known = {each.name: each.limits for each in start.pod.containers} if start.pod is not None else {}
     found = tuple(known[name] for name in start.caller.containers if name in known)
     return found if len(found) == len(start.caller.containers) else ()
 
 
 def _join_shares(demands: Sequence[Demand], largest_bytes: int) -> tuple[Demand, int | None]:
-    """What serves whichever of these containers starts, and the most compute that it may use."""
+    """A demand large enough for any of the containers, and the most compute for any."""
 
     def measure(each: Demand) -> tuple[bool, int]:
         percent = each.memory_percent
         return each.is_exclusive, each.memory_bytes if percent is None else largest_bytes * percent // 100
 
     cores = [each.cores for each in demands]
-    # One without a limit of compute is not to be held to what another is promised.
+    # A container without a limit of compute is not held to the cores that another asks for.
     core_limit = CORES if 0 in cores and 0 < max(cores) < CORES else None
     return replace(max(demands, key=measure), cores=max(cores)), core_limit
 
 
 def _read_wish(view: PartView, pod: PodRequest | None, container: str) -> Wish:
-    """What a scheduler chose for a container, where that can be known."""
+    """The scheduler's choice for a container, where pod and container are known."""
     names = [each.name for each in pod.containers] if pod is not None else []
     if pod is None or container not in names:
         return Wish()
@@ -308,7 +308,7 @@ def _read_wish(view: PartView, pod: PodRequest | None, container: str) -> Wish:
 def _list_ids(
     table: PartTable, binding: Binding, resources: tuple[ResourceName, ResourceName | None]
 ) -> tuple[tuple[DeviceId, ...], tuple[DeviceId, ...]]:
-    """The ids of a binding: those of the first resource, and those of the second."""
+    """The ids of a binding: of the first resource, and of the second."""
     promised = [table.reservations[number] for number in binding.reservations]
     cores, memory = (
         tuple(device for each in promised if each.resource == resource for device in each.devices)
@@ -318,9 +318,9 @@ def _list_ids(
 
 
 def _list_earlier(table: PartTable, caller: Caller) -> tuple[int, ...]:
-    """Bindings of the same container under whatever ids: it starts, so what it was before has ended.
+    """Earlier bindings of the same container, under any ids: a starting container has ended before.
 
-    A kubelet that has lost its notes gives a pod other ids than before, and forgets these.
+    A kubelet without its old checkpoint gives a pod other ids than before, and forgets the earlier ids.
     """
     return tuple(
         number
@@ -332,10 +332,10 @@ def _list_earlier(table: PartTable, caller: Caller) -> tuple[int, ...]:
 def find_promises(
     table: PartTable, caller: Caller, resources: tuple[ResourceName, ResourceName | None]
 ) -> tuple[Reservation, ...]:
-    """The promises that nobody has redeemed of exactly the ids that the container has, those of each resource together.
+    """The unredeemed reservations of exactly the container's ids, grouped by resource.
 
-    Several of a resource where containers of a pod that never run at once share their ids: each was told a name of its
-    own, and all names must mean the same. A pod that had the ids before and never started is among them, harmlessly.
+    A resource has several where containers of a pod never run at once and share ids: each has its own CDI name, and all
+    names must mean the same. A pod with the same ids before, never started, is among the holders, harmlessly.
     """
     return tuple(
         each
@@ -347,7 +347,7 @@ def find_promises(
 
 
 def list_names(table: PartTable, binding: Binding) -> tuple[str, ...]:
-    """The unqualified names by which containers were told of a binding, that first by which its files are called."""
+    """The unqualified CDI names that containers got for a binding, first the name of the binding's files."""
     promised = [table.reservations[number].cdi_name for number in binding.reservations]
     names = [read_name(name) for name in promised if name and name != binding.cdi_name]
     return name_files(binding), *names

@@ -1,8 +1,8 @@
-"""Gives GPUs in parts: promises ids when the kubelet asks, binds them to a container and to GPUs when it starts.
+"""Gives GPUs in fractions: reserves ids at Allocate, binds ids to a container and to GPUs at PreStart.
 
 Owns the lists of ids that the kubelet counts, the choice of GPUs, and the files by which limits reach a container.
-Refuses to guess: whose the ids are is read from the kubelet's own records at the start of the container, and where they
-do not tell yet the kubelet is told to ask again.
+Refuses to guess: the holder of ids is read from the kubelet's own records at the start of the container; where the
+records do not name the holder yet, the kubelet is told to ask again.
 """
 
 import secrets
@@ -80,17 +80,17 @@ from nodeagent.rules.placement.place import render_placement
 T = TypeVar("T")
 
 START_SECONDS: Final = 10.0
-"""How long a start may take; the kubelet waits 30 s for it."""
+"""Limit for a container's start; the kubelet waits 30 s."""
 GATHER_SECONDS: Final = 0.05
-"""How long changes are gathered: a container that starts makes several, and waits for none of what follows."""
+"""How long changes are gathered: a starting container makes several, and waits for no follow-up."""
 MIB: Final = 1 << 20
 NAME_PAUSES_SECONDS: Final = (1.0, 1.0, 2.0, 4.0)
-"""Between questions for the names of pods that have started without; then it is left to the looks at everything."""
+"""Pauses between polls for the names of pods bound without a name; later the regular polls find the names."""
 WATCHED: Final = (Inventory, HealthReport, Offering, PartTable, DriverState, MpsState, RuntimeState)
 
 
 class Fractions:
-    """The component; the kubelet's questions come through the relay."""
+    """The component; the kubelet's calls arrive through the handle."""
 
     name = "fractions"
 
@@ -110,21 +110,21 @@ class Fractions:
         sources: Sources,
         open_pods: Callable[[], Awaitable[PodRequests]] | None = None,
     ) -> None:
-        """Wire it up.
+        """Wire the component up.
 
         Args:
-            bus: where the GPUs' states come from and what is given is told.
-            conditions: where this part's conditions are set.
-            clock: the time.
-            live: the settings in force.
-            relay: by which the kubelet's questions come.
-            ledger: the journal's part for what is given here.
-            kubelet: who holds what by the kubelet's own records.
-            specs: writes what a name means to container runtimes.
-            folders: what containers are told of their limits.
-            library: what holds containers to their parts.
-            sources: who else knows what containers there are.
-            open_pods: what the API server says of pods; none where it cannot be asked.
+            bus: Where the GPUs' states come from and bindings are published.
+            conditions: Where this component's conditions are set.
+            clock: The time.
+            live: The settings in force.
+            relay: The handle through which the kubelet's calls arrive.
+            ledger: The journal of fractions.
+            kubelet: The holders of devices by the kubelet's own records.
+            specs: Writes the CDI specifications of fractions.
+            folders: The limits files that containers read.
+            library: The vGPU library.
+            sources: The container runtime and the host's processes.
+            open_pods: Opens the pods by the API server; `None` where no API server can be asked.
         """
         self._bus, self._clock, self._live, self._relay = bus, clock, live, relay
         self._ledger, self._specs, self._folders = ledger, specs, folders
@@ -160,7 +160,7 @@ class Fractions:
         self._log = get_logger(component=self.name)
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
-        """Offer what there is, until cancelled; ready when the kubelet knows of it."""
+        """Offer the node's fractions until cancelled; ready when the kubelet has registered the resources."""
         self._reasons.begin()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(
@@ -189,7 +189,7 @@ class Fractions:
                     self._refresh()
 
     def _refresh(self) -> bool:
-        """Offer what there is now; False while that is not known."""
+        """Offer the node's fractions; False while GPUs, offering or journal are unknown."""
         inventory, offering = self._bus.latest(Inventory), self._bus.latest(Offering)
         table, health = self._ledger.parts(), self._bus.latest(HealthReport)
         if inventory is None or offering is None or table is None:
@@ -216,7 +216,7 @@ class Fractions:
     def _look_at(
         self, inventory: Inventory, offering: Offering, health: HealthReport | None, obstacle: str
     ) -> PartView:
-        """The view of now; the one before where nothing that it is made of has changed, as when a pod comes."""
+        """The view of now; the previous object while all inputs are unchanged, as when a pod comes."""
         foreign, daemons = self._tending.foreign, list_daemon_faults(inventory, self._daemons.state)
         settings, has_mps = self._live.now.fractions, self._live.now.uses_mps
         origin = (inventory, offering, health, obstacle, settings, foreign, daemons, has_mps)
@@ -227,7 +227,7 @@ class Fractions:
         return self._view
 
     async def allocate(self, resource: ResourceName, devices: Sequence[DeviceId]) -> ContainerAnswer:
-        """Promise ids; the container is told a name that means nothing before it starts."""
+        """Reserve ids; the container gets a CDI name without meaning until the container starts."""
         view = self._find_view()
         try:
             check_request(view.profile, resource, len(devices))
@@ -243,7 +243,7 @@ class Fractions:
         return render_answer(cdi_name, runtime.value if runtime is not None else None)
 
     async def pre_start(self, resource: ResourceName, devices: Sequence[DeviceId]) -> None:
-        """Give the container that starts with these ids its parts, unless it has them already."""
+        """Give the starting container with these ids its fractions, unless the ids are bound already."""
         view = self._find_view()
         try:
             with anyio.fail_after(START_SECONDS):
@@ -286,16 +286,16 @@ class Fractions:
     async def _start(self, view: PartView, devices: Sequence[DeviceId]) -> None:
         if lack := self._reasons.tell_runtime():
             raise PartsUnavailable(lack)
-        # By their names it is told who waits, and who does so no more.
+        # The names say which containers wait for room, and which wait no more.
         table = self._find_table()
         caller, pod = await self._callers.identify(view, table, devices, by_name=self._reasons.anybody_waits)
         settings, daemons = self._live.now, self._daemons.state
         start = Start(caller, pod, settings.fractions, daemons, has_mps=settings.uses_mps)
         try:
-            # One that has finished a moment ago is in nobody's way: schedulers count on what it had.
+            # A pod that finished a moment ago is in no pod's way: schedulers count on its room.
             await self._tending.end_finished(looks=1)
             async with self._turn:
-                # What has changed since, such as a GPU that was lost, counts.
+                # Changes since then count, such as a lost GPU.
                 view, table = self._find_view(), self._find_table()
                 choice = choose(start, view, table, self._clock.wall())
                 binding = await self._bind(choice, view, table)
@@ -317,7 +317,7 @@ class Fractions:
             await self._tending.end_finished()
 
     async def _tell_named(self) -> None:
-        """Tell of containers that started before anybody knew their pods by name, as soon as somebody does."""
+        """Publish bindings made before their pods had names, as soon as the names are known."""
         while True:
             await self._nameless.wait()
             for pause in NAME_PAUSES_SECONDS:
@@ -335,7 +335,7 @@ class Fractions:
                 self._tell_bound(living[number], reason)
 
     async def _bind(self, choice: Choice, view: PartView, table: PartTable) -> Binding:
-        """Write down what was chosen, or what is known of its pod now; what it has already stays as it is."""
+        """Record the chosen binding, or the pod's newly known identity; an unchanged binding is not written."""
         if not choice.binding.pod.name:
             self._nameless.wake()
         if choice.binding == table.bindings.get(choice.binding.number):
@@ -390,7 +390,7 @@ class Fractions:
 
 
 def _refuse_broken(binding: Binding, view: PartView) -> None:
-    """See that a container does not start on a GPU that does not work."""
+    """Refuse to start a container on a lost or missing GPU."""
     for part in binding.parts:
         gpu = view.inventory.find_gpu(part.gpu)
         if gpu is None or gpu.lost:

@@ -1,4 +1,4 @@
-"""What can be given in parts now: the profile in force, the ids that count it, the account of the GPUs; pure."""
+"""The fractions on offer now: the profile in force, the device ids, the space of the GPUs; pure."""
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
@@ -27,27 +27,27 @@ _FIT: Final = (Verdict.HEALTHY, Verdict.SUSPECT)
 
 
 class PartView(Value, frozen=True, dict=True):
-    """All that is known of the GPUs behind the door `fractions`, and what follows from it whoever has what."""
+    """All known facts about the GPUs in allocation mode `fractions`, and conclusions that hold whatever is bound."""
 
     inventory: Inventory
     gpus: tuple[Gpu, ...]
-    """Those that are given in parts, whether anybody new may have some of them or not."""
+    """The GPUs given in fractions, whether new containers may have some of them or not."""
     unfit: Mapping[GpuUuid, str]
-    """Why nothing of each can be given now; empty where something can."""
+    """Why a GPU has nothing to give now; empty for a usable GPU."""
     held: Mapping[GpuUuid, HeldBack]
-    """The same in a word, of all GPUs of the node of which nothing can be given in parts."""
+    """The reason as a word, for all GPUs of the node that have no fraction to give."""
     profile: Profile
     memory_ratio: float
     foreign: Mapping[GpuUuid, int] = {}
-    """By GPU the bytes that programs use which were given nothing."""
+    """By GPU the bytes used by foreign programs."""
     enforcement: EnforcementName = "advise"
-    """What holds containers to their parts, where their pods say nothing else."""
+    """The enforcement for pods without an annotation."""
     has_mps: bool = False
-    """Whether somebody looks after MPS daemons."""
+    """Whether the agent runs MPS daemons."""
 
     @cached_property
     def empty(self) -> Space:
-        """The account before anything is given."""
+        """The space before any binding."""
         withheld = {gpu.uuid: self.unfit.get(gpu.uuid, "it is not given in parts") for gpu in self.inventory.gpus}
         return plan_space(
             self.inventory,
@@ -60,7 +60,7 @@ class PartView(Value, frozen=True, dict=True):
 
     @cached_property
     def lists(self) -> Mapping[ResourceName, tuple[AdvertisedDevice, ...]]:
-        """By resource the ids that the kubelet counts: thousands on a large node."""
+        """By resource the ids for the kubelet: thousands on a large node."""
         lists: dict[ResourceName, list[AdvertisedDevice]] = {}
         for group in plan_tokens(self.gpus, self.profile, self.memory_ratio):
             healthy = not self.unfit[group.gpu]
@@ -71,17 +71,17 @@ class PartView(Value, frozen=True, dict=True):
 
     @cached_property
     def ids(self) -> Mapping[ResourceName, frozenset[DeviceId]]:
-        """The same without their health."""
+        """By resource the ids without health."""
         return {name: frozenset(device.id for device in devices) for name, devices in self.lists.items()}
 
     @property
     def largest_bytes(self) -> int:
-        """What the largest of them promises."""
+        """The memory promised by the largest GPU."""
         return max((int(gpu.memory_total_bytes * self.memory_ratio) for gpu in self.gpus), default=0)
 
     @property
     def capacities(self) -> tuple[GpuPart, ...]:
-        """What each of them has to give in all."""
+        """The whole cores and memory of each GPU."""
         return tuple(
             GpuPart(gpu=gpu.uuid, cores=CORES, memory_bytes=int(gpu.memory_total_bytes * self.memory_ratio))
             for gpu in self.gpus
@@ -98,16 +98,16 @@ def plan_view(
     *,
     has_mps: bool = False,
 ) -> PartView:
-    """The GPUs behind the door, and of which of them nothing can be given.
+    """The GPUs in allocation mode `fractions`, and why some have nothing to give.
 
     Args:
-        inventory: the node's GPUs.
-        offering: which doors they have.
-        health: what they are good for; `None` while nobody knows.
-        settings: names and sizes.
-        blocked: for GPUs of which nothing can be given for another's sake, such as the driver's, why; empty for none.
-        foreign: by GPU the bytes that programs use which were given nothing.
-        has_mps: whether somebody looks after MPS daemons.
+        inventory: The node's GPUs.
+        offering: The GPUs' allocation modes.
+        health: The GPUs' verdicts; `None` while unknown.
+        settings: Names and sizes.
+        blocked: Reasons outside the GPU, such as the driver's, why a GPU has no room; empty without a reason.
+        foreign: By GPU the bytes used by foreign programs.
+        has_mps: Whether the agent runs MPS daemons.
     """
     behind, is_open = offering.list_behind(Door.FRACTIONS), offering.list_open(Door.FRACTIONS)
     closed = offering.list_closed(inventory.gpus, Door.FRACTIONS)
@@ -135,7 +135,7 @@ def plan_view(
 
 
 def _refuse(gpu: Gpu, health: HealthReport | None, blocked: str, closed: str) -> tuple[HeldBack, str]:
-    """Why nothing of a GPU can be given, in a word and in full; empty in full where something can."""
+    """Why a GPU has nothing to give, in a word and in full; the full text is empty for a usable GPU."""
     if blocked:
         return "node", blocked
     if closed:
@@ -144,19 +144,19 @@ def _refuse(gpu: Gpu, health: HealthReport | None, blocked: str, closed: str) ->
 
 
 def list_daemon_faults(inventory: Inventory, state: MpsState | None) -> Mapping[GpuUuid, str]:
-    """The GPUs of which nothing can be given for the sake of their MPS daemons, and why."""
+    """The GPUs blocked by MPS daemons, with reasons."""
     reasons = {gpu.uuid: explain_foreign_daemon(gpu.uuid, state) for gpu in inventory.gpus}
     return {uuid: reason for uuid, reason in reasons.items() if reason}
 
 
 def withhold(space: Space, reasons: Mapping[GpuUuid, str]) -> Space:
-    """The account without these GPUs."""
+    """The space with these GPUs withheld."""
     rooms = (replace(room, withheld=room.withheld or reasons.get(room.gpu, "")) for room in space.rooms)
     return replace(space, rooms=tuple(rooms)) if reasons else space
 
 
 def explain_unfitness(gpu: Gpu, health: HealthReport | None) -> str:
-    """Why nothing of a GPU can be given for its own sake; empty where something can."""
+    """Why a GPU's own state makes it unfit; empty for a fit GPU."""
     if gpu.lost:
         return f"GPU {gpu.index} is lost: {gpu.lost}"
     if gpu.mig_enabled:
@@ -168,9 +168,9 @@ def explain_unfitness(gpu: Gpu, health: HealthReport | None) -> str:
 
 
 def plan_lists(view: PartView, table: PartTable) -> dict[ResourceName, tuple[AdvertisedDevice, ...]]:
-    """By resource the whole list that the kubelet is sent.
+    """By resource the whole list of devices for the kubelet.
 
-    An id that somebody holds stays in the list, unhealthy, when its GPU is gone: the kubelet would show it healthy.
+    A held id stays in the list, unhealthy, after the loss of its GPU: otherwise the kubelet would show it healthy.
     """
     lists = {name: view.lists.get(name, ()) for name in list_resources(view.profile)}
     for name, gone in _list_gone(view, table).items():
@@ -179,12 +179,12 @@ def plan_lists(view: PartView, table: PartTable) -> dict[ResourceName, tuple[Adv
 
 
 def list_resources(profile: Profile) -> tuple[ResourceName, ...]:
-    """The resources of a profile, that first of which a container is told its GPUs."""
+    """The resources of a profile; a container gets its GPUs by the first resource."""
     return (profile.core, profile.memory) if isinstance(profile, CoresProfile) else (profile.share,)
 
 
 def _list_gone(view: PartView, table: PartTable) -> dict[ResourceName, set[DeviceId]]:
-    """By resource the ids that somebody holds and no GPU stands for any more."""
+    """By resource the held ids without a GPU."""
     held: dict[ResourceName, list[tuple[DeviceId, ...]]] = {name: [] for name in list_resources(view.profile)}
     for reservation in table.reservations.values():
         if reservation.resource in held:
@@ -194,7 +194,7 @@ def _list_gone(view: PartView, table: PartTable) -> dict[ResourceName, set[Devic
 
 
 def plan_account(view: PartView, table: PartTable, leaving: Iterable[int] = ()) -> Space:
-    """What of each GPU is given, without the bindings of these numbers."""
+    """The space as occupied by the bindings of the table, except those in `leaving`."""
     gone = set(leaving)
     return view.empty.occupy(
         part for binding in table.bindings.values() if binding.number not in gone for part in binding.parts
@@ -202,7 +202,7 @@ def plan_account(view: PartView, table: PartTable, leaving: Iterable[int] = ()) 
 
 
 def publish_view(view: PartView) -> str:
-    """What the node object says of these GPUs, for schedulers; nothing where there are none."""
+    """The annotation of the Node about the GPUs, for schedulers; empty without GPUs."""
     if not view.gpus:
         return ""
     gpus, by = view.inventory.gpus, view.enforcement
@@ -212,13 +212,13 @@ def publish_view(view: PartView) -> str:
 def plan_limits(
     binding: Binding, capacities: Iterable[GpuPart], *, compute: bool, context_bytes: int = 0
 ) -> tuple[PartLimit, ...]:
-    """What a container is held to on each of its GPUs; nothing holds one that has all of it.
+    """The limits of a container on each of its GPUs; a whole GPU has no limit.
 
     Args:
-        binding: the container's.
-        capacities: how much each GPU has to give.
-        compute: whether it is held to its part of compute too.
-        context_bytes: what each CUDA context takes by itself.
+        binding: The container's binding.
+        capacities: The whole cores and memory of each GPU.
+        compute: Whether compute is limited too.
+        context_bytes: The memory of each CUDA context itself.
     """
     whole = {each.gpu: each.memory_bytes for each in capacities}
     return tuple(
@@ -234,28 +234,28 @@ def plan_limits(
 
 
 def describe_binding(binding: Binding) -> str:
-    """Whose a binding is."""
+    """Pod, container and number of a binding, for people."""
     return f"{binding.pod.describe()} ({binding.container}), since its start bound as {binding.number}"
 
 
 def name_files(binding: Binding) -> str:
-    """The unqualified name of a binding, by which its files are called."""
+    """The unqualified CDI name of a binding, used in file names."""
     return read_name(binding.cdi_name) or f"b{binding.number}"
 
 
 def read_name(cdi_name: str) -> str:
-    """The unqualified name in what a container is told."""
+    """The unqualified name in a CDI name."""
     return cdi_name.partition("=")[2]
 
 
 def list_file_names(table: PartTable) -> set[str]:
-    """By which all files are called that somebody has, or will have who was promised them."""
+    """The names of all files of bindings, and of reservations not redeemed yet."""
     promised = (each for number, each in table.reservations.items() if number not in table.redeemed)
     return {read_name(each.cdi_name) for each in promised}.union(map(name_files, table.bindings.values()))
 
 
 def describe_parts(binding: Binding) -> str:
-    """How much a container has."""
+    """How much a container has of each GPU."""
     return ", ".join(
         f"{part.cores} cores and {render_bytes(part.memory_bytes)} of {part.gpu}" for part in binding.parts
     )

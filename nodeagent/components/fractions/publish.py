@@ -11,7 +11,7 @@ _NOTHING: Final = RenderedBound("")
 
 
 class Publisher:
-    """Renders each annotation anew only when its content has changed."""
+    """Renders each annotation anew only after a change of content."""
 
     def __init__(self, report_left_out: Callable[[int], None]) -> None:
         """`report_left_out` takes the number of pods that the annotation has no room for, once until all fit again."""

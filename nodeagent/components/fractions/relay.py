@@ -1,4 +1,4 @@
-"""The way to whoever gives GPUs in parts now: it is built anew after each crash, the kubelet asks on."""
+"""The handle to the component `fractions`: the kubelet asks on while a crashed component is built anew."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,44 +12,44 @@ from nodeagent.model.ports import DevicePlugin
 
 
 class PartKeeper(Protocol):
-    """Who gives GPUs in parts."""
+    """The component `fractions`, for the handle."""
 
     async def allocate(self, resource: ResourceName, devices: Sequence[DeviceId]) -> ContainerAnswer:
-        """Promise ids; durable when it is answered.
+        """Reserve ids, durable before the answer.
 
         Raises:
-            AllocationError: they must not be promised.
+            AllocationError: The ids must not be reserved.
         """
         ...
 
     async def pre_start(self, resource: ResourceName, devices: Sequence[DeviceId]) -> None:
-        """Give the container that starts with these ids its parts.
+        """Give the starting container with these ids its fractions.
 
         Raises:
-            AllocationError: it must not start now.
+            AllocationError: The container must not start now.
         """
         ...
 
     async def set_part(self, wish: PartWish) -> str:
-        """Give a running container other limits; says what it has now.
+        """Give a running container other limits; returns a text with the new limits.
 
         Raises:
-            ControlRefused: no such container, or the GPU has not so much left.
+            ControlRefused: No such container, or the GPU has not so much left.
         """
         ...
 
 
 class PartsRelay:
-    """Leads to them; implements the ports `PluginSource` and `PartSetting`."""
+    """The handle; implements the ports `PluginSource` and `PartSetting`."""
 
     def __init__(self) -> None:
         self._keeper: PartKeeper | None = None
         self.plugins: dict[ResourceName, DevicePlugin] = {}
-        """Who answers for which resource, as long as the process lives."""
+        """The plugin of each resource, kept as long as the process lives."""
 
     @contextmanager
     def lead_to(self, keeper: PartKeeper) -> Iterator[None]:
-        """Lead to this keeper for as long as the block lasts."""
+        """Point the handle at the component for as long as the block lasts."""
         self._keeper = keeper
         try:
             yield
@@ -57,24 +57,24 @@ class PartsRelay:
             self._keeper = None
 
     def list_plugins(self) -> Mapping[ResourceName, DevicePlugin]:
-        """Who answers for which resource."""
+        """The plugin of each resource."""
         return self.plugins
 
     async def set_part(self, wish: PartWish) -> str:
-        """Give a running container other limits, on a person's word.
+        """Give a running container other limits, by a person's order.
 
         Raises:
-            ControlRefused: no such container, the GPU has not so much left, or nobody gives parts at the moment.
+            ControlRefused: No such container, the GPU has not so much left, or the component is not running.
         """
         if self._keeper is None:
             raise ControlRefused("no parts of GPUs are given: `fractions.enabled` is off, or the part is starting")
         return await self._keeper.set_part(wish)
 
     def find_keeper(self) -> PartKeeper:
-        """Who is asked now.
+        """The component behind the handle.
 
         Raises:
-            PartsUnavailable: nobody can be.
+            PartsUnavailable: The component is not running.
         """
         if self._keeper is None:
             raise PartsUnavailable("the part that gives them is starting or has failed: try again")

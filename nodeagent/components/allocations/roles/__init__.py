@@ -1,1 +1,1 @@
-"""What the records of the journal mean: one file for each role in which something is given out."""
+"""The meaning of the journal's records: a file for each way of giving out."""

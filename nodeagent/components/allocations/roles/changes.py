@@ -1,6 +1,6 @@
-"""Changes of a GPU in several steps: each is written down before it is taken, so that none is half done for ever.
+"""Changes of a GPU in several steps: each step is recorded before it is taken, so that no change stays half done.
 
-Owns which changes are under way. Refuses to know what a step does: whoever made it goes on or goes back.
+Owns the changes under way. Refuses to know a step's meaning: the owner of a change goes on or goes back.
 """
 
 from collections.abc import MutableMapping
@@ -13,7 +13,7 @@ from nodeagent.model.values import Value
 
 
 class Stepped(Value, frozen=True, tag="stepped"):
-    """A change begins, or goes on, with this step."""
+    """A change begins, or goes on, with a step."""
 
     number: int
     owner: str
@@ -22,7 +22,7 @@ class Stepped(Value, frozen=True, tag="stepped"):
 
 
 class Settled(Value, frozen=True, tag="settled"):
-    """A change is over, done or undone: nobody has to go on with it."""
+    """A change is over, done or undone: no step is left to take."""
 
     number: int
     at_seconds: float
@@ -33,7 +33,7 @@ ChangeRecord = Stepped | Settled
 
 
 def apply_change(changes: MutableMapping[int, Change], record: ChangeRecord, next_number: int) -> None:
-    """One more record, in the changes by number; one about a change that is over changes nothing."""
+    """Apply a record to the changes by number; a record about an ended change changes nothing."""
     if isinstance(record, Settled):
         changes.pop(record.number, None)
         return

@@ -1,7 +1,7 @@
-"""Claims of dynamic resource allocation: made ready before their pods start, put away after the last.
+"""Claims of dynamic resource allocation: prepared before their pods start, unprepared after the last pod.
 
-Owns that a claim is prepared once: what is prepared again is as it was told last. Owns too that a device has one claim,
-unless it is shared between claims or only looked at; that is decided by `refuse_claim` before a record is written.
+Owns single preparation: a claim prepared again has its newest record. Owns too that a device has a single claim,
+unless claims share the device or have admin access; `refuse_claim` decides so before a record is written.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,17 +13,17 @@ from nodeagent.model.values import Value
 from nodeagent.rules.ids import find_uuid
 
 ENDED_MAX: Final = 512
-"""Claims that are remembered after they were put away; the kubelet is late by minutes at most."""
+"""Claims that are remembered after their end; the kubelet is late by minutes at most."""
 
 
 class Prepared(Value, frozen=True, tag="prepared"):
-    """The devices of a claim are ready, or are being made so."""
+    """The devices of a claim are ready, or about to be."""
 
     claim: PreparedClaim
 
 
 class Unprepared(Value, frozen=True, tag="unprepared"):
-    """The devices of a claim were put away."""
+    """The devices of a claim were released."""
 
     uid: str
     at_seconds: float
@@ -34,13 +34,13 @@ ClaimRecord = Prepared | Unprepared
 
 
 class ClaimDraft:
-    """The claims while records are applied to them."""
+    """The claims while records are applied."""
 
     def __init__(self, claims: Mapping[str, PreparedClaim], ended: Mapping[str, EndedClaim]) -> None:
         self.claims, self.ended = dict(claims), dict(ended)
 
     def apply(self, record: ClaimRecord) -> None:
-        """One more record; one that puts away what is not there changes nothing."""
+        """Apply a record; the end of a missing claim changes nothing."""
         if isinstance(record, Prepared):
             self.claims[record.claim.uid] = record.claim
             self.ended.pop(record.claim.uid, None)
@@ -59,14 +59,14 @@ def refuse_claim(
     parts: PartTable,
     capacities: Iterable[GpuPart] = (),
 ) -> str:
-    """Why a claim must not be written down, in words; empty when it may be.
+    """Why a claim must not be recorded, in words; empty for a permitted claim.
 
     Args:
-        claim: a new one, or a living one of which more is known.
-        claims: all that are prepared.
-        held: what the device plugin has handed out and not got back.
-        parts: what is bound of GPUs in parts.
-        capacities: how much each GPU has to give to those who share it.
+        claim: A new claim, or a living claim with more details.
+        claims: All prepared claims.
+        held: The devices handed out by the device plugin and not returned.
+        parts: The bindings of fractions.
+        capacities: The whole cores and memory of each shared GPU.
     """
     taken = {find_uuid(device) for device in held}
     bound = {part.gpu for binding in parts.bindings.values() for part in binding.parts}
@@ -84,7 +84,7 @@ def refuse_claim(
 
 
 def _find_excess(claim: PreparedClaim, others: Iterable[PreparedDevice], capacities: Iterable[GpuPart]) -> str:
-    """What of the shares of a claim is more than what others leave of a GPU; empty where there is room."""
+    """The amount by which a claim's fractions exceed the room left by other claims; empty where there is room."""
     used = [device.part for device in (*others, *claim.devices) if device.part is not None]
     for whole in capacities:
         parts = [part for part in used if part.gpu == whole.gpu]
@@ -98,12 +98,12 @@ def _find_excess(claim: PreparedClaim, others: Iterable[PreparedDevice], capacit
 
 
 def claim_parts(claim: PreparedClaim) -> tuple[GpuPart, ...]:
-    """The shares that a claim has."""
+    """The fractions of a claim."""
     return tuple(device.part for device in claim.devices if device.part is not None)
 
 
 def _excludes(device: PreparedDevice, theirs: PreparedDevice) -> bool:
-    """Whether a claim cannot have a device because of what another one has."""
+    """Whether another claim's device excludes the device."""
     if theirs.is_admin or device.gpu != theirs.gpu:
         return False
     if device.device != theirs.device:

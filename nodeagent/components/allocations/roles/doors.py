@@ -1,6 +1,6 @@
-"""The doors that a person has set: they outrank the configuration, and outlive restarts of agent and node.
+"""The allocation modes set by a person: stronger than the configuration, and kept over restarts of agent and node.
 
-Owns that a GPU has one at most. Refuses to know when a door may change: that is decided before.
+Owns that a GPU has at most a single mode. Refuses to know when a mode may change: the caller has decided before.
 """
 
 from collections.abc import MutableMapping
@@ -11,7 +11,7 @@ from nodeagent.model.values import Value
 
 
 class DoorSet(Value, frozen=True, tag="door_set"):
-    """A GPU was given this door; `None` leaves it to the configuration again."""
+    """A GPU got an allocation mode; `None` leaves the GPU to the configuration again."""
 
     gpu: GpuUuid
     door: Door | None
@@ -22,7 +22,7 @@ DoorRecord = DoorSet
 
 
 def apply_door(doors: MutableMapping[GpuUuid, Door], record: DoorRecord) -> None:
-    """One more record, in the doors by GPU."""
+    """Apply a record to the allocation modes by GPU."""
     if record.door is None:
         doors.pop(record.gpu, None)
     else:

@@ -1,8 +1,8 @@
-"""Parts of GPUs: reserved when the kubelet asks, bound to a container and to GPUs when it starts, released at its end.
+"""Fractions: reserved at Allocate, bound to a container and to GPUs at PreStart, released at the container's end.
 
-Owns that a binding redeems living reservations which nobody else has redeemed, that a binding stays on its GPUs, and
-that the bindings of a GPU never pass what it has. The last cannot be known from the records alone: it is decided by
-`refuse_binding` before one is written, and what runs already is adopted even where it passes.
+Owns that a binding redeems living reservations without another binding, that a binding stays on its GPUs, and that the
+bindings of a GPU never exceed the capacity. The records alone cannot prove the last: `refuse_binding` decides before
+a record is written, and a container already running is adopted even beyond the capacity.
 """
 
 from collections import Counter
@@ -17,19 +17,19 @@ from nodeagent.model.values import Value
 
 
 class Reserved(Value, frozen=True, tag="reserved"):
-    """Tokens were promised to a container that nobody could name yet."""
+    """Device ids were reserved for a container not known by name yet."""
 
     reservation: Reservation
 
 
 class Bound(Value, frozen=True, tag="bound"):
-    """A container has its parts; one that is bound already has them as they are told now, such as with other limits."""
+    """A container has its fractions; a repeated record changes limits and names."""
 
     binding: Binding
 
 
 class Released(Value, frozen=True, tag="released"):
-    """A binding has ended, and its reservations with it; or a reservation that nobody redeemed is rolled back."""
+    """A binding has ended with its reservations; or an unredeemed reservation is rolled back."""
 
     number: int
     at_seconds: float
@@ -42,13 +42,13 @@ FractionRecord = Reserved | Bound | Released
 def refuse_binding(
     fractions: PartTable, binding: Binding, capacities: Iterable[GpuPart], leaving: Collection[int] = ()
 ) -> str:
-    """Why a binding must not be written down, in words; empty when it may be.
+    """Why a binding must not be recorded, in words; empty for a permitted binding.
 
     Args:
-        fractions: what is bound already.
-        binding: a new one, or a living one with other limits.
-        capacities: how much each GPU has to give.
-        leaving: numbers of bindings that are released in the same breath.
+        fractions: The present bindings.
+        binding: A new binding, or a living binding with other limits.
+        capacities: The whole cores and memory of each GPU.
+        leaving: Numbers of bindings released in the same commit.
     """
     if flaw := find_flaw(fractions, binding):
         return flaw
@@ -57,7 +57,7 @@ def refuse_binding(
     living = fractions.bindings.get(binding.number)
     for part in binding.parts:
         if living is not None and any(_is_within(part, each) for each in living.parts):
-            # What is promised over its size already is brought back under it step by step.
+            # A binding beyond the capacity may shrink step by step.
             continue
         capacity = by_gpu.get(part.gpu)
         if capacity is None:
@@ -72,10 +72,10 @@ def _is_within(part: GpuPart, held: GpuPart) -> bool:
 
 
 def list_kept(fractions: PartTable, new: Binding, leaving: Iterable[int]) -> tuple[Reservation, ...]:
-    """What stays promised of bindings that leave for a new one: all but the ids that are promised to that.
+    """The reservations that outlive the leaving bindings: all except reservations of the new binding's ids.
 
-    An init container starts again after a reboot, with the ids that it had; the kubelet does not ask for them again.
-    What the same container had under other ids the kubelet has forgotten: it may be another's by now.
+    An init container starts again after a reboot with its old ids, and the kubelet does not ask for them again.
+    The same container's earlier ids are forgotten by the kubelet, and may be another container's by now.
     """
     taken = {each.tokens for each in map(fractions.reservations.get, new.reservations) if each}
     return tuple(
@@ -88,7 +88,7 @@ def list_kept(fractions: PartTable, new: Binding, leaving: Iterable[int]) -> tup
 
 
 def find_flaw(fractions: PartTable, binding: Binding) -> str:
-    """What is wrong with a binding whatever the GPUs have to give; empty when nothing is."""
+    """The flaw of a binding apart from capacities; empty for a sound binding."""
     living = fractions.bindings.get(binding.number)
     if living is not None:
         return _find_difference(living, binding)
@@ -103,7 +103,7 @@ def find_flaw(fractions: PartTable, binding: Binding) -> str:
 
 
 def _find_difference(living: Binding, binding: Binding) -> str:
-    """A container keeps its reservations and its GPUs: it would have to be started anew to be given others."""
+    """Why a living binding cannot change so: reservations and GPUs of a running container are fixed."""
     if living.reservations != binding.reservations:
         return f"binding {living.number} has other reservations"
     if [part.gpu for part in living.parts] != [part.gpu for part in binding.parts]:
@@ -132,7 +132,7 @@ def _find_excess(part: GpuPart, taken: GpuPart, capacity: GpuPart) -> str:
 
 
 class FractionDraft:
-    """The fractions while records are applied to them."""
+    """The fractions while records are applied."""
 
     def __init__(self, fractions: PartTable) -> None:
         self._reservations, self._bindings = dict(fractions.reservations), dict(fractions.bindings)
@@ -140,14 +140,14 @@ class FractionDraft:
 
     @property
     def fractions(self) -> PartTable:
-        """What they are now; the draft may go on, and this changes with it."""
+        """The fractions now; the value changes as the draft goes on."""
         fractions = PartTable(reservations=self._reservations, bindings=self._bindings)
-        # Where `cached_property` keeps it.
+        # The place where `cached_property` keeps its value.
         fractions.__dict__["redeemed"], fractions.__dict__["promised"] = self._redeemed, self._promised
         return fractions
 
     def apply(self, record: FractionRecord, next_number: int) -> Ended | None:
-        """What has ended with one more record; one against the laws, or again of what is gone, changes nothing."""
+        """Apply a record and return the ended binding; a forbidden record, or a repeated end, changes nothing."""
         if isinstance(record, Released):
             return self._release(record)
         if isinstance(record, Bound):
@@ -163,7 +163,7 @@ class FractionDraft:
             self._redeemed.update(dict.fromkeys(binding.reservations, binding.number))
 
     def _promise(self, reservation: Reservation) -> None:
-        """Its number is the highest, so it is the newest of these tokens too."""
+        """Add a reservation; the number is the highest, so the reservation is the newest of its device ids."""
         self._reservations[reservation.number] = reservation
         self._promised[reservation.tokens] = (*self._promised.get(reservation.tokens, ()), reservation.number)
 
@@ -174,7 +174,7 @@ class FractionDraft:
             self._promised[tokens] = left
 
     def _release(self, record: Released) -> Ended | None:
-        """Nobody had what was promised and is rolled back: of that nothing is remembered."""
+        """End a binding, or roll a reservation back; a rolled back reservation leaves no history."""
         binding = self._bindings.pop(record.number, None)
         if binding is not None:
             held = self._describe(binding)
@@ -187,7 +187,7 @@ class FractionDraft:
         return None
 
     def _describe(self, binding: Binding) -> Allocation:
-        """A container that has parts of GPUs, as one that has them whole."""
+        """The binding as an allocation of whole GPUs, for the history."""
         return Allocation(
             number=binding.number,
             resource=ResourceName(", ".join(self._reservations[number].resource for number in binding.reservations)),

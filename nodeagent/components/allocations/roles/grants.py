@@ -1,6 +1,6 @@
-"""Whole devices and shares of them: handed out by the device plugin, named by the kubelet, given back.
+"""Whole devices and replicas: handed out by the device plugin, named by the kubelet, given back.
 
-Owns that a device has one holder at most: the newest.
+Owns that a device has at most a single holder: the newest.
 """
 
 from collections.abc import Mapping
@@ -13,22 +13,22 @@ from nodeagent.model.ids import DeviceId
 from nodeagent.model.values import Value
 
 HANDED_ON: Final = "handed on"
-"""Why an allocation ended whose devices all went to another one."""
+"""Why an allocation ended whose devices all went to another allocation."""
 
 
 class Entry(Value, frozen=True):
-    """One living allocation."""
+    """A living allocation."""
 
     allocation: Allocation
     seen_by: str = ""
-    """The run of the kubelet that last showed this allocation as its own; empty while none has.
+    """The run of the kubelet that last showed the allocation as its own; empty before any run.
 
-    A kubelet forgets only by restarting, so what the present run has shown it surely knows.
+    A kubelet forgets only by restarting, so the present run surely knows the allocations it has shown.
     """
 
     @property
     def devices(self) -> tuple[DeviceId, ...]:
-        """What is held."""
+        """The held devices."""
         return self.allocation.devices
 
 
@@ -41,7 +41,7 @@ class Ended(Value, frozen=True):
 
 
 class Granted(Value, frozen=True, tag="granted"):
-    """Devices were given to a container; who held one of them before holds it no more."""
+    """Devices were given to a container; earlier holders lose the devices."""
 
     entry: Entry
 
@@ -56,7 +56,7 @@ class Identified(Value, frozen=True, tag="identified"):
 
 
 class Forgotten(Value, frozen=True, tag="forgotten"):
-    """The kubelet no longer knows of the allocation although its pod lives."""
+    """The kubelet no longer knows the allocation although the pod lives."""
 
     number: int
 
@@ -73,7 +73,7 @@ GrantRecord = Granted | Identified | Forgotten | Freed
 
 
 class Index(Value, frozen=True):
-    """Where to look without looking through everything: a pod that is admitted must not wait for all the others."""
+    """The entries by device and by run: a pod's admission must not wait for a search through all entries."""
 
     numbers: Mapping[DeviceId, int]
     """The entry that holds each device."""
@@ -82,7 +82,7 @@ class Index(Value, frozen=True):
 
 
 def index_entries(entries: Mapping[int, Entry]) -> Index:
-    """What follows from the entries."""
+    """Index the entries."""
     runs: dict[str, int] = {}
     for entry in entries.values():
         runs[entry.seen_by] = runs.get(entry.seen_by, 0) + 1
@@ -91,7 +91,7 @@ def index_entries(entries: Mapping[int, Entry]) -> Index:
 
 
 class GrantDraft:
-    """The grants while records are applied to them; copies are made once, not once a record."""
+    """The grants while records are applied; copies are made once, not once a record."""
 
     def __init__(
         self, entries: Mapping[int, Entry], index: Index, history: tuple[Ended, ...], history_max: int
@@ -103,19 +103,19 @@ class GrantDraft:
 
     @property
     def index(self) -> Index:
-        """The index, which has been kept up to date."""
+        """The index, kept up to date."""
         return Index(numbers=self._numbers, runs=self._runs)
 
     @property
     def history(self) -> tuple[Ended, ...]:
-        """The newest of what has ended, the oldest first."""
+        """The newest ended allocations, the oldest first."""
         history = (*self._history, *self._ended) if self._ended else self._history
         if len(history) <= self._history_max:
             return history
         return history[-self._history_max :] if self._history_max else ()
 
     def apply(self, record: GrantRecord) -> None:
-        """One more record; one about an entry that is not there changes nothing."""
+        """Apply a record; a record about a missing entry changes nothing."""
         if isinstance(record, Granted):
             self._grant(record.entry)
         elif isinstance(record, Freed):
@@ -124,12 +124,12 @@ class GrantDraft:
             self._change(record)
 
     def note_end(self, ended: Ended | None) -> None:
-        """Remember what has ended in another role, where anything has."""
+        """Remember an end of another role, if any."""
         if ended is not None:
             self._ended.append(ended)
 
     def _grant(self, new: Entry) -> None:
-        """Within one pod the kubelet hands a device from an init container on to the next container."""
+        """Add an entry; within one pod the kubelet hands a device from an init container on to the next container."""
         taken = set(new.devices)
         for number in sorted({self._numbers[device] for device in taken if device in self._numbers}):
             self._take(number, taken, new.allocation.since_seconds)
@@ -161,7 +161,7 @@ class GrantDraft:
             self._ended.append(Ended(allocation=entry.allocation, until_seconds=record.at_seconds, why=record.why))
 
     def _put(self, entry: Entry) -> None:
-        """The entry is there, in the place of the one of its number."""
+        """Store the entry under its number, in place of an earlier version."""
         number = entry.allocation.number
         before = self.entries.get(number)
         if before is not None:

@@ -1,1 +1,1 @@
-"""Which container it is that starts, by the kubelet's own records and the API server."""
+"""The starting container, by the kubelet's records and the API server."""

@@ -1,6 +1,6 @@
-"""Finds out which container starts: by the kubelet's notes, and by its list where they do not prove it.
+"""Finds the starting container: by the kubelet's checkpoint, or by the list where the checkpoint proves nothing.
 
-Refuses to guess: where neither tells, the kubelet is told to ask again.
+Refuses to guess: where neither record has the container, the kubelet is told to ask again.
 """
 
 from collections.abc import Sequence
@@ -23,26 +23,26 @@ from nodeagent.rules.fractions.profiles import CoresProfile
 
 
 class Callers:
-    """A helper of the component `fractions`."""
+    """Resolves device ids to pods; a helper of the component `fractions`."""
 
     def __init__(self, kubelet: KubeletRecords, requests: Requests) -> None:
-        """`kubelet` says who holds what, `requests` what pods ask for."""
+        """`kubelet` has the holders of devices, `requests` the pods by the API server."""
         self._kubelet, self._requests = kubelet, requests
         self._log = get_logger(component="fractions")
 
     async def identify(
         self, view: PartView, table: PartTable, devices: Sequence[DeviceId], *, by_name: bool
     ) -> tuple[Caller, PodRequest | None]:
-        """Whose these ids are, and what the API server says of its pod.
+        """Find the container that holds the ids, and its pod by the API server.
 
         Args:
-            view: what is given in parts now.
-            table: what was promised.
-            devices: the ids of the first resource.
-            by_name: whether the pod's name is needed now, and not only soon.
+            view: The GPUs given in fractions now.
+            table: Reservations and bindings.
+            devices: The ids of the first resource.
+            by_name: Whether the pod's name is needed now, not only soon.
 
         Raises:
-            CallerUnclear: nobody can say that yet.
+            CallerUnclear: The kubelet's records do not have the container yet.
         """
         caller = await self._find_proven(view, table, devices)
         if caller is not None:
@@ -54,10 +54,10 @@ class Callers:
         return _name(caller, pod), pod
 
     async def check_memory(self, view: PartView, resource: ResourceName, devices: Sequence[DeviceId]) -> None:
-        """Tell a container that asks for memory alone; where the kubelet cannot be asked, its cores are, if any.
+        """Refuse a container that asks for memory without cores; passes where the kubelet cannot be asked.
 
         Raises:
-            RequestInvalid: it does so.
+            RequestInvalid: The container has memory ids alone.
         """
         try:
             entries = await self._read_notes(resource, devices) or (await self._kubelet.read_pods()).containers
@@ -67,7 +67,7 @@ class Callers:
         check_memory(view.profile, entries, devices)
 
     async def _read_notes(self, resource: ResourceName, devices: Sequence[DeviceId]) -> tuple[ContainerDevices, ...]:
-        """What the kubelet's notes say of pods that hold just these ids; nothing where they cannot be read."""
+        """The checkpoint's entries of pods with just these ids; empty where the checkpoint cannot be read."""
         try:
             return await self._kubelet.read_pods_with(resource, devices)
         except NodeagentError as error:
@@ -75,10 +75,10 @@ class Callers:
             return ()
 
     async def _find_proven(self, view: PartView, table: PartTable, devices: Sequence[DeviceId]) -> Caller | None:
-        """By the kubelet's notes, where the name that was promised last for these ids stands in them."""
+        """The container by the checkpoint, where the newest CDI name reserved for these ids stands in an entry."""
         first, memory = _name_resources(view)
         names = [each.cdi_name for each in table.find_reservations(first, devices) if each.cdi_name]
-        # A binding of which the uid was never told is to be found by its name.
+        # A binding without a uid is to be found by its name.
         if not names or any(not each.pod.uid for each in table.bindings.values()):
             return None
         noted = await self._read_notes(first, devices)
@@ -89,11 +89,11 @@ class Callers:
         except CallerUnclear as error:
             self._log.debug("notes_do_not_tell", error=str(error))
             return None
-        # Of several that share their ids the list alone tells which is no init container; the notes have no order.
+        # Of containers that share ids only the list excludes init containers; the checkpoint has no order.
         return caller if len(caller.containers) == 1 else None
 
     async def _find_by_all(self, view: PartView, devices: Sequence[DeviceId]) -> Caller:
-        """By the kubelet's list and its notes; either may be missing, not both."""
+        """The container by the kubelet's list and checkpoint; one of the two may be missing, not both."""
         listing = PodListing()
         checkpoint = KubeletCheckpoint()
         problems: list[str] = []
@@ -123,7 +123,7 @@ class Callers:
 
 
 def _name_resources(view: PartView) -> tuple[ResourceName, ResourceName | None]:
-    """The first resource of the profile, and that of memory where there is one."""
+    """The first resource of the profile, and the memory resource, if any."""
     first, *rest = list_resources(view.profile)
     return first, rest[0] if isinstance(view.profile, CoresProfile) else None
 

@@ -1,1 +1,1 @@
-"""What schedulers chose, held against what containers have."""
+"""The schedulers' choices, compared with the GPUs of containers."""

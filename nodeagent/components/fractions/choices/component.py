@@ -1,8 +1,8 @@
-"""Holds the choices that schedulers wrote on pods against the GPUs that their containers have, and corrects the pods.
+"""Compares the schedulers' choices on pods with the GPUs of their containers, and corrects the pods.
 
-A choice may not have been obeyed: it could not be, or nobody knew of it when the container started, since the agent had
-just been started itself or the API server was late with its news.
-Refuses to argue: whoever writes over a correction is not answered before the pods are listed anew.
+A choice may not have been obeyed: the GPUs could not be given, or the choice was unknown at the container's start, as
+the agent had just started or the API server was late with its news.
+Refuses to argue: a correction that was overwritten is repeated only after the pods are listed anew.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ class Choices:
         self._waker = Waker()
         self._followings = 0
         self._corrected: dict[int, Mapping[str, str]] = {}
-        """By the number of the binding what was written on its pod since the pods were listed."""
+        """The annotations written since the last list of pods, by number of the binding."""
 
     async def run(self) -> None:
         """Compare whenever a pod or a binding has changed, until cancelled."""

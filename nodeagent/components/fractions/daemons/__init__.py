@@ -1,1 +1,1 @@
-"""The MPS daemons that hold containers to their parts: what a container is told of its own, once that is ready."""
+"""The MPS daemons for fractions: mounts and environment of a container, once the daemon is ready."""

@@ -1,6 +1,6 @@
-"""Waits until the daemon of a part is ready for it: a container that starts before it would find nobody.
+"""Waits until a fraction's MPS daemon is ready: a container that starts earlier would find no server.
 
-Owns how long. Asks nobody for a daemon: whoever looks after them reads from the bindings which there are to be.
+Owns the time limit. Starts no daemon: the component `mps` reads the daemons to run from the bindings.
 """
 
 from typing import Final
@@ -15,7 +15,7 @@ from nodeagent.model.mps import MpsAccess, MpsState
 from nodeagent.rules.mps.parts import explain_part_daemon, plan_part_access, plan_part_limits
 
 DAEMON_SECONDS: Final = 3.0
-"""A start may take five; one that takes longer is asked for again by the kubelet."""
+"""Less than a whole start may take; after longer the kubelet asks again."""
 
 
 class PartDaemons:
@@ -26,15 +26,15 @@ class PartDaemons:
 
     @property
     def state(self) -> MpsState | None:
-        """The daemons of now; `None` where nobody looks after any."""
+        """The MPS daemons of now; `None` where the agent runs no daemons."""
         latest = self._bus.latest(MpsState)
         return latest.value if latest is not None else None
 
     async def wait_access(self, binding: Binding) -> MpsAccess:
-        """What its container needs in order to be a client.
+        """Mounts and environment of a daemon's client.
 
         Raises:
-            PartsUnavailable: its daemon is not ready in time.
+            PartsUnavailable: The daemon is not ready in time.
         """
         (part,) = binding.parts
         limits = plan_part_limits(binding, part.gpu)

@@ -1,1 +1,1 @@
-"""What containers that are held to their part of compute are told of how busy their GPUs are."""
+"""Files with the GPUs' utilization, for containers whose compute is limited."""

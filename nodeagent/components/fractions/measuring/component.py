@@ -1,6 +1,6 @@
-"""Tells containers how busy their GPUs are, as often as that is measured: the library in them reckons with it.
+"""Writes the GPUs' utilization for containers with each measurement: the vGPU library reckons with the numbers.
 
-Refuses to hold up anything: what cannot be told is not, and the library goes on by its own estimates.
+Refuses to hold up containers: where a file cannot be written, the library goes on by its own estimates.
 """
 
 from nodeagent.components.fractions.measuring.decide import plan_measures
@@ -18,13 +18,13 @@ class Measuring:
     """A task of the component `fractions`."""
 
     def __init__(self, bus: Bus, live: LiveSettings, ledger: PartLedger, folders: PartFolders) -> None:
-        """`ledger` knows who is held by what, `folders` are what containers read."""
+        """`ledger` has the bindings, `folders` the containers' files."""
         self._bus, self._live, self._ledger, self._folders = bus, live, ledger, folders
         self._problem = ""
         self._log = get_logger(component="fractions")
 
     async def run(self) -> None:
-        """Tell each measurement once, until cancelled."""
+        """Write each measurement once, until cancelled."""
         with self._bus.watch(PartUsage, client="fractions measured") as usages:
             async for usage in usages:
                 if self._live.now.fractions.limit_compute:

@@ -1,4 +1,4 @@
-"""What each container is told of its GPUs, from what everybody used in one sample; pure."""
+"""The utilization to write for each container, from the use of all processes in one sample; pure."""
 
 from collections.abc import Mapping
 
@@ -14,14 +14,14 @@ from nodeagent.rules.placement.space import CORES
 def plan_measures(
     table: PartTable, usage: PartUsage, sample: NodeSample | None
 ) -> dict[str, tuple[PartMeasure | None, ...]]:
-    """By the name of its folder what a container is told, in the order of its GPUs; nothing of what is not known.
+    """By folder name the measures of a container, in the order of its GPUs; `None` for a GPU of unknown use.
 
-    Those are told whom the library holds: nobody else reads it.
+    Only containers under the vGPU library have measures: no other program reads the files.
     """
     if sample is None or sample.time_seconds != usage.time_seconds:
         return {}
     totals = _sum_use(sample)
-    # Another one for each sample, also by an agent that has begun anew.
+    # Another number for each sample, also after a restart of the agent.
     number = int(sample.time_seconds * 1000) & 0xFFFFFFFF
     found: dict[str, tuple[PartMeasure | None, ...]] = {}
     for use in usage.containers:
@@ -35,7 +35,7 @@ def plan_measures(
 
 
 def _sum_use(sample: NodeSample) -> Mapping[GpuUuid, int]:
-    """How much of each GPU all processes use, by the same count as that of one; without those that do not say."""
+    """The use of all processes by GPU, counted like the container's own; without GPUs of incomplete counts."""
     counts = {gpu.uuid: [process.sm_utilization_percent for process in gpu.processes] for gpu in sample.gpus}
     return {gpu: sum(each for each in used if each is not None) for gpu, used in counts.items() if None not in used}
 

@@ -1,1 +1,1 @@
-"""A resource that counts parts of GPUs, as the kubelet asks about it."""
+"""The device plugin of a resource of fractions."""

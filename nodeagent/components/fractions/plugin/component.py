@@ -1,6 +1,6 @@
-"""One resource that counts parts of GPUs: its list of ids, and the way to whoever answers for them.
+"""The device plugin of one resource of fractions: its list of ids, and the handle to the component.
 
-Outlives the component behind it: while that is built anew the list stands, and questions are to be asked again.
+Outlives the component: while the component restarts the list stands, and calls are to be repeated.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -16,7 +16,7 @@ from nodeagent.rules.fractions.tokens import prefer_tokens
 
 
 class TokenPlugin:
-    """One resource, as the kubelet asks about it; implements the port `DevicePlugin`."""
+    """A resource of fractions for the kubelet; implements the port `DevicePlugin`."""
 
     options = PluginOptions(preferred_allocation=True, pre_start=True)
 
@@ -27,11 +27,11 @@ class TokenPlugin:
 
     @property
     def resource(self) -> ResourceName:
-        """The extended resource that this plugin offers."""
+        """The plugin's extended resource."""
         return self._resource
 
     def update(self, devices: tuple[AdvertisedDevice, ...]) -> None:
-        """Offer these from now on."""
+        """Offer the given devices from now on."""
         if self._list.put(devices):
             self._healthy = {device.id: device.healthy for device in devices}
 
@@ -40,14 +40,14 @@ class TokenPlugin:
         return await self._list.wait_other(known, self._live.now.device_plugin.health_coalesce_seconds)
 
     def prefer(self, available: Sequence[DeviceId], must_include: Sequence[DeviceId], size: int) -> Sequence[DeviceId]:
-        """Ids of as few GPUs as can be, at one NUMA node."""
+        """Ids of as few GPUs as possible, at a single NUMA node."""
         return prefer_tokens(available, must_include, size)
 
     async def allocate(self, devices: Sequence[DeviceId]) -> ContainerAnswer:
-        """Promise these ids; durable when it is returned.
+        """Reserve the ids, durable before the answer.
 
         Raises:
-            AllocationError: they must not be promised.
+            AllocationError: The ids must not be reserved.
         """
         for device in devices:
             if device not in self._healthy:
@@ -57,16 +57,16 @@ class TokenPlugin:
         return await self._relay.find_keeper().allocate(self._resource, devices)
 
     async def pre_start(self, devices: Sequence[DeviceId]) -> None:
-        """Give the container its parts.
+        """Give the starting container its fractions.
 
         Raises:
-            AllocationError: it must not start now.
+            AllocationError: The container must not start now.
         """
         await self._relay.find_keeper().pre_start(self._resource, devices)
 
 
 async def tell_known(bus: Bus, list_offered: Callable[[], Collection[ResourceName]], tell: Callable[[], None]) -> None:
-    """Tell it once the kubelet has taken each of these resources."""
+    """Call `tell` after the kubelet has registered all offered resources."""
     with bus.watch(PluginState, client="fractions told") as states:
         async for state in states:
             known = {each.name for each in state.value.resources if each.registered}

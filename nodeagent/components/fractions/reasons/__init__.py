@@ -1,1 +1,1 @@
-"""Why containers have the GPUs that they have, and why others wait."""
+"""Why containers have certain GPUs, and why others wait."""

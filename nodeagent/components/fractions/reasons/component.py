@@ -1,4 +1,4 @@
-"""Tells why containers have the GPUs that they have, why others wait, and how often a scheduler was not obeyed.
+"""Publishes why containers have their GPUs, why others wait, and how often a scheduler was not obeyed.
 
 Owns the published `PartReasons` and the conditions `part-no-room` and `parts-without-cdi`.
 """
@@ -17,7 +17,7 @@ _SOURCE = "fractions"
 
 
 class Reasons:
-    """A helper of the component `fractions`."""
+    """The decision log; a helper of the component `fractions`."""
 
     def __init__(self, bus: Bus, conditions: Conditions) -> None:
         self._bus, self._conditions = bus, conditions
@@ -31,29 +31,29 @@ class Reasons:
         return bool(self._waiting)
 
     def begin(self) -> None:
-        """Who waited is not known any more: the kubelet asks again, and then it is said again."""
+        """Forget the waiting containers of the last run: the kubelet asks again for each."""
         self._conditions.replace("part-no-room", {})
 
     def tell_runtime(self) -> str:
-        """Say why the container runtime cannot be told parts of GPUs, and return it; empty where it can."""
+        """Set or clear the condition of a runtime unfit for fractions; returns the reason, empty for a fit runtime."""
         runtime = self._bus.latest(RuntimeState)
         lack = explain_no_cdi(runtime.value if runtime is not None else None)
         self._conditions.replace("parts-without-cdi", {"": lack} if lack else {})
         return lack
 
     def note_bound(self, number: int, lines: Sequence[str], overruled: str = "") -> None:
-        """A binding was made for these reasons; with the kind of reason for which a scheduler was not obeyed."""
+        """Note the reasons of a binding, and in a word why a scheduler was not obeyed."""
         self._bound[number] = tuple(lines)
         if overruled:
             self._overruled[overruled] += 1
 
     def tell_bound(self, living: Collection[int]) -> None:
-        """Say it of all that still are."""
+        """Publish the reasons of the living bindings."""
         self._bound = {number: lines for number, lines in self._bound.items() if number in living}
         self._publish()
 
     def tell_waiting(self, who: str, reason: str, looked_at: tuple[str, ...] = ()) -> None:
-        """Say of a container that it waits for room, or, without a reason, that it does so no more."""
+        """Report a container as waiting for room or, with an empty reason, as waiting no more."""
         if self._waiting.get(who, ("",))[0] == reason:
             return
         if reason:
@@ -64,7 +64,7 @@ class Reasons:
         self._publish()
 
     def forget_waiting(self, listing: PodListing) -> None:
-        """Say no more of a container that it waits when its pod has gone."""
+        """Remove waiting containers of gone pods."""
         active = {f"{pod.namespace}/{pod.name}" for pod in listing.pods}
         for who in [who for who in self._waiting if who.partition(" ")[0] not in active]:
             self.tell_waiting(who, "")

@@ -1,1 +1,1 @@
-"""Limits files that say something else than the journal: what was changed reaches its container after all."""
+"""Limits files in line with the journal: a changed limit reaches the container after all."""

@@ -1,6 +1,6 @@
-"""Brings limits files in line with the journal: who changed both may have ended in between, or have written late.
+"""Brings limits files in line with the journal: a change of both may have been cut short, or written late.
 
-Refuses to change more than the journal says: what settings say of limits holds from the next start on.
+Refuses to change more than the journal says: changed settings of limits hold from a container's next start on.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from nodeagent.model.parts import PartLimit
 from nodeagent.model.ports import PartFolders, PartLedger
 
 RENEW_SECONDS: Final = 60.0
-"""The look that matters most is the first; what else can come between the two is rare, and all files are read."""
+"""The first comparison matters most; later differences are rare, and each comparison reads all files."""
 
 
 class Renewing:
@@ -31,12 +31,12 @@ class Renewing:
         plan: Callable[[Binding], Sequence[PartLimit]],
         turn: anyio.Lock,
     ) -> None:
-        """`plan` says what a binding is held to; `turn` is held by whoever changes what is bound."""
+        """`plan` computes the limits of a binding; `turn` is the lock for changes of bindings."""
         self._ledger, self._folders, self._plan, self._turn = ledger, folders, plan, turn
         self._log = get_logger(component="fractions")
 
     async def run(self) -> None:
-        """Look at all files now and then, until cancelled; the first time at once."""
+        """Compare all files with the journal now and then, until cancelled; the first time at once."""
         async for _ in Ticker(RENEW_SECONDS):
             for binding in tuple(self._table().bindings.values()):
                 if await self._is_outdated(binding):
@@ -46,13 +46,13 @@ class Renewing:
         try:
             return is_outdated(await self._folders.read(name_files(binding)), self._plan(binding))
         except NodeagentError:
-            return True  # half written, perhaps: by it the library does not know what to hold new processes to
+            return True  # half written, perhaps: the library then has no limits for new processes
 
     async def _renew(self, number: int) -> None:
         async with self._turn:
             binding = self._table().bindings.get(number)
             if binding is None or not await self._is_outdated(binding):
-                return  # whoever held the turn has seen to it
+                return  # the holder of the lock has written the file
             try:
                 await self._folders.write(name_files(binding), self._plan(binding))
             except NodeagentError as error:

@@ -1,4 +1,4 @@
-"""Whether a container was told other limits than it has by the journal; pure."""
+"""Whether a container's limits file differs from the journal; pure."""
 
 from collections.abc import Sequence
 
@@ -6,10 +6,10 @@ from nodeagent.model.parts import PartLimit
 
 
 def is_outdated(told: Sequence[PartLimit], due: Sequence[PartLimit]) -> bool:
-    """Whether its file is to be written again.
+    """Whether the file is to be written again.
 
-    Settings hold from the start of a container on: that one says otherwise now makes no file outdated. Nor is one that
-    is not there, or is for other GPUs: the next start writes it.
+    Settings hold from the start of a container on, so changed settings make no file outdated. Nor is a file outdated
+    that is missing or names other GPUs: the next start writes the file.
     """
     if [each.gpu for each in told] != [each.gpu for each in due]:
         return False

@@ -1,1 +1,1 @@
-"""What the pods of this node ask for and what schedulers wrote on them."""
+"""The requests of the node's pods, and the schedulers' choices on the pods."""

@@ -1,7 +1,7 @@
-"""Knows what the pods of this node ask for, by the API server; without one, nothing.
+"""The requests of the node's pods, by the API server; empty without an API server.
 
-Owns what is written on pods: which GPUs their containers have, where that is not what a scheduler chose.
-Refuses to hold up the start of a container for long: a request says all that must be known, but for one profile.
+Owns the annotations on pods with their containers' GPUs, where those differ from a scheduler's choice.
+Refuses to hold up a container's start for long: the ids alone are enough, except for the profile with shares.
 """
 
 from collections import deque
@@ -20,32 +20,32 @@ from nodeagent.model.errors import NodeagentError
 from nodeagent.model.parts import ChoiceCorrection, PodRequest
 
 POD_SECONDS: Final = 4.0
-"""How long a start waits for what the API server says of a pod that the kubelet knows, the first list of all included.
+"""How long a start waits for the API server's view of a pod known to the kubelet, the first list of all included.
 
-A scheduler's choice is on the pod before the pod is sent here, so whoever knows the pod knows the choice.
+A scheduler's choice is on the pod before the pod is sent here, so the known pod has its choice.
 """
 RETRY_SECONDS: Final = 5.0
 CORRECTIONS_MAX: Final = 1000
 FINISHED_MAX: Final = 1000
-"""So many pods are remembered to have finished after they are gone."""
+"""How many finished pods are remembered after they are gone."""
 
 
 class PodRequests(Protocol):
-    """What pods ask for, by the API server."""
+    """The pods and their requests, by the API server."""
 
     def follow(self) -> AsyncGenerator[Mapping[tuple[str, str], PodRequest], None]:
-        """All pods of the node by namespace and name, now and after each change, until something breaks.
+        """All pods of the node by namespace and name, now and after each change, until the watch fails.
 
         Raises:
-            NodeagentError: they cannot be followed (any longer).
+            NodeagentError: The pods cannot be watched, or no longer.
         """
         ...
 
     async def annotate(self, pod: PodIdentity, annotations: Mapping[str, str]) -> None:
-        """Write these on exactly this pod.
+        """Write the annotations on exactly this pod.
 
         Raises:
-            NodeagentError: that was refused, or nobody answered; or the pod is another by now.
+            NodeagentError: The API server refused or did not answer, or the pod has another uid by now.
         """
         ...
 
@@ -61,13 +61,13 @@ class Requests:
         """Whether news of pods may come: also before the first list, but not without the right to list pods."""
         self.followings = 0
         """How often the pods were listed."""
-        # Only the newest are worth writing where nobody takes them.
+        # Only the newest are worth writing where the API server takes none.
         self._corrections = deque[ChoiceCorrection](maxlen=CORRECTIONS_MAX)
         self._has_corrections = Waker()
         self._log = get_logger(component="fractions")
 
     async def run(self) -> None:
-        """Know what pods ask for and what schedulers wrote on them; what was known last is better than nothing."""
+        """Follow the pods' requests and the schedulers' choices; while the watch fails the last known pods stay."""
         if self._open_pods is None:
             return
         pods = await self._open_pods()
@@ -77,17 +77,17 @@ class Requests:
 
     @property
     def known(self) -> Mapping[tuple[str, str], PodRequest]:
-        """What is known of pods now, by namespace and name."""
+        """The pods known now, by namespace and name."""
         return self._known.value
 
     async def wait_other(
         self, known: Mapping[tuple[str, str], PodRequest], window_seconds: float
     ) -> Mapping[tuple[str, str], PodRequest]:
-        """The same as soon as it differs from this, changes gathered for so long."""
+        """The pods as soon as they differ from `known`, changes gathered for `window_seconds`."""
         return await self._known.wait_other(known, window_seconds)
 
     def correct(self, correction: ChoiceCorrection) -> None:
-        """Have a pod say which GPUs it has, in a moment: its container need not wait for that."""
+        """Write the GPUs of a container on its pod in a moment, without delay for the container."""
         self._corrections.append(correction)
         self._has_corrections.wake()
 
@@ -121,25 +121,25 @@ class Requests:
             await anyio.sleep(RETRY_SECONDS)
 
     def _note_finished(self, table: Mapping[tuple[str, str], PodRequest]) -> None:
-        """Also of those that are gone by now: what they had may not have been given back yet."""
+        """Note finished pods, deleted pods included: the fractions may not have been released yet."""
         told = {each.pod.uid for each in table.values() if each.is_finished}
         gone = [uid for uid in self._finished.value if uid not in told]
         self._finished.put(frozenset((*told, *gone[:FINISHED_MAX])))
 
     def list_finished(self) -> frozenset[str]:
-        """The uids of pods of which nothing will run any more; that is never taken back."""
+        """The uids of finished pods; a pod stays finished for ever."""
         return self._finished.value
 
     async def wait_finished(self, known: frozenset[str]) -> frozenset[str]:
-        """The same as soon as they are others than these."""
+        """The finished pods after a change from `known`."""
         return await self._finished.wait_other(known, 0.0)
 
     async def find(self, pod: PodIdentity) -> PodRequest | None:
-        """What the API server says of a pod; it may know of it a moment later than the kubelet."""
+        """The pod by the API server, which may learn of a pod a moment after the kubelet."""
         if self._open_pods is None:
             return None
         known = self._known.value
-        # Nothing new is to be waited for where nobody tells it, such as without the right to follow pods.
+        # Without the right to follow pods no news can come, so there is no wait.
         with anyio.move_on_after(POD_SECONDS if self._may_tell else 0):
             while True:
                 found = _find(known, pod)
@@ -151,7 +151,7 @@ class Requests:
 
 
 def _find(known: Mapping[tuple[str, str], PodRequest], pod: PodIdentity) -> PodRequest | None:
-    """By name; by uid where the kubelet has not told the name."""
+    """By name; by uid where the kubelet has not given the name."""
     if pod.name:
         return known.get((pod.namespace, pod.name))
     return next((each for each in known.values() if each.pod.uid == pod.uid), None)

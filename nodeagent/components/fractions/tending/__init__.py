@@ -1,1 +1,1 @@
-"""What has become of what was given: held against the kubelet, the runtime and the GPUs, and given back at its end."""
+"""The end of fractions: bindings compared with kubelet, runtime and GPUs, and released when their containers end."""

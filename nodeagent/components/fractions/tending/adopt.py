@@ -1,8 +1,7 @@
-"""What the kubelet holds and the journal does not know of: promised again, and bound where its container runs; pure.
+"""Ids held in the kubelet's records but not in the journal: reserved, and bound where the container runs; pure.
 
-Owns the order of what is believed: the limits that the container was given, then where its processes are, then the GPUs
-that its ids stand for.
-Refuses to bind what has not started: its GPUs are chosen when it does.
+Owns the order of belief: the container's limits file, then the GPUs of its processes, then the GPUs of its ids.
+Refuses to bind a container before its start: the GPUs are chosen at the start.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +22,7 @@ from nodeagent.rules.placement.space import CORES
 
 
 class Promise(NamedTuple):
-    """Ids that were given out, and by which name the container was told."""
+    """Ids given out, with the container's CDI name."""
 
     resource: ResourceName
     devices: tuple[DeviceId, ...]
@@ -31,19 +30,19 @@ class Promise(NamedTuple):
 
 
 class Adoption(NamedTuple):
-    """A container that has what nobody remembers giving it."""
+    """A container with fractions, missing in the journal."""
 
     pod: PodIdentity
     container: str
     promises: tuple[Promise, ...]
     parts: tuple[GpuPart, ...]
-    """None where it has not started: they are chosen then."""
+    """Empty before the container's start, when its GPUs are chosen."""
     source: str
-    """What told which GPUs it has."""
+    """The source that gave the GPUs."""
 
 
 def list_unknown_names(table: PartTable, look: PartLook, view: PartView) -> tuple[str, ...]:
-    """The unqualified names of containers of which the journal knows nothing, to look for what they were told."""
+    """The unqualified names of containers missing in the journal, for finding their limits files."""
     groups = _list_unknown(table, look, view)
     return tuple(_unqualify(entry.cdi_names) for group in groups for entry in group if entry.cdi_names)
 
@@ -51,17 +50,17 @@ def list_unknown_names(table: PartTable, look: PartLook, view: PartView) -> tupl
 def plan_adoptions(
     table: PartTable, look: PartLook, view: PartView, limits: Mapping[str, Sequence[PartLimit]]
 ) -> tuple[Adoption, ...]:
-    """All containers that hold ids of which the journal knows nothing; `limits` is what they were told, by name."""
+    """All containers with ids missing in the journal; `limits` are the contents of their limits files, by name."""
     return tuple(_adopt(group, look, view, limits) for group in _list_unknown(table, look, view))
 
 
 def _list_unknown(table: PartTable, look: PartLook, view: PartView) -> tuple[tuple[ContainerDevices, ...], ...]:
-    """From the kubelet's notes, of pods that its list still has; those that share their ids are one binding's."""
+    """The checkpoint's entries of pods still in the list; entries with the same ids make a single binding."""
     if look.listing is None or look.checkpoint is None:
         return ()
     first = list_resources(view.profile)[0]
     noted = [entry for entry in look.checkpoint.containers if entry.resource == first]
-    # Init containers stand in the notes alone, beside another container of their pod.
+    # Init containers stand in the checkpoint alone, beside another container of their pod.
     listed = {frozenset(entry.devices) for entry in look.listing.containers if entry.resource == first}
     living = {entry.pod.uid for entry in noted if frozenset(entry.devices) in listed}
     groups: dict[tuple[str, frozenset[DeviceId]], list[ContainerDevices]] = {}
@@ -74,7 +73,7 @@ def _list_unknown(table: PartTable, look: PartLook, view: PartView) -> tuple[tup
 def _adopt(
     group: Sequence[ContainerDevices], look: PartLook, view: PartView, limits: Mapping[str, Sequence[PartLimit]]
 ) -> Adoption:
-    # The name by which their files are called comes first.
+    # First the name used for the files.
     named = sorted(group, key=lambda each: _unqualify(each.cdi_names) not in limits)
     entry = next((each for each in reversed(named) if _runs(each, look)), named[0])
     pod = _name_pod(entry, look)
@@ -92,14 +91,14 @@ def _adopt(
 
 
 def _name_pod(entry: ContainerDevices, look: PartLook) -> PodIdentity:
-    """The notes have the uid, the list has the name of whoever holds the same ids."""
+    """The pod with the checkpoint's uid and the list's name, joined by the same ids."""
     assert look.listing is not None
     assert look.checkpoint is not None
     return find_other_half(Records(listed=look.listing.containers, noted=look.checkpoint.containers), entry.pod)
 
 
 def _is_listed(entry: ContainerDevices, look: PartLook) -> bool:
-    """Whether the kubelet's list has a container of this name with just these ids."""
+    """Whether the kubelet's list has a container of the same name with just these ids."""
     assert look.listing is not None
     wanted = (entry.resource, entry.container, frozenset(entry.devices))
     return any((each.resource, each.container, frozenset(each.devices)) == wanted for each in look.listing.containers)
@@ -120,7 +119,7 @@ def _find_memory(entry: ContainerDevices, look: PartLook, view: PartView) -> tup
 
 
 def _runs(entry: ContainerDevices, look: PartLook) -> bool:
-    """Whether the runtime has the container; where it cannot be asked, one that is in the kubelet's list may be so."""
+    """Whether the runtime has the container; without an answer a container in the kubelet's list may be running."""
     if look.containers is None:
         return _is_listed(entry, look)
     return any(
@@ -155,9 +154,9 @@ def _find_parts(
 
 
 def _count_cores(entry: ContainerDevices, told: PartLimit, view: PartView) -> int:
-    """Of a container whose compute nothing limits: what it asked for, by the number of its ids.
+    """The cores of a container without a compute limit: the number of its ids.
 
-    Shares do not tell; but one that is held to a part of the memory is no whole GPU, which nobody else could be on.
+    Ids of shares do not tell; but a container with a memory limit has no whole GPU, which would exclude all others.
     """
     if isinstance(view.profile, CoresProfile):
         return min(len(entry.devices), CORES)
@@ -171,7 +170,7 @@ def _guess_parts(
     view: PartView,
     whole: Mapping[GpuUuid, int],
 ) -> tuple[GpuPart, ...]:
-    """As much as the container asked for: by the number of its ids."""
+    """The container's requested fractions, by the number of its ids."""
     cores = len(entry.devices)
     if not isinstance(view.profile, CoresProfile) or cores >= CORES:
         count = max(1, cores // CORES) if isinstance(view.profile, CoresProfile) else cores
@@ -181,6 +180,6 @@ def _guess_parts(
 
 
 def _unqualify(names: Sequence[str]) -> str:
-    """The first of the names that are ours, without its kind."""
+    """The first name of a fraction among the CDI names, without its kind."""
     prefix = f"{PART_KIND}="
     return next((name.removeprefix(prefix) for name in names if name.startswith(prefix)), "")

@@ -1,6 +1,6 @@
-"""Looks now and then whether what was promised and bound still is, and gives back what has ended.
+"""Compares reservations and bindings with the node now and then, and releases ended fractions.
 
-Refuses to take one source's word for an end, and to take silence for one.
+Refuses to believe a single source about an end, and to take silence for an end.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -53,14 +53,14 @@ T = TypeVar("T")
 
 _SILENT: Final = "parts-not-given-back"
 TEND_SECONDS: Final = 10.0
-"""Pause between looks; what seems to have ended must seem so twice."""
+"""Pause between polls; an end must be seen twice."""
 FINISHED_LOOKS: Final = 5
 FINISHED_SECONDS: Final = 1.0
-"""So often, and so far apart, a pod that has finished is looked at until nothing is left of it; then as all others."""
+"""How often, and how far apart, a finished pod is polled until all of it is gone; then with all others."""
 
 
 class Files(NamedTuple):
-    """What a container is given as files."""
+    """The CDI specifications and folders of containers."""
 
     specs: PartSpecs
     folders: PartFolders
@@ -86,42 +86,42 @@ class Tending:
         view: Callable[[], PartView],
         finished: Callable[[], Collection[str]],
     ) -> None:
-        """Wire it up.
+        """Wire the task up.
 
         Args:
-            bus: where what has ended is told.
-            conditions: where this part's conditions are set.
-            clock: the time.
-            ledger: the journal's part for what is given here.
-            files: what containers were given as files.
-            kubelet: who holds what by the kubelet's own records.
-            sources: who else knows what containers there are.
-            live: the settings in force.
-            turn: held by whoever changes what is bound.
-            note: told of each list that the kubelet gives.
-            wake: called when what others use of the GPUs has changed.
-            view: what is known of the GPUs that are given in parts.
-            finished: the uids of pods that have finished, by the API server.
+            bus: Where releases are published.
+            conditions: Where this component's conditions are set.
+            clock: The time.
+            ledger: The journal of fractions.
+            files: The containers' files.
+            kubelet: The holders of devices by the kubelet's own records.
+            sources: The container runtime and the host's processes.
+            live: The settings in force.
+            turn: The lock for changes of bindings.
+            note: Called with each list of the kubelet.
+            wake: Called when the foreign use of the GPUs has changed.
+            view: The GPUs given in fractions.
+            finished: The uids of finished pods, by the API server.
         """
         self._bus, self._conditions, self._clock = bus, conditions, clock
         self._ledger, self._files, self._kubelet, self._sources = ledger, files, kubelet, sources
         self._finished = finished
         self._live, self._turn, self._note, self._wake, self._view = live, turn, note, wake, view
         self.foreign: Mapping[GpuUuid, int] = {}
-        """By GPU the bytes that programs use which were given nothing."""
+        """By GPU the bytes used by foreign programs."""
         self._found: tuple[ForeignProcess, ...] = ()
         self._foreign_pods: Mapping[str, str] = {}
-        """The names of pods that such programs are of, by uid."""
+        """The names of pods with foreign programs, by uid."""
         self._over_since: Mapping[int, float] = {}
         self._promised, self._has_promised = list[str](), Waker()
         self._log = get_logger(component="fractions")
 
     async def run(self) -> None:
-        """Look now and then whether what is promised and bound still is."""
+        """Poll now and then whether reservations and bindings still stand."""
         is_first = True
         async for _ in Ticker(TEND_SECONDS):
             await self._account()
-            # At the beginning also where nothing is known: the kubelet may know of what the journal has lost.
+            # At the beginning also with an empty journal: the kubelet may hold ids that the journal has lost.
             if is_first or self._table().reservations:
                 is_first = False
                 await self._tend()
@@ -129,24 +129,24 @@ class Tending:
                 self._conditions.clear(_SILENT)
 
     def note_promised(self, cdi_name: str) -> None:
-        """A container will start by this name, and wait for less when its folder is there by then."""
+        """Note the name of a container before its start, so that the folder is there by then."""
         self._promised.append(read_name(cdi_name))
         self._has_promised.wake()
 
     async def prepare_promised(self) -> None:
-        """Make the folders of what was promised; one that cannot be made is told of at the container's start."""
+        """Make the folders of reservations; a failure is reported at the container's start."""
         while True:
             await self._has_promised.wait()
             while self._promised:
                 await _try(partial(self._files.folders.prepare, self._promised.pop(0)))
 
     def has_finished(self) -> bool:
-        """Whether a pod still has parts although it has finished."""
+        """Whether a finished pod still has fractions."""
         finished = self._finished()
         return bool(finished) and any(each.pod.uid in finished for each in self._table().bindings.values())
 
     async def end_finished(self, looks: int = FINISHED_LOOKS) -> None:
-        """Give back what pods have that have finished, as soon as all others agree."""
+        """Release the fractions of finished pods as soon as all other sources agree."""
         for number in range(looks):
             if not self.has_finished():
                 return
@@ -155,7 +155,7 @@ class Tending:
             await self._tend()
 
     async def _account(self) -> None:
-        """See what is used by programs that were given nothing: it is not to be promised."""
+        """Measure the memory of foreign programs; fractions must not be promised from it."""
         sample = self._bus.latest(NodeSample)
         if self._sources.places is None or sample is None or sample.value.is_old(self._clock.wall()):
             return
@@ -175,11 +175,11 @@ class Tending:
             self._wake()
 
     async def _tend(self) -> None:
-        """One look at all sources; what they agree has ended is given back."""
+        """Poll all sources once, and release fractions that have ended by agreement."""
         look = await self._look()
         async with self._turn:
             if self._ledger.parts() is None:
-                # Whoever keeps the journal has failed meanwhile: everything would seem unknown to it.
+                # The journal's component has failed meanwhile: all ids would seem unknown.
                 return
             await self._adopt_all(look)
             table = self._table()
@@ -210,10 +210,10 @@ class Tending:
                 await self.remove_files(binding)
 
     async def name_all(self) -> bool:
-        """Write down whose the bindings are of which half of that was known when their containers started.
+        """Record the pods of bindings whose name or uid was unknown at their containers' start.
 
         Returns:
-            Whether that is known of all of them now.
+            Whether all bindings have name and uid now.
         """
         listing = await _try(self._kubelet.read_pods)
         checkpoint = await _try(self._kubelet.read_checkpoint)
@@ -221,9 +221,9 @@ class Tending:
         return not list_halves(self._table())
 
     async def _name(self, look: PartLook) -> None:
-        """Write down the names that are known now.
+        """Record newly known names.
 
-        Each in a turn of its own: there may be a hundred, and a container that starts waits for none of them.
+        Each takes the lock anew: a hundred names may come, and a starting container does not wait for the rest.
         """
         for told in find_identities(self._table(), look):
             async with self._turn:
@@ -233,23 +233,23 @@ class Tending:
                     continue
                 named = replace(known, pod=told.pod)
                 try:
-                    # Nothing but the name changes, so what is given is all that the account has to allow.
+                    # Only the name changes, so the given amounts are all that the ledger has to allow.
                     await self._ledger.bind(named, [table.sum_parts(part.gpu) for part in named.parts])
                 except AllocationError as error:
                     self._log.warning("parts_not_written", error=str(error))
                     return
 
     async def _tell_without_library(self, look: PartLook) -> None:
-        """Name the containers whose pods use a GPU, and in which the library that holds them never came up."""
+        """Raise a condition for containers whose pods use a GPU while the vGPU library never came up."""
         found: dict[str, str] = {}
         for binding in list_users_of_library(self._table(), look):
-            # Whatever makes it unreadable, nothing of the library is seen in it.
+            # An unreadable usage file, whatever the cause, shows no library.
             if not await _try(partial(self._files.folders.is_used, name_files(binding))):
                 found[str(binding.number)] = describe_binding(binding)
         self._conditions.replace("part-library-absent", found)
 
     async def _prune(self, look: PartLook) -> None:
-        """Take away what was left of containers that have ended, once it is sure that nobody is to be adopted."""
+        """Remove the files of ended containers, once no adoption is possible."""
         if look.listing is None or look.checkpoint is None:
             return
         names = await _try(self._files.folders.list_names) or ()
@@ -265,7 +265,7 @@ class Tending:
                 self._log.warning("part_files_left", name=name, error=str(error))
 
     async def _adopt_all(self, look: PartLook) -> None:
-        """Take in what the kubelet holds and the journal does not know of."""
+        """Adopt ids held in the kubelet's records but missing in the journal."""
         view, limits = self._view(), dict[str, tuple[PartLimit, ...]]()
         for name in list_unknown_names(self._table(), look, view):
             if told := await _try(partial(self._files.folders.read, name)):
@@ -296,7 +296,7 @@ class Tending:
         await self._ledger.bind(binding, None)
 
     async def _guess_enforcement(self, cdi_name: str, parts: Sequence[GpuPart]) -> Enforcement:
-        """Without it a daemon through which somebody works is ended, and what starts again is held by nothing."""
+        """The enforcement of an adopted binding: a wrong guess ends a daemon in use, or lifts limits at a restart."""
         if any(part.cores >= CORES for part in parts):
             return Enforcement.ADVISE
         if await _try(partial(self._files.folders.is_used, read_name(cdi_name))):
@@ -305,7 +305,7 @@ class Tending:
         return Enforcement.ADVISE if usual is Enforcement.MPS and len(parts) > 1 else usual
 
     async def _look(self) -> PartLook:
-        """Ask everybody; who does not answer is told apart from who has nothing to say."""
+        """Ask all sources; a failed source differs from an empty answer."""
         now, finished = self._clock.monotonic(), self._finished()
         listing = await _try(self._kubelet.read_pods)
         checkpoint = await _try(self._kubelet.read_checkpoint)
@@ -314,7 +314,7 @@ class Tending:
         return PartLook(listing, checkpoint, containers, users, now, finished, unread, silence)
 
     async def _find_users(self) -> tuple[Mapping[GpuUuid, frozenset[str]] | None, frozenset[GpuUuid]]:
-        """By GPU the pods whose processes use it, `None` where the driver does not say; and of which it does not."""
+        """By GPU the pods with processes on it, `None` without a fresh sample of the driver; and the unread GPUs."""
         if self._sources.places is None:
             return {}, frozenset()
         sample = self._bus.latest(NodeSample)
@@ -330,21 +330,21 @@ class Tending:
     async def change(
         self, living: Binding, changed: Binding, capacities: Sequence[GpuPart], limits: Sequence[PartLimit]
     ) -> None:
-        """Give a running container other limits; one that cannot be told of them keeps those that it has.
+        """Give a running container other limits; where its file cannot be written the old limits stay.
 
         Raises:
-            NodeagentError: it keeps them.
+            NodeagentError: The old limits stay.
         """
         await self._ledger.bind(changed, capacities)
         try:
             await self._files.folders.write(name_files(changed), limits)
         except NodeagentError:
-            # It goes on with what it was told before, so that must not be given to anybody else.
+            # The container goes on with its old limits, which must not be given to any other container.
             await self._ledger.bind(living, None)
             raise
 
     async def remove_files(self, binding: Binding) -> None:
-        """What is left of a container that has ended; what cannot be removed now is looked for again later."""
+        """Remove the files of an ended container; files left by a failure are pruned later."""
         try:
             await self._files.specs.remove_part(name_files(binding))
             await self._files.folders.remove(name_files(binding))
@@ -352,12 +352,12 @@ class Tending:
             self._log.warning("part_files_left", binding=binding.number, error=str(error))
 
     def _table(self) -> PartTable:
-        """What is promised and bound; nothing while nobody knows, and then nothing is done about it."""
+        """Reservations and bindings; empty while the journal is unread, so no action follows."""
         return self._ledger.parts() or PartTable()
 
 
 async def _try(ask: Callable[[], Awaitable[T]]) -> T | None:
-    """The answer; `None` where there is none."""
+    """The answer; `None` after a failure."""
     try:
         return await ask()
     except NodeagentError:

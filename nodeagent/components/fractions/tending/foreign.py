@@ -1,8 +1,7 @@
-"""What is used of GPUs that are given in parts by programs that were given nothing of them; pure.
+"""The use of GPUs in fractions by foreign programs, without a binding; pure.
 
-Such a program is another plugin's, of a pod that was bound by hand, or of the host. Its memory is nobody's to promise.
-Refuses to guess: a process that is not seen, or that may be of a container of which the pod is not known yet, counts
-for nothing.
+Such a program belongs to another plugin, a pod bound by hand, or the host. Its memory cannot be promised to a pod.
+Refuses to guess: an unseen process, or a process perhaps of a container whose pod is unknown yet, counts for nothing.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -16,15 +15,15 @@ from nodeagent.model.telemetry import GpuSample, NodeSample
 from nodeagent.model.units import render_bytes
 
 _STEP_BYTES = 256 << 20
-"""Small changes are not worth telling every scheduler of."""
+"""Smaller changes are not worth an update for every scheduler."""
 _NAME_MOST = 15
-"""Characters of its name that the kernel keeps of a process."""
+"""The characters that the kernel keeps of a process's name."""
 _NAMED_MOST: Final = 3
-"""Processes of one GPU that are named, the largest first."""
+"""How many processes of one GPU are named, the largest first."""
 
 
 class ForeignProcess(NamedTuple):
-    """A process that uses a GPU of which it was given nothing."""
+    """A process on a GPU without a binding there."""
 
     gpu: Gpu
     pid: int
@@ -33,7 +32,7 @@ class ForeignProcess(NamedTuple):
     """As far as the driver says."""
 
     def describe(self, pods: Mapping[str, str]) -> str:
-        """Who it is and what it uses; `pods` are the names of pods by uid."""
+        """Name, owner and use of the process; `pods` are the names of pods by uid."""
         uid = self.place.pod_uid
         owner = f"of pod {pods.get(uid, uid)}" if uid else "of the host"
         name = self.place.name or "a process"
@@ -48,15 +47,15 @@ def find_foreign(
     ignored: Collection[str],
     before: Iterable[ForeignProcess] = (),
 ) -> tuple[ForeignProcess, ...]:
-    """All such processes.
+    """All foreign processes.
 
     Args:
-        gpus: those that are given in parts.
-        table: who was given what.
-        sample: what runs on them.
-        places: whose a process is.
-        ignored: names of processes of the host that may use GPUs beside everybody.
-        before: what was found last; it still is where a GPU does not tell now who uses it.
+        gpus: The GPUs given in fractions.
+        table: The bindings.
+        sample: The processes on the GPUs.
+        places: The container or host of each process.
+        ignored: Names of processes of the host that may use GPUs beside all others.
+        before: The last result, which stands for GPUs whose processes cannot be read now.
     """
     tenants: dict[GpuUuid, set[str]] = {}
     for binding in table.bindings.values():
@@ -82,17 +81,17 @@ def find_foreign(
 
 
 def list_unread(sample: NodeSample) -> frozenset[GpuUuid]:
-    """The GPUs that do not tell now who uses them, which is not that nobody does."""
+    """The GPUs whose processes cannot be read now, as opposed to GPUs without processes."""
     return frozenset(gpu.uuid for gpu in sample.gpus if _is_unread(gpu))
 
 
 def _is_unread(gpu: GpuSample) -> bool:
-    """One that is lost for good is read: nobody uses it any more."""
+    """Whether the processes are unreadable; a GPU lost for good counts as read, as no process uses it any more."""
     return gpu.silent or any(each.what == "processes" for each in gpu.unreadable)
 
 
 def sum_foreign(found: Iterable[ForeignProcess]) -> dict[GpuUuid, int]:
-    """By GPU the bytes that are used so; a GPU is in it as soon as there is such a process."""
+    """By GPU the bytes of its foreign processes; a GPU with such a process is included even at zero."""
     sums: dict[GpuUuid, int] = {}
     for one in found:
         sums[one.gpu.uuid] = sums.get(one.gpu.uuid, 0) + one.memory_bytes
@@ -100,14 +99,14 @@ def sum_foreign(found: Iterable[ForeignProcess]) -> dict[GpuUuid, int]:
 
 
 def list_unnamed_pods(found: Iterable[ForeignProcess], pods: Mapping[str, str]) -> frozenset[str]:
-    """The uids of pods that are to be named to people, and of which the name is not known."""
+    """The uids of pods to be named to people, without a known name."""
     return frozenset(one.place.pod_uid for one in found if one.memory_bytes and one.place.pod_uid) - pods.keys()
 
 
 def describe_foreign(found: Iterable[ForeignProcess], pods: Mapping[str, str]) -> dict[str, str]:
-    """By GPU the processes that take memory from others, as people read it.
+    """By GPU the processes with memory taken from others, as people read the list.
 
-    One that uses none takes nothing from anybody: agents that monitor GPUs hold them open so.
+    A process without memory takes nothing from others: agents for monitoring hold GPUs open so.
     """
     by_gpu: dict[GpuUuid, list[ForeignProcess]] = {}
     for one in sorted(found, key=lambda one: (-one.memory_bytes, one.pid)):

@@ -1,7 +1,7 @@
-"""What has become of each promise and each binding, by all that can be asked: the kubelet, the runtime, the GPUs; pure.
+"""The verdict on each reservation and binding by all sources: the kubelet, the runtime, the GPUs; pure.
 
-Owns what counts as the word of each source. The kubelet's list says which pods are active and which containers hold
-what, but for ordinary init containers; those stand in its notes, where pods stay that are gone.
+Owns the meaning of each source. The kubelet's list has the active pods and their containers' devices, except for
+ordinary init containers; the checkpoint has those too, but also pods that are gone.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -31,44 +31,44 @@ Holders: TypeAlias = Mapping[tuple[ResourceName, frozenset[DeviceId]], Sequence[
 
 
 class PartLook(NamedTuple):
-    """What was seen in one look; `None` where it could not be."""
+    """The answers of all sources in a single poll; `None` for a failed source."""
 
     listing: PodListing | None
     checkpoint: KubeletCheckpoint | None
     containers: tuple[PodContainer, ...] | None
     users: Mapping[GpuUuid, frozenset[str]] | None
-    """By GPU the uids of pods whose processes use it."""
+    """By GPU the uids of pods with processes on the GPU."""
     now_seconds: float
     """By a clock that never jumps."""
     finished: Collection[str] = ()
-    """The uids of pods of which the API server says that nothing of them will run any more."""
+    """The uids of pods that have finished for good by the API server."""
     unread: Collection[GpuUuid] = ()
-    """The GPUs of which the driver does not say now who uses them."""
+    """The GPUs whose processes the driver does not give now."""
     silence: str = ""
-    """Why the container runtime does not say what containers there are."""
+    """Why the container runtime does not list its containers."""
 
 
 class Judgement(NamedTuple):
-    """What is to be done about everything, and what to remember until the next look."""
+    """The findings for reservations and bindings, and the memory for the next poll."""
 
     findings: Mapping[int, Finding]
     over_since: Mapping[int, float]
-    """Since when what seems to be over has seemed so, by number."""
+    """Since when a reservation or binding has seemed to be over, by number."""
 
     def list_ended(self) -> dict[int, str]:
-        """What is released or rolled back, with the reason."""
+        """The numbers to release or roll back, with the reason."""
         ending = (Action.RELEASE, Action.ROLL_BACK)
         return {number: finding.reason for number, finding in self.findings.items() if finding.action in ending}
 
     def list_orphans(self) -> tuple[int, ...]:
-        """Bindings that are kept without the kubelet's word."""
+        """Bindings kept without the kubelet's word."""
         return tuple(number for number, finding in self.findings.items() if finding.action is Action.ORPHAN)
 
 
 def find_identities(table: PartTable, look: PartLook) -> tuple[Binding, ...]:
-    """Bindings of which name and uid of the pod are known only now, with both.
+    """Bindings with a newly completed identity of the pod, name and uid.
 
-    When they were made one of the kubelet's records was silent; without the uid no other source can be asked of them.
+    At the binding the kubelet's list or checkpoint was silent; without the uid no other source can be asked.
     """
     listed = look.listing.containers if look.listing is not None else ()
     noted = look.checkpoint.containers if look.checkpoint is not None else ()
@@ -78,12 +78,12 @@ def find_identities(table: PartTable, look: PartLook) -> tuple[Binding, ...]:
 
 
 def list_halves(table: PartTable) -> tuple[Binding, ...]:
-    """Bindings of which the pod's name or its uid is not known."""
+    """Bindings whose pod has no known name or no known uid."""
     return tuple(each for each in table.bindings.values() if not (each.pod.name and each.pod.uid))
 
 
 def judge_all(table: PartTable, look: PartLook, over_since: Mapping[int, float]) -> Judgement:
-    """Everything that is promised or bound, each by itself."""
+    """Judge each reservation and each binding separately."""
     findings: dict[int, Finding] = {}
     holders = find_holders(look)
     for reservation in table.reservations.values():
@@ -96,7 +96,7 @@ def judge_all(table: PartTable, look: PartLook, over_since: Mapping[int, float])
 
 
 def find_holders(look: PartLook) -> Holders:
-    """Who holds just these ids, by the kubelet's list and its notes; found once, for there may be hundreds of each."""
+    """The holders of exactly these ids by the kubelet's list and checkpoint; indexed once, as there may be hundreds."""
     holders: dict[tuple[ResourceName, frozenset[DeviceId]], list[PodIdentity]] = {}
     listed = look.listing.containers if look.listing is not None else ()
     for entry in (*listed, *(look.checkpoint.containers if look.checkpoint is not None else ())):
@@ -107,11 +107,11 @@ def find_holders(look: PartLook) -> Holders:
 def _weigh_promise(
     reservation: Reservation, look: PartLook, holders: Holders, over_since: Mapping[int, float]
 ) -> Evidence:
-    """Of a promise nobody knows the pod: whoever holds just these ids is the one."""
+    """The pod of a reservation is unknown: any holder of exactly its ids counts."""
     kubelet = Kubelet.UNREADABLE
     if look.listing is not None:
         holds = (reservation.resource, frozenset(reservation.devices)) in holders
-        # Init containers stand in the notes alone, and one may start again whose promise was kept for that.
+        # Init containers stand in the checkpoint alone, and may start again by a reservation kept for them.
         kubelet = Kubelet.YES if holds else Kubelet.UNREADABLE if look.checkpoint is None else Kubelet.NO
     return Evidence(
         own=Own.RESERVED,
@@ -145,23 +145,23 @@ def _ask_kubelet(table: PartTable, binding: Binding, look: PartLook, holders: Ho
     if binding.pod.name:
         lives = is_active(binding.pod, look.listing)
     else:
-        # The notes keep who has gone until the next pod comes; the list has its ids by name, and the runtime its uid.
+        # The checkpoint keeps gone pods until the next pod comes; the list has ids by name, the runtime by uid.
         lives = any(pod.name for pod in holding) or _has_containers(binding.pod, look.containers)
     return Kubelet.YES if lives and any(_is_of(pod, binding.pod) for pod in holding) else Kubelet.NO
 
 
 def is_active(pod: PodIdentity, listing: PodListing) -> bool:
-    """Whether the kubelet's list has the pod, of which it knows the name alone."""
+    """Whether the kubelet's list, which has names alone, has the pod."""
     return any((each.namespace, each.name) == (pod.namespace, pod.name) for each in listing.pods)
 
 
 def _has_containers(pod: PodIdentity, containers: tuple[PodContainer, ...] | None) -> bool:
-    """Whether the runtime has anything of a pod, ended or not, or does not say."""
+    """Whether the runtime has any container of a pod, ended or not, or does not answer."""
     return containers is None or any(each.pod_uid == pod.uid for each in containers)
 
 
 def _is_of(entry: PodIdentity, pod: PodIdentity) -> bool:
-    """Whether an entry, which has a name or a uid, is of this pod."""
+    """Whether an entry, known by name or by uid, is of the given pod."""
     return entry.uid == pod.uid if entry.uid and not entry.name else is_same_pod(entry, pod)
 
 
@@ -185,14 +185,14 @@ def _ask_runtime(binding: Binding, containers: tuple[PodContainer, ...] | None) 
 
 
 def _is_in(container: PodContainer, pod: PodIdentity) -> bool:
-    """By name where nobody has told the pod's uid: the kubelet may have forgotten it before it could be read."""
+    """By name where the pod's uid is unknown: the kubelet may have forgotten the uid before it could be read."""
     if pod.uid:
         return container.pod_uid == pod.uid
     return (container.namespace, container.pod) == (pod.namespace, pod.name)
 
 
 def list_users_of_library(table: PartTable, look: PartLook) -> tuple[Binding, ...]:
-    """The bindings that the library is to hold, and whose pods have processes on their GPUs, as far as that is seen."""
+    """The bindings under the vGPU library whose pods have processes on their GPUs, as far as seen."""
     users = look.users or {}
     return tuple(
         binding

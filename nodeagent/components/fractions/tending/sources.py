@@ -1,4 +1,4 @@
-"""The sources that know which containers there are and which GPUs they hold: kubelet, runtime and driver."""
+"""The sources about containers and GPUs: kubelet, runtime and driver."""
 
 from collections.abc import Awaitable, Callable, Collection
 from typing import NamedTuple, Protocol
@@ -10,46 +10,46 @@ from nodeagent.model.ports import ContainerDevices, KubeletCheckpoint, PodListin
 
 
 class KubeletRecords(Protocol):
-    """The kubelet's own word on who holds what."""
+    """The kubelet's own records of devices and their holders."""
 
     async def read_pods(self) -> PodListing:
-        """Its list.
+        """The pods and devices of the pod resources service.
 
         Raises:
-            NodeagentError: it cannot be asked now.
+            NodeagentError: The kubelet cannot be asked now.
         """
         ...
 
     async def read_checkpoint(self) -> KubeletCheckpoint:
-        """Its notes.
+        """The kubelet's checkpoint of devices.
 
         Raises:
-            NodeagentError: there are none, or they make no sense.
+            NodeagentError: The checkpoint is missing or unreadable.
         """
         ...
 
     async def read_pods_with(
         self, resource: ResourceName, devices: Collection[DeviceId]
     ) -> tuple[ContainerDevices, ...]:
-        """What its notes say of pods of which a container has just these devices.
+        """The checkpoint's entries of pods with a container of just these devices.
 
         Raises:
-            NodeagentError: there are none, or they make no sense.
+            NodeagentError: The checkpoint is missing or unreadable.
         """
         ...
 
 
 class Sources(NamedTuple):
-    """The sources that know which containers there are."""
+    """The sources about containers beside the kubelet."""
 
     list_containers: Callable[[], Awaitable[tuple[PodContainer, ...]]]
     """Asks the container runtime."""
     places: ProcessPlaces | None = None
-    """Whose a process is; none where GPUs are made up, and processes with them."""
+    """Finds the container of a process; `None` where GPUs and processes are simulated."""
 
 
 async def list_or_explain(sources: Sources) -> tuple[tuple[PodContainer, ...] | None, str]:
-    """The containers of the runtime; `None` where it does not tell, and why."""
+    """The containers of the runtime; or `None`, and why the runtime does not answer."""
     try:
         return await sources.list_containers(), ""
     except NodeagentError as error:

@@ -24,7 +24,7 @@ class Check(Value, frozen=True):
 
 
 def ok(name: str, found: str) -> Check:
-    """All is well."""
+    """A finding without a problem."""
     return Check(name=name, grade=Grade.OK, found=found)
 
 

@@ -11,8 +11,8 @@ from tests.architecture.house.words import RETIRED, TERMS
 
 ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "nodeagent"
-# What has been reached; it falls with each room that is put into plain words, down to 6.
-REACHED_PRONOUNS = 13.7
+PRONOUNS_MAX = 4.5
+"""In a hundred words of docstring; other projects of the field have 3.5 to 5 by the same count."""
 
 
 def make_package(root: Path, files: dict[str, str]) -> Path:
@@ -50,9 +50,11 @@ def test_the_list_of_words_contradicts_itself_nowhere() -> None:
     assert [term.name for term in TERMS if not term.meaning.endswith(".") or ". " in term.meaning] == []
 
 
-def test_docstrings_have_no_more_pronouns_than_before() -> None:
-    """A docstring says its noun: the number only falls."""
-    assert count_pronouns(list_docstrings(PACKAGE)) <= REACHED_PRONOUNS
+def test_docstrings_say_their_nouns() -> None:
+    """Few pronouns in all, and no docstring of pronouns alone."""
+    docstrings = list(list_docstrings(PACKAGE))
+    assert count_pronouns(docstrings) <= PRONOUNS_MAX
+    assert [f"{each.place}: {each.text}" for each in docstrings if not each.has_content] == []
 
 
 def test_a_retired_word_is_found_wherever_a_name_has_it(tmp_path: Path) -> None:

@@ -244,6 +244,8 @@ def prepare(deployment: Deployment, place: Path, page: str, command: str) -> Non
         deployment.kubectl("delete", "daemonset/nodeagent", "--ignore-not-found", "--wait")
         deployment.install({"driver": {"worker_environment": WORKER_ENVIRONMENT}})
         deployment.wait_ready()
+    elif page == "docs/extender.md":
+        deployment.install({"driver": {"worker_environment": WORKER_ENVIRONMENT}}, "--set", "extender.enabled=true")
     elif page == "docs/migration/gpu-operator.md" and command.startswith("kubectl cordon") and not installed:
         # A node that had no agent before has no pod of it that is ending, and says nothing of its GPUs.
         wait_until(

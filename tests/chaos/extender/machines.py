@@ -113,6 +113,10 @@ class NodeMachine:
             said = {BOUND_ANNOTATION: text} if text else {}
             self._server.put_node(self.name, {ANNOTATION: PUBLISHED, **said})
 
+    def has_told(self, uid: str) -> bool:
+        """Whether the node has said what this pod has."""
+        return uid in self._said
+
     def list_corrections(self, pods: Mapping[str, Json]) -> dict[str, Mapping[str, str]]:
         """By the pod's uid what it is to say instead of a choice that was not obeyed."""
         found: dict[str, Mapping[str, str]] = {}

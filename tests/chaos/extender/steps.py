@@ -59,10 +59,12 @@ async def a_container_starts_unheard_of(story: ClusterStory, chance: Random) -> 
 
 
 async def an_author_writes_over_a_choice(story: ClusterStory, chance: Random) -> None:
-    """On a pod that runs: what its container has is what its node says."""
+    """On a pod that runs: the extender counts the node's word, and the author's only before the node says anything."""
     running = [pod["metadata"]["name"] for uid, pod in story.living.items() if _is_running(story, uid, pod)]
     if running:
-        story.annotate(chance.choice(running), {INDEX: str(chance.randrange(8)), UUID: ""})
+        name = chance.choice(running)
+        story.is_disturbed |= not story.find_node(name).has_told(story.pods[name]["metadata"]["uid"])
+        story.annotate(name, {INDEX: str(chance.randrange(8)), UUID: ""})
 
 
 def _is_running(story: ClusterStory, uid: str, pod: Json) -> bool:

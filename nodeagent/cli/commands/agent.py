@@ -27,7 +27,7 @@ RUN = Command(
         ),
         Argument(
             ("--await-gpu",),
-            "without an NVIDIA GPU wait for one: ready, with next to nothing loaded, and without a trace on the node",
+            "without an NVIDIA GPU wait for one: ready, with next to nothing loaded, no label and no condition",
             action="store_true",
         ),
         Argument(

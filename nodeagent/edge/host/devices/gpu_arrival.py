@@ -17,8 +17,8 @@ from types import FrameType
 from typing import Final
 
 NVIDIA_VENDOR: Final = 0x10DE
-_GPU_CLASSES: Final = (0x03, 0x12)
-"""Display controllers and processing accelerators."""
+_DISPLAY_CLASS: Final = 0x03
+"""The class by which the driver's probe finds GPUs, too."""
 _CONNECTIONS: Final = 32
 _CONNECTION_SECONDS: Final = 5.0
 _REQUEST_BYTES: Final = 8192
@@ -31,7 +31,7 @@ def has_gpu(pci_devices: str, dev_directories: tuple[str, ...]) -> bool:
     """Whether the bus has a GPU of NVIDIA's, or one of the directories has a device node of the driver."""
     functions = (f"{pci_devices}/{name}" for name in _list_names(pci_devices))
     if any(
-        _read_number(f"{each}/vendor") == NVIDIA_VENDOR and _read_number(f"{each}/class") >> 16 in _GPU_CLASSES
+        _read_number(f"{each}/vendor") == NVIDIA_VENDOR and _read_number(f"{each}/class") >> 16 == _DISPLAY_CLASS
         for each in functions
     ):
         return True

@@ -32,16 +32,27 @@ def bound_shared(path: Path) -> int | None:
         FileUnreadable: The file cannot be opened.
         FileNotWritten: The file cannot be truncated.
     """
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except FileNotFoundError:
+    descriptor = open_written(path)
+    if descriptor is None:
         return None
-    except OSError as error:
-        raise FileUnreadable(path, error) from error
     try:
         return cut(path, descriptor, SHARED.size)
     finally:
         os.close(descriptor)
+
+
+def open_written(path: Path) -> int | None:
+    """Open a file that containers write, whatever a container has put in its place; `None` without a file.
+
+    Raises:
+        FileUnreadable: The file cannot be opened.
+    """
+    try:
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise FileUnreadable(path, error) from error
 
 
 def cut(path: Path, descriptor: int, most_bytes: int) -> int:

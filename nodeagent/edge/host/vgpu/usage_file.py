@@ -16,7 +16,7 @@ from nodeagent.edge.host.files.atomic_file import read_bounded, write_atomically
 from nodeagent.edge.host.vgpu import layout
 from nodeagent.edge.host.vgpu.ended_processes import forget_ended, list_held, read_living
 from nodeagent.edge.host.vgpu.layout import PROCESS, SHARE, USAGE_BYTES, USAGE_HEADER
-from nodeagent.edge.host.vgpu.shared_file import cut
+from nodeagent.edge.host.vgpu.shared_file import cut, open_written
 
 _MODE: Final = 0o666
 """For every user of the container's processes."""
@@ -157,12 +157,9 @@ def bound_usage(path: Path) -> int | None:
         FileUnreadable: The file cannot be opened or read.
         FileNotWritten: The file cannot be truncated or changed.
     """
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except FileNotFoundError:
+    descriptor = open_written(path)
+    if descriptor is None:
         return None
-    except OSError as error:
-        raise FileUnreadable(path, error) from error
     try:
         size = cut(path, descriptor, USAGE_BYTES)
         slots = list_held(descriptor)

@@ -359,6 +359,8 @@ class Keeper:
         if await host.find(self._place) == pid:
             self._log.warning("mps_daemon_killed", pid=pid, reason=reason)
             await host.kill(pid)
+            with anyio.move_on_after(_SETTLE_SECONDS):
+                await host.wait_end(pid)
         self._show(self.shown.phase, self.shown.reason, pid=None, servers=())
 
     async def _give_back(self) -> dict[GpuUuid, str]:

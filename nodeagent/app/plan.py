@@ -1,4 +1,4 @@
-"""What the command line asks of the agent."""
+"""Questions of the command line to the agent."""
 
 from collections.abc import Callable
 

@@ -20,7 +20,7 @@ HIDDEN: Final = "***"
 
 
 class Leaf(Struct, frozen=True):
-    """One setting with its value, in plain types and safe to show."""
+    """A setting with its value, in plain types and safe to show."""
 
     path: str
     value: object

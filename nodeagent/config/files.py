@@ -75,7 +75,7 @@ def list_files(directory: Path) -> tuple[tuple[str, ...], tuple[Problem, ...]]:
 
 
 def read_config_file(path: Path) -> tuple[tuple[ConfigText, ...], tuple[Problem, ...]]:
-    """One file, which must exist."""
+    """A file that must exist."""
     try:
         return (ConfigText(path, _read_text(path)),), ()
     except _NotUsable as error:

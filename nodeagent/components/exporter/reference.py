@@ -181,7 +181,7 @@ def _list_lines() -> Iterator[str]:
 
 
 def _list_on_demand() -> Iterator[str]:
-    """One row for all fields with names that differ by a number alone."""
+    """A row for all fields with names that differ by a number alone."""
     rows: dict[str, list[Field]] = {}
     for field in list_extras():
         rows.setdefault(_NUMBER.sub(r"\1<n>", field.name), []).append(field)

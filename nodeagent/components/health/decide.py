@@ -59,7 +59,7 @@ class Moment(Value, frozen=True):
 
 
 class XidSeen(Value, frozen=True):
-    """One XID with its text, its device and the device's holder."""
+    """An XID with its text, its device and the device's holder."""
 
     entry: XidEntry
     """As this node's policy sees it."""

@@ -113,7 +113,7 @@ class Labeler:
                 self._waker.wake()
 
     async def _go_round(self) -> float:
-        """One round; the seconds until the next round without an event."""
+        """A round of labelling; the seconds until the next round without an event."""
         picture = await self._look()
         if picture is None:
             return LOOK_AGAIN_SECONDS

@@ -14,7 +14,7 @@ from nodeagent.model.values import Value
 
 
 class LabelPlan(Value, frozen=True):
-    """One write to the Node object, if needed."""
+    """A write to the Node object, if needed."""
 
     apply: dict[str, str] | None
     """All labels that shall be ours, so that whatever else is ours goes; `None` when nothing needs to be written."""

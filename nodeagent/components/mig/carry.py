@@ -35,7 +35,7 @@ class NotReachedError(GpuError):
 
 
 class Carrier:
-    """One change of a GPU; `tell` is called before each write."""
+    """A change of a GPU; `tell` is called before each write."""
 
     def __init__(
         self, keeper: ChangeKeeper, session: PartitionSession, tell: Callable[[Write], None], now: Callable[[], float]

@@ -86,5 +86,5 @@ def list_others(offering: Offering | None, held: Collection[GpuUuid]) -> frozens
 
 
 def advise(gpu: Gpu) -> str:
-    """What to do before a GPU of another owner can be cut."""
+    """Steps before a GPU of another owner can be cut."""
     return f"choose whole or none for it first, with `doors.rules` or `nodeagent gpu set-door {gpu.index} none`"

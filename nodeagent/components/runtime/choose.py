@@ -152,5 +152,5 @@ def _is_behind(candidate: RuntimeCandidate, endpoint: str) -> bool:
 
 
 def _normalise(socket: str) -> str:
-    """One path for both names of a directory with two names on every host."""
+    """A path for both names of a directory with two names on every host."""
     return socket.removeprefix("/var") if socket.startswith("/var/run/") else socket

@@ -6,7 +6,7 @@ from nodeagent.model.values import Value
 
 
 class Step(Enum):
-    """What to do with the GPU handles."""
+    """The treatment of the GPU handles."""
 
     RELEASE = auto()
     RESUME = auto()

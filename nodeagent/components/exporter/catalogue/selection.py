@@ -29,7 +29,7 @@ class LineProblem(Value, frozen=True):
 
 
 class Selected(Value, frozen=True):
-    """One shown family."""
+    """A shown family."""
 
     name: str
     """As spelled in the list."""

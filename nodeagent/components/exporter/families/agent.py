@@ -199,7 +199,7 @@ def _exporter(facts: ExporterFacts) -> tuple[Family, ...]:
 
 
 def _bare(value: float | None) -> list[tuple[Labels, float]]:
-    """One series without labels; no series without a value."""
+    """A series without labels; no series without a value."""
     return [] if value is None else [((), value)]
 
 

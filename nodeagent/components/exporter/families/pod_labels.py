@@ -20,7 +20,7 @@ _FOREIGN = re.compile(r"[^A-Za-z0-9_]")
 def build_pod_label_families(
     table: PodLabelTable, holders: Holders, allowed: Sequence[str], style: LabelStyle
 ) -> tuple[Family, ...]:
-    """One series for each pod with a device, with the labels of allowed keys."""
+    """A series for each pod with a device, with the labels of allowed keys."""
     holding = {(one.namespace, one.pod) for each in holders.values() for one in each}
     # A pod and its successor of the same name are one series: the one that the API server tells last.
     chosen = {(one.namespace, one.pod): one for one in table.pods if (one.namespace, one.pod) in holding}

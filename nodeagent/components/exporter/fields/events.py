@@ -31,7 +31,7 @@ class Happenings:
 
 @dataclass(frozen=True, slots=True)
 class EventField:
-    """One family with series from events."""
+    """A family with series from events."""
 
     name: str
     number: int

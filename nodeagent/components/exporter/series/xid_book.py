@@ -16,7 +16,7 @@ RECENT_MAX = 1024
 
 @dataclass(frozen=True, slots=True)
 class SeenXid:
-    """One XID at one time."""
+    """An XID with its time."""
 
     xid: int
     time_seconds: float

@@ -7,7 +7,7 @@ from nodeagent.model.values import Value
 
 
 class Finding(Value, frozen=True):
-    """One level out of bounds."""
+    """A level out of bounds."""
 
     key: str
     verdict: Verdict
@@ -19,7 +19,7 @@ class Finding(Value, frozen=True):
 
 
 class PollResult(Value, frozen=True):
-    """One poll, judged."""
+    """A judged poll."""
 
     findings: tuple[Finding, ...] = ()
     memory: LevelMemory = LevelMemory()

@@ -48,7 +48,7 @@ _FAILED: Final = (MpsRefused, MpsSilent, GpuError, DriverError, JournalUnavailab
 
 
 class Surroundings(Struct, frozen=True):
-    """What all keepers share: edges, questions and reports."""
+    """Dependencies that all keepers share: edges, questions and reports."""
 
     host: MpsHost
     modes: ModeDesk

@@ -6,6 +6,7 @@ import pytest
 
 from tests.chaos.extender.__main__ import tell_story
 from tests.chaos.extender.machines import NodeMachine
+from tests.chaos.extender.steps import STEPS, a_size_is_set
 from tests.chaos.extender.story import Violated
 
 
@@ -21,10 +22,10 @@ async def test_the_extender_counts_the_truth_whatever_is_late_or_lost(tmp_path: 
 async def test_a_story_finds_nodes_that_do_not_say_what_is_bound(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without that the extender counts old sizes, and GPUs that nobody has any more."""
+    """Without that the extender counts old sizes; so many are set that each calm has one."""
     monkeypatch.setattr(NodeMachine, "tell", lambda *_, **__: None)
-    with pytest.raises(Violated):
-        await tell_story(tmp_path, 1, 400, 1)
+    with pytest.raises(Violated, match="replica 0 counts"):
+        await tell_story(tmp_path, 1, 400, 1, STEPS | {a_size_is_set: 40})
 
 
 @pytest.mark.nightly

@@ -4,12 +4,13 @@ import argparse
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import anyio
 
 from tests.chaos.extender.steps import STEPS
-from tests.chaos.extender.story import CALM_EVERY, ClusterStory, Violated
+from tests.chaos.extender.story import CALM_EVERY, ClusterStory, Step, Violated
 from tests.chaos.plan import plan_story
 from tests.component.extender.harness import open_server
 
@@ -33,8 +34,10 @@ def main() -> int:
     return 0
 
 
-async def tell_story(directory: Path, seed: int, steps: int, replicas: int) -> dict[str, int]:
-    """From the first step to a last calm; how often what happened.
+async def tell_story(
+    directory: Path, seed: int, steps: int, replicas: int, kinds: Mapping[Step, int] = STEPS
+) -> dict[str, int]:
+    """From the first step to a last calm, with steps of these kinds; how often what happened.
 
     Raises:
         Violated: something did not hold.
@@ -45,7 +48,7 @@ async def tell_story(directory: Path, seed: int, steps: int, replicas: int) -> d
         async with story.running():
             number = 0
             try:
-                for number, (step, chance) in enumerate(plan_story(seed, steps, STEPS), start=1):
+                for number, (step, chance) in enumerate(plan_story(seed, steps, kinds), start=1):
                     await story.go_on(step, chance)
                     if number % CALM_EVERY == 0:
                         await story.calm()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from nodeagent.edge import simulated
 from nodeagent.edge.host.vgpu.layout import LIMITS_BYTES
@@ -39,11 +40,14 @@ from tests.integration.claims import (
 from tests.integration.cluster.agent import AgentUnderTest
 from tests.integration.cluster.api import Json
 from tests.integration.cluster.control import Cluster
+from tests.integration.cluster.making.render import BUSYBOX_IMAGE
 from tests.integration.cluster.pods import WAIT, Pods, has_reached, render_pod
 from tests.integration.cluster.processes import wait_until
 from tests.integration.conftest import MakeAgent
+from tests.integration.runtimes.releases import fetch_module
 
 PROFILE = "dgx-h100"
+DRA_DRIVER = ("sigs.k8s.io/dra-driver-nvidia-gpu", "0.5.0", "h1:CjUBJwemlt4kYy5AN+I7Ce4mMp9V4VKR97EBogSoDus=")
 PROFILES = Path(simulated.__file__).parent / "profiles"
 SETTLE_SECONDS = 150.0
 """The kubelet asks again about every minute and a half for a pod whose claim was refused."""
@@ -364,27 +368,24 @@ def test_mig_devices_are_made_for_claims_and_go_with_them(node: Cluster, agent: 
 
 
 @pytest.mark.parametrize("choices", [{"mig_on_demand": True}], ids=["on-demand"])
-def test_mig_devices_are_there_at_the_first_question(node: Cluster, agent: AgentUnderTest, pods: Pods) -> None:
-    """Ten pods, one after the other, each with MIG devices of one GPU: the kubelet is never told to ask again."""
-    requests = [
-        {
-            "name": name,
-            "exactly": {
-                "deviceClassName": MIG,
-                "selectors": [{"cel": {"expression": f"device.attributes['{DRIVER}'].profile == '{profile}'"}}],
-            },
-        }
-        for name, profile in (("small", "1g.10gb"), ("wide", "3g.40gb"))
-    ]
-    of_one_gpu = {"requests": ["small", "wide"], "matchAttribute": f"{DRIVER}/parentUUID"}
-    spec = {"spec": {"devices": {"requests": requests, "constraints": [of_one_gpu]}}}
-    kind = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate"}
-    node.api.post(TEMPLATES, {**kind, "metadata": {"name": "cut"}, "spec": spec})
-    for number in range(10):
-        name = f"cut-{number}"
-        pods.create(render(name, template="cut"))
+@pytest.mark.parametrize(("spec", "runs"), [("simple-mig", 2), ("anymig", 2), ("multiple-mig", 10)])
+def test_the_specs_of_nvidias_driver_start_at_the_first_question(
+    node: Cluster, agent: AgentUnderTest, pods: Pods, spec: str, runs: int
+) -> None:
+    """By its own tests' files, one run after the other: the kubelet is never told to ask again."""
+    source = fetch_module(*DRA_DRIVER) / "tests/bats/specs" / f"gpu-{spec}.yaml"
+    template, pod = yaml.safe_load_all(source.read_text())
+    for container in pod["spec"]["containers"]:
+        container |= {"image": BUSYBOX_IMAGE, "imagePullPolicy": "Never", "command": ["sh", "-c", TELL], "args": []}
+    pod["spec"] |= {"hostNetwork": True, "terminationGracePeriodSeconds": 1, "tolerations": [{"operator": "Exists"}]}
+    node.api.post(TEMPLATES, template)
+    name = pod["metadata"]["name"]
+    for _ in range(runs):
+        pods.create(pod)
         pods.wait(name, "Running", timeout_seconds=SETTLE_SECONDS)
-        assert len(told(node, name)) == 2
+        given = [told(node, name, each["name"]) for each in pod["spec"]["containers"]]
+        assert [len(each) for each in given] == [1] * len(given)
+        assert len(set.union(*given)) == len(given)
         chosen = f"involvedObject.name={name},reason=FailedPrepareDynamicResources"
         assert node.run("kubectl", "get", "events", "--field-selector", chosen, "-o", "name") == ""
         pods.delete(name)

@@ -65,7 +65,7 @@ CONTAINERD: Final = RuntimeRecord(
 
 
 def list_snap_places(config_file: str) -> Mapping[bytes, bytes]:
-    """The variables for directories in MicroK8s' template, with the values of its start script."""
+    """The variables for directories in MicroK8s' template, with the values of its `run-containerd-with-args`."""
     path = PurePosixPath(config_file)
     if path.name != _TEMPLATE:
         return {}

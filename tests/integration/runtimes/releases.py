@@ -52,6 +52,13 @@ def build(release: BuiltRelease) -> Path:
     return program
 
 
+def fetch_module(module: str, version: str, checksum: str) -> Path:
+    """The directory with the sources of a Go module, held to its sum."""
+    found = json.loads(_run(["go", "mod", "download", "-json", f"{module}@v{version}"], Path("/")))
+    assert found["Sum"] == checksum, f"{module} {version} has another sum: {found['Sum']}"
+    return Path(found["Dir"])
+
+
 def find_cluster_program() -> Path:
     """The containerd of the cluster of these tests."""
     found = find_programs()
@@ -60,12 +67,11 @@ def find_cluster_program() -> Path:
 
 
 def _build(release: BuiltRelease, program: Path) -> None:
-    told = json.loads(_run(["go", "mod", "download", "-json", f"{release.module}@v{release.version}"], Path("/")))
-    assert told["Sum"] == release.sum, f"{release.module} {release.version} has another sum: {told['Sum']}"
+    source = fetch_module(release.module, release.version, release.sum)
     unfinished = program.with_suffix(".new")
     stamp = f"-s -w -X {release.module}/version.Version=v{release.version}"
     flags = ["-trimpath", "-buildvcs=false", "-mod=readonly", f"-ldflags={stamp}", "-o", str(unfinished)]
-    _run(["nice", "-n", "10", "go", "build", *flags, "./cmd/containerd"], Path(told["Dir"]))
+    _run(["nice", "-n", "10", "go", "build", *flags, "./cmd/containerd"], source)
     unfinished.rename(program)
 
 

@@ -54,7 +54,7 @@ FRACTIONS: dict[str, dict[str, Any]] = {
 def extender(node: Cluster, request: pytest.FixtureRequest) -> Iterator[ExtenderUnderTest]:
     """With its rights, and a scheduler that asks it; twenty nodes of eight GPUs that say so by annotation."""
     node.run("kubectl", "apply", "-f", str(RIGHTS))
-    made = ExtenderUnderTest(node, by_chart=getattr(request, "param", False))
+    made = ExtenderUnderTest(node, tls_from=getattr(request, "param", ""))
     capacity = {CORE: str(100 * GPUS), MEMORY: str(BLOCKS * GPUS)}
     for name in NODES:
         create_node(node, name, {ANNOTATION: publish(eight())}, capacity)
@@ -211,7 +211,7 @@ def check_real_node(agent: AgentUnderTest, pods: Pods, found: list[Json]) -> Non
         assert {indexes[part["gpu"]] for part in bindings[pod["metadata"]["name"]]["parts"]} == wanted
 
 
-by_the_chart = pytest.mark.parametrize("extender", [True], indirect=True, ids=["chart"])
+by_the_chart = pytest.mark.parametrize("extender", ["chart"], indirect=True)
 
 
 @by_the_chart

@@ -30,6 +30,7 @@ RIGHTS = CHECKOUT / "deploy" / "rbac-extender.yaml"
 RECORD = "extender"
 READY_SECONDS = 30.0
 MANAGED = ("tencent.com/vcuda-core", "tencent.com/vcuda-memory")
+SECRETS = tuple(f"nodeagent-extender-{name}" for name in ("client", "server", "choices"))
 FORCED: Json = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
 """Of a pod that no kubelet knows nobody else says that it has ended."""
 
@@ -45,8 +46,8 @@ class ExtenderUnderTest:
     """One extender; start and stop it as often as the scenario needs."""
 
     cluster: Cluster
-    by_chart: bool = False
-    """Whether those who ask, and it, know each other by what the chart makes, and choices are proved by its key."""
+    tls_from: str = ""
+    """By what of the chart those who ask, and it, know each other (`extender.tls.from`); nothing without the chart."""
     port: int = dataclasses.field(default_factory=lambda: choose_free_ports(1)[0])
     process: subprocess.Popen[bytes] | None = None
 
@@ -56,16 +57,24 @@ class ExtenderUnderTest:
 
     @property
     def url(self) -> str:
-        return f"http{'s' if self.by_chart else ''}://127.0.0.1:{self.port}"
+        return f"http{'s' if self.tls_from else ''}://127.0.0.1:{self.port}"
 
     def install_chart(self) -> dict[str, dict[str, bytes]]:
         """Have Helm install the chart, with no extender of its own that could run; all Secrets of it."""
         here = ("--namespace", NAMESPACE, "--take-ownership")
         nowhere = ("--set-string", "nodeSelector.nowhere=true,extender.nodeSelector.nowhere=true")
         install = (str(helm_path()), "upgrade", "--install", "nodeagent", str(CHART))
-        self.cluster.run(*install, *here, *nowhere, "--set", "extender.enabled=true")
-        found = self.cluster.api.get(f"/api/v1/namespaces/{NAMESPACE}/secrets")["items"]
-        named = {each["metadata"]["name"]: each.get("data", {}) for each in found}
+        self.cluster.run(*install, *here, *nowhere, "--set", f"extender.enabled=true,extender.tls.from={self.tls_from}")
+        named: dict[str, dict[str, str]] = {}
+
+        def probe() -> str | None:
+            found = self.cluster.api.get(f"/api/v1/namespaces/{NAMESPACE}/secrets")["items"]
+            named.update({each["metadata"]["name"]: each.get("data", {}) for each in found})
+            missing = [name for name in SECRETS if name not in named]
+            return f"no Secret {', '.join(missing)}" if missing else None
+
+        # Helm's own Secrets are there at once, those of cert-manager once it has signed.
+        wait_until("the extender's Secrets", probe, timeout_seconds=READY_SECONDS)
         return {
             name: {key: b64decode(text) for key, text in data.items()}
             for name, data in named.items()
@@ -94,7 +103,7 @@ class ExtenderUnderTest:
             "extender.listen": f"127.0.0.1:{self.port}",
             "extender.assume_seconds": "20",
         }
-        if self.by_chart:
+        if self.tls_from:
             settings["extender.web_config_file"] = self._write_tls()
             settings["extender.choice_keys_file"] = self.tls_file("choices-keys")
         words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
@@ -130,7 +139,7 @@ class ExtenderUnderTest:
     def open(self, path: str, *, with_certificate: bool = True) -> int:
         """The status that whoever asks is answered with."""
         context = None
-        if self.by_chart:
+        if self.tls_from:
             context = ssl.create_default_context(cafile=self.tls_file("client-ca.crt"))
             context.check_hostname = False  # the certificate has the Service's name
             if with_certificate:
@@ -164,8 +173,8 @@ class ExtenderUnderTest:
             "httpTimeout": "10s",
             "managedResources": [{"name": name, "ignoredByScheduler": False} for name in MANAGED],
         }
-        if self.by_chart:
-            (told,) = yaml.safe_load(Path(self.tls_file("client-scheduler-extender.yaml")).read_text())
+        if self.tls_from:
+            (told,) = yaml.safe_load(self._read_entry())
         configuration: dict[str, Any] = {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
@@ -180,13 +189,21 @@ class ExtenderUnderTest:
         command = join_namespace(layout, (program, f"--config={file}", "--secure-port=0"))
         spawn(command, layout.log("scheduler"), layout.records / "scheduler", self.cluster.environment)
 
+    def _read_entry(self) -> str:
+        """The entry for kube-scheduler, from where the chart's notes say that it is."""
+        if self.tls_from == "chart":
+            return Path(self.tls_file("client-scheduler-extender.yaml")).read_text()
+        path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/nodeagent-extender"
+        entry: str = self.cluster.api.get(path)["data"]["scheduler-extender.yaml"]
+        return entry.replace("/etc/nodeagent-tls/", self.tls_file("client-"))
+
     def close(self) -> None:
         """Everything as it was: no extender, and the scheduler that every other scenario has."""
         if self.process is not None and self.process.poll() is None:
             self.stop(signal.SIGKILL)
         self.cluster.stop("scheduler", signal.SIGKILL)
         self.cluster.start("scheduler")
-        if self.by_chart:
+        if self.tls_from:
             self.uninstall_chart()
 
 

@@ -1,1 +1,1 @@
-"""GPU nodes without GPUs: the ports of the driver and the hardware, simulated by profiles of real boards."""
+"""GPU nodes without GPUs: hardware from profiles of real boards, a stand-in kubelet, and pods that come and go."""

@@ -1,20 +1,59 @@
-"""`nodeagent simulate`."""
+"""`nodeagent simulate` and `nodeagent simulate fault`, with the nodes, sources and faults that shells offer."""
 
 import argparse
 import os
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
+from typing import Final, NamedTuple
 
 from nodeagent.app.plan import Endpoints, SimulationPlan
 from nodeagent.cli.agent.launch import launch
-from nodeagent.cli.agent.scenes import find_scene, list_nodes
 from nodeagent.cli.agent.settings import load_for
-from nodeagent.cli.agent.simulations import claim_place
+from nodeagent.cli.answers.client import find_agent
 from nodeagent.cli.answers.places import SimulationRecord, list_simulations, write_record
 from nodeagent.cli.answers.table import SIMULATION_VARIABLE, read_environment
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
-from nodeagent.edge.simulated.errors import UnknownProfile
+from nodeagent_sim.cluster import run_stand_in_kubelet
+from nodeagent_sim.directory import claim_place
+from nodeagent_sim.gpus.faults import FAULTS
+from nodeagent_sim.gpus.profile import UnknownProfile, list_profiles
+
+FEATURES = "features.d"
+"""The directory for a simulation's labels, read by NFD on real nodes: there is no API server."""
+
+
+class Scene(NamedTuple):
+    """A simulated node with settings of its own."""
+
+    profile: str
+    """The hardware."""
+    settings: tuple[str, ...]
+    """In the form of `--set`; the user's own settings are stronger."""
+
+
+SCENES: Final = {
+    "fractions": Scene(
+        "dgx-h100",
+        (
+            "fractions.enabled=true",
+            "fractions.enforcement=library",
+            'doors.rules=[{"gpus": ["0", "1", "2", "3"], "door": "fractions"}]',
+        ),
+    ),
+}
+"""Scenes by name, as for `simulate --profile`."""
+
+
+def find_scene(name: str) -> Scene:
+    """The scene of this name; a hardware profile is a scene without settings."""
+    return SCENES.get(name, Scene(name, ()))
+
+
+def list_nodes() -> tuple[str, ...]:
+    """Every name for `simulate --profile`."""
+    return (*list_profiles(), *SCENES)
 
 
 def run(arguments: argparse.Namespace, streams: Streams) -> int:
@@ -34,15 +73,13 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
         launch(
             lambda node_label: load_for(arguments, environ, extra=extra, node_label=node_label),
             environ,
-            simulation=SimulationPlan(pods=arguments.pods, seed=arguments.seed),
+            simulation=SimulationPlan(
+                arguments.seed, partial(run_stand_in_kubelet, pods=arguments.pods, seed=arguments.seed)
+            ),
             stop_after_seconds=getattr(arguments, "for"),
             announce=lambda endpoints: _announce(arguments.profile, directory, endpoints, environ, streams),
         )
     return ExitCode.OK
-
-
-FEATURES = "features.d"
-"""The directory for a simulation's labels, read by NFD on real nodes: there is no API server."""
 
 
 def list_simulation_overrides(profile: str, directory: Path) -> tuple[str, ...]:
@@ -83,3 +120,22 @@ def _announce(
         "  stop it      Ctrl-C",
     ]
     print("\n".join(lines), file=streams.out, flush=True)
+
+
+def inject(arguments: argparse.Namespace, streams: Streams) -> int:
+    """Inject a fault into the running simulation, or list the faults."""
+    environ = read_environment(arguments)
+    agent = find_agent(load_for(arguments, environ).settings, environ, change=True, to_simulation=True)
+    command = {"fault": arguments.fault or "help", "arguments": arguments.arguments}
+    print(agent.post("/api/v1/faults", command), file=streams.out)
+    return ExitCode.OK
+
+
+def list_sources() -> tuple[str, ...]:
+    """The possible sources of GPUs."""
+    return ("nvml", *(f"simulated:{name}" for name in list_profiles()))
+
+
+def list_faults() -> tuple[str, ...]:
+    """The faults of a simulation, and the word that lists them."""
+    return tuple(sorted({*FAULTS, "help"}))

@@ -81,7 +81,9 @@ class Composition:
             self.clock,
             live,
             self.late,
-            made_up=hardware.made_up if plan.simulation is not None else None,
+            made_up=hardware.simulation.places
+            if hardware.simulation is not None and plan.simulation is not None
+            else None,
         )
         self.cluster = ClusterSide(
             self.bus, self.conditions, self.clock, live, self.late, plan.environ, self.node, lambda: self.control
@@ -355,7 +357,7 @@ def compose(plan: AgentPlan, listeners: Listeners) -> Composition:
     """All parts of an agent.
 
     Raises:
-        UnknownProfile: The settings name a simulated node that does not exist.
+        SourceUnusable: GPUs cannot come from where the settings say.
     """
     live = LiveSettings(plan.loaded.settings)
     seed = plan.simulation.seed if plan.simulation is not None else 1

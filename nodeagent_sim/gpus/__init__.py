@@ -1,1 +1,1 @@
-"""Jobs on simulated GPUs, which come and go, and containers with fractions."""
+"""The driver and GPUs of a node, simulated by profiles of real boards, with the jobs and containers that use them."""

@@ -6,8 +6,8 @@ are zero, and all other readings are absent, as on hardware without them.
 
 from collections.abc import Mapping
 
-from nodeagent.edge.simulated.gpu_state import GpuState
 from nodeagent.model.telemetry import GpuSample
+from nodeagent_sim.gpus.gpu_state import GpuState
 
 ALL_LINKS = 0xFFFFFFFF
 _VIOLATIONS = (76, 77, 78, 79, 80, 81, 271)

@@ -10,14 +10,14 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from nodeagent.edge.simulated.gpu_state import GpuFaults, GpuState
-from nodeagent.edge.simulated.sample import knows_recovery_action
-from nodeagent.edge.simulated.world import World
-from nodeagent.edge.simulated.xid_effects import RECOVERY_NONE, XID_EFFECTS, XidEffect
 from nodeagent.model.errors import FaultUnknown
 from nodeagent.model.events import GpuEventReported, XidReported
 from nodeagent.model.mig import WriteKind
 from nodeagent.model.ports import GpuEvent
+from nodeagent_sim.gpus.gpu_state import GpuFaults, GpuState
+from nodeagent_sim.gpus.sample import knows_recovery_action
+from nodeagent_sim.gpus.world import World
+from nodeagent_sim.gpus.xid_effects import RECOVERY_NONE, XID_EFFECTS, XidEffect
 
 CALLS = ("evidence", "inventory", "sample", "partition")
 """Calls that can hang; `all` means every call."""

@@ -8,12 +8,12 @@ import math
 from dataclasses import dataclass, field
 from random import Random
 
-from nodeagent.edge.simulated.jobs.crowd import PartWork
-from nodeagent.edge.simulated.jobs.load import Tenant
-from nodeagent.edge.simulated.mig_geometry import PlacedInstance
-from nodeagent.edge.simulated.profile import Seat
 from nodeagent.model.gpu import ComputeMode
 from nodeagent.model.ids import GpuUuid
+from nodeagent_sim.gpus.crowd import PartWork
+from nodeagent_sim.gpus.load import Tenant
+from nodeagent_sim.gpus.mig_geometry import PlacedInstance
+from nodeagent_sim.gpus.profile import Seat
 
 REASON_IDLE = 0x1
 REASON_SOFTWARE_POWER_CAP = 0x4

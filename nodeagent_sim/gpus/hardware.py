@@ -1,10 +1,15 @@
 """Properties of a GPU model on any node: the form of the files in `models/`.
 
-Owns the vocabulary of the data files, with units in the names.
+Owns the vocabulary of the data files, with units in the names, and the names that hardware is born with: made up, but
+without randomness, so that two agents that simulate the same node agree on every UUID.
 Refuses properties of the board or the node: `profile` has those.
 """
 
+import hashlib
+
 from msgspec import Struct
+
+from nodeagent.model.ids import GpuUuid, MigUuid
 
 MIB = 1024 * 1024
 
@@ -127,3 +132,32 @@ class GpuModel(Spec, frozen=True):
     def has_profiling(self) -> bool:
         """Whether NVML gives hardware counters (Hopper and later)."""
         return self.compute_capability >= (9, 0)
+
+
+def make_gpu_uuid(profile: str, node_name: str, index: int) -> GpuUuid:
+    """The UUID of the GPU in this slot of this node."""
+    return GpuUuid(f"GPU-{_make_uuid('gpu', profile, node_name, index)}")
+
+
+def make_mig_uuid(gpu: GpuUuid, gpu_instance_id: int, compute_instance_id: int, layout: int) -> MigUuid:
+    """The UUID of a MIG device; a new layout gives new UUIDs, as for a re-created instance."""
+    return MigUuid(f"MIG-{_make_uuid('mig', gpu, gpu_instance_id, compute_instance_id, layout)}")
+
+
+def make_serial(gpu: GpuUuid) -> str:
+    """A board serial number of the usual thirteen digits."""
+    return f"1{int(_digest('serial', gpu)[:15], 16) % 10**12:012d}"
+
+
+def make_seed(*parts: object) -> int:
+    """A seed for a generator of the given things alone."""
+    return int(_digest("seed", *parts)[:16], 16)
+
+
+def _make_uuid(*parts: object) -> str:
+    text = _digest(*parts)
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:32]}"
+
+
+def _digest(*parts: object) -> str:
+    return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from random import Random
 
-from nodeagent.edge.simulated.mig_geometry import PlacedInstance
 from nodeagent.model.ids import DeviceUuid
+from nodeagent_sim.gpus.mig_geometry import PlacedInstance
 
 ACTIVITY_SETTLES_SECONDS = 1.5
 MEMORY_SETTLES_SECONDS = 4.0

@@ -9,7 +9,7 @@ from collections import Counter
 
 from msgspec import Struct
 
-from nodeagent.edge.simulated.hardware import MIB, GpuModel, MigRow
+from nodeagent_sim.gpus.hardware import MIB, GpuModel, MigRow
 
 
 class Shape(Struct, frozen=True):

@@ -7,13 +7,13 @@ Refuses waiting: `source` owns the length of a call.
 from itertools import count
 from typing import Final
 
-from nodeagent.edge.simulated.gpu_state import GpuState
-from nodeagent.edge.simulated.jobs.load import Phase, Tenant
-from nodeagent.edge.simulated.mig_geometry import GEOMETRIES, MigShape, PlacedInstance, list_shapes
-from nodeagent.edge.simulated.readout import list_profiles
-from nodeagent.edge.simulated.world import AMPERE, World
 from nodeagent.model.errors import PartitionRefused
 from nodeagent.model.mig import ComputeInstance, GpuInstance, GpuPartitions, Write, WriteKind
+from nodeagent_sim.gpus.gpu_state import GpuState
+from nodeagent_sim.gpus.load import Phase, Tenant
+from nodeagent_sim.gpus.mig_geometry import GEOMETRIES, MigShape, PlacedInstance, list_shapes
+from nodeagent_sim.gpus.readout import list_profiles
+from nodeagent_sim.gpus.world import AMPERE, World
 
 _ON_DEMAND: Final = "the driver reports an unknown error (NVML code 999)"
 _IN_USE: Final = "the GPU is in use (NVML code 19)"

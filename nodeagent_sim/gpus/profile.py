@@ -9,16 +9,33 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from nodeagent.edge.simulated.errors import InvalidProfile, UnknownProfile
-from nodeagent.edge.simulated.hardware import GpuModel, Spec
-from nodeagent.edge.simulated.mig_geometry import plan_layout
+from nodeagent.model.errors import SourceUnusable
 from nodeagent.model.gpu import PathKind
 from nodeagent.model.ids import PciAddress, parse_pci_address
+from nodeagent.model.nearest import suggest
 from nodeagent.model.yaml_text import YamlUnreadable, parse_yaml
+from nodeagent_sim.gpus.hardware import GpuModel, Spec
+from nodeagent_sim.gpus.mig_geometry import plan_layout
 
 _HERE = Path(__file__).parent
 
 SpecT = TypeVar("SpecT", bound=Spec)
+
+
+class UnknownProfile(SourceUnusable):
+    """No profile has the given name."""
+
+    def __init__(self, name: str, known: tuple[str, ...]) -> None:
+        super().__init__(f"no simulated profile {name!r}: known are {', '.join(known)}{suggest(name, known)}")
+        self.name, self.known = name, known
+
+
+class InvalidProfile(SourceUnusable):
+    """A profile's file cannot be read or contradicts itself."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"cannot use the simulated profile in {path}: {problem}")
+        self.path, self.problem = path, problem
 
 
 class DriverSpec(Spec, frozen=True):

@@ -3,14 +3,6 @@
 Refuses readings that change each second: `sample` has those.
 """
 
-from nodeagent.edge.simulated.gpu_state import GpuState
-from nodeagent.edge.simulated.hardware import GpuModel
-from nodeagent.edge.simulated.identity import make_serial
-from nodeagent.edge.simulated.jobs.load import Tenant
-from nodeagent.edge.simulated.mig_geometry import GEOMETRIES, MigShape, list_shapes
-from nodeagent.edge.simulated.profile import FabricSpec
-from nodeagent.edge.simulated.topology import list_pairs, list_switches
-from nodeagent.edge.simulated.world import World
 from nodeagent.model.driver import DriverEvidence, NvmlAnswer, PciFunction
 from nodeagent.model.gpu import (
     Fabric,
@@ -25,6 +17,13 @@ from nodeagent.model.gpu import (
     PciIdentity,
 )
 from nodeagent.model.ids import MigUuid
+from nodeagent_sim.gpus.gpu_state import GpuState
+from nodeagent_sim.gpus.hardware import GpuModel, make_serial
+from nodeagent_sim.gpus.load import Tenant
+from nodeagent_sim.gpus.mig_geometry import GEOMETRIES, MigShape, list_shapes
+from nodeagent_sim.gpus.profile import FabricSpec
+from nodeagent_sim.gpus.topology import list_pairs, list_switches
+from nodeagent_sim.gpus.world import World
 
 NVML_SUCCESS = (0, "Success")
 NVML_NOT_LOADED = (9, "Driver Not Loaded")

@@ -6,14 +6,14 @@ Hopper, a recovery action from an old driver.
 
 from msgspec.structs import replace
 
-from nodeagent.edge.simulated.extras import render_extras
-from nodeagent.edge.simulated.gpu_state import IDLE_ACTIVITY, TRANSMIT_SHARE, GpuState
-from nodeagent.edge.simulated.hardware import MIB
-from nodeagent.edge.simulated.jobs.load import Phase, Tenant
-from nodeagent.edge.simulated.readout import HEALTHY_FABRIC
-from nodeagent.edge.simulated.world import FOREIGN_PID, World
 from nodeagent.model.ids import MigUuid
 from nodeagent.model.telemetry import GpuSample, MigSample, NodeSample, ProcessSample, ProfilingSample
+from nodeagent_sim.gpus.extras import render_extras
+from nodeagent_sim.gpus.gpu_state import IDLE_ACTIVITY, TRANSMIT_SHARE, GpuState
+from nodeagent_sim.gpus.hardware import MIB
+from nodeagent_sim.gpus.load import Phase, Tenant
+from nodeagent_sim.gpus.readout import HEALTHY_FABRIC
+from nodeagent_sim.gpus.world import FOREIGN_PID, World
 
 RECOVERY_ACTION_SINCE_BRANCH = 565
 MEMORY_WARMER_CELSIUS = 6

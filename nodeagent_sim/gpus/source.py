@@ -12,13 +12,6 @@ import anyio
 from msgspec.structs import replace
 
 from nodeagent.core.clock import Clock, SystemClock
-from nodeagent.edge.simulated.faults import apply_fault, list_faults
-from nodeagent.edge.simulated.jobs.crowd import PartWork
-from nodeagent.edge.simulated.partitions import apply_write, read_partitions
-from nodeagent.edge.simulated.profile import Profile
-from nodeagent.edge.simulated.readout import render_evidence, render_readout
-from nodeagent.edge.simulated.sample import render_sample
-from nodeagent.edge.simulated.world import World
 from nodeagent.model.driver import DriverEvidence
 from nodeagent.model.errors import DriverMismatch, DriverReleased, DriverStuck, DriverUnavailable
 from nodeagent.model.events import GpuEventReported
@@ -27,6 +20,13 @@ from nodeagent.model.ids import GpuUuid
 from nodeagent.model.mig import NEWEST, GpuPartitions, Write, WriteKind
 from nodeagent.model.ports import GpuEvent, PartitionSession, ProcessPlace
 from nodeagent.model.telemetry import NodeSample
+from nodeagent_sim.gpus.crowd import PartWork
+from nodeagent_sim.gpus.faults import apply_fault, list_faults
+from nodeagent_sim.gpus.partitions import apply_write, read_partitions
+from nodeagent_sim.gpus.profile import Profile
+from nodeagent_sim.gpus.readout import render_evidence, render_readout
+from nodeagent_sim.gpus.sample import render_sample
+from nodeagent_sim.gpus.world import World
 
 DEADLINE_SECONDS = 5.0
 EVENTS_KEPT = 256

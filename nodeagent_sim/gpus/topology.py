@@ -6,9 +6,9 @@ Refuses faults other than broken links, which are given as values.
 from collections.abc import Callable, Mapping
 from itertools import combinations
 
-from nodeagent.edge.simulated.profile import Profile, Seat
 from nodeagent.model.gpu import GpuPair, NvLink, NvSwitch, PathKind
 from nodeagent.model.ids import GpuUuid, PciAddress
+from nodeagent_sim.gpus.profile import Profile, Seat
 
 IsDown = Callable[[int, int], bool]
 """Whether a link of a GPU is down, by GPU index and link number."""

@@ -10,16 +10,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from random import Random
 
-from nodeagent.edge.simulated.gpu_state import GpuFaults, GpuState
-from nodeagent.edge.simulated.identity import make_gpu_uuid, make_mig_uuid, make_seed
-from nodeagent.edge.simulated.jobs.crowd import Crowd, PartWork
-from nodeagent.edge.simulated.jobs.load import Tenant
-from nodeagent.edge.simulated.mig_geometry import PlacedInstance, plan_layout
-from nodeagent.edge.simulated.profile import Profile, Seat
-from nodeagent.edge.simulated.topology import count_active_links, list_nvlinks
 from nodeagent.model.errors import GpuUnknown
 from nodeagent.model.gpu import NvLink
 from nodeagent.model.ports import ProcessPlace
+from nodeagent_sim.gpus.crowd import Crowd, PartWork
+from nodeagent_sim.gpus.gpu_state import GpuFaults, GpuState
+from nodeagent_sim.gpus.hardware import make_gpu_uuid, make_mig_uuid, make_seed
+from nodeagent_sim.gpus.load import Tenant
+from nodeagent_sim.gpus.mig_geometry import PlacedInstance, plan_layout
+from nodeagent_sim.gpus.profile import Profile, Seat
+from nodeagent_sim.gpus.topology import count_active_links, list_nvlinks
 
 STEP_SECONDS = 0.5
 CATCH_UP_STEPS = 240

@@ -9,17 +9,17 @@ from pathlib import Path
 import anyio
 import msgspec
 
-from nodeagent.edge.simulated.kubelet.kubelet import StandInKubelet
-from nodeagent.edge.simulated.kubelet.plugin_client import PluginClient
-from nodeagent.edge.simulated.kubelet.pod_script import PodScript
+from nodeagent_sim.kubelet.kubelet import StandInKubelet
+from nodeagent_sim.kubelet.plugin_client import PluginClient
+from nodeagent_sim.kubelet.pod_script import PodScript
 
 _EXAMPLES = """
 examples:
-  python -m nodeagent.edge.simulated.kubelet --dir /tmp/kubelet
+  python -m nodeagent_sim.kubelet --dir /tmp/kubelet
       serve /tmp/kubelet/device-plugins/kubelet.sock and /tmp/kubelet/pod-resources/kubelet.sock
-  python -m nodeagent.edge.simulated.kubelet --dir /tmp/kubelet --pods 4
+  python -m nodeagent_sim.kubelet --dir /tmp/kubelet --pods 4
       and let four pods at a time come and go
-  python -m nodeagent.edge.simulated.kubelet --dir /tmp/kubelet --rounds 2000 --size 4
+  python -m nodeagent_sim.kubelet --dir /tmp/kubelet --rounds 2000 --size 4
       wait for a plugin, admit 2000 pods of 4 devices, print how long the plugin took as one JSON line, end
 """
 
@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None, *, dial: Dial = PluginClient) -> in
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m nodeagent.edge.simulated.kubelet",
+        prog="python -m nodeagent_sim.kubelet",
         description="A stand-in for the kubelet: registers device plugins, admits pods, answers podresources.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from random import Random
 from typing import Final, NamedTuple
 
-from nodeagent.edge.simulated.kubelet.checkpoint import NO_NUMA_NODE, Checkpoint, PodDevices
+from nodeagent_sim.kubelet.checkpoint import NO_NUMA_NODE, Checkpoint, PodDevices
 
 GRACE_SECONDS: Final = 300.0
 

@@ -17,13 +17,13 @@ from anyio.abc import TaskStatus
 from msgspec.structs import replace
 
 from nodeagent.edge.grpc.server import open_grpc_server
-from nodeagent.edge.simulated.kubelet.checkpoint import parse_checkpoint, render_checkpoint
-from nodeagent.edge.simulated.kubelet.device_manager import DeviceManager, DeviceRefused, Offer
-from nodeagent.edge.simulated.kubelet.plugin_client import PluginClient, PluginFailed
-from nodeagent.edge.simulated.kubelet.pod_resources import PodResourcesService
-from nodeagent.edge.simulated.kubelet.pods import AdmissionRefused, ContainerSpec, ContainerStartFailed, Pod, PodPhase
-from nodeagent.edge.simulated.kubelet.registration import PluginRegistry
-from nodeagent.edge.simulated.kubelet.registry_watch import RegistryWatch
+from nodeagent_sim.kubelet.checkpoint import parse_checkpoint, render_checkpoint
+from nodeagent_sim.kubelet.device_manager import DeviceManager, DeviceRefused, Offer
+from nodeagent_sim.kubelet.plugin_client import PluginClient, PluginFailed
+from nodeagent_sim.kubelet.pod_resources import PodResourcesService
+from nodeagent_sim.kubelet.pods import AdmissionRefused, ContainerSpec, ContainerStartFailed, Pod, PodPhase
+from nodeagent_sim.kubelet.registration import PluginRegistry
+from nodeagent_sim.kubelet.registry_watch import RegistryWatch
 
 CHECKPOINT_NAME: Final = "kubelet_internal_checkpoint"
 

@@ -18,7 +18,7 @@ from nodeagent.edge.kubelet.proto.device_plugin_pb2 import (
     PreferredAllocationRequest,
     PreStartContainerRequest,
 )
-from nodeagent.edge.simulated.kubelet.device_manager import Choice, Device
+from nodeagent_sim.kubelet.device_manager import Choice, Device
 
 DIAL_SECONDS: Final = 10.0
 PRE_START_SECONDS: Final = 30.0

@@ -23,9 +23,9 @@ from nodeagent.edge.kubelet.proto.pod_resources_pb2 import (
     PodResources,
     TopologyInfo,
 )
-from nodeagent.edge.simulated.kubelet.checkpoint import NO_NUMA_NODE, PodDevices
-from nodeagent.edge.simulated.kubelet.device_manager import DeviceManager
-from nodeagent.edge.simulated.kubelet.pods import Pod
+from nodeagent_sim.kubelet.checkpoint import NO_NUMA_NODE, PodDevices
+from nodeagent_sim.kubelet.device_manager import DeviceManager
+from nodeagent_sim.kubelet.pods import Pod
 
 QUESTIONS_PER_SECOND: Final = 100.0
 BURST: Final = 10.0

@@ -9,9 +9,9 @@ from typing import Final
 
 from anyio import create_task_group, sleep
 
-from nodeagent.edge.simulated.kubelet.kubelet import KubeletDown, StandInKubelet
-from nodeagent.edge.simulated.kubelet.pods import AdmissionRefused, ContainerStartFailed
 from nodeagent.model.values import Value
+from nodeagent_sim.kubelet.kubelet import KubeletDown, StandInKubelet
+from nodeagent_sim.kubelet.pods import AdmissionRefused, ContainerStartFailed
 
 RETRY_SECONDS: Final = 5.0
 _SUFFIX_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"

@@ -15,8 +15,8 @@ from grpclib.const import Status
 
 from nodeagent.edge.grpc.calls import CallRefused, Methods, Unary
 from nodeagent.edge.kubelet.proto.device_plugin_pb2 import Empty, RegisterRequest
-from nodeagent.edge.simulated.kubelet.device_manager import DeviceManager
-from nodeagent.edge.simulated.kubelet.plugin_client import PluginClient, PluginFailed
+from nodeagent_sim.kubelet.device_manager import DeviceManager
+from nodeagent_sim.kubelet.plugin_client import PluginClient, PluginFailed
 
 SUPPORTED_VERSION: Final = "v1beta1"
 _RESOURCE_NAME: Final = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?/[A-Za-z0-9]([-._A-Za-z0-9]{0,61}[A-Za-z0-9])?")

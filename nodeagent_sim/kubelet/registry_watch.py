@@ -15,8 +15,8 @@ from nodeagent.edge.grpc.caller import ask_apart
 from nodeagent.edge.grpc.unix_socket import FileIdentity, identify_file
 from nodeagent.edge.kubelet.proto.plugin_registration_grpc import RegistrationStub
 from nodeagent.edge.kubelet.proto.plugin_registration_pb2 import InfoRequest, PluginInfo, RegistrationStatus
-from nodeagent.edge.simulated.kubelet.plugin_client import LINE_ERRORS, PluginFailed, describe_call_error
-from nodeagent.edge.simulated.kubelet.registration import SUPPORTED_VERSION, PluginRegistry, is_extended_resource
+from nodeagent_sim.kubelet.plugin_client import LINE_ERRORS, PluginFailed, describe_call_error
+from nodeagent_sim.kubelet.registration import SUPPORTED_VERSION, PluginRegistry, is_extended_resource
 
 LOOK_EVERY_SECONDS: Final = 0.1
 INFO_SECONDS: Final = 1.0

@@ -18,7 +18,7 @@ FENCES: dict[str, tuple[str, ...]] = {
     # Beside its house: the stand-in kubelet, and the stubs generated for it.
     "grpclib": (
         "nodeagent/edge/grpc/",
-        "nodeagent/edge/simulated/kubelet/",
+        "nodeagent_sim/kubelet/",
         "nodeagent/edge/kubelet/proto/",
         "nodeagent/edge/gpu_manager/proto/",
     ),
@@ -27,7 +27,7 @@ FENCES: dict[str, tuple[str, ...]] = {
     "google.protobuf": (
         "nodeagent/edge/grpc/",
         "nodeagent/edge/kubelet/",
-        "nodeagent/edge/simulated/",
+        "nodeagent_sim/",
         "nodeagent/edge/gpu_manager/",
     ),
     "kubernetes_asyncio": ("nodeagent/edge/kube/kubeconfig/child.py",),

@@ -43,7 +43,7 @@ PLANTED: tuple[tuple[str, str, str], ...] = (
     (RULES, "nodeagent.rules.cdi_names", "anyio"),
     (EDGES, "nodeagent.edge.kube.errors", "nodeagent.edge.kubelet.errors"),
     (EDGES, "nodeagent.edge.host.machine.boot_id", "nodeagent.edge.nvml.errors"),
-    (EDGES, "nodeagent.edge.simulated.world", "nodeagent.edge.kubelet.errors"),
+    (EDGES, "nodeagent_sim.gpus.world", "nodeagent.edge.kubelet.errors"),
     (SIDES, "nodeagent.edge.nvml.worker.main", "nodeagent.edge.nvml.agent.suspects"),
     (SIDES, "nodeagent.edge.nvml.errors", "nodeagent.edge.nvml.worker.mig"),
     (NATIVE, "nodeagent.edge.nvml.agent.usage", "pynvml"),

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from nodeagent.edge import simulated
 from nodeagent.edge.host.vgpu.layout import LIMITS_BYTES
 from nodeagent.edge.host.vgpu.limits_file import parse_limits
+from nodeagent_sim import gpus
 from tests.integration.claims import (
     API,
     CLAIMS,
@@ -44,7 +44,7 @@ from tests.integration.cluster.processes import wait_until
 from tests.integration.conftest import MakeAgent
 
 PROFILE = "dgx-h100"
-PROFILES = Path(simulated.__file__).parent / "profiles"
+PROFILES = Path(gpus.__file__).parent / "profiles"
 SETTLE_SECONDS = 150.0
 """The kubelet asks again about every minute and a half for a pod whose claim was refused."""
 

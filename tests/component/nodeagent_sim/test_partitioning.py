@@ -3,10 +3,10 @@
 import anyio
 import pytest
 
-from nodeagent.edge.simulated.profile import load_profile
-from nodeagent.edge.simulated.source import SimulatedGpus
 from nodeagent.model.errors import DriverStuck, PartitionRefused
 from nodeagent.model.mig import Write, WriteKind
+from nodeagent_sim.gpus.profile import load_profile
+from nodeagent_sim.gpus.source import SimulatedGpus
 from tests.support.virtual_time import FakeClock
 
 pytestmark = pytest.mark.virtual_time

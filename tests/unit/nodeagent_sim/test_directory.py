@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.cli.agent.simulations import claim_place
 from nodeagent.cli.answers.places import find_simulations_dir, list_simulations, read_record
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed
+from nodeagent_sim.directory import claim_place
 
 STRANGER = 54321
 

@@ -6,14 +6,14 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.app.simulated_jobs import follow_journal, list_holders
 from nodeagent.core.channels.bus import Bus
-from nodeagent.edge.simulated.profile import load_profile
-from nodeagent.edge.simulated.source import SimulatedGpus
 from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
 from nodeagent.model.cluster import ClusterNode
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.plugin import AdvertisedResource, PluginState
+from nodeagent_sim.cluster import follow_journal, list_holders
+from nodeagent_sim.gpus.profile import load_profile
+from nodeagent_sim.gpus.source import SimulatedGpus
 from tests.support.virtual_time import FakeClock
 
 PROFILE = load_profile("dgx-h100")
@@ -57,7 +57,7 @@ async def test_jobs_end_with_the_pods_that_have_the_gpus(clock: FakeClock, sign:
         pytest.fail("the jobs are others")
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(follow_journal, bus, gpus)
+        tasks.start_soon(follow_journal, gpus, bus)
         bus.publish_state(allot(uuids[3]), source="allocations")
         await wait_busy(lambda busy: len(busy) > 1)  # no cluster yet: jobs are there by themselves
         bus.publish_state(PluginState(resources=(replace(SERVED, registered=False),)), source="deviceplugin")

@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.cli.agent.scenes import SCENES, list_nodes
-from nodeagent.cli.agent.simulate import list_simulation_overrides
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.config.load import load_settings
-from nodeagent.edge.simulated.profile import list_profiles
+from nodeagent_sim.command import SCENES, list_nodes, list_simulation_overrides
+from nodeagent_sim.gpus.profile import list_profiles
 from tests.support.programs.command_line import run_here
 
 PLACE = Path("/s")

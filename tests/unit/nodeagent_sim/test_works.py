@@ -1,8 +1,8 @@
 """Who works on simulated GPUs."""
 
-from nodeagent.app.simulation import plan_works
-from nodeagent.edge.simulated.jobs.crowd import PartWork
 from nodeagent.model.allocation import PodIdentity
+from nodeagent_sim.cluster import plan_works
+from nodeagent_sim.gpus.crowd import PartWork
 from tests.support.gpus import gpu_uuid
 from tests.support.parts import make_bound, make_table, part
 

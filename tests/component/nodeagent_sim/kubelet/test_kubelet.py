@@ -11,11 +11,11 @@ import pytest
 
 from nodeagent.edge.grpc import unix_socket
 from nodeagent.edge.grpc.errors import SocketUnavailable
-from nodeagent.edge.simulated.kubelet.kubelet import KubeletDown, StandInKubelet
-from nodeagent.edge.simulated.kubelet.pod_script import PodScript
-from nodeagent.edge.simulated.kubelet.pods import AdmissionRefused, ContainerStartFailed, PodPhase
 from nodeagent.model.errors import DeviceUnhealthy
 from nodeagent.model.plugin import PluginOptions
+from nodeagent_sim.kubelet.kubelet import KubeletDown, StandInKubelet
+from nodeagent_sim.kubelet.pod_script import PodScript
+from nodeagent_sim.kubelet.pods import AdmissionRefused, ContainerStartFailed, PodPhase
 from tests.fakes.device_plugin import FakeDevicePlugin, make_devices
 from tests.support.waiting import wait_until
 from tests.support.wire.kubelets import running_session, running_stand_in
@@ -224,7 +224,7 @@ async def test_long_path_is_refused(tmp_path: Path) -> None:
 
 
 def run_module(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "nodeagent.edge.simulated.kubelet", *arguments]
+    command = [sys.executable, "-m", "nodeagent_sim.kubelet", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=50)
 
 
@@ -240,7 +240,7 @@ async def test_process_of_its_own_measures_a_plugin(short_dir: Path) -> None:
     """In a process of its own the stand-in waits for a plugin, admits pods, and prints how long it took."""
     plugin = FakeDevicePlugin()
     async with running_session(plugin, short_dir / "device-plugins"):
-        command = [sys.executable, "-m", "nodeagent.edge.simulated.kubelet", "--dir", str(short_dir)]
+        command = [sys.executable, "-m", "nodeagent_sim.kubelet", "--dir", str(short_dir)]
         done = await anyio.run_process([*command, "--rounds", "20", "--size", "4"])
     report = json.loads(done.stdout)
     assert report["rounds"] == len(plugin.allocated) == 20

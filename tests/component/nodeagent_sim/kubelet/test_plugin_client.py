@@ -9,9 +9,9 @@ import anyio.abc
 import pytest
 from grpclib.protocol import H2Protocol
 
-from nodeagent.edge.simulated.kubelet.device_manager import DeviceManager
-from nodeagent.edge.simulated.kubelet.plugin_client import PluginClient, PluginFailed
-from nodeagent.edge.simulated.kubelet.registration import PluginRegistry
+from nodeagent_sim.kubelet.device_manager import DeviceManager
+from nodeagent_sim.kubelet.plugin_client import PluginClient, PluginFailed
+from nodeagent_sim.kubelet.registration import PluginRegistry
 
 
 async def test_a_plugin_that_leaves_before_it_was_asked_has_failed(

@@ -8,7 +8,7 @@ from nodeagent.edge.grpc.calls import Methods, Unary
 from nodeagent.edge.grpc.server import open_grpc_server
 from nodeagent.edge.kubelet.plugin_server import PluginServer
 from nodeagent.edge.kubelet.proto import plugin_registration_pb2 as wire
-from nodeagent.edge.simulated.kubelet import registry_watch
+from nodeagent_sim.kubelet import registry_watch
 from tests.fakes.device_plugin import FakeDevicePlugin
 from tests.support.waiting import wait_until
 from tests.support.wire.kubelets import no_crash, running_stand_in

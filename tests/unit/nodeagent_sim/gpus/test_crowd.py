@@ -3,14 +3,14 @@
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.edge.simulated.faults import apply_fault
-from nodeagent.edge.simulated.hardware import MIB
-from nodeagent.edge.simulated.jobs.crowd import PartWork
-from nodeagent.edge.simulated.profile import load_profile
-from nodeagent.edge.simulated.sample import render_sample
-from nodeagent.edge.simulated.world import FOREIGN_PID, World
 from nodeagent.model.ports import ProcessPlace
 from nodeagent.model.telemetry import GpuSample
+from nodeagent_sim.gpus.crowd import PartWork
+from nodeagent_sim.gpus.faults import apply_fault
+from nodeagent_sim.gpus.hardware import MIB
+from nodeagent_sim.gpus.profile import load_profile
+from nodeagent_sim.gpus.sample import render_sample
+from nodeagent_sim.gpus.world import FOREIGN_PID, World
 
 DGX = load_profile("dgx-h100")
 

@@ -4,17 +4,17 @@ from collections.abc import Callable
 
 import pytest
 
-from nodeagent.edge.simulated.faults import FAULTS, apply_fault, list_faults
-from nodeagent.edge.simulated.gpu_state import REASON_HARDWARE_THERMAL
-from nodeagent.edge.simulated.profile import Profile, load_profile
-from nodeagent.edge.simulated.readout import render_evidence, render_readout
-from nodeagent.edge.simulated.sample import render_sample
-from nodeagent.edge.simulated.world import World
-from nodeagent.edge.simulated.xid_effects import XID_EFFECTS
 from nodeagent.model.errors import FaultUnknown, GpuUnknown
 from nodeagent.model.events import GpuEventReported, XidReported
 from nodeagent.model.gpu import FabricPhase
 from nodeagent.model.telemetry import GpuSample
+from nodeagent_sim.gpus.faults import FAULTS, apply_fault, list_faults
+from nodeagent_sim.gpus.gpu_state import REASON_HARDWARE_THERMAL
+from nodeagent_sim.gpus.profile import Profile, load_profile
+from nodeagent_sim.gpus.readout import render_evidence, render_readout
+from nodeagent_sim.gpus.sample import render_sample
+from nodeagent_sim.gpus.world import World
+from nodeagent_sim.gpus.xid_effects import XID_EFFECTS
 
 DGX = load_profile("dgx-h100")
 MIG = load_profile("a100-80gb-mig")

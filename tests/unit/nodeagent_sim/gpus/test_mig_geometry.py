@@ -2,9 +2,9 @@
 
 import pytest
 
-from nodeagent.edge.simulated.hardware import MIB, GpuModel
-from nodeagent.edge.simulated.mig_geometry import GEOMETRIES, compute_memory_part, list_shapes, plan_layout
-from nodeagent.edge.simulated.profile import list_profiles, load_model, load_profile
+from nodeagent_sim.gpus.hardware import MIB, GpuModel
+from nodeagent_sim.gpus.mig_geometry import GEOMETRIES, compute_memory_part, list_shapes, plan_layout
+from nodeagent_sim.gpus.profile import list_profiles, load_model, load_profile
 from tests.support.mig import MIG_MODELS
 
 MEMORY_PARTS = [

@@ -4,18 +4,18 @@ from random import Random
 
 import pytest
 
-from nodeagent.edge.simulated.faults import apply_fault
-from nodeagent.edge.simulated.gpu_state import GpuState
-from nodeagent.edge.simulated.partitions import apply_write, read_partitions
-from nodeagent.edge.simulated.profile import load_profile
-from nodeagent.edge.simulated.readout import render_readout
-from nodeagent.edge.simulated.world import World
 from nodeagent.model.errors import PartitionRefused
 from nodeagent.model.mig import Write, WriteKind
 from nodeagent.rules.mig.partitions import is_met
 from nodeagent.rules.mig.partitions import read_partitions as read_by_devices
 from nodeagent.rules.mig.steps import Goal, plan_writes
 from nodeagent.rules.mig.wanted import Wanted
+from nodeagent_sim.gpus.faults import apply_fault
+from nodeagent_sim.gpus.gpu_state import GpuState
+from nodeagent_sim.gpus.partitions import apply_write, read_partitions
+from nodeagent_sim.gpus.profile import load_profile
+from nodeagent_sim.gpus.readout import render_readout
+from nodeagent_sim.gpus.world import World
 from tests.support.mig import wish
 
 

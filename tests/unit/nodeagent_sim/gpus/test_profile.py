@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.edge.simulated.errors import InvalidProfile, UnknownProfile
-from nodeagent.edge.simulated.identity import make_gpu_uuid, make_mig_uuid, make_serial
-from nodeagent.edge.simulated.profile import Profile, list_profiles, load_profile
+from nodeagent_sim.gpus.hardware import make_gpu_uuid, make_mig_uuid, make_serial
+from nodeagent_sim.gpus.profile import InvalidProfile, Profile, UnknownProfile, list_profiles, load_profile
 
 WANTED = {
     "t4": (1, "Tesla T4", 15360, (7, 5), 0x1EB810DE),

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator
 import anyio
 import pytest
 
-from nodeagent.edge.simulated.profile import load_profile
-from nodeagent.edge.simulated.source import EVENTS_KEPT, SimulatedGpus
 from nodeagent.model.errors import DriverMismatch, DriverReleased, DriverStuck, DriverUnavailable, GpuUnknown
 from nodeagent.model.events import GpuEventReported, XidReported
 from nodeagent.model.ports import DriverProbe, FaultInjector, GpuEvent, GpuSource
+from nodeagent_sim.gpus.profile import load_profile
+from nodeagent_sim.gpus.source import EVENTS_KEPT, SimulatedGpus
 from tests.support.virtual_time import START_WALL, FakeClock
 
 pytestmark = pytest.mark.virtual_time

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.edge.simulated.profile import Profile, list_profiles, load_profile
-from nodeagent.edge.simulated.topology import IsDown, list_nvlinks, list_pairs, list_switches
 from nodeagent.model.gpu import GpuPair, NvLink, PathKind
 from nodeagent.model.ids import GpuUuid
+from nodeagent_sim.gpus.profile import Profile, list_profiles, load_profile
+from nodeagent_sim.gpus.topology import IsDown, list_nvlinks, list_pairs, list_switches
 
 
 def all_up(index: int, link: int) -> bool:

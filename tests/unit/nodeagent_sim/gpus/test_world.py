@@ -3,13 +3,13 @@
 import msgspec
 import pytest
 
-from nodeagent.edge.simulated.gpu_state import REASON_IDLE, REASON_SOFTWARE_POWER_CAP
-from nodeagent.edge.simulated.jobs.load import Phase
-from nodeagent.edge.simulated.profile import load_profile
-from nodeagent.edge.simulated.readout import render_readout
-from nodeagent.edge.simulated.sample import render_sample
-from nodeagent.edge.simulated.world import World
 from nodeagent.model.errors import GpuUnknown
+from nodeagent_sim.gpus.gpu_state import REASON_IDLE, REASON_SOFTWARE_POWER_CAP
+from nodeagent_sim.gpus.load import Phase
+from nodeagent_sim.gpus.profile import load_profile
+from nodeagent_sim.gpus.readout import render_readout
+from nodeagent_sim.gpus.sample import render_sample
+from nodeagent_sim.gpus.world import World
 
 DGX = load_profile("dgx-h100")
 MIG = load_profile("a100-80gb-mig")

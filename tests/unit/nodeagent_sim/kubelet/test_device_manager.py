@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
-from nodeagent.edge.simulated.kubelet.checkpoint import parse_checkpoint, render_checkpoint
-from nodeagent.edge.simulated.kubelet.device_manager import GRACE_SECONDS, Device, DeviceManager, DeviceRefused, Offer
+from nodeagent_sim.kubelet.checkpoint import parse_checkpoint, render_checkpoint
+from nodeagent_sim.kubelet.device_manager import GRACE_SECONDS, Device, DeviceManager, DeviceRefused, Offer
 
 GPU = "nvidia.com/gpu"
 

@@ -5,9 +5,9 @@ from itertools import islice
 
 import pytest
 
-from nodeagent.edge.simulated.kubelet.pod_resources import BURST, RateLimit
-from nodeagent.edge.simulated.kubelet.pod_script import choose_resource, plan_pods
-from nodeagent.edge.simulated.kubelet.registration import is_extended_resource
+from nodeagent_sim.kubelet.pod_resources import BURST, RateLimit
+from nodeagent_sim.kubelet.pod_script import choose_resource, plan_pods
+from nodeagent_sim.kubelet.registration import is_extended_resource
 
 
 def test_same_seed_same_story() -> None:

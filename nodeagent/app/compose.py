@@ -75,15 +75,14 @@ class Composition:
             self.bus, lambda: self.gates, PLUGIN_GATE if registers else None, list_first_modules(settings)
         )
         self.containers = ContainerSide(self.bus, self.conditions, self.clock, live, self.late, plan)
+        simulation = hardware.simulation
         self.usage = UsageSide(
             self.bus,
             self.conditions,
             self.clock,
             live,
             self.late,
-            made_up=hardware.simulation.places
-            if hardware.simulation is not None and plan.simulation is not None
-            else None,
+            made_up=simulation.places if simulation is not None and plan.simulation is not None else None,
         )
         self.cluster = ClusterSide(
             self.bus, self.conditions, self.clock, live, self.late, plan.environ, self.node, lambda: self.control

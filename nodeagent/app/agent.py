@@ -41,7 +41,7 @@ def run_agent(plan: AgentPlan) -> None:
     Raises:
         StartRefused: A need of the agent is refused; no component runs, and no file is left behind.
         ListenFailed: An address cannot be had.
-        UnknownProfile: There is no such simulated node.
+        SourceUnusable: GPUs cannot come from where the settings say.
         VitalComponentFailed: A vital component crashed too often; everything was stopped in order.
     """
     settings = plan.loaded.settings
@@ -104,16 +104,10 @@ def _start_background(
     if notifier.watchdog_seconds is not None:
         tasks.start_soon(_feed_watchdog, notifier, notifier.watchdog_seconds / 2, name="systemd watchdog")
     if plan.simulation is not None:
-        from nodeagent.app.simulation import run_stand_in_kubelet  # noqa: PLC0415 - real nodes do without it
-
         root = plan.loaded.settings.kubelet.device_plugins_dir.parent
-        tasks.start_soon(
-            run_stand_in_kubelet, plan.simulation, root, parts.bus, parts.hardware.made_up, name="stand-in cluster"
-        )
-    elif parts.hardware.made_up is not None:
-        from nodeagent.app.simulated_jobs import follow_journal  # noqa: PLC0415 - likewise
-
-        tasks.start_soon(follow_journal, parts.bus, parts.hardware.made_up, name="simulated jobs")
+        tasks.start_soon(plan.simulation.play_kubelet, root, parts.bus, parts.hardware.gpus, name="stand-in cluster")
+    elif parts.hardware.simulation is not None:
+        tasks.start_soon(parts.hardware.simulation.follow_journal, parts.bus, name="simulated jobs")
     if plan.stop_after_seconds is not None:
         tasks.start_soon(_stop_after, plan.stop_after_seconds, reachable, stop, name="stop timer")
 

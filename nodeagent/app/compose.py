@@ -75,13 +75,14 @@ class Composition:
             self.bus, lambda: self.gates, PLUGIN_GATE if registers else None, list_first_modules(settings)
         )
         self.containers = ContainerSide(self.bus, self.conditions, self.clock, live, self.late, plan)
+        simulation = hardware.simulation
         self.usage = UsageSide(
             self.bus,
             self.conditions,
             self.clock,
             live,
             self.late,
-            made_up=hardware.made_up if plan.simulation is not None else None,
+            made_up=simulation.places if simulation is not None and plan.simulation is not None else None,
         )
         self.cluster = ClusterSide(
             self.bus, self.conditions, self.clock, live, self.late, plan.environ, self.node, lambda: self.control
@@ -355,7 +356,7 @@ def compose(plan: AgentPlan, listeners: Listeners) -> Composition:
     """All parts of an agent.
 
     Raises:
-        UnknownProfile: The settings name a simulated node that does not exist.
+        SourceUnusable: GPUs cannot come from where the settings say.
     """
     live = LiveSettings(plan.loaded.settings)
     seed = plan.simulation.seed if plan.simulation is not None else 1

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from nodeagent.app.host_root import see_dev_root, see_in_host_root
+from nodeagent.app.simulator import load_simulator
 from nodeagent.config.schema import Settings
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.edge.host.driver.driver_files import DriverFileFinder
@@ -17,9 +18,7 @@ def choose_driver_files(settings: Settings, worker: WorkerThread) -> DriverFileS
     can be tried without hardware.
     """
     if settings.gpus.simulated_profile is not None and settings.driver.root == Path("/"):
-        from nodeagent.edge.simulated.driver_files import MadeUpDriverFiles  # noqa: PLC0415 - real nodes do without it
-
-        return MadeUpDriverFiles()
+        return load_simulator().build_driver_files()
     node = settings.node
     finder = DriverFileFinder(proc_root=node.proc_dir, sys_root=node.sys_dir)
     return HostDriverFiles(

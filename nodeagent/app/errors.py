@@ -5,7 +5,7 @@ StartRefused
 ├── AgentAlreadyRuns     another agent holds this node's lock
 └── DriverRequired       no working driver, and the command line will not wait
 
-Beside these, the errors of edge.http, UnknownProfile of edge.simulated and ConfigurationInvalid are passed on.
+Beside these, the errors of edge.http, SourceUnusable and ConfigurationInvalid are passed on.
 """
 
 

@@ -1,21 +1,18 @@
 """Chooses where GPUs come from: the decision between a real and a simulated node."""
 
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-import anyio
 from anyio.abc import TaskStatus
 from msgspec import Struct, field
 
+from nodeagent.app.simulator import Simulation, load_simulator
 from nodeagent.components.driver.plan_markers import DriverPlace
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.edge.nvml.agent.command import EarlyWorker
 from nodeagent.model.mps import MARKER
 from nodeagent.model.ports import DeviceNodes, DriverProbe, FaultInjector, GpuPartitioning, GpuSource, ValidationMarkers
-
-if TYPE_CHECKING:
-    from nodeagent.edge.simulated.source import SimulatedGpus
 
 
 def is_mps_used(settings: Settings) -> bool:
@@ -58,8 +55,8 @@ class Hardware(Struct, frozen=True):
     nodes: DeviceNodes | None = None
     markers: ValidationMarkers | None = None
     read_place: Callable[[], DriverPlace] = DriverPlace
-    made_up: "SimulatedGpus | None" = None
-    """The simulated hardware: receives the pods at work, and knows the pods of its processes."""
+    simulation: Simulation | None = None
+    """What simulated GPUs have besides; `None` for real ones."""
     extras: ExtraReadings = field(default_factory=ExtraReadings)
     partitioning: GpuPartitioning | None = None
     """Access for changes of GPUs; `None` where no component changes any."""
@@ -69,39 +66,11 @@ def choose_hardware(live: LiveSettings, node_name: str, seed: int, early_worker:
     """The edges named by `gpus.source`; a worker started ahead of time serves real GPUs.
 
     Raises:
-        UnknownProfile: There is no such simulated node.
+        SourceUnusable: GPUs cannot come from there.
     """
     profile = live.now.gpus.simulated_profile
     if profile is not None:
-        return _simulate(profile, live, node_name, seed)
+        return load_simulator().build_hardware(profile, live, node_name, seed)
     from nodeagent.app.real_hardware import RealHardware  # noqa: PLC0415 - a simulation does without it
 
     return RealHardware(live, early_worker).build()
-
-
-def _simulate(profile: str, live: LiveSettings, node_name: str, seed: int) -> Hardware:
-    from nodeagent.edge.simulated.profile import load_profile  # noqa: PLC0415 - a YAML parser real nodes do without
-    from nodeagent.edge.simulated.source import SimulatedGpus  # noqa: PLC0415 - likewise
-
-    extras = ExtraReadings()
-    gpus = SimulatedGpus(
-        load_profile(profile),
-        node_name=node_name,
-        seed=seed,
-        deadline_seconds=live.now.driver.call_timeout_seconds,
-        extras=extras.read,
-    )
-    return Hardware(
-        probe=gpus,
-        gpus=gpus,
-        faults=gpus,
-        run=_run_nothing,
-        made_up=gpus,
-        extras=extras,
-        partitioning=gpus,
-    )
-
-
-async def _run_nothing(*, task_status: TaskStatus[None]) -> None:
-    task_status.started()
-    await anyio.sleep_forever()

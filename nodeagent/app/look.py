@@ -17,7 +17,7 @@ async def look_at_node(settings: Settings, node_name: str) -> NodePicture:
 
     Raises:
         NodeagentError: The node does not answer.
-        UnknownProfile: There is no such simulated node.
+        SourceUnusable: GPUs cannot come from where the settings say.
     """
     hardware = choose_hardware(LiveSettings(settings), node_name, seed=1)
     worker = WorkerThread("node facts")

@@ -1,5 +1,6 @@
 """Chooses the source of the node's facts: the node's files, with made-up GPUs on the bus in a simulation."""
 
+from nodeagent.app.simulator import load_simulator
 from nodeagent.config.schema import Settings
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.edge.host.machine.node_facts import read_node_facts
@@ -12,7 +13,7 @@ def choose_node_facts(settings: Settings, worker: WorkerThread) -> NodeFactSourc
     """The port that `gpus.source` calls for.
 
     Raises:
-        UnknownProfile: There is no such simulated node.
+        SourceUnusable: GPUs cannot come from there.
     """
     node = settings.node
 
@@ -24,8 +25,5 @@ def choose_node_facts(settings: Settings, worker: WorkerThread) -> NodeFactSourc
     name = settings.gpus.simulated_profile
     if name is None:
         return HostNodeFacts(read, worker, node.sys_dir)
-    from nodeagent.edge.simulated.node_facts import simulate_facts  # noqa: PLC0415 - real nodes do without it
-    from nodeagent.edge.simulated.profile import load_profile  # noqa: PLC0415 - likewise
-
-    profile = load_profile(name)
-    return HostNodeFacts(lambda: simulate_facts(read(), profile), worker, node.sys_dir)
+    simulator = load_simulator()
+    return HostNodeFacts(lambda: simulator.simulate_facts(read(), name), worker, node.sys_dir)

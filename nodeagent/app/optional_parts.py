@@ -155,7 +155,7 @@ class OptionalParts:
     def _build_fractions(self) -> Component:
         from nodeagent.app.sides.parts import build_fractions  # noqa: PLC0415 - nothing of it is loaded where it is off
 
-        return build_fractions(*self._house, self._sides, self._hardware.made_up)
+        return build_fractions(*self._house, self._sides, self._hardware.simulation)
 
     def _build_mig(self) -> Component:
         partitioning = self._hardware.partitioning

@@ -1,19 +1,25 @@
 """Questions of the command line to the agent."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
 
 from msgspec import Struct, field
 
 from nodeagent.app.node_label import Recalled
 from nodeagent.config.load import Loaded
+from nodeagent.core.channels.bus import Bus
 from nodeagent.edge.nvml.agent.command import EarlyWorker
+from nodeagent.model.ports import GpuSource
 
 
 class SimulationPlan(Struct, frozen=True):
-    """The stand-in kubelet beside a simulated node."""
+    """A node without neighbours, whose kubelet is played in this process."""
 
-    pods: int
     seed: int
+    """Of the load on simulated GPUs."""
+    play_kubelet: Callable[[Path, Bus, GpuSource], Coroutine[Any, Any, None]]
+    """Under the kubelet's directory, until cancelled."""
 
 
 class Endpoints(Struct, frozen=True):

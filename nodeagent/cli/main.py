@@ -5,15 +5,16 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any, TextIO
 
 from msgspec import Struct
 
+from nodeagent.app.simulator import import_of_simulator
 from nodeagent.cli.commands import ROOT
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.frame.parser import build_parser
+from nodeagent.model.errors import SourceUnusable
 
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 TELL_MACHINE = "nodeagent.cli.answers.machine:tell_machine"
@@ -37,17 +38,20 @@ class CommandFailed(Exception):
 def run_command_line(words: Sequence[str], streams: Streams) -> int:
     """Parse and run; every expected failure is one line on standard error."""
     arguments = build_parser(ROOT, words).parse_args(words)
-    run: Callable[..., int] = _import_command(arguments.chosen.runs)
-    if arguments.chosen.of_machine:
-        _import_command(TELL_MACHINE)(arguments, streams.err)
     code: int = ExitCode.OK
     try:
+        run: Callable[..., int] = _import_command(arguments.chosen.runs)
+        if arguments.chosen.of_machine:
+            _import_command(TELL_MACHINE)(arguments, streams.err)
         code = run(arguments, streams)
         # Flushed here, for an error of our own: at exit the interpreter complains with words and a code of its own.
         streams.out.flush()
     except CommandFailed as error:
         print(f"nodeagent: {error}", file=streams.err)
         return error.code
+    except SourceUnusable as error:
+        print(f"nodeagent: {error}", file=streams.err)
+        return ExitCode.BAD_INPUT
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
@@ -68,7 +72,7 @@ def _import_command(where: str) -> Callable[..., Any]:
     module, _, function = where.partition(":")
     gc.disable()
     try:
-        run: Callable[..., Any] = getattr(import_module(module), function)
+        run: Callable[..., Any] = getattr(import_of_simulator(module), function)
     finally:
         gc.enable()
     return run

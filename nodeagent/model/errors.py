@@ -24,6 +24,7 @@ NodeagentError
 ├── MpsRefused                 a daemon of NVIDIA's multi-process service cannot be had
 ├── MpsSilent                  such a daemon does not answer
 ├── PublicationUnreadable      a node's published description of its GPUs makes no sense
+├── SourceUnusable             GPUs cannot come from where the settings say
 ├── FaultUnknown               the simulation was asked for an unknown fault
 └── ControlRefused             the agent refuses a person's request
 """
@@ -198,6 +199,10 @@ class PublicationUnreadable(NodeagentError):
     def __init__(self, key: str, reason: str) -> None:
         super().__init__(f"cannot read {key} of the node: {reason}")
         self.key, self.reason = key, reason
+
+
+class SourceUnusable(NodeagentError):
+    """GPUs cannot come from the source that the settings name; the message says why."""
 
 
 class FaultUnknown(NodeagentError):

@@ -11,14 +11,17 @@ import pytest
 import nodeagent
 
 ROOT = Path(nodeagent.__file__).parent
-MODULES = sorted(path.relative_to(ROOT.parent) for path in ROOT.rglob("*.py"))
+SIMULATOR = "nodeagent_sim"
+"""What no module of the agent imports; test_planted_imports.py plants it."""
+PACKAGES = (ROOT, ROOT.parent / SIMULATOR)
+MODULES = sorted(path.relative_to(ROOT.parent) for package in PACKAGES for path in package.rglob("*.py"))
 
 FENCES: dict[str, tuple[str, ...]] = {
     "pynvml": ("nodeagent/edge/nvml/worker/",),
     # Beside its house: the stand-in kubelet, and the stubs generated for it.
     "grpclib": (
         "nodeagent/edge/grpc/",
-        "nodeagent/edge/simulated/kubelet/",
+        "nodeagent_sim/kubelet/",
         "nodeagent/edge/kubelet/proto/",
         "nodeagent/edge/gpu_manager/proto/",
     ),
@@ -27,7 +30,7 @@ FENCES: dict[str, tuple[str, ...]] = {
     "google.protobuf": (
         "nodeagent/edge/grpc/",
         "nodeagent/edge/kubelet/",
-        "nodeagent/edge/simulated/",
+        "nodeagent_sim/kubelet/",
         "nodeagent/edge/gpu_manager/",
     ),
     "kubernetes_asyncio": ("nodeagent/edge/kube/kubeconfig/child.py",),
@@ -132,6 +135,12 @@ def test_shared_floors_import_next_to_nothing(room: str, allowed: tuple[str, ...
     """Core, model and rules live on the standard library and the few listed."""
     found = {path.name: foreign_imports(path.read_text(), allowed) for path in (ROOT / room).rglob("*.py")}
     assert {name: names for name, names in found.items() if names} == {}
+
+
+def test_the_simulator_is_asked_for_in_one_place() -> None:
+    """The list of commands names what it runs; every other way leads through the module that knows of a missing one."""
+    naming = [path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py") if SIMULATOR in path.read_text()]
+    assert sorted(naming) == ["app/simulator.py", "cli/commands/agent.py", "cli/commands/shared.py"]
 
 
 def test_every_module_says_why_it_exists() -> None:

@@ -20,6 +20,10 @@ EDGES = "edges meet only in edge.host and edge.grpc"
 SIDES = "each module of edge.nvml is the agent's, the worker's, or knows neither"
 NATIVE = "no native call runs in the agent's process"
 C = "nothing imports the room of the programs in C"
+WITHOUT = "the agent does without the simulator"
+UPWARDS = "the simulator is built upwards: GPUs, kubelet and MPS daemons, the cluster, the node, the command"
+TOUCHES = "simulated GPUs and daemons touch nothing outside of the process"
+VOCABULARY = "simulated GPUs and the stand-in kubelet know nothing of the agent's parts"
 WORKER = "the worker process carries nothing of the agent's"
 
 PLANTED: tuple[tuple[str, str, str], ...] = (
@@ -43,7 +47,16 @@ PLANTED: tuple[tuple[str, str, str], ...] = (
     (RULES, "nodeagent.rules.cdi_names", "anyio"),
     (EDGES, "nodeagent.edge.kube.errors", "nodeagent.edge.kubelet.errors"),
     (EDGES, "nodeagent.edge.host.machine.boot_id", "nodeagent.edge.nvml.errors"),
-    (EDGES, "nodeagent.edge.simulated.world", "nodeagent.edge.kubelet.errors"),
+    (WITHOUT, "nodeagent.app.hardware", "nodeagent_sim.node"),
+    (WITHOUT, "nodeagent.cli.agent.settings", "nodeagent_sim.gpus.profile"),
+    (WITHOUT, "nodeagent.model.units", "nodeagent_sim.gpus.hardware"),
+    (UPWARDS, "nodeagent_sim.gpus.world", "nodeagent_sim.kubelet.pods"),
+    (UPWARDS, "nodeagent_sim.cluster", "nodeagent_sim.command"),
+    (TOUCHES, "nodeagent_sim.gpus.world", "nodeagent.edge.kubelet.errors"),
+    (TOUCHES, "nodeagent_sim.mps", "nodeagent.edge.mps.host"),
+    (VOCABULARY, "nodeagent_sim.gpus.sample", "nodeagent.rules.ids"),
+    (VOCABULARY, "nodeagent_sim.kubelet.pods", "nodeagent.config.schema"),
+    (C, "nodeagent_sim.node", "nodeagent.native"),
     (SIDES, "nodeagent.edge.nvml.worker.main", "nodeagent.edge.nvml.agent.suspects"),
     (SIDES, "nodeagent.edge.nvml.errors", "nodeagent.edge.nvml.worker.mig"),
     (NATIVE, "nodeagent.edge.nvml.agent.usage", "pynvml"),
@@ -60,7 +73,8 @@ def findings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What the linter says of a copy of the package with all of them planted, contract by contract."""
     copy = tmp_path_factory.mktemp("planted")
     shutil.copy(ROOT / "pyproject.toml", copy)
-    shutil.copytree(ROOT / "nodeagent", copy / "nodeagent", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("nodeagent", "nodeagent_sim"):
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     for _, place, name in PLANTED:
         with (copy / place.replace(".", "/")).with_suffix(".py").open("a") as file:
             file.write(f"\nimport {name}\n")

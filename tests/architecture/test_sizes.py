@@ -22,7 +22,7 @@ def list_written(root: Path) -> list[Path]:
     """Sources that people wrote, from the root on."""
     return [
         place
-        for floor in ("nodeagent", "tests", "deploy")
+        for floor in ("nodeagent", "nodeagent_sim", "tests", "deploy")
         for path in sorted((root / floor).rglob("*"))
         if path.suffix in KINDS
         and not path.name.endswith(GENERATED)

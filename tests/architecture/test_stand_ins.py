@@ -5,7 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "development" / "stand-ins.md"
-FAKES, SIMULATED = ROOT / "tests" / "fakes", ROOT / "nodeagent" / "edge" / "simulated"
+FAKES, SIMULATED = ROOT / "tests" / "fakes", ROOT / "nodeagent_sim"
 
 
 def list_stand_ins() -> list[str]:

@@ -18,8 +18,8 @@ from typing import Any
 import anyio
 from anyio.to_thread import run_sync
 
-from nodeagent.edge.simulated.kubelet.kubelet import StandInKubelet
-from nodeagent.edge.simulated.kubelet.pods import AdmissionRefused, ContainerStartFailed
+from nodeagent_sim.kubelet.kubelet import StandInKubelet
+from nodeagent_sim.kubelet.pods import AdmissionRefused, ContainerStartFailed
 from tests.chaos.agent import Agent, measure_stall
 from tests.chaos.hardware import GPUS, WHOLE, Gpus
 from tests.chaos.pace import ALWAYS, HASTE

@@ -13,10 +13,10 @@ import anyio
 from anyio.to_thread import run_sync
 
 from nodeagent.edge.kubelet.proto.device_plugin_pb2 import ContainerAllocateResponse
-from nodeagent.edge.simulated.kubelet.checkpoint import parse_checkpoint
-from nodeagent.edge.simulated.kubelet.kubelet import KubeletDown, StandInKubelet
-from nodeagent.edge.simulated.kubelet.pods import AdmissionRefused, ContainerStartFailed
 from nodeagent.model.claims import ClaimReference
+from nodeagent_sim.kubelet.checkpoint import parse_checkpoint
+from nodeagent_sim.kubelet.kubelet import KubeletDown, StandInKubelet
+from nodeagent_sim.kubelet.pods import AdmissionRefused, ContainerStartFailed
 from tests.chaos.hardware import GPUS, Gpus
 from tests.chaos.holdings import ALL_CORES, Holding, Holdings, find_part_faults
 from tests.chaos.rooms import (

@@ -17,9 +17,9 @@ from nodeagent.edge.http.errors import HttpError
 from nodeagent.edge.http.web_config import read_web_config
 from nodeagent.edge.kube.kubeconfig.child import read_kubeconfig
 from nodeagent.edge.kube.kubeconfig.words import Question
-from nodeagent.edge.simulated.profile import load_profile
 from nodeagent.model.cdi import SpecContent
 from nodeagent.model.errors import NodeagentError
+from nodeagent_sim.gpus.profile import load_profile
 from tests.support.texts.hostile_yaml import HOSTILE
 
 pytestmark = [pytest.mark.slow, pytest.mark.may_block("other processes do the work")]

@@ -44,6 +44,7 @@ def test_wheel_is_small_complete_and_the_same_twice(tmp_path: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert any(name.endswith("/lib/systemd/system/nodeagent.service") for name in names)
     assert any(name.endswith("/lib/tmpfiles.d/nodeagent.conf") for name in names)
+    assert {"nodeagent_sim/command.py", "nodeagent_sim/gpus/profiles/t4.yaml"} < set(names)
     assert not [name for name in names if name.startswith("tests/")]
 
 

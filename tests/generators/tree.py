@@ -1,4 +1,4 @@
-"""The tree of the package in docs/architecture.md: each folder by what it says of itself, with its modules.
+"""The tree of the packages in docs/architecture.md: each folder by what it says of itself, with its modules.
 
 Of components, commands and the rooms of large floors only the folders: what is in them is found by looking into one.
 """
@@ -17,13 +17,15 @@ PAGE: Final = ROOT / "docs" / "architecture.md"
 _BLOCK: Final = re.compile(r"(<!-- made: tree -->\n).*?(<!-- end -->)", re.DOTALL)
 _ROOMS: Final = ("cli", "components", "core/", "edge/host/", "edge/nvml/")
 _WITHOUT_MODULES: Final = (*_ROOMS, "config/imports", "config/sections", "edge/kubelet/proto")
+_PACKAGES: Final = ("nodeagent", "nodeagent_sim")
 _COLUMN: Final = 24
 _WIDTH: Final = 140
 
 
 def render_architecture() -> str:
     """`docs/architecture.md` with its tree and its table of states made anew."""
-    tree = "\n".join(["```", *_render_folder(ROOT / "nodeagent", 0), "```", ""])
+    folders = [line for name in _PACKAGES for line in _render_folder(ROOT / name, 0)]
+    tree = "\n".join(["```", *folders, "```", ""])
     return fill_states(_BLOCK.sub(lambda found: found[1] + tree + found[2], PAGE.read_text(encoding="utf-8")))
 
 
@@ -44,7 +46,7 @@ def _say(folder: Path) -> str:
 
 
 def _list_modules(folder: Path) -> list[str]:
-    place = folder.relative_to(ROOT / "nodeagent").as_posix()
+    place = folder.relative_to(ROOT).as_posix().removeprefix("nodeagent/")
     if place.startswith(_WITHOUT_MODULES):
         return []
     return sorted(path.stem for path in folder.glob("*.py") if path.stem != "__init__")

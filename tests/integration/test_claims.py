@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
-from nodeagent.edge import simulated
 from nodeagent.edge.host.vgpu.layout import LIMITS_BYTES
 from nodeagent.edge.host.vgpu.limits_file import parse_limits
+from nodeagent_sim import gpus
 from tests.integration.claims import (
     API,
     CLAIMS,
@@ -48,7 +48,7 @@ from tests.integration.runtimes.releases import fetch_module
 
 PROFILE = "dgx-h100"
 DRA_DRIVER = ("sigs.k8s.io/dra-driver-nvidia-gpu", "0.5.0", "h1:CjUBJwemlt4kYy5AN+I7Ce4mMp9V4VKR97EBogSoDus=")
-PROFILES = Path(simulated.__file__).parent / "profiles"
+PROFILES = Path(gpus.__file__).parent / "profiles"
 SETTLE_SECONDS = 150.0
 """The kubelet asks again about every minute and a half for a pod whose claim was refused."""
 

@@ -3,12 +3,12 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodeagent.edge.simulated.profile import list_profiles, load_profile
-from nodeagent.edge.simulated.readout import render_evidence, render_readout
-from nodeagent.edge.simulated.sample import render_sample
-from nodeagent.edge.simulated.world import World
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.telemetry import GpuSample
+from nodeagent_sim.gpus.profile import list_profiles, load_profile
+from nodeagent_sim.gpus.readout import render_evidence, render_readout
+from nodeagent_sim.gpus.sample import render_sample
+from nodeagent_sim.gpus.world import World
 from tests.support.examples import examples
 
 PROFILES = {name: load_profile(name) for name in list_profiles()}

@@ -6,14 +6,14 @@ from functools import cache
 
 from msgspec.structs import replace
 
-from nodeagent.edge.simulated.hardware import GpuModel
-from nodeagent.edge.simulated.mig_geometry import GEOMETRIES, list_shapes
-from nodeagent.edge.simulated.profile import load_model
 from nodeagent.model.gpu import Gpu, Mig, MigProfile
 from nodeagent.model.mig import ComputeInstance, GpuInstance, GpuPartitions
 from nodeagent.rules.mig.partitions import LayoutInfeasible, list_targets
 from nodeagent.rules.mig.solve import Solution, solve
 from nodeagent.rules.mig.wanted import Wanted
+from nodeagent_sim.gpus.hardware import GpuModel
+from nodeagent_sim.gpus.mig_geometry import GEOMETRIES, list_shapes
+from nodeagent_sim.gpus.profile import load_model
 from tests.support.gpus import make_gpu
 
 MIG_MODELS = (

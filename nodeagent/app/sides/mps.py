@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from nodeagent.app.host_root import find_driver_roots
+from nodeagent.app.simulator import load_simulator
 from nodeagent.components.mps.component import Mps
 from nodeagent.components.mps.relay import MpsClaimsRelay
 from nodeagent.config.live import LiveSettings
@@ -50,9 +51,7 @@ class MpsSide:
 
     def _choose_host(self) -> MpsHost:
         if self._is_made_up:
-            from nodeagent.edge.simulated.mps import SimulatedMps  # noqa: PLC0415 - real nodes do without it
-
-            return SimulatedMps()
+            return load_simulator().build_mps()
         from nodeagent.edge.mps.host import HostMps, MpsHostSettings  # noqa: PLC0415 - a simulation does without it
 
         mps = self._live.now.mps

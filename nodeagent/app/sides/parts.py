@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from nodeagent.app.sides.cluster import ClusterSide
 from nodeagent.app.sides.container import ContainerSide
 from nodeagent.app.sides.kubelet import KubeletSide
+from nodeagent.app.simulator import Simulation
 from nodeagent.components.fractions.component import Fractions
 from nodeagent.components.fractions.tending.sources import Sources
 from nodeagent.config.live import LiveSettings
@@ -21,7 +22,6 @@ from nodeagent.model.parts import PodContainer
 from nodeagent.model.runtime import RuntimeState
 
 if TYPE_CHECKING:
-    from nodeagent.edge.simulated.source import SimulatedGpus
     from nodeagent.model.ports import PartFolders, PartLibrary, ProcessPlaces
 
 LIBRARY_FOLDER = "vgpu"
@@ -34,22 +34,20 @@ def build_fractions(
     clock: Clock,
     live: LiveSettings,
     sides: tuple[KubeletSide, ContainerSide, ClusterSide],
-    made_up: "SimulatedGpus | None",
+    simulation: Simulation | None,
 ) -> Fractions:
     """The component for fractions."""
     kubelet, containers, cluster = sides
     state_dir, files = live.now.node.state_dir, WorkerThread("files of parts")
-    folders: PartFolders = HostPartFolders(state_dir / PART_FOLDERS, files)
-    library: PartLibrary = HostVgpuLibrary(state_dir / LIBRARY_FOLDER, files)
+    at, library_at = state_dir / PART_FOLDERS, state_dir / LIBRARY_FOLDER
+    folders: PartFolders = HostPartFolders(at, files)
+    library: PartLibrary = HostVgpuLibrary(library_at, files)
     places: ProcessPlaces | None = None
-    if made_up is None:
+    if simulation is None:
         places = HostProcessPlaces(WorkerThread("places of parts"))
     elif containers.is_simulation:
-        from nodeagent.edge.simulated.parts import MadeUpFolders, MadeUpLibrary  # noqa: PLC0415 - real nodes do without
-
-        places = made_up
-        folders = MadeUpFolders(state_dir / PART_FOLDERS, files, made_up)
-        library = MadeUpLibrary(state_dir / LIBRARY_FOLDER)
+        places = simulation.places
+        folders, library = simulation.build_part_files(at, library_at, files)
     return Fractions(
         bus,
         conditions,

@@ -16,7 +16,7 @@ from nodeagent.config.load import Loaded
 from nodeagent.config.tree import DEFAULT
 from nodeagent.core.errors import VitalComponentFailed
 from nodeagent.edge.http.errors import HttpError
-from nodeagent.edge.simulated.errors import InvalidProfile, UnknownProfile
+from nodeagent.model.errors import SourceUnusable
 
 
 def launch(
@@ -66,7 +66,7 @@ def launch(
             )
     except* DriverRequired as errors:
         raise CommandFailed(_first(errors), ExitCode.NO_DRIVER) from None
-    except* (StartRefused, HttpError, UnknownProfile, InvalidProfile) as errors:
+    except* (StartRefused, HttpError, SourceUnusable) as errors:
         raise CommandFailed(_first(errors), ExitCode.BAD_INPUT) from None
     except* VitalComponentFailed as errors:
         raise CommandFailed(_first(errors), ExitCode.COMPONENT_FAILED) from None

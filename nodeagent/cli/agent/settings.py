@@ -10,6 +10,7 @@ from nodeagent.cli.main import CommandFailed
 from nodeagent.config.errors import ConfigurationInvalid
 from nodeagent.config.load import Loaded, load_settings
 from nodeagent.config.schema import Settings
+from nodeagent.config.sources import walk_knobs
 
 
 def list_overrides(arguments: argparse.Namespace) -> list[str]:
@@ -18,6 +19,11 @@ def list_overrides(arguments: argparse.Namespace) -> list[str]:
     if getattr(arguments, "gpus", None):
         overrides.append(f"gpus.source={arguments.gpus}")
     return overrides
+
+
+def list_settings() -> tuple[str, ...]:
+    """Every setting, up to the beginning of its value, for completion in shells."""
+    return tuple(sorted(f"{'.'.join(path)}=" for path, _ in walk_knobs(Settings)))
 
 
 def load_for(

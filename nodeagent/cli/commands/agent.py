@@ -68,16 +68,14 @@ EXTENDER = Command(
 FAULT = Command(
     "fault",
     "have a running simulation misbehave",
-    runs="nodeagent.cli.agent.fault:run",
+    runs="nodeagent_sim.command:inject",
     exits=(ExitCode.UNREACHABLE,),
     description="Talks to the simulation over its admin socket. Without arguments it lists the faults there are.",
     arguments=(
         CONFIG,
         SET,
         SIMULATION,
-        Argument(
-            ("fault",), "which fault", metavar="FAULT", nargs="?", offers="nodeagent.cli.frame.offers:list_faults"
-        ),
+        Argument(("fault",), "which fault", metavar="FAULT", nargs="?", offers="nodeagent_sim.command:list_faults"),
         Argument(("arguments",), "its arguments", metavar="ARGUMENT", nargs="*"),
     ),
     examples=(
@@ -91,7 +89,7 @@ FAULT = Command(
 SIMULATE = Command(
     "simulate",
     "run the agent on a made-up GPU node with a stand-in kubelet: no hardware, no cluster, no root",
-    runs="nodeagent.cli.agent.simulate:run",
+    runs="nodeagent_sim.command:run",
     exits=(
         ExitCode.COMPONENT_FAILED,
         ExitCode.STOP_OVERRAN,
@@ -113,7 +111,7 @@ SIMULATE = Command(
             "which node to make up; `nodeagent simulate --profile help` lists them",
             metavar="PROFILE",
             default="dgx-h100",
-            offers="nodeagent.cli.agent.scenes:list_nodes",
+            offers="nodeagent_sim.command:list_nodes",
         ),
         Argument(("--pods",), "how many pods come and go at a time", metavar="N", default=6, parse=int),
         Argument(("--for",), "stop by itself after so long", metavar="DURATION", parse=parse_duration),

@@ -15,7 +15,7 @@ SET = Argument(
     metavar="SECTION.KEY=VALUE",
     action="append",
     default=(),
-    offers="nodeagent.cli.frame.offers:list_settings",
+    offers="nodeagent.cli.agent.settings:list_settings",
 )
 
 
@@ -23,7 +23,7 @@ GPUS = Argument(
     ("--gpus",),
     "nvml for the hardware, simulated:PROFILE for made-up GPUs beside real neighbours; short for --set gpus.source=…",
     metavar="SOURCE",
-    offers="nodeagent.cli.frame.offers:list_sources",
+    offers="nodeagent_sim.command:list_sources",
 )
 
 NODE = (CONFIG, SET, GPUS)

@@ -2,8 +2,8 @@
 
 import argparse
 from collections.abc import Callable, Iterator
-from importlib import import_module
 
+from nodeagent.app.simulator import SimulatorMissing, import_of_simulator
 from nodeagent.cli.commands import ROOT
 from nodeagent.cli.frame.command import Argument, Command
 from nodeagent.cli.frame.exit_codes import ExitCode
@@ -36,7 +36,10 @@ def list_values(argument: Argument) -> tuple[str, ...]:
     if argument.choices is not None or not argument.offers:
         return argument.choices or ()
     module, _, function = argument.offers.partition(":")
-    values: tuple[str, ...] = getattr(import_module(module), function)()
+    try:
+        values: tuple[str, ...] = getattr(import_of_simulator(module), function)()
+    except SimulatorMissing:
+        return ()
     return values
 
 

@@ -15,7 +15,6 @@ from nodeagent.components.web.api.records import ConditionRecord, GpuRecord, Gpu
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.core.log.lines import configure_logging
-from nodeagent.edge.simulated.errors import UnknownProfile
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.errors import DriverError
 from nodeagent.model.gpu import GpuReadout
@@ -108,8 +107,6 @@ def _read_hardware(settings: Settings) -> GpusRecord:
     try:
         hardware = choose_hardware(LiveSettings(settings), settings.node.name or platform.node(), seed=1)
         readout = anyio.run(_enumerate, hardware)
-    except UnknownProfile as error:
-        raise CommandFailed(str(error), ExitCode.BAD_INPUT) from error
     except DriverError as error:
         raise CommandFailed(f"no agent runs, and the GPUs cannot be read: {error}", ExitCode.NO_DRIVER) from error
     return GpusRecord(

@@ -28,7 +28,6 @@ from nodeagent.edge.host.files.atomic_file import read_bounded, write_atomically
 from nodeagent.edge.host.files.cdi_files import SpecFiles
 from nodeagent.edge.host.files.host_program import HostProgram
 from nodeagent.edge.host.machine.host_paths import HostPaths
-from nodeagent.edge.simulated.errors import UnknownProfile
 from nodeagent.model.cdi import DriverFiles, SpecContent
 from nodeagent.model.errors import DriverError, NodeagentError
 from nodeagent.model.gpu import Inventory
@@ -43,7 +42,7 @@ def generate(arguments: argparse.Namespace, streams: Streams) -> int:
         rendered = render_specs(plan)
     except DriverError as error:
         raise CommandFailed(str(error), ExitCode.NO_DRIVER) from error
-    except (NodeagentError, UnknownProfile) as error:
+    except NodeagentError as error:
         raise CommandFailed(str(error), ExitCode.BAD_INPUT) from error
     content = rendered.get(render_spec_name(arguments.kind))
     for each in plan.left_out:

@@ -18,7 +18,6 @@ from nodeagent.components.labeler.feature_text import render_features
 from nodeagent.components.labeler.render import LabelSet, render_labels
 from nodeagent.config.schema import Settings
 from nodeagent.core.log.lines import configure_logging
-from nodeagent.edge.simulated.errors import UnknownProfile
 from nodeagent.model.errors import DriverError, NodeagentError
 from nodeagent.model.labels import LabelState
 
@@ -41,7 +40,7 @@ def _look(settings: Settings) -> LabelSet:
         picture = anyio.run(look_at_node, settings, settings.node.name or platform.node())
     except* DriverError as errors:
         raise CommandFailed(_first(errors), ExitCode.NO_DRIVER) from errors
-    except* (NodeagentError, UnknownProfile) as errors:
+    except* NodeagentError as errors:
         raise CommandFailed(_first(errors), ExitCode.BAD_INPUT) from errors
     return render_labels(picture, settings, {})
 

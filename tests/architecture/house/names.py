@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+PACKAGES: Final = ("nodeagent", "nodeagent_sim")
+"""Folders of a checkout: the agent, and the simulator."""
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
 _GENERATED: Final = re.compile(r"_(pb2|grpc)\.py$")
 

@@ -30,11 +30,12 @@ class Single(NamedTuple):
     implementation: Class
 
 
-def find_singles(package: Path) -> Iterator[Single]:
-    """The protocols with one implementation that those who use them could import."""
+def find_singles(package: Path, *others: Path) -> Iterator[Single]:
+    """The protocols with one implementation that those who use them could import; others implement them as well."""
     trees = {
-        path.relative_to(package).with_suffix("").parts: ast.parse(path.read_text(encoding="utf-8"))
-        for path in list_sources(package)
+        path.relative_to(above).with_suffix("").parts: ast.parse(path.read_text(encoding="utf-8"))
+        for above, folder in ((package, package), *((other.parent, other) for other in others))
+        for path in list_sources(folder)
     }
     classes = [each for place, tree in trees.items() for each in _list_classes(place, tree)]
     by_name = {each.name: each for each in classes}

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from tests.architecture.house.crossings import measure_crossings
 from tests.architecture.house.docstrings import Docstring, count_pronouns, list_docstrings
-from tests.architecture.house.names import list_names, list_sources
+from tests.architecture.house.names import PACKAGES, list_names, list_sources
 from tests.architecture.house.protocols import find_singles
 from tests.architecture.house.words import RETIRED
 
@@ -28,22 +28,23 @@ class Row(NamedTuple):
 
 def measure(root: Path, with_crossings: bool) -> Iterator[Row]:
     """The rows of a checkout."""
-    package = root / "nodeagent"
-    docstrings = list(list_docstrings(package))
+    packages = [root / name for name in PACKAGES]
+    sources = [path for package in packages for path in list_sources(package)]
+    docstrings = [each for package in packages for each in list_docstrings(package)]
     empty = tuple(f"{each.place}: {each.text}" for each in docstrings if not each.has_content)
     yield Row("pronouns in a hundred words of docstring", round(count_pronouns(docstrings), 1), 6)
     yield Row("docstrings of pronouns alone", len(empty), 0, empty)
-    retired = list_retired(package)
+    retired = [each for package in packages for each in list_retired(package)]
     yield Row("names of modules and classes with a retired word", len(retired), 0, tuple(retired))
-    short = [path for path in list_sources(package) if _count_lines(path) < SHORT_FILE_LINES]
+    short = [path for path in sources if _count_lines(path) < SHORT_FILE_LINES]
     yield Row(f"files under {SHORT_FILE_LINES} lines", len(short), None, _place(root, short))
-    singles = [f"{'/'.join(one.protocol.place)}: {one.protocol.name}" for one in find_singles(package)]
+    singles = [f"{'/'.join(one.protocol.place)}: {one.protocol.name}" for one in find_singles(*packages)]
     yield Row("protocols with one implementation and no wall between", len(singles), None, tuple(singles))
     if with_crossings:
         for call, files in measure_crossings(frozenset(CALLS)).items():
             if call in CALLS:
                 yield Row(f"files that {call} crosses", len(files), CALLS[call], tuple(files))
-    yield Row("lines of source", sum(map(_count_lines, list_sources(package))))
+    yield Row("lines of source", sum(map(_count_lines, sources)))
     yield Row("lines of tests", sum(map(_count_lines, list_sources(root / "tests"))))
 
 
@@ -73,9 +74,10 @@ def render_json(rows: Sequence[Row]) -> str:
 def count_rooms(root: Path) -> Mapping[str, tuple[int, float]]:
     """By room of the package the words of its docstrings, and the pronouns in a hundred of them."""
     rooms: dict[str, list[Docstring]] = {}
-    for docstring in list_docstrings(root / "nodeagent"):
-        place = Path(docstring.place.partition(":")[0]).parent.parts[1:]
-        rooms.setdefault("/".join(place[: 2 if place and place[0] in _DEEP else 1]), []).append(docstring)
+    for docstring in (each for name in PACKAGES for each in list_docstrings(root / name)):
+        package, *place = Path(docstring.place.partition(":")[0]).parent.parts
+        room = package if package != PACKAGES[0] else "/".join(place[: 2 if place and place[0] in _DEEP else 1])
+        rooms.setdefault(room, []).append(docstring)
     return {
         room: (sum(len(each.words) for each in docstrings), round(count_pronouns(docstrings), 1))
         for room, docstrings in rooms.items()

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.house.docstrings import Docstring, count_pronouns, list_docstrings
-from tests.architecture.house.names import list_names
+from tests.architecture.house.names import PACKAGES, list_names
 from tests.architecture.house.report import count_rooms, list_retired, measure, render_json, render_table
 from tests.architecture.house.words import RETIRED, TERMS
 
 ROOT = Path(__file__).parents[3]
-PACKAGE = ROOT / "nodeagent"
+SOURCES = [ROOT / name for name in PACKAGES]
 PRONOUNS_MAX = 4.5
 """In a hundred words of docstring; other projects of the field have 3.5 to 5 by the same count."""
 
@@ -28,7 +28,8 @@ def test_no_name_has_a_retired_word() -> None:
     pending = {each.word for each in RETIRED if each.pending}
     assert [
         f"{name.place}: {name.name}: say {each.instead}"
-        for name in list_names(PACKAGE)
+        for package in SOURCES
+        for name in list_names(package)
         for each in RETIRED
         if each.word in name.words and each.word not in pending
     ] == []
@@ -36,7 +37,7 @@ def test_no_name_has_a_retired_word() -> None:
 
 def test_a_word_is_pending_while_a_name_has_it() -> None:
     """The last rename of a word takes the word's flag with it, so that the word does not come back."""
-    words = frozenset[str]().union(*(name.words for name in list_names(PACKAGE)))
+    words = frozenset[str]().union(*(name.words for package in SOURCES for name in list_names(package)))
     assert [each.word for each in RETIRED if each.pending and each.word not in words] == []
 
 
@@ -52,7 +53,7 @@ def test_the_list_of_words_contradicts_itself_nowhere() -> None:
 
 def test_docstrings_say_their_nouns() -> None:
     """Few pronouns in all, and no docstring of pronouns alone."""
-    docstrings = list(list_docstrings(PACKAGE))
+    docstrings = [each for package in SOURCES for each in list_docstrings(package)]
     assert count_pronouns(docstrings) <= PRONOUNS_MAX
     assert [f"{each.place}: {each.text}" for each in docstrings if not each.has_content] == []
 

@@ -14,8 +14,8 @@ import grpc
 from google.protobuf.message import Message
 
 from nodeagent.edge.kubelet.proto import device_plugin_pb2 as wire
-from nodeagent.edge.simulated.kubelet.device_manager import Choice
-from nodeagent.edge.simulated.kubelet.plugin_client import PluginClient
+from nodeagent_sim.kubelet.device_manager import Choice
+from nodeagent_sim.kubelet.plugin_client import PluginClient
 from tests.support.wire.go_client import GoClient
 
 SERVICE: Final = "/v1beta1.DevicePlugin"

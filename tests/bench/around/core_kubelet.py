@@ -6,7 +6,7 @@ Run as `python -m tests.bench.around.core_kubelet --dir D --rounds N --size K [-
 import sys
 from functools import partial
 
-from nodeagent.edge.simulated.kubelet import __main__ as process
+from nodeagent_sim.kubelet import __main__ as process
 from tests.bench.around.callers import BlockingPluginClient
 
 if __name__ == "__main__":

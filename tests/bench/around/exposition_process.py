@@ -22,14 +22,14 @@ from nodeagent.core.introspect import Introspection
 from nodeagent.core.life.gates import Gates
 from nodeagent.edge.http.routes import Route, Routes
 from nodeagent.edge.http.server import HttpServer
-from nodeagent.edge.simulated.profile import load_profile
-from nodeagent.edge.simulated.readout import render_readout
-from nodeagent.edge.simulated.sample import render_sample
-from nodeagent.edge.simulated.world import World
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.telemetry import GpuSample, MigSample, NodeSample, ProfilingSample
+from nodeagent_sim.gpus.profile import load_profile
+from nodeagent_sim.gpus.readout import render_readout
+from nodeagent_sim.gpus.sample import render_sample
+from nodeagent_sim.gpus.world import World
 from tests.support.samples import hold_each, make_gpu, make_mig
 
 START = 1_767_225_600.0

@@ -17,8 +17,8 @@ import anyio
 import anyio.lowlevel
 import msgspec
 
-from nodeagent.edge.simulated.kubelet.device_manager import Device
-from nodeagent.edge.simulated.kubelet.kubelet import StandInKubelet
+from nodeagent_sim.kubelet.device_manager import Device
+from nodeagent_sim.kubelet.kubelet import StandInKubelet
 from tests.bench.around.callers import CALLERS, BlockingPluginClient
 
 CALLS_EACH: Final = 2

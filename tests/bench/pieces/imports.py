@@ -26,7 +26,6 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "edge.container_runtime": ("nodeagent.edge.container_runtime",),
     "edge.http": ("nodeagent.edge.http",),
     "edge.kube": ("nodeagent.edge.kube",),
-    "edge.simulated": ("nodeagent.edge.simulated",),
     **{
         f"components.{name}": (f"nodeagent.components.{name}",)
         for name in (

@@ -11,12 +11,12 @@ from nodeagent.components.exporter.catalogue.selection import Selection, select_
 from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, Wishes
 from nodeagent.components.exporter.serving.exposition import join_text
 from nodeagent.components.exporter.serving.scrape import Part, join_scrape
-from nodeagent.edge.simulated.profile import load_profile
-from nodeagent.edge.simulated.readout import render_readout
-from nodeagent.edge.simulated.sample import render_sample
-from nodeagent.edge.simulated.world import World
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.telemetry import NodeSample
+from nodeagent_sim.gpus.profile import load_profile
+from nodeagent_sim.gpus.readout import render_readout
+from nodeagent_sim.gpus.sample import render_sample
+from nodeagent_sim.gpus.world import World
 from tests.bench.rows import Row
 from tests.golden.metrics.scenes import allocate_every_second, select_every_field
 from tests.support.samples import make_gpu, make_mig

@@ -8,13 +8,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from nodeagent.edge.simulated.profile import load_profile
-from nodeagent.edge.simulated.readout import render_readout
-from nodeagent.edge.simulated.world import World
 from nodeagent.model.gpu import Gpu
 from nodeagent.rules.mig.partitions import read_partitions
 from nodeagent.rules.mig.show import plan_gpu
 from nodeagent.rules.mig.wanted import Wanted
+from nodeagent_sim.gpus.profile import load_profile
+from nodeagent_sim.gpus.readout import render_readout
+from nodeagent_sim.gpus.world import World
 from tests.bench.around.api_server import ApiServerThread, api_server
 from tests.bench.around.node import BenchNode, PluginProcess, bench_node
 from tests.bench.rows import Row

@@ -22,7 +22,7 @@ CARD = "example.com/card"
 @contextmanager
 def kubelet(directory: Path) -> Iterator[None]:
     """The stand-in kubelet, with pods that come and go."""
-    command = (sys.executable, "-m", "nodeagent.edge.simulated.kubelet", "--dir", str(directory / "kubelet"))
+    command = (sys.executable, "-m", "nodeagent_sim.kubelet", "--dir", str(directory / "kubelet"))
     process = subprocess.Popen((*command, "--resource", CARD, "--pods", "1"))
     try:
         yield

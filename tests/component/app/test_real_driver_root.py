@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from nodeagent.edge.simulated import profile as profiles
+from nodeagent_sim.gpus import profile as profiles
 from tests.contract.libraries import HARMLESS, skip_unless_harmless
 from tests.originals.packages import DRIVERS, LIBRARIES, REASON, find_driver
 from tests.support.programs.agent_process import run_command, running_agent

@@ -26,13 +26,13 @@ from nodeagent.edge.host.files.journal_disk import JournalDisk
 from nodeagent.edge.kubelet.account import KubeletAccount
 from nodeagent.edge.kubelet.plugin_session import PluginSession
 from nodeagent.edge.kubelet.proto.device_plugin_pb2 import AllocateRequest, ContainerAllocateRequest
-from nodeagent.edge.simulated.kubelet.kubelet import StandInKubelet
-from nodeagent.edge.simulated.kubelet.pods import AdmissionRefused
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
 from nodeagent.model.plugin import AdvertisedResource, HandoutFacts
 from nodeagent.model.ports import DevicePlugin
+from nodeagent_sim.kubelet.kubelet import StandInKubelet
+from nodeagent_sim.kubelet.pods import AdmissionRefused
 from tests.support.files.short_directory import short_dir
 from tests.support.gpus import gpu_uuid, make_node
 from tests.support.waiting import in_thread

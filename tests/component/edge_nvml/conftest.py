@@ -10,7 +10,7 @@ from typing import Any
 import pynvml
 import pytest
 
-from nodeagent.edge.simulated.profile import list_profiles
+from nodeagent_sim.gpus.profile import list_profiles
 from tests.fakes.nvml.build import SONAME
 from tests.fakes.nvml.control import FakeNvml, load_known_profile
 

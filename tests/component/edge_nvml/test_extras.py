@@ -7,9 +7,9 @@ from nodeagent.edge.nvml.worker import extras
 from nodeagent.edge.nvml.worker.extras import ExtraReader
 from nodeagent.edge.nvml.worker.query import Query
 from nodeagent.edge.nvml.worker.sample import Sampler
-from nodeagent.edge.simulated.profile import load_profile
-from nodeagent.edge.simulated.sample import render_sample
-from nodeagent.edge.simulated.world import World
+from nodeagent_sim.gpus.profile import load_profile
+from nodeagent_sim.gpus.sample import render_sample
+from nodeagent_sim.gpus.world import World
 from tests.component.edge_nvml.conftest import Load
 
 NVLINK_5 = 5

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from nodeagent.edge.nvml.agent.client import NvmlGpus
-from nodeagent.edge.simulated.profile import list_profiles
+from nodeagent_sim.gpus.profile import list_profiles
 from tests.component.edge_nvml.conftest import MakeFake
 from tests.component.edge_nvml.harness import running_gpus
 from tests.component.edge_nvml.laws import LAWS

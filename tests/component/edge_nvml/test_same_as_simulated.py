@@ -12,13 +12,13 @@ from nodeagent.edge.nvml.agent.topology import list_pairs, list_switches
 from nodeagent.edge.nvml.worker.inventory import read_gpu
 from nodeagent.edge.nvml.worker.query import Query
 from nodeagent.edge.nvml.worker.sample import Sampler
-from nodeagent.edge.simulated.profile import list_profiles, load_profile
-from nodeagent.edge.simulated.readout import render_readout
-from nodeagent.edge.simulated.sample import render_sample
-from nodeagent.edge.simulated.world import World
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.telemetry import GpuSample
 from nodeagent.model.values import Value
+from nodeagent_sim.gpus.profile import list_profiles, load_profile
+from nodeagent_sim.gpus.readout import render_readout
+from nodeagent_sim.gpus.sample import render_sample
+from nodeagent_sim.gpus.world import World
 from tests.component.edge_nvml.conftest import InProcess, Load
 
 

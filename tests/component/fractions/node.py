@@ -35,15 +35,15 @@ from nodeagent.edge.host.vgpu.part_folders import HostPartFolders
 from nodeagent.edge.kubelet.account import KubeletAccount
 from nodeagent.edge.kubelet.plugin_session import PluginSession
 from nodeagent.edge.kubelet.proto.device_plugin_pb2 import ContainerAllocateResponse
-from nodeagent.edge.simulated.kubelet.checkpoint import parse_checkpoint
-from nodeagent.edge.simulated.kubelet.kubelet import KubeletDown, StandInKubelet
-from nodeagent.edge.simulated.kubelet.pods import AdmissionRefused, ContainerStartFailed, PodPhase
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.journal import Binding, PartTable
 from nodeagent.model.parts import ContainerState, PodContainer
 from nodeagent.model.plugin import AdvertisedResource, HandoutFacts
 from nodeagent.model.ports import DevicePlugin
+from nodeagent_sim.kubelet.checkpoint import parse_checkpoint
+from nodeagent_sim.kubelet.kubelet import KubeletDown, StandInKubelet
+from nodeagent_sim.kubelet.pods import AdmissionRefused, ContainerStartFailed, PodPhase
 from tests.component.cdi.fakes import FakeDriverFiles
 from tests.component.fractions.harness import FakeLibrary
 from tests.support.books import CORE, MEMORY

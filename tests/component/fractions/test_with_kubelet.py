@@ -8,9 +8,9 @@ from random import Random
 import anyio
 import pytest
 
-from nodeagent.edge.simulated.kubelet.pods import ContainerStartFailed, Pod, PodPhase
 from nodeagent.model.journal import GpuPart, PartTable
 from nodeagent.model.offering import Door
+from nodeagent_sim.kubelet.pods import ContainerStartFailed, Pod, PodPhase
 from tests.component.fractions.node import GPU, MEMORY_BYTES, Agent, Given, node, run_pod
 from tests.support.books import CORE, MEMORY
 from tests.support.files.short_directory import short_dir

@@ -22,11 +22,11 @@ from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.gates import Gates
 from nodeagent.edge.host.files.sealed_file import SealedFile
 from nodeagent.edge.host.files.sealed_store import SealedStore
-from nodeagent.edge.simulated.profile import list_profiles, load_profile
-from nodeagent.edge.simulated.source import SimulatedGpus
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
 from nodeagent.model.values import Value
+from nodeagent_sim.gpus.profile import list_profiles, load_profile
+from nodeagent_sim.gpus.source import SimulatedGpus
 from tests.support.files.gpu_store import open_gpu_store
 from tests.support.virtual_time import FakeClock
 

@@ -10,9 +10,8 @@ from nodeagent.edge.host.files import feature_file
 from nodeagent.edge.host.files.feature_file import FeatureFile
 from nodeagent.edge.host.files.pseudo_file import list_names
 from nodeagent.edge.host.machine.node_facts_reader import HostNodeFacts
-from nodeagent.edge.simulated.node_facts import simulate_facts
-from nodeagent.edge.simulated.profile import load_profile
 from nodeagent.model.node_facts import NodeFacts
+from nodeagent_sim.node import simulate_facts
 from tests.support.waiting import hanging
 
 
@@ -68,7 +67,7 @@ async def test_facts_that_hang_are_an_error(tmp_path: Path, monkeypatch: pytest.
 
 def test_a_simulated_node_has_its_gpus_on_the_bus() -> None:
     """The host's kernel, the profile's GPUs, and a machine that says that it is made up."""
-    facts = simulate_facts(NodeFacts(kernel_release="6.8"), load_profile("l40s"))
+    facts = simulate_facts(NodeFacts(kernel_release="6.8"), "l40s")
     assert facts.kernel_release == "6.8"
     assert facts.machine_type == "Simulated l40s"
     assert {each.pci_class for each in facts.functions} == {"0302"}

@@ -15,8 +15,6 @@ from nodeagent.config.sections.mig import MigSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
 from nodeagent.edge.host.files.sealed_store import Stored
-from nodeagent.edge.simulated.profile import load_profile
-from nodeagent.edge.simulated.source import SimulatedGpus
 from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
 from nodeagent.model.cluster import ClusterWishes
 from nodeagent.model.conditions import CATALOGUE
@@ -29,6 +27,8 @@ from nodeagent.model.mig import MigState
 from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource, PluginState
 from nodeagent.model.ports import ProcessPlaces
 from nodeagent.rules.mig.layouts import LayoutsRead
+from nodeagent_sim.gpus.profile import load_profile
+from nodeagent_sim.gpus.source import SimulatedGpus
 from tests.support.mig import partitions_of
 from tests.support.virtual_time import FakeClock
 

@@ -7,7 +7,6 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.mig.carry import Carrier, End
-from nodeagent.edge.simulated.source import SimulatedGpus
 from nodeagent.model.gpu import ComputeMode, Gpu
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.mig import GpuPartitions, Write, WriteKind
@@ -16,6 +15,7 @@ from nodeagent.rules.mig.change import OWNER, Intent, Outcome, Progress, back_st
 from nodeagent.rules.mig.partitions import is_met
 from nodeagent.rules.mig.steps import Goal
 from nodeagent.rules.mig.wanted import Wanted
+from nodeagent_sim.gpus.source import SimulatedGpus
 from tests.component.mig.harness import PROFILES, Book
 from tests.support.gpus import make_gpu
 from tests.support.mig import list_feasible, partitions_of, wish

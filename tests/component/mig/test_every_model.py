@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.edge.simulated.mig_geometry import GEOMETRIES, list_shapes
-from nodeagent.edge.simulated.profile import load_profile
 from nodeagent.model.mig import GpuPartitions
 from nodeagent.rules.mig.named import BALANCED, DISABLED, ENABLED, name_layouts
 from nodeagent.rules.mig.wanted import Wanted
+from nodeagent_sim.gpus.mig_geometry import GEOMETRIES, list_shapes
+from nodeagent_sim.gpus.profile import load_profile
 from tests.component.edge_nvml.test_partitioning import cutting, find_gpu, reach
 from tests.component.mig.harness import PROFILES, World
 from tests.fakes.nvml.control import FakeNvml

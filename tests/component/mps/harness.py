@@ -25,8 +25,6 @@ from nodeagent.core.conditions import Conditions
 from nodeagent.core.values import ActiveConditions
 from nodeagent.edge.mps.host import HostMps, MpsHostSettings
 from nodeagent.edge.mps.processes import find_daemon
-from nodeagent.edge.simulated.mps import SimulatedMps
-from nodeagent.edge.simulated.source import SimulatedGpus
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState
@@ -38,6 +36,8 @@ from nodeagent.model.mps import MpsDaemon, MpsPhase, MpsState
 from nodeagent.model.offering import Door, GpuDoor, Offering
 from nodeagent.model.ports import MpsHost, ProcessPlaces
 from nodeagent.rules.mps.access import plan_place
+from nodeagent_sim.gpus.source import SimulatedGpus
+from nodeagent_sim.mps import SimulatedMps
 from tests.component.mig.harness import PROFILES, Book, make_holdings
 from tests.fakes.mps import FakeMps
 

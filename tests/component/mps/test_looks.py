@@ -8,11 +8,11 @@ import anyio
 import pytest
 
 from nodeagent.components.mps.keeper.component import ANSWER_SECONDS
-from nodeagent.edge.simulated.mps import SimulatedMps
 from nodeagent.model.errors import MpsRefused
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.mps import MpsPhase, MpsPlace, MpsState
 from nodeagent.rules.mps.log import TOLD_LETTERS, TOLD_LINES
+from nodeagent_sim.mps import SimulatedMps
 from tests.component.mps.harness import World, share
 from tests.support.virtual_time import FakeClock
 

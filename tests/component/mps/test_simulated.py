@@ -7,7 +7,6 @@ import anyio
 import pytest
 
 from nodeagent.components.mps.component import JOURNAL_RETRY_SECONDS
-from nodeagent.edge.simulated.mps import SimulatedMps
 from nodeagent.model.driver import DriverPhase
 from nodeagent.model.errors import MpsRefused, MpsSilent
 from nodeagent.model.gpu import ComputeMode
@@ -16,6 +15,7 @@ from nodeagent.model.mps import MpsLimits, MpsPhase
 from nodeagent.model.ports import ProcessPlace
 from nodeagent.rules.mps.access import plan_place
 from nodeagent.rules.mps.daemons import OWNER
+from nodeagent_sim.mps import SimulatedMps
 from tests.component.mig.harness import Book
 from tests.component.mps.harness import World, share, slice_time
 from tests.support.virtual_time import FakeClock

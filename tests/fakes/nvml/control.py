@@ -14,8 +14,8 @@ from ctypes import sizeof
 from functools import cache
 from pathlib import Path
 
-from nodeagent.edge.simulated.profile import Profile, load_profile
 from nodeagent.model.telemetry import NodeSample
+from nodeagent_sim.gpus.profile import Profile, load_profile
 from tests.fakes.nvml import build, encode, layout, weather
 
 ENVIRONMENT_VARIABLE = "NODEAGENT_FAKE_NVML"

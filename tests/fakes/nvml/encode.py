@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
-from nodeagent.edge.simulated.hardware import MIB, GpuModel
-from nodeagent.edge.simulated.identity import make_gpu_uuid, make_mig_uuid, make_serial
-from nodeagent.edge.simulated.mig_geometry import GEOMETRIES, MigShape, PlacedInstance, list_shapes, plan_layout
-from nodeagent.edge.simulated.profile import Profile, Seat
-from nodeagent.edge.simulated.topology import find_path, list_nvlinks
 from nodeagent.model.gpu import PathKind
+from nodeagent_sim.gpus.hardware import MIB, GpuModel, make_gpu_uuid, make_mig_uuid, make_serial
+from nodeagent_sim.gpus.mig_geometry import GEOMETRIES, MigShape, PlacedInstance, list_shapes, plan_layout
+from nodeagent_sim.gpus.profile import Profile, Seat
+from nodeagent_sim.gpus.topology import find_path, list_nvlinks
 from tests.fakes.nvml import layout
 from tests.fakes.nvml.layout import ABSENT_32, ABSENT_64
 

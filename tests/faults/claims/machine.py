@@ -40,10 +40,6 @@ from nodeagent.core.clock import SystemClock
 from nodeagent.edge.host.files.cdi_files import SpecFiles
 from nodeagent.edge.host.files.journal_disk import JournalDisk
 from nodeagent.edge.host.vgpu.part_folders import HostPartFolders
-from nodeagent.edge.simulated.driver_files import MadeUpDriverFiles
-from nodeagent.edge.simulated.mps import SimulatedMps
-from nodeagent.edge.simulated.profile import load_profile
-from nodeagent.edge.simulated.source import SimulatedGpus
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.events import GpuSeenStale, MigChangeEnded
 from nodeagent.model.gpu import ComputeMode, Inventory
@@ -52,6 +48,10 @@ from nodeagent.model.ids import GpuUuid
 from nodeagent.model.mig import Write
 from nodeagent.rules.cdi_names import CLAIM_FILES, PART_FILES
 from nodeagent.rules.mig.layouts import LayoutsRead
+from nodeagent_sim.gpus.profile import load_profile
+from nodeagent_sim.gpus.source import SimulatedGpus
+from nodeagent_sim.mps import SimulatedMps
+from nodeagent_sim.node import MadeUpDriverFiles
 from tests.component.claims.harness import FakeApi, World
 from tests.component.fractions.harness import FakeLibrary
 from tests.component.mig.harness import Store

@@ -26,7 +26,6 @@ LEFT_OUT: Final = {
     "edge/host/files/container_label.py setxattr": "hosts with SELinux",
     "edge/mps/launch.py": "in the process that becomes the daemon: it ends, and is begun again",
     "edge/nvml/agent/command.py": "a pipe to the worker",
-    "edge/simulated/": "hardware that is made up",
     "rules/offer/sharing.py rename": "a word of the configuration",
 }
 WITHOUT_NODES: Final = ("edge/host/devices/device_node_files.py",)

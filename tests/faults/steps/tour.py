@@ -14,9 +14,9 @@ from typing import Any
 import anyio
 from anyio.to_thread import run_sync
 
-from nodeagent.edge.simulated.kubelet.kubelet import KubeletDown
-from nodeagent.edge.simulated.kubelet.pods import AdmissionRefused, ContainerStartFailed
 from nodeagent.model.claims import ClaimReference
+from nodeagent_sim.kubelet.kubelet import KubeletDown
+from nodeagent_sim.kubelet.pods import AdmissionRefused, ContainerStartFailed
 from tests.chaos.hardware import WHOLE
 from tests.chaos.machine import NAMESPACE, Machine
 from tests.chaos.rooms import CAMERA, CORE, MEMORY, MIG_LABEL, write_claim

@@ -6,13 +6,13 @@ from nodeagent.components.exporter.catalogue.known import FIELDS
 from nodeagent.components.exporter.catalogue.selection import Selection, parse_selection, select_defaults
 from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, Wishes
 from nodeagent.components.exporter.serving.exposition import join_openmetrics, join_text
-from nodeagent.edge.simulated.profile import load_profile
-from nodeagent.edge.simulated.readout import render_readout
-from nodeagent.edge.simulated.sample import render_sample
-from nodeagent.edge.simulated.world import World
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Inventory
+from nodeagent_sim.gpus.profile import load_profile
+from nodeagent_sim.gpus.readout import render_readout
+from nodeagent_sim.gpus.sample import render_sample
+from nodeagent_sim.gpus.world import World
 from tests.support.samples import hold_each
 from tests.unit.components.exporter.builders import START
 

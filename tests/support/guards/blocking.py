@@ -35,10 +35,10 @@ ALLOWED: Final[dict[tuple[str, str], str]] = {
         "core/introspect.py",
         "read_resident_bytes",
     ): "a file of /proc/self is made from memory and never waits for a disk",
-    ("edge/simulated/kubelet/kubelet.py", "_write_checkpoint"): "a few kilobytes without sync, in the simulation only",
-    ("edge/simulated/kubelet/kubelet.py", "_read_checkpoint"): "a few kilobytes once, in the simulation only",
+    ("nodeagent_sim/kubelet/kubelet.py", "_write_checkpoint"): "a few kilobytes without sync, in the simulation only",
+    ("nodeagent_sim/kubelet/kubelet.py", "_read_checkpoint"): "a few kilobytes once, in the simulation only",
 }
-"""Which function of which file may, and why."""
+"""Which function of which file of the agent, or of the simulator, may, and why."""
 
 _WATCHED: Final[tuple[tuple[Any, str], ...]] = (
     (time, "sleep"),
@@ -53,7 +53,8 @@ _WATCHED: Final[tuple[tuple[Any, str], ...]] = (
     (subprocess.Popen, "communicate"),
 )
 
-_PACKAGE: Final = str(Path(nodeagent.__file__).parent) + "/"
+_ROOT: Final = str(Path(nodeagent.__file__).parents[1]) + "/"
+_PACKAGES: Final = (f"{_ROOT}nodeagent/", f"{_ROOT}nodeagent_sim/")
 _STANDARD_LIBRARY: Final = sysconfig.get_path("stdlib") + "/"
 _SITE_PACKAGES: Final = sysconfig.get_path("purelib") + "/"
 
@@ -89,9 +90,9 @@ def _guarded(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
 def _find_culprit(frame: FrameType | None) -> str | None:
     while frame is not None and _is_standard_library(frame.f_code.co_filename):
         frame = frame.f_back
-    if frame is None or not frame.f_code.co_filename.startswith(_PACKAGE):
+    if frame is None or not frame.f_code.co_filename.startswith(_PACKAGES):
         return None
-    place = (frame.f_code.co_filename.removeprefix(_PACKAGE), frame.f_code.co_name)
+    place = (frame.f_code.co_filename.removeprefix(_PACKAGES[0]).removeprefix(_ROOT), frame.f_code.co_name)
     return None if place in ALLOWED else f"{place[0]}:{frame.f_lineno} {place[1]}"
 
 

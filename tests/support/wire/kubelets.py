@@ -9,10 +9,10 @@ import anyio
 
 from nodeagent.edge.kubelet.list_check import ReadAllocatable
 from nodeagent.edge.kubelet.plugin_session import PluginSession
-from nodeagent.edge.simulated.kubelet.kubelet import StandInKubelet
-from nodeagent.edge.simulated.kubelet.pods import AdmissionRefused, ContainerStartFailed
 from nodeagent.model.plugin import AdvertisedResource
 from nodeagent.model.ports import DevicePlugin
+from nodeagent_sim.kubelet.kubelet import StandInKubelet
+from nodeagent_sim.kubelet.pods import AdmissionRefused, ContainerStartFailed
 
 NAMESPACE = "default"
 """Where the pods of a test are."""

@@ -2,12 +2,21 @@
 
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from nodeagent.app.plan import AgentPlan, SimulationPlan
 from nodeagent.cli.agent.launch import launch
 from nodeagent.config.load import load_settings
+from nodeagent.core.channels.bus import Bus
+from nodeagent.model.ports import GpuSource
+
+
+async def _play_nothing(_root: Path, _bus: Bus, _gpus: GpuSource) -> None: ...
+
+
+ALONE = SimulationPlan(1, _play_nothing)
 
 
 @pytest.fixture(autouse=True)
@@ -20,9 +29,9 @@ def _own_signals() -> Iterator[None]:
 @pytest.mark.parametrize(
     ("overrides", "environ", "simulation", "may_move"),
     [
-        ((), {}, SimulationPlan(pods=0, seed=1), True),
-        (("http.listen=127.0.0.1:9400",), {}, SimulationPlan(pods=0, seed=1), False),
-        ((), {"NODEAGENT_HTTP__LISTEN": "127.0.0.1:9400"}, SimulationPlan(pods=0, seed=1), False),
+        ((), {}, ALONE, True),
+        (("http.listen=127.0.0.1:9400",), {}, ALONE, False),
+        ((), {"NODEAGENT_HTTP__LISTEN": "127.0.0.1:9400"}, ALONE, False),
         ((), {}, None, False),
     ],
 )

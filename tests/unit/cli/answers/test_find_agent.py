@@ -9,13 +9,13 @@ from unittest import mock
 
 import pytest
 
-from nodeagent.cli.agent.simulations import claim_place
 from nodeagent.cli.answers import client
 from nodeagent.cli.answers.client import AgentClient, find_agent
 from nodeagent.cli.answers.places import find_admin_socket, find_simulations_dir, has_own_agent
 from nodeagent.cli.main import CommandFailed
 from nodeagent.config.load import load_settings
 from nodeagent.config.schema import Settings
+from nodeagent_sim.directory import claim_place
 
 STRANGER = 54321
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.cli.agent.simulations import claim_place
 from nodeagent.cli.answers.machine import tell_machine
 from nodeagent.cli.answers.places import find_admin_socket
 from nodeagent.cli.commands import ROOT
 from nodeagent.cli.frame.command import Command
 from nodeagent.cli.frame.parser import build_parser
+from nodeagent_sim.directory import claim_place
 from tests.support.programs.command_line import run_here
 
 TEXT = "nodeagent: this is about this machine, not about the simulation 1 (a made-up t4)\n"

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.cli.agent.simulate import list_simulation_overrides
 from nodeagent.cli.answers.client import AgentClient, find_agent
 from nodeagent.cli.answers.places import find_simulations_dir
 from nodeagent.cli.commands import ROOT
@@ -25,6 +24,7 @@ from nodeagent.cli.frame.reference import render_cli_page
 from nodeagent.cli.main import CommandFailed
 from nodeagent.config.load import load_settings
 from nodeagent.config.schema import Settings
+from nodeagent_sim.command import list_simulation_overrides
 from tests.support.programs.command_line import run_here
 
 

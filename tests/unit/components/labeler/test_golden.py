@@ -15,11 +15,11 @@ from nodeagent.components.labeler.render import NodePicture, render_labels
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.cluster import LabelsSettings
 from nodeagent.config.sections.plugin import DevicePluginSettings
-from nodeagent.edge.simulated.profile import list_profiles, load_profile
-from nodeagent.edge.simulated.source import SimulatedGpus
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.node_facts import NodeFacts, NvidiaFunction, VgpuGuest
+from nodeagent_sim.gpus.profile import list_profiles, load_profile
+from nodeagent_sim.gpus.source import SimulatedGpus
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "labels"
 VARIANTS: dict[str, Settings] = {

@@ -8,9 +8,9 @@ import anyio
 import pytest
 
 from nodeagent.components.mps.keeper.modes import ModeDesk
-from nodeagent.edge.simulated.source import SimulatedGpus
 from nodeagent.model.errors import DriverError
 from nodeagent.model.ports import PartitionSession
+from nodeagent_sim.gpus.source import SimulatedGpus
 from tests.component.mig.harness import PROFILES
 from tests.support.virtual_time import FakeClock
 

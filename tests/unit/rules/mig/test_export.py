@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from nodeagent.edge.simulated.profile import list_profiles, load_profile
-from nodeagent.edge.simulated.readout import render_readout
-from nodeagent.edge.simulated.world import World
 from nodeagent.rules.mig.export import export_layout, render_file
 from nodeagent.rules.mig.layouts import read_layouts
 from nodeagent.rules.mig.partitions import is_met, read_partitions
 from nodeagent.rules.mig.wanted import want_of_gpus
+from nodeagent_sim.gpus.profile import list_profiles, load_profile
+from nodeagent_sim.gpus.readout import render_readout
+from nodeagent_sim.gpus.world import World
 
 
 @pytest.mark.parametrize("profile", list_profiles())

@@ -1,1 +1,0 @@
-"""GPU nodes without GPUs: the ports of the driver and the hardware, simulated by profiles of real boards."""

@@ -1,1 +1,0 @@
-"""Jobs on simulated GPUs, which come and go, and containers with fractions."""

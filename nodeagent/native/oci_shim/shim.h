@@ -16,7 +16,8 @@ typedef struct { char *at; size_t size, room; } Text;
 typedef struct { const char **at; uint32_t *places; size_t count, room; bool is_cut; } Names;
 
 void *take(size_t size);                                 /* zeroed; ends the program when there is none */
-void *grow(void *old, size_t used, size_t room, size_t size); /* what was taken with this room, larger; the old one is gone */
+/* what was taken with this room, larger; the old memory is gone */
+void *grow(void *old, size_t used, size_t room, size_t size);
 void text_add(Text *text, const char *from, size_t size);
 void text_say(Text *text, const char *words);
 void text_number(Text *text, uint64_t number, unsigned base);
@@ -84,7 +85,8 @@ long read_file(const char *path, size_t limit, bool only_roots, Text *into);
 long read_head(const char *path, size_t limit, Text *into); /* about so much of it, of root's own files */
 /* By a new file and rename, which takes the place of a link too. NULL, or what went wrong. */
 const char *replace_file(const char *path, const Text *content);
-bool file_mentions(const char *path, const Names *words); /* one of the words, however long the file is; or it cannot be read */
+/* one of the words, however long the file is; or the file cannot be read */
+bool file_mentions(const char *path, const Names *words);
 
 /* ---- arguments.c -------------------------------------------------------------------------------------------------- */
 

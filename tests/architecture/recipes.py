@@ -61,7 +61,7 @@ class Call(Struct, frozen=True):
     """A command, and whether the page says that it fails at this place."""
 
     words: tuple[str, ...]
-    environ: Mapping[str, str]
+    environ: dict[str, str]
     fails: bool
 
     def run(self, tree: Path) -> subprocess.CompletedProcess[str]:

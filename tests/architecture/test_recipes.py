@@ -12,7 +12,7 @@ LINES_MAX = 10
 RECIPES = read_recipes(PAGE.read_text(encoding="utf-8"))
 NAMED = [pytest.param(each, id=each.title) for each in RECIPES]
 FAILED = 1
-"""The status of tests, of a type checker and of a linter that ran and found something; others mean that they did not run."""
+"""The status of tests and of a type checker that ran and found something; any other means that they did not run."""
 
 
 def check_style(recipe: Recipe, tree: Path) -> None:

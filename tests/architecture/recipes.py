@@ -5,6 +5,7 @@ A fenced block whose first line names a file is an edit; a block without a langu
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -119,7 +120,7 @@ def _read_call(line: str) -> Call:
     program = next((each for each in _PROGRAMS if f"{words} ".startswith(f"{each} ")), None)
     if program is None:
         raise LookupError(f"no recipe runs {command!r}")
-    arguments = words.removeprefix(program).split()
+    arguments = shlex.split(words.removeprefix(program))
     environ = dict(each.split("=", 1) for each in assigned)
     return Call((*_PROGRAMS[program], *arguments), environ, fails=command != line)
 

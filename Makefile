@@ -17,6 +17,8 @@ HOURS ?= 24
 SPEED ?= 40
 RUNS ?= 10
 PROFILE ?= dgx-h100
+# Without what is made: structures and bindings that tests generate.
+C_FILES = $(shell find nodeagent tests -name build -prune -o -name built -prune -o -name '*.[ch]' -print)
 
 .PHONY: help setup run test lint format types contracts house gpu originals e2e browser pictures bench chaos soak shake nightly generate native manifests dist deb lock clean
 
@@ -42,13 +44,15 @@ test: $(STAMP) ## unit, property, component, contract, fault and architecture te
 gpu: $(STAMP) ## what only a GPU can say, as one table (a GPU that nobody uses; ten minutes at most)
 	@$(BIN)/python -m tests.gpu $(PYTEST_ARGS)
 
-lint: $(STAMP) ## formatter and linter, no changes made
+lint: $(STAMP) ## formatters and linter, no changes made
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/clang-format --dry-run --Werror $(C_FILES)
 
-format: $(STAMP) ## let the formatter and the linter mend what they can
+format: $(STAMP) ## let the formatters and the linter mend what they can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+	$(BIN)/clang-format -i $(C_FILES)
 
 types: $(STAMP) ## mypy, strict, package and tests
 	$(BIN)/mypy

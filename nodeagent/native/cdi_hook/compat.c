@@ -15,7 +15,10 @@ enum { NOTE_LIMIT = 1 << 16 };
 static const char COMPAT[] = "usr/local/cuda/compat", COMPAT_CONFIGURATION[] = "00-compat-nodeagent.conf";
 static const char NOTE_SECTION[] = ".note.cuda.fwd_compatibility", NOTE_OWNER[] = "NVIDIA Corporation";
 
-struct compat { int count; char version[64]; };
+struct compat {
+    int count;
+    char version[64];
+};
 
 static void take_compat(const char *name, void *into) {
     static const char stem[] = "libcuda.so.";
@@ -55,8 +58,11 @@ static char *read_note(int library, size_t *size, size_t *alignment) {
         if (section.sh_size < sizeof(Elf64_Nhdr) || section.sh_size > NOTE_LIMIT) return NULL;
         char *content = malloc(section.sh_size + 1);
         if (!content) fail("no memory for %s", NOTE_SECTION);
-        if (!read_at(library, content, section.sh_size, section.sh_offset)) { free(content); return NULL; }
-        content[*size = section.sh_size] = 0;
+        if (!read_at(library, content, section.sh_size, section.sh_offset)) {
+            free(content);
+            return NULL;
+        }
+        content[ *size = section.sh_size] = 0;
         *alignment = section.sh_addralign == 1 || section.sh_addralign == 8 ? section.sh_addralign : 4;
         return content;
     }

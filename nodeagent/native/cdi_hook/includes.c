@@ -13,7 +13,10 @@
 
 enum { DEPTH_LIMIT = 32, FILES_LIMIT = 1000, ENTRIES_LIMIT = 1 << 17, BYTES_LIMIT = 4 << 20 };
 
-static struct file { dev_t device; ino_t number; } above[DEPTH_LIMIT];
+static struct file {
+    dev_t device;
+    ino_t number;
+} above[DEPTH_LIMIT];
 static long files, entries, bytes;
 
 static void check_file(const char *path, int depth);
@@ -23,7 +26,10 @@ static void check_pattern(const char *before, const char *at, int depth) {
     char path[PATH_LIMIT], component[256];
     while (*at == '/') at++;
     size_t size = strcspn(at, "/");
-    if (!*at) { check_file(before, depth); return; }
+    if (!*at) {
+        check_file(before, depth);
+        return;
+    }
     if (size >= sizeof component || strlen(before) + 258 >= sizeof path) return; /* no file has such a name */
     memcpy(component, at, size);
     component[size] = 0;
@@ -62,7 +68,8 @@ static void check_file(const char *path, int depth) {
     struct stat status;
     if (stat(path, &status) || S_ISDIR(status.st_mode)) return; /* ldconfig passes over it */
     if (!S_ISREG(status.st_mode)) fail("/etc/ld.so.conf of the image leads to %s, which is no plain file", path);
-    if (depth == DEPTH_LIMIT) fail("the include lines of /etc/ld.so.conf go deeper than %d files at %s", DEPTH_LIMIT, path);
+    if (depth == DEPTH_LIMIT)
+        fail("the include lines of /etc/ld.so.conf go deeper than %d files at %s", DEPTH_LIMIT, path);
     if (++files > FILES_LIMIT) fail("/etc/ld.so.conf of the image includes more than %d files", FILES_LIMIT);
     for (int number = 0; number < depth; number++)
         if (above[number].device == status.st_dev && above[number].number == status.st_ino)

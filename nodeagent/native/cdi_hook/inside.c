@@ -44,7 +44,11 @@ int open_regular(int root, const char *path) {
     int place = open_inside(root, path, O_PATH);
     if (place < 0) return -1;
     if (fstat(place, &status) || fstatfs(place, &system)) fail("cannot look at %s: %s", path, strerror(errno));
-    if (!S_ISREG(status.st_mode) || system.f_type == PROC_SUPER_MAGIC || system.f_type == SYSFS_MAGIC) { close(place); errno = EINVAL; return -1; }
+    if (!S_ISREG(status.st_mode) || system.f_type == PROC_SUPER_MAGIC || system.f_type == SYSFS_MAGIC) {
+        close(place);
+        errno = EINVAL;
+        return -1;
+    }
     snprintf(name, sizeof name, "/proc/self/fd/%d", place);
     int descriptor = open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     int reason = errno;
@@ -81,7 +85,10 @@ int open_parent(int root, const char *path, const char **name) {
             if (above < 0) return -1;
             int refused = mkdirat(above, last, 0755) && errno != EEXIST ? errno : 0;
             close(above);
-            if (is_foreign(refused)) { errno = refused; return -1; }
+            if (is_foreign(refused)) {
+                errno = refused;
+                return -1;
+            }
             if (refused) fail("cannot make %s: %s", part, strerror(refused));
         } else if (here >= 0) close(here);
         if (next) *next = '/';
@@ -105,7 +112,10 @@ int write_inside(int root, const char *path, const char *text, mode_t mode) {
     for (size_t size = strlen(text); size && !refused;) {
         ssize_t written = write(descriptor, text, size);
         if (written < 0 && errno == EINTR) continue;
-        if (written < 0) { refused = errno; break; }
+        if (written < 0) {
+            refused = errno;
+            break;
+        }
         text += written;
         size -= (size_t)written;
     }

@@ -20,9 +20,14 @@ const char *skip_value(const char *at) {
     do {
         at = skip_space(at);
         if (*at == '"') at = skip_string(at);
-        else if (*at == '{' || *at == '[') { depth++; at++; continue; }
-        else if (*at == '}' || *at == ']') { depth--; at++; }
-        else if (*at == ',' || *at == ':') at++;
+        else if (*at == '{' || *at == '[') {
+            depth++;
+            at++;
+            continue;
+        } else if (*at == '}' || *at == ']') {
+            depth--;
+            at++;
+        } else if (*at == ',' || *at == ':') at++;
         else if (*at) at += strcspn(at, ",:]} \t\n\r\"{[");
         else return NULL;
         if (!at) return NULL;
@@ -72,7 +77,8 @@ void copy_string(const char *at, char *into, size_t room) {
         int each = *at, is_escaped = *at == '\\';
         if (is_escaped) each = *++at;
         if (is_escaped && each == 'u' && (each = read_escape(at)) >= 0) at += 4;
-        else if (is_escaped && each != '"' && each != '\\' && each != '/') fail("a path in the state has an escape \\%c", *at);
+        else if (is_escaped && each != '"' && each != '\\' && each != '/')
+            fail("a path in the state has an escape \\%c", *at);
         if (used + 1 >= room) fail("a path in the state is too long");
         into[used++] = (char)each;
     }

@@ -22,7 +22,8 @@ enum { SAID = 3 }; /* the exit status of a child that has told why */
 #endif
 
 int open_ldconfig(const char *path) {
-    const char *places[] = {path, "/sbin/ldconfig.real", "/usr/sbin/ldconfig.real", "/sbin/ldconfig", "/usr/sbin/ldconfig"};
+    const char *places[] = {path, "/sbin/ldconfig.real", "/usr/sbin/ldconfig.real", "/sbin/ldconfig",
+                            "/usr/sbin/ldconfig"};
     int from = -1;
     for (size_t number = 0; number < sizeof places / sizeof *places && from < 0; number++)
         if (places[number]) from = open(places[number], O_RDONLY | O_CLOEXEC);
@@ -78,7 +79,10 @@ static int extend(int root, const char *path, const char *first, const char *sou
     if (present < 0 && errno != ENOENT && errno != ELOOP) fail("/%s of the image cannot be read, or is no file", path);
     char *content = present >= 0 ? read_all(present, STATE_LIMIT, path) : NULL, *whole;
     if (present >= 0) close(present);
-    if (content && strstr(content, sought)) { free(content); return 0; }
+    if (content && strstr(content, sought)) {
+        free(content);
+        return 0;
+    }
     if (asprintf(&whole, "%s%s", content ? content : first, content || !strstr(first, sought) ? added : "") < 0)
         fail("no memory for %s", path);
     int answer = write_inside(root, path, whole, 0644);
@@ -124,11 +128,15 @@ void update_ldcache(int root, char **folders, int count, const char *ldconfig) {
         if (extend(root, path, "/lib:/usr/local/lib:/usr/lib", text, text)) pass_over(path);
         return;
     }
-    if (!has_place(root)) { pass_over("etc/ld.so.cache"); return; }
+    if (!has_place(root)) {
+        pass_over("etc/ld.so.cache");
+        return;
+    }
     int copy = copy_ldconfig(ldconfig);
     int is_foreign_place = write_inside(root, CONFIGURATION, text, 0644) != 0;
     /* An image may have this file without the line by which ours are read. */
-    if (extend(root, TOP, "include /etc/ld.so.conf.d/*.conf\n", "ld.so.conf.d/*", "\ninclude /etc/ld.so.conf.d/*-nodeagent.conf\n"))
+    if (extend(root, TOP, "include /etc/ld.so.conf.d/*.conf\n", "ld.so.conf.d/*",
+               "\ninclude /etc/ld.so.conf.d/*-nodeagent.conf\n"))
         is_foreign_place = 1;
     run_ldconfig(copy, folders, is_foreign_place ? count : 0);
 }

@@ -16,8 +16,9 @@ static int open_devices(int root) {
     struct statfs system;
     int devices = open_inside(root, "dev", O_PATH | O_DIRECTORY | O_NOFOLLOW);
     if (devices < 0) return -1;
-    if (!fstat(devices, &status) && !fstatfs(devices, &system) && system.f_type == TMPFS_MAGIC
-        && (stat("/dev", &host) || host.st_dev != status.st_dev)) return devices;
+    if (!fstat(devices, &status) && !fstatfs(devices, &system) && system.f_type == TMPFS_MAGIC &&
+        (stat("/dev", &host) || host.st_dev != status.st_dev))
+        return devices;
     close(devices);
     return -1;
 }
@@ -34,7 +35,10 @@ void create_symlink(int root, const char *argument) {
     int devices = strncmp(link, DEVICES, sizeof DEVICES - 1) ? -1 : open_devices(root), reason = 0;
     int parent = devices < 0 ? open_parent(root, link, &name) : open_parent(devices, link + sizeof DEVICES - 1, &name);
     if (devices >= 0) close(devices);
-    if (parent < 0) { pass_over(link); return; }
+    if (parent < 0) {
+        pass_over(link);
+        return;
+    }
     ssize_t length = readlinkat(parent, name, present, sizeof present - 1);
     if (length >= 0) present[length] = 0;
     if (length < 0 || strcmp(present, target)) {

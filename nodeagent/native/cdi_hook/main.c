@@ -34,7 +34,10 @@ static void check_host(void) {
 
 enum command { LINKS, COMPATIBILITY, CACHE, PROTECTION, PROFILE, COMMANDS };
 static const char *const NAMES[COMMANDS] = {
-    "create-symlinks", "enable-cuda-compat", "update-ldcache", "disable-device-node-modification",
+    "create-symlinks",
+    "enable-cuda-compat",
+    "update-ldcache",
+    "disable-device-node-modification",
     "update-application-profile",
 };
 
@@ -44,7 +47,10 @@ int main(int count, char **arguments) {
     char *folders[FOLDERS_LIMIT];
     int folder_count = 0, command = 0;
     umask(022);
-    if (!strcmp(name, "self-check")) { check_host(); return 0; }
+    if (!strcmp(name, "self-check")) {
+        check_host();
+        return 0;
+    }
     while (command < COMMANDS && strcmp(name, NAMES[command])) command++;
     if (command == COMMANDS) {
         /* A specification that is newer than this program must not keep containers from starting. */

@@ -24,6 +24,7 @@ void update_profile(int root) {
     if (!gpus) return;
     snprintf(text, sizeof text,
              "{\"profiles\": [{\"name\": \"_container_\", \"settings\": [\"EGLVisibleDGPUDevices\", 0x%llx]}],"
-             " \"rules\": [{\"pattern\": [], \"profile\": \"_container_\"}]}\n", gpus);
+             " \"rules\": [{\"pattern\": [], \"profile\": \"_container_\"}]}\n",
+             gpus);
     if (write_inside(root, PROFILE, text, 0444)) pass_over(PROFILE);
 }

@@ -28,7 +28,8 @@ static void write_log(const char *line) {
                         *root_path ? ", in the container with the root " : "", root_path);
     int log = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (log < 0) return;
-    sendto(log, text, (size_t)size < sizeof text ? (size_t)size : sizeof text - 1, MSG_NOSIGNAL, (struct sockaddr *)&address, sizeof address);
+    sendto(log, text, (size_t)size < sizeof text ? (size_t)size : sizeof text - 1, MSG_NOSIGNAL,
+           (struct sockaddr *)&address, sizeof address);
     close(log);
 }
 

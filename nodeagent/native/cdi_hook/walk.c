@@ -18,7 +18,7 @@ enum { DEPTH_LIMIT = 256, LINKS_LIMIT = 40 };
 struct walk {
     int above[DEPTH_LIMIT]; /* the directories on the way, the root first, and at the end what was found */
     int depth, links;
-    long mount;             /* which must not be left; 0 where that does not matter */
+    long mount; /* which must not be left; 0 where that does not matter */
     char rest[PATH_LIMIT];
 };
 
@@ -70,21 +70,31 @@ static int step(struct walk *walk, char *name, size_t size, int flags) {
     if (size > NAME_MAX) return refuse(ENAMETOOLONG);
     memcpy(component, name, size);
     component[size] = 0;
-    int here = strcmp(component, "..") ? openat(walk->above[walk->depth], component, O_PATH | O_NOFOLLOW | O_CLOEXEC) : -1;
+    int here =
+        strcmp(component, "..") ? openat(walk->above[walk->depth], component, O_PATH | O_NOFOLLOW | O_CLOEXEC) : -1;
     if (!strcmp(component, "..")) go_up(walk, walk->depth ? walk->depth - 1 : 0);
     else if (here < 0) return -1;
     else if (fstat(here, &status)) goto failed;
     else {
         long mount = walk->mount ? find_mount(here) : 0;
         if (mount < 0) goto failed;
-        if (mount != walk->mount) { errno = EXDEV; goto failed; }
+        if (mount != walk->mount) {
+            errno = EXDEV;
+            goto failed;
+        }
         if (S_ISLNK(status.st_mode) && (*rest || !(flags & O_NOFOLLOW))) {
             if (follow(walk, here, rest)) goto failed;
             close(here);
             return 0;
         }
-        if (*rest && !S_ISDIR(status.st_mode)) { errno = ENOTDIR; goto failed; }
-        if (walk->depth + 1 == DEPTH_LIMIT) { errno = ENAMETOOLONG; goto failed; }
+        if (*rest && !S_ISDIR(status.st_mode)) {
+            errno = ENOTDIR;
+            goto failed;
+        }
+        if (walk->depth + 1 == DEPTH_LIMIT) {
+            errno = ENAMETOOLONG;
+            goto failed;
+        }
         walk->above[++walk->depth] = here;
     }
     memmove(walk->rest, rest, strlen(rest) + 1);

@@ -53,9 +53,9 @@ enum {
 };
 
 /* Keys of `set`, each with its values: 0 or 1, or what is said. */
-#define SHIM_SETTINGS \
-    "accept_environment", "accept_mounts", "disable_require", "ignore_imex", \
-    "mode" /* auto, cdi or legacy */, "default_kind" /* vendor/class */, "supported" /* MASK */, "debug" /* path or empty */
+#define SHIM_SETTINGS                                                                                          \
+    "accept_environment", "accept_mounts", "disable_require", "ignore_imex", "mode" /* auto, cdi or legacy */, \
+        "default_kind" /* vendor/class */, "supported" /* MASK */, "debug" /* path or empty */
 
 /* Names of devices of the kind `extra`: what every container with a GPU gets, what a variable adds, and MIG rights. */
 #define SHIM_EXTRAS "common", "gds", "mofed", "gdrcopy", "nvswitch", "mig-config", "mig-monitor"

@@ -15,7 +15,7 @@ typedef struct {
     ListEdit lists[LISTS_LIMIT];
     size_t lists_count;
     Names env, groups, mounts, nodes, seen;
-    const char *options;                                 /* those of the mount before, which are mostly those of the next */
+    const char *options; /* those of the mount before, which are mostly those of the next */
     Text options_said;
     uint64_t uid, gid;
 } Work;
@@ -23,7 +23,8 @@ typedef struct {
 static ListEdit *find_list(Work *work, const char *const *path, size_t length) {
     for (size_t each = 0; each < work->lists_count; each++) {
         ListEdit *list = &work->lists[each];
-        if (list->length == length && same(list->path[length - 1], path[length - 1]) && same(list->path[0], path[0])) return list;
+        if (list->length == length && same(list->path[length - 1], path[length - 1]) && same(list->path[0], path[0]))
+            return list;
     }
     if (work->lists_count == LISTS_LIMIT) fail("the table has hooks for more stages than there are");
     ListEdit *list = &work->lists[work->lists_count++];
@@ -71,7 +72,8 @@ static void add_group(Work *work, const char *gid) {
     uint32_t list = json_find(work->document, GROUPS, 3);
     uint64_t known, wanted = 0;
     read_number(gid, 10, UINT32_MAX, &wanted);
-    for (uint32_t each = json_first(work->document, list); each != JSON_NONE; each = json_after(work->document, list, each))
+    for (uint32_t each = json_first(work->document, list); each != JSON_NONE;
+         each = json_after(work->document, list, each))
         if (json_number(work->document, each, &known) && known == wanted) return;
     if (!wanted || names_have(&work->groups, gid)) return;
     names_add(&work->groups, gid);
@@ -188,7 +190,9 @@ static const Line *need(const Table *table, const char *kind, const char *name, 
     if (!line && same(kind, "gpu")) line = table_find(table, "parent", name, legacy);
     if (!line && same(kind, "cdi")) fail("unresolvable CDI device ", name);
     if (!line && legacy) fail("unknown device '", name, "'");
-    if (!line) fail(same(kind, "imex") ? "IMEX channel '" : "GPU '", name, "' is not on this node: neither a UUID nor an index that it has");
+    if (!line)
+        fail(same(kind, "imex") ? "IMEX channel '" : "GPU '", name,
+             "' is not on this node: neither a UUID nor an index that it has");
     return line;
 }
 
@@ -204,7 +208,8 @@ static void add_devices(Work *work, const Wish *wish) {
     for (size_t each = 0; each < wish->devices.count; each++)
         devices[count++] = need(table, wish->qualified ? "cdi" : "gpu", wish->devices.at[each], wish->legacy);
     if (!wish->qualified && !table->disable_require)
-        check_requirements(wish, &(Facts){.cuda = table->cuda, .driver = table->driver, .devices = devices, .count = count});
+        check_requirements(wish,
+                           &(Facts){.cuda = table->cuda, .driver = table->driver, .devices = devices, .count = count});
     for (size_t each = 0; each < count; each++) add_device(work, devices[each], wish->wanted);
     if (wish->qualified) return;
     const Line *common = table_find(table, "extra", "common", false);
@@ -215,14 +220,16 @@ static void add_devices(Work *work, const Wish *wish) {
         if (extra) add_device(work, extra, 0xff);
         else warn("a container asks for ", wish->extras.at[each], ", which this node does not have");
     }
-    for (size_t each = 0; each < wish->imex.count; each++) add_device(work, need(table, "imex", wish->imex.at[each], false), 0xff);
+    for (size_t each = 0; each < wish->imex.count; each++)
+        add_device(work, need(table, "imex", wish->imex.at[each], false), 0xff);
 }
 
 /* ---- what makes room ------------------------------------------------------------------------------------------------ */
 
 static bool is_foreign_hook(const Document *document, uint32_t hook) {
     const char *path = json_string(document, json_member(document, hook, "path"));
-    return path && (same(base_name(path), "nvidia-container-runtime-hook") || same(base_name(path), "nvidia-container-toolkit"));
+    return path && (same(base_name(path), "nvidia-container-runtime-hook") ||
+                    same(base_name(path), "nvidia-container-toolkit"));
 }
 
 static bool is_replaced(const Work *work, const char *const *path, uint32_t element) {
@@ -231,7 +238,8 @@ static bool is_replaced(const Work *work, const char *const *path, uint32_t elem
         const char *entry = json_string(work->document, element);
         return entry && names_have(&work->env, name_of(entry));
     }
-    const char *place = json_string(work->document, json_member(work->document, element, path == MOUNTS ? "destination" : "path"));
+    const char *place =
+        json_string(work->document, json_member(work->document, element, path == MOUNTS ? "destination" : "path"));
     return place && names_have(path == MOUNTS ? &work->mounts : &work->nodes, place);
 }
 
@@ -242,7 +250,8 @@ static void drop(Work *work, const char *const *path, size_t length) {
     room = work->document->tokens[list].next - list;
     bool *drops = take(room);
     size_t number = 0;
-    for (uint32_t each = json_first(work->document, list); each != JSON_NONE; each = json_after(work->document, list, each))
+    for (uint32_t each = json_first(work->document, list); each != JSON_NONE;
+         each = json_after(work->document, list, each))
         drops_any = (drops[number++] = is_replaced(work, path, each)) || drops_any;
     if (drops_any) find_list(work, path, length)->drops = drops;
 }

@@ -2,7 +2,8 @@
  * then the command, then its flags and the container's name in any order. */
 #include "shim.h"
 
-static const char *const GLOBAL[] = {"log", "log-format", "root", "criu", "rootless", "cgroup-manager", "log-level", NULL};
+static const char *const GLOBAL[] = {"log",      "log-format",     "root",      "criu",
+                                     "rootless", "cgroup-manager", "log-level", NULL};
 static const char *const OF_CREATE[] = {"console-socket", "pid-file", "preserve-fds", NULL};
 
 static bool is_among(const char *const *list, const char *name) {

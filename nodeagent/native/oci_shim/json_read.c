@@ -56,7 +56,12 @@ static const char *add_escape(Text *text, const char *at) {
 /* How many bytes of valid UTF-8 one character has here; 0 when it is none. */
 static size_t measure(const char *at, const char *end) {
     const unsigned char *text = (const unsigned char *)at;
-    size_t size = text[0] < 0x80 ? 1 : text[0] < 0xc2 ? 0 : text[0] < 0xe0 ? 2 : text[0] < 0xf0 ? 3 : text[0] < 0xf5 ? 4 : 0;
+    size_t size = text[0] < 0x80   ? 1
+                  : text[0] < 0xc2 ? 0
+                  : text[0] < 0xe0 ? 2
+                  : text[0] < 0xf0 ? 3
+                  : text[0] < 0xf5 ? 4
+                                   : 0;
     if ((size_t)(end - at) < size) return 0;
     for (size_t each = 1; each < size; each++)
         if ((text[each] & 0xc0) != 0x80) return 0;

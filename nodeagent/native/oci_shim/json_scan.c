@@ -42,7 +42,8 @@ static size_t end_number(const char *text, size_t at) {
     if (text[at] == '-') at++;
     if (!is_digit(text[at])) return 0;
     if (text[at] == '0') at++;
-    else while (is_digit(text[at])) at++;
+    else
+        while (is_digit(text[at])) at++;
     if (text[at] == '.') {
         if (!is_digit(text[++at])) return 0;
         while (is_digit(text[at])) at++;
@@ -62,18 +63,19 @@ static size_t end_word(const char *text, size_t at, const char *word) {
 
 static size_t end_scalar(const char *text, size_t at, JsonKind *kind) {
     switch (text[at]) {
-        case '"': *kind = JSON_STRING; return end_string(text, at);
-        case 't': *kind = JSON_TRUE; return end_word(text, at, "true");
-        case 'f': *kind = JSON_FALSE; return end_word(text, at, "false");
-        case 'n': *kind = JSON_NULL; return end_word(text, at, "null");
-        default: *kind = JSON_NUMBER; return end_number(text, at);
+    case '"': *kind = JSON_STRING; return end_string(text, at);
+    case 't': *kind = JSON_TRUE; return end_word(text, at, "true");
+    case 'f': *kind = JSON_FALSE; return end_word(text, at, "false");
+    case 'n': *kind = JSON_NULL; return end_word(text, at, "null");
+    default: *kind = JSON_NUMBER; return end_number(text, at);
     }
 }
 
 static uint32_t push(Document *document, JsonKind kind, size_t start, size_t end, uint32_t parent) {
     if (document->count == document->room) {
         uint32_t room = document->room ? document->room * 2 : 1024;
-        document->tokens = grow(document->tokens, document->count * sizeof(Token), document->room * sizeof(Token), room * sizeof(Token));
+        document->tokens = grow(document->tokens, document->count * sizeof(Token), document->room * sizeof(Token),
+                                room * sizeof(Token));
         document->room = room;
     }
     uint32_t number = document->count++;
@@ -103,7 +105,8 @@ const char *json_scan(Document *document, const char *text, size_t size) {
         if (want == WANT_MORE && each == ',') {
             want = in_object ? WANT_KEY : WANT_VALUE;
             at++;
-        } else if (each == (in_object ? '}' : ']') && (want == WANT_MORE || want == WANT_KEY_OR_END || want == WANT_VALUE_OR_END)) {
+        } else if (each == (in_object ? '}' : ']') &&
+                   (want == WANT_MORE || want == WANT_KEY_OR_END || want == WANT_VALUE_OR_END)) {
             Token *token = &document->tokens[parent];
             token->end = (uint32_t)++at;
             token->next = document->count;

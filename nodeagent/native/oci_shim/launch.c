@@ -6,7 +6,8 @@ static const char STANDARD[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bi
 /* Whether it is a program, and another one than this: by the name `runc` this one would call itself for ever. */
 static bool is_fit(const char *path) {
     Status found, own;
-    if (sys_status(-1, path, true, &found) < 0 || !is_kind(found.mode, REGULAR) || sys_can_execute(path) < 0) return false;
+    if (sys_status(-1, path, true, &found) < 0 || !is_kind(found.mode, REGULAR) || sys_can_execute(path) < 0)
+        return false;
     return sys_status(-1, "/proc/self/exe", true, &own) < 0 || found.inode != own.inode ||
            found.device_major != own.device_major || found.device_minor != own.device_minor;
 }

@@ -41,7 +41,8 @@ static void create(const Call *call, const Table *head, bool has_head, const cha
     Text changed = {0};
     if (!may_ask(&document, head)) {
         Wish nothing = {.document = &document};
-        const char *unwritten = has_head && apply(&document, head, &nothing, &changed) ? replace_file(path, &changed) : NULL;
+        const char *unwritten =
+            has_head && apply(&document, head, &nothing, &changed) ? replace_file(path, &changed) : NULL;
         if (unwritten) warn("a hook of another program stays in a container that asks for no GPU: ", unwritten);
         return;
     }
@@ -50,7 +51,8 @@ static void create(const Call *call, const Table *head, bool has_head, const cha
     Wish wish = resolve(&document, &table, choose_mode(&table, name));
     if (wrong && wish.asked) {
         if (!table_passes(directory))
-            fail("the container asks for GPUs, and the agent's table cannot be used: ", wrong, "; is nodeagent running?");
+            fail("the container asks for GPUs, and the agent's table cannot be used: ", wrong,
+                 "; is nodeagent running?");
         warn("the container gets no GPU, because the agent's table cannot be used: ", wrong);
     }
     if (wrong) return;

@@ -4,7 +4,10 @@
 #include <string.h>
 
 typedef enum { EQUAL, DIFFERENT, LESS, AT_MOST, MORE, AT_LEAST, NO_OPERATOR } Operator;
-typedef struct { uint64_t parts[8]; size_t count; } Version;
+typedef struct {
+    uint64_t parts[8];
+    size_t count;
+} Version;
 
 /* Numbers with dots between, which are all there is. */
 static bool read_version(const char *text, Version *version) {
@@ -25,7 +28,10 @@ static int compare(const Version *a, const Version *b) {
 }
 
 static Operator read_operator(const char **at) {
-    static const struct { const char *sign; Operator operator; } SIGNS[] = {
+    static const struct {
+        const char *sign;
+        Operator operator;
+    } SIGNS[] = {
         {"!=", DIFFERENT}, {"<=", AT_MOST}, {">=", AT_LEAST}, {"=", EQUAL}, {"<", LESS}, {">", MORE},
     };
     for (size_t each = 0; each < sizeof SIGNS / sizeof *SIGNS; each++)
@@ -35,12 +41,12 @@ static Operator read_operator(const char **at) {
 
 static bool holds(Operator operator, int order) {
     switch (operator) {
-        case EQUAL: return order == 0;
-        case DIFFERENT: return order != 0;
-        case LESS: return order < 0;
-        case AT_MOST: return order <= 0;
-        case MORE: return order > 0;
-        default: return order >= 0;
+    case EQUAL: return order == 0;
+    case DIFFERENT: return order != 0;
+    case LESS: return order < 0;
+    case AT_MOST: return order <= 0;
+    case MORE: return order > 0;
+    default: return order >= 0;
     }
 }
 
@@ -59,7 +65,8 @@ static bool meets(const char *term, const Facts *facts, size_t device, const cha
     while (term[size] && !find_char("=!<>", term[size])) size++;
     const char *property = copy_slice((Slice){term, size}), *value = term + size;
     Operator operator = read_operator(&value);
-    if (operator == NO_OPERATOR || !size || !*value) fail("invalid requirement '", whole, "': '", term, "' is no condition");
+    if (operator == NO_OPERATOR || !size || !*value)
+        fail("invalid requirement '", whole, "': '", term, "' is no condition");
     const char *fact = find_fact(property, facts, device, whole);
     Version known, wanted;
     if (same(property, "brand")) {
@@ -94,7 +101,8 @@ static bool is_met(const char *whole, const Facts *facts, size_t device) {
 static void check(const char *whole, const Facts *facts) {
     for (size_t device = 0; device == 0 || device < facts->count; device++)
         if (!is_met(whole, facts, device))
-            fail("unsatisfied condition: ", whole, ", please update your driver to a newer version, or use an earlier cuda container");
+            fail("unsatisfied condition: ", whole,
+                 ", please update your driver to a newer version, or use an earlier cuda container");
 }
 
 /* `v11.6.2` is `cuda>=11.6`. */

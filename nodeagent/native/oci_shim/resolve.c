@@ -93,7 +93,9 @@ static bool is_kind_ours(const Table *table, const char *name) {
     return false;
 }
 
-typedef struct { const char *key, *value; } Annotation;
+typedef struct {
+    const char *key, *value;
+} Annotation;
 
 static bool is_after(const void *left, const void *right) {
     const char *a = ((const Annotation *)left)->key, *b = ((const Annotation *)right)->key;
@@ -106,7 +108,8 @@ static Names read_annotations(const Document *document, const Table *table) {
     uint32_t object = json_find(document, PATH, 1);
     size_t count = 0, room = json_is(document, object, JSON_OBJECT) ? document->tokens[object].next - object : 0;
     Annotation *found = take((room + 1) * sizeof *found);
-    for (uint32_t each = json_first(document, object); room && each != JSON_NONE; each = json_after(document, object, each)) {
+    for (uint32_t each = json_first(document, object); room && each != JSON_NONE;
+         each = json_after(document, object, each)) {
         const char *key = json_string(document, each), *value = json_string(document, each + 1);
         bool counts = false;
         for (size_t prefix = 0; key && value && prefix < table->prefixes.count; prefix++)
@@ -116,7 +119,8 @@ static Names read_annotations(const Document *document, const Table *table) {
     const Annotation *sorted = sort_copy(found, count, sizeof *found, is_after);
     Names names = {0}, ours = {0};
     for (size_t each = 0; each < count; each++)
-        if (each + 1 == count || !same(sorted[each].key, sorted[each + 1].key)) split(&names, sorted[each].value, false);
+        if (each + 1 == count || !same(sorted[each].key, sorted[each + 1].key))
+            split(&names, sorted[each].value, false);
     for (size_t each = 0; each < names.count; each++)
         if (!is_qualified(names.at[each]) || is_kind_ours(table, names.at[each])) names_add(&ours, names.at[each]);
     ours.is_cut = names.is_cut;
@@ -206,7 +210,8 @@ static void check_management(const Wish *wish, const Table *table) {
     if (!wish->qualified || wish->privileged || names_have(&table->namespaces, find_namespace(wish->document))) return;
     for (size_t each = 0; each < wish->devices.count; each++)
         if (begins(wish->devices.at[each], MANAGEMENT))
-            fail(wish->devices.at[each], " is for privileged containers, and for those of the namespaces in shim.management_namespaces");
+            fail(wish->devices.at[each],
+                 " is for privileged containers, and for those of the namespaces in shim.management_namespaces");
 }
 
 /* The plain names of GPUs that are asked for by NVIDIA's kind for what is made up at once; false where there is none. */
@@ -219,7 +224,8 @@ static bool read_automatic(const Names *names, const char *mode, Names *plain) {
         others += !is_automatic && (same(mode, "cdi") || is_qualified(name));
         add_once(plain, is_automatic ? name + sizeof AUTOMATIC - 1 : name);
     }
-    if (automatic && others) fail("devices of runtime.nvidia.com/gpu and other CDI devices cannot be asked for together");
+    if (automatic && others)
+        fail("devices of runtime.nvidia.com/gpu and other CDI devices cannot be asked for together");
     return automatic;
 }
 
@@ -242,7 +248,8 @@ static void interpret(Wish *wish, const Table *table, const Names *names, const 
         const Names *wanted = wish->all ? &all : names;
         for (size_t each = 0; !wish->none && each < wanted->count; each++) {
             const char *name = wanted->at[each];
-            names_add(&wish->devices, is_qualified(name) ? name : join((const char *const[]){table->default_kind, "=", name, NULL}));
+            names_add(&wish->devices,
+                      is_qualified(name) ? name : join((const char *const[]){table->default_kind, "=", name, NULL}));
         }
         wish->all = false;
         return;
@@ -254,9 +261,12 @@ static void interpret(Wish *wish, const Table *table, const Names *names, const 
         fail("CDI names and other names of devices cannot be asked for together");
 }
 
-static const struct { const char *name; unsigned bit; } CAPABILITIES[] = {
+static const struct {
+    const char *name;
+    unsigned bit;
+} CAPABILITIES[] = {
     {"compat32", SHIM_COMPAT32}, {"compute", SHIM_COMPUTE}, {"display", SHIM_DISPLAY}, {"graphics", SHIM_GRAPHICS},
-    {"ngx", SHIM_NGX}, {"utility", SHIM_UTILITY}, {"video", SHIM_VIDEO},
+    {"ngx", SHIM_NGX},           {"utility", SHIM_UTILITY}, {"video", SHIM_VIDEO},
 };
 
 static unsigned find_bit(const char *name) {
@@ -295,9 +305,13 @@ static unsigned read_capabilities(const Wish *wish, unsigned supported) {
 /* What variables add to GPUs that are asked for by their plain names. */
 static void read_extras(Wish *wish) {
     static const char *const GATED[][2] = {
-        {"NVIDIA_GDS", "gds"}, {"NVIDIA_MOFED", "mofed"}, {"NVIDIA_GDRCOPY", "gdrcopy"}, {"NVIDIA_NVSWITCH", "nvswitch"},
+        {"NVIDIA_GDS", "gds"},
+        {"NVIDIA_MOFED", "mofed"},
+        {"NVIDIA_GDRCOPY", "gdrcopy"},
+        {"NVIDIA_NVSWITCH", "nvswitch"},
     };
-    static const char *const RIGHTS[][2] = {{"MIG_CONFIG_DEVICES", "mig-config"}, {"MIG_MONITOR_DEVICES", "mig-monitor"}};
+    static const char *const RIGHTS[][2] = {{"MIG_CONFIG_DEVICES", "mig-config"},
+                                            {"MIG_MONITOR_DEVICES", "mig-monitor"}};
     for (size_t each = 0; each < 4; each++) {
         const char *value = find_variable(wish->environment, GATED[each][0]);
         if (value && same(value, "enabled")) names_add(&wish->extras, GATED[each][1]);

@@ -4,13 +4,14 @@
 #include <stdbool.h>
 
 static const uint32_t ROUND[64] = {
-    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5, 0xd807aa98, 0x12835b01,
-    0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174, 0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc,
-    0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da, 0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147,
-    0x06ca6351, 0x14292967, 0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
-    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070, 0x19a4c116, 0x1e376c08,
-    0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3, 0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208,
-    0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
+    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
+    0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
+    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
+    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
+    0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
+    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
+    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
+    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
 };
 
 static uint32_t turn(uint32_t word, int bits) {
@@ -18,22 +19,26 @@ static uint32_t turn(uint32_t word, int bits) {
 }
 
 /* One round; who is who moves on by one from each to the next, so that nothing has to be moved. */
-#define STEP(a, b, c, d, e, f, g, h, i) do { \
-    uint32_t one = h + (turn(e, 6) ^ turn(e, 11) ^ turn(e, 25)) + (g ^ (e & (f ^ g))) + ROUND[i] + words[i]; \
-    d += one; \
-    h = one + (turn(a, 2) ^ turn(a, 13) ^ turn(a, 22)) + ((a & b) | (c & (a | b))); \
-} while (0)
+#define STEP(a, b, c, d, e, f, g, h, i)                                                                          \
+    do {                                                                                                         \
+        uint32_t one = h + (turn(e, 6) ^ turn(e, 11) ^ turn(e, 25)) + (g ^ (e & (f ^ g))) + ROUND[i] + words[i]; \
+        d += one;                                                                                                \
+        h = one + (turn(a, 2) ^ turn(a, 13) ^ turn(a, 22)) + ((a & b) | (c & (a | b)));                          \
+    } while (0)
 
 static void mix_plainly(uint32_t state[8], const unsigned char *block, size_t count) {
     for (; count; count--, block += 64) {
         uint32_t words[64];
         for (int i = 0; i < 16; i++)
-            words[i] = (uint32_t)block[4 * i] << 24 | (uint32_t)block[4 * i + 1] << 16 | (uint32_t)block[4 * i + 2] << 8 | block[4 * i + 3];
+            words[i] = (uint32_t)block[4 * i] << 24 | (uint32_t)block[4 * i + 1] << 16 |
+                       (uint32_t)block[4 * i + 2] << 8 | block[4 * i + 3];
         for (int i = 16; i < 64; i++) {
             uint32_t x = words[i - 15], y = words[i - 2];
-            words[i] = words[i - 16] + words[i - 7] + (turn(x, 7) ^ turn(x, 18) ^ x >> 3) + (turn(y, 17) ^ turn(y, 19) ^ y >> 10);
+            words[i] = words[i - 16] + words[i - 7] + (turn(x, 7) ^ turn(x, 18) ^ x >> 3) +
+                       (turn(y, 17) ^ turn(y, 19) ^ y >> 10);
         }
-        uint32_t a = state[0], b = state[1], c = state[2], d = state[3], e = state[4], f = state[5], g = state[6], h = state[7];
+        uint32_t a = state[0], b = state[1], c = state[2], d = state[3], e = state[4], f = state[5], g = state[6],
+                 h = state[7];
         for (int i = 0; i < 64; i += 8) {
             STEP(a, b, c, d, e, f, g, h, i);
             STEP(h, a, b, c, d, e, f, g, i + 1);
@@ -44,7 +49,8 @@ static void mix_plainly(uint32_t state[8], const unsigned char *block, size_t co
             STEP(c, d, e, f, g, h, a, b, i + 6);
             STEP(b, c, d, e, f, g, h, a, i + 7);
         }
-        state[0] += a, state[1] += b, state[2] += c, state[3] += d, state[4] += e, state[5] += f, state[6] += g, state[7] += h;
+        state[0] += a, state[1] += b, state[2] += c, state[3] += d, state[4] += e, state[5] += f, state[6] += g,
+            state[7] += h;
     }
 }
 
@@ -72,9 +78,11 @@ __attribute__((FOR_THIS)) static void mix_by_instructions(uint32_t state[8], con
     __m128i cdgh = _mm_set_epi32((int)state[2], (int)state[3], (int)state[6], (int)state[7]);
     for (; count; count--, block += 64) {
         __m128i words[4], first = abef, second = cdgh;
-        for (int i = 0; i < 4; i++) words[i] = _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)(const void *)(block + 16 * i)), big);
+        for (int i = 0; i < 4; i++)
+            words[i] = _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)(const void *)(block + 16 * i)), big);
         for (int i = 0; i < 16; i++) {
-            __m128i now = words[i & 3], next = words[(i + 1) & 3], third = words[(i + 2) & 3], last = words[(i + 3) & 3];
+            __m128i now = words[i & 3], next = words[(i + 1) & 3], third = words[(i + 2) & 3],
+                    last = words[(i + 3) & 3];
             __m128i with = _mm_add_epi32(now, _mm_loadu_si128((const __m128i *)(const void *)(ROUND + 4 * i)));
             cdgh = _mm_sha256rnds2_epu32(cdgh, abef, with);
             abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(with, 0x0e));
@@ -113,7 +121,8 @@ static void sum_up(const void *from, size_t size, unsigned char sum[32], bool qu
     for (size_t each = 0; each < left; each++) last[each] = at[each];
     last[left] = 0x80;
     size_t end = left < 56 ? 64 : 128;
-    for (int each = 0; each < 8; each++) last[end - 1 - (size_t)each] = (unsigned char)((uint64_t)size * 8 >> (8 * each));
+    for (int each = 0; each < 8; each++)
+        last[end - 1 - (size_t)each] = (unsigned char)((uint64_t)size * 8 >> (8 * each));
     mix(state, last, end / 64);
     for (int each = 0; each < 32; each++) sum[each] = (unsigned char)(state[each / 4] >> (24 - 8 * (each % 4)));
 }

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 void sha256(const void *from, size_t size, unsigned char sum[32]);
-void sha256_plainly(const void *from, size_t size, unsigned char sum[32]); /* on a processor without instructions for it */
+/* on a processor without instructions for the sum */
+void sha256_plainly(const void *from, size_t size, unsigned char sum[32]);
 
 #endif

@@ -10,34 +10,49 @@
 
 /* ---- text.c: memory that nobody gives back, because the program becomes another within milliseconds -------------- */
 
-typedef struct { const char *at; size_t size; } Slice;
-typedef struct { char *at; size_t size, room; } Text;
+typedef struct {
+    const char *at;
+    size_t size;
+} Slice;
+typedef struct {
+    char *at;
+    size_t size, room;
+} Text;
 /* places: where a name is, from 1 on; is_cut: there were more than any node has devices */
-typedef struct { const char **at; uint32_t *places; size_t count, room; bool is_cut; } Names;
+typedef struct {
+    const char **at;
+    uint32_t *places;
+    size_t count, room;
+    bool is_cut;
+} Names;
 
-void *take(size_t size);                                 /* zeroed; ends the program when there is none */
-void *grow(void *old, size_t used, size_t room, size_t size); /* what was taken with this room, larger; the old one is gone */
+void *take(size_t size); /* zeroed; ends the program when there is none */
+/* what was taken with this room, larger; the old memory is gone */
+void *grow(void *old, size_t used, size_t room, size_t size);
 void text_add(Text *text, const char *from, size_t size);
 void text_say(Text *text, const char *words);
 void text_number(Text *text, uint64_t number, unsigned base);
-void text_json(Text *text, const char *words);           /* with quotes */
-const char *text_end(Text *text);                        /* as a C string */
-const char *join(const char *const *words);              /* up to a NULL */
+void text_json(Text *text, const char *words); /* with quotes */
+const char *text_end(Text *text);              /* as a C string */
+const char *join(const char *const *words);    /* up to a NULL */
 void names_add(Names *names, const char *name);
 bool names_have(const Names *names, const char *name);
 const char *copy_slice(Slice slice);
-Slice trim(Slice name);                                  /* without white space before and behind it */
+Slice trim(Slice name); /* without white space before and behind it */
 bool same(const char *a, const char *b);
 bool same_caseless(const char *a, const char *b);
 bool begins(const char *text, const char *with);
-const char *find_char(const char *text, char wanted);    /* NULL when it has none */
+const char *find_char(const char *text, char wanted); /* NULL when it has none */
 const char *base_name(const char *path);
 bool read_number(const char *text, unsigned base, uint64_t limit, uint64_t *into);
 void *sort_copy(const void *from, size_t count, size_t size, bool (*after)(const void *, const void *));
 
 /* ---- sys.c: the kernel's calls, each answering a value or a negative errno ---------------------------------------- */
 
-typedef struct { uint32_t mode, uid, gid, major, minor, device_major, device_minor; uint64_t inode, size; } Status;
+typedef struct {
+    uint32_t mode, uid, gid, major, minor, device_major, device_minor;
+    uint64_t inode, size;
+} Status;
 
 enum { REGULAR = 0100000, CHARACTER = 0020000, BLOCK = 0060000, KINDS_OF_FILE = 0170000 };
 
@@ -66,12 +81,12 @@ void *sys_memory(size_t size);
 void *sys_extend(void *memory, size_t old, size_t size); /* perhaps elsewhere */
 void sys_exit(int status) __attribute__((noreturn));
 const char *sys_error(long error);
-const char *sys_variable(const char *name);              /* of this process; NULL when it is not set */
+const char *sys_variable(const char *name); /* of this process; NULL when it is not set */
 
 /* ---- report.c: one line for people ---------------------------------------------------------------------------- */
 
-void report_to(const char *log, bool json);              /* the low-level runtime's own log, from the arguments */
-void report_debug(const char *path);                     /* a second place; nothing for none */
+void report_to(const char *log, bool json); /* the low-level runtime's own log, from the arguments */
+void report_debug(const char *path);        /* a second place; nothing for none */
 void fail_with(const char *const *words) __attribute__((noreturn));
 void warn_with(const char *const *words);
 #define fail(...) fail_with((const char *const[]){__VA_ARGS__, NULL})
@@ -84,11 +99,15 @@ long read_file(const char *path, size_t limit, bool only_roots, Text *into);
 long read_head(const char *path, size_t limit, Text *into); /* about so much of it, of root's own files */
 /* By a new file and rename, which takes the place of a link too. NULL, or what went wrong. */
 const char *replace_file(const char *path, const Text *content);
-bool file_mentions(const char *path, const Names *words); /* one of the words, however long the file is; or it cannot be read */
+/* one of the words, however long the file is; or the file cannot be read */
+bool file_mentions(const char *path, const Names *words);
 
 /* ---- arguments.c -------------------------------------------------------------------------------------------------- */
 
-typedef struct { bool creates, log_json; const char *bundle, *log; } Call;
+typedef struct {
+    bool creates, log_json;
+    const char *bundle, *log;
+} Call;
 
 Call read_arguments(char **arguments);
 
@@ -100,8 +119,16 @@ void launch(const Names *candidates, char **arguments) __attribute__((noreturn))
 
 enum { JSON_NONE = UINT32_MAX, JSON_DEPTH = 10000, JSON_LIMIT = 16 << 20 };
 typedef enum { JSON_OBJECT, JSON_ARRAY, JSON_STRING, JSON_NUMBER, JSON_TRUE, JSON_FALSE, JSON_NULL } JsonKind;
-typedef struct { uint32_t start, end, next, parent; JsonKind kind; } Token;
-typedef struct { const char *text; size_t size; Token *tokens; uint32_t count, room; } Document;
+typedef struct {
+    uint32_t start, end, next, parent;
+    JsonKind kind;
+} Token;
+typedef struct {
+    const char *text;
+    size_t size;
+    Token *tokens;
+    uint32_t count, room;
+} Document;
 
 /* Scans one value; what is behind it is nobody's business, as in runc. NULL, or what is wrong. */
 const char *json_scan(Document *document, const char *text, size_t size);
@@ -118,21 +145,29 @@ uint32_t json_member(const Document *document, uint32_t object, const char *key)
 
 /* ---- splice.c ------------------------------------------------------------------------------------------------------- */
 
-typedef struct { const char *const *path; size_t length; Text added; bool *drops; } ListEdit;
+typedef struct {
+    const char *const *path;
+    size_t length;
+    Text added;
+    bool *drops;
+} ListEdit;
 
 /* The text with elements added to the list at each path, and without those whose number is in `drops`. All else stays. */
 Text splice_lists(const Document *document, const ListEdit *edits, size_t count);
 
 /* ---- table.c -------------------------------------------------------------------------------------------------------- */
 
-typedef struct { char **fields; uint32_t count; } Line;
+typedef struct {
+    char **fields;
+    uint32_t count;
+} Line;
 typedef struct {
     Line *lines;
     uint32_t count;
-    uint32_t *edits;                                     /* the line of each number */
+    uint32_t *edits; /* the line of each number */
     uint32_t edits_count;
     bool accept_environment, accept_mounts, disable_require, ignore_imex;
-    bool is_head;                                        /* the policy alone */
+    bool is_head; /* the policy alone */
     const char *mode, *default_kind, *debug, *cuda, *driver;
     unsigned supported;
     Names runtimes, swarm, prefixes, namespaces;
@@ -142,7 +177,7 @@ typedef struct {
 const char *table_load(Table *table, const char *directory);
 /* The policy, which comes first, without the checksum over all of it: enough for whatever asks for nothing. */
 bool table_peek(Table *table, const char *directory);
-bool table_passes(const char *directory);                /* what to do then */
+bool table_passes(const char *directory); /* what to do then */
 const Line *table_find(const Table *table, const char *kind, const char *name, bool legacy);
 
 /* ---- resolve.c: what a container asks for ------------------------------------------------------------------------ */
@@ -150,10 +185,10 @@ const Line *table_find(const Table *table, const char *kind, const char *name, b
 typedef struct {
     bool asked, none, all, qualified, legacy, is_old_image, privileged;
     Names devices, imex, extras;
-    unsigned wanted;                                     /* capabilities */
+    unsigned wanted; /* capabilities */
     const Document *document;
     const Names *environment;
-    const char *malformed;                               /* the first variable that is none; NULL for none */
+    const char *malformed; /* the first variable that is none; NULL for none */
 } Wish;
 
 Wish resolve(const Document *document, const Table *table, const char *mode);
@@ -162,11 +197,15 @@ bool may_ask(const Document *document, const Table *head);
 /* False when a file that is no document that can be understood has no word in it with which a container asks. */
 bool may_ask_in_words(const char *path, const Table *head);
 const char *find_variable(const Names *environment, const char *name); /* the last counts; NULL when it is not set */
-bool is_on(const char *value);                           /* as Go reads a boolean */
+bool is_on(const char *value);                                         /* as Go reads a boolean */
 
 /* ---- require.c ---------------------------------------------------------------------------------------------------- */
 
-typedef struct { const char *cuda, *driver; const Line *const *devices; size_t count; } Facts;
+typedef struct {
+    const char *cuda, *driver;
+    const Line *const *devices;
+    size_t count;
+} Facts;
 
 void check_requirements(const Wish *wish, const Facts *facts); /* ends the program when one is not met */
 

@@ -1,8 +1,14 @@
 /* Changes a JSON text in places: elements are added to lists and taken out of them, and every other byte stays. */
 #include "shim.h"
 
-typedef struct { size_t at, cut, order; Text put; } Cut;
-typedef struct { Cut *cuts; size_t count, room; } Cuts;
+typedef struct {
+    size_t at, cut, order;
+    Text put;
+} Cut;
+typedef struct {
+    Cut *cuts;
+    size_t count, room;
+} Cuts;
 
 static void cut(Cuts *cuts, size_t at, size_t size, Text put) {
     if (cuts->count == cuts->room) {
@@ -41,7 +47,9 @@ static void edit_list(Cuts *cuts, const Document *document, uint32_t list, const
         uint32_t next = json_after(document, list, each);
         bool drops = edit->drops && edit->drops[number];
         if (drops && keeps) cut(cuts, end, token->end - end, (Text){0});
-        else if (drops) cut(cuts, token->start, (next == JSON_NONE ? token->end : document->tokens[next].start) - token->start, (Text){0});
+        else if (drops)
+            cut(cuts, token->start, (next == JSON_NONE ? token->end : document->tokens[next].start) - token->start,
+                (Text){0});
         else keeps = true;
         end = token->end;
         each = next;

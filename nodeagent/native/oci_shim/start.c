@@ -50,8 +50,10 @@ void *memcpy(void *restrict into, const void *restrict from, size_t size) {
 void *memmove(void *into, const void *from, size_t size) {
     char *to = into;
     const char *at = from;
-    if (to <= at) while (size--) *to++ = *at++;
-    else while (size--) to[size] = at[size];
+    if (to <= at)
+        while (size--) *to++ = *at++;
+    else
+        while (size--) to[size] = at[size];
     return into;
 }
 

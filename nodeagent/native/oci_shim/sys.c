@@ -69,12 +69,19 @@ long sys_close(int descriptor) {
 long sys_status(int descriptor, const char *path, bool follow, Status *into) {
     struct statx status;
     int flags = AT_STATX_SYNC_AS_STAT | (*path ? 0 : AT_EMPTY_PATH) | (follow ? 0 : AT_SYMLINK_NOFOLLOW);
-    long answer = call(__NR_statx, *path ? AT_FDCWD : descriptor, (long)path, flags, STATX_BASIC_STATS, (long)&status, 0);
+    long answer =
+        call(__NR_statx, *path ? AT_FDCWD : descriptor, (long)path, flags, STATX_BASIC_STATS, (long)&status, 0);
     if (answer < 0) return answer;
     *into = (Status){
-        .mode = status.stx_mode, .uid = status.stx_uid, .gid = status.stx_gid, .major = status.stx_rdev_major,
-        .minor = status.stx_rdev_minor, .device_major = status.stx_dev_major, .device_minor = status.stx_dev_minor,
-        .inode = status.stx_ino, .size = status.stx_size,
+        .mode = status.stx_mode,
+        .uid = status.stx_uid,
+        .gid = status.stx_gid,
+        .major = status.stx_rdev_major,
+        .minor = status.stx_rdev_minor,
+        .device_major = status.stx_dev_major,
+        .device_minor = status.stx_dev_minor,
+        .inode = status.stx_ino,
+        .size = status.stx_size,
     };
     return 0;
 }
@@ -145,24 +152,25 @@ void sys_exit(int status) {
 
 const char *sys_error(long error) {
     switch (error < 0 ? -error : error) {
-        case ENOENT: return "no such file or directory";
-        case EACCES: return "permission denied";
-        case EPERM: return "operation not permitted";
-        case ENOSPC: return "no space left on device";
-        case EDQUOT: return "disk quota exceeded";
-        case EFBIG: return "it is too large";
-        case EROFS: return "read-only file system";
-        case EIO: return "input/output error";
-        case ENOMEM: return "no memory";
-        case ELOOP: return "it is a symbolic link, or too many of them";
-        case ENOTDIR: return "not a directory";
-        case EISDIR: return "it is a directory";
-        case ENOEXEC: return "it is no program for this machine";
-        case ENAMETOOLONG: return "its name is too long";
-        case EMFILE: case ENFILE: return "too many open files";
-        case EEXIST: return "it exists already";
-        case E2BIG: return "too many arguments";
-        case ETXTBSY: return "it is being written";
+    case ENOENT: return "no such file or directory";
+    case EACCES: return "permission denied";
+    case EPERM: return "operation not permitted";
+    case ENOSPC: return "no space left on device";
+    case EDQUOT: return "disk quota exceeded";
+    case EFBIG: return "it is too large";
+    case EROFS: return "read-only file system";
+    case EIO: return "input/output error";
+    case ENOMEM: return "no memory";
+    case ELOOP: return "it is a symbolic link, or too many of them";
+    case ENOTDIR: return "not a directory";
+    case EISDIR: return "it is a directory";
+    case ENOEXEC: return "it is no program for this machine";
+    case ENAMETOOLONG: return "its name is too long";
+    case EMFILE:
+    case ENFILE: return "too many open files";
+    case EEXIST: return "it exists already";
+    case E2BIG: return "too many arguments";
+    case ETXTBSY: return "it is being written";
     }
     Text text = {0};
     text_say(&text, "error ");

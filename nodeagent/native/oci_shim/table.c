@@ -4,12 +4,19 @@
 
 #include "sha256.h"
 
-typedef struct { const char *word; uint32_t least, most; } Shape;
+typedef struct {
+    const char *word;
+    uint32_t least, most;
+} Shape;
 
 static const Shape SHAPES[] = {
-    {"set", 3, 3}, {"runtime", 2, 2}, {"swarm", 2, 2}, {"prefix", 2, 2}, {"namespace", 2, 2},
-    {"version", 3, 3}, {"fresh", 3, 3}, {"edits", 2, 2},
-    {"env", 3, 3}, {"node", 7, 7}, {"mount", 5, 5}, {"hook", 4, SHIM_FIELDS_LIMIT}, {"gid", 3, 3}, {"device", 6, SHIM_FIELDS_LIMIT},
+    {"set", 3, 3},       {"runtime", 2, 2},
+    {"swarm", 2, 2},     {"prefix", 2, 2},
+    {"namespace", 2, 2}, {"version", 3, 3},
+    {"fresh", 3, 3},     {"edits", 2, 2},
+    {"env", 3, 3},       {"node", 7, 7},
+    {"mount", 5, 5},     {"hook", 4, SHIM_FIELDS_LIMIT},
+    {"gid", 3, 3},       {"device", 6, SHIM_FIELDS_LIMIT},
 };
 static const char *const SETTINGS[] = {SHIM_SETTINGS};
 static const char *const EXTRAS[] = {SHIM_EXTRAS};
@@ -19,8 +26,13 @@ enum { SETTINGS_COUNT = sizeof SETTINGS / sizeof *SETTINGS, ALL_SETTINGS = (1 <<
 
 static void use_defaults(Table *table) {
     *table = (Table){
-        .accept_environment = true, .mode = "auto", .default_kind = "nvidia.com/gpu", .supported = 0x7f, .debug = "",
-        .cuda = "", .driver = "",
+        .accept_environment = true,
+        .mode = "auto",
+        .default_kind = "nvidia.com/gpu",
+        .supported = 0x7f,
+        .debug = "",
+        .cuda = "",
+        .driver = "",
     };
     names_add(&table->runtimes, "runc");
     names_add(&table->runtimes, "crun");
@@ -103,7 +115,8 @@ static bool take_setting(Table *table, const char *key, const char *value) {
     if (same(key, "accept_mounts")) return is_flag(value, &table->accept_mounts);
     if (same(key, "disable_require")) return is_flag(value, &table->disable_require);
     if (same(key, "ignore_imex")) return is_flag(value, &table->ignore_imex);
-    if (same(key, "mode")) return table->mode = value, same(value, "auto") || same(value, "cdi") || same(value, "legacy");
+    if (same(key, "mode"))
+        return table->mode = value, same(value, "auto") || same(value, "cdi") || same(value, "legacy");
     if (same(key, "default_kind")) return table->default_kind = value, find_char(value, '/') != NULL;
     if (same(key, "supported")) return read_number(value, 16, 0x7f, &mask) && (table->supported = (unsigned)mask, true);
     return table->debug = value, !*value || *value == '/';
@@ -155,7 +168,8 @@ static bool take_line(Table *table, const Line *line, bool in_edits) {
     }
     if (same(word, "device")) {
         if (!is_word(KINDS, 5, fields[1]) || !are_edits(table, fields[2])) return false;
-        return !same(fields[1], "extra") || (line->count == 6 && is_word(EXTRAS, sizeof EXTRAS / sizeof *EXTRAS, fields[5]));
+        return !same(fields[1], "extra") ||
+               (line->count == 6 && is_word(EXTRAS, sizeof EXTRAS / sizeof *EXTRAS, fields[5]));
     }
     if (!in_edits || !read_number(fields[1], 16, 0xff, &number)) return false;
     if (same(word, "env")) return find_char(fields[2], '=') && fields[2][0] != '=';
@@ -197,11 +211,14 @@ static const char *find_stale(const Table *table) {
         if (!same(fields[0], "fresh")) continue;
         Text found = {0};
         long answer = read_file(fields[1], 4096, false, &found);
-        if (answer < 0) return join((const char *const[]){"it is stale, since ", fields[1], " cannot be read: ", sys_error(answer), NULL});
+        if (answer < 0)
+            return join(
+                (const char *const[]){"it is stale, since ", fields[1], " cannot be read: ", sys_error(answer), NULL});
         for (size_t at = 0; at < found.size; at++)
             if (found.at[at] == '\n') found.at[at] = 0;
         if (!same(found.at, fields[2]))
-            return join((const char *const[]){"it is stale: ", fields[1], " says ", found.at, " and not ", fields[2], NULL});
+            return join(
+                (const char *const[]){"it is stale: ", fields[1], " says ", found.at, " and not ", fields[2], NULL});
     }
     return NULL;
 }
@@ -230,11 +247,13 @@ const char *table_load(Table *table, const char *directory) {
 
 /* As much of the text as whole lines of policy reach. */
 static size_t measure_policy(const char *body) {
-    static const char *const WORDS[] = {"set\t", "runtime\t", "swarm\t", "prefix\t", "namespace\t", "version\t", "fresh\t"};
+    static const char *const WORDS[] = {"set\t",       "runtime\t", "swarm\t", "prefix\t",
+                                        "namespace\t", "version\t", "fresh\t"};
     const char *at = body;
     for (;;) {
         bool is_policy = false;
-        for (size_t each = 0; each < sizeof WORDS / sizeof *WORDS; each++) is_policy = is_policy || begins(at, WORDS[each]);
+        for (size_t each = 0; each < sizeof WORDS / sizeof *WORDS; each++)
+            is_policy = is_policy || begins(at, WORDS[each]);
         const char *end = find_char(at, '\n');
         if (!is_policy || !end) return (size_t)(at - body);
         at = end + 1;
@@ -248,7 +267,8 @@ bool table_peek(Table *table, const char *directory) {
     size_t size;
     use_defaults(table);
     table->is_head = true;
-    if (read_head(join((const char *const[]){directory, "/" SHIM_TABLE_FILE, NULL}), HEAD_LIMIT, &content) < 0) return false;
+    if (read_head(join((const char *const[]){directory, "/" SHIM_TABLE_FILE, NULL}), HEAD_LIMIT, &content) < 0)
+        return false;
     if (split_seal(&content, fields, &body, &size)) return false;
     Table head = {.cuda = "", .driver = "", .is_head = true};
     if (!split(&head, body, measure_policy(body)) || read_lines(&head)) return false;

@@ -137,10 +137,12 @@ static size_t find_place(const Names *names, const char *name) {
 void names_add(Names *names, const char *name) {
     if (names->count == names->room) {
         size_t room = names->room ? names->room * 2 : 16;
-        names->at = grow(names->at, names->count * sizeof *names->at, names->room * sizeof *names->at, room * sizeof *names->at);
+        names->at = grow(names->at, names->count * sizeof *names->at, names->room * sizeof *names->at,
+                         room * sizeof *names->at);
         names->places = take(2 * room * sizeof *names->places);
         names->room = room;
-        for (size_t each = 0; each < names->count; each++) names->places[find_place(names, names->at[each])] = (uint32_t)each + 1;
+        for (size_t each = 0; each < names->count; each++)
+            names->places[find_place(names, names->at[each])] = (uint32_t)each + 1;
     }
     uint32_t *place = &names->places[find_place(names, name)];
     names->at[names->count++] = name;
@@ -159,8 +161,9 @@ const char *copy_slice(Slice slice) {
 
 /* What Go takes for white space, since what names GPUs is read so by NVIDIA's programs. */
 static const char *const BLANKS[] = {
-    " ", "\t", "\n", "\v", "\f", "\r", "\u00a0", "\u1680", "\u2000", "\u2001", "\u2002", "\u2003", "\u2004", "\u2005",
-    "\u2006", "\u2007", "\u2008", "\u2009", "\u200a", "\u2028", "\u2029", "\u202f", "\u205f", "\u3000", "\xc2\x85",
+    " ",      "\t",     "\n",     "\v",     "\f",     "\r",     "\u00a0",   "\u1680", "\u2000",
+    "\u2001", "\u2002", "\u2003", "\u2004", "\u2005", "\u2006", "\u2007",   "\u2008", "\u2009",
+    "\u200a", "\u2028", "\u2029", "\u202f", "\u205f", "\u3000", "\xc2\x85",
 };
 
 Slice trim(Slice name) {
@@ -217,8 +220,9 @@ bool read_number(const char *text, unsigned base, uint64_t limit, uint64_t *into
     if (!*text) return false;
     for (; *text; text++) {
         char each = lower(*text);
-        unsigned digit = each >= '0' && each <= '9' ? (unsigned)(each - '0')
-                         : each >= 'a' && each <= 'f' ? (unsigned)(each - 'a' + 10) : 16;
+        unsigned digit = each >= '0' && each <= '9'   ? (unsigned)(each - '0')
+                         : each >= 'a' && each <= 'f' ? (unsigned)(each - 'a' + 10)
+                                                      : 16;
         if (digit >= base || number > (limit - digit) / base) return false;
         number = number * base + digit;
     }
@@ -231,7 +235,8 @@ void *sort_copy(const void *from, size_t count, size_t size, bool (*after)(const
     for (size_t each = 1; each < count; each++) {
         size_t at = each;
         memcpy(kept, sorted + each * size, size);
-        for (; at && after(sorted + (at - 1) * size, kept); at--) memcpy(sorted + at * size, sorted + (at - 1) * size, size);
+        for (; at && after(sorted + (at - 1) * size, kept); at--)
+            memcpy(sorted + at * size, sorted + (at - 1) * size, size);
         memcpy(sorted + at * size, kept, size);
     }
     return sorted;

@@ -135,7 +135,7 @@ TERMS: Final = (
     Term("evidence", "An observation from which verdicts are made."),
     Term("sample", "One reading of all GPUs at one time."),
     Term("reading", "One number of a sample."),
-    Term("severity", "How soon a person must look: information, warning or critical."),
+    Term("severity", "How soon a person must look: info, warning or error."),
     Term("remedy", "The sentence that says what to do about a condition."),
 )
 

@@ -27,16 +27,16 @@ typedef struct {
 #define BYTES ((size_t)64 << 20)
 #define VALUE 0x5eed5eedu
 
-#define FUNCTIONS                                                       \
-    FUNCTION(cuInit, (unsigned))                                        \
-    FUNCTION(cuDevicePrimaryCtxRetain, (CUcontext *, CUdevice))         \
-    FUNCTION(cuCtxSetCurrent, (CUcontext))                              \
-    FUNCTION(cuCtxSynchronize, (void))                                  \
-    FUNCTION(cuMemAlloc_v2, (CUdeviceptr *, size_t))                    \
-    FUNCTION(cuMemsetD32_v2, (CUdeviceptr, unsigned, size_t))           \
-    FUNCTION(cuMemcpyDtoH_v2, (void *, CUdeviceptr, size_t))            \
-    FUNCTION(cuMemGetInfo_v2, (size_t *, size_t *))                     \
-    FUNCTION(cuIpcGetMemHandle, (CUipcMemHandle *, CUdeviceptr))        \
+#define FUNCTIONS                                                              \
+    FUNCTION(cuInit, (unsigned))                                               \
+    FUNCTION(cuDevicePrimaryCtxRetain, (CUcontext *, CUdevice))                \
+    FUNCTION(cuCtxSetCurrent, (CUcontext))                                     \
+    FUNCTION(cuCtxSynchronize, (void))                                         \
+    FUNCTION(cuMemAlloc_v2, (CUdeviceptr *, size_t))                           \
+    FUNCTION(cuMemsetD32_v2, (CUdeviceptr, unsigned, size_t))                  \
+    FUNCTION(cuMemcpyDtoH_v2, (void *, CUdeviceptr, size_t))                   \
+    FUNCTION(cuMemGetInfo_v2, (size_t *, size_t *))                            \
+    FUNCTION(cuIpcGetMemHandle, (CUipcMemHandle *, CUdeviceptr))               \
     FUNCTION(cuIpcOpenMemHandle_v2, (CUdeviceptr *, CUipcMemHandle, unsigned)) \
     FUNCTION(cuIpcCloseMemHandle, (CUdeviceptr))
 
@@ -44,16 +44,14 @@ typedef struct {
 FUNCTIONS
 #undef FUNCTION
 #ifdef WITH_CUDA_HEADER
-#define FUNCTION(name, arguments) \
-    _Static_assert(__builtin_types_compatible_p(__typeof__(&name), name##_type), #name);
+#define FUNCTION(name, arguments) _Static_assert(__builtin_types_compatible_p(__typeof__(&name), name##_type), #name);
 FUNCTIONS
 #undef FUNCTION
 #endif
 
 static void *driver;
 
-static void check(const char *name, CUresult result)
-{
+static void check(const char *name, CUresult result) {
     if (result != 0) {
         printf("%s says %d\n", name, (int)result);
         exit(1);
@@ -62,25 +60,21 @@ static void check(const char *name, CUresult result)
 
 #define CALL(name, ...) check(#name, ((name##_type)dlsym(driver, #name))(__VA_ARGS__))
 
-static void start(void)
-{
+static void start(void) {
     CUcontext context;
     driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (!driver)
-        exit(3);
+    if (!driver) exit(3);
     CALL(cuInit, 0);
     CALL(cuDevicePrimaryCtxRetain, &context, 0);
     CALL(cuCtxSetCurrent, context);
 }
 
-static int be_second(int from)
-{
+static int be_second(int from) {
     CUipcMemHandle handle;
     CUdeviceptr at;
     size_t before, after, total;
     unsigned found = 0;
-    if (read(from, &handle, sizeof handle) != (ssize_t)sizeof handle)
-        return 4;
+    if (read(from, &handle, sizeof handle) != (ssize_t)sizeof handle) return 4;
     start();
     CALL(cuMemGetInfo_v2, &before, &total);
     CALL(cuIpcOpenMemHandle_v2, &at, handle, 1);
@@ -91,13 +85,11 @@ static int be_second(int from)
     return found == VALUE ? 0 : 5;
 }
 
-int main(void)
-{
+int main(void) {
     int ends[2], status = 0;
     CUipcMemHandle handle;
     CUdeviceptr at;
-    if (pipe(ends) != 0)
-        return 2;
+    if (pipe(ends) != 0) return 2;
     pid_t second = fork();
     if (second == 0) {
         close(ends[1]);
@@ -108,8 +100,7 @@ int main(void)
     CALL(cuMemsetD32_v2, at, VALUE, BYTES / sizeof(unsigned));
     CALL(cuCtxSynchronize);
     CALL(cuIpcGetMemHandle, &handle, at);
-    if (write(ends[1], &handle, sizeof handle) != (ssize_t)sizeof handle)
-        return 6;
+    if (write(ends[1], &handle, sizeof handle) != (ssize_t)sizeof handle) return 6;
     waitpid(second, &status, 0);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 7;
 }

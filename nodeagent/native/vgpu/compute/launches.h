@@ -8,7 +8,8 @@
 #include "front/driver.h"
 #include "front/hooks.h"
 
-#define LAUNCH_SHAPE unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z
+#define LAUNCH_SHAPE                                                                                        \
+    unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z
 
 HOOK CUresult cuLaunchKernel(CUfunction function, LAUNCH_SHAPE, unsigned shared, CUstream stream, void **arguments,
                              void **extra);

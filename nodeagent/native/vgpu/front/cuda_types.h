@@ -134,13 +134,17 @@ enum { CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH = 1, CUDA_GRAPH_INSTANTIA
 _Static_assert(sizeof(CUdeviceptr) == 8 && sizeof(size_t) == 8 && sizeof(CUdeviceptr_v1) == 4, "as in CUDA's own ABI");
 _Static_assert(sizeof(CUuuid) == 16 && sizeof(CUresult) == 4 && sizeof(CUdevice) == 4, "as in CUDA's own ABI");
 _Static_assert(sizeof(CUDA_ARRAY_DESCRIPTOR_v1) == 16 && sizeof(CUDA_ARRAY_DESCRIPTOR) == 24, "as in CUDA's own ABI");
-_Static_assert(sizeof(CUDA_ARRAY3D_DESCRIPTOR_v1) == 24 && sizeof(CUDA_ARRAY3D_DESCRIPTOR) == 40, "as in CUDA's own ABI");
-_Static_assert(offsetof(CUDA_ARRAY_DESCRIPTOR, Format) == 16 && offsetof(CUDA_ARRAY3D_DESCRIPTOR, Flags) == 32, "likewise");
+_Static_assert(sizeof(CUDA_ARRAY3D_DESCRIPTOR_v1) == 24 && sizeof(CUDA_ARRAY3D_DESCRIPTOR) == 40,
+               "as in CUDA's own ABI");
+_Static_assert(offsetof(CUDA_ARRAY_DESCRIPTOR, Format) == 16 && offsetof(CUDA_ARRAY3D_DESCRIPTOR, Flags) == 32,
+               "likewise");
 _Static_assert(sizeof(CUmemAllocationProp) == 32 && offsetof(CUmemAllocationProp, location) == 8, "likewise");
 _Static_assert(sizeof(CUmemPoolProps) == 88 && offsetof(CUmemPoolProps, location) == 8, "likewise");
 _Static_assert(offsetof(CUDA_MEM_ALLOC_NODE_PARAMS, bytesize) == 104, "likewise");
 _Static_assert(sizeof(CUDA_MEM_ALLOC_NODE_PARAMS) == 120, "likewise");
-_Static_assert(sizeof(CUDA_GRAPH_INSTANTIATE_PARAMS) == 32 && offsetof(CUDA_GRAPH_INSTANTIATE_PARAMS, hUploadStream) == 8, "likewise");
+_Static_assert(sizeof(CUDA_GRAPH_INSTANTIATE_PARAMS) == 32 &&
+                   offsetof(CUDA_GRAPH_INSTANTIATE_PARAMS, hUploadStream) == 8,
+               "likewise");
 _Static_assert(offsetof(CUlaunchConfig, hStream) == 32 && offsetof(CUDA_LAUNCH_PARAMS, hStream) == 40, "likewise");
 
 #endif

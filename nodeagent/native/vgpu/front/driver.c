@@ -12,8 +12,7 @@ static const char *const names[] = {
 };
 static _Atomic(void *) functions[DRIVER_COUNT];
 
-void *driver_find(enum driver_function which)
-{
+void *driver_find(enum driver_function which) {
     void *function = atomic_load_explicit(&functions[which], memory_order_acquire);
     if (!function) {
         function = loader_find(LIBRARY_CUDA, names[which]);

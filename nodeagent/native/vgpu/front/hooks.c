@@ -131,40 +131,32 @@ static _Atomic(void *) originals[COUNT];
 static atomic_int filled[LIBRARIES];
 
 /* Once the library is there; whoever comes meanwhile finds the same. */
-static void fill(enum library library)
-{
-    if (atomic_load_explicit(&filled[library], memory_order_acquire) || !loader_library(library))
-        return;
+static void fill(enum library library) {
+    if (atomic_load_explicit(&filled[library], memory_order_acquire) || !loader_library(library)) return;
     for (size_t i = 0; i < COUNT; i++)
         if (hooks[i].owner == library)
             atomic_store_explicit(&originals[i], loader_find(library, hooks[i].symbol), memory_order_relaxed);
     atomic_store_explicit(&filled[library], 1, memory_order_release);
 }
 
-const struct hook *hooks_find(const char *symbol)
-{
+const struct hook *hooks_find(const char *symbol) {
     size_t low = 0, high = COUNT;
     while (low < high) {
         size_t middle = (low + high) / 2;
         int order = text_compare(symbol, hooks[middle].symbol);
-        if (order == 0)
-            return &hooks[middle];
-        if (order < 0)
-            high = middle;
-        else
-            low = middle + 1;
+        if (order == 0) return &hooks[middle];
+        if (order < 0) high = middle;
+        else low = middle + 1;
     }
     return NULL;
 }
 
-void *hooks_original(const struct hook *hook)
-{
+void *hooks_original(const struct hook *hook) {
     fill(hook->owner);
     return atomic_load_explicit(&originals[hook - hooks], memory_order_acquire);
 }
 
-const struct hook *hooks_before(enum library library, const void *address)
-{
+const struct hook *hooks_before(enum library library, const void *address) {
     fill(library);
     for (size_t i = 0; address && i < COUNT; i++)
         if (hooks[i].owner == library && atomic_load_explicit(&originals[i], memory_order_relaxed) == address)
@@ -173,8 +165,7 @@ const struct hook *hooks_before(enum library library, const void *address)
 }
 
 /* The newest that is not newer than the version; one per thread before one that is not, where that is asked for. */
-const struct hook *hooks_choose(const char *base, int version, unsigned long long flags)
-{
+const struct hook *hooks_choose(const char *base, int version, unsigned long long flags) {
     const struct hook *best = NULL;
     for (size_t i = 0; i < COUNT && version <= KNOWN_VERSION; i++) {
         const struct hook *hook = &hooks[i];

@@ -7,7 +7,16 @@
 
 #include <stdbool.h>
 
-enum loader_function { LOADER_DLSYM, LOADER_DLVSYM, LOADER_DLOPEN, LOADER_DLMOPEN, LOADER_OWNED, LOADER_DLERROR = LOADER_OWNED, LOADER_DLCLOSE, LOADER_FUNCTIONS };
+enum loader_function {
+    LOADER_DLSYM,
+    LOADER_DLVSYM,
+    LOADER_DLOPEN,
+    LOADER_DLMOPEN,
+    LOADER_OWNED,
+    LOADER_DLERROR = LOADER_OWNED,
+    LOADER_DLCLOSE,
+    LOADER_FUNCTIONS
+};
 enum library { LIBRARY_CUDA, LIBRARY_NVML, LIBRARIES };
 
 typedef void *(*dlsym_type)(void *, const char *);

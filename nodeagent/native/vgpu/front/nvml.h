@@ -41,24 +41,27 @@ _Static_assert(sizeof(struct nvml_process_v1) == 16 && sizeof(struct nvml_proces
 
 HOOK nvml_result nvmlDeviceGetMemoryInfo(nvml_device device, struct nvml_memory *memory);
 HOOK nvml_result nvmlDeviceGetMemoryInfo_v2(nvml_device device, struct nvml_memory_v2 *memory);
-HOOK nvml_result nvmlDeviceGetComputeRunningProcesses(nvml_device device, unsigned *count, struct nvml_process_v1 *infos);
-HOOK nvml_result nvmlDeviceGetComputeRunningProcesses_v2(nvml_device device, unsigned *count, struct nvml_process *infos);
-HOOK nvml_result nvmlDeviceGetComputeRunningProcesses_v3(nvml_device device, unsigned *count, struct nvml_process *infos);
+HOOK nvml_result nvmlDeviceGetComputeRunningProcesses(nvml_device device, unsigned *count,
+                                                      struct nvml_process_v1 *infos);
+HOOK nvml_result nvmlDeviceGetComputeRunningProcesses_v2(nvml_device device, unsigned *count,
+                                                         struct nvml_process *infos);
+HOOK nvml_result nvmlDeviceGetComputeRunningProcesses_v3(nvml_device device, unsigned *count,
+                                                         struct nvml_process *infos);
 
 /* What would change the device for others too. Each has up to three further arguments, which are passed on as they came. */
-#define NVML_SETTERS                                 \
-    NVML_SETTER(nvmlDeviceClearEccErrorCounts)       \
-    NVML_SETTER(nvmlDeviceResetApplicationsClocks)   \
-    NVML_SETTER(nvmlDeviceResetGpuLockedClocks)      \
-    NVML_SETTER(nvmlDeviceResetMemoryLockedClocks)   \
-    NVML_SETTER(nvmlDeviceSetApplicationsClocks)     \
-    NVML_SETTER(nvmlDeviceSetComputeMode)            \
-    NVML_SETTER(nvmlDeviceSetEccMode)                \
-    NVML_SETTER(nvmlDeviceSetGpuLockedClocks)        \
-    NVML_SETTER(nvmlDeviceSetMemoryLockedClocks)     \
-    NVML_SETTER(nvmlDeviceSetMigMode)                \
-    NVML_SETTER(nvmlDeviceSetPersistenceMode)        \
-    NVML_SETTER(nvmlDeviceSetPowerManagementLimit)   \
+#define NVML_SETTERS                                  \
+    NVML_SETTER(nvmlDeviceClearEccErrorCounts)        \
+    NVML_SETTER(nvmlDeviceResetApplicationsClocks)    \
+    NVML_SETTER(nvmlDeviceResetGpuLockedClocks)       \
+    NVML_SETTER(nvmlDeviceResetMemoryLockedClocks)    \
+    NVML_SETTER(nvmlDeviceSetApplicationsClocks)      \
+    NVML_SETTER(nvmlDeviceSetComputeMode)             \
+    NVML_SETTER(nvmlDeviceSetEccMode)                 \
+    NVML_SETTER(nvmlDeviceSetGpuLockedClocks)         \
+    NVML_SETTER(nvmlDeviceSetMemoryLockedClocks)      \
+    NVML_SETTER(nvmlDeviceSetMigMode)                 \
+    NVML_SETTER(nvmlDeviceSetPersistenceMode)         \
+    NVML_SETTER(nvmlDeviceSetPowerManagementLimit)    \
     NVML_SETTER(nvmlDeviceSetPowerManagementLimit_v2)
 
 #define NVML_SETTER(name) HOOK nvml_result name(nvml_device device, uint64_t first, uint64_t second, uint64_t third);

@@ -55,8 +55,7 @@ struct vgpu_usage *files_open_usage(void);
 
 /* Whether other containers have the same limits together with this one, by a claim. */
 extern atomic_bool files_shared;
-static inline bool files_is_shared(void)
-{
+static inline bool files_is_shared(void) {
     return atomic_load_explicit(&files_shared, memory_order_relaxed);
 }
 

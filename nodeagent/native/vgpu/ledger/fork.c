@@ -25,8 +25,7 @@ extern int __register_atfork(handler prepare, handler parent, handler child, voi
 extern int pthread_atfork(handler prepare, handler parent, handler child) __attribute__((weak));
 extern void *__dso_handle __attribute__((weak, visibility("hidden")));
 
-static void forget(void)
-{
+static void forget(void) {
     identity_after_fork();
     files_after_fork();
     ledger_after_fork();
@@ -41,10 +40,7 @@ static void forget(void)
     graphs_after_fork();
 }
 
-__attribute__((constructor)) static void watch(void)
-{
-    if (__register_atfork)
-        __register_atfork(NULL, NULL, forget, &__dso_handle);
-    else if (pthread_atfork)
-        pthread_atfork(NULL, NULL, forget);
+__attribute__((constructor)) static void watch(void) {
+    if (__register_atfork) __register_atfork(NULL, NULL, forget, &__dso_handle);
+    else if (pthread_atfork) pthread_atfork(NULL, NULL, forget);
 }

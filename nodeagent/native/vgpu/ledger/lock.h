@@ -14,24 +14,19 @@ struct lock {
     atomic_int held;
 };
 
-static inline void lock_take(struct lock *lock)
-{
+static inline void lock_take(struct lock *lock) {
     int tries = 0;
     while (atomic_exchange_explicit(&lock->held, 1, memory_order_acquire))
         while (atomic_load_explicit(&lock->held, memory_order_relaxed))
-            if (++tries > 4096)
-                nanosleep(&(struct timespec){0, 50000}, NULL);
-            else if (tries % 64 == 0)
-                sched_yield();
+            if (++tries > 4096) nanosleep(&(struct timespec){0, 50000}, NULL);
+            else if (tries % 64 == 0) sched_yield();
 }
 
-static inline bool lock_try(struct lock *lock)
-{
+static inline bool lock_try(struct lock *lock) {
     return !atomic_exchange_explicit(&lock->held, 1, memory_order_acquire);
 }
 
-static inline void lock_give(struct lock *lock)
-{
+static inline void lock_give(struct lock *lock) {
     atomic_store_explicit(&lock->held, 0, memory_order_release);
 }
 

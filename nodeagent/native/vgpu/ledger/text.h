@@ -9,29 +9,23 @@
 #include <stddef.h>
 
 /* As strcmp. */
-static inline int text_compare(const char *a, const char *b)
-{
-    for (; *a && *a == *b; a++)
-        b++;
+static inline int text_compare(const char *a, const char *b) {
+    for (; *a && *a == *b; a++) b++;
     return (unsigned char)*a - (unsigned char)*b;
 }
 
 /* NULL, or what comes after this start. */
-static inline const char *text_after(const char *text, const char *start)
-{
+static inline const char *text_after(const char *text, const char *start) {
     for (; *start; text++)
-        if (*text != *start++)
-            return NULL;
+        if (*text != *start++) return NULL;
     return text;
 }
 
 /* The part of a path after its last slash. */
-static inline const char *text_file_name(const char *path)
-{
+static inline const char *text_file_name(const char *path) {
     const char *name = path;
     for (; *path; path++)
-        if (*path == '/')
-            name = path + 1;
+        if (*path == '/') name = path + 1;
     return name;
 }
 

@@ -14,7 +14,8 @@ HOOK CUresult cuInit(unsigned flags);
 
 HOOK CUresult cuCtxCreate(CUcontext *context, unsigned flags, CUdevice device);
 HOOK CUresult cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device);
-HOOK CUresult cuCtxCreate_v3(CUcontext *context, CUexecAffinityParam *wanted, int count, unsigned flags, CUdevice device);
+HOOK CUresult cuCtxCreate_v3(CUcontext *context, CUexecAffinityParam *wanted, int count, unsigned flags,
+                             CUdevice device);
 HOOK CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *wanted, unsigned flags, CUdevice device);
 HOOK CUresult cuCtxDestroy(CUcontext context);
 HOOK CUresult cuCtxDestroy_v2(CUcontext context);

@@ -15,7 +15,8 @@ HOOK CUresult cuGraphInstantiate(CUgraphExec *made, CUgraph graph, CUgraphNode *
 HOOK CUresult cuGraphInstantiate_v2(CUgraphExec *made, CUgraph graph, CUgraphNode *error, char *log, size_t bytes);
 HOOK CUresult cuGraphInstantiateWithFlags(CUgraphExec *made, CUgraph graph, unsigned long long flags);
 HOOK CUresult cuGraphInstantiateWithParams(CUgraphExec *made, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *wanted);
-HOOK CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *made, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *wanted);
+HOOK CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *made, CUgraph graph,
+                                                CUDA_GRAPH_INSTANTIATE_PARAMS *wanted);
 HOOK CUresult cuGraphUpload(CUgraphExec graph, CUstream stream);
 HOOK CUresult cuGraphUpload_ptsz(CUgraphExec graph, CUstream stream);
 HOOK CUresult cuGraphExecDestroy(CUgraphExec graph);

@@ -33,35 +33,28 @@ static struct lock changing;
 static struct physical *physicals[BUCKETS];
 static struct mapping *mappings[BUCKETS];
 
-static unsigned choose_bucket(uint64_t key)
-{
+static unsigned choose_bucket(uint64_t key) {
     return (unsigned)(key * UINT64_C(0x9e3779b97f4a7c15) >> 54);
 }
 _Static_assert(BUCKETS == 1u << (64 - 54), "as many as the bits above choose from");
 
-static struct physical *find(CUmemGenericAllocationHandle handle)
-{
+static struct physical *find(CUmemGenericAllocationHandle handle) {
     struct physical *each = physicals[choose_bucket(handle)];
-    while (each && each->handle != handle)
-        each = each->next;
+    while (each && each->handle != handle) each = each->next;
     return each;
 }
 
-static void end_if_unheld(struct physical *physical)
-{
-    if (physical->references || physical->maps)
-        return;
+static void end_if_unheld(struct physical *physical) {
+    if (physical->references || physical->maps) return;
     struct physical **place = &physicals[choose_bucket(physical->handle)];
-    while (*place != physical)
-        place = &(*place)->next;
+    while (*place != physical) place = &(*place)->next;
     *place = physical->next;
     claim_drop(&physical->claim);
     free(physical);
 }
 
 CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *wanted,
-                     unsigned long long flags)
-{
+                     unsigned long long flags) {
     bool is_ours = wanted && wanted->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
     struct claim claim;
     if (!claim_begin_on(&claim, is_ours ? devices_find_slot(wanted->location.id) : FILES_NO_SLOT, bytes))
@@ -79,13 +72,11 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const C
         DRIVER_CALL(cuMemRelease, made);
         result = CUDA_ERROR_OUT_OF_MEMORY;
     }
-    if (result != CUDA_SUCCESS)
-        claim_drop(&claim);
+    if (result != CUDA_SUCCESS) claim_drop(&claim);
     return result;
 }
 
-CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
-{
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
     lock_take(&changing);
     CUresult result = DRIVER_CALL(cuMemRelease, handle);
     struct physical *physical = result == CUDA_SUCCESS ? find(handle) : NULL;
@@ -98,23 +89,19 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 }
 
 /* The driver gives the handle that the memory was mapped by. */
-CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address)
-{
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address) {
     lock_take(&changing);
     CUresult result = DRIVER_CALL(cuMemRetainAllocationHandle, handle, address);
     struct physical *physical = result == CUDA_SUCCESS ? find(WRITTEN(result, handle)) : NULL;
-    if (physical)
-        physical->references++;
+    if (physical) physical->references++;
     lock_give(&changing);
     return result;
 }
 
 CUresult cuMemMap(CUdeviceptr at, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
-                  unsigned long long flags)
-{
+                  unsigned long long flags) {
     struct mapping *mapping = malloc(sizeof *mapping), **bucket = &mappings[choose_bucket(at)];
-    if (!mapping)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (!mapping) return CUDA_ERROR_OUT_OF_MEMORY;
     lock_take(&changing);
     CUresult result = DRIVER_CALL(cuMemMap, at, bytes, offset, handle, flags);
     struct physical *physical = result == CUDA_SUCCESS ? find(handle) : NULL;
@@ -122,15 +109,13 @@ CUresult cuMemMap(CUdeviceptr at, size_t bytes, size_t offset, CUmemGenericAlloc
         physical->maps++;
         *mapping = (struct mapping){*bucket, at, bytes, physical};
         *bucket = mapping;
-    } else
-        free(mapping);
+    } else free(mapping);
     lock_give(&changing);
     return result;
 }
 
 /* The mapping at the start of what is left of a range, or any within it. */
-static struct mapping *take_mapping(CUdeviceptr at, size_t bytes)
-{
+static struct mapping *take_mapping(CUdeviceptr at, size_t bytes) {
     unsigned first = choose_bucket(at);
     for (unsigned i = 0; i < BUCKETS; i++)
         for (struct mapping **place = &mappings[(first + i) % BUCKETS]; *place; place = &(*place)->next)
@@ -142,8 +127,7 @@ static struct mapping *take_mapping(CUdeviceptr at, size_t bytes)
     return NULL;
 }
 
-CUresult cuMemUnmap(CUdeviceptr at, size_t bytes)
-{
+CUresult cuMemUnmap(CUdeviceptr at, size_t bytes) {
     lock_take(&changing);
     CUresult result = DRIVER_CALL(cuMemUnmap, at, bytes);
     struct mapping *mapping;
@@ -159,8 +143,7 @@ CUresult cuMemUnmap(CUdeviceptr at, size_t bytes)
     return result;
 }
 
-void vmm_after_fork(void)
-{
+void vmm_after_fork(void) {
     memset(physicals, 0, sizeof physicals);
     memset(mappings, 0, sizeof mappings);
     atomic_store(&changing.held, 0);

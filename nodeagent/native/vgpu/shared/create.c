@@ -13,17 +13,14 @@
 
 #define PATH_BYTES 4200
 
-uint64_t create_checksum(uint64_t value, const void *content, size_t bytes)
-{
+uint64_t create_checksum(uint64_t value, const void *content, size_t bytes) {
     const uint8_t *each = content;
-    for (size_t i = 0; i < bytes; i++)
-        value = (value ^ each[i]) * VGPU_CHECKSUM_PRIME;
+    for (size_t i = 0; i < bytes; i++) value = (value ^ each[i]) * VGPU_CHECKSUM_PRIME;
     return value;
 }
 
 /* With all of its place, which nobody can take later: to write where there is none ends a process. */
-static bool fill(int file)
-{
+static bool fill(int file) {
     struct vgpu_usage_header header = {
         .magic = VGPU_USAGE_MAGIC,
         .version = VGPU_VERSION,
@@ -38,8 +35,7 @@ static bool fill(int file)
            fchmod(file, 0666) == 0; /* whoever the container's processes run as */
 }
 
-bool create_usage(const char *path)
-{
+bool create_usage(const char *path) {
     char made[PATH_BYTES];
     struct timespec now = {0, 0};
     int kept = errno;
@@ -48,8 +44,7 @@ bool create_usage(const char *path)
                           (long long)now.tv_sec * 1000000000 + now.tv_nsec);
     errno = 0;
     int file = length > 0 && length < PATH_BYTES ? open(made, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600) : -1;
-    if (file >= 0 && fill(file))
-        link(made, path); /* refused where another process was first */
+    if (file >= 0 && fill(file)) link(made, path); /* refused where another process was first */
     bool has_room = errno != ENOSPC;
     if (file >= 0) {
         unlink(made);

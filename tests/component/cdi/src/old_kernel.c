@@ -18,6 +18,9 @@ long __wrap_syscall(long number, ...) {
     for (int each = 0; each < ARGUMENTS; each++) values[each] = va_arg(list, long);
     va_end(list);
     for (unsigned each = 0; each < sizeof YOUNGER / sizeof *YOUNGER; each++)
-        if (number == YOUNGER[each]) { errno = ENOSYS; return -1; }
+        if (number == YOUNGER[each]) {
+            errno = ENOSYS;
+            return -1;
+        }
     return __real_syscall(number, values[0], values[1], values[2], values[3], values[4], values[5]);
 }

@@ -119,10 +119,10 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size) {
     text[size - 1] = 0;
     if (!setjmp(ended)) {
         switch (data[0]) {
-            case 'j': try_configuration(text, size - 1); break;
-            case 't': try_table(text, size - 1); break;
-            case 's': try_sums(text, size - 1); break;
-            case 'a': try_arguments(text, size - 1); break;
+        case 'j': try_configuration(text, size - 1); break;
+        case 't': try_table(text, size - 1); break;
+        case 's': try_sums(text, size - 1); break;
+        case 'a': try_arguments(text, size - 1); break;
         }
     }
     free(text);
@@ -150,20 +150,24 @@ static unsigned char *load(const char *path, size_t *size) {
 }
 
 static void mutate(unsigned char *content, size_t *size) {
-    static const char PIECES[][8] = {"\"", "\\u0000", "{", "}", "[", "]", ",", ":", "null", "-1e9", "\t", "\n", "\xff", "=", "all", "MIG-"};
+    static const char PIECES[][8] = {"\"",   "\\u0000", "{",  "}",  "[",    "]", ",",   ":",
+                                     "null", "-1e9",    "\t", "\n", "\xff", "=", "all", "MIG-"};
     for (size_t rounds = draw(4) + 1; rounds && *size > 1; rounds--) {
         size_t at = 1 + draw(*size - 1), length = draw(*size - at);
         switch (draw(5)) {
-            case 0: content[at] = (unsigned char)draw(256); break;
-            case 1: content[at] ^= (unsigned char)(1u << draw(8)); break;
-            case 2: *size = at; break;
-            case 3: memmove(content + at, content + at + length, *size - at - length); *size -= length; break;
-            default: {
-                const char *piece = PIECES[draw(sizeof PIECES / sizeof *PIECES)];
-                memmove(content + at + strlen(piece), content + at, *size - at);
-                memcpy(content + at, piece, strlen(piece));
-                *size += strlen(piece);
-            }
+        case 0: content[at] = (unsigned char)draw(256); break;
+        case 1: content[at] ^= (unsigned char)(1u << draw(8)); break;
+        case 2: *size = at; break;
+        case 3:
+            memmove(content + at, content + at + length, *size - at - length);
+            *size -= length;
+            break;
+        default: {
+            const char *piece = PIECES[draw(sizeof PIECES / sizeof *PIECES)];
+            memmove(content + at + strlen(piece), content + at, *size - at);
+            memcpy(content + at, piece, strlen(piece));
+            *size += strlen(piece);
+        }
         }
     }
 }

@@ -36,72 +36,58 @@ struct process {
 
 static int starts, looks;
 
-static const struct account *open_account(void)
-{
+static const struct account *open_account(void) {
     int file = open(getenv("FAKE_CUDA_ACCOUNT"), O_RDONLY | O_CLOEXEC);
     void *account = mmap(NULL, sizeof(struct account), PROT_READ, MAP_SHARED, file, 0);
     close(file);
     return account;
 }
 
-static uint64_t find_stranger(void)
-{
+static uint64_t find_stranger(void) {
     const char *bytes = getenv("NVML_STRANGER");
     return bytes && looks > 1 ? strtoull(bytes, NULL, 10) : 0;
 }
 
-int nvmlInit_v2(void)
-{
+int nvmlInit_v2(void) {
     starts++;
     return SUCCESS;
 }
 
-int nvmlShutdown(void)
-{
-    if (starts == 0)
-        return UNINITIALIZED;
+int nvmlShutdown(void) {
+    if (starts == 0) return UNINITIALIZED;
     starts--;
     return SUCCESS;
 }
 
-int nvmlDeviceGetHandleByUUID(const char *uuid, void **device)
-{
+int nvmlDeviceGetHandleByUUID(const char *uuid, void **device) {
     const char *kind = getenv("NVML_UUID");
-    if (starts == 0)
-        return UNINITIALIZED;
+    if (starts == 0) return UNINITIALIZED;
     *device = &starts;
     return strncmp(uuid, kind ? kind : "GPU-", 4) == 0 && strlen(uuid) == 40 ? SUCCESS : NOT_FOUND;
 }
 
-int nvmlDeviceGetMemoryInfo(void *device, struct memory *memory)
-{
+int nvmlDeviceGetMemoryInfo(void *device, struct memory *memory) {
     const struct account *account = open_account();
-    if (device != &starts || starts == 0)
-        return INVALID_ARGUMENT;
+    if (device != &starts || starts == 0) return INVALID_ARGUMENT;
     looks++;
     *memory = (struct memory){TOTAL, 0, find_stranger()};
-    for (int i = 0; i < PROCESSES; i++)
-        memory->used += account->processes[i].used[0];
+    for (int i = 0; i < PROCESSES; i++) memory->used += account->processes[i].used[0];
     memory->free = TOTAL - memory->used;
     munmap((void *)account, sizeof *account);
     return SUCCESS;
 }
 
-int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, struct process *processes)
-{
+int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, struct process *processes) {
     const struct account *account = open_account();
     unsigned found = 0;
-    if (device != &starts || getenv("NVML_NO_LISTS"))
-        return NOT_SUPPORTED;
-    if (find_stranger())
-        processes[found++] = (struct process){1, find_stranger(), UINT32_MAX, UINT32_MAX};
+    if (device != &starts || getenv("NVML_NO_LISTS")) return NOT_SUPPORTED;
+    if (find_stranger()) processes[found++] = (struct process){1, find_stranger(), UINT32_MAX, UINT32_MAX};
     for (int i = 0; i < PROCESSES; i++)
         if (account->processes[i].used[0] > 0) {
-            if (found == *count)
-                return INSUFFICIENT_SIZE;
+            if (found == *count) return INSUFFICIENT_SIZE;
             /* As host pids are to a process in a namespace of its own. */
-            processes[found++] = (struct process){(unsigned)account->processes[i].pid + 4000000, account->processes[i].used[0],
-                                                  UINT32_MAX, UINT32_MAX};
+            processes[found++] = (struct process){(unsigned)account->processes[i].pid + 4000000,
+                                                  account->processes[i].used[0], UINT32_MAX, UINT32_MAX};
         }
     munmap((void *)account, sizeof *account);
     *count = found;

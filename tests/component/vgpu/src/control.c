@@ -2,12 +2,10 @@
 #include "compute/control.h"
 
 uint32_t next_factor(uint32_t factor, uint32_t limit, uint32_t own, uint32_t total, uint32_t waited, uint32_t soft,
-                     uint32_t sure)
-{
+                     uint32_t sure) {
     return control_next(factor, (struct control_input){limit, own, total, waited, soft, sure});
 }
 
-uint64_t charge(uint64_t cost_ns, uint32_t limit, uint32_t factor)
-{
+uint64_t charge(uint64_t cost_ns, uint32_t limit, uint32_t factor) {
     return control_charge(cost_ns, limit, factor);
 }

@@ -23,45 +23,36 @@ typedef int (*any)(u, u, u, u, u, u, u, u, u, u, u);
 
 static void *driver;
 
-static double now_ns(void)
-{
+static double now_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 
-static any find(const char *name)
-{
+static any find(const char *name) {
     return (any)dlsym(driver, name);
 }
 
-static char *read_code(const char *path)
-{
+static char *read_code(const char *path) {
     static char code[1 << 16];
     FILE *file = fopen(path, "r");
-    if (!file || !fread(code, 1, sizeof code - 1, file))
-        exit(4);
+    if (!file || !fread(code, 1, sizeof code - 1, file)) exit(4);
     fclose(file);
     return code;
 }
 
-static void start(char *own)
-{
+static void start(char *own) {
     pid_t child;
     int status;
     char *words[] = {own, (char *)"nothing", (char *)"0", NULL};
-    if (posix_spawn(&child, own, NULL, NULL, words, environ) != 0)
-        exit(3);
+    if (posix_spawn(&child, own, NULL, NULL, words, environ) != 0) exit(3);
     waitpid(child, &status, 0);
 }
 
-int main(int count, char **words)
-{
-    if (count < 3)
-        return 2;
+int main(int count, char **words) {
+    if (count < 3) return 2;
     const char *what = words[1];
-    if (strcmp(what, "nothing") == 0)
-        return 0;
+    if (strcmp(what, "nothing") == 0) return 0;
     const char *code = count == 4 ? read_code(words[3]) : "code", *name = count == 4 ? "nothing" : "us_0";
     unsigned long long turns = strtoull(words[2], NULL, 10), at;
     void *context, *module, *function;
@@ -80,14 +71,10 @@ int main(int count, char **words)
         if (strcmp(what, "allocate") == 0) {
             take((u)&at, 4096, 0, 0, 0, 0, 0, 0, 0, 0, 0);
             give(at, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
-        } else if (strcmp(what, "launch") == 0)
-            launch((u)function, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0);
-        else if (strcmp(what, "info") == 0)
-            ask((u)&spare, (u)&total, 0, 0, 0, 0, 0, 0, 0, 0, 0);
-        else if (strcmp(what, "find") == 0)
-            take = find("cuMemAlloc_v2");
-        else
-            start(words[0]);
+        } else if (strcmp(what, "launch") == 0) launch((u)function, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0);
+        else if (strcmp(what, "info") == 0) ask((u)&spare, (u)&total, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+        else if (strcmp(what, "find") == 0) take = find("cuMemAlloc_v2");
+        else start(words[0]);
     printf("%.1f\n", (now_ns() - began) / (double)turns);
     return 0;
 }

@@ -28,11 +28,9 @@ typedef int (*get_address)(const char *, void **, int, uint64_t, int *);
 
 static void *driver;
 
-static int read_line(char *line, size_t bytes)
-{
+static int read_line(char *line, size_t bytes) {
     for (size_t i = 0; i + 1 < bytes; i++) {
-        if (read(STDIN_FILENO, &line[i], 1) != 1)
-            return 0;
+        if (read(STDIN_FILENO, &line[i], 1) != 1) return 0;
         if (line[i] == '\n') {
             line[i] = '\0';
             return 1;
@@ -41,43 +39,33 @@ static int read_line(char *line, size_t bytes)
     return 0;
 }
 
-static void *find(const char *route, const char *symbol)
-{
+static void *find(const char *route, const char *symbol) {
     void *place = NULL;
     int version;
     unsigned flags;
-    if (strcmp(route, "default") == 0)
-        return dlsym(RTLD_DEFAULT, symbol);
-    if (sscanf(route, "%d:%u", &version, &flags) != 2)
-        return dlsym(driver, symbol);
+    if (strcmp(route, "default") == 0) return dlsym(RTLD_DEFAULT, symbol);
+    if (sscanf(route, "%d:%u", &version, &flags) != 2) return dlsym(driver, symbol);
     get_address ask = (get_address)dlsym(driver, "cuGetProcAddress_v2");
     return ask && ask(symbol, &place, version, flags, NULL) == 0 ? place : NULL;
 }
 
-static void say_where(const void *place)
-{
+static void say_where(const void *place) {
     Dl_info info;
-    if (!place || !dladdr(place, &info))
-        dprintf(STDOUT_FILENO, "nowhere\n");
-    else
-        dprintf(STDOUT_FILENO, "%s %s\n", strrchr(info.dli_fname, '/') + 1,
-                info.dli_sname ? info.dli_sname : "-");
+    if (!place || !dladdr(place, &info)) dprintf(STDOUT_FILENO, "nowhere\n");
+    else dprintf(STDOUT_FILENO, "%s %s\n", strrchr(info.dli_fname, '/') + 1, info.dli_sname ? info.dli_sname : "-");
 }
 
-static void fill(char structure[STRUCTURE_BYTES], const char *fields)
-{
+static void fill(char structure[STRUCTURE_BYTES], const char *fields) {
     size_t at = 0;
     for (char *next; *fields && at + 8 <= STRUCTURE_BYTES; fields = *next ? next + 1 : next) {
         uint64_t value = strtoull(fields + 1, &next, 10);
         size_t bytes = *fields == 'q' ? 8 : *fields == 'i' ? 4 : (size_t)value;
-        if (*fields != 'z')
-            memcpy(structure + at, &value, bytes);
+        if (*fields != 'z') memcpy(structure + at, &value, bytes);
         at += bytes;
     }
 }
 
-static void call(void *place, char *words)
-{
+static void call(void *place, char *words) {
     static char structures[ARGUMENTS][STRUCTURE_BYTES];
     uint64_t arguments[ARGUMENTS] = {0}, written[ARGUMENTS] = {0};
     char line[256];
@@ -98,32 +86,24 @@ static void call(void *place, char *words)
     int code = ((any)place)(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10]);
     length = snprintf(line, sizeof line, "%d", code);
     for (int i = 0; i < count; i++)
-        if (is_out[i])
-            length += snprintf(line + length, sizeof line - (size_t)length, " %" PRIu64, written[i]);
+        if (is_out[i]) length += snprintf(line + length, sizeof line - (size_t)length, " %" PRIu64, written[i]);
     dprintf(STDOUT_FILENO, "%s\n", line);
 }
 
-int main(void)
-{
+int main(void) {
     char line[256], route[32], symbol[64];
     driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     while (driver && read_line(line, sizeof line)) {
         int used = 0;
-        if (strcmp(line, "end") == 0)
-            return 0;
+        if (strcmp(line, "end") == 0) return 0;
         else if (strcmp(line, "fork") == 0) {
             pid_t child = fork();
-            if (child > 0)
-                waitpid(child, NULL, 0);
+            if (child > 0) waitpid(child, NULL, 0);
             dprintf(STDOUT_FILENO, child == 0 ? "child\n" : "parent\n");
-        } else if (sscanf(line, "become %31s", route) == 1)
-            execlp(route, route, (char *)NULL);
-        else if (sscanf(line, "where %31s %63s", route, symbol) == 2)
-            say_where(find(route, symbol));
-        else if (sscanf(line, "call %31s %63s%n", route, symbol, &used) == 2)
-            call(find(route, symbol), line + used);
-        else
-            return 2;
+        } else if (sscanf(line, "become %31s", route) == 1) execlp(route, route, (char *)NULL);
+        else if (sscanf(line, "where %31s %63s", route, symbol) == 2) say_where(find(route, symbol));
+        else if (sscanf(line, "call %31s %63s%n", route, symbol, &used) == 2) call(find(route, symbol), line + used);
+        else return 2;
     }
     return driver ? 0 : 3;
 }

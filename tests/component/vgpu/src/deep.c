@@ -10,29 +10,24 @@
 
 #ifdef INSIDE
 
-SHOWN const char *whose(void)
-{
+SHOWN const char *whose(void) {
     return "own";
 }
 
-SHOWN const char *ask(void)
-{
+SHOWN const char *ask(void) {
 #ifdef REFERS
-    if (!dlopen(REFERS, RTLD_NOW | RTLD_NOLOAD))
-        dlerror();
+    if (!dlopen(REFERS, RTLD_NOW | RTLD_NOLOAD)) dlerror();
 #endif
     return whose();
 }
 
 #else
 
-SHOWN const char *whose(void)
-{
+SHOWN const char *whose(void) {
     return "program's";
 }
 
-int main(int count, char **words)
-{
+int main(int count, char **words) {
     void *library = count == 2 ? dlopen(words[1], RTLD_NOW | RTLD_DEEPBIND) : NULL;
     const char *(*ask)(void) = library ? (const char *(*)(void))dlsym(library, "ask") : NULL;
     printf("%s\n", ask ? ask() : dlerror());

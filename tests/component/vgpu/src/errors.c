@@ -5,8 +5,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 
-int main(int count, char **words)
-{
+int main(int count, char **words) {
     void *driver = count > 1 ? dlopen(words[1], RTLD_NOW | RTLD_LOCAL) : NULL;
     for (int i = 2; driver && i < count; i++) {
         dlerror();

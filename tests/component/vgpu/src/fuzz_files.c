@@ -14,8 +14,7 @@
 #include <time.h>
 
 /* Nothing is waited for, and each input begins with nothing known. */
-static int do_not_wait(const struct timespec *wanted, struct timespec *left)
-{
+static int do_not_wait(const struct timespec *wanted, struct timespec *left) {
     (void)wanted, (void)left;
     return 0;
 }
@@ -29,21 +28,16 @@ static int do_not_wait(const struct timespec *wanted, struct timespec *left)
 
 static char place[512]; /* within the current directory */
 
-static void write_file(const char *name, const void *content, size_t bytes)
-{
+static void write_file(const char *name, const void *content, size_t bytes) {
     char path[600];
     snprintf(path, sizeof path, "%s/%s", place, name);
     FILE *file = fopen(path, "w");
-    if (!file || fwrite(content, 1, bytes, file) != bytes || fclose(file))
-        abort();
+    if (!file || fwrite(content, 1, bytes, file) != bytes || fclose(file)) abort();
 }
 
-static void forget(void)
-{
-    if (limits_map)
-        munmap((void *)limits_map, sizeof(struct vgpu_limits));
-    if (usage_map)
-        munmap(usage_map, sizeof(struct vgpu_usage));
+static void forget(void) {
+    if (limits_map) munmap((void *)limits_map, sizeof(struct vgpu_limits));
+    if (usage_map) munmap(usage_map, sizeof(struct vgpu_usage));
     atomic_store(&limits_map, NULL);
     atomic_store(&usage_map, NULL);
     atomic_store(&own_slot, NULL);
@@ -59,38 +53,31 @@ static void forget(void)
 }
 
 /* As its writer would: what the checksum is over is left as it came. */
-static void sum_up(struct vgpu_limits *limits, struct vgpu_usage *usage)
-{
+static void sum_up(struct vgpu_limits *limits, struct vgpu_usage *usage) {
     uint64_t sum = create_checksum(VGPU_CHECKSUM_START, &limits->header, offsetof(struct vgpu_limits_header, sequence));
     limits->header.checksum = create_checksum(sum, limits->limits, sizeof limits->limits);
     usage->header.checksum =
         create_checksum(VGPU_CHECKSUM_START, &usage->header, offsetof(struct vgpu_usage_header, checksum));
 }
 
-static void use(void)
-{
+static void use(void) {
     uint8_t uuid[VGPU_UUID_BYTES] = {0};
     static struct ledger_holder holders[VGPU_PROCESSES];
     for (int turn = 0; turn < 2; turn++) {
         enum vgpu_status status = files_look();
         unsigned slot = files_find_slot(uuid);
-        if (slot > FILES_NO_SLOT || status > VGPU_REFUSING || status == VGPU_STARTING)
-            abort();
+        if (slot > FILES_NO_SLOT || status > VGPU_REFUSING || status == VGPU_STARTING) abort();
         enum verdict verdict = ledger_reserve(slot, 100);
-        if (status == VGPU_LIMITING && verdict == LEDGER_GRANTED && files_memory_limit(slot) < 100)
-            abort();
-        if (verdict == LEDGER_GRANTED)
-            ledger_release(slot, 100);
+        if (status == VGPU_LIMITING && verdict == LEDGER_GRANTED && files_memory_limit(slot) < 100) abort();
+        if (verdict == LEDGER_GRANTED) ledger_release(slot, 100);
         ledger_used(slot % VGPU_DEVICES);
         if (ledger_list(slot % VGPU_DEVICES, holders) > VGPU_PROCESSES || files_core_limit(slot % VGPU_DEVICES) > 99)
             abort();
-        if (bucket_is_limited(slot))
-            bucket_correct(slot, 0, 1);
+        if (bucket_is_limited(slot)) bucket_correct(slot, 0, 1);
     }
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *content, size_t bytes)
-{
+int LLVMFuzzerTestOneInput(const uint8_t *content, size_t bytes) {
     static struct vgpu_limits limits;
     static struct vgpu_usage usage;
     static bool is_placed;
@@ -98,15 +85,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *content, size_t bytes)
                        setenv(PLACE_VARIABLE, place, 1) != 0))
         abort();
     is_placed = true;
-    if (bytes < 2)
-        return 0;
+    if (bytes < 2) return 0;
     size_t cut = (size_t)(content[0] | content[1] << 8) % (bytes - 1), rest = bytes - 2 - cut;
     memset(&limits, 0, sizeof limits);
     memset(&usage, 0, sizeof usage);
     memcpy(&limits, content + 2, cut < sizeof limits ? cut : sizeof limits);
     memcpy(&usage, content + 2 + cut, rest < sizeof usage ? rest : sizeof usage);
-    if (content[0] % 2 == 0)
-        sum_up(&limits, &usage);
+    if (content[0] % 2 == 0) sum_up(&limits, &usage);
     bool is_whole = content[1] % 8 != 7;
     write_file("limits", &limits, is_whole ? sizeof limits : cut % sizeof limits);
     write_file("usage", &usage, is_whole ? sizeof usage : rest % sizeof usage);
@@ -117,8 +102,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *content, size_t bytes)
 
 #ifdef ALONE
 /* Both files as the agent makes them, cut where a change is likely to matter. */
-static size_t make_seed(uint8_t *input)
-{
+static size_t make_seed(uint8_t *input) {
     struct vgpu_limits limits = {0};
     struct vgpu_usage usage = {0};
     limits.header.magic = VGPU_LIMITS_MAGIC, limits.header.version = VGPU_VERSION;
@@ -136,11 +120,9 @@ static size_t make_seed(uint8_t *input)
     return 2 + cut + of_usage;
 }
 
-int main(int count, char **words)
-{
+int main(int count, char **words) {
     static uint8_t input[1 << 16];
-    if (count != 3)
-        return 2;
+    if (count != 3) return 2;
     unsigned random = (unsigned)atoi(words[1]);
     for (int left = atoi(words[2]); left > 0; left--) {
         size_t bytes = make_seed(input);

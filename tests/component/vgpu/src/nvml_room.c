@@ -5,8 +5,7 @@
 
 typedef int (*any)(void *, unsigned *, void *);
 
-int main(void)
-{
+int main(void) {
     void *nvml = dlopen("libnvidia-ml.so.1", RTLD_NOW), *device;
     const char *const names[] = {"nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetComputeRunningProcesses_v3"};
     const size_t sizes[] = {16, 24};
@@ -19,8 +18,7 @@ int main(void)
             unsigned count = room, pid;
             unsigned long long used;
             any ask = (any)dlsym(nvml, names[i]);
-            if (!ask)
-                return 3;
+            if (!ask) return 3;
             int code = ask(device, &count, room ? infos : NULL);
             printf("%d %u", code, count);
             for (unsigned k = 0; code == 0 && k < count; k++) {

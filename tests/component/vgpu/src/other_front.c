@@ -13,26 +13,21 @@ typedef int (*allocate)(unsigned long long *, size_t);
 
 static allocate original;
 
-static find find_real(void)
-{
+static find find_real(void) {
     find real = (find)dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
     return real ? real : (find)dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.17");
 }
 
-int cuMemAlloc_v2(unsigned long long *at, size_t bytes)
-{
+int cuMemAlloc_v2(unsigned long long *at, size_t bytes) {
     write(STDERR_FILENO, "seen\n", 5) < 0 ? (void)0 : (void)0;
-    if (!original)
-        original = (allocate)find_real()(RTLD_NEXT, "cuMemAlloc_v2");
+    if (!original) original = (allocate)find_real()(RTLD_NEXT, "cuMemAlloc_v2");
     return original(at, bytes);
 }
 
-void *dlsym(void *handle, const char *name)
-{
+void *dlsym(void *handle, const char *name) {
     void *found = find_real()(handle, name);
     if (found && strcmp(name, "cuMemAlloc_v2") == 0) {
-        if (!original)
-            original = (allocate)found;
+        if (!original) original = (allocate)found;
         return (void *)cuMemAlloc_v2;
     }
     return found;

@@ -31,15 +31,13 @@ struct held {
     enum kind kind;
 };
 
-static uint64_t now_ns(void)
-{
+static uint64_t now_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static int take_one(struct held *one, uint64_t bytes)
-{
+static int take_one(struct held *one, uint64_t bytes) {
     const int on_device[] = {1, 0, 1, 0, 0, 0, 0, 0};
     const struct {
         size_t width, height;
@@ -53,8 +51,7 @@ static int take_one(struct held *one, uint64_t bytes)
     }
 }
 
-static void *hammer(void *seed)
-{
+static void *hammer(void *seed) {
     unsigned random = (unsigned)(uintptr_t)seed;
     struct held held[HELD] = {{0, LINEAR}};
     wrong += set_current((uintptr_t)context, 0, 0, 0) != 0;
@@ -67,25 +64,20 @@ static void *hammer(void *seed)
         }
         one->kind = (enum kind)(rand_r(&random) % KINDS);
         int code = take_one(one, 1 + (uint64_t)rand_r(&random) % most);
-        if (code)
-            one->at = 0;
+        if (code) one->at = 0;
         granted += code == 0;
         refused += code == 2;
         wrong += code != 0 && code != 2;
-        if (i % 16 == 0)
-            wrong += synchronize(0, 0, 0, 0) != 0;
+        if (i % 16 == 0) wrong += synchronize(0, 0, 0, 0) != 0;
     }
-    for (unsigned i = 0; i < HELD; i++)
-        wrong += held[i].at && give[held[i].kind](held[i].at, 0, 0, 0) != 0;
+    for (unsigned i = 0; i < HELD; i++) wrong += held[i].at && give[held[i].kind](held[i].at, 0, 0, 0) != 0;
     wrong += synchronize(0, 0, 0, 0) != 0;
     return NULL;
 }
 
-int main(int count, char **words)
-{
+int main(int count, char **words) {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (count != 4 || !driver)
-        return 2;
+    if (count != 4 || !driver) return 2;
     for (int kind = 0; kind < KINDS; kind++) {
         take[kind] = (any)dlsym(driver, takes[kind]);
         give[kind] = (any)dlsym(driver, gives[kind]);
@@ -101,8 +93,7 @@ int main(int count, char **words)
     pthread_t running[THREADS_MOST];
     for (unsigned i = 0; i < threads && i < THREADS_MOST; i++)
         pthread_create(&running[i], NULL, hammer, (void *)(uintptr_t)((unsigned)getpid() * THREADS_MOST + i));
-    for (unsigned i = 0; i < threads && i < THREADS_MOST; i++)
-        pthread_join(running[i], NULL);
+    for (unsigned i = 0; i < threads && i < THREADS_MOST; i++) pthread_join(running[i], NULL);
     printf("granted %u refused %u wrong %u\n", (unsigned)granted, (unsigned)refused, (unsigned)wrong);
     return wrong != 0;
 }

@@ -11,21 +11,16 @@
 
 typedef void *(*find)(void *, const char *);
 
-int main(int count, char **words)
-{
+int main(int count, char **words) {
     find ask = (find)real_find("dlsym");
     void *library = ask ? dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD) : NULL;
-    if (!library)
-        return 2;
+    if (!library) return 2;
     for (int i = 1; i < count; i++) {
         void *place = real_find(words[i]);
         Dl_info info;
-        if (!place)
-            puts("nowhere");
-        else if (place == ask(library, words[i]))
-            puts("right");
-        else
-            puts(dladdr(place, &info) ? info.dli_fname : "wrong");
+        if (!place) puts("nowhere");
+        else if (place == ask(library, words[i])) puts("right");
+        else puts(dladdr(place, &info) ? info.dli_fname : "wrong");
     }
     return 0;
 }

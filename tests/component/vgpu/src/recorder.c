@@ -17,32 +17,27 @@ typedef int (*second)(const char *, void **, int, uint64_t, int *);
 static first original_first;
 static second original_second;
 
-static find find_real(void)
-{
+static find find_real(void) {
     find real = (find)dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
     return real ? real : (find)dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.17");
 }
 
-static void record(const char *kind, const char *base, void *const *place, int version, uint64_t flags, int result)
-{
+static void record(const char *kind, const char *base, void *const *place, int version, uint64_t flags, int result) {
     FILE *file = fopen(getenv("RECORD"), "ae");
     Dl_info info = {"/-", NULL, NULL, NULL};
-    if (place && *place)
-        dladdr(*place, &info);
-    fprintf(file, "%s %s %d %" PRIu64 " %d %s %s\n", kind, base, version, flags, result, strrchr(info.dli_fname, '/') + 1,
-            info.dli_sname ? info.dli_sname : "-");
+    if (place && *place) dladdr(*place, &info);
+    fprintf(file, "%s %s %d %" PRIu64 " %d %s %s\n", kind, base, version, flags, result,
+            strrchr(info.dli_fname, '/') + 1, info.dli_sname ? info.dli_sname : "-");
     fclose(file);
 }
 
-static int record_first(const char *base, void **place, int version, uint64_t flags)
-{
+static int record_first(const char *base, void **place, int version, uint64_t flags) {
     int result = original_first(base, place, version, flags);
     record("first", base, place, version, flags, result);
     return result;
 }
 
-static int record_second(const char *base, void **place, int version, uint64_t flags, int *status)
-{
+static int record_second(const char *base, void **place, int version, uint64_t flags, int *status) {
     int result = original_second(base, place, version, flags, status);
     record("second", base, place, version, flags, result);
     /* What it leads to by its own name is to be written down too. */
@@ -56,8 +51,7 @@ static int record_second(const char *base, void **place, int version, uint64_t f
     return result;
 }
 
-void *dlsym(void *handle, const char *name)
-{
+void *dlsym(void *handle, const char *name) {
     void *found = find_real()(handle, name);
     if (found && strcmp(name, "cuGetProcAddress_v2") == 0) {
         original_second = (second)found;
@@ -67,7 +61,6 @@ void *dlsym(void *handle, const char *name)
         original_first = (first)found;
         return (void *)record_first;
     }
-    if (strncmp(name, "cu", 2) == 0 && strncmp(name, "cuda", 4) != 0)
-        record("dlsym", name, &found, 0, 0, 0);
+    if (strncmp(name, "cu", 2) == 0 && strncmp(name, "cuda", 4) != 0) record("dlsym", name, &found, 0, 0, 0);
     return found;
 }

@@ -2,8 +2,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 
-int main(int count, char **words)
-{
+int main(int count, char **words) {
     void *runtime = count == 2 ? dlopen(words[1], RTLD_NOW) : NULL;
     int devices = -1;
     void *memory = NULL;

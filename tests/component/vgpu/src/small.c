@@ -3,8 +3,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 
-int main(void)
-{
+int main(void) {
     void *self = dlopen(NULL, RTLD_NOW);
     int has_printf = dlsym(RTLD_DEFAULT, "printf") != NULL, has_main = self != NULL && dlsym(self, "puts") != NULL;
     printf("found %d %d %d\n", has_printf, has_main, dlsym(RTLD_DEFAULT, "cuMemAlloc_v2") != NULL);

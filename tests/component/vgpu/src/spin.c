@@ -19,18 +19,15 @@ static void *driver;
 static u turns, unused;
 static void *arguments[] = {&turns, &unused};
 
-static char *read_code(const char *path)
-{
+static char *read_code(const char *path) {
     static char code[1 << 16];
     FILE *file = fopen(path, "r");
-    if (!file || !fread(code, 1, sizeof code - 1, file))
-        exit(4);
+    if (!file || !fread(code, 1, sizeof code - 1, file)) exit(4);
     fclose(file);
     return code;
 }
 
-static int call(const char *name, const u *a)
-{
+static int call(const char *name, const u *a) {
     any function = (any)dlsym(driver, name);
     if (!function) {
         fprintf(stderr, "no %s\n", name);
@@ -39,31 +36,26 @@ static int call(const char *name, const u *a)
     return function(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10]);
 }
 
-static u now_us(void)
-{
+static u now_us(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (u)now.tv_sec * 1000000u + (u)now.tv_nsec / 1000u;
 }
 
 /* A graph of one kernel. */
-static void *make_graph(void *function)
-{
+static void *make_graph(void *function) {
     void *stream, *graph, *made;
     CALL("cuStreamCreate", (u)&stream, 0);
     CALL("cuStreamBeginCapture_v2", (u)stream, 0);
     u before = now_us();
-    for (int i = 0; i < 16; i++)
-        CALL("cuLaunchKernel", (u)function, 1, 1, 1, 1, 1, 1, 0, (u)stream, (u)arguments, 0);
-    if (now_us() - before > 50000)
-        fprintf(stderr, "waited while a stream was captured\n");
+    for (int i = 0; i < 16; i++) CALL("cuLaunchKernel", (u)function, 1, 1, 1, 1, 1, 1, 0, (u)stream, (u)arguments, 0);
+    if (now_us() - before > 50000) fprintf(stderr, "waited while a stream was captured\n");
     CALL("cuStreamEndCapture", (u)stream, (u)&graph);
     CALL("cuGraphInstantiateWithFlags", (u)&made, (u)graph, 0);
     return made;
 }
 
-static int launch(const char *entry, void *function, void *graph)
-{
+static int launch(const char *entry, void *function, void *graph) {
     struct {
         unsigned sizes[7];
         void *stream, *attributes;
@@ -74,17 +66,13 @@ static int launch(const char *entry, void *function, void *graph)
         unsigned sizes[7];
         void *stream, **arguments;
     } several = {function, {1, 1, 1, 1, 1, 1, 0}, NULL, arguments};
-    if (strncmp(entry, "cuGraph", 7) == 0)
-        return CALL(entry, (u)graph, 0);
-    if (strncmp(entry, "cuLaunchKernelEx", 16) == 0)
-        return CALL(entry, (u)&shape, (u)function, (u)arguments, 0);
-    if (strcmp(entry, "cuLaunchCooperativeKernelMultiDevice") == 0)
-        return CALL(entry, (u)&several, 1, 0);
+    if (strncmp(entry, "cuGraph", 7) == 0) return CALL(entry, (u)graph, 0);
+    if (strncmp(entry, "cuLaunchKernelEx", 16) == 0) return CALL(entry, (u)&shape, (u)function, (u)arguments, 0);
+    if (strcmp(entry, "cuLaunchCooperativeKernelMultiDevice") == 0) return CALL(entry, (u)&several, 1, 0);
     return CALL(entry, (u)function, 1, 1, 1, 1, 1, 1, 0, 0, (u)arguments, 0);
 }
 
-int main(int count, char **words)
-{
+int main(int count, char **words) {
     void *context, *module, *function;
     char name[32];
     driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -94,14 +82,12 @@ int main(int count, char **words)
         return 2;
     turns = strtoull(words[2], NULL, 10);
     snprintf(name, sizeof name, count == 5 ? "spin" : "us_%s", words[2]);
-    if (CALL("cuModuleGetFunction", (u)&function, (u)module, (u)name))
-        return 2;
+    if (CALL("cuModuleGetFunction", (u)&function, (u)module, (u)name)) return 2;
     void *graph = strncmp(words[1], "cuGraph", 7) == 0 ? make_graph(function) : NULL;
     unsigned launched = 0;
     u start = now_us(), until = start + strtoull(words[3], NULL, 10) * 1000;
     for (; now_us() < until; launched++)
-        if (launch(words[1], function, graph))
-            return 3;
+        if (launch(words[1], function, graph)) return 3;
     CALL("cuStreamSynchronize", 0);
     printf("%u %llu\n", graph ? launched * 16 : launched, (unsigned long long)(now_us() - start));
     return 0;

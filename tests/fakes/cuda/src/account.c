@@ -35,31 +35,25 @@ static struct account alone, *account = &alone;
 static struct process *own = alone.processes;
 static int file = -1;
 
-static void lock(void)
-{
+static void lock(void) {
     pthread_mutex_lock(&within);
     if (file >= 0)
-        while (flock(file, LOCK_EX) != 0 && errno == EINTR)
-            ;
+        while (flock(file, LOCK_EX) != 0 && errno == EINTR);
 }
 
-static void unlock(void)
-{
-    if (file >= 0)
-        flock(file, LOCK_UN);
+static void unlock(void) {
+    if (file >= 0) flock(file, LOCK_UN);
     pthread_mutex_unlock(&within);
 }
 
 /* 0 for one that is gone, or has ended with all its threads and was not waited for. */
-static uint64_t read_start(uint64_t pid)
-{
+static uint64_t read_start(uint64_t pid) {
     char path[64], line[1024], state = 'X';
     unsigned long long start = 0;
     int threads = 0;
     snprintf(path, sizeof path, "/proc/%llu/stat", (unsigned long long)pid);
     FILE *stat = fopen(path, "re");
-    if (!stat)
-        return 0;
+    if (!stat) return 0;
     char *at = fgets(line, sizeof line, stat) ? strrchr(line, ')') : NULL;
     fclose(stat);
     if (!at || sscanf(at, ") %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %d %*d %llu", &state,
@@ -68,8 +62,7 @@ static uint64_t read_start(uint64_t pid)
     return (state == 'Z' || state == 'X') && threads <= 1 ? 0 : start;
 }
 
-static void drop_dead(void)
-{
+static void drop_dead(void) {
     for (int i = 0; i < PROCESSES; i++) {
         struct process *process = &account->processes[i];
         if (process->pid && process != own && read_start(process->pid) != process->start)
@@ -77,44 +70,34 @@ static void drop_dead(void)
     }
 }
 
-static uint64_t add_up(device device)
-{
+static uint64_t add_up(device device) {
     uint64_t sum = 0;
-    for (int i = 0; i < PROCESSES; i++)
-        sum += account->processes[i].used[device];
+    for (int i = 0; i < PROCESSES; i++) sum += account->processes[i].used[device];
     return sum;
 }
 
-static struct process *find_free(void)
-{
+static struct process *find_free(void) {
     for (int i = 0; i < PROCESSES; i++)
-        if (!account->processes[i].pid)
-            return &account->processes[i];
+        if (!account->processes[i].pid) return &account->processes[i];
     return NULL;
 }
 
-result account_open(void)
-{
+result account_open(void) {
     const char *path = getenv("FAKE_CUDA_ACCOUNT");
-    if (!path || file >= 0)
-        return SUCCESS;
+    if (!path || file >= 0) return SUCCESS;
     file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (file < 0 || ftruncate(file, sizeof *account) != 0)
-        return NO_DEVICE;
+    if (file < 0 || ftruncate(file, sizeof *account) != 0) return NO_DEVICE;
     account = mmap(NULL, sizeof *account, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    if (account == MAP_FAILED)
-        return NO_DEVICE;
+    if (account == MAP_FAILED) return NO_DEVICE;
     lock();
     drop_dead();
     own = find_free();
-    if (own)
-        *own = (struct process){(uint64_t)getpid(), read_start((uint64_t)getpid()), {0}, 0};
+    if (own) *own = (struct process){(uint64_t)getpid(), read_start((uint64_t)getpid()), {0}, 0};
     unlock();
     return own ? SUCCESS : NO_DEVICE;
 }
 
-result account_charge(device device, uint64_t bytes)
-{
+result account_charge(device device, uint64_t bytes) {
     lock();
     uint64_t total = fake_total(device), sum = add_up(device);
     if (bytes > total || sum > total - bytes || sum + bytes > account->most[device]) {
@@ -124,27 +107,23 @@ result account_charge(device device, uint64_t bytes)
     result verdict = bytes > total || sum > total - bytes ? OUT_OF_MEMORY : SUCCESS;
     if (verdict == SUCCESS) {
         own->used[device] += bytes;
-        if (sum + bytes > account->most[device])
-            account->most[device] = sum + bytes;
+        if (sum + bytes > account->most[device]) account->most[device] = sum + bytes;
     }
     unlock();
     return verdict;
 }
 
-void account_credit(device device, uint64_t bytes)
-{
+void account_credit(device device, uint64_t bytes) {
     lock();
     own->used[device] -= bytes;
     unlock();
 }
 
-void account_busy(uint64_t nanoseconds)
-{
+void account_busy(uint64_t nanoseconds) {
     __atomic_fetch_add(&own->busy_ns, nanoseconds, __ATOMIC_RELAXED);
 }
 
-uint64_t account_used(device device)
-{
+uint64_t account_used(device device) {
     lock();
     drop_dead();
     uint64_t sum = add_up(device);

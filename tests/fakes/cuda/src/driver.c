@@ -26,8 +26,7 @@ static int fault_count, device_count;
 static uint64_t totals[DEVICES_MOST];
 static atomic_int initialized, is_lost;
 
-static void read_environment(void)
-{
+static void read_environment(void) {
     const char *at = getenv("FAKE_CUDA_DEVICES");
     for (at = at ? at : "17179869184,17179869184"; *at && device_count < DEVICES_MOST; device_count++) {
         char *end;
@@ -46,19 +45,16 @@ static void read_environment(void)
 }
 
 /* The child of a process that has started the driver can never use it. */
-static void lose(void)
-{
+static void lose(void) {
     atomic_store(&is_lost, atomic_load(&initialized));
 }
 
-uint64_t fake_number(const char *variable, uint64_t otherwise)
-{
+uint64_t fake_number(const char *variable, uint64_t otherwise) {
     const char *said = getenv(variable);
     return said ? strtoull(said, NULL, 10) : otherwise;
 }
 
-result fake_begin(const char *name, int needs_init)
-{
+result fake_begin(const char *name, int needs_init) {
     pthread_once(&once, read_environment);
     for (int i = 0; i < fault_count; i++) {
         struct fault *fault = &faults[i];
@@ -68,53 +64,44 @@ result fake_begin(const char *name, int needs_init)
     return (needs_init && !atomic_load(&initialized)) || atomic_load(&is_lost) ? NOT_INITIALIZED : SUCCESS;
 }
 
-int fake_driver_version(void)
-{
+int fake_driver_version(void) {
     return (int)fake_number("FAKE_CUDA_VERSION", 12080);
 }
 
-int fake_device_count(void)
-{
+int fake_device_count(void) {
     return device_count;
 }
 
-uint64_t fake_total(device device)
-{
+uint64_t fake_total(device device) {
     return totals[device];
 }
 
-EXPORT result cuInit(unsigned flags)
-{
+EXPORT result cuInit(unsigned flags) {
     BEGIN_WITHOUT_INIT;
     REQUIRE(flags == 0, INVALID_VALUE);
     REQUIRE(device_count > 0, NO_DEVICE);
     pthread_mutex_lock(&starting);
     result verdict = initialized ? SUCCESS : account_open();
-    if (verdict == SUCCESS && !initialized)
-        pthread_atfork(NULL, NULL, lose);
-    if (verdict == SUCCESS)
-        initialized = 1;
+    if (verdict == SUCCESS && !initialized) pthread_atfork(NULL, NULL, lose);
+    if (verdict == SUCCESS) initialized = 1;
     pthread_mutex_unlock(&starting);
     return verdict;
 }
 
-EXPORT result cuDriverGetVersion(int *version)
-{
+EXPORT result cuDriverGetVersion(int *version) {
     REQUIRE(version, INVALID_VALUE);
     *version = fake_driver_version();
     return SUCCESS;
 }
 
-EXPORT result cuDeviceGetCount(int *count)
-{
+EXPORT result cuDeviceGetCount(int *count) {
     BEGIN;
     REQUIRE(count, INVALID_VALUE);
     *count = device_count;
     return SUCCESS;
 }
 
-EXPORT result cuDeviceGet(device *which, int ordinal)
-{
+EXPORT result cuDeviceGet(device *which, int ordinal) {
     BEGIN;
     REQUIRE(which, INVALID_VALUE);
     REQUIRE_DEVICE(ordinal);
@@ -122,8 +109,7 @@ EXPORT result cuDeviceGet(device *which, int ordinal)
     return SUCCESS;
 }
 
-EXPORT result cuDeviceGetName(char *name, int length, device which)
-{
+EXPORT result cuDeviceGetName(char *name, int length, device which) {
     BEGIN;
     REQUIRE(name && length > 0, INVALID_VALUE);
     REQUIRE_DEVICE(which);
@@ -132,8 +118,7 @@ EXPORT result cuDeviceGetName(char *name, int length, device which)
 }
 
 /* 15 bytes of nothing and the ordinal; of the first device what FAKE_CUDA_UUID says in 32 digits, where it does. */
-static result get_uuid(uint8_t *uuid, device which)
-{
+static result get_uuid(uint8_t *uuid, device which) {
     REQUIRE(uuid, INVALID_VALUE);
     REQUIRE_DEVICE(which);
     memset(uuid, 0, 16);
@@ -147,36 +132,32 @@ static result get_uuid(uint8_t *uuid, device which)
     return SUCCESS;
 }
 
-EXPORT result cuDeviceGetUuid(uint8_t *uuid, device which)
-{
+EXPORT result cuDeviceGetUuid(uint8_t *uuid, device which) {
     BEGIN;
     return get_uuid(uuid, which);
 }
 
-EXPORT result cuDeviceGetUuid_v2(uint8_t *uuid, device which)
-{
+EXPORT result cuDeviceGetUuid_v2(uint8_t *uuid, device which) {
     BEGIN;
     return get_uuid(uuid, which);
 }
 
-EXPORT result cuDeviceGetAttribute(int *value, int attribute, device which)
-{
+EXPORT result cuDeviceGetAttribute(int *value, int attribute, device which) {
     BEGIN;
     REQUIRE(value, INVALID_VALUE);
     REQUIRE_DEVICE(which);
     switch (attribute) {
-    case 16: *value = 132; break; /* multiprocessors */
+    case 16: *value = 132; break;       /* multiprocessors */
     case 33: *value = which + 1; break; /* PCI bus */
-    case 41: /* unified addressing */
-    case 83: *value = 1; break; /* managed memory */
-    case 75: *value = 9; break; /* compute capability */
+    case 41:                            /* unified addressing */
+    case 83: *value = 1; break;         /* managed memory */
+    case 75: *value = 9; break;         /* compute capability */
     default: *value = 0;
     }
     return SUCCESS;
 }
 
-EXPORT result cuDeviceTotalMem(unsigned *bytes, device which)
-{
+EXPORT result cuDeviceTotalMem(unsigned *bytes, device which) {
     BEGIN;
     REQUIRE(bytes, INVALID_VALUE);
     REQUIRE_DEVICE(which);
@@ -184,8 +165,7 @@ EXPORT result cuDeviceTotalMem(unsigned *bytes, device which)
     return SUCCESS;
 }
 
-EXPORT result cuDeviceTotalMem_v2(size_t *bytes, device which)
-{
+EXPORT result cuDeviceTotalMem_v2(size_t *bytes, device which) {
     BEGIN;
     REQUIRE(bytes, INVALID_VALUE);
     REQUIRE_DEVICE(which);

@@ -90,21 +90,18 @@ result graph_memory_launch(struct graph_memory *memory, const void *stream);
 void graph_memory_end_launch(const void *stream);
 result graph_memory_free(address at);
 
-#define BEGIN_WITHOUT_INIT                             \
-    {                                                  \
-        result verdict_ = fake_begin(__func__, 0);     \
-        if (verdict_)                                  \
-            return verdict_ == ALLOWS_NOTHING_WRITTEN ? SUCCESS : verdict_; \
+#define BEGIN_WITHOUT_INIT                                                            \
+    {                                                                                 \
+        result verdict_ = fake_begin(__func__, 0);                                    \
+        if (verdict_) return verdict_ == ALLOWS_NOTHING_WRITTEN ? SUCCESS : verdict_; \
     }
-#define BEGIN                                          \
-    {                                                  \
-        result verdict_ = fake_begin(__func__, 1);     \
-        if (verdict_)                                  \
-            return verdict_ == ALLOWS_NOTHING_WRITTEN ? SUCCESS : verdict_; \
+#define BEGIN                                                                         \
+    {                                                                                 \
+        result verdict_ = fake_begin(__func__, 1);                                    \
+        if (verdict_) return verdict_ == ALLOWS_NOTHING_WRITTEN ? SUCCESS : verdict_; \
     }
-#define REQUIRE(condition, code) \
-    if (!(condition))            \
-    return code
+#define REQUIRE(condition, code)  \
+    if (!(condition)) return code
 /* What CUDA says where memory is: on a device, by its number. */
 struct location {
     int type;

@@ -38,11 +38,9 @@ static struct stream_memory streams[STREAMS_MOST];
 static unsigned streams_count;
 static uint64_t highest[DEVICES_MOST][2];
 
-struct graph_memory *graph_memory_create(int frees_on_launch)
-{
+struct graph_memory *graph_memory_create(int frees_on_launch) {
     struct graph_memory *memory = calloc(1, sizeof *memory);
-    if (!memory)
-        abort();
+    if (!memory) abort();
     memory->frees_on_launch = frees_on_launch;
     pthread_mutex_lock(&changing);
     memory->next = memories;
@@ -51,8 +49,7 @@ struct graph_memory *graph_memory_create(int frees_on_launch)
     return memory;
 }
 
-void graph_memory_add(struct graph_memory *memory, device device, uint64_t bytes, address unfreed)
-{
+void graph_memory_add(struct graph_memory *memory, device device, uint64_t bytes, address unfreed) {
     memory->needs[device] += bytes;
     if (unfreed && memory->count < UNFREED_MOST) {
         memory->unfreed[device] += bytes;
@@ -60,18 +57,14 @@ void graph_memory_add(struct graph_memory *memory, device device, uint64_t bytes
     }
 }
 
-static struct stream_memory *find_stream(const void *stream)
-{
+static struct stream_memory *find_stream(const void *stream) {
     unsigned i = 0;
-    while (i < streams_count && streams[i].stream != stream)
-        i++;
-    if (i == streams_count && i < STREAMS_MOST)
-        streams[streams_count++].stream = stream;
+    while (i < streams_count && streams[i].stream != stream) i++;
+    if (i == streams_count && i < STREAMS_MOST) streams[streams_count++].stream = stream;
     return i < STREAMS_MOST ? &streams[i] : NULL;
 }
 
-static uint64_t add_up(device which, int attribute)
-{
+static uint64_t add_up(device which, int attribute) {
     uint64_t sum = 0;
     for (unsigned i = 0; i < streams_count; i++) {
         const struct part *part = &streams[i].parts[which];
@@ -81,8 +74,7 @@ static uint64_t add_up(device which, int attribute)
     return sum;
 }
 
-static result map(const struct graph_memory *memory, struct stream_memory *stream)
-{
+static result map(const struct graph_memory *memory, struct stream_memory *stream) {
     REQUIRE(stream, OUT_OF_MEMORY);
     for (device which = 0; which < DEVICES_MOST; which++) {
         struct part *part = &stream->parts[which];
@@ -96,23 +88,20 @@ static result map(const struct graph_memory *memory, struct stream_memory *strea
     return SUCCESS;
 }
 
-static void end_unfreed(struct graph_memory *memory)
-{
+static void end_unfreed(struct graph_memory *memory) {
     for (device which = 0; memory->left > 0 && which < DEVICES_MOST; which++)
         memory->allocated_in->parts[which].unfreed -= memory->unfreed[which];
     memory->left = 0;
 }
 
-result graph_memory_map(struct graph_memory *memory, const void *stream)
-{
+result graph_memory_map(struct graph_memory *memory, const void *stream) {
     pthread_mutex_lock(&changing);
     result verdict = map(memory, find_stream(stream));
     pthread_mutex_unlock(&changing);
     return verdict;
 }
 
-result graph_memory_launch(struct graph_memory *memory, const void *stream)
-{
+result graph_memory_launch(struct graph_memory *memory, const void *stream) {
     pthread_mutex_lock(&changing);
     result verdict = memory->left > 0 && !memory->frees_on_launch ? INVALID_VALUE : SUCCESS;
     struct stream_memory *own = find_stream(stream);
@@ -123,15 +112,13 @@ result graph_memory_launch(struct graph_memory *memory, const void *stream)
     if (verdict == SUCCESS) {
         memory->left = memory->count;
         memory->allocated_in = own;
-        for (device which = 0; which < DEVICES_MOST; which++)
-            own->parts[which].unfreed += memory->unfreed[which];
+        for (device which = 0; which < DEVICES_MOST; which++) own->parts[which].unfreed += memory->unfreed[which];
     }
     pthread_mutex_unlock(&changing);
     return verdict;
 }
 
-void graph_memory_end_launch(const void *stream)
-{
+void graph_memory_end_launch(const void *stream) {
     uint64_t end = launch_end();
     pthread_mutex_lock(&changing);
     find_stream(stream)->busy_until_ns = end;
@@ -143,33 +130,28 @@ void graph_memory_end_launch(const void *stream)
 }
 
 /* What a graph has left allocated is free with the last of it. */
-result graph_memory_free(address at)
-{
+result graph_memory_free(address at) {
     result verdict = INVALID_VALUE;
     pthread_mutex_lock(&changing);
     for (struct graph_memory *memory = memories; memory && verdict != SUCCESS; memory = memory->next)
         for (unsigned i = 0; memory->left > 0 && i < memory->count; i++)
             if (memory->addresses[i] == at) {
                 verdict = SUCCESS;
-                if (memory->left == 1)
-                    end_unfreed(memory);
-                else
-                    memory->left--;
+                if (memory->left == 1) end_unfreed(memory);
+                else memory->left--;
                 break;
             }
     pthread_mutex_unlock(&changing);
     return verdict;
 }
 
-EXPORT result cuDeviceGraphMemTrim(device which)
-{
+EXPORT result cuDeviceGraphMemTrim(device which) {
     BEGIN;
     REQUIRE_DEVICE(which);
     pthread_mutex_lock(&changing);
     for (unsigned i = 0; i < streams_count; i++) {
         struct part *part = &streams[i].parts[which];
-        if (streams[i].busy_until_ns > launch_now())
-            continue;
+        if (streams[i].busy_until_ns > launch_now()) continue;
         account_credit(which, part->reserved - part->unfreed);
         part->reserved = part->unfreed;
     }
@@ -177,16 +159,13 @@ EXPORT result cuDeviceGraphMemTrim(device which)
     return SUCCESS;
 }
 
-EXPORT result cuDeviceGetGraphMemAttribute(device which, int attribute, uint64_t *value)
-{
+EXPORT result cuDeviceGetGraphMemAttribute(device which, int attribute, uint64_t *value) {
     BEGIN;
     REQUIRE_DEVICE(which);
     REQUIRE(value && attribute >= USED && attribute <= RESERVED_HIGH, INVALID_VALUE);
     pthread_mutex_lock(&changing);
-    if (attribute == USED || attribute == RESERVED)
-        *value = add_up(which, attribute);
-    else
-        *value = highest[which][attribute == RESERVED_HIGH];
+    if (attribute == USED || attribute == RESERVED) *value = add_up(which, attribute);
+    else *value = highest[which][attribute == RESERVED_HIGH];
     pthread_mutex_unlock(&changing);
     return SUCCESS;
 }

@@ -32,75 +32,63 @@ static struct function functions[FUNCTIONS_MOST];
 static uint64_t end_ns, ends[QUEUE], launched;
 static int module;
 
-uint64_t launch_now(void)
-{
+uint64_t launch_now(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-uint64_t launch_end(void)
-{
+uint64_t launch_end(void) {
     pthread_mutex_lock(&changing);
     uint64_t end = end_ns;
     pthread_mutex_unlock(&changing);
     return end;
 }
 
-void launch_wait(uint64_t until_ns)
-{
+void launch_wait(uint64_t until_ns) {
     struct timespec until = {(time_t)(until_ns / 1000000000u), (long)(until_ns % 1000000000u)};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) != 0)
-        ;
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) != 0);
 }
 
-void launch_add(uint64_t nanoseconds)
-{
+void launch_add(uint64_t nanoseconds) {
     pthread_mutex_lock(&changing);
     uint64_t now = launch_now(), *place = &ends[launched++ % QUEUE], free_at = *place;
     end_ns = (end_ns > now ? end_ns : now) + nanoseconds;
     *place = end_ns;
     pthread_mutex_unlock(&changing);
     account_busy(nanoseconds);
-    if (free_at > now)
-        launch_wait(free_at);
+    if (free_at > now) launch_wait(free_at);
 }
 
-uint64_t launch_duration(const void *function)
-{
+uint64_t launch_duration(const void *function) {
     return ((const struct function *)function)->nanoseconds;
 }
 
-EXPORT result cuModuleLoadData(void **made, const void *image)
-{
+EXPORT result cuModuleLoadData(void **made, const void *image) {
     BEGIN;
     REQUIRE(made && image, INVALID_VALUE);
     *made = &module;
     return SUCCESS;
 }
 
-EXPORT result cuModuleGetFunction(struct function **function, void *of, const char *name)
-{
+EXPORT result cuModuleGetFunction(struct function **function, void *of, const char *name) {
     BEGIN;
     REQUIRE(function && of && strncmp(name, "us_", 3) == 0, NOT_FOUND);
     uint64_t nanoseconds = strtoull(name + 3, NULL, 10) * 1000;
     pthread_mutex_lock(&changing);
     int i = 0;
-    while (i < FUNCTIONS_MOST - 1 && functions[i].nanoseconds && functions[i].nanoseconds != nanoseconds)
-        i++;
+    while (i < FUNCTIONS_MOST - 1 && functions[i].nanoseconds && functions[i].nanoseconds != nanoseconds) i++;
     functions[i].nanoseconds = nanoseconds;
     *function = &functions[i];
     pthread_mutex_unlock(&changing);
     return SUCCESS;
 }
 
-static result launch(const struct function *function, void *stream)
-{
+static result launch(const struct function *function, void *stream) {
     REQUIRE(context_current(), INVALID_CONTEXT);
     REQUIRE(function >= functions && function < functions + FUNCTIONS_MOST, INVALID_HANDLE);
     struct graph *graph = stream_capturing(stream);
-    if (graph)
-        return graph_add_kernel(graph, function);
+    if (graph) return graph_add_kernel(graph, function);
     launch_add(function->nanoseconds);
     return SUCCESS;
 }
@@ -108,73 +96,64 @@ static result launch(const struct function *function, void *stream)
 #define SHAPE unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared
 #define IGNORE (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared
 
-EXPORT result cuLaunchKernel(struct function *function, SHAPE, void *stream, void **arguments, void **extra)
-{
+EXPORT result cuLaunchKernel(struct function *function, SHAPE, void *stream, void **arguments, void **extra) {
     BEGIN;
     IGNORE, (void)arguments, (void)extra;
     return launch(function, stream);
 }
 
-EXPORT result cuLaunchKernel_ptsz(struct function *function, SHAPE, void *stream, void **arguments, void **extra)
-{
+EXPORT result cuLaunchKernel_ptsz(struct function *function, SHAPE, void *stream, void **arguments, void **extra) {
     BEGIN;
     IGNORE, (void)arguments, (void)extra;
     return launch(function, stream);
 }
 
-EXPORT result cuLaunchKernelEx(const struct shape *shape, struct function *function, void **arguments, void **extra)
-{
+EXPORT result cuLaunchKernelEx(const struct shape *shape, struct function *function, void **arguments, void **extra) {
     BEGIN;
     (void)arguments, (void)extra;
     REQUIRE(shape, INVALID_VALUE);
     return launch(function, shape->stream);
 }
 
-EXPORT result cuLaunchKernelEx_ptsz(const struct shape *shape, struct function *function, void **arguments, void **extra)
-{
+EXPORT result cuLaunchKernelEx_ptsz(const struct shape *shape, struct function *function, void **arguments,
+                                    void **extra) {
     BEGIN;
     (void)arguments, (void)extra;
     REQUIRE(shape, INVALID_VALUE);
     return launch(function, shape->stream);
 }
 
-EXPORT result cuLaunchCooperativeKernel(struct function *function, SHAPE, void *stream, void **arguments)
-{
+EXPORT result cuLaunchCooperativeKernel(struct function *function, SHAPE, void *stream, void **arguments) {
     BEGIN;
     IGNORE, (void)arguments;
     return launch(function, stream);
 }
 
-EXPORT result cuLaunchCooperativeKernel_ptsz(struct function *function, SHAPE, void *stream, void **arguments)
-{
+EXPORT result cuLaunchCooperativeKernel_ptsz(struct function *function, SHAPE, void *stream, void **arguments) {
     BEGIN;
     IGNORE, (void)arguments;
     return launch(function, stream);
 }
 
-EXPORT result cuLaunchCooperativeKernelMultiDevice(const struct several *launches, unsigned count, unsigned flags)
-{
+EXPORT result cuLaunchCooperativeKernelMultiDevice(const struct several *launches, unsigned count, unsigned flags) {
     BEGIN;
     (void)flags;
     REQUIRE(launches && count > 0, INVALID_VALUE);
     return launch(launches->function, launches->stream);
 }
 
-EXPORT result cuLaunch(struct function *function)
-{
+EXPORT result cuLaunch(struct function *function) {
     BEGIN;
     return launch(function, NULL);
 }
 
-EXPORT result cuLaunchGrid(struct function *function, int width, int height)
-{
+EXPORT result cuLaunchGrid(struct function *function, int width, int height) {
     BEGIN;
     (void)width, (void)height;
     return launch(function, NULL);
 }
 
-EXPORT result cuLaunchGridAsync(struct function *function, int width, int height, void *stream)
-{
+EXPORT result cuLaunchGridAsync(struct function *function, int width, int height, void *stream) {
     BEGIN;
     (void)width, (void)height;
     return launch(function, stream);

@@ -21,19 +21,16 @@ static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER;
 static struct block *blocks[BUCKETS];
 static uint64_t low = LOW_START, high = HIGH_START;
 
-static struct block **find_bucket(address at)
-{
+static struct block **find_bucket(address at) {
     return &blocks[at / ALIGNMENT % BUCKETS];
 }
 
-static uint64_t round_up(uint64_t bytes, uint64_t step)
-{
+static uint64_t round_up(uint64_t bytes, uint64_t step) {
     return (bytes + step - 1) / step * step;
 }
 
 /* What is charged already gets an address. */
-result memory_place(address *at, uint64_t bytes, const struct context *context, struct pool *pool, int is_narrow)
-{
+result memory_place(address *at, uint64_t bytes, const struct context *context, struct pool *pool, int is_narrow) {
     struct block *block = calloc(1, sizeof *block);
     REQUIRE(block, OUT_OF_MEMORY);
     pthread_mutex_lock(&changing);
@@ -48,8 +45,7 @@ result memory_place(address *at, uint64_t bytes, const struct context *context, 
     return SUCCESS;
 }
 
-static result allocate(address *at, uint64_t bytes, int is_narrow)
-{
+static result allocate(address *at, uint64_t bytes, int is_narrow) {
     const struct context *context = context_current();
     REQUIRE(context, INVALID_CONTEXT);
     REQUIRE(at && bytes > 0, INVALID_VALUE);
@@ -61,29 +57,22 @@ static result allocate(address *at, uint64_t bytes, int is_narrow)
 }
 
 /* What does not belong to anybody is not valid, and address 0 is nothing to do. */
-result memory_release(address at, uint64_t passed_ns)
-{
+result memory_release(address at, uint64_t passed_ns) {
     REQUIRE(at, SUCCESS);
     pthread_mutex_lock(&changing);
     struct block **place = find_bucket(at);
-    while (*place && (*place)->address != at)
-        place = &(*place)->next;
+    while (*place && (*place)->address != at) place = &(*place)->next;
     struct block *found = *place;
-    if (found)
-        *place = found->next;
+    if (found) *place = found->next;
     pthread_mutex_unlock(&changing);
-    if (!found)
-        return graph_memory_free(at);
-    if (found->pool)
-        pool_free(found->pool, found->bytes, passed_ns);
-    else if (found->context)
-        account_credit(found->context->device, found->bytes);
+    if (!found) return graph_memory_free(at);
+    if (found->pool) pool_free(found->pool, found->bytes, passed_ns);
+    else if (found->context) account_credit(found->context->device, found->bytes);
     free(found);
     return SUCCESS;
 }
 
-void memory_forget(const struct context *context)
-{
+void memory_forget(const struct context *context) {
     pthread_mutex_lock(&changing);
     for (int i = 0; i < BUCKETS; i++)
         for (struct block **place = &blocks[i]; *place;) {
@@ -99,24 +88,20 @@ void memory_forget(const struct context *context)
     pthread_mutex_unlock(&changing);
 }
 
-EXPORT result cuMemAlloc(unsigned *at, unsigned bytes)
-{
+EXPORT result cuMemAlloc(unsigned *at, unsigned bytes) {
     BEGIN;
     address wide = 0;
     result verdict = allocate(at ? &wide : NULL, bytes, 1);
-    if (verdict == SUCCESS)
-        *at = (unsigned)wide;
+    if (verdict == SUCCESS) *at = (unsigned)wide;
     return verdict;
 }
 
-EXPORT result cuMemAlloc_v2(address *at, size_t bytes)
-{
+EXPORT result cuMemAlloc_v2(address *at, size_t bytes) {
     BEGIN;
     return allocate(at, bytes, 0);
 }
 
-static result allocate_pitch(address *at, uint64_t *pitch, uint64_t width, uint64_t height, int is_narrow)
-{
+static result allocate_pitch(address *at, uint64_t *pitch, uint64_t width, uint64_t height, int is_narrow) {
     uint64_t rounded, bytes, step = fake_number("FAKE_CUDA_PITCH", 512);
     REQUIRE(width > 0 && height > 0, INVALID_VALUE);
     REQUIRE(!__builtin_add_overflow(width, step - 1, &rounded), OUT_OF_MEMORY);
@@ -125,8 +110,7 @@ static result allocate_pitch(address *at, uint64_t *pitch, uint64_t width, uint6
     return allocate(at, bytes, is_narrow);
 }
 
-EXPORT result cuMemAllocPitch(unsigned *at, unsigned *pitch, unsigned width, unsigned height, unsigned element)
-{
+EXPORT result cuMemAllocPitch(unsigned *at, unsigned *pitch, unsigned width, unsigned height, unsigned element) {
     BEGIN;
     address wide = 0;
     uint64_t row = 0;
@@ -139,70 +123,59 @@ EXPORT result cuMemAllocPitch(unsigned *at, unsigned *pitch, unsigned width, uns
     return verdict;
 }
 
-EXPORT result cuMemAllocPitch_v2(address *at, size_t *pitch, size_t width, size_t height, unsigned element)
-{
+EXPORT result cuMemAllocPitch_v2(address *at, size_t *pitch, size_t width, size_t height, unsigned element) {
     BEGIN;
     uint64_t row = 0;
     REQUIRE(at && pitch && (element == 4 || element == 8 || element == 16), INVALID_VALUE);
     result verdict = allocate_pitch(at, &row, width, height, 0);
-    if (verdict == SUCCESS)
-        *pitch = row;
+    if (verdict == SUCCESS) *pitch = row;
     return verdict;
 }
 
-EXPORT result cuMemAllocManaged(address *at, size_t bytes, unsigned flags)
-{
+EXPORT result cuMemAllocManaged(address *at, size_t bytes, unsigned flags) {
     BEGIN;
     REQUIRE(flags == 1 || flags == 2, INVALID_VALUE);
     return allocate(at, bytes, 0);
 }
 
-EXPORT result cuMemFree(unsigned at)
-{
+EXPORT result cuMemFree(unsigned at) {
     BEGIN;
     return memory_release(at, 0);
 }
 
-EXPORT result cuMemFree_v2(address at)
-{
+EXPORT result cuMemFree_v2(address at) {
     BEGIN;
     return memory_release(at, 0);
 }
 
-static result clear(address at, uint64_t count)
-{
+static result clear(address at, uint64_t count) {
     pthread_mutex_lock(&changing);
     const struct block *block = *find_bucket(at);
-    while (block && block->address != at)
-        block = block->next;
+    while (block && block->address != at) block = block->next;
     int fits = block && count <= block->bytes;
     pthread_mutex_unlock(&changing);
     return fits ? SUCCESS : INVALID_VALUE;
 }
 
-EXPORT result cuMemsetD8(unsigned at, unsigned char value, unsigned count)
-{
+EXPORT result cuMemsetD8(unsigned at, unsigned char value, unsigned count) {
     BEGIN;
     (void)value;
     return clear(at, count);
 }
 
-EXPORT result cuMemsetD8_v2(address at, unsigned char value, size_t count)
-{
+EXPORT result cuMemsetD8_v2(address at, unsigned char value, size_t count) {
     BEGIN;
     (void)value;
     return clear(at, count);
 }
 
-EXPORT result cuMemsetD8_v2_ptds(address at, unsigned char value, size_t count)
-{
+EXPORT result cuMemsetD8_v2_ptds(address at, unsigned char value, size_t count) {
     BEGIN;
     (void)value;
     return clear(at, count);
 }
 
-static result get_info(uint64_t *spare, uint64_t *total)
-{
+static result get_info(uint64_t *spare, uint64_t *total) {
     const struct context *context = context_current();
     REQUIRE(context, INVALID_CONTEXT);
     *total = fake_total(context->device);
@@ -211,26 +184,20 @@ static result get_info(uint64_t *spare, uint64_t *total)
 }
 
 /* Either output may be NULL, and both. */
-EXPORT result cuMemGetInfo(unsigned *spare, unsigned *total)
-{
+EXPORT result cuMemGetInfo(unsigned *spare, unsigned *total) {
     BEGIN;
     uint64_t wide_spare, wide_total;
     result verdict = get_info(&wide_spare, &wide_total);
-    if (verdict == SUCCESS && spare)
-        *spare = wide_spare > UINT32_MAX ? UINT32_MAX : (unsigned)wide_spare;
-    if (verdict == SUCCESS && total)
-        *total = wide_total > UINT32_MAX ? UINT32_MAX : (unsigned)wide_total;
+    if (verdict == SUCCESS && spare) *spare = wide_spare > UINT32_MAX ? UINT32_MAX : (unsigned)wide_spare;
+    if (verdict == SUCCESS && total) *total = wide_total > UINT32_MAX ? UINT32_MAX : (unsigned)wide_total;
     return verdict;
 }
 
-EXPORT result cuMemGetInfo_v2(size_t *spare, size_t *total)
-{
+EXPORT result cuMemGetInfo_v2(size_t *spare, size_t *total) {
     BEGIN;
     uint64_t wide_spare, wide_total;
     result verdict = get_info(&wide_spare, &wide_total);
-    if (verdict == SUCCESS && spare)
-        *spare = wide_spare;
-    if (verdict == SUCCESS && total)
-        *total = wide_total;
+    if (verdict == SUCCESS && spare) *spare = wide_spare;
+    if (verdict == SUCCESS && total) *total = wide_total;
     return verdict;
 }

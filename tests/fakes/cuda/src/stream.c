@@ -21,18 +21,15 @@ static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER;
 static struct event *events;
 
 /* The three small numbers are streams that every context has. */
-static int is_made(const void *stream)
-{
+static int is_made(const void *stream) {
     return (uintptr_t)stream > 2;
 }
 
-struct graph *stream_capturing(void *stream)
-{
+struct graph *stream_capturing(void *stream) {
     return is_made(stream) ? ((struct stream *)stream)->graph : NULL;
 }
 
-EXPORT result cuStreamCreate(struct stream **stream, unsigned flags)
-{
+EXPORT result cuStreamCreate(struct stream **stream, unsigned flags) {
     BEGIN;
     (void)flags;
     const struct context *context = context_current();
@@ -44,59 +41,51 @@ EXPORT result cuStreamCreate(struct stream **stream, unsigned flags)
     return SUCCESS;
 }
 
-EXPORT result cuStreamDestroy_v2(struct stream *stream)
-{
+EXPORT result cuStreamDestroy_v2(struct stream *stream) {
     BEGIN;
     REQUIRE(is_made(stream), INVALID_HANDLE);
     free(stream);
     return SUCCESS;
 }
 
-EXPORT result cuStreamGetCtx(struct stream *stream, const struct context **context)
-{
+EXPORT result cuStreamGetCtx(struct stream *stream, const struct context **context) {
     BEGIN;
     REQUIRE(context, INVALID_VALUE);
     *context = is_made(stream) ? stream->context : context_current();
     return SUCCESS;
 }
 
-static result synchronize(void)
-{
+static result synchronize(void) {
     REQUIRE(context_current(), INVALID_CONTEXT);
     launch_wait(launch_end());
     pool_synchronize();
     return SUCCESS;
 }
 
-EXPORT result cuStreamSynchronize(void *stream)
-{
+EXPORT result cuStreamSynchronize(void *stream) {
     BEGIN;
     (void)stream;
     return synchronize();
 }
 
-EXPORT result cuStreamSynchronize_ptsz(void *stream)
-{
+EXPORT result cuStreamSynchronize_ptsz(void *stream) {
     BEGIN;
     (void)stream;
     return synchronize();
 }
 
-EXPORT result cuCtxSynchronize(void)
-{
+EXPORT result cuCtxSynchronize(void) {
     BEGIN;
     return synchronize();
 }
 
-EXPORT result cuCtxSynchronize_v2(struct context *context)
-{
+EXPORT result cuCtxSynchronize_v2(struct context *context) {
     BEGIN;
     (void)context;
     return synchronize();
 }
 
-EXPORT result cuEventCreate(struct event **event, unsigned flags)
-{
+EXPORT result cuEventCreate(struct event **event, unsigned flags) {
     BEGIN;
     (void)flags;
     REQUIRE(event, INVALID_VALUE);
@@ -111,8 +100,7 @@ EXPORT result cuEventCreate(struct event **event, unsigned flags)
     return SUCCESS;
 }
 
-static void free_those(const struct event *event, const struct context *context)
-{
+static void free_those(const struct event *event, const struct context *context) {
     pthread_mutex_lock(&changing);
     for (struct event **place = &events; *place;) {
         struct event *each = *place;
@@ -126,18 +114,15 @@ static void free_those(const struct event *event, const struct context *context)
     pthread_mutex_unlock(&changing);
 }
 
-void events_forget(const struct context *context)
-{
+void events_forget(const struct context *context) {
     free_those(NULL, context);
 }
 
 /* What CUDA calls undefined is the program's end here: the events of a context end with it. */
-static int is_event(const struct event *event)
-{
+static int is_event(const struct event *event) {
     pthread_mutex_lock(&changing);
     const struct event *each = events;
-    while (each && each != event)
-        each = each->next;
+    while (each && each != event) each = each->next;
     pthread_mutex_unlock(&changing);
     if (event && !each) {
         fprintf(stderr, "fake driver: an event that is no more\n");
@@ -146,8 +131,7 @@ static int is_event(const struct event *event)
     return event != NULL;
 }
 
-EXPORT result cuEventSynchronize(struct event *event)
-{
+EXPORT result cuEventSynchronize(struct event *event) {
     BEGIN;
     REQUIRE(is_event(event), INVALID_HANDLE);
     launch_wait(event->at_ns);
@@ -155,44 +139,39 @@ EXPORT result cuEventSynchronize(struct event *event)
     return SUCCESS;
 }
 
-EXPORT result cuEventDestroy_v2(struct event *event)
-{
+EXPORT result cuEventDestroy_v2(struct event *event) {
     BEGIN;
     REQUIRE(is_event(event), INVALID_HANDLE);
     free_those(event, NULL);
     return SUCCESS;
 }
 
-static result record(struct event *event, void *stream)
-{
+static result record(struct event *event, void *stream) {
     REQUIRE(is_event(event) && !stream_capturing(stream), INVALID_HANDLE);
-    REQUIRE(event->context == (is_made(stream) ? ((struct stream *)stream)->context : context_current()), INVALID_HANDLE);
+    REQUIRE(event->context == (is_made(stream) ? ((struct stream *)stream)->context : context_current()),
+            INVALID_HANDLE);
     uint64_t now = launch_now(), end = launch_end();
     event->at_ns = end > now ? end : now;
     return SUCCESS;
 }
 
-EXPORT result cuEventRecord(struct event *event, void *stream)
-{
+EXPORT result cuEventRecord(struct event *event, void *stream) {
     BEGIN;
     return record(event, stream);
 }
 
-EXPORT result cuEventRecord_ptsz(struct event *event, void *stream)
-{
+EXPORT result cuEventRecord_ptsz(struct event *event, void *stream) {
     BEGIN;
     return record(event, stream);
 }
 
-EXPORT result cuEventQuery(const struct event *event)
-{
+EXPORT result cuEventQuery(const struct event *event) {
     BEGIN;
     REQUIRE(is_event(event), INVALID_HANDLE);
     return event->at_ns > launch_now() ? NOT_READY : SUCCESS;
 }
 
-EXPORT result cuEventElapsedTime(float *milliseconds, const struct event *first, const struct event *last)
-{
+EXPORT result cuEventElapsedTime(float *milliseconds, const struct event *first, const struct event *last) {
     BEGIN;
     REQUIRE(milliseconds && is_event(first) && is_event(last), INVALID_VALUE);
     REQUIRE(last->at_ns <= launch_now(), NOT_READY);
@@ -201,8 +180,7 @@ EXPORT result cuEventElapsedTime(float *milliseconds, const struct event *first,
 }
 
 /* There is nothing that this driver would refuse while something is captured. */
-EXPORT result cuThreadExchangeStreamCaptureMode(int *mode)
-{
+EXPORT result cuThreadExchangeStreamCaptureMode(int *mode) {
     static __thread int current;
     BEGIN;
     REQUIRE(mode, INVALID_VALUE);
@@ -212,8 +190,7 @@ EXPORT result cuThreadExchangeStreamCaptureMode(int *mode)
     return SUCCESS;
 }
 
-EXPORT result cuStreamBeginCapture_v2(struct stream *stream, int mode)
-{
+EXPORT result cuStreamBeginCapture_v2(struct stream *stream, int mode) {
     BEGIN;
     (void)mode;
     REQUIRE(is_made(stream) && !stream->graph, INVALID_VALUE);
@@ -221,8 +198,7 @@ EXPORT result cuStreamBeginCapture_v2(struct stream *stream, int mode)
     return stream->graph ? SUCCESS : OUT_OF_MEMORY;
 }
 
-EXPORT result cuStreamEndCapture(struct stream *stream, struct graph **graph)
-{
+EXPORT result cuStreamEndCapture(struct stream *stream, struct graph **graph) {
     BEGIN;
     REQUIRE(graph && stream_capturing(stream), INVALID_VALUE);
     *graph = stream->graph;
@@ -230,16 +206,14 @@ EXPORT result cuStreamEndCapture(struct stream *stream, struct graph **graph)
     return SUCCESS;
 }
 
-EXPORT result cuStreamIsCapturing(void *stream, int *status)
-{
+EXPORT result cuStreamIsCapturing(void *stream, int *status) {
     BEGIN;
     REQUIRE(status, INVALID_VALUE);
     *status = stream_capturing(stream) ? CAPTURING : 0;
     return SUCCESS;
 }
 
-EXPORT result cuStreamIsCapturing_ptsz(void *stream, int *status)
-{
+EXPORT result cuStreamIsCapturing_ptsz(void *stream, int *status) {
     BEGIN;
     REQUIRE(status, INVALID_VALUE);
     *status = stream_capturing(stream) ? CAPTURING : 0;

@@ -28,29 +28,22 @@ static struct physical *physicals;
 static struct map maps[MAPS_MOST];
 static uint64_t next_range = RANGES_START;
 
-static struct physical *find(uint64_t handle)
-{
+static struct physical *find(uint64_t handle) {
     struct physical *each = physicals;
-    while (each && (uint64_t)(uintptr_t)each != handle)
-        each = each->next;
+    while (each && (uint64_t)(uintptr_t)each != handle) each = each->next;
     return each && each->handles > 0 ? each : NULL;
 }
 
-static void drop_unheld(struct physical *physical)
-{
-    if (physical->handles || physical->maps)
-        return;
+static void drop_unheld(struct physical *physical) {
+    if (physical->handles || physical->maps) return;
     struct physical **place = &physicals;
-    while (*place != physical)
-        place = &(*place)->next;
+    while (*place != physical) place = &(*place)->next;
     *place = physical->next;
-    if (physical->device >= 0)
-        account_credit(physical->device, physical->bytes);
+    if (physical->device >= 0) account_credit(physical->device, physical->bytes);
     free(physical);
 }
 
-EXPORT result cuMemAddressReserve(address *at, size_t bytes, size_t alignment, address wish, unsigned long long flags)
-{
+EXPORT result cuMemAddressReserve(address *at, size_t bytes, size_t alignment, address wish, unsigned long long flags) {
     BEGIN;
     (void)alignment, (void)wish, (void)flags;
     REQUIRE(at && bytes > 0, INVALID_VALUE);
@@ -61,14 +54,12 @@ EXPORT result cuMemAddressReserve(address *at, size_t bytes, size_t alignment, a
     return SUCCESS;
 }
 
-EXPORT result cuMemCreate(uint64_t *handle, size_t bytes, const struct properties *wanted, unsigned long long flags)
-{
+EXPORT result cuMemCreate(uint64_t *handle, size_t bytes, const struct properties *wanted, unsigned long long flags) {
     BEGIN;
     (void)flags;
     REQUIRE(handle && wanted && bytes > 0, INVALID_VALUE);
     int is_here = wanted->location.type == ON_DEVICE;
-    if (is_here)
-        REQUIRE_DEVICE(wanted->location.id);
+    if (is_here) REQUIRE_DEVICE(wanted->location.id);
     result verdict = is_here ? account_charge(wanted->location.id, bytes) : SUCCESS;
     REQUIRE(verdict == SUCCESS, verdict);
     struct physical *physical = calloc(1, sizeof *physical);
@@ -82,8 +73,7 @@ EXPORT result cuMemCreate(uint64_t *handle, size_t bytes, const struct propertie
 }
 
 /* From another process: its owner pays. */
-EXPORT result cuMemImportFromShareableHandle(uint64_t *handle, void *shared, int type)
-{
+EXPORT result cuMemImportFromShareableHandle(uint64_t *handle, void *shared, int type) {
     BEGIN;
     (void)shared, (void)type;
     REQUIRE(handle, INVALID_VALUE);
@@ -97,8 +87,7 @@ EXPORT result cuMemImportFromShareableHandle(uint64_t *handle, void *shared, int
     return SUCCESS;
 }
 
-EXPORT result cuMemRelease(uint64_t handle)
-{
+EXPORT result cuMemRelease(uint64_t handle) {
     BEGIN;
     pthread_mutex_lock(&changing);
     struct physical *physical = find(handle);
@@ -110,31 +99,26 @@ EXPORT result cuMemRelease(uint64_t handle)
     return physical ? SUCCESS : INVALID_VALUE;
 }
 
-EXPORT result cuMemRetainAllocationHandle(uint64_t *handle, void *at)
-{
+EXPORT result cuMemRetainAllocationHandle(uint64_t *handle, void *at) {
     BEGIN;
     REQUIRE(handle, INVALID_VALUE);
     pthread_mutex_lock(&changing);
     struct physical *physical = NULL;
     for (int i = 0; i < MAPS_MOST; i++)
-        if (maps[i].physical && (address)(uintptr_t)at - maps[i].at < maps[i].bytes)
-            physical = maps[i].physical;
-    if (physical)
-        physical->handles++;
+        if (maps[i].physical && (address)(uintptr_t)at - maps[i].at < maps[i].bytes) physical = maps[i].physical;
+    if (physical) physical->handles++;
     pthread_mutex_unlock(&changing);
     *handle = (uint64_t)(uintptr_t)physical;
     return physical ? SUCCESS : INVALID_VALUE;
 }
 
-EXPORT result cuMemMap(address at, size_t bytes, size_t offset, uint64_t handle, unsigned long long flags)
-{
+EXPORT result cuMemMap(address at, size_t bytes, size_t offset, uint64_t handle, unsigned long long flags) {
     BEGIN;
     (void)offset, (void)flags;
     pthread_mutex_lock(&changing);
     struct physical *physical = find(handle);
     int i = 0;
-    while (i < MAPS_MOST && maps[i].physical)
-        i++;
+    while (i < MAPS_MOST && maps[i].physical) i++;
     int fits = physical && i < MAPS_MOST && at >= RANGES_START;
     if (fits) {
         maps[i] = (struct map){at, bytes, physical};
@@ -144,8 +128,7 @@ EXPORT result cuMemMap(address at, size_t bytes, size_t offset, uint64_t handle,
     return fits ? SUCCESS : INVALID_VALUE;
 }
 
-EXPORT result cuMemUnmap(address at, size_t bytes)
-{
+EXPORT result cuMemUnmap(address at, size_t bytes) {
     BEGIN;
     int found = 0;
     pthread_mutex_lock(&changing);

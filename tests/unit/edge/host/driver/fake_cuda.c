@@ -12,24 +12,37 @@ static int fail(const char *name) {
     const char *code = getenv("FAKE_CUDA_CODE");
     const char *gpu = getenv("FAKE_CUDA_GPU");
     if (!wanted || strcmp(wanted, name) || (gpu && current != atoi(gpu))) return 0;
-    if (getenv("FAKE_CUDA_HANG")) for (;;) sleep(60);
+    if (getenv("FAKE_CUDA_HANG"))
+        for (;;) sleep(60);
     if (getenv("FAKE_CUDA_CRASH")) abort();
     return code ? atoi(code) : 999;
 }
 
-int cuInit(unsigned flags) { return flags ? 1 : fail("cuInit"); }
-int cuDeviceGetCount(int *count) { *count = 2; return fail("cuDeviceGetCount"); }
-int cuDeviceGet(int *device, int ordinal) { *device = current = ordinal; return fail("cuDeviceGet"); }
+int cuInit(unsigned flags) {
+    return flags ? 1 : fail("cuInit");
+}
+int cuDeviceGetCount(int *count) {
+    *count = 2;
+    return fail("cuDeviceGetCount");
+}
+int cuDeviceGet(int *device, int ordinal) {
+    *device = current = ordinal;
+    return fail("cuDeviceGet");
+}
 int cuCtxCreate_v2(void **context, unsigned flags, int device) {
     *context = memory;
     return flags || device != current ? 1 : fail("cuCtxCreate_v2");
 }
-int cuCtxDestroy_v2(void *context) { return context != memory ? 201 : fail("cuCtxDestroy_v2"); }
+int cuCtxDestroy_v2(void *context) {
+    return context != memory ? 201 : fail("cuCtxDestroy_v2");
+}
 int cuMemAlloc_v2(uint64_t *at, size_t size) {
     *at = (uint64_t)memory;
     return size > sizeof memory ? 2 : fail("cuMemAlloc_v2");
 }
-int cuMemFree_v2(uint64_t at) { return at != (uint64_t)memory ? 1 : fail("cuMemFree_v2"); }
+int cuMemFree_v2(uint64_t at) {
+    return at != (uint64_t)memory ? 1 : fail("cuMemFree_v2");
+}
 int cuMemcpyHtoD_v2(uint64_t at, const void *from, size_t size) {
     memcpy((void *)at, from, size);
     return fail("cuMemcpyHtoD_v2");

@@ -10,7 +10,6 @@ from msgspec import Struct, field
 from nodeagent.components.driver.plan_markers import DriverPlace
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
-from nodeagent.edge.nvml.agent.command import EarlyWorker
 from nodeagent.model.mps import MARKER
 from nodeagent.model.ports import DeviceNodes, DriverProbe, FaultInjector, GpuPartitioning, GpuSource, ValidationMarkers
 
@@ -65,8 +64,8 @@ class Hardware(Struct, frozen=True):
     """Access for changes of GPUs; `None` where no component changes any."""
 
 
-def choose_hardware(live: LiveSettings, node_name: str, seed: int, early_worker: EarlyWorker | None = None) -> Hardware:
-    """The edges named by `gpus.source`; a worker started ahead of time serves real GPUs.
+def choose_hardware(live: LiveSettings, node_name: str, seed: int) -> Hardware:
+    """The edges named by `gpus.source`.
 
     Raises:
         UnknownProfile: There is no such simulated node.
@@ -76,7 +75,7 @@ def choose_hardware(live: LiveSettings, node_name: str, seed: int, early_worker:
         return _simulate(profile, live, node_name, seed)
     from nodeagent.app.real_hardware import RealHardware  # noqa: PLC0415 - a simulation does without it
 
-    return RealHardware(live, early_worker).build()
+    return RealHardware(live).build()
 
 
 def _simulate(profile: str, live: LiveSettings, node_name: str, seed: int) -> Hardware:

@@ -6,7 +6,6 @@ from msgspec import Struct, field
 
 from nodeagent.app.node_label import Recalled
 from nodeagent.config.load import Loaded
-from nodeagent.edge.nvml.agent.command import EarlyWorker
 
 
 class SimulationPlan(Struct, frozen=True):
@@ -46,5 +45,3 @@ class AgentPlan(Struct, frozen=True):
     stop_after_seconds: float | None = None
     announce: Callable[[Endpoints], None] = lambda _endpoints: None
     """Called once the endpoints answer."""
-    early_worker: EarlyWorker | None = None
-    """A GPU worker started ahead of everything."""

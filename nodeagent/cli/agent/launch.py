@@ -5,7 +5,6 @@ import signal
 from collections.abc import Callable
 from functools import partial
 
-from nodeagent.app.agent import run_agent
 from nodeagent.app.errors import DriverRequired, StartRefused
 from nodeagent.app.gpu_wait import wait_for_gpu
 from nodeagent.app.node_label import recall_label
@@ -15,9 +14,13 @@ from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed
 from nodeagent.config.load import Loaded
 from nodeagent.config.tree import DEFAULT
+from nodeagent.core.authorities import without_authorities
 from nodeagent.core.errors import VitalComponentFailed
 from nodeagent.edge.http.errors import HttpError
 from nodeagent.edge.simulated.errors import InvalidProfile, UnknownProfile
+
+with without_authorities():
+    from nodeagent.app.agent import run_agent
 
 
 def launch(

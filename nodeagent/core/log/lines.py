@@ -214,8 +214,10 @@ def _processors() -> list[Processor]:
 def _renderer(form: str, *, colours: bool) -> Processor:
     structlog = _import_structlog()
     if form == "json":
-        return structlog.processors.JSONRenderer(sort_keys=False, ensure_ascii=False)
-    return structlog.dev.ConsoleRenderer(colors=colours)
+        renderer: Processor = structlog.processors.JSONRenderer(sort_keys=False, ensure_ascii=False)
+    else:
+        renderer = structlog.dev.ConsoleRenderer(colors=colours)
+    return renderer
 
 
 def _one_line(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

@@ -19,7 +19,6 @@ class Endpoints(Struct, frozen=True):
     """Where the running agent is reached."""
 
     url: str
-    admin_socket: str
     taken: str = ""
     """The wanted address, where another had to do."""
 

@@ -19,7 +19,7 @@ from nodeagent.core.durations import Durations
 from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.host.devices.handout import HandoutReader
 from nodeagent.edge.host.files.journal_disk import JournalDisk, JournalTally
-from nodeagent.edge.host.machine.boot_id import read_boot_id
+from nodeagent.edge.host.files.sealed_store import read_boot_id
 from nodeagent.edge.kubelet.account import KubeletAccount
 from nodeagent.edge.kubelet.call_times import CallTimes
 from nodeagent.edge.kubelet.plugin_session import PluginSession

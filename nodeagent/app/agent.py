@@ -127,7 +127,7 @@ async def _announce(plan: AgentPlan, parts: Composition, notifier: SystemdNotifi
         async for report in reports:
             if report.value.phase is Phase.RUNNING:
                 break
-    endpoints = Endpoints(parts.listeners.url, str(parts.listeners.admin_path), parts.listeners.taken)
+    endpoints = Endpoints(parts.listeners.url, parts.listeners.taken)
     _log.info("agent_started", node=parts.node, url=endpoints.url, gpus=parts.live.now.gpus.source)
     for notice in plan.loaded.notices:
         _log.warning("configuration_notice", notice=notice)

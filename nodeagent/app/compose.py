@@ -3,21 +3,21 @@
 import os
 from collections.abc import Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
 
 from nodeagent import __version__
 from nodeagent.app.control import Control
 from nodeagent.app.endpoints import Listeners
 from nodeagent.app.hardware import Hardware, choose_hardware
-from nodeagent.app.late import LateStart
 from nodeagent.app.node_label import SEAL
-from nodeagent.app.optional_parts import DEVICES_GATE, OptionalParts, list_first_modules
+from nodeagent.app.optional_parts import DEVICES_GATE, OptionalParts
 from nodeagent.app.plan import AgentPlan
 from nodeagent.app.sides.cluster import ClusterSide
 from nodeagent.app.sides.container import ContainerSide
 from nodeagent.app.sides.kubelet import KubeletSide
 from nodeagent.app.sides.usage import UsageSide
+from nodeagent.components.allocations.tabulate import tabulate_history
 from nodeagent.components.driver.component import Driver
+from nodeagent.components.exporter.component import AgentFactsSource, Exporter
 from nodeagent.components.health.component import Health
 from nodeagent.components.health.relay import ClearingRelay
 from nodeagent.components.health.verdict_store import VERDICTS_VERSION
@@ -26,6 +26,10 @@ from nodeagent.components.inventory.relay import ForgettingRelay
 from nodeagent.components.inventory.roster import STORE
 from nodeagent.components.offering.component import OfferingComponent
 from nodeagent.components.offering.relay import ChoosingRelay
+from nodeagent.components.web.api.build import Identity
+from nodeagent.components.web.component import WebComponent
+from nodeagent.components.web.past import PAST_VERSION
+from nodeagent.components.web.view import NodeView
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.core.channels.bus import Bus
@@ -42,14 +46,11 @@ from nodeagent.core.life.runner import RunnerSettings
 from nodeagent.core.life.supervisor import Supervisor, SupervisorSettings
 from nodeagent.edge.host.files.sealed_file import SealedFile
 from nodeagent.edge.host.files.sealed_store import SealedStore
+from nodeagent.edge.host.processes.process_places import HostProcessPlaces
 from nodeagent.edge.http.capacity import Capacity, decide_capacity, read_descriptor_limit
 from nodeagent.model.conditions import CATALOGUE
 
-if TYPE_CHECKING:
-    from nodeagent.components.exporter.component import Exporter
-
 PLUGIN_GATE = "plugin_registered"
-EXPORTER_MODULE = "nodeagent.components.exporter.component"
 STOP_RESERVE_SECONDS = 2.0
 """Kept back from the total for the time after the components: the GPU worker's end and the log's last line."""
 
@@ -70,28 +71,22 @@ class Composition:
         self.introspection = Introspection()
         self.kubelet = KubeletSide(self.bus, self.conditions, self.clock, live, self.node)
         self.clearing, self.forgetting, self.choosing = ClearingRelay(), ForgettingRelay(), ChoosingRelay()
-        registers = settings.device_plugin.enabled or settings.fractions.enabled or bool(settings.devices.classes)
-        self.late = LateStart(
-            self.bus, lambda: self.gates, PLUGIN_GATE if registers else None, list_first_modules(settings)
-        )
-        self.containers = ContainerSide(self.bus, self.conditions, self.clock, live, self.late, plan)
+        self.containers = ContainerSide(self.bus, self.conditions, self.clock, live, plan)
         simulation = hardware.simulation
         self.usage = UsageSide(
             self.bus,
             self.conditions,
             self.clock,
             live,
-            self.late,
             made_up=simulation.places if simulation is not None and plan.simulation is not None else None,
         )
         self.cluster = ClusterSide(
-            self.bus, self.conditions, self.clock, live, self.late, plan.environ, self.node, lambda: self.control
+            self.bus, self.conditions, self.clock, live, plan.environ, self.node, lambda: self.control
         )
         self.optional = OptionalParts(
             (self.bus, self.conditions, self.clock, live),
             (self.kubelet, self.containers, self.cluster),
             hardware,
-            self.late,
             self._open_store,
             lambda: self.gates,
             self.node,
@@ -122,7 +117,7 @@ class Composition:
         """The table of components: their gates, stages and builders."""
         return (
             *self.optional.slice_specs(),
-            ComponentSpec("web", self._build_web_late, vital=True, stop_stage=40),
+            ComponentSpec("web", self._build_web, vital=True, stop_stage=40),
             ComponentSpec("driver", self._build_driver, opens_itself=("driver_ready",), vital=True, stop_stage=30),
             ComponentSpec(
                 "inventory",
@@ -159,7 +154,7 @@ class Composition:
             *self._plugin_specs(),
             *self.optional.specs(),
             *self.usage.specs(self.listeners, self.names, lambda: self.exporter),
-            ComponentSpec("exporter", self._build_exporter_late, stop_stage=20),
+            ComponentSpec("exporter", lambda: self.exporter, stop_stage=20),
             *self.cluster.specs(),
         )
 
@@ -196,7 +191,6 @@ class Composition:
         self.kubelet.close()
         self.containers.close()
         self.usage.close()
-        self.late.close()
         await self.cluster.aclose()
 
     def _build_driver(self) -> Component:
@@ -239,18 +233,9 @@ class Composition:
             kernel_log=None if is_simulated else settings.health.kernel_log,
         )
 
-    def _build_exporter_late(self) -> Component:
-        return self.late.wrap("exporter", lambda: self.exporter, EXPORTER_MODULE)
-
-    def _build_web_late(self) -> Component:
-        return self.late.wrap("web", self._build_web, "nodeagent.components.web.component", EXPORTER_MODULE)
-
     @cached_property
-    def exporter(self) -> "Exporter":
+    def exporter(self) -> Exporter:
         """The exporter for the life of the process: totals outlive a restart of the component."""
-        from nodeagent.components.exporter.component import AgentFactsSource, Exporter  # noqa: PLC0415 - see `late`
-        from nodeagent.edge.host.processes.process_places import HostProcessPlaces  # noqa: PLC0415 - likewise
-
         agent = AgentFactsSource(
             self.bus,
             self.gates,
@@ -278,12 +263,6 @@ class Composition:
         )
 
     def _build_web(self) -> Component:
-        from nodeagent.components.allocations.tabulate import tabulate_history  # noqa: PLC0415 - see `late`
-        from nodeagent.components.web.api.build import Identity  # noqa: PLC0415 - likewise
-        from nodeagent.components.web.component import WebComponent  # noqa: PLC0415 - likewise
-        from nodeagent.components.web.past import PAST_VERSION  # noqa: PLC0415 - likewise
-        from nodeagent.components.web.view import NodeView  # noqa: PLC0415 - likewise
-
         identity = Identity(
             version=__version__,
             node=self.node,
@@ -360,5 +339,5 @@ def compose(plan: AgentPlan, listeners: Listeners) -> Composition:
     """
     live = LiveSettings(plan.loaded.settings)
     seed = plan.simulation.seed if plan.simulation is not None else 1
-    hardware = choose_hardware(live, live.now.node.name or os.uname().nodename, seed, plan.early_worker)
+    hardware = choose_hardware(live, live.now.node.name or os.uname().nodename, seed)
     return Composition(plan, listeners, hardware, live)

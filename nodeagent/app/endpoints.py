@@ -10,7 +10,6 @@ import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -19,10 +18,8 @@ from nodeagent.config.schema import Settings
 from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.host.errors import FileNotWritten, StateLocked, describe_os_error, suggest_remedy
 from nodeagent.edge.host.files.state_lock import StateLock
+from nodeagent.edge.http.access import Access, open_access
 from nodeagent.edge.http.listeners import open_tcp_listener, open_unix_listener
-
-if TYPE_CHECKING:
-    from nodeagent.edge.http.access import Access
 
 ADMIN_SOCKET = "admin.sock"
 LOCK = "agent.lock"
@@ -37,12 +34,12 @@ class Listeners(Struct, frozen=True):
     public: socket.socket
     admin: socket.socket
     admin_path: Path
-    access: "Access | None" = None
+    access: Access | None = None
     taken: str = ""
     """The wanted address, where another had to do."""
     usage: socket.socket | None = None
     """The listener for the use of fractions in gpu-manager's form."""
-    usage_access: "Access | None" = None
+    usage_access: Access | None = None
 
     @property
     def url(self) -> str:
@@ -115,11 +112,9 @@ def _open_usage(settings: Settings, stack: contextlib.ExitStack) -> socket.socke
     return stack.enter_context(open_tcp_listener(address.host, address.port, key="fractions.usage_listen"))
 
 
-def _open_access(path: Path | None) -> "Access | None":
+def _open_access(path: Path | None) -> Access | None:
     if path is None:
         return None
-    from nodeagent.edge.http.access import open_access  # noqa: PLC0415 - only where TLS or passwords are asked for
-
     log = get_logger(component="http")
     return open_access(path, on_error=lambda reason: log.error("certificates_not_replaced", reason=reason))
 

@@ -10,7 +10,6 @@ from nodeagent.app.simulator import Simulation, load_simulator
 from nodeagent.components.driver.plan_markers import DriverPlace
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
-from nodeagent.edge.nvml.agent.command import EarlyWorker
 from nodeagent.model.mps import MARKER
 from nodeagent.model.ports import DeviceNodes, DriverProbe, FaultInjector, GpuPartitioning, GpuSource, ValidationMarkers
 
@@ -62,8 +61,8 @@ class Hardware(Struct, frozen=True):
     """Access for changes of GPUs; `None` where no component changes any."""
 
 
-def choose_hardware(live: LiveSettings, node_name: str, seed: int, early_worker: EarlyWorker | None = None) -> Hardware:
-    """The edges named by `gpus.source`; a worker started ahead of time serves real GPUs.
+def choose_hardware(live: LiveSettings, node_name: str, seed: int) -> Hardware:
+    """The edges named by `gpus.source`.
 
     Raises:
         SourceUnusable: GPUs cannot come from there.
@@ -73,4 +72,4 @@ def choose_hardware(live: LiveSettings, node_name: str, seed: int, early_worker:
         return load_simulator().build_hardware(profile, live, node_name, seed)
     from nodeagent.app.real_hardware import RealHardware  # noqa: PLC0415 - a simulation does without it
 
-    return RealHardware(live, early_worker).build()
+    return RealHardware(live).build()

@@ -12,6 +12,8 @@ from msgspec import Struct
 
 from nodeagent.config.errors import ConfigurationInvalid
 from nodeagent.config.load import Loaded
+from nodeagent.edge.host.files.sealed_file import SealedFile
+from nodeagent.edge.kube.credentials import find_credentials
 
 NAME: Final = "configuration-label"
 SEAL: Final = ("nodeagent-configuration-label", 1)
@@ -46,9 +48,6 @@ def recall_label(
     nothing = loaded, Recalled(file)
     if settings.device_plugin.config_dir is None or settings.kubernetes.enabled == "false":
         return nothing
-    from nodeagent.edge.host.files.sealed_file import SealedFile  # noqa: PLC0415 - few nodes need it to start
-    from nodeagent.edge.kube.credentials import find_credentials  # noqa: PLC0415 - likewise
-
     # Where no label can ever be read, a label read long ago must not count.
     if find_credentials(settings.kubernetes.kubeconfig, environ) is None:
         return nothing

@@ -1,18 +1,22 @@
-"""Optional components: built only if the settings ask for them; others are not loaded, and cost nothing."""
+"""Optional components: built only if the settings ask for them."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from nodeagent.app.hardware import Hardware, is_mps_used
-from nodeagent.app.late import LateStart
+from nodeagent.app.sides.claims import build_claims
 from nodeagent.app.sides.cluster import ClusterSide
-from nodeagent.app.sides.container import CDI_MODULES, ContainerSide
+from nodeagent.app.sides.container import ContainerSide
+from nodeagent.app.sides.devices import DevicesSide
 from nodeagent.app.sides.kubelet import KubeletSide
+from nodeagent.app.sides.mig import MigSide
+from nodeagent.app.sides.mig_owed import MigCluster, build_owed
+from nodeagent.app.sides.mps import MpsSide
+from nodeagent.app.sides.parts import build_fractions
+from nodeagent.app.sides.slices import SlicesSide
 from nodeagent.components.mig.relay import ApplyingRelay
 from nodeagent.components.mps.relay import MpsClaimsRelay
 from nodeagent.config.live import LiveSettings
-from nodeagent.config.schema import Settings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
@@ -22,21 +26,8 @@ from nodeagent.edge.host.files.sealed_store import SealedStore
 from nodeagent.model.mig import MEMORY
 from nodeagent.model.slices import SliceContent
 
-if TYPE_CHECKING:
-    from nodeagent.app.sides.devices import DevicesSide
-    from nodeagent.app.sides.mig import MigSide
-    from nodeagent.app.sides.mig_owed import MigCluster
-    from nodeagent.app.sides.mps import MpsSide
-    from nodeagent.app.sides.slices import SlicesSide
-
 DEVICES_GATE = "devices_known"
 MIG_OWED = "mig_owed"
-PART_MODULES = ("nodeagent.app.sides.parts",)
-
-
-def list_first_modules(settings: Settings) -> tuple[str, ...]:
-    """Modules loaded first among late modules: pods wait for fractions of GPUs, and for no other late component."""
-    return (*CDI_MODULES, *PART_MODULES) if settings.fractions.enabled else ()
 
 
 class OptionalParts:
@@ -47,7 +38,6 @@ class OptionalParts:
         house: tuple[Bus, Conditions, Clock, LiveSettings],
         sides: tuple[KubeletSide, ContainerSide, ClusterSide],
         hardware: Hardware,
-        late: LateStart,
         open_store: Callable[[str, str, int], SealedStore],
         read_gates: Callable[[], Gates],
         node: str,
@@ -55,7 +45,7 @@ class OptionalParts:
         self._house, self._sides = house, sides
         self._live = house[-1]
         self._kubelet, self._containers, self._cluster = sides
-        self._hardware, self._late, self._open_store = hardware, late, open_store
+        self._hardware, self._open_store = hardware, open_store
         self._read_gates, self._node = read_gates, node
         self.applying, self.mps_claims = ApplyingRelay(), MpsClaimsRelay()
 
@@ -71,7 +61,7 @@ class OptionalParts:
         )
 
     def slice_specs(self) -> tuple[ComponentSpec, ...]:
-        """The component for resource slices: first among late components, since pods wait for its work."""
+        """The component for resource slices."""
         return self.slices_side.specs() if self._live.now.claims.enabled else ()
 
     def list_slices(self) -> Sequence[SliceContent]:
@@ -85,32 +75,24 @@ class OptionalParts:
                 self.__dict__[name].close()
 
     @cached_property
-    def devices_side(self) -> "DevicesSide":
+    def devices_side(self) -> DevicesSide:
         """The device side for the life of the process, with device classes configured."""
-        from nodeagent.app.sides.devices import DevicesSide  # noqa: PLC0415 - off means that it is not loaded
-
         return DevicesSide(*self._house, self._kubelet)
 
     @cached_property
-    def mig_side(self) -> "MigSide":
+    def mig_side(self) -> MigSide:
         """The MIG side for the life of the process, if the agent cuts GPUs."""
-        from nodeagent.app.sides.mig import MigSide  # noqa: PLC0415 - off means that it is not loaded
-
         return MigSide(*self._house)
 
     @cached_property
-    def mps_side(self) -> "MpsSide":
+    def mps_side(self) -> MpsSide:
         """The MPS side for the life of the process, if the agent looks after daemons."""
-        from nodeagent.app.sides.mps import MpsSide  # noqa: PLC0415 - off means that it is not loaded
-
         return MpsSide(*self._house, self.mps_claims)
 
     @cached_property
-    def slices_side(self) -> "SlicesSide":
+    def slices_side(self) -> SlicesSide:
         """The side of resource slices for the life of the process, if claims are served."""
-        from nodeagent.app.sides.slices import SlicesSide  # noqa: PLC0415 - off means that it is not loaded
-
-        return SlicesSide(*self._house, self._late, self._cluster, self._node, self._read_gates)
+        return SlicesSide(*self._house, self._cluster, self._node, self._read_gates)
 
     def _device_specs(self) -> tuple[ComponentSpec, ...]:
         needs, opens = ("allocations_recovered",), (DEVICES_GATE,)
@@ -121,7 +103,7 @@ class OptionalParts:
         gates = self._containers.list_gates_of_parts()
         fractions = ComponentSpec(
             "fractions",
-            self._build_fractions_late,
+            self._build_fractions,
             needs=("inventory_known", "health_known", "allocations_recovered", "doors_known", *gates),
             opens=("parts_known",),
             vital=True,
@@ -137,7 +119,7 @@ class OptionalParts:
         """Only if an earlier agent has cut GPUs: a kill may have left other DaemonSets paused."""
         if not any(self._live.now.node.state_dir.glob(f"{MEMORY}*")):
             return ()
-        return (ComponentSpec(MIG_OWED, self._build_owed_late, stop_stage=10),)
+        return (ComponentSpec(MIG_OWED, self._build_owed, stop_stage=10),)
 
     def _mps_specs(self) -> tuple[ComponentSpec, ...]:
         needs = ("inventory_known", "allocations_recovered", "doors_known")
@@ -148,13 +130,7 @@ class OptionalParts:
         needs = ("allocations_recovered",)
         return (ComponentSpec("claims", self._build_claims, needs=needs, opens=("claims_known",), stop_stage=10),)
 
-    def _build_fractions_late(self) -> Component:
-        # After the registration of whole GPUs, whose pods need no fractions.
-        return self._late.wrap("fractions", self._build_fractions, *PART_MODULES)
-
     def _build_fractions(self) -> Component:
-        from nodeagent.app.sides.parts import build_fractions  # noqa: PLC0415 - nothing of it is loaded where it is off
-
         return build_fractions(*self._house, self._sides, self._hardware.simulation)
 
     def _build_mig(self) -> Component:
@@ -163,18 +139,11 @@ class OptionalParts:
         cluster = self._open_mig_cluster()
         return self.mig_side.build(partitioning, self._kubelet.relay, self.applying, self._open_store, cluster)
 
-    def _build_owed_late(self) -> Component:
-        return self._late.wrap(MIG_OWED, self._build_owed, "nodeagent.app.sides.mig_owed")
-
     def _build_owed(self) -> Component:
-        from nodeagent.app.sides.mig_owed import build_owed  # noqa: PLC0415 - only where there may be anything to give back
-
         _, conditions, clock, _ = self._house
         return build_owed(conditions, clock, self._open_store, self._open_mig_cluster())
 
-    def _open_mig_cluster(self) -> "MigCluster | None":
-        from nodeagent.app.sides.mig_owed import MigCluster  # noqa: PLC0415 - off means that it is not loaded
-
+    def _open_mig_cluster(self) -> MigCluster | None:
         return MigCluster(self._cluster.open_evictions) if self._cluster.is_in_use else None
 
     def _build_mps(self) -> Component:
@@ -183,8 +152,6 @@ class OptionalParts:
         return self.mps_side.build(partitioning, self._kubelet.relay)
 
     def _build_claims(self) -> Component:
-        from nodeagent.app.sides.claims import build_claims  # noqa: PLC0415 - nothing of it is loaded where it is off
-
         settings = self._live.now
         partitions = self.applying if settings.mig.manage else None
         mps = self.mps_claims if settings.mps.claims else None

@@ -9,7 +9,6 @@ from msgspec import Struct, field
 from nodeagent.app.node_label import Recalled
 from nodeagent.config.load import Loaded
 from nodeagent.core.channels.bus import Bus
-from nodeagent.edge.nvml.agent.command import EarlyWorker
 from nodeagent.model.ports import GpuSource
 
 
@@ -26,7 +25,6 @@ class Endpoints(Struct, frozen=True):
     """Where the running agent is reached."""
 
     url: str
-    admin_socket: str
     taken: str = ""
     """The wanted address, where another had to do."""
 
@@ -52,5 +50,3 @@ class AgentPlan(Struct, frozen=True):
     stop_after_seconds: float | None = None
     announce: Callable[[Endpoints], None] = lambda _endpoints: None
     """Called once the endpoints answer."""
-    early_worker: EarlyWorker | None = None
-    """A GPU worker started ahead of everything."""

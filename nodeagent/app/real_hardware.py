@@ -3,13 +3,11 @@
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import anyio
 from anyio.abc import TaskStatus
 from msgspec.structs import replace
 
-from nodeagent.app.early_worker import name_driver
 from nodeagent.app.hardware import ExtraReadings, Hardware, is_partitioning_used
 from nodeagent.app.host_root import see_dev_root, see_in_host_root
 from nodeagent.components.driver.plan_markers import DriverPlace
@@ -24,15 +22,12 @@ from nodeagent.edge.host.driver.driver_probe import HostDriverProbe, ProbeSettin
 from nodeagent.edge.host.driver.off_loop import HostDeviceNodes, MarkerDirectory
 from nodeagent.edge.nvml.agent.asker import NvmlSettings
 from nodeagent.edge.nvml.agent.client import NvmlGpus
-from nodeagent.edge.nvml.agent.command import EarlyWorker
+from nodeagent.edge.nvml.agent.partitioning import NvmlPartitioning, PartitioningSettings
 from nodeagent.model.driver import PciFunction
 from nodeagent.model.errors import DriverError
 from nodeagent.model.gpu import GpuReadout
 from nodeagent.model.ports import GpuEvent
 from nodeagent.model.telemetry import NodeSample
-
-if TYPE_CHECKING:
-    from nodeagent.edge.nvml.agent.partitioning import NvmlPartitioning
 
 _BUS_SECONDS = 2.0
 
@@ -79,13 +74,13 @@ class WatchedGpus:
 class RealHardware:
     """Builds and runs the edges of a node with real GPUs."""
 
-    def __init__(self, live: LiveSettings, early: EarlyWorker | None = None) -> None:
+    def __init__(self, live: LiveSettings) -> None:
         self._live, self._settings = live, live.now
         settings = live.now
         self._workers = [WorkerThread(name) for name in ("driver probe", "device nodes", "validation markers")]
         self._extras = ExtraReadings()
         planned = replace(plan_nvml(live, self._extras), list_functions=self._list_functions)
-        self._nvml = NvmlGpus(planned, SystemClock(), early=early)
+        self._nvml = NvmlGpus(planned, SystemClock())
         self._partitioning = self._build_partitioning() if is_partitioning_used(settings) else None
         self._probe = HostDriverProbe(
             plan_probe(settings),
@@ -108,12 +103,7 @@ class RealHardware:
             partitioning=self._partitioning,
         )
 
-    def _build_partitioning(self) -> "NvmlPartitioning":
-        from nodeagent.edge.nvml.agent.partitioning import (  # noqa: PLC0415 - off means that it is not loaded
-            NvmlPartitioning,
-            PartitioningSettings,
-        )
-
+    def _build_partitioning(self) -> NvmlPartitioning:
         settings, (root, library) = self._live.now, name_driver(self._live.now)
         planned = PartitioningSettings(
             driver_root=root,
@@ -158,6 +148,12 @@ class RealHardware:
         finally:
             for worker in self._workers:
                 worker.close()
+
+
+def name_driver(settings: Settings) -> tuple[str, str]:
+    """Driver root and library, as passed to the worker."""
+    driver = settings.driver
+    return str(see_in_host_root(settings, driver.root)), str(driver.nvml_library or "")
 
 
 def plan_nvml(live: LiveSettings, extras: ExtraReadings) -> NvmlSettings:

@@ -8,6 +8,7 @@ Refuses: tags, merge keys, several documents, keys other than plain text, aliase
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NoReturn
 
+import yaml
 from msgspec import Struct
 
 from nodeagent.config.errors import Problem
@@ -174,8 +175,6 @@ class _Unreadable(Exception):  # never leaves this module
 
 def _events(text: str) -> Iterator[Any]:
     """PyYAML's events, with translated errors; by the C parser where the package has one."""
-    import yaml  # noqa: PLC0415  # 10 ms that an agent configured by flags alone does not pay
-
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         yield from yaml.parse(text, Loader=loader)

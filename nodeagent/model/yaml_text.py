@@ -9,6 +9,8 @@ Refuses tags beyond the plain types. The agent's own configuration is read by `c
 from collections.abc import Iterable
 from typing import Any, Final
 
+import yaml
+
 DEEPEST: Final = 64
 MOST_VALUES: Final = 500_000
 
@@ -35,8 +37,6 @@ def parse_yaml_documents(content: bytes | str) -> tuple[Any, ...]:
     Raises:
         YamlUnreadable: The text is no YAML.
     """
-    import yaml  # noqa: PLC0415 - 10 ms that most runs of the agent do without
-
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         _refuse_excess(yaml.parse(content, Loader=loader))
@@ -58,8 +58,6 @@ def _refuse_excess(events: Iterable[Any]) -> None:
     Raises:
         YamlUnreadable: Nesting too deep, or too many values with every alias spelled out.
     """
-    import yaml  # noqa: PLC0415 - as above
-
     sizes: dict[str, int] = {}
     open_collections: list[tuple[str | None, int]] = []
     values = 0

@@ -1,134 +1,79 @@
-"""What the agent may not have loaded when it registers its devices: pods wait for that, and for nothing of this."""
+"""How the agent loads its modules: each import stands at the top of its module, and libraries are entered as they are.
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
-import pytest
-
-import nodeagent
-from nodeagent.app.sides.container import CDI_MODULES, RUNTIME_MODULES
-from tests.bench.around.node import bench_node, find_free_port
-
-LATE = (
-    "aiohttp",
-    "google.protobuf.text_format",
-    "grpclib.server",
-    "html",
-    "http.client",
-    "http.server",
-    "kubernetes_asyncio",
-    "nodeagent.components.cdi.component",
-    "nodeagent.components.cluster.component",
-    "nodeagent.components.devices",
-    "nodeagent.components.exporter",
-    "nodeagent.components.fractions.component",
-    "nodeagent.components.labeler",
-    "nodeagent.components.runtime.component",
-    "nodeagent.components.slices",
-    "nodeagent.components.web",
-    "nodeagent.components.wishes",
-    "nodeagent.edge.container_runtime",
-    "nodeagent.edge.host.devices.host_scan",
-    "nodeagent.edge.http.access",
-    "nodeagent.edge.http.server",
-    "nodeagent.edge.kube.client",
-    "nodeagent.edge.kube.slices",
-    "nodeagent.edge.kubelet.registration",
-    "nodeagent.edge.kubelet.registry_session",
-    "nodeagent_sim",
-    "nodeagent.rules.devices",
-    "prometheus_client",
-    "pynvml",
-    "shutil",
-    "tomlkit",
-    "tomllib",
-)
-"""Modules, with all below them, that are loaded after the first `Register`, if at all."""
-
-NEEDED = ("nodeagent.components.deviceplugin.component", "nodeagent.components.health.component")
-"""Proof that the list was taken where it should be."""
-
-AGENT = """
-import os, sys
-place = sys.argv[1]
-
-def note(event, arguments):
-    is_register = event == "socket.connect" and str(arguments[1]).endswith("device-plugins/kubelet.sock")
-    if is_register and not os.path.exists(place):
-        with open(place + ".new", "w") as file:
-            file.write("\\n".join(sys.modules))
-        os.rename(place + ".new", place)
-
-sys.addaudithook(note)
-from nodeagent.app import late
-late.PATIENCE_SECONDS = 600.0  # on a busy machine a registration takes longer than people want to wait for the page
-from nodeagent.cli.main import Streams, run_command_line
-sys.exit(run_command_line(sys.argv[2:], Streams(sys.stdout, sys.stderr)))
+Loading late and stand-ins for modules have made crashes that no test saw, for a tenth of a second at a start.
 """
 
+import ast
+from collections.abc import Iterator
+from pathlib import Path
 
-@pytest.fixture(scope="module")
-def loaded(tmp_path_factory: pytest.TempPathFactory) -> frozenset[str]:
-    """The agent's modules at the moment it dials the kubelet; with API credentials and parts, so that all exist."""
-    place = tmp_path_factory.mktemp("start") / "modules"
-    with bench_node() as node:
-        wishes = ("--set", "kubernetes.enabled=auto", "--set", "kubernetes.kubeconfig=/nowhere/kubeconfig")
-        parts = ("--set", "fractions.enabled=true", "--set", 'doors.rules=[{"gpus": ["7"], "door": "fractions"}]')
-        words = ["run", *node.list_settings(find_free_port()), *wishes, *parts]
-        agent = subprocess.Popen(
-            [sys.executable, "-c", AGENT, str(place), *words],
-            # A measurement of coverage would load modules of its own into it.
-            env={name: value for name, value in os.environ.items() if not name.startswith("COV")},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        try:
-            node.kubelet.wait("registered")
-        finally:
-            agent.terminate()
-            agent.wait(30)
-    return frozenset(Path(place).read_text().split())
+import nodeagent
 
-
-@pytest.mark.parametrize("module", LATE)
-def test_what_pods_do_not_wait_for_is_loaded_after_register(loaded: frozenset[str], module: str) -> None:
-    """A module of the late set that gets in before `Register` would make every pod of a restarted node wait for it."""
-    assert sorted(name for name in loaded if name == module or name.startswith(f"{module}.")) == []
+ROOT = Path(nodeagent.__file__).parent
+INSIDE = {
+    "__main__.py": "the first process of a container has no handler for SIGTERM until the program sets one",
+    "edge/host/driver/library_search.py": "the GPU worker shares the module, and the library is nearly always found",
+    "edge/nvml/worker/launch.py": "the worker's memory: its modules are loaded among stand-ins",
+}
+"""Modules that import inside functions, by reason; optional dependencies and simulated hardware aside."""
+SIMULATED = ("nodeagent.app.simul", "nodeagent.edge.simulated", "nodeagent.app.real_hardware")
+DYNAMIC = {
+    "cli/frame/completion.py": "a command names the function that offers values",
+    "cli/main.py": "a command names the function that runs it",
+    "core/log/lines.py": "structlog takes rich along where rich happens to be installed",
+    "edge/nvml/worker/launch.py": INSIDE["edge/nvml/worker/launch.py"],
+}
+"""Modules that import by name or change the table of modules, by reason."""
 
 
-OFF = (
-    "nodeagent.app.sides.shim",
-    "nodeagent.components.cdi.keep_shim",
-    "nodeagent.components.cdi.plan_shim",
-    "nodeagent.edge.host.shim",
-    "nodeagent.model.shim",
-)
-"""What nobody has asked for is not loaded at all, now or later."""
+def read_tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
 
 
-def test_what_is_off_is_loaded_by_nobody() -> None:
-    """The parts around the runtime shim do without it."""
-    names = ["nodeagent.app.agent", *CDI_MODULES, *RUNTIME_MODULES]
-    script = f"import sys, importlib; [importlib.import_module(each) for each in {names}]; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, check=True, text=True)
-    loaded = done.stdout.split()
-    assert "nodeagent.components.cdi.component" in loaded
-    assert [name for name in loaded if name in OFF] == []
+def list_inner_imports(tree: ast.Module) -> Iterator[str]:
+    """The modules imported inside functions."""
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            for node in ast.walk(function):
+                if isinstance(node, ast.ImportFrom):
+                    yield str(node.module)
+                elif isinstance(node, ast.Import):
+                    yield from (one.name for one in node.names)
 
 
-@pytest.mark.parametrize("module", NEEDED)
-def test_the_look_was_taken_at_the_right_moment(loaded: frozenset[str], module: str) -> None:
-    """What the registration needs is there by then."""
-    assert module in loaded
+def is_dynamic(tree: ast.Module) -> bool:
+    """Whether a module imports by a computed name, or puts modules into the interpreter's table."""
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    attributes = {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    return bool(
+        {"import_module", "__import__", "LazyLoader", "importlib.import_module", "sys.modules"} & (names | attributes)
+    )
 
 
-def test_nothing_slow_to_make_is_made_before_register(loaded: frozenset[str]) -> None:
-    """A dataclass takes 0.6 ms to be made, fifty times as long as a msgspec struct; a start would meet dozens."""
-    root = Path(nodeagent.__file__).parents[1]
-    places = {name: root / name.replace(".", "/") for name in loaded if name.split(".")[0] == "nodeagent"}
-    files = {name: place.with_suffix(".py") for name, place in places.items()}
-    sources = {name: file.read_text() for name, file in files.items() if file.exists()}
-    assert sorted(name for name, source in sources.items() if "\n@dataclass(" in source) == []
-    assert len(sources) > 100
+def list_files() -> Iterator[tuple[str, Path]]:
+    for path in sorted(ROOT.rglob("*.py")):
+        yield str(path.relative_to(ROOT)), path
+
+
+def test_imports_stand_at_the_top_of_their_modules() -> None:
+    """All modules load before the first line of work; a missing name shows at once, on every node."""
+    found = {
+        name: inner
+        for name, path in list_files()
+        if (inner := [one for one in list_inner_imports(read_tree(path)) if not one.startswith(SIMULATED)])
+    }
+    assert sorted(found) == sorted(INSIDE)
+
+
+def test_modules_are_imported_by_the_interpreter_alone() -> None:
+    """Nobody puts a package of his own under a library's name, or enters a package past its `__init__`."""
+    assert sorted(name for name, path in list_files() if is_dynamic(read_tree(path))) == sorted(DYNAMIC)
+
+
+def test_a_planted_import_is_found() -> None:
+    """Inside a function, a method and a coroutine, in either form."""
+    tree = ast.parse("class A:\n def b(self):\n  import c.d\nasync def e():\n from f import g\nimport h\n")
+    assert sorted(list_inner_imports(tree)) == ["c.d", "f"]
+    assert is_dynamic(ast.parse("import sys\nsys.modules['a'] = None"))
+    assert is_dynamic(ast.parse("from importlib import import_module\nimport_module('a')"))
+    assert not is_dynamic(tree)

@@ -1,38 +1,34 @@
-"""Builds the component for claims; its modules are not loaded while claims are off."""
+"""Builds the component for claims."""
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
+from nodeagent.app.sides.cluster import ClusterSide
+from nodeagent.app.sides.container import ContainerSide
+from nodeagent.app.sides.kubelet import KubeletSide
 from nodeagent.components.claims.around import Surroundings
 from nodeagent.components.claims.component import Claims
 from nodeagent.components.claims.make import Makers
 from nodeagent.components.claims.shares import ShareFiles
 from nodeagent.components.claims.turns import Turns
+from nodeagent.config.live import LiveSettings
 from nodeagent.config.sections.claims import locate_registration, locate_service
+from nodeagent.core.channels.bus import Bus
 from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.core.clock import Clock
+from nodeagent.core.conditions import Conditions
 from nodeagent.edge.host.vgpu.library_files import HostVgpuLibrary
 from nodeagent.edge.host.vgpu.part_folders import SHARE_FOLDERS, HostPartFolders
 from nodeagent.edge.kubelet.claim_session import ClaimSession
 from nodeagent.model.claims import ClaimStanding
 from nodeagent.model.ports import ClaimApi, ClaimDriver, GpuPartitioning, MpsClaims, PartitionMaking
 
-if TYPE_CHECKING:
-    from nodeagent.app.sides.cluster import ClusterSide
-    from nodeagent.app.sides.container import ContainerSide
-    from nodeagent.app.sides.kubelet import KubeletSide
-    from nodeagent.config.live import LiveSettings
-    from nodeagent.core.channels.bus import Bus
-    from nodeagent.core.clock import Clock
-    from nodeagent.core.conditions import Conditions
-
-
 LIBRARY_FOLDER = "vgpu"
 """Below the state directory, as for fractions: the library that enforces limits of containers."""
 
 
 def build_claims(
-    house: "tuple[Bus, Conditions, Clock, LiveSettings]",
-    sides: "tuple[KubeletSide, ContainerSide, ClusterSide]",
+    house: tuple[Bus, Conditions, Clock, LiveSettings],
+    sides: tuple[KubeletSide, ContainerSide, ClusterSide],
     *,
     pool: str,
     partitions: PartitionMaking | None = None,
@@ -57,7 +53,7 @@ def build_claims(
         )
         await session.run(opened)
 
-    open_api: Callable[[], Awaitable[ClaimApi]] | None = cluster.open_claims if cluster.has_api else None
+    open_api: Callable[[], Awaitable[ClaimApi]] | None = cluster.open_claims if cluster.is_in_use else None
     around = Surroundings(keeper=kubelet.relay, serve=serve, read_pods=kubelet.account.read_pods, open_api=open_api)
     return Claims(
         bus,

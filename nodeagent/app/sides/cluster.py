@@ -5,13 +5,14 @@ Owns the only client of the API server, which exists only with credentials and i
 
 from collections.abc import Callable, Mapping
 from random import Random
-from typing import TYPE_CHECKING
 
 import anyio
 
 from nodeagent.app.control import Control
-from nodeagent.app.late import LateStart
 from nodeagent.app.node_facts import choose_node_facts
+from nodeagent.components.cluster.component import Cluster
+from nodeagent.components.labeler.component import Labeler
+from nodeagent.components.wishes.component import Wishes
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.children.worker_thread import WorkerThread
@@ -19,25 +20,20 @@ from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.component import Component, ComponentSpec
 from nodeagent.core.log.lines import get_logger
+from nodeagent.edge.host.files.feature_file import FeatureFile
+from nodeagent.edge.kube.client import ClientSettings, KubeClient
 from nodeagent.edge.kube.credentials import Credentials, find_credentials
-
-if TYPE_CHECKING:
-    from nodeagent.edge.kube.client import KubeClient
-    from nodeagent.edge.kube.evictions import KubeEvictions
-    from nodeagent.edge.kube.node import KubeNode
-    from nodeagent.edge.kube.pod_requests import KubePodRequests
-    from nodeagent.edge.kube.resource_claims import KubeClaims
-    from nodeagent.model.cluster import ApiCall
-    from nodeagent.model.ports import LabelFile, PodApi
+from nodeagent.edge.kube.evictions import KubeEvictions
+from nodeagent.edge.kube.node import KubeNode
+from nodeagent.edge.kube.node_feature import NodeFeatureObject
+from nodeagent.edge.kube.pod_requests import KubePodRequests
+from nodeagent.edge.kube.pods import KubePods
+from nodeagent.edge.kube.resource_claims import KubeClaims
+from nodeagent.model.cluster import ApiCall
+from nodeagent.model.ports import LabelFile
 
 FEATURE_FILE = "nodeagent"
 STOP_STAGE = 10
-API_MODULES = (
-    "nodeagent.edge.kube.client",
-    "nodeagent.edge.kube.node",
-    "nodeagent.edge.kube.node_feature",
-    "nodeagent.edge.kube.pods",
-)
 
 _log = get_logger(component="agent")
 
@@ -51,13 +47,12 @@ class ClusterSide:
         conditions: Conditions,
         clock: Clock,
         live: LiveSettings,
-        late: LateStart,
         environ: Mapping[str, str],
         node_name: str,
         read_control: Callable[[], Control],
     ) -> None:
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
-        self._late, self._read_control = late, read_control
+        self._read_control = read_control
         self._workers = [WorkerThread("node facts"), WorkerThread("feature file")]
         self._node_name = node_name
         self._credentials = self._find_credentials(environ)
@@ -67,21 +62,17 @@ class ClusterSide:
 
     def specs(self) -> tuple[ComponentSpec, ...]:
         """The components of this side, by settings and credentials."""
-        labeler = ComponentSpec("labeler", lambda: self._wrap("labeler", self._build_labeler), stop_stage=STOP_STAGE)
+        labeler = ComponentSpec("labeler", self._build_labeler, stop_stage=STOP_STAGE)
         if self._credentials is None:
             return (labeler,)
-        cluster = ComponentSpec("cluster", lambda: self._wrap("cluster", self._build_cluster), stop_stage=STOP_STAGE)
-        wishes = ComponentSpec("wishes", lambda: self._wrap("wishes", self._build_wishes), stop_stage=STOP_STAGE)
+        cluster = ComponentSpec("cluster", self._build_cluster, stop_stage=STOP_STAGE)
+        wishes = ComponentSpec("wishes", self._build_wishes, stop_stage=STOP_STAGE)
         return (labeler, cluster, wishes)
 
     @property
     def is_in_use(self) -> bool:
         """Whether the API server is asked at all."""
         return self._credentials is not None
-
-    def _wrap(self, name: str, build: Callable[[], Component]) -> Component:
-        modules = (f"nodeagent.components.{name}.component", "nodeagent.edge.host.files.feature_file")
-        return self._late.wrap(name, build, *(API_MODULES if self._credentials is not None else ()), *modules)
 
     async def aclose(self) -> None:
         """End the connections and let the threads end."""
@@ -101,11 +92,9 @@ class ClusterSide:
             self._conditions.set("api-unreachable", detail=f"kubernetes.enabled is true, but {reason}")
         return credentials
 
-    def _open_node(self) -> "KubeNode | None":
+    def _open_node(self) -> KubeNode | None:
         """The same object for the life of the process; `None` without credentials."""
         if self._node is None and self._credentials is not None:
-            from nodeagent.edge.kube.client import ClientSettings, KubeClient  # noqa: PLC0415 - see `late`
-            from nodeagent.edge.kube.node import KubeNode  # noqa: PLC0415 - likewise
 
             def read_settings() -> ClientSettings:
                 now = self._live.now.kubernetes
@@ -118,13 +107,11 @@ class ClusterSide:
             self._node = KubeNode(self._client, self._node_name, self._clock, spread, silence_seconds=silence)
         return self._node
 
-    def count_requests(self) -> "Mapping[ApiCall, int]":
+    def count_requests(self) -> Mapping[ApiCall, int]:
         """Requests to the API server so far; empty without a client."""
         return self._client.counts if self._client is not None else {}
 
     def _build_labeler(self) -> Component:
-        from nodeagent.components.labeler.component import Labeler  # noqa: PLC0415 - see `late`
-
         return Labeler(
             self._bus,
             self._conditions,
@@ -135,15 +122,11 @@ class ClusterSide:
             files=self._list_files(),
         )
 
-    def _list_files(self) -> "Mapping[str, LabelFile]":
-        from nodeagent.edge.host.files.feature_file import FeatureFile  # noqa: PLC0415 - see `late`
-
+    def _list_files(self) -> Mapping[str, LabelFile]:
         files: dict[str, LabelFile] = {
             "nfd_file": FeatureFile(self._live.now.labels.nfd_dir / FEATURE_FILE, self._workers[1])
         }
         if self._client is not None:
-            from nodeagent.edge.kube.node_feature import NodeFeatureObject  # noqa: PLC0415 - see `late`
-
             section = self._live.now.kubernetes
             files["node_feature"] = NodeFeatureObject(
                 self._client, self._node_name, section.namespace, section.pod_name
@@ -151,76 +134,44 @@ class ClusterSide:
         return files
 
     def _build_cluster(self) -> Component:
-        from nodeagent.components.cluster.component import Cluster  # noqa: PLC0415 - see `late`
-
         node = self._open_node()
         assert node is not None
         # The first component reports earlier facts, too; after a crash no fact is reported twice.
         after, self._facts_after = self._facts_after, None
+        spread = Random()  # noqa: S311 - spreads load, keeps no secret
+        silence = self._live.now.kubernetes.watch_silence_seconds
         return Cluster(
             self._bus,
             self._conditions,
             self._clock,
             self._live,
             node,
-            pods=self._open_pods(),
+            pods=KubePods(self.use_client(), self._node_name, spread, silence_seconds=silence),
             facts_after=after,
         )
 
     def _build_wishes(self) -> Component:
-        from nodeagent.components.wishes.component import Wishes  # noqa: PLC0415 - see `late`
-
         control = self._read_control()
         return Wishes(self._bus, self._conditions, self._live, control, control)
 
-    @property
-    def has_api(self) -> bool:
-        """Whether the API server can be asked."""
-        return self._credentials is not None
-
-    async def open_client(self) -> "KubeClient":
-        """The client of the API server, once components needed by pods have started."""
-        await self._late.load(API_MODULES)
-        return self.use_client()
-
-    def use_client(self) -> "KubeClient":
-        """The same for callers that have loaded `API_MODULES` with their own modules."""
+    def use_client(self) -> KubeClient:
+        """The client of the API server, only to be called where `is_in_use`."""
         self._open_node()
         assert self._client is not None
         return self._client
 
-    async def open_claims(self) -> "KubeClaims":
+    async def open_claims(self) -> KubeClaims:
         """Claims as stored in the API server."""
-        client = await self.open_client()
-        from nodeagent.edge.kube.resource_claims import KubeClaims  # noqa: PLC0415 - see `late`
+        return KubeClaims(self.use_client())
 
-        return KubeClaims(client)
-
-    async def open_pod_requests(self) -> "KubePodRequests":
-        """The requests of pods, once components needed by pods have started."""
-        await self._late.load((*API_MODULES, "nodeagent.edge.kube.pod_requests"))
-        from nodeagent.edge.kube.pod_requests import KubePodRequests  # noqa: PLC0415 - see `late`
-
-        self._open_node()
-        assert self._client is not None
+    async def open_pod_requests(self) -> KubePodRequests:
+        """The requests of pods."""
         spread = Random()  # noqa: S311 - spreads load, keeps no secret
         silence = self._live.now.kubernetes.watch_silence_seconds
-        return KubePodRequests(self._client, self._node_name, spread, silence_seconds=silence)
+        return KubePodRequests(self.use_client(), self._node_name, spread, silence_seconds=silence)
 
-    async def open_evictions(self) -> "tuple[KubeNode, KubeEvictions]":
-        """The node and the eviction of its pods, once components needed by pods have started."""
-        await self._late.load((*API_MODULES, "nodeagent.edge.kube.evictions"))
-        from nodeagent.edge.kube.evictions import KubeEvictions  # noqa: PLC0415 - see `late`
-
+    async def open_evictions(self) -> tuple[KubeNode, KubeEvictions]:
+        """The node and the eviction of its pods."""
         node = self._open_node()
         assert node is not None
-        assert self._client is not None
-        return node, KubeEvictions(self._client, self._node_name)
-
-    def _open_pods(self) -> "PodApi":
-        from nodeagent.edge.kube.pods import KubePods  # noqa: PLC0415 - only where the API is used
-
-        assert self._client is not None
-        spread = Random()  # noqa: S311 - spreads load, keeps no secret
-        silence = self._live.now.kubernetes.watch_silence_seconds
-        return KubePods(self._client, self._node_name, spread, silence_seconds=silence)
+        return node, KubeEvictions(self.use_client(), self._node_name)

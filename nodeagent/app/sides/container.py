@@ -1,44 +1,36 @@
 """Builds the components that make GPUs visible in containers: specifications and runtime configuration."""
 
 import os
-from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from nodeagent.app.late import LateStart
+from nodeagent.app.driver_files import choose_driver_files
 from nodeagent.app.plan import AgentPlan
+from nodeagent.app.runtime_edge import build_runtime_edge
+from nodeagent.app.sides.shim import build_shim_keeper
+from nodeagent.components.cdi.component import Cdi
 from nodeagent.components.cdi.relay import PartSpecsRelay
+from nodeagent.components.runtime.component import Runtime
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.component import Component, ComponentSpec
+from nodeagent.edge.host.files.cdi_files import DEFAULT_DIRECTORIES, SpecFiles
+from nodeagent.edge.host.files.host_program import HostProgram
+from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.rules.cdi_names import CLAIM_FILES, PART_FILES
-
-if TYPE_CHECKING:
-    from nodeagent.components.cdi.keep_shim import ShimKeeper
-    from nodeagent.edge.container_runtime.host_runtime import HostRuntime
 
 CDI_GATE = "cdi_ready"
 RUNTIME_GATE = "runtime_ready"
-CDI_MODULES = (
-    "nodeagent.components.cdi.component",
-    "nodeagent.app.driver_files",
-    "nodeagent.edge.host.files.host_program",
-)
-SHIM_MODULES = ("nodeagent.app.sides.shim",)
-RUNTIME_MODULES = ("nodeagent.components.runtime.component", "nodeagent.app.runtime_edge")
 
 
 class ContainerSide:
     """The dependencies of the cdi and runtime components; lives as long as the process."""
 
-    def __init__(
-        self, bus: Bus, conditions: Conditions, clock: Clock, live: LiveSettings, late: LateStart, plan: AgentPlan
-    ) -> None:
-        self._bus, self._conditions, self._clock, self._live, self._late = bus, conditions, clock, live, late
+    def __init__(self, bus: Bus, conditions: Conditions, clock: Clock, live: LiveSettings, plan: AgentPlan) -> None:
+        self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self.is_simulation = plan.simulation is not None
-        self._runtime: HostRuntime | None = None
+        self._runtime = build_runtime_edge(live.now)
         self.part_specs = PartSpecsRelay()
         self._workers = [WorkerThread(name) for name in ("driver files", "cdi directories", "cdi files")]
 
@@ -46,14 +38,11 @@ class ContainerSide:
         """The components of this side, by settings."""
         specs = []
         if self._live.now.cdi.enabled:
-            modules = (*CDI_MODULES, *SHIM_MODULES) if self._has_shim else CDI_MODULES
-            # The runtime component waits for the shim, and the device plugin for the runtime, where managed.
-            waits = self._has_shim and RUNTIME_GATE in self.list_gates_of_plugins()
-            build = self._choose_build("cdi", RUNTIME_GATE if waits else CDI_GATE, self._build_cdi, modules)
-            specs.append(ComponentSpec("cdi", build, needs=("driver_ready",), opens=(CDI_GATE,), stop_stage=10))
+            needs, opens = ("driver_ready",), (CDI_GATE,)
+            specs.append(ComponentSpec("cdi", self._build_cdi, needs=needs, opens=opens, stop_stage=10))
         if not self.is_simulation:
-            build = self._choose_build("runtime", RUNTIME_GATE, self._build_runtime, RUNTIME_MODULES)
-            specs.append(ComponentSpec("runtime", build, needs=("driver_ready",), opens=(RUNTIME_GATE,), stop_stage=10))
+            needs, opens = ("driver_ready",), (RUNTIME_GATE,)
+            specs.append(ComponentSpec("runtime", self._build_runtime, needs=needs, opens=opens, stop_stage=10))
         return tuple(specs)
 
     def list_gates_of_plugins(self) -> tuple[str, ...]:
@@ -76,8 +65,7 @@ class ContainerSide:
         """Let the threads end."""
         for worker in self._workers:
             worker.close()
-        if self._runtime is not None:
-            self._runtime.close()
+        self._runtime.close()
 
     @property
     def _has_shim(self) -> bool:
@@ -89,29 +77,10 @@ class ContainerSide:
         places = (table, settings.node.host_root / table.relative_to("/"))
         return settings.runtime.shim or any(map(os.path.lexists, places))
 
-    def _choose_build(
-        self, name: str, gate: str, build: Callable[[], Component], modules: tuple[str, ...]
-    ) -> Callable[[], Component]:
-        """Late, unless the device plugin waits for the gate."""
-        if self._live.now.device_plugin.enabled and gate in self.list_gates_of_plugins():
-            return build
-        return lambda: self._late.wrap(name, build, *modules)
-
     def _build_runtime(self) -> Component:
-        from nodeagent.app.runtime_edge import build_runtime_edge  # noqa: PLC0415 - see `late`
-        from nodeagent.components.runtime.component import Runtime  # noqa: PLC0415 - likewise
-
-        if self._runtime is None:
-            self._runtime = build_runtime_edge(self._live.now)
         return Runtime(self._bus, self._conditions, self._clock, self._live, self._runtime)
 
     def _build_cdi(self) -> Component:
-        from nodeagent.app.driver_files import choose_driver_files  # noqa: PLC0415 - see `late`
-        from nodeagent.components.cdi.component import Cdi  # noqa: PLC0415 - likewise
-        from nodeagent.edge.host.files.cdi_files import DEFAULT_DIRECTORIES, SpecFiles  # noqa: PLC0415 - likewise
-        from nodeagent.edge.host.files.host_program import HostProgram  # noqa: PLC0415 - likewise
-        from nodeagent.edge.host.machine.host_paths import HostPaths  # noqa: PLC0415 - likewise
-
         settings = self._live.now
         host = HostPaths(settings.node.host_root)
         # A simulation has its own directory: the files in the host's directories are not its business.
@@ -132,11 +101,6 @@ class ContainerSide:
             hook=None
             if self.is_simulation
             else HostProgram(self._workers[0], host=host, shared=settings.node.state_dir),
-            shim=self._build_shim() if self._has_shim else None,
+            shim=build_shim_keeper(self._live, self._workers[0]) if self._has_shim else None,
             parts=self.part_specs,
         )
-
-    def _build_shim(self) -> "ShimKeeper":
-        from nodeagent.app.sides.shim import build_shim_keeper  # noqa: PLC0415 - off means that it is not loaded
-
-        return build_shim_keeper(self._live, self._workers[0])

@@ -1,4 +1,4 @@
-"""Builds the component for devices of any vendor; its modules are not loaded without a configured class."""
+"""Builds the component for devices of any vendor."""
 
 from nodeagent.app.sides.kubelet import KubeletSide
 from nodeagent.components.devices.component import Devices

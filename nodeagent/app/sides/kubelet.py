@@ -19,10 +19,11 @@ from nodeagent.core.durations import Durations
 from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.host.devices.handout import HandoutReader
 from nodeagent.edge.host.files.journal_disk import JournalDisk, JournalTally
-from nodeagent.edge.host.machine.boot_id import read_boot_id
+from nodeagent.edge.host.files.sealed_store import read_boot_id
 from nodeagent.edge.kubelet.account import KubeletAccount
 from nodeagent.edge.kubelet.call_times import CallTimes
 from nodeagent.edge.kubelet.plugin_session import PluginSession
+from nodeagent.edge.kubelet.registry_session import RegistrySession
 from nodeagent.model.admission import AdmissionFacts, CallFacts, Distribution
 from nodeagent.model.ids import ResourceName
 from nodeagent.model.plugin import AdvertisedResource, HandoutFacts
@@ -111,10 +112,6 @@ class KubeletSide:
     async def _serve(self, plugin: DevicePlugin, endpoint: str, report: Callable[[AdvertisedResource], None]) -> None:
         kubelet = self._live.now.kubelet
         if kubelet.plugins_registry_dir is not None:
-            from nodeagent.edge.kubelet.registry_session import (  # noqa: PLC0415 - only where settings ask for it
-                RegistrySession,
-            )
-
             await RegistrySession(
                 plugin,
                 kubelet.device_plugins_dir / endpoint,

@@ -1,4 +1,4 @@
-"""Builds the component that cuts GPUs, only if `mig.manage` is on: otherwise none of its modules are loaded."""
+"""Builds the component that cuts GPUs, only if `mig.manage` is on."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,31 +1,25 @@
-"""Restores the labels that an earlier process has paused for MIG changes, with access to the cluster.
-
-The only MIG modules loaded where this agent cuts no GPUs and an earlier agent did.
-"""
+"""Restores the labels that an earlier process has paused for MIG changes, with access to the cluster."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from nodeagent.components.mig.owed.component import MigOwed
 from nodeagent.components.mig.wish import WISH_VERSION
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
 from nodeagent.edge.host.files.sealed_store import SealedStore
+from nodeagent.edge.kube.evictions import KubeEvictions
+from nodeagent.edge.kube.node import KubeNode
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.cluster import Eviction
 from nodeagent.model.mig import MEMORY
-
-if TYPE_CHECKING:
-    from nodeagent.edge.kube.evictions import KubeEvictions
-    from nodeagent.edge.kube.node import KubeNode
 
 STORE = (MEMORY, "nodeagent-mig", WISH_VERSION)
 
 
 class MigCluster:
-    """The ports `PodEviction` and `ClientPausing`; the client behind them is loaded at the first call."""
+    """The ports `PodEviction` and `ClientPausing`."""
 
-    def __init__(self, open_api: Callable[[], "Awaitable[tuple[KubeNode, KubeEvictions]]"]) -> None:
+    def __init__(self, open_api: Callable[[], Awaitable[tuple[KubeNode, KubeEvictions]]]) -> None:
         self._open = open_api
 
     async def evict_pod(self, pod: PodIdentity) -> Eviction:

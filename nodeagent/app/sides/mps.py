@@ -1,4 +1,4 @@
-"""Builds the component for MPS daemons; its modules are not loaded without a wanted or remaining daemon."""
+"""Builds the component for MPS daemons."""
 
 import os
 from pathlib import Path
@@ -14,6 +14,7 @@ from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
 from nodeagent.edge.host.processes.process_places import HostProcessPlaces
+from nodeagent.edge.mps.host import HostMps, MpsHostSettings
 from nodeagent.model.ports import ChangeKeeper, GpuPartitioning, MpsHost
 
 
@@ -52,8 +53,6 @@ class MpsSide:
     def _choose_host(self) -> MpsHost:
         if self._is_made_up:
             return load_simulator().build_mps()
-        from nodeagent.edge.mps.host import HostMps, MpsHostSettings  # noqa: PLC0415 - a simulation does without it
-
         mps = self._live.now.mps
         settings = MpsHostSettings(
             find_root=lambda: find_driver_root(self._live.now),

@@ -1,4 +1,4 @@
-"""Builds the component for fractions of GPUs; its modules are not loaded while fractions are off."""
+"""Builds the component for fractions of GPUs."""
 
 from typing import TYPE_CHECKING
 
@@ -60,7 +60,7 @@ def build_fractions(
         folders=folders,
         library=library,
         sources=Sources(Containers(bus, is_made_up=containers.is_simulation).list, places),
-        open_pods=cluster.open_pod_requests if cluster.has_api else None,
+        open_pods=cluster.open_pod_requests if cluster.is_in_use else None,
     )
 
 

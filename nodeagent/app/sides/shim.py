@@ -1,4 +1,4 @@
-"""Builds the keeper of the runtime shim; loaded only if the shim is wanted, or some of its files are left."""
+"""Builds the keeper of the runtime shim."""
 
 from nodeagent.components.cdi.keep_shim import ShimKeeper
 from nodeagent.config.live import LiveSettings

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from random import Random
 
-from nodeagent.app.late import LateStart
-from nodeagent.app.sides.cluster import API_MODULES, STOP_STAGE, ClusterSide
+from nodeagent.app.sides.cluster import STOP_STAGE, ClusterSide
+from nodeagent.components.slices.component import Slices
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.children.worker_thread import WorkerThread
@@ -13,9 +13,8 @@ from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.component import Component, ComponentSpec
 from nodeagent.core.life.gates import Gates
 from nodeagent.edge.host.devices.pcie_roots import HostPcieRoots
+from nodeagent.edge.kube.slices import KubeSlices
 from nodeagent.model.slices import SliceContent, SlicePool
-
-MODULES = ("nodeagent.edge.kube.slices", "nodeagent.components.slices.component")
 
 
 class SlicesSide:
@@ -27,13 +26,12 @@ class SlicesSide:
         conditions: Conditions,
         clock: Clock,
         live: LiveSettings,
-        late: LateStart,
         cluster: ClusterSide,
         node: str,
         read_gates: Callable[[], Gates],
     ) -> None:
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
-        self._late, self._cluster, self._node, self._read_gates = late, cluster, node, read_gates
+        self._cluster, self._node, self._read_gates = cluster, node, read_gates
         # Made-up GPUs are in no PCIe tree of this host.
         is_simulated = live.now.gpus.simulated_profile is not None
         self._worker = WorkerThread("PCIe trees")
@@ -47,20 +45,14 @@ class SlicesSide:
             reason = "there is no API server to tell: set kubernetes.kubeconfig, or run as a pod"
             self._conditions.set("slices-not-written", detail=reason)
             return ()
-        # The component waits for verdicts and allocation modes itself, so that both are made while it is loaded.
-        return (ComponentSpec("slices", self._build_late, stop_stage=STOP_STAGE),)
+        # The component waits for verdicts and allocation modes itself.
+        return (ComponentSpec("slices", self._build, stop_stage=STOP_STAGE),)
 
     def close(self) -> None:
         """Let the thread end."""
         self._worker.close()
 
-    def _build_late(self) -> Component:
-        return self._late.wrap("slices", self._build, *API_MODULES, *MODULES)
-
     def _build(self) -> Component:
-        from nodeagent.components.slices.component import Slices  # noqa: PLC0415 - see `late`
-        from nodeagent.edge.kube.slices import KubeSlices  # noqa: PLC0415 - likewise
-
         pool = SlicePool(driver=self._live.now.claims.driver, node=self._node)
         spread = Random()  # noqa: S311 - spreads load, keeps no secret
         silence = self._live.now.kubernetes.watch_silence_seconds

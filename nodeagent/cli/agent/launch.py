@@ -5,8 +5,8 @@ import signal
 from collections.abc import Callable
 from functools import partial
 
-from nodeagent.app.early_worker import start_early_worker
 from nodeagent.app.errors import DriverRequired, StartRefused
+from nodeagent.app.gpu_wait import wait_for_gpu
 from nodeagent.app.node_label import recall_label
 from nodeagent.app.plan import AgentPlan, Endpoints, SimulationPlan
 from nodeagent.cli.agent.settings import load_again
@@ -14,9 +14,13 @@ from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed
 from nodeagent.config.load import Loaded
 from nodeagent.config.tree import DEFAULT
+from nodeagent.core.authorities import without_authorities
 from nodeagent.core.errors import VitalComponentFailed
 from nodeagent.edge.http.errors import HttpError
 from nodeagent.model.errors import SourceUnusable
+
+with without_authorities():
+    from nodeagent.app.agent import run_agent
 
 
 def launch(
@@ -43,27 +47,21 @@ def launch(
         reload = partial(load_again, load)
         loaded, recalled = recall_label(load(""), reload, environ)
         if awaits_gpu:
-            from nodeagent.app.gpu_wait import wait_for_gpu  # noqa: PLC0415 - only where it was asked for
-
             wait_for_gpu(loaded.settings)
-        with start_early_worker(loaded.settings) as early_worker:
-            from nodeagent.app.agent import run_agent  # noqa: PLC0415 - the GPU worker starts up meanwhile
-
-            run_agent(
-                AgentPlan(
-                    loaded=loaded,
-                    load_again=reload,
-                    recalled=recalled,
-                    environ=environ,
-                    require_driver=require_driver,
-                    patience_seconds=patience_seconds,
-                    simulation=simulation,
-                    may_move=simulation is not None and loaded.origin_of("http.listen") == DEFAULT,
-                    stop_after_seconds=stop_after_seconds,
-                    announce=announce,
-                    early_worker=early_worker,
-                )
+        run_agent(
+            AgentPlan(
+                loaded=loaded,
+                load_again=reload,
+                recalled=recalled,
+                environ=environ,
+                require_driver=require_driver,
+                patience_seconds=patience_seconds,
+                simulation=simulation,
+                may_move=simulation is not None and loaded.origin_of("http.listen") == DEFAULT,
+                stop_after_seconds=stop_after_seconds,
+                announce=announce,
             )
+        )
     except* DriverRequired as errors:
         raise CommandFailed(_first(errors), ExitCode.NO_DRIVER) from None
     except* (StartRefused, HttpError, SourceUnusable) as errors:

@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
-from msgspec import json
+from msgspec import json, yaml
 
 from nodeagent.cli.answers.answer import Answerer, NoAgent, mark, say_simulated
 from nodeagent.cli.answers.table import Layout, Table, clean, lay_out, read_width
@@ -22,8 +22,6 @@ def render_record(arguments: argparse.Namespace, record: object, answerer: Answe
     if answerer.simulated:
         record = mark(json.decode(json.encode(record)), answerer.simulated)
     if getattr(arguments, "form", None) == "yaml":
-        from msgspec import yaml  # noqa: PLC0415  # its library takes longer to load than most commands take to run
-
         # Through JSON, so that both forms agree on values that YAML would write in another way.
         return yaml.encode(json.decode(json.encode(record))).decode()
     return json.format(json.encode(record), indent=2).decode() + "\n"

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shutil
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TextIO
@@ -25,8 +26,6 @@ def read_width(stream: TextIO) -> int:
     """Columns of the terminal; wide without a terminal, so that pipes get whole lines."""
     if not stream.isatty():
         return UNCUT
-    import shutil  # noqa: PLC0415 - with the archive formats that it knows, which an agent's start would load
-
     return max(WIDTH_MIN, shutil.get_terminal_size((100, 24)).columns)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from nodeagent.app.runtime_edge import see_processes
+from nodeagent.app.sides.mps import find_driver_root
 from nodeagent.cli.doctor.facts import DirectoryFacts, Facts, PluginSocketFacts, ProcessFacts, SocketFacts
 from nodeagent.components.cdi.registry import SpecReading, is_spec_name, parse_spec
 from nodeagent.config.schema import Settings
@@ -24,6 +25,7 @@ from nodeagent.edge.host.shim.look import ShimSight, look_at_shim
 from nodeagent.edge.host.shim.users import count_toolkit_users
 from nodeagent.edge.kubelet.checkpoint_file import CHECKPOINT_NAME, read_checkpoint
 from nodeagent.edge.kubelet.errors import CheckpointUnreadable
+from nodeagent.edge.mps.host import find_program
 from nodeagent.model.cdi import SpecContent
 from nodeagent.model.errors import MpsRefused
 from nodeagent.model.ports import KubeletCheckpoint
@@ -76,9 +78,6 @@ def look_at_mps(settings: Settings) -> str | None:
     is_made_up = settings.gpus.simulated_profile is not None
     if is_made_up or not settings.uses_mps:
         return None
-    from nodeagent.app.sides.mps import find_driver_root  # noqa: PLC0415 - off means that it is not loaded
-    from nodeagent.edge.mps.host import find_program  # noqa: PLC0415 - likewise
-
     root = find_driver_root(settings)
     try:
         program = settings.mps.program or Path(find_program(str(root).rstrip("/")))

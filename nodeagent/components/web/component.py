@@ -25,7 +25,7 @@ from nodeagent.components.web.api.gpu_records import find_gpu_record
 from nodeagent.components.web.api.index import INDEX
 from nodeagent.components.web.api.latest import list_records
 from nodeagent.components.web.api.layouts import record_layouts
-from nodeagent.components.web.api.openapi import DOCUMENT as OPENAPI
+from nodeagent.components.web.api.openapi import build_openapi
 from nodeagent.components.web.api.records import SIMULATED_HEADER, EventRecord
 from nodeagent.components.web.api.slices import record_slices
 from nodeagent.components.web.api.stream import (
@@ -221,7 +221,7 @@ class WebComponent:
             "/api/v1": lambda: _json(INDEX),
             "/api/v1/": lambda: _json(INDEX),
             **{path: _telling(tell) for path, tell in told.items()},
-            "/api/v1/openapi.json": lambda: _json(OPENAPI),
+            "/api/v1/openapi.json": lambda: _json(build_openapi()),
             "/api/v1/allocations/history": lambda: _json(self._list_history()),
             "/api/v1/slices": lambda: _json(record_slices(self._read(PublishedSlices), self._list_slices())),
             "/api/v1/layouts": lambda: _json(record_layouts(self._live.now.mig)),

@@ -119,10 +119,6 @@ class Bus:
         """The retained state, if any."""
         return self._retained.get(state, {}).get(key)
 
-    def latest_all(self, state: type[T]) -> dict[str, Envelope[T]]:
-        """The retained states of all keys."""
-        return dict(self._retained.get(state, {}))
-
     def watch(self, state: type[T], *, client: str, key: str | None = "") -> Watch[T]:
         """The newest value of a state; `key=None` watches all keys, each newest on its own."""
         return Watch(self, client, state, key, self._slow_after_seconds)

@@ -73,13 +73,11 @@ class ChildProcess:
         env: Mapping[str, str],
         name: str,
         settings: ChildSettings | None = None,
-        first: subprocess.Popen[bytes] | None = None,
         rng: Random | None = None,
         kill: Callable[[subprocess.Popen[bytes]], None] = subprocess.Popen.kill,
     ) -> None:
-        """Start no child yet; `first` is a process of the same command that was started ahead of time."""
         self.name = name
-        self._argv, self._env, self._first = tuple(argv), dict(env), first
+        self._argv, self._env = tuple(argv), dict(env)
         self._settings = settings or ChildSettings()
         self._backoff = Backoff(self._settings.backoff, rng or SystemRandom())
         self._kill = kill
@@ -172,7 +170,7 @@ class ChildProcess:
     def _spawn(self) -> Incarnation | None:
         self._starts += 1
         try:
-            process, self._first = self._first or spawn(self._argv, self._env), None
+            process = spawn(self._argv, self._env)
         except OSError as error:
             self._why_none = f"it could not be started ({error})"
             self._log.error("child_start_failed", program=self._argv[0], error=error)

@@ -149,9 +149,7 @@ def _drop_repeats(_logger: Any, level: str, event: MutableMapping[str, Any]) -> 
             forgotten = _repeats.take_forgotten()
         _write(forgotten)
         if counted is None:
-            from structlog import DropEvent  # noqa: PLC0415  # see the module's docstring
-
-            raise DropEvent
+            raise _import_structlog().DropEvent
     if counted.more:
         event["more"] = counted.more
         event["since"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - now + counted.since))
@@ -204,8 +202,7 @@ def _backend() -> FilteringBoundLogger:
 
 
 def _processors() -> list[Processor]:
-    import structlog  # noqa: PLC0415  # see the module's docstring
-
+    structlog = _import_structlog()
     return [
         _drop_repeats,
         structlog.processors.add_log_level,
@@ -215,11 +212,12 @@ def _processors() -> list[Processor]:
 
 
 def _renderer(form: str, *, colours: bool) -> Processor:
-    import structlog  # noqa: PLC0415  # see the module's docstring
-
+    structlog = _import_structlog()
     if form == "json":
-        return structlog.processors.JSONRenderer(sort_keys=False, ensure_ascii=False)
-    return structlog.dev.ConsoleRenderer(colors=colours)
+        renderer: Processor = structlog.processors.JSONRenderer(sort_keys=False, ensure_ascii=False)
+    else:
+        renderer = structlog.dev.ConsoleRenderer(colors=colours)
+    return renderer
 
 
 def _one_line(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

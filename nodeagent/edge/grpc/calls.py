@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from google.protobuf.message import Message
 
-from nodeagent.edge.grpc.status import Status
+from nodeagent.edge.grpc.errors import Status
 
 MAX_REQUEST_BYTES: Final = 4 * 1024 * 1024
 """gRPC's limit everywhere else; the kubelet's longest question, for one of 1,600 device ids, has 74 kB."""

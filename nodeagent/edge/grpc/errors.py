@@ -1,12 +1,15 @@
-"""The errors of a call or a socket.
+"""The errors of a call or a socket, and how a call may end, by the names of gRPC.
 
 SocketUnavailable   our own socket cannot be opened
 AnswerRefused       the peer has understood the call and says no
 AnswerBroken        the answer is missing or malformed
 """
 
-from nodeagent.edge.grpc.status import Status
+from grpclib.const import Status
+
 from nodeagent.model.errors import NodeagentError
+
+__all__ = ["AnswerBroken", "AnswerRefused", "SocketUnavailable", "Status"]
 
 
 class SocketUnavailable(NodeagentError):

@@ -38,7 +38,7 @@ from nodeagent.edge.grpc.calls import (
     render_trailers,
 )
 from nodeagent.edge.grpc.connection import FRAME_BYTES, Connection
-from nodeagent.edge.grpc.status import Status
+from nodeagent.edge.grpc.errors import Status
 
 TAKE_SECONDS: Final = 30.0
 """How long a caller may take to make room for an answer before the server hangs up."""

@@ -13,11 +13,15 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Final
 
+from aiohttp.web_protocol import RequestHandler
+from aiohttp.web_request import BaseRequest
+from aiohttp.web_response import Response as WireResponse
+from aiohttp.web_response import StreamResponse
+from aiohttp.web_server import Server
+
 from nodeagent.edge.http.connection_table import ConnectionTable
 from nodeagent.edge.http.messages import SERVER
 from nodeagent.edge.http.routes import render_problem
-from nodeagent.edge.http.slim import BaseRequest, RequestHandler, Server, StreamResponse
-from nodeagent.edge.http.slim import Response as WireResponse
 
 KEEPALIVE_SECONDS: Final = 75.0
 """How long a connection may rest between two requests: longer than any usual time between scrapes."""

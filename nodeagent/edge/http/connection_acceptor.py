@@ -10,11 +10,12 @@ import ssl
 from collections.abc import Callable
 from typing import Final
 
+from aiohttp.web_server import Server
+
 from nodeagent.core.acceptor import Acceptor
 from nodeagent.edge.http.capacity import Capacity
 from nodeagent.edge.http.connection import Connection, render_raw
 from nodeagent.edge.http.connection_table import ConnectionTable
-from nodeagent.edge.http.slim import Server
 
 CLOSED_AT_ONCE: Final = 8
 """Connections closed when descriptors run out: other code needs descriptors too, not only the next connection."""

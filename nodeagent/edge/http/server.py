@@ -13,6 +13,10 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 
 import anyio
+from aiohttp.web_request import BaseRequest
+from aiohttp.web_response import Response as WireResponse
+from aiohttp.web_response import StreamResponse
+from aiohttp.web_server import Server
 
 from nodeagent.edge.http.access import Access
 from nodeagent.edge.http.capacity import Capacity
@@ -23,8 +27,6 @@ from nodeagent.edge.http.hosts import AllowedHosts, is_loopback
 from nodeagent.edge.http.messages import SERVER, Answer, Peer, Request, Response, Stream
 from nodeagent.edge.http.queue import RequestQueue
 from nodeagent.edge.http.routes import Match, Route, Routes, render_problem
-from nodeagent.edge.http.slim import BaseRequest, Server, StreamResponse
-from nodeagent.edge.http.slim import Response as WireResponse
 
 SHUTDOWN_SECONDS = 1.0
 HTTP_1_1 = (1, 1)

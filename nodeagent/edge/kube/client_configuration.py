@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from msgspec import Struct
 
@@ -53,8 +54,6 @@ def open_access(way: Way) -> Access:
         OSError: certificate, key or trust anchor cannot be used.
         ValueError: the address is malformed.
     """
-    from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415 - an agent's start would load it, see `late`
-
     server = urlsplit(way.server)
     proxy = way.proxy or (None if proxy_bypass(server.hostname or "") else getproxies().get(server.scheme))
     tls = server.scheme != "https" or _trust(way)

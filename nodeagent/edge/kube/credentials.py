@@ -7,10 +7,13 @@ Refuses to guess: a named kubeconfig is used or reported, never passed over for 
 
 import math
 import os
+import shutil
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Protocol
 
 import anyio
@@ -41,6 +44,9 @@ LOAD_SECONDS = 30.0
 _FRESH_SECONDS = (60.0, 300.0)
 """How long before the end a token is renewed, at least and at most; kubernetes_asyncio takes five minutes."""
 _FRESH_SHARE = 5
+_SCRATCH = "nodeagent-kubeconfig-"
+_LEFT_SECONDS = 10 * LOAD_SECONDS
+"""The age of a scratch directory that no reading can have: its agent was killed."""
 _DEFAULT_NAMESPACE = "default"
 CHILD = (sys.executable, "-P", "-m", "nodeagent.edge.kube.kubeconfig.child")
 """With the agent's environment, perhaps needed by token programs, and without modules of the working directory."""
@@ -138,11 +144,7 @@ class Kubeconfig:
         return now == files
 
     async def _read(self, worker: WorkerThread) -> Reading:
-        from tempfile import TemporaryDirectory  # noqa: PLC0415 - an agent's start would load it, see `late`
-
-        scratch = await worker.run(
-            lambda: TemporaryDirectory(prefix="nodeagent-"), timeout_seconds=LOAD_SECONDS, what="making a directory"
-        )
+        scratch = await worker.run(_make_scratch, timeout_seconds=LOAD_SECONDS, what="making a directory")
         try:
             answer = await ask_once(
                 self._child,
@@ -159,6 +161,18 @@ class Kubeconfig:
         if isinstance(found, Refusal):
             raise CredentialsInvalid(self.where, found.reason)
         return found
+
+
+def _make_scratch() -> TemporaryDirectory[str]:
+    """An empty directory; the ones left by killed agents are removed, as keys may lie in them."""
+    scratch = TemporaryDirectory(prefix=_SCRATCH)
+    youngest_left = time.time() - _LEFT_SECONDS
+    for path in Path(scratch.name).parent.glob(f"{_SCRATCH}*"):
+        with suppress(FileNotFoundError):  # removed by another agent meanwhile
+            status = path.lstat()
+            if status.st_uid == os.geteuid() and status.st_mtime < youngest_left:
+                shutil.rmtree(path)
+    return scratch
 
 
 def find_credentials(kubeconfig: Path | None, environ: Mapping[str, str]) -> Credentials | None:

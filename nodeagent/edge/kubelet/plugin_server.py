@@ -15,8 +15,8 @@ from anyio import move_on_after
 from google.protobuf.message import Message
 
 from nodeagent.edge.grpc.calls import CallRefused, CrashReporter, Methods, Replies, Streaming, Unary
+from nodeagent.edge.grpc.errors import Status
 from nodeagent.edge.grpc.server import GrpcServer, open_grpc_server
-from nodeagent.edge.grpc.status import Status
 from nodeagent.edge.kubelet.call_times import Call, CallTimes, Outcome
 from nodeagent.edge.kubelet.messages import render_answer, render_devices, render_options
 from nodeagent.edge.kubelet.proto import device_plugin_pb2 as wire

@@ -11,8 +11,7 @@ from anyio import sleep
 from google.protobuf.message import DecodeError, Message
 
 from nodeagent.edge.grpc.caller import KeptCaller
-from nodeagent.edge.grpc.errors import AnswerBroken, AnswerRefused
-from nodeagent.edge.grpc.status import Status
+from nodeagent.edge.grpc.errors import AnswerBroken, AnswerRefused, Status
 from nodeagent.edge.kubelet.errors import PodResourcesUnavailable, PodUnknown
 from nodeagent.edge.kubelet.proto import pod_resources_pb2 as wire
 from nodeagent.model.allocation import ClaimedDevice, PodIdentity

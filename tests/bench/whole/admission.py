@@ -70,7 +70,7 @@ def measure_whole(rounds: int) -> list[Row]:
 
 
 def measure_first(starts: int = STARTS) -> list[Row]:
-    """The first pods of an agent that has just registered, which loads the rest of itself meanwhile; and later ones."""
+    """The first pods of an agent that has just registered, and later pods."""
     first, ratios = [], []
     for _ in range(starts):
         with bench_node() as node, node.running_agent() as agent:

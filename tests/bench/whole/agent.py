@@ -38,7 +38,7 @@ def measure_life(rounds: int) -> list[Row]:
                 agent.wait_ready()
                 stop.append(1000 * agent.stop())
     return [
-        Row("exec to Register", "ms", register, limit=300),
+        Row("exec to Register", "ms", register, limit=400),
         Row("  processor time of agent and worker until then", "ms", loaded),
         Row("exec to /readyz 200", "ms", ready, limit=1000),
         Row("  processor time of agent and worker for it", "ms", spent),
@@ -54,7 +54,7 @@ def measure_work() -> list[Row]:
         time.sleep(SETTLE_SECONDS)
         idle = _measure_idling(agent)
         rows = [
-            Row("agent and GPU worker, PSS", "MiB", [agent.memory_mib("Pss")], limit=72),
+            Row("agent and GPU worker, PSS", "MiB", [agent.memory_mib("Pss")], limit=60),
             Row("agent and GPU worker, RSS", "MiB", [agent.memory_mib("Rss")]),
             idle,
             Row("one look at 8 GPUs, with the worker's turn", "ms", _read_tick_millis(agent)),

@@ -16,9 +16,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from nodeagent.components.web.api.openapi import DOCUMENT
+from nodeagent.components.web.api.openapi import build_openapi
 from tests.support.programs.agent_process import PATIENCE_SECONDS, AgentProcess, running_busy_node
 from tests.support.texts.json_schema import find_breaks
+
+DOCUMENT = build_openapi()
 
 EXAMPLES = 250
 ODD = settings(

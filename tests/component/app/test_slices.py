@@ -1,7 +1,5 @@
 """Slices told by a whole agent, and nothing of them where claims are off."""
 
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +8,6 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 from nodeagent.app.control import Control
-from nodeagent.app.late import LateStart
 from nodeagent.app.sides.cluster import ClusterSide
 from nodeagent.app.sides.slices import SlicesSide
 from nodeagent.config.live import LiveSettings
@@ -22,15 +19,6 @@ from nodeagent.core.life.gates import Gates
 from nodeagent.model.conditions import CATALOGUE
 from tests.fakes.apiserver import NODE, FakeApiServer
 from tests.support.programs.agent_process import AgentProcess, running_agent
-
-OFF = """
-import sys
-from nodeagent.app import compose
-from nodeagent.app.sides import cluster as cluster_side
-from nodeagent.cli import main
-words = {"nodeagent.model.slices", "nodeagent.model.ports.slices", "nodeagent.config.sections.claim_slices"}
-print(sorted(name for name in sys.modules if "slices" in name and name not in words))
-"""
 
 
 @pytest.fixture
@@ -70,12 +58,6 @@ def test_a_whole_agent_tells_schedulers_of_its_devices(server: FakeApiServer, no
     assert [bool(one.get("taints")) for one in document["spec"]["devices"]] == [index == 3 for index in range(8)]
 
 
-def test_nothing_of_it_is_loaded_where_claims_are_off() -> None:
-    """What is not used costs nothing."""
-    done = subprocess.run([sys.executable, "-c", OFF], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
-
-
 @pytest.mark.parametrize(
     ("words", "parts", "codes"),
     [
@@ -91,13 +73,12 @@ async def test_without_an_api_server_there_is_nobody_to_tell(
     clock = SystemClock()
     bus = Bus(clock)
     conditions = Conditions(bus, clock, CATALOGUE)
-    late = LateStart(bus, lambda: Gates((), clock=clock), None)
 
     def no_control() -> Control:
         raise AssertionError("nothing is built here")
 
-    cluster = ClusterSide(bus, conditions, clock, live, late, {}, "node-1", no_control)
-    side = SlicesSide(bus, conditions, clock, live, late, cluster, "node-1", lambda: Gates((), clock=clock))
+    cluster = ClusterSide(bus, conditions, clock, live, {}, "node-1", no_control)
+    side = SlicesSide(bus, conditions, clock, live, cluster, "node-1", lambda: Gates((), clock=clock))
     assert [spec.name for spec in side.specs()] == parts
     assert {one.code for one in conditions.all_set()} == codes
     side.close()

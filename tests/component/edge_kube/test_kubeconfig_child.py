@@ -115,8 +115,8 @@ async def test_a_program_that_hangs_ends_with_the_child(tmp_path: Path, scratch:
     await wait_until(lambda: not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z")
 
 
-async def test_the_child_ends_with_the_agent(tmp_path: Path) -> None:
-    """An agent that is killed takes it along."""
+async def test_the_child_ends_with_the_agent(tmp_path: Path, scratch: Path, worker: WorkerThread) -> None:
+    """An agent that is killed takes it along; the next reading removes the directory that was left, and no other's."""
     program = write_program(
         tmp_path / "give", f"echo $PPID > {tmp_path}/pid.new; mv {tmp_path}/pid.new {tmp_path}/pid", "exec sleep 30"
     )
@@ -127,7 +127,8 @@ async def test_the_child_ends_with_the_agent(tmp_path: Path) -> None:
         "from nodeagent.edge.kube.credentials import Kubeconfig\n"
         f"anyio.run(Kubeconfig(pathlib.Path({str(path)!r})).load, WorkerThread('test'))\n"
     )
-    agent = await anyio.open_process([sys.executable, "-c", script], start_new_session=True)
+    environment = {**os.environ, "TMPDIR": str(scratch)}
+    agent = await anyio.open_process([sys.executable, "-c", script], start_new_session=True, env=environment)
     try:
         await wait_until((tmp_path / "pid").exists)
     finally:
@@ -135,6 +136,12 @@ async def test_the_child_ends_with_the_agent(tmp_path: Path) -> None:
         await agent.wait()
     stat = Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}/stat")
     await wait_until(lambda: not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z")
+    (left,) = list_files(scratch)
+    (left / "key").touch()
+    (young := scratch / f"{left.name}-2").mkdir()
+    os.utime(left, (0, 0))
+    await Kubeconfig(write(tmp_path / "config", token="abc")).load(worker)
+    assert list_files(scratch) == [young]
 
 
 async def test_what_has_not_changed_is_read_by_no_child(tmp_path: Path, worker: WorkerThread) -> None:

@@ -9,7 +9,7 @@ from nodeagent.edge.host.errors import FileNotWritten, HostStuck
 from nodeagent.edge.host.files import feature_file
 from nodeagent.edge.host.files.feature_file import FeatureFile
 from nodeagent.edge.host.files.pseudo_file import list_names
-from nodeagent.edge.host.machine.node_facts_reader import HostNodeFacts
+from nodeagent.edge.host.machine.node_facts import HostNodeFacts
 from nodeagent.model.node_facts import NodeFacts
 from nodeagent_sim.node import simulate_facts
 from tests.support.waiting import hanging
@@ -58,7 +58,7 @@ async def test_a_disk_that_hangs_is_an_error(tmp_path: Path, monkeypatch: pytest
 
 async def test_facts_that_hang_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Likewise for the node's own files."""
-    monkeypatch.setattr("nodeagent.edge.host.machine.node_facts_reader._TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr("nodeagent.edge.host.machine.node_facts._TIMEOUT_SECONDS", 0.05)
     worker = WorkerThread("test")
     with hanging() as hang, pytest.raises(HostStuck):
         await HostNodeFacts(hang, worker, tmp_path).read_facts()

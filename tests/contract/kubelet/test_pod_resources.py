@@ -8,8 +8,7 @@ import pytest
 from google.protobuf.message import Message
 
 from nodeagent.edge.grpc.caller import KeptCaller
-from nodeagent.edge.grpc.errors import AnswerRefused
-from nodeagent.edge.grpc.status import Status
+from nodeagent.edge.grpc.errors import AnswerRefused, Status
 from nodeagent.edge.kubelet.proto import pod_resources_pb2 as wire
 from nodeagent.model.ids import DeviceId
 from nodeagent.model.plugin import AdvertisedDevice

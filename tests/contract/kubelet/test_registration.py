@@ -5,8 +5,7 @@ import pytest
 from anyio.abc import TaskStatus
 
 from nodeagent.edge.grpc.caller import call_unary
-from nodeagent.edge.grpc.errors import AnswerRefused
-from nodeagent.edge.grpc.status import Status
+from nodeagent.edge.grpc.errors import AnswerRefused, Status
 from nodeagent.edge.kubelet.proto.device_plugin_pb2 import RegisterRequest
 from nodeagent.edge.kubelet.registration import PluginCard, Registration
 from nodeagent.edge.kubelet.registry_session import RegistrySession

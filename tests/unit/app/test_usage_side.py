@@ -9,7 +9,6 @@ import anyio
 import pytest
 
 from nodeagent.app.endpoints import Listeners
-from nodeagent.app.late import LateStart
 from nodeagent.app.sides.usage import UsageSide
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
@@ -19,7 +18,6 @@ from nodeagent.config.sections.fractions import FractionsSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.component import ComponentSpec
-from nodeagent.core.life.gates import Gates
 from nodeagent.edge.host.vgpu.layout import USAGE_BYTES
 from nodeagent.edge.host.vgpu.usage_file import create_usage
 from nodeagent.model.conditions import CATALOGUE
@@ -37,8 +35,7 @@ class Node:
         clock = FakeClock()
         bus = Bus(clock)
         self.conditions = Conditions(bus, clock, CATALOGUE)
-        self.late = LateStart(bus, lambda: Gates((), clock=clock), None)
-        self.side = UsageSide(bus, self.conditions, clock, LiveSettings(settings), self.late, made_up)
+        self.side = UsageSide(bus, self.conditions, clock, LiveSettings(settings), made_up)
 
     def list(self) -> tuple[ComponentSpec, ...]:
         def find_no_exporter() -> NoReturn:
@@ -50,7 +47,6 @@ class Node:
 
     def close(self) -> None:
         self.side.close()
-        self.late.close()
 
 
 @pytest.mark.parametrize(

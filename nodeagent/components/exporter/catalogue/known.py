@@ -9,6 +9,9 @@ from nodeagent.components.exporter.catalogue.field import Field, LabelField
 from nodeagent.components.exporter.fields import (
     clocks,
     condition,
+    extra_board,
+    extra_links,
+    extra_profiling,
     heat,
     identity,
     memory,
@@ -44,13 +47,7 @@ def find_field(name: str) -> AnyField | None:
 
 @lru_cache(maxsize=1)
 def list_extras() -> tuple[Field, ...]:
-    """Fields that are sampled only while a list of fields asks for them; most nodes never load such fields."""
-    from nodeagent.components.exporter.fields import (  # noqa: PLC0415 - see above
-        extra_board,
-        extra_links,
-        extra_profiling,
-    )
-
+    """Fields that are sampled only while a list of fields asks for them."""
     groups = (extra_board, extra_links, extra_profiling)
     return tuple(sorted((field for group in groups for field in group.FIELDS), key=lambda field: field.number))
 

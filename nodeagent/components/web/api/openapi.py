@@ -1,5 +1,6 @@
 """The API as an OpenAPI document, made from the record classes; pure."""
 
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -128,6 +129,7 @@ PROBLEMS: dict[str, dict[int, str]] = {
 """The refusals of each GET, besides the refusals common to all."""
 
 
+@cache
 def build_openapi() -> Schema:
     """The whole document."""
     kinds = [*ANSWERS.values(), *(kind for kind in COMMANDS.values() if kind is not None), CommandDone, Problem]
@@ -175,6 +177,3 @@ def _describe(method: str, path: str, named: dict[str, Schema]) -> Schema:
     if path == "/readyz":
         answers["503"] = {"description": "not ready; the lines say why", "content": content}
     return {**({"parameters": parameters} if parameters else {}), "responses": answers}
-
-
-DOCUMENT = build_openapi()

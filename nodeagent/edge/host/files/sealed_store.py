@@ -12,11 +12,13 @@ import anyio
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.errors import WorkerError
 from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable
+from nodeagent.edge.host.files.atomic_file import read_bounded
 from nodeagent.edge.host.files.sealed_file import SealedFile, Unsealed
-from nodeagent.edge.host.machine.boot_id import read_boot_id
 from nodeagent.model.values import Value
 
 T = TypeVar("T")
+
+_BOOT_ID = "sys/kernel/random/boot_id"
 
 READ_SECONDS = 10.0
 WRITE_SECONDS = 1.0
@@ -86,3 +88,12 @@ class SealedStore:
         except FileUnreadable as error:
             return Stored(body=found.body, boot_id="", troubles=(*found.troubles, str(error)))
         return Stored(body=found.body, boot_id=boot_id, troubles=found.troubles)
+
+
+def read_boot_id(proc_root: Path = Path("/proc")) -> str:
+    """A UUID that is new after each boot, within which device numbers, holders and places in the kernel log are valid.
+
+    Raises:
+        FileUnreadable: /proc has no boot id, as Linux always has unless /proc is not the real one.
+    """
+    return read_bounded(proc_root / _BOOT_ID, limit_bytes=4096).decode("ascii", "replace").strip()

@@ -1,13 +1,18 @@
 """Reads the node's facts from the firmware, the kernel and the distribution.
 
 Owns the reading of PCI classes and of the vGPU record in the PCI configuration space.
-Refuses to fail: an unreadable fact is an empty fact. All calls block and belong in a worker thread.
+Refuses to fail: an unreadable fact is an empty fact. All reads block; `HostNodeFacts` makes them in a worker thread,
+where a hanging file system gives an error, not half a node.
 """
 
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 
+from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.core.errors import WorkerError
 from nodeagent.edge.host.devices.gpu_arrival import NVIDIA_VENDOR
+from nodeagent.edge.host.errors import HostStuck
 from nodeagent.edge.host.files.pseudo_file import list_names, read_attribute, read_number, read_raw_attribute
 from nodeagent.model.ids import parse_pci_address
 from nodeagent.model.node_facts import NodeFacts, NvidiaFunction, VgpuGuest
@@ -19,6 +24,25 @@ _STATUS, _HAS_CAPABILITIES, _FIRST_CAPABILITY = 0x06, 0x10, 0x34
 _VENDOR_SPECIFIC, _END = 0x09, 0xFF
 _RECORDS_OFFSET = 5
 _DRIVER_RECORD, _TEXT_BYTES = 0, 10
+_TIMEOUT_SECONDS = 5.0
+
+
+class HostNodeFacts:
+    """The port `NodeFactSource` on a real host."""
+
+    def __init__(self, read: Callable[[], NodeFacts], worker: WorkerThread, sys_root: Path) -> None:
+        self._read, self._worker, self._sys_root = read, worker, sys_root
+
+    async def read_facts(self) -> NodeFacts:
+        """Read the facts once.
+
+        Raises:
+            HostStuck: A file system does not answer.
+        """
+        try:
+            return await self._worker.run(self._read, timeout_seconds=_TIMEOUT_SECONDS, what="reading the node's facts")
+        except WorkerError as error:
+            raise HostStuck(self._sys_root, str(error)) from error
 
 
 def read_node_facts(

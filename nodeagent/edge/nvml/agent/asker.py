@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from nodeagent.edge.nvml.agent.connection import Connection, WorkerDied, WorkerStuck
 from nodeagent.edge.nvml.agent.protocol import Answer, Request
 from nodeagent.edge.nvml.agent.suspects import Suspects
-from nodeagent.edge.nvml.steps import parse_step
+from nodeagent.edge.nvml.shared import parse_step
 from nodeagent.model.driver import PciFunction
 from nodeagent.model.errors import DriverError, DriverStuck
 

@@ -17,7 +17,7 @@ from nodeagent.core.errors import WorkerError
 from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.nvml.agent import protocol
 from nodeagent.edge.nvml.agent.asker import Asker, GpuSilent, NvmlSettings
-from nodeagent.edge.nvml.agent.command import EarlyWorker, render_environment
+from nodeagent.edge.nvml.agent.command import render_environment
 from nodeagent.edge.nvml.agent.connection import Connection, RequestFailed
 from nodeagent.edge.nvml.agent.event_stream import EventStream
 from nodeagent.edge.nvml.agent.protocol import Request, translate_failure
@@ -43,8 +43,7 @@ _RENEW_FIRST_SECONDS, _RENEW_LONGEST_SECONDS = 60.0, 3600.0
 class NvmlGpus:
     """The node's GPUs, by way of the worker process."""
 
-    def __init__(self, settings: NvmlSettings, clock: Clock, *, early: EarlyWorker | None = None) -> None:
-        """`early` is a worker that was started ahead of time, used if the worker's command is right."""
+    def __init__(self, settings: NvmlSettings, clock: Clock) -> None:
         self._settings, self._clock = settings, clock
         self._connection = Connection(
             settings.driver_root,
@@ -52,7 +51,6 @@ class NvmlGpus:
             settings.open_timeout_seconds,
             render_environment(settings.environment),
             sysfs=settings.sysfs,
-            early=early,
         )
         self._asker = Asker(self._connection, settings)
         self._gpus: dict[int, Gpu] = {}

@@ -16,7 +16,7 @@ from nodeagent.core.channels.mailbox import BoundedQueue
 from nodeagent.core.children.child_process import ChildProcess, ChildSettings, ChildStatistics
 from nodeagent.core.errors import ChildDied, ChildError, ChildStuck
 from nodeagent.core.life.backoff import BackoffSettings
-from nodeagent.edge.nvml.agent.command import EarlyWorker, render_command
+from nodeagent.edge.nvml.agent.command import render_command
 from nodeagent.edge.nvml.agent.protocol import OPENED, Answer, Failure, Request, encode_request
 from nodeagent.model.driver import NvmlAnswer
 from nodeagent.model.errors import DriverReleased, DriverStuck, DriverUnavailable
@@ -71,11 +71,9 @@ class Connection:
         environment: Mapping[str, str],
         *,
         sysfs: str = "",
-        early: EarlyWorker | None = None,
     ) -> None:
         self._argv, self._sysfs = render_command(root, library), sysfs
         self._environment, self._open_seconds = dict(environment), open_seconds
-        self._early = early
         self._child: ChildProcess | None = None
         self._ended = ChildStatistics(pid=None, starts=0, stuck=0, died=0, left_behind=(), unasked_lost=0)
         self._haunted: list[ChildProcess] = []
@@ -254,14 +252,7 @@ class Connection:
 
     async def _start_child(self) -> None:
         assert self._tasks is not None
-        early, self._early = self._early, None
-        child = ChildProcess(
-            self._argv,
-            env=self._environment,
-            name="nvml-worker",
-            settings=_CHILD_SETTINGS,
-            first=early.take(self._argv, self._environment) if early is not None else None,
-        )
+        child = ChildProcess(self._argv, env=self._environment, name="nvml-worker", settings=_CHILD_SETTINGS)
         self._child = child
         await self._tasks.start(self._live, child, name="nvml worker")
 

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from nodeagent.edge.nvml import errors
-from nodeagent.edge.nvml.event_kinds import KINDS, XID
+from nodeagent.edge.nvml.shared import KINDS, XID
 from nodeagent.model.driver import NvmlAnswer
 from nodeagent.model.errors import DriverError, DriverMismatch, DriverUnavailable
 from nodeagent.model.events import GpuEventReported, XidReported

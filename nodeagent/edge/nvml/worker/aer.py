@@ -4,7 +4,7 @@ Runs in the worker process: reading the files of a lost card may hang, and only 
 Never fails: a kernel, a root port or a container without the files has no count.
 """
 
-from nodeagent.edge.nvml.untyped import Any
+from nodeagent.edge.nvml.shared import Any
 
 FILES = (
     ("aer_dev_correctable", "TOTAL_ERR_COR", "aer_correctable_count"),

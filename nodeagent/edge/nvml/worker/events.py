@@ -1,6 +1,6 @@
 """Waits for driver reports in one thread.
 
-Runs in the worker process; the names of reports are in `event_kinds`, for the agent's side too.
+Runs in the worker process; the names of reports are in `shared`, for the agent's side too.
 Refuses to judge, and to guess the GPU of a failed wait: the agent's side polls all GPUs.
 """
 
@@ -9,8 +9,7 @@ import threading
 from collections.abc import Callable
 
 from nodeagent.edge.nvml import errors
-from nodeagent.edge.nvml.event_kinds import WANTED, XID
-from nodeagent.edge.nvml.untyped import Any
+from nodeagent.edge.nvml.shared import WANTED, XID, Any
 from nodeagent.edge.nvml.worker.query import call, wait_library
 
 _WAIT_MILLISECONDS = 1000

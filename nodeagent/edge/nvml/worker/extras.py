@@ -8,7 +8,7 @@ An unknown name has no value, like a reading that the hardware lacks.
 
 import pynvml
 
-from nodeagent.edge.nvml.untyped import Any
+from nodeagent.edge.nvml.shared import Any
 from nodeagent.edge.nvml.worker.fields import FieldBatch
 from nodeagent.edge.nvml.worker.gpm import Profiler
 from nodeagent.edge.nvml.worker.query import Query

@@ -8,7 +8,7 @@ import ctypes
 import pynvml
 
 from nodeagent.edge.nvml import errors
-from nodeagent.edge.nvml.untyped import Any
+from nodeagent.edge.nvml.shared import Any
 from nodeagent.edge.nvml.worker.query import Query
 
 PHASES = {1: "not_started", 2: "in_progress", 3: "completed"}

@@ -11,7 +11,7 @@ import struct
 import pynvml
 
 from nodeagent.edge.nvml import errors
-from nodeagent.edge.nvml.untyped import Any
+from nodeagent.edge.nvml.shared import Any
 from nodeagent.edge.nvml.worker.query import Query
 
 ALL_LINKS = 0xFFFFFFFF

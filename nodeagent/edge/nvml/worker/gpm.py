@@ -11,7 +11,7 @@ import time
 import pynvml
 
 from nodeagent.edge.nvml import errors
-from nodeagent.edge.nvml.untyped import Any
+from nodeagent.edge.nvml.shared import Any
 from nodeagent.edge.nvml.worker.query import Query, call
 
 _PERCENT = 0.01

@@ -9,7 +9,7 @@ import time
 import pynvml
 
 from nodeagent.edge.nvml import errors
-from nodeagent.edge.nvml.untyped import Any
+from nodeagent.edge.nvml.shared import Any
 from nodeagent.edge.nvml.worker.fabric import read_fabric
 from nodeagent.edge.nvml.worker.fields import LINK_SPEED, FieldBatch, read_link_count
 from nodeagent.edge.nvml.worker.mig import read_mig

@@ -14,8 +14,7 @@ import pynvml
 from nodeagent.core.children.child_side import announce_step, claim_answers, die_with_parent
 from nodeagent.core.children.frames import UNASKED, read_frames, write_frame
 from nodeagent.edge.nvml import errors
-from nodeagent.edge.nvml.steps import IDLE, name_step
-from nodeagent.edge.nvml.untyped import Any
+from nodeagent.edge.nvml.shared import IDLE, Any, name_step
 from nodeagent.edge.nvml.worker.events import Watcher
 from nodeagent.edge.nvml.worker.fabric import read_fabric
 from nodeagent.edge.nvml.worker.inventory import read_gpu

@@ -9,7 +9,7 @@ import ctypes
 import pynvml
 
 from nodeagent.edge.nvml import errors
-from nodeagent.edge.nvml.untyped import Any
+from nodeagent.edge.nvml.shared import Any
 from nodeagent.edge.nvml.worker.query import Query
 
 _SUFFIXES = {

@@ -13,7 +13,7 @@ import pynvml
 
 from nodeagent.core.children.child_side import claim_answers, die_with_parent
 from nodeagent.edge.nvml import errors
-from nodeagent.edge.nvml.untyped import Any
+from nodeagent.edge.nvml.shared import Any
 from nodeagent.edge.nvml.worker.main import CallFailed, Worker
 from nodeagent.edge.nvml.worker.mig import read_profiles
 from nodeagent.edge.nvml.worker.query import Query, call

@@ -5,7 +5,7 @@ Refuses to resolve pids: names, cgroups and pods are found elsewhere.
 """
 
 from nodeagent.edge.nvml import errors
-from nodeagent.edge.nvml.untyped import Any
+from nodeagent.edge.nvml.shared import Any
 from nodeagent.edge.nvml.worker.query import Query
 
 _NO_INSTANCE = 0xFFFFFFFF

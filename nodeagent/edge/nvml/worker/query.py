@@ -9,7 +9,7 @@ import time
 import pynvml
 
 from nodeagent.edge.nvml import errors
-from nodeagent.edge.nvml.untyped import Any
+from nodeagent.edge.nvml.shared import Any
 
 _CHOICES = 1 << 32
 

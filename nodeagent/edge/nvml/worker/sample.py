@@ -9,8 +9,9 @@ import ctypes
 import pynvml
 
 from nodeagent.edge.nvml import errors
-from nodeagent.edge.nvml.untyped import Any
+from nodeagent.edge.nvml.shared import Any
 from nodeagent.edge.nvml.worker.aer import AerReader
+from nodeagent.edge.nvml.worker.extras import ExtraReader
 from nodeagent.edge.nvml.worker.fabric import read_fabric
 from nodeagent.edge.nvml.worker.fields import FieldReader, read_link_count
 from nodeagent.edge.nvml.worker.gpm import Profiler
@@ -114,8 +115,6 @@ class Sampler:
 
     def _read_extras(self, query: Query, names: tuple[str, ...]) -> dict[str, float]:
         if self._extras is None or names != self._extras.names:
-            from nodeagent.edge.nvml.worker.extras import ExtraReader  # noqa: PLC0415 - most nodes do without
-
             self._close_extras()
             self._extras = ExtraReader(names)
         values: dict[str, float] = self._extras.read(query, can_profile=bool(self._can_profile))

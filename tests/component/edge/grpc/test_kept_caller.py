@@ -13,9 +13,8 @@ from google.protobuf.message import Message
 from nodeagent.edge.grpc import caller
 from nodeagent.edge.grpc.caller import KeptCaller
 from nodeagent.edge.grpc.calls import CallRefused, Unary
-from nodeagent.edge.grpc.errors import AnswerBroken, AnswerRefused
+from nodeagent.edge.grpc.errors import AnswerBroken, AnswerRefused, Status
 from nodeagent.edge.grpc.server import GrpcServer, open_grpc_server
-from nodeagent.edge.grpc.status import Status
 from nodeagent.edge.kubelet.proto import device_plugin_pb2 as wire
 from tests.support.wire.kubelets import no_crash
 

@@ -15,7 +15,7 @@ from nodeagent.edge.grpc.calls import (
     parse_body,
     render_trailers,
 )
-from nodeagent.edge.grpc.status import Status
+from nodeagent.edge.grpc.errors import Status
 
 CALL = [(b":method", b"POST"), (b":path", b"/a.B/C"), (b"content-type", b"application/grpc")]
 

@@ -6,7 +6,7 @@ import pytest
 from nodeagent.edge.nvml.agent import protocol
 from nodeagent.edge.nvml.agent.protocol import Failure, Report, Request, render_event, translate_failure
 from nodeagent.edge.nvml.errors import describe_code
-from nodeagent.edge.nvml.event_kinds import KINDS, WANTED, XID
+from nodeagent.edge.nvml.shared import KINDS, WANTED, XID
 from nodeagent.model.errors import DriverMismatch, DriverUnavailable
 from nodeagent.model.events import GpuEventReported, XidReported
 from nodeagent.model.ids import GpuUuid

@@ -3,9 +3,11 @@
 from msgspec import json
 
 from nodeagent.components.web.api.index import INDEX
-from nodeagent.components.web.api.openapi import ANSWERS, COMMANDS, DOCUMENT, TEXTS
+from nodeagent.components.web.api.openapi import ANSWERS, COMMANDS, TEXTS, build_openapi
 from tests.support.nodes import make_rich_state
 from tests.support.texts.json_schema import find_breaks
+
+DOCUMENT = build_openapi()
 
 
 def _walk(value: object) -> list[str]:

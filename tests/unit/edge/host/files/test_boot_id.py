@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.edge.host.errors import FileUnreadable
-from nodeagent.edge.host.machine.boot_id import read_boot_id
+from nodeagent.edge.host.files.sealed_store import read_boot_id
 
 
 def test_boot_id_is_read_without_its_newline(tmp_path: Path) -> None:

@@ -1,5 +1,0 @@
-"""How a call may end, by the names of gRPC."""
-
-from grpclib.const import Status
-
-__all__ = ["Status"]

@@ -4,7 +4,7 @@ from nodeagent.config.schema import Settings
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.edge.host.machine.node_facts import read_node_facts
 from nodeagent.edge.host.machine.node_facts_reader import HostNodeFacts
-from nodeagent.model.node_facts import NodeFacts
+from nodeagent.model.labels import NodeFacts
 from nodeagent.model.ports import NodeFactSource
 
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 from nodeagent.components.claims.around import Surroundings
 from nodeagent.components.claims.component import Claims
 from nodeagent.components.claims.make import Makers
-from nodeagent.components.claims.shares import ShareFiles
-from nodeagent.components.claims.turns import Turns
+from nodeagent.components.claims.sharing import ShareFiles, Turns
 from nodeagent.config.sections.claims import locate_registration, locate_service
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.edge.host.vgpu.library_files import HostVgpuLibrary

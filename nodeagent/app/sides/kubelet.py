@@ -23,9 +23,8 @@ from nodeagent.edge.host.machine.boot_id import read_boot_id
 from nodeagent.edge.kubelet.account import KubeletAccount
 from nodeagent.edge.kubelet.call_times import CallTimes
 from nodeagent.edge.kubelet.plugin_session import PluginSession
-from nodeagent.model.admission import AdmissionFacts, CallFacts, Distribution
 from nodeagent.model.ids import ResourceName
-from nodeagent.model.plugin import AdvertisedResource, HandoutFacts
+from nodeagent.model.plugin import AdmissionFacts, AdvertisedResource, CallFacts, Distribution, HandoutFacts
 from nodeagent.model.ports import DevicePlugin, PluginSource
 
 MACHINE_ID = "etc/machine-id"

@@ -23,9 +23,15 @@ from nodeagent.components.claims.prepare import (
     list_capacities,
     plan_claim,
 )
-from nodeagent.components.claims.reconcile import LOOK_SECONDS, Doubts, explain_end, list_doubtful, refer_to
-from nodeagent.components.claims.tell import plan_health
-from nodeagent.components.claims.turns import list_turns
+from nodeagent.components.claims.reconcile import (
+    LOOK_SECONDS,
+    Doubts,
+    explain_end,
+    list_doubtful,
+    plan_health,
+    refer_to,
+)
+from nodeagent.components.claims.sharing import list_turns
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.gathered import Gathered

@@ -17,8 +17,7 @@ from nodeagent.components.claims.prepare import (
     plan_partition,
     with_uuids,
 )
-from nodeagent.components.claims.shares import ShareKeeper
-from nodeagent.components.claims.turns import Turns, list_turns
+from nodeagent.components.claims.sharing import ShareKeeper, Turns, list_turns
 from nodeagent.model.errors import ClaimRefused
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import GpuUuid, MigUuid

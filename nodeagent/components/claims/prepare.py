@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from nodeagent.components.claims.opaque import INTERVALS, PlacedWish, Wish, choose_config, read_configs
-from nodeagent.components.claims.turns import OWN, find_turn
+from nodeagent.components.claims.opaque import ALL_CORES, INTERVALS, PlacedWish, Wish, choose_config, read_configs
+from nodeagent.components.claims.sharing import OWN, find_turn
 from nodeagent.model.claims import ClaimReference, ClaimResult, DeviceAnswer, ResourceClaim
 from nodeagent.model.errors import ClaimRefused, MpsRefused
 from nodeagent.model.gpu import Gpu, Inventory
@@ -28,7 +28,6 @@ from nodeagent.rules.mps.limits import resolve_limits
 
 DEVICES_MAX: Final = 128
 """Devices that one claim may have; the API allows 32, and may allow more some day."""
-ALL_CORES: Final = 100
 _UID: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 _SHARE: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 

@@ -13,11 +13,11 @@ import anyio
 from anyio.abc import TaskStatus
 from msgspec.structs import replace
 
-from nodeagent.components.cluster.devices import decide_device_conditions
 from nodeagent.components.cluster.status import (
     TERMINAL_ANNOTATION,
     NodeSight,
     decide_condition,
+    decide_device_conditions,
     decide_lost,
     is_hopeless,
     mark_lost,

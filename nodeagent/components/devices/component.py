@@ -41,10 +41,9 @@ from nodeagent.model.events import ConfigurationReloaded, DeviceFound, DeviceJud
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
 from nodeagent.model.ports import ClassSpecs, DeviceScan
-from nodeagent.rules.devices.answer import SPEC_PREFIX, is_named, name_spec_file, render_spec
+from nodeagent.rules.devices.answer import SPEC_PREFIX, is_named, name_spec_file, plan_list, render_spec
 from nodeagent.rules.devices.group import list_extra_nodes, name_resource, plan_classes
 from nodeagent.rules.devices.health import plan_command
-from nodeagent.rules.devices.lists import plan_list
 from nodeagent.rules.devices.prefer import find_newcomers, score_nearness
 from nodeagent.rules.ids import find_uuid
 

@@ -9,8 +9,7 @@ from collections.abc import Awaitable, Callable
 import anyio
 from anyio.abc import TaskStatus
 
-from nodeagent.components.driver.decide import DriverDecision, decide_driver
-from nodeagent.components.driver.decide_pause import decide_pause
+from nodeagent.components.driver.decide import DriverDecision, decide_driver, decide_pause
 from nodeagent.components.driver.plan_markers import MARKERS, DriverPlace, plan_markers
 from nodeagent.config.sections.hardware import DriverSettings
 from nodeagent.core.channels.bus import Bus

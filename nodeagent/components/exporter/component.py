@@ -16,17 +16,19 @@ from anyio.lowlevel import checkpoint
 from nodeagent.components.exporter.attribution.entities import find_lost
 from nodeagent.components.exporter.catalogue.known import list_readings
 from nodeagent.components.exporter.catalogue.selection import Selection, parse_selection, select_defaults
+from nodeagent.components.exporter.families.admission import build_claim_families
 from nodeagent.components.exporter.families.agent import (
     AgentFacts,
     ExporterFacts,
     build_agent_families,
 )
-from nodeagent.components.exporter.families.claims import build_claim_families
-from nodeagent.components.exporter.families.devices import build_device_families
 from nodeagent.components.exporter.families.fractions import build_fraction_families
-from nodeagent.components.exporter.families.gpus import build_standing_families
-from nodeagent.components.exporter.families.mig import build_mig_families
-from nodeagent.components.exporter.families.mps import build_mps_families
+from nodeagent.components.exporter.families.gpus import (
+    build_device_families,
+    build_mig_families,
+    build_mps_families,
+    build_standing_families,
+)
 from nodeagent.components.exporter.families.node_status import (
     NodeStatus,
     build_status_families,
@@ -63,7 +65,6 @@ from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.host.errors import HostError
 from nodeagent.edge.host.files.atomic_file import read_bounded
 from nodeagent.edge.http.messages import Answer, Request, Response
-from nodeagent.model.admission import AdmissionFacts
 from nodeagent.model.allocation import AllocationTable, ClaimTable
 from nodeagent.model.claims import ClaimBook
 from nodeagent.model.cluster import ApiCall, PodLabelTable
@@ -75,7 +76,7 @@ from nodeagent.model.health import HealthReport
 from nodeagent.model.mig import MigState
 from nodeagent.model.mps import MpsState
 from nodeagent.model.parts import PartReasons
-from nodeagent.model.plugin import PluginState
+from nodeagent.model.plugin import AdmissionFacts, PluginState
 from nodeagent.model.ports import ProcessPlace, ProcessPlaces
 from nodeagent.model.runtime import RuntimeState
 from nodeagent.model.slices import PublishedSlices

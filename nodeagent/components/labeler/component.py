@@ -13,9 +13,15 @@ from typing import NamedTuple
 import anyio
 from anyio.abc import TaskStatus
 
-from nodeagent.components.labeler.feature_text import parse_features, render_features, select_features
 from nodeagent.components.labeler.hold import Published, decide_published, decide_wait
-from nodeagent.components.labeler.plan import LabelPlan, keep_last_good, plan_label_patch
+from nodeagent.components.labeler.plan import (
+    LabelPlan,
+    keep_last_good,
+    parse_features,
+    plan_label_patch,
+    render_features,
+    select_features,
+)
 from nodeagent.components.labeler.render import TIMESTAMP, NodePicture, render_labels
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
@@ -33,8 +39,7 @@ from nodeagent.model.errors import NodeagentError
 from nodeagent.model.events import ConfigurationReloaded, LabelsApplied, LabelsContested
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
-from nodeagent.model.labels import LabelState
-from nodeagent.model.node_facts import NodeFacts
+from nodeagent.model.labels import LabelState, NodeFacts
 from nodeagent.model.offering import Offering
 from nodeagent.model.ports import LabelFile, NodeApi, NodeFactSource
 

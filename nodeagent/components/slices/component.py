@@ -18,8 +18,15 @@ from msgspec.structs import replace
 
 from nodeagent.components.slices.describe import Surroundings, group_by_nvlink
 from nodeagent.components.slices.own import OwnWrites
-from nodeagent.components.slices.plan import Abilities, Choices, Sight, judge_kept, plan_contents
-from nodeagent.components.slices.tell import explain_dropped, summarise
+from nodeagent.components.slices.plan import (
+    Abilities,
+    Choices,
+    Sight,
+    explain_dropped,
+    judge_kept,
+    plan_contents,
+    summarise,
+)
 from nodeagent.components.slices.writes import SliceWrite, plan_writes
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus

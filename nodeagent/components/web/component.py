@@ -20,14 +20,13 @@ from nodeagent.components.web.api.admin import (
     CommandMalformed,
     may_command,
 )
+from nodeagent.components.web.api.claims import record_slices
 from nodeagent.components.web.api.commands import Commands, Order
 from nodeagent.components.web.api.gpu_records import find_gpu_record
 from nodeagent.components.web.api.index import INDEX
 from nodeagent.components.web.api.latest import list_records
-from nodeagent.components.web.api.layouts import record_layouts
 from nodeagent.components.web.api.openapi import DOCUMENT as OPENAPI
-from nodeagent.components.web.api.records import SIMULATED_HEADER, EventRecord
-from nodeagent.components.web.api.slices import record_slices
+from nodeagent.components.web.api.records import SIMULATED_HEADER, EventRecord, record_layouts
 from nodeagent.components.web.api.stream import (
     KEEPALIVE,
     EventQuery,

@@ -6,7 +6,7 @@ NodeagentError
 """
 
 from nodeagent.model.errors import NodeagentError
-from nodeagent.model.nearest import suggest
+from nodeagent.model.wording import suggest
 
 
 class UnknownProfile(NodeagentError):

@@ -6,7 +6,7 @@ Owns the made-up facts: the machine's name, and the GPUs' functions on a PCI bus
 from msgspec.structs import replace
 
 from nodeagent.edge.simulated.profile import Profile
-from nodeagent.model.node_facts import NodeFacts, NvidiaFunction, VgpuGuest
+from nodeagent.model.labels import NodeFacts, NvidiaFunction, VgpuGuest
 
 _3D_CONTROLLER = "0302"
 

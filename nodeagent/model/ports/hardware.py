@@ -7,8 +7,8 @@ from typing import Protocol
 from nodeagent.model.driver import DriverEvidence, NodeRepair
 from nodeagent.model.events import GpuEventReported, XidReported
 from nodeagent.model.gpu import ComputeMode, Gpu, GpuReadout
+from nodeagent.model.labels import NodeFacts
 from nodeagent.model.mig import GpuPartitions, Write
-from nodeagent.model.node_facts import NodeFacts
 from nodeagent.model.offering import Door
 from nodeagent.model.telemetry import NodeSample
 from nodeagent.model.values import Value

@@ -18,8 +18,7 @@ from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
-from nodeagent.model.labels import LabelState
-from nodeagent.model.node_facts import NodeFacts, NvidiaFunction
+from nodeagent.model.labels import LabelState, NodeFacts, NvidiaFunction
 from tests.fakes.node_api import FakeNodeApi
 from tests.support.gpus import gpu_uuid, make_gpu
 from tests.support.virtual_time import FakeClock

@@ -12,7 +12,7 @@ from nodeagent.edge.host.files.pseudo_file import list_names
 from nodeagent.edge.host.machine.node_facts_reader import HostNodeFacts
 from nodeagent.edge.simulated.node_facts import simulate_facts
 from nodeagent.edge.simulated.profile import load_profile
-from nodeagent.model.node_facts import NodeFacts
+from nodeagent.model.labels import NodeFacts
 from tests.support.waiting import hanging
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.errors import WorkerError
 from nodeagent.edge.host.errors import HostStuck
-from nodeagent.model.node_facts import NodeFacts
+from nodeagent.model.labels import NodeFacts
 
 _TIMEOUT_SECONDS = 5.0
 

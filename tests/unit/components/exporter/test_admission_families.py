@@ -10,7 +10,7 @@ from nodeagent.components.exporter.serving.exposition import (
     render_exposition,
     render_families,
 )
-from nodeagent.model.admission import AdmissionFacts, CallFacts, Distribution
+from nodeagent.model.plugin import AdmissionFacts, CallFacts, Distribution
 
 FACTS = AdmissionFacts(
     calls=(

@@ -22,8 +22,7 @@ from nodeagent.components.exporter.serving.exposition import (
     render_number,
 )
 from nodeagent.core.values import ActiveCondition, ComponentReport, GateState, ListenerStatistics, LoopLag, Phase
-from nodeagent.model.admission import Distribution
-from nodeagent.model.plugin import OfferAccount
+from nodeagent.model.plugin import Distribution, OfferAccount
 
 NAMES = st.from_regex(r"[a-z_][a-z0-9_]{0,20}", fullmatch=True)
 TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\r"), max_size=40)

@@ -1,6 +1,6 @@
 """Use under the metric names of gpu-manager."""
 
-from nodeagent.components.exporter.families.gpu_manager import build_gpu_manager_families
+from nodeagent.components.exporter.families.other_names import build_gpu_manager_families
 from nodeagent.components.exporter.serving.exposition import render_exposition
 from nodeagent.components.usage.measure import measure
 from nodeagent.model.telemetry import NodeSample

@@ -10,7 +10,7 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.components.labeler.feature_text import render_features
+from nodeagent.components.labeler.plan import render_features
 from nodeagent.components.labeler.render import NodePicture, render_labels
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.cluster import LabelsSettings
@@ -19,7 +19,7 @@ from nodeagent.edge.simulated.profile import list_profiles, load_profile
 from nodeagent.edge.simulated.source import SimulatedGpus
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Inventory
-from nodeagent.model.node_facts import NodeFacts, NvidiaFunction, VgpuGuest
+from nodeagent.model.labels import NodeFacts, NvidiaFunction, VgpuGuest
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "labels"
 VARIANTS: dict[str, Settings] = {

@@ -6,7 +6,7 @@ The only MIG modules loaded where this agent cuts no GPUs and an earlier agent d
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from nodeagent.components.mig.owed.component import MigOwed
+from nodeagent.components.mig.paused_clients_task import MigOwed
 from nodeagent.components.mig.request import WISH_VERSION
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 USAGE_MODULE = "nodeagent.components.usage.component"
 FILES = "usage_files"
-FILES_MODULES = "nodeagent.components.usage.files.component", "nodeagent.edge.host.vgpu.part_folders"
-SERVICE_MODULE = "nodeagent.components.usage.service.component"
+FILES_MODULES = "nodeagent.components.usage.files_task", "nodeagent.edge.host.vgpu.part_folders"
+SERVICE_MODULE = "nodeagent.components.usage.service_task"
 
 
 class UsageSide:
@@ -72,7 +72,7 @@ class UsageSide:
     def _build(self) -> Component:
         from nodeagent.app.sides.parts import Containers  # noqa: PLC0415 - see `late`
         from nodeagent.components.usage.component import Usage  # noqa: PLC0415 - likewise
-        from nodeagent.components.usage.watchdog.component import Watchdog  # noqa: PLC0415 - likewise
+        from nodeagent.components.usage.watchdog_task import Watchdog  # noqa: PLC0415 - likewise
         from nodeagent.edge.host.processes.end_process import HostProcessEnding  # noqa: PLC0415 - likewise
         from nodeagent.edge.host.processes.process_places import HostProcessPlaces  # noqa: PLC0415 - likewise
 
@@ -91,7 +91,7 @@ class UsageSide:
         )
 
     def _build_files(self) -> Component:
-        from nodeagent.components.usage.files.component import UsageFiles  # noqa: PLC0415 - see `late`
+        from nodeagent.components.usage.files_task import UsageFiles  # noqa: PLC0415 - see `late`
         from nodeagent.edge.host.vgpu.part_folders import (  # noqa: PLC0415 - likewise
             PART_FOLDERS,
             SHARE_FOLDERS,
@@ -107,7 +107,7 @@ class UsageSide:
         return UsageFiles(self._bus, self._conditions, folders)
 
     def _build_service(self, listeners: Listeners, names: tuple[str, ...], exporter: "Exporter") -> Component:
-        from nodeagent.components.usage.service.component import Door, UsageService  # noqa: PLC0415 - see `late`
+        from nodeagent.components.usage.service_task import Door, UsageService  # noqa: PLC0415 - see `late`
 
         door = Door(listeners.usage, names, listeners.usage_access) if listeners.usage is not None else None
         metrics = {"/metric": exporter.other_names.answer_gpu_manager, "/metrics": exporter.other_names.answer_hami}

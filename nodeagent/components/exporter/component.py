@@ -16,6 +16,12 @@ from anyio.lowlevel import checkpoint
 from nodeagent.components.exporter.attribution.entities import find_lost
 from nodeagent.components.exporter.catalogue.known import list_readings
 from nodeagent.components.exporter.catalogue.selection import Selection, parse_selection, select_defaults
+from nodeagent.components.exporter.exposition import (
+    Block,
+    Family,
+    RememberedBlocks,
+    render_families,
+)
 from nodeagent.components.exporter.families.admission import build_claim_families
 from nodeagent.components.exporter.families.agent import (
     AgentFacts,
@@ -35,15 +41,8 @@ from nodeagent.components.exporter.families.node_status import (
     count_advertised,
     does_driver_work,
 )
-from nodeagent.components.exporter.other_names.component import OtherNames
-from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, plan_style, plan_wishes
-from nodeagent.components.exporter.serving.exposition import (
-    Block,
-    Family,
-    RememberedBlocks,
-    render_families,
-)
-from nodeagent.components.exporter.serving.scrape import (
+from nodeagent.components.exporter.other_names_task import OtherNames
+from nodeagent.components.exporter.scrape import (
     OPENMETRICS_TYPE,
     TEXT_TYPE,
     Part,
@@ -51,6 +50,7 @@ from nodeagent.components.exporter.serving.scrape import (
     wants_gzip,
     wants_openmetrics,
 )
+from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, plan_style, plan_wishes
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.children.worker_thread import WorkerThread

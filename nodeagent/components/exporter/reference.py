@@ -7,6 +7,7 @@ from nodeagent.components.exporter.attribution.device_labels import LabelStyle
 from nodeagent.components.exporter.catalogue.field import Field, LabelField
 from nodeagent.components.exporter.catalogue.known import FIELDS, list_extras
 from nodeagent.components.exporter.catalogue.missing import COMMON_MISSING, explain_missing
+from nodeagent.components.exporter.exposition import Family
 from nodeagent.components.exporter.families.admission import build_claim_families
 from nodeagent.components.exporter.families.agent import AgentFacts, ExporterFacts, build_agent_families
 from nodeagent.components.exporter.families.fractions import build_fraction_families
@@ -20,7 +21,6 @@ from nodeagent.components.exporter.families.gpus import (
 from nodeagent.components.exporter.families.node_status import NodeStatus, build_status_families
 from nodeagent.components.exporter.families.pods import build_pod_families
 from nodeagent.components.exporter.series.xid_book import XidBook
-from nodeagent.components.exporter.serving.exposition import Family
 from nodeagent.core.values import LoopLag
 from nodeagent.model.devices import DeviceTable
 from nodeagent.model.mig import MigState

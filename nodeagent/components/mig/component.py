@@ -20,9 +20,9 @@ from nodeagent.components.mig.judge import Judgement, judge
 from nodeagent.components.mig.maker import Maker
 from nodeagent.components.mig.relay import ApplyingRelay
 from nodeagent.components.mig.request import (
-    Retry,
-    Remembered,
     Drift,
+    Remembered,
+    Retry,
     Wish,
     WishUnreadable,
     decide_wish,

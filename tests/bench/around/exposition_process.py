@@ -81,8 +81,8 @@ def _weigh() -> float:
     inventory, sample, allocations = _read_dgx()
     before = _read_private_kib()
     from nodeagent.components.exporter.component import Exporter  # noqa: PLC0415 - this is what is weighed
+    from nodeagent.components.exporter.scrape import Part, join_scrape  # noqa: PLC0415 - likewise
     from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, Wishes  # noqa: PLC0415 - likewise
-    from nodeagent.components.exporter.serving.scrape import Part, join_scrape  # noqa: PLC0415 - likewise
     from tests.golden.metrics.scenes import select_every_field  # noqa: PLC0415 - likewise
 
     series, wishes = NodeSeries(), Wishes(select_every_field())

@@ -8,9 +8,9 @@ import time
 from msgspec.structs import replace
 
 from nodeagent.components.exporter.catalogue.selection import Selection, select_defaults
+from nodeagent.components.exporter.exposition import join_text
+from nodeagent.components.exporter.scrape import Part, join_scrape
 from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, Wishes
-from nodeagent.components.exporter.serving.exposition import join_text
-from nodeagent.components.exporter.serving.scrape import Part, join_scrape
 from nodeagent.edge.simulated.profile import load_profile
 from nodeagent.edge.simulated.readout import render_readout
 from nodeagent.edge.simulated.sample import render_sample

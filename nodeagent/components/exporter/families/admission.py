@@ -3,7 +3,7 @@
 Waiting are answers to the kubelet, and the journal write before each answer.
 """
 
-from nodeagent.components.exporter.serving.exposition import Family, make_family
+from nodeagent.components.exporter.exposition import Family, make_family
 from nodeagent.model.claims import ClaimBook
 from nodeagent.model.plugin import AdmissionFacts
 from nodeagent.model.slices import PublishedSlices

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from nodeagent.components.exporter.catalogue.field import Entity
+from nodeagent.components.exporter.exposition import Family, Labels, MetricType, make_family
 from nodeagent.components.exporter.series.xid_book import XidBook
-from nodeagent.components.exporter.serving.exposition import Family, Labels, MetricType, make_family
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.devices import DeviceTable, Standing
 from nodeagent.model.gpu import Gpu, Inventory

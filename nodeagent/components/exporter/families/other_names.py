@@ -6,7 +6,7 @@ such as a kernel's last time, are absent, and so are the metrics of HAMi's sched
 
 from collections.abc import Callable, Iterable
 
-from nodeagent.components.exporter.serving.exposition import Family, Labels, make_family
+from nodeagent.components.exporter.exposition import Family, Labels, make_family
 from nodeagent.model.display import DeviceInfo, PodStat
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.telemetry import GpuSample, NodeSample

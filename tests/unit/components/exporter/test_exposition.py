@@ -8,11 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
-from nodeagent.components.exporter.families.agent import (
-    AgentFacts,
-    build_agent_families,
-)
-from nodeagent.components.exporter.serving.exposition import (
+from nodeagent.components.exporter.exposition import (
     Family,
     Labels,
     RememberedBlocks,
@@ -20,6 +16,10 @@ from nodeagent.components.exporter.serving.exposition import (
     render_exposition,
     render_families,
     render_number,
+)
+from nodeagent.components.exporter.families.agent import (
+    AgentFacts,
+    build_agent_families,
 )
 from nodeagent.core.values import ActiveCondition, ComponentReport, GateState, ListenerStatistics, LoopLag, Phase
 from nodeagent.model.plugin import Distribution, OfferAccount

@@ -7,7 +7,7 @@ from functools import partial
 import anyio
 import pytest
 
-from nodeagent.components.mps.keeper.modes import ModeDesk
+from nodeagent.components.mps.modes import ModeDesk
 from nodeagent.edge.simulated.source import SimulatedGpus
 from nodeagent.model.errors import DriverError
 from nodeagent.model.ports import PartitionSession

@@ -10,9 +10,10 @@ from msgspec import Struct, field
 from nodeagent.components.driver.plan_markers import DriverPlace
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
+from nodeagent.edge.host.driver.off_loop import MarkerDirectory
 from nodeagent.edge.nvml.agent.command import EarlyWorker
 from nodeagent.model.mps import MARKER
-from nodeagent.model.ports import DeviceNodes, DriverProbe, FaultInjector, GpuPartitioning, GpuSource, ValidationMarkers
+from nodeagent.model.ports import DeviceNodes, DriverProbe, FaultInjector, GpuPartitioning, GpuSource
 
 if TYPE_CHECKING:
     from nodeagent.edge.simulated.source import SimulatedGpus
@@ -56,7 +57,7 @@ class Hardware(Struct, frozen=True):
     run: Background
     faults: FaultInjector | None = None
     nodes: DeviceNodes | None = None
-    markers: ValidationMarkers | None = None
+    markers: MarkerDirectory | None = None
     read_place: Callable[[], DriverPlace] = DriverPlace
     made_up: "SimulatedGpus | None" = None
     """The simulated hardware: receives the pods at work, and knows the pods of its processes."""

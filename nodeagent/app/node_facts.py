@@ -5,10 +5,9 @@ from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.edge.host.machine.node_facts import read_node_facts
 from nodeagent.edge.host.machine.node_facts_reader import HostNodeFacts
 from nodeagent.model.labels import NodeFacts
-from nodeagent.model.ports import NodeFactSource
 
 
-def choose_node_facts(settings: Settings, worker: WorkerThread) -> NodeFactSource:
+def choose_node_facts(settings: Settings, worker: WorkerThread) -> HostNodeFacts:
     """The port that `gpus.source` calls for.
 
     Raises:

@@ -4,7 +4,7 @@ Planned by the cdi component, written by the host's edge, read by a program in C
 """
 
 from enum import IntFlag
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from nodeagent.model.values import Value
 
@@ -122,29 +122,3 @@ class ShimTable(Value, frozen=True):
     fresh: tuple[tuple[str, str], ...] = ()
     """Files with their expected first lines; any other first line makes the table stale."""
     devices: tuple[ShimDevice, ...] = ()
-
-
-SHIM_PROGRAM: Final = "nodeagent-oci-shim"
-SHIM_PLACE: Final = "shim"
-"""The directory of the shim's table, beside the program."""
-LEGACY_SUFFIX: Final = ".legacy"
-"""Suffix of a name under which the shim takes no CDI names."""
-NVIDIA_NAMES: Final = tuple(f"nvidia-container-runtime{suffix}" for suffix in ("", ".cdi", LEGACY_SUFFIX))
-"""The shim's names in place of NVIDIA's program."""
-REQUESTS: Final = "/var/run/nvidia-container-devices"
-"""Mounts of /dev/null below name the devices of a container; its image's environment does not count then."""
-_CDI_REQUESTS: Final = f"{REQUESTS}/cdi/"
-USUAL_DIRECTORIES: Final = ("/usr/local/nvidia/toolkit", "/usr/local/bin", "/usr/bin")
-"""The usual directories of NVIDIA's program."""
-
-
-def place_request(name: str) -> str:
-    """The mount point of /dev/null in a container for asking for a device by its CDI name."""
-    kind, _, device = name.partition("=")
-    return f"{_CDI_REQUESTS}{kind}/{device}"
-
-
-def read_request(place: str) -> str:
-    """The CDI name in a mount's path; empty where the mount is no request."""
-    kind, _, device = place.removeprefix(_CDI_REQUESTS).rpartition("/")
-    return f"{kind}={device}" if place.startswith(_CDI_REQUESTS) and kind and device else ""

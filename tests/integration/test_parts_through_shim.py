@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.model.shim import REQUESTS
+from nodeagent.model.shim_names import REQUESTS
 from tests.integration.cluster.agent import AgentUnderTest, Settings
 from tests.integration.cluster.control import Cluster
 from tests.integration.cluster.pods import Pods

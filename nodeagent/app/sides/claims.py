@@ -3,9 +3,8 @@
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from nodeagent.components.claims.around import Surroundings
 from nodeagent.components.claims.component import Claims
-from nodeagent.components.claims.make import Makers
+from nodeagent.components.claims.make import Makers, Surroundings
 from nodeagent.components.claims.sharing import ShareFiles, Turns
 from nodeagent.config.sections.claims import locate_registration, locate_service
 from nodeagent.core.children.worker_thread import WorkerThread

@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from nodeagent.edge.kube.evictions import KubeEvictions
     from nodeagent.edge.kube.node import KubeNode
     from nodeagent.edge.kube.pod_requests import KubePodRequests
+    from nodeagent.edge.kube.pods import KubePods
     from nodeagent.edge.kube.resource_claims import KubeClaims
     from nodeagent.model.cluster import ApiCall
-    from nodeagent.model.ports import LabelFile, PodApi
+    from nodeagent.model.ports import LabelFile
 
 FEATURE_FILE = "nodeagent"
 STOP_STAGE = 10
@@ -217,7 +218,7 @@ class ClusterSide:
         assert self._client is not None
         return node, KubeEvictions(self._client, self._node_name)
 
-    def _open_pods(self) -> "PodApi":
+    def _open_pods(self) -> "KubePods":
         from nodeagent.edge.kube.pods import KubePods  # noqa: PLC0415 - only where the API is used
 
         assert self._client is not None

@@ -41,7 +41,7 @@ from nodeagent.edge.host.shim.users import count_users
 from nodeagent.edge.host.vgpu.part_folders import MEMORY as USAGE_MEMORY
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.mig import MEMORY
-from nodeagent.model.shim import NVIDIA_NAMES, USUAL_DIRECTORIES
+from nodeagent.model.shim_names import NVIDIA_NAMES, USUAL_DIRECTORIES
 from nodeagent.rules.cdi_names import CLAIM_FILES, PART_FILES, name_claim_file, name_part_file
 from nodeagent.rules.devices.answer import SPEC_PREFIX
 from nodeagent.rules.devices.group import name_resource

@@ -12,8 +12,7 @@ from typing import Any, TypeAlias
 import anyio
 from anyio.abc import TaskStatus
 
-from nodeagent.components.claims.around import Surroundings
-from nodeagent.components.claims.make import Makers, make_ready, put_away
+from nodeagent.components.claims.make import Makers, Surroundings, make_ready, put_away
 from nodeagent.components.claims.prepare import (
     NodeView,
     answer_claim,
@@ -22,15 +21,9 @@ from nodeagent.components.claims.prepare import (
     is_late,
     list_capacities,
     plan_claim,
-)
-from nodeagent.components.claims.reconcile import (
-    LOOK_SECONDS,
-    Doubts,
-    explain_end,
-    list_doubtful,
     plan_health,
-    refer_to,
 )
+from nodeagent.components.claims.reconcile import LOOK_SECONDS, Doubts, explain_end, list_doubtful, refer_to
 from nodeagent.components.claims.sharing import list_turns
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus

@@ -4,7 +4,6 @@ All containers of the claim use its fraction together: the use of one container 
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Protocol
 
 from nodeagent.components.claims.opaque import ALL_CORES, INTERVALS
 from nodeagent.config.live import LiveSettings
@@ -17,34 +16,18 @@ from nodeagent.model.ports import GpuPartitioning, PartFolders, PartLibrary
 from nodeagent.rules.fractions.mounts import plan_part_mounts
 
 
-class ShareKeeper(Protocol):
-    """Writes the limits of claims' fractions where containers find the files."""
-
-    async def open_share(self, claim: PreparedClaim, inventory: Inventory) -> tuple[ContainerMount, ...]:
-        """Write the limits of a claim; returns the mounts for its containers.
-
-        Raises:
-            NodeagentError: The limits cannot be written.
-        """
-        ...
-
-    async def close_share(self, claim: PreparedClaim) -> None:
-        """Remove the limits of a claim, if there are any.
-
-        Raises:
-            NodeagentError: The limits cannot be removed.
-        """
-        ...
-
-
 class ShareFiles:
-    """Implements `ShareKeeper` by a folder for each claim."""
+    """The limits of claims' fractions, in a folder for each claim where its containers find the files."""
 
     def __init__(self, live: LiveSettings, folders: PartFolders, library: PartLibrary) -> None:
         self._live, self._folders, self._library = live, folders, library
 
     async def open_share(self, claim: PreparedClaim, inventory: Inventory) -> tuple[ContainerMount, ...]:
-        """Write the folder, and install the vGPU library if the configuration enforces by library."""
+        """Write the limits of a claim, and install the vGPU library if the configuration enforces by library.
+
+        Raises:
+            NodeagentError: The limits cannot be written.
+        """
         fractions = self._live.now.fractions
         limits = plan_share_limits(claim, inventory, compute=fractions.limit_compute)
         folder = await self._folders.write(claim.uid, limits)
@@ -52,7 +35,11 @@ class ShareFiles:
         return plan_part_mounts(folder, library)
 
     async def close_share(self, claim: PreparedClaim) -> None:
-        """Remove the folder."""
+        """Remove the limits of a claim, if there are any.
+
+        Raises:
+            NodeagentError: The limits cannot be removed.
+        """
         if any(device.part is not None for device in claim.devices):
             await self._folders.remove(claim.uid)
 

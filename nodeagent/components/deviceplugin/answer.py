@@ -12,7 +12,7 @@ from nodeagent.model.errors import DeviceUnknown, RequestInvalid
 from nodeagent.model.ids import DeviceId
 from nodeagent.model.mps import MpsAccess
 from nodeagent.model.plugin import ContainerAnswer, ContainerDevice, ContainerMount, HandoutFacts
-from nodeagent.model.shim import REQUESTS
+from nodeagent.model.shim_names import REQUESTS
 from nodeagent.rules.cdi_names import ALL, CHANNEL_KIND, EXTRA_KINDS, OWN_KIND, qualify
 from nodeagent.rules.ids import is_share, parse_index
 from nodeagent.rules.offer.devices import PluginDevice, Resource

@@ -19,11 +19,12 @@ from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.gates import Gates
 from nodeagent.core.life.report import Degraded
 from nodeagent.core.log.lines import get_logger
+from nodeagent.edge.host.driver.off_loop import MarkerDirectory
 from nodeagent.model.conditions.driver import DRIVER_CODES
 from nodeagent.model.driver import DriverState
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.events import DriverChanged
-from nodeagent.model.ports import DeviceNodes, DriverProbe, ValidationMarkers
+from nodeagent.model.ports import DeviceNodes, DriverProbe
 
 DRIVER_GATE = "driver_ready"
 _MARKER_RETRY_SECONDS = 5.0
@@ -44,7 +45,7 @@ class Driver:
         read_settings: Callable[[], DriverSettings],
         *,
         nodes: DeviceNodes | None = None,
-        markers: ValidationMarkers | None = None,
+        markers: MarkerDirectory | None = None,
         read_place: Callable[[], DriverPlace] = DriverPlace,
         is_needed: Callable[[], bool] = lambda: True,
     ) -> None:
@@ -125,7 +126,7 @@ class Driver:
             self._log.info("device_node_repaired", change=change)
         self._note_trouble("device nodes", "; ".join(repair.failed))
 
-    async def _keep_markers(self, markers: ValidationMarkers) -> None:
+    async def _keep_markers(self, markers: MarkerDirectory) -> None:
         while True:
             if not self._read_settings().validation_markers:
                 await self._marker_attention.wait()
@@ -140,7 +141,7 @@ class Driver:
             self._note_trouble("validation markers", "")
             await _wait_first(self._marker_attention.wait, markers.wait_change)
 
-    async def _reconcile_markers(self, markers: ValidationMarkers) -> None:
+    async def _reconcile_markers(self, markers: MarkerDirectory) -> None:
         state = self._bus.latest(DriverState)
         ready = state is not None and state.value.ready
         plan = plan_markers(ready=ready, place=self._read_place(), found=await markers.read_markers(MARKERS))

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 from random import Random
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import anyio
 from anyio.abc import TaskStatus
@@ -32,6 +32,7 @@ from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.backoff import Backoff, BackoffSettings
 from nodeagent.core.log.lines import get_logger
+from nodeagent.edge.host.machine.node_facts_reader import HostNodeFacts
 from nodeagent.model.cluster import ClusterLink, ClusterNode
 from nodeagent.model.devices import DeviceTable
 from nodeagent.model.driver import DriverPhase, DriverState
@@ -41,7 +42,10 @@ from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.labels import LabelState, NodeFacts
 from nodeagent.model.offering import Offering
-from nodeagent.model.ports import LabelFile, NodeApi, NodeFactSource
+from nodeagent.model.ports import LabelFile
+
+if TYPE_CHECKING:  # an agent without an API server does without its client
+    from nodeagent.edge.kube.node import KubeNode
 
 LOOK_AGAIN_SECONDS = 5.0
 """At the latest; changes of GPUs, driver, health, node and settings are noticed at once, those of files by this."""
@@ -74,9 +78,9 @@ class Labeler:
         conditions: Conditions,
         clock: Clock,
         live: LiveSettings,
-        facts: NodeFactSource,
+        facts: HostNodeFacts,
         *,
-        node: NodeApi | None = None,
+        node: "KubeNode | None" = None,
         files: Mapping[str, LabelFile] = MappingProxyType({}),
         put_out: Callable[[str], object] = sys.stdout.write,
         rng: Random | None = None,

@@ -11,7 +11,7 @@ from nodeagent.config.sections.containers import RuntimeSettings
 from nodeagent.config.sections.shim import ShimSettings
 from nodeagent.model.ports import ContainerRuntime
 from nodeagent.model.runtime import ConfigTree, RuntimeKind, RuntimeState
-from nodeagent.model.shim import LEGACY_SUFFIX
+from nodeagent.model.shim_names import LEGACY_SUFFIX
 from nodeagent.model.values import Value
 
 _NO_WRAPPER = (

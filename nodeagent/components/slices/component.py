@@ -36,6 +36,8 @@ from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.backoff import Backoff, BackoffSettings
 from nodeagent.core.log.lines import get_logger
+from nodeagent.edge.host.devices.pcie_roots import HostPcieRoots
+from nodeagent.edge.kube.slices import KubeSlices
 from nodeagent.model.cluster import ClusterNode
 from nodeagent.model.driver import DriverState
 from nodeagent.model.errors import NodeagentError
@@ -45,7 +47,6 @@ from nodeagent.model.health import HealthReport
 from nodeagent.model.ids import PciAddress
 from nodeagent.model.mig import MigState
 from nodeagent.model.offering import Offering
-from nodeagent.model.ports import PcieRoots, SliceApi
 from nodeagent.model.slices import PublishedSlices, SliceContent, SlicePool, StoredSlice
 
 T = TypeVar("T")
@@ -79,11 +80,11 @@ class Slices:
         conditions: Conditions,
         clock: Clock,
         live: LiveSettings,
-        api: SliceApi,
+        api: KubeSlices,
         pool: SlicePool,
         *,
         note_contents: Callable[[tuple[SliceContent, ...]], None],
-        roots: PcieRoots | None = None,
+        roots: HostPcieRoots | None = None,
         wait_judged: Callable[[], Awaitable[None]] = anyio.lowlevel.checkpoint,
         rng: Random | None = None,
     ) -> None:

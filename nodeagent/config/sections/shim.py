@@ -8,7 +8,7 @@ from nodeagent.config.kinds import AbsolutePath, Flag, Maybe, OneOf, Text
 from nodeagent.config.knobs import Section, knob
 from nodeagent.config.sections.cluster import NAMESPACE
 from nodeagent.config.sections.hardware import VARIABLE
-from nodeagent.model.shim import NVIDIA_NAMES, SHIM_PLACE, SHIM_PROGRAM
+from nodeagent.model.shim_names import NVIDIA_NAMES, SHIM_PLACE, SHIM_PROGRAM
 
 DriverCapability = Literal["compat32", "compute", "display", "graphics", "ngx", "utility", "video"]
 CAPABILITIES: tuple[DriverCapability, ...] = (

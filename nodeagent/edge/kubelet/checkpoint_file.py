@@ -18,7 +18,7 @@ from nodeagent.edge.kubelet.proto import device_plugin_pb2 as wire
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.ports import ContainerDevices, KubeletCheckpoint
-from nodeagent.model.shim import read_request
+from nodeagent.model.shim_names import read_request
 
 T = TypeVar("T")
 

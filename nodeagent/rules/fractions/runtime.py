@@ -9,7 +9,7 @@ from typing import Final
 
 from nodeagent.model.plugin import ContainerAnswer, ContainerMount
 from nodeagent.model.runtime import RuntimeState
-from nodeagent.model.shim import place_request
+from nodeagent.model.shim_names import place_request
 
 _OR: Final = "or have it create every container through the runtime shim (`runtime.shim`, `shim.default_runtime`)"
 

@@ -10,9 +10,8 @@ from msgspec.structs import replace
 from nodeagent.components.allocations.book import Node
 from nodeagent.components.allocations.component import Allocations
 from nodeagent.components.allocations.relay import JournalRelay
-from nodeagent.components.claims.around import ServeClaims, Surroundings
 from nodeagent.components.claims.component import Claims
-from nodeagent.components.claims.make import Makers
+from nodeagent.components.claims.make import Makers, ServeClaims, Surroundings
 from nodeagent.components.claims.sharing import ShareFiles, Turns
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings

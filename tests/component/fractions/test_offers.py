@@ -13,7 +13,7 @@ from nodeagent.model.offering import Door
 from nodeagent.model.parts import ContainerRequest, PartOffers, PartWish, PodRequest
 from nodeagent.model.ports import ContainerDevices, KubeletCheckpoint, PodListing
 from nodeagent.model.runtime import RuntimeKind, RuntimeState
-from nodeagent.model.shim import read_request
+from nodeagent.model.shim_names import read_request
 from nodeagent.rules.fractions.bound import BoundParts, read_bound
 from nodeagent.rules.fractions.published import read_published
 from nodeagent.rules.fractions.runtime import explain_no_cdi

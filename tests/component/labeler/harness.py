@@ -13,6 +13,7 @@ from nodeagent.config.schema import Settings
 from nodeagent.config.sections.cluster import LabelsSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
+from nodeagent.edge.host.machine.node_facts_reader import HostNodeFacts
 from nodeagent.model.cluster import ClusterLink
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState
@@ -29,7 +30,7 @@ READY = DriverState(phase=DriverPhase.READY, driver_version="570.172.08", cuda_v
 AWAY = DriverState(phase=DriverPhase.NOT_LOADED)
 
 
-class FakeFacts:
+class FakeFacts(HostNodeFacts):
     """The node's facts, or why they cannot be had."""
 
     def __init__(self) -> None:

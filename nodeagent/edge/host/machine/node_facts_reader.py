@@ -15,16 +15,16 @@ _TIMEOUT_SECONDS = 5.0
 
 
 class HostNodeFacts:
-    """The port `NodeFactSource` on a real host."""
+    """The node apart from its GPUs."""
 
     def __init__(self, read: Callable[[], NodeFacts], worker: WorkerThread, sys_root: Path) -> None:
         self._read, self._worker, self._sys_root = read, worker, sys_root
 
     async def read_facts(self) -> NodeFacts:
-        """Read the facts once.
+        """Read the facts; an unreadable fact is empty.
 
         Raises:
-            HostStuck: A file system does not answer.
+            NodeagentError: The node's own files do not answer.
         """
         try:
             return await self._worker.run(self._read, timeout_seconds=_TIMEOUT_SECONDS, what="reading the node's facts")

@@ -18,7 +18,8 @@ from nodeagent.edge.host.files.atomic_file import read_bounded, remove_leftovers
 from nodeagent.edge.host.files.host_program import BUILT, HostProgram, Program, locate_shared
 from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.edge.host.shim.table_file import ON_MISSING_FILE, TABLE_FILE, write_on_missing, write_table
-from nodeagent.model.shim import SHIM_PROGRAM, OnMissing, ShimTable
+from nodeagent.model.shim import OnMissing, ShimTable
+from nodeagent.model.shim_names import SHIM_PROGRAM
 
 T = TypeVar("T")
 

@@ -13,7 +13,6 @@ from nodeagent.edge.host.errors import ShimTableUnfit
 from nodeagent.edge.host.files.atomic_file import write_atomically
 from nodeagent.edge.host.files.sealed_file import seal
 from nodeagent.model.shim import (
-    SHIM_PLACE,
     OnMissing,
     ShimDevice,
     ShimEdits,
@@ -26,6 +25,7 @@ from nodeagent.model.shim import (
     ShimPolicy,
     ShimTable,
 )
+from nodeagent.model.shim_names import SHIM_PLACE
 
 NAME: Final = "nodeagent-shim-table"
 VERSION: Final = 1

@@ -13,7 +13,7 @@ from nodeagent.edge.host.errors import HostError
 from nodeagent.edge.host.files.pseudo_file import list_names, read_raw_attribute
 from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.model.runtimes import RUNTIMES
-from nodeagent.model.shim import NVIDIA_NAMES
+from nodeagent.model.shim_names import NVIDIA_NAMES
 
 _RUNTIME_FLAGS: Final = frozenset({"-r", "--runtime"})
 

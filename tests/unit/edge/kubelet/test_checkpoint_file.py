@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from nodeagent.edge.kubelet.checkpoint_file import parse_checkpoint, parse_pods_with
 from nodeagent.edge.kubelet.proto import device_plugin_pb2 as wire
 from nodeagent.model.ids import DeviceId, ResourceName
-from nodeagent.model.shim import place_request
+from nodeagent.model.shim_names import place_request
 
 ENTRY = {
     "PodUID": "uid-1",

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from nodeagent.model.plugin import ContainerAnswer
 from nodeagent.model.runtime import RuntimeKind, RuntimeState
-from nodeagent.model.shim import place_request, read_request
+from nodeagent.model.shim_names import place_request, read_request
 from nodeagent.rules.fractions.runtime import explain_no_cdi, is_by_shim, render_answer
 
 OR = "; or have it create every container through the runtime shim (`runtime.shim`, `shim.default_runtime`)"

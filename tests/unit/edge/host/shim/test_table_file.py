@@ -11,7 +11,6 @@ from nodeagent.edge.host.errors import ShimTableUnfit
 from nodeagent.edge.host.shim import table_file
 from nodeagent.edge.host.shim.table_file import render_table, write_on_missing, write_table
 from nodeagent.model.shim import (
-    SHIM_PLACE,
     Capability,
     ShimDevice,
     ShimEnv,
@@ -22,6 +21,7 @@ from nodeagent.model.shim import (
     ShimPolicy,
     ShimTable,
 )
+from nodeagent.model.shim_names import SHIM_PLACE
 from tests.support.programs.native import NATIVE
 
 HEADER = (NATIVE / "include" / "shim_table.h").read_text(encoding="utf-8")

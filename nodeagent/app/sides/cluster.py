@@ -124,7 +124,7 @@ class ClusterSide:
         return self._client.counts if self._client is not None else {}
 
     def _build_labeler(self) -> Component:
-        from nodeagent.components.labeler.component import Labeler  # noqa: PLC0415 - see `late`
+        from nodeagent.components.labeler.component import Labeler, LabelSinks  # noqa: PLC0415 - see `late`
 
         return Labeler(
             self._bus,
@@ -132,8 +132,7 @@ class ClusterSide:
             self._clock,
             self._live,
             choose_node_facts(self._live.now, self._workers[0]),
-            node=self._open_node(),
-            files=self._list_files(),
+            LabelSinks(self._open_node(), self._list_files()),
         )
 
     def _list_files(self) -> "Mapping[str, LabelFile]":

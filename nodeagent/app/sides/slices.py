@@ -58,7 +58,7 @@ class SlicesSide:
         return self._late.wrap("slices", self._build, *API_MODULES, *MODULES)
 
     def _build(self) -> Component:
-        from nodeagent.components.slices.component import Slices  # noqa: PLC0415 - see `late`
+        from nodeagent.components.slices.component import SliceNode, Slices  # noqa: PLC0415 - see `late`
         from nodeagent.edge.kube.slices import KubeSlices  # noqa: PLC0415 - likewise
 
         pool = SlicePool(driver=self._live.now.claims.driver, node=self._node)
@@ -70,9 +70,7 @@ class SlicesSide:
             self._conditions,
             self._clock,
             self._live,
-            api,
-            pool,
-            roots=self._roots,
+            SliceNode(api, pool, self._roots),
             wait_judged=lambda: self._read_gates().wait_open("health_known"),
             note_contents=self._note_contents,
         )

@@ -7,7 +7,7 @@ restarted, so an answer only joins rendered blocks: no question to hardware, kub
 import resource
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import anyio
 from anyio.abc import TaskStatus
@@ -94,6 +94,15 @@ SLICE_SECONDS = 0.0005
 """Rendering lets others run after so long: an Allocate must not wait for the metrics of a hundred MIG devices."""
 
 
+class AgentCounts(NamedTuple):
+    """What other parts of the agent count."""
+
+    report: Callable[[], Sequence[ComponentReport]]
+    """The lives of the components."""
+    count_api_calls: Callable[[], Mapping[ApiCall, int]] = dict
+    read_admission: Callable[[], AdmissionFacts | None] = lambda: None
+
+
 class AgentFactsSource:
     """The agent's own facts, gathered anew for each scrape."""
 
@@ -104,18 +113,14 @@ class AgentFactsSource:
         conditions: Conditions,
         clock: Clock,
         introspection: Introspection,
+        counts: AgentCounts,
         *,
-        reports: Callable[[], Sequence[ComponentReport]],
         version: str,
         started_seconds: float,
-        count_api_calls: Callable[[], Mapping[ApiCall, int]] = dict,
-        read_admission: Callable[[], AdmissionFacts | None] = lambda: None,
     ) -> None:
         self._bus, self._gates, self._conditions, self._clock = bus, gates, conditions, clock
-        self._introspection, self._reports = introspection, reports
-        self._read_admission = read_admission
+        self._introspection, self._counts = introspection, counts
         self._version, self.started_seconds = version, started_seconds
-        self._count_api_calls = count_api_calls
 
     def gather(self, exporter: ExporterFacts) -> AgentFacts:
         """Gather the facts."""
@@ -131,7 +136,7 @@ class AgentFactsSource:
             version=self._version,
             driver_ready=bool(does_driver_work(driver.value if driver else None, newest, self._clock.wall())),
             gates=self._gates.states(),
-            components=tuple(self._reports()),
+            components=tuple(self._counts.report()),
             conditions=self._conditions.active(),
             listeners=statistics.listeners,
             bus_published=statistics.published,
@@ -145,13 +150,13 @@ class AgentFactsSource:
             sample_duration_seconds=sample.value.took_seconds if sample else None,
             sample_calls=sample.value.call_count if sample else None,
             access=sample.value.access if sample else None,
-            api_calls={(call.verb, call.outcome): count for call, count in self._count_api_calls().items()},
+            api_calls={(call.verb, call.outcome): count for call, count in self._counts.count_api_calls().items()},
             resident_bytes=read_resident_bytes(),
             open_fds=count_descriptors(),
             cpu_seconds=usage.ru_utime + usage.ru_stime,
             start_time_seconds=self.started_seconds,
             exporter=exporter,
-            admission=self._read_admission(),
+            admission=self._counts.read_admission(),
         )
 
 

@@ -65,6 +65,15 @@ class Sent(NamedTuple):
     at_seconds: float
 
 
+class LabelSinks(NamedTuple):
+    """The places where labels are wanted."""
+
+    node: "KubeNode | None" = None
+    files: Mapping[str, LabelFile] = MappingProxyType({})
+    """By the word for the place in settings and messages."""
+    put_out: Callable[[str], object] = sys.stdout.write
+
+
 class Labeler:
     """The labeler component."""
 
@@ -79,14 +88,13 @@ class Labeler:
         clock: Clock,
         live: LiveSettings,
         facts: HostNodeFacts,
+        sinks: LabelSinks,
         *,
-        node: "KubeNode | None" = None,
-        files: Mapping[str, LabelFile] = MappingProxyType({}),
-        put_out: Callable[[str], object] = sys.stdout.write,
         rng: Random | None = None,
     ) -> None:
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
-        self._source, self._node, self._files, self._put_out = facts, node, files, put_out
+        self._source = facts
+        self._node, self._files, self._put_out = sinks
         self._facts: tuple[NodeFacts, DriverPhase, float] | None = None
         self._published: Published | None = None
         self._good: dict[str, str] | None = None

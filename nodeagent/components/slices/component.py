@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from random import Random
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -58,6 +58,15 @@ _REPAIR = BackoffSettings(first_seconds=0.5, limit_seconds=60.0, stable_seconds=
 """Between two repairs of others' changes: a starting kubelet removes all slices, and one repair is enough."""
 
 
+class SliceNode(NamedTuple):
+    """The node whose devices are published: its slices in the API server, their pool, and the node's PCIe trees."""
+
+    api: KubeSlices
+    pool: SlicePool
+    roots: HostPcieRoots | None = None
+    """`None` where no PCIe trees are published, as where GPUs are simulated."""
+
+
 class Slices:
     """The slices component."""
 
@@ -80,22 +89,20 @@ class Slices:
         conditions: Conditions,
         clock: Clock,
         live: LiveSettings,
-        api: KubeSlices,
-        pool: SlicePool,
+        node: SliceNode,
         *,
         note_contents: Callable[[tuple[SliceContent, ...]], None],
-        roots: HostPcieRoots | None = None,
         wait_judged: Callable[[], Awaitable[None]] = anyio.lowlevel.checkpoint,
         rng: Random | None = None,
     ) -> None:
         """Wire the component up.
 
-        Without `roots` no PCIe trees are published, as where GPUs are simulated. `wait_judged` returns after the first
-        health check of the GPUs: before, every GPU would be published as unfit. `note_contents` is given the server's
-        contents: too much for the bus, where counts alone are published.
+        `wait_judged` returns after the first health check of the GPUs: before, every GPU would be published as unfit.
+        `note_contents` is given the server's contents: too much for the bus, where counts alone are published.
         """
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
-        self._api, self._pool, self._roots_of, self._wait_judged = api, pool, roots, wait_judged
+        self._api, self._pool, self._roots_of = node
+        self._wait_judged = wait_judged
         self._note_contents = note_contents
         self._rng = rng or Random()  # noqa: S311 - spreads load, keeps no secret
         self._repairs = Backoff(_REPAIR, self._rng)

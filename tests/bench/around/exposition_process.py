@@ -48,13 +48,20 @@ def main() -> None:
 
 
 async def _serve(port: int) -> None:
-    from nodeagent.components.exporter.component import AgentFactsSource, Exporter  # noqa: PLC0415 - not to be weighed
+    from nodeagent.components.exporter.component import AgentCounts, AgentFactsSource, Exporter  # noqa: PLC0415 - not to be weighed
 
     clock = SystemClock()
     bus = Bus(clock)
     conditions = Conditions(bus, clock, CATALOGUE)
     renderer = AgentFactsSource(
-        bus, Gates((), clock=clock), conditions, clock, Introspection(), reports=tuple, version="", started_seconds=0
+        bus,
+        Gates((), clock=clock),
+        conditions,
+        clock,
+        Introspection(),
+        AgentCounts(tuple),
+        version="",
+        started_seconds=0,
     )
     exporter = Exporter(bus, conditions, clock, LiveSettings(Settings()), renderer, None, host="bench")
     inventory, sample, allocations = _make_mig_node()

@@ -7,7 +7,7 @@ from typing import Any
 
 import anyio
 
-from nodeagent.components.labeler.component import Labeler
+from nodeagent.components.labeler.component import Labeler, LabelSinks
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.cluster import LabelsSettings
@@ -88,9 +88,7 @@ class Stage:
             self._clock,
             self.live,
             self.facts,
-            node=self.api,
-            files={"nfd_file": self.file},
-            put_out=self.printed.append,
+            LabelSinks(self.api, {"nfd_file": self.file}, self.printed.append),
             rng=Random(1),
         )
         async with anyio.create_task_group() as tasks:

@@ -10,7 +10,7 @@ import anyio.lowlevel
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.components.slices.component import Slices
+from nodeagent.components.slices.component import SliceNode, Slices
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.claim_slices import SlicesSettings, TaintRule
@@ -83,9 +83,7 @@ class World:
             self.conditions,
             FakeClock(),
             self.live,
-            self.api,
-            self.pool,
-            roots=self.roots,
+            SliceNode(self.api, self.pool, self.roots),
             wait_judged=wait_judged,
             note_contents=self.noted.append,
             rng=Random(1),

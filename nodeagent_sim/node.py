@@ -13,7 +13,7 @@ from nodeagent.config.live import LiveSettings
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.edge.host.vgpu.part_folders import HostPartFolders
 from nodeagent.model.cdi import DriverFiles
-from nodeagent.model.node_facts import NodeFacts, NvidiaFunction, VgpuGuest
+from nodeagent.model.labels import NodeFacts, NvidiaFunction, VgpuGuest
 from nodeagent.model.parts import LibraryFiles
 from nodeagent.model.ports import PartFolders, PartLibrary
 from nodeagent_sim.cluster import follow_journal

@@ -16,8 +16,8 @@ from nodeagent.app.sides.container import ContainerSide
 from nodeagent.app.sides.kubelet import KubeletSide
 from nodeagent.app.sides.usage import UsageSide
 from nodeagent.components.allocations.tabulate import tabulate_history
-from nodeagent.components.driver.component import Driver
-from nodeagent.components.exporter.component import AgentFactsSource, Exporter
+from nodeagent.components.driver.component import Driver, DriverHost
+from nodeagent.components.exporter.component import AgentCounts, AgentFactsSource, Exporter
 from nodeagent.components.health.component import Health
 from nodeagent.components.health.relay import ClearingRelay
 from nodeagent.components.health.verdict_store import VERDICTS_VERSION
@@ -27,7 +27,7 @@ from nodeagent.components.inventory.roster import STORE
 from nodeagent.components.offering.component import OfferingComponent
 from nodeagent.components.offering.relay import ChoosingRelay
 from nodeagent.components.web.api.build import Identity
-from nodeagent.components.web.component import WebComponent
+from nodeagent.components.web.component import Listening, Sources, WebComponent
 from nodeagent.components.web.past import PAST_VERSION
 from nodeagent.components.web.view import NodeView
 from nodeagent.config.live import LiveSettings
@@ -199,11 +199,8 @@ class Composition:
             self.bus,
             self.gates,
             self.conditions,
-            hardware.probe,
+            DriverHost(hardware.probe, hardware.nodes, hardware.markers, hardware.read_place),
             lambda: self.live.now.driver,
-            nodes=hardware.nodes,
-            markers=hardware.markers,
-            read_place=hardware.read_place,
             is_needed=self._needs_gpus,
         )
 
@@ -242,11 +239,9 @@ class Composition:
             self.conditions,
             self.clock,
             self.introspection,
-            reports=self.reports,
+            AgentCounts(self.reports, self.cluster.count_requests, self.kubelet.read_admission),
             version=__version__,
             started_seconds=self.started_seconds,
-            count_api_calls=self.cluster.count_requests,
-            read_admission=self.kubelet.read_admission,
         )
         # The processes of simulated GPUs are made up: their numbers must not be looked up on this host.
         is_simulated = self.live.now.gpus.simulated_profile is not None
@@ -278,17 +273,21 @@ class Composition:
             view,
             self.control,
             self.live,
-            public=self.listeners.public,
-            admin=self.listeners.admin,
-            metrics=self.exporter.answer,
-            introspect=self._introspect,
-            list_history=lambda: tabulate_history(self.kubelet.relay.history),
-            list_slices=self.optional.list_slices,
-            capacity=self.capacity,
-            names=self.names,
+            Listening(
+                public=self.listeners.public,
+                admin=self.listeners.admin,
+                names=self.names,
+                capacity=self.capacity,
+                access=self.listeners.access,
+            ),
+            Sources(
+                metrics=self.exporter.answer,
+                introspect=self._introspect,
+                list_history=lambda: tabulate_history(self.kubelet.relay.history),
+                list_slices=self.optional.list_slices,
+            ),
             conditions=self.conditions,
             past=self._open_store("events.json", "nodeagent-events", PAST_VERSION),
-            access=self.listeners.access,
         )
 
     def _decide_capacity(self) -> Capacity:

@@ -10,8 +10,9 @@ from nodeagent.app.simulator import Simulation, load_simulator
 from nodeagent.components.driver.plan_markers import DriverPlace
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
+from nodeagent.edge.host.driver.off_loop import MarkerDirectory
 from nodeagent.model.mps import MARKER
-from nodeagent.model.ports import DeviceNodes, DriverProbe, FaultInjector, GpuPartitioning, GpuSource, ValidationMarkers
+from nodeagent.model.ports import DeviceNodes, DriverProbe, FaultInjector, GpuPartitioning, GpuSource
 
 
 def is_mps_used(settings: Settings) -> bool:
@@ -52,7 +53,7 @@ class Hardware(Struct, frozen=True):
     run: Background
     faults: FaultInjector | None = None
     nodes: DeviceNodes | None = None
-    markers: ValidationMarkers | None = None
+    markers: MarkerDirectory | None = None
     read_place: Callable[[], DriverPlace] = DriverPlace
     simulation: Simulation | None = None
     """What simulated GPUs have besides; `None` for real ones."""

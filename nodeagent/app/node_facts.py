@@ -4,11 +4,10 @@ from nodeagent.app.simulator import load_simulator
 from nodeagent.config.schema import Settings
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.edge.host.machine.node_facts import HostNodeFacts, read_node_facts
-from nodeagent.model.node_facts import NodeFacts
-from nodeagent.model.ports import NodeFactSource
+from nodeagent.model.labels import NodeFacts
 
 
-def choose_node_facts(settings: Settings, worker: WorkerThread) -> NodeFactSource:
+def choose_node_facts(settings: Settings, worker: WorkerThread) -> HostNodeFacts:
     """The port that `gpus.source` calls for.
 
     Raises:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nodeagent.config.live import LiveSettings
     from nodeagent.core.channels.bus import Bus
     from nodeagent.core.children.worker_thread import WorkerThread
-    from nodeagent.model.node_facts import NodeFacts
+    from nodeagent.model.labels import NodeFacts
     from nodeagent.model.ports import DriverFileSource, MpsHost, PartFolders, PartLibrary, ProcessPlaces
 
 PACKAGE = "nodeagent_sim"

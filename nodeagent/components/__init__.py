@@ -1,1 +1,1 @@
-"""One part of the agent each: `component.py` waits and tells, every other file decides."""
+"""One part of the agent each: `component.py` and tasks wait and tell, every other file decides."""

@@ -13,7 +13,7 @@ from msgspec import Struct, StructMeta
 
 from nodeagent.config.errors import Problem
 from nodeagent.config.tree import Mapping, Node, Origin, Scalar, shorten
-from nodeagent.model import nearest
+from nodeagent.model import wording
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -202,4 +202,4 @@ def _read_knob(declared: Knob, node: Node, place: Place) -> Any:
 
 def suggest(key: str, known: Iterable[str]) -> str:
     """The remedy for a misspelt name: the nearest known name, or all known names."""
-    return nearest.suggest(key, known) or f"; known here: {', '.join(known)}"
+    return wording.suggest(key, known) or f"; known here: {', '.join(known)}"

@@ -13,7 +13,7 @@ from nodeagent.config.kinds import Maybe
 from nodeagent.config.knobs import Kind, Knob, Section, knobs_of
 from nodeagent.config.tree import Node, Origin, Scalar, nest
 from nodeagent.config.yaml_tree import parse_yaml
-from nodeagent.model.nearest import find_nearest
+from nodeagent.model.wording import find_nearest
 
 PREFIX: Final = "NODEAGENT_"
 SEPARATOR: Final = "__"

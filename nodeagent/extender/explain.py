@@ -12,8 +12,8 @@ from msgspec import field
 from nodeagent.extender.cluster import Cluster
 from nodeagent.extender.decide import Decider
 from nodeagent.extender.gpu_pod import GpuPod
-from nodeagent.model.units import render_bytes
 from nodeagent.model.values import Value
+from nodeagent.model.wording import render_bytes
 from nodeagent.rules.placement.place import render_placement
 from nodeagent.rules.placement.space import GpuRoom
 

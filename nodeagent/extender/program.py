@@ -36,10 +36,32 @@ from nodeagent.extender.errors import SetupInvalid
 from nodeagent.extender.gpu_pod import GpuPod
 from nodeagent.extender.picture import Picture
 from nodeagent.extender.replica import Replica
-from nodeagent.extender.service import Service
-from nodeagent.extender.settings import plan_patience, plan_profiles
+from nodeagent.extender.service import Patience, Service
 from nodeagent.extender.trust.digest import ChoiceDigests
 from nodeagent.extender.trust.files import Certificates, KeyFile, watch_files
+from nodeagent.rules.fractions.demands import Profiles
+from nodeagent.rules.fractions.profiles import plan_cores, plan_shares
+
+
+def plan_profiles(settings: Settings) -> Profiles:
+    """The resource names of fractions in this cluster, the same as in the nodes' configuration."""
+    names, section = settings.extender.profiles, settings.fractions
+    return Profiles(
+        cores=plan_cores(section) if "tencent" in names else None,
+        shares=plan_shares(section) if "hami" in names else None,
+        enforcement=section.enforcement_annotation,
+    )
+
+
+def plan_patience(settings: Settings) -> Patience:
+    """The waiting times; a single replica needs no confirmation."""
+    section = settings.extender
+    return Patience(
+        assume_seconds=section.assume_seconds,
+        propose_seconds=section.propose_seconds,
+        confirm_seconds=section.confirm_seconds if section.leader_election else None,
+    )
+
 
 TELL_REPEATS_SECONDS = 10.0
 QUEUE_SECONDS = 5.0

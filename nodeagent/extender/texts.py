@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from nodeagent.extender.account import Summary
-from nodeagent.model.units import render_bytes
+from nodeagent.model.wording import render_bytes
 from nodeagent.rules.fractions.demands import ContainerDemand, PodDemand
 from nodeagent.rules.placement.evaluators import Demand
 from nodeagent.rules.placement.space import CORES

@@ -29,7 +29,10 @@ NodeagentError
 └── ControlRefused             the agent refuses a person's request
 """
 
-from nodeagent.model.nearest import suggest
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from nodeagent.model.wording import suggest
 
 
 class NodeagentError(Exception):
@@ -215,3 +218,22 @@ class FaultUnknown(NodeagentError):
 
 class ControlRefused(NodeagentError):
     """The running agent cannot or will not do as a person asked; the message says why."""
+
+
+E = TypeVar("E", bound=Exception)
+
+
+class Hearing(Generic[E]):
+    """`with` calls `hear` with an error of this kind that leaves the block; `hear` may raise another error instead."""
+
+    __slots__ = ("_hear", "_kind")
+
+    def __init__(self, kind: type[E], hear: Callable[[E], None]) -> None:
+        self._kind, self._hear = kind, hear
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, self._kind):
+            self._hear(error)

@@ -1,7 +1,8 @@
-"""Node labels, wanted and applied."""
+"""Node labels, wanted and applied, and the node's properties apart from GPUs, from which labels are made."""
 
 from msgspec import field
 
+from nodeagent.model.ids import PciAddress
 from nodeagent.model.values import Value
 
 
@@ -15,3 +16,31 @@ class LabelState(Value, frozen=True):
     last_error: str = ""
     held_back: dict[str, str] = field(default_factory=dict)
     """Values wanted once they have lasted, by key; empty for a label to be removed."""
+
+
+class NvidiaFunction(Value, frozen=True):
+    """A function of NVIDIA's on the PCI bus, whatever its purpose."""
+
+    address: PciAddress
+    pci_class: str
+    """Base class and subclass in four hex digits: 0300 VGA controller, 0302 3D controller, 0680 NVSwitch."""
+
+
+class VgpuGuest(Value, frozen=True):
+    """The hypervisor's report on the host's driver to its guest; empty where the GPU is no vGPU."""
+
+    present: bool = False
+    host_driver_version: str = ""
+    host_driver_branch: str = ""
+
+
+class NodeFacts(Value, frozen=True):
+    """The node as its firmware, kernel and distribution describe it; an unreadable fact is empty."""
+
+    machine_type: str = ""
+    kernel_release: str = ""
+    os_id: str = ""
+    os_version_id: str = ""
+    functions: tuple[NvidiaFunction, ...] = ()
+    vgpu: VgpuGuest | None = None
+    """`None` where the PCI bus could not be asked."""

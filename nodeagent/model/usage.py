@@ -3,8 +3,8 @@
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import Enforcement
-from nodeagent.model.units import render_bytes
 from nodeagent.model.values import Value
+from nodeagent.model.wording import render_bytes
 
 
 class PartUse(Value, frozen=True):

@@ -12,7 +12,7 @@ import msgspec
 from nodeagent.model.errors import SourceUnusable
 from nodeagent.model.gpu import PathKind
 from nodeagent.model.ids import PciAddress, parse_pci_address
-from nodeagent.model.nearest import suggest
+from nodeagent.model.wording import suggest
 from nodeagent.model.yaml_text import YamlUnreadable, parse_yaml
 from nodeagent_sim.gpus.hardware import GpuModel, Spec
 from nodeagent_sim.gpus.mig_geometry import plan_layout

@@ -28,7 +28,7 @@ WORKER = "the worker process carries nothing of the agent's"
 
 PLANTED: tuple[tuple[str, str, str], ...] = (
     (LINES, "nodeagent.core.life.backoff", "nodeagent.model.values"),
-    (LINES, "nodeagent.model.units", "nodeagent.core.clock"),
+    (LINES, "nodeagent.model.wording", "nodeagent.core.clock"),
     (LINES, "nodeagent.model.labels", "nodeagent.edge.kube.errors"),
     (LINES, "nodeagent.edge.kube.errors", "nodeagent.config.live"),
     (LINES, "nodeagent.config.live", "nodeagent.rules.ids"),
@@ -62,7 +62,7 @@ PLANTED: tuple[tuple[str, str, str], ...] = (
     (NATIVE, "nodeagent.edge.nvml.agent.usage", "pynvml"),
     (NATIVE, "nodeagent.edge.nvml.agent.sampling", "nodeagent.edge.nvml.worker.main"),
     (C, "nodeagent.edge.host.vgpu.layout", "nodeagent.native"),
-    (WORKER, "nodeagent.edge.nvml.worker.sample", "nodeagent.model.units"),
+    (WORKER, "nodeagent.edge.nvml.worker.sample", "nodeagent.model.wording"),
     (WORKER, "nodeagent.edge.nvml.worker.mig", "structlog"),
 )
 """The contract, and an import that it forbids."""

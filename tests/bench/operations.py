@@ -27,8 +27,8 @@ from nodeagent.components.cdi.plan_specs import SpecWishes, plan_specs
 from nodeagent.components.deviceplugin.advertise import View, plan_list
 from nodeagent.components.deviceplugin.answer import plan_answer, select_devices
 from nodeagent.components.exporter.catalogue.selection import select_defaults
+from nodeagent.components.exporter.exposition import join_text
 from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, Wishes
-from nodeagent.components.exporter.serving.exposition import join_text
 from nodeagent.components.inventory.diff import decide_inventory, diff_inventories
 from nodeagent.components.web.api.gpu_records import join_gpus
 from nodeagent.config.live import LiveSettings

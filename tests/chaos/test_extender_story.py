@@ -25,7 +25,7 @@ async def test_a_story_finds_nodes_that_do_not_say_what_is_bound(
     """Without that the extender counts old sizes; so many are set that each calm has one."""
     monkeypatch.setattr(NodeMachine, "tell", lambda *_, **__: None)
     with pytest.raises(Violated, match="replica 0 counts"):
-        await tell_story(tmp_path, 1, 400, 1, STEPS | {a_size_is_set: 40})
+        await tell_story(tmp_path, 1, 400, 1, {**STEPS, a_size_is_set: 40})
 
 
 @pytest.mark.nightly

@@ -10,7 +10,7 @@ from nodeagent.app.sides.mig_owed import STORE
 from nodeagent.cli.uninstall.cluster import _list_ours, _take_back, remove_from_cluster
 from nodeagent.cli.uninstall.steps import Outcome, Step
 from nodeagent.components.cluster.status import TERMINAL_ANNOTATION
-from nodeagent.components.mig.wish import Remembered, encode_remembered
+from nodeagent.components.mig.request import Remembered, encode_remembered
 from nodeagent.config.load import load_settings
 from nodeagent.core.clock import SystemClock
 from nodeagent.edge.host.files.sealed_file import SealedFile

@@ -9,12 +9,13 @@ import anyio
 from msgspec.structs import replace
 
 from nodeagent.edge.kube.errors import ApiConflict
+from nodeagent.edge.kube.node import KubeNode
 from nodeagent.model.cluster import READY_CONDITION, ClusterNode, NodeCondition, NodeEvent, Taint
 from nodeagent.model.errors import NodeagentError
 
 
-class FakeNodeApi:
-    """The port `NodeApi`; the test changes `node` by `become`, and sets `trouble` to have everything refused."""
+class FakeNodeApi(KubeNode):
+    """The port `KubeNode`; the test changes `node` by `become`, and sets `trouble` to have everything refused."""
 
     def __init__(self) -> None:
         self._states = [ClusterNode(name="node-1", uid="uid-1")]

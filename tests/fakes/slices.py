@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 import anyio
 from msgspec.structs import replace
 
+from nodeagent.edge.kube.slices import KubeSlices
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.slices import SliceContent, StoredSlice
 
@@ -16,8 +17,8 @@ class SliceRefused(NodeagentError):
     """What the server says when the test wants it to."""
 
 
-class FakeSliceApi:
-    """The port `SliceApi`; `trouble` has every call refused, `keep` is what the server makes of a content."""
+class FakeSliceApi(KubeSlices):
+    """The port `KubeSlices`; `trouble` has every call refused, `keep` is what the server makes of a content."""
 
     def __init__(self) -> None:
         self.stored: dict[str, StoredSlice] = {}

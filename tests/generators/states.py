@@ -64,10 +64,10 @@ def is_component(folder: Path) -> bool:
 
 
 def list_looked_at(folder: Path) -> set[str]:
-    """The states whose classes the shells of a component pass on as values."""
+    """The states whose classes the files of a component that wait pass on as values."""
     return {
         name
-        for path in folder.rglob("component.py")
+        for path in (*folder.rglob("component.py"), *folder.rglob("*_task.py"))
         for name in _find_values(ast.parse(path.read_text(encoding="utf-8")))
         if name in SAID_BY
     }

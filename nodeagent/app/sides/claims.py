@@ -5,11 +5,9 @@ from collections.abc import Awaitable, Callable
 from nodeagent.app.sides.cluster import ClusterSide
 from nodeagent.app.sides.container import ContainerSide
 from nodeagent.app.sides.kubelet import KubeletSide
-from nodeagent.components.claims.around import Surroundings
 from nodeagent.components.claims.component import Claims
-from nodeagent.components.claims.make import Makers
-from nodeagent.components.claims.shares import ShareFiles
-from nodeagent.components.claims.turns import Turns
+from nodeagent.components.claims.make import Makers, Surroundings
+from nodeagent.components.claims.sharing import ShareFiles, Turns
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.sections.claims import locate_registration, locate_service
 from nodeagent.core.channels.bus import Bus

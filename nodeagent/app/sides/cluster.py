@@ -11,7 +11,7 @@ import anyio
 from nodeagent.app.control import Control
 from nodeagent.app.node_facts import choose_node_facts
 from nodeagent.components.cluster.component import Cluster
-from nodeagent.components.labeler.component import Labeler
+from nodeagent.components.labeler.component import Labeler, LabelSinks
 from nodeagent.components.wishes.component import Wishes
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
@@ -118,8 +118,7 @@ class ClusterSide:
             self._clock,
             self._live,
             choose_node_facts(self._live.now, self._workers[0]),
-            node=self._open_node(),
-            files=self._list_files(),
+            LabelSinks(self._open_node(), self._list_files()),
         )
 
     def _list_files(self) -> Mapping[str, LabelFile]:

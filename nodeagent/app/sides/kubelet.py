@@ -24,9 +24,8 @@ from nodeagent.edge.kubelet.account import KubeletAccount
 from nodeagent.edge.kubelet.call_times import CallTimes
 from nodeagent.edge.kubelet.plugin_session import PluginSession
 from nodeagent.edge.kubelet.registry_session import RegistrySession
-from nodeagent.model.admission import AdmissionFacts, CallFacts, Distribution
 from nodeagent.model.ids import ResourceName
-from nodeagent.model.plugin import AdvertisedResource, HandoutFacts
+from nodeagent.model.plugin import AdmissionFacts, AdvertisedResource, CallFacts, Distribution, HandoutFacts
 from nodeagent.model.ports import DevicePlugin, PluginSource
 
 MACHINE_ID = "etc/machine-id"

@@ -2,8 +2,8 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from nodeagent.components.mig.owed.component import MigOwed
-from nodeagent.components.mig.wish import WISH_VERSION
+from nodeagent.components.mig.paused_clients_task import MigOwed
+from nodeagent.components.mig.request import WISH_VERSION
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
 from nodeagent.edge.host.files.sealed_store import SealedStore

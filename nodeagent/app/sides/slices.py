@@ -4,7 +4,7 @@ from collections.abc import Callable
 from random import Random
 
 from nodeagent.app.sides.cluster import STOP_STAGE, ClusterSide
-from nodeagent.components.slices.component import Slices
+from nodeagent.components.slices.component import SliceNode, Slices
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.children.worker_thread import WorkerThread
@@ -62,9 +62,7 @@ class SlicesSide:
             self._conditions,
             self._clock,
             self._live,
-            api,
-            pool,
-            roots=self._roots,
+            SliceNode(api, pool, self._roots),
             wait_judged=lambda: self._read_gates().wait_open("health_known"),
             note_contents=self._note_contents,
         )

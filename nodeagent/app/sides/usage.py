@@ -7,9 +7,9 @@ from nodeagent.app.endpoints import Listeners
 from nodeagent.app.sides.parts import Containers
 from nodeagent.components.exporter.component import Exporter
 from nodeagent.components.usage.component import Usage
-from nodeagent.components.usage.files.component import UsageFiles
-from nodeagent.components.usage.service.component import Door, UsageService
-from nodeagent.components.usage.watchdog.component import Watchdog
+from nodeagent.components.usage.files_task import UsageFiles
+from nodeagent.components.usage.service_task import Door, UsageService
+from nodeagent.components.usage.watchdog_task import Watchdog
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.children.worker_thread import WorkerThread

@@ -12,7 +12,7 @@ from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.components.web.api.gpu_records import find_gpu_record
 from nodeagent.components.web.api.records import GpuRecord, GpusRecord
 from nodeagent.model.allocation import Allocation, AllocationRow
-from nodeagent.model.nearest import suggest
+from nodeagent.model.wording import suggest
 from nodeagent.rules.ids import parse_device_id
 
 

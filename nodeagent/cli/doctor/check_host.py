@@ -7,7 +7,7 @@ from nodeagent.cli.doctor.verdicts import Check, fail, ok, warn
 from nodeagent.components.cdi.registry import SpecReading
 from nodeagent.components.runtime.choose import NoRuntime
 from nodeagent.model.mps import MpsPhase
-from nodeagent.model.units import render_bytes
+from nodeagent.model.wording import render_bytes
 
 FREE_BYTES_MIN = 64 * 1024 * 1024
 FREE_BYTES_LOW = 512 * 1024 * 1024

@@ -12,7 +12,7 @@ from nodeagent import __version__
 from nodeagent.cli.frame.command import Argument, Command
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.frame.word_order import explain_order
-from nodeagent.model.nearest import suggest
+from nodeagent.model.wording import suggest
 
 
 class Parser(argparse.ArgumentParser):

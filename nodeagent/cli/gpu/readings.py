@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from nodeagent.components.exporter.series.clock_events import REASONS
 from nodeagent.components.exporter.series.rates import NO_RATES, Rates
 from nodeagent.model.telemetry import GpuSample
-from nodeagent.model.units import render_bytes
 from nodeagent.model.values import Value
+from nodeagent.model.wording import render_bytes
 
 KIB = 1024
 

@@ -19,7 +19,7 @@ from nodeagent.model.allocation import Allocation
 from nodeagent.model.errors import DriverError
 from nodeagent.model.gpu import GpuReadout
 from nodeagent.model.ids import DeviceId
-from nodeagent.rules.offer.free import list_free
+from nodeagent.rules.offer.resources import list_free
 
 API = "/api/v1"
 ABSENT = frozenset({"gpu-missing", "gpu-vanished", "gpus-all-gone", "gpus-fewer-than-expected"})

@@ -13,7 +13,7 @@ from nodeagent.edge.host.processes.device_holders import DeviceHolder
 from nodeagent.model.gpu import PathKind
 from nodeagent.model.health import DeviceHealth, ReturnRule, Verdict
 from nodeagent.model.offering import GpuDoor
-from nodeagent.model.units import render_age, render_bytes
+from nodeagent.model.wording import render_age, render_bytes
 from nodeagent.rules.ids import name_device, parse_device_id, render_index
 
 STYLES = {Verdict.HEALTHY: "good", Verdict.SUSPECT: "warn", Verdict.UNKNOWN: "warn", Verdict.UNHEALTHY: "bad"}

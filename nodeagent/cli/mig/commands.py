@@ -18,9 +18,8 @@ from nodeagent.cli.gpu.source import API, read_gpus
 from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.cli.mig.view import describe_changes, describe_state, render_plan, tabulate_gpus
 from nodeagent.components.mig.judge import advise, find_other
-from nodeagent.components.mig.wish import find_layout, render_layouts
-from nodeagent.components.web.api.layouts import LayoutsRecord, record_layouts
-from nodeagent.components.web.api.records import GpuRecord
+from nodeagent.components.mig.request import find_layout, render_layouts
+from nodeagent.components.web.api.records import GpuRecord, LayoutsRecord, record_layouts
 from nodeagent.config.files import read_config_file
 from nodeagent.config.schema import Settings
 from nodeagent.model.gpu import Gpu

@@ -14,7 +14,7 @@ from nodeagent.cli.main import Streams
 from nodeagent.cli.node.allocations import name_devices
 from nodeagent.components.web.api.records import GpusRecord
 from nodeagent.model.mps import MpsDaemon, MpsState
-from nodeagent.model.units import render_age
+from nodeagent.model.wording import render_age
 
 HEAD = ("GPUS", "STATE", "FOR", "LIMITS", "CLIENTS", "STARTS", "SERVES", "PID", "REASON", "LAST FAULT", "NAME")
 

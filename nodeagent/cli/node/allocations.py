@@ -18,7 +18,7 @@ from nodeagent.components.web.api.records import GpusRecord
 from nodeagent.model.allocation import Allocation, AllocationRow, AllocationTable
 from nodeagent.model.errors import GpuUnknown, RequestInvalid
 from nodeagent.model.gpu import Gpu, Inventory
-from nodeagent.model.units import render_age
+from nodeagent.model.wording import render_age
 from nodeagent.rules.ids import DEVICE_PREFIX, parse_device_id, render_index
 from nodeagent.rules.placement.explain import explain_preference, render_explanation
 

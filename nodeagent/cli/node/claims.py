@@ -15,8 +15,7 @@ from nodeagent.cli.node.allocations import name_devices
 from nodeagent.components.web.api.claims import ClaimHolder, ClaimRecord, ClaimsRecord, RefusedRecord
 from nodeagent.components.web.api.records import GpusRecord
 from nodeagent.model.journal import PreparedClaim, PreparedDevice, SharingWay
-from nodeagent.model.nearest import suggest
-from nodeagent.model.units import render_age, render_bytes
+from nodeagent.model.wording import render_age, render_bytes, suggest
 
 HEAD = ("CLAIM", "STATE", "FOR", "DEVICES", "GPUS", "PODS")
 READY, MAKING, REFUSED = "ready", "being made", "refused"

@@ -6,7 +6,7 @@ from datetime import datetime
 from nodeagent.cli.answers.table import clean, paint, shorten
 from nodeagent.components.web.api.records import EventRecord
 from nodeagent.components.web.page.chains import Chain, find_about
-from nodeagent.model.units import render_took
+from nodeagent.model.wording import render_took
 
 MARGIN = 19
 """As wide as a date and a time of day."""

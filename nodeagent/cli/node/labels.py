@@ -14,7 +14,7 @@ from nodeagent.cli.answers.output import write_answer, write_table
 from nodeagent.cli.answers.table import Table, clean, read_environment
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
-from nodeagent.components.labeler.feature_text import render_features
+from nodeagent.components.labeler.plan import render_features
 from nodeagent.components.labeler.render import LabelSet, render_labels
 from nodeagent.config.schema import Settings
 from nodeagent.core.log.lines import configure_logging

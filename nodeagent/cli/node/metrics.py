@@ -14,8 +14,8 @@ from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.components.exporter.catalogue.listing import list_fields, render_csv
 from nodeagent.components.exporter.catalogue.selection import Selection, parse_selection, select_defaults
+from nodeagent.components.exporter.exposition import OPENMETRICS_END, join_openmetrics, join_text
 from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, plan_wishes
-from nodeagent.components.exporter.serving.exposition import OPENMETRICS_END, join_openmetrics, join_text
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.core.log.lines import configure_logging

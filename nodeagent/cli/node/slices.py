@@ -10,10 +10,9 @@ from nodeagent.cli.answers.table import Table, read_environment
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.gpu.source import API
 from nodeagent.cli.main import Streams
-from nodeagent.components.web.api.claims import ClaimsRecord
-from nodeagent.components.web.api.slices import SlicesRecord
+from nodeagent.components.web.api.claims import ClaimsRecord, SlicesRecord
 from nodeagent.model.slices import PublishedSlices, SliceDevice
-from nodeagent.model.units import render_bytes
+from nodeagent.model.wording import render_bytes
 
 HEAD = ("DEVICE", "TYPE", "MEMORY", "CLAIMS", "TAINTS")
 NOTHING = "schedulers are told of no device of this node"

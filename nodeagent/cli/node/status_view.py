@@ -13,7 +13,7 @@ from nodeagent.cli.gpu.readings import (
 from nodeagent.components.web.api.records import GpuRecord, StateRecord
 from nodeagent.components.web.page.groups import SHOWN, ConditionGroup, group_conditions
 from nodeagent.model.telemetry import GpuSample
-from nodeagent.model.units import render_age, render_bytes
+from nodeagent.model.wording import render_age, render_bytes
 
 VERDICTS = {"ok": ("✓", "good"), "attention": ("!", "warn"), "broken": ("✗", "bad"), "starting": ("…", "warn")}
 

@@ -16,8 +16,7 @@ from nodeagent.cli.node.allocations import name_devices
 from nodeagent.components.web.api.parts import PartRecord, PartsRecord, WaitingRecord
 from nodeagent.components.web.api.records import GpusRecord
 from nodeagent.model.journal import Binding
-from nodeagent.model.nearest import suggest
-from nodeagent.model.units import render_age, render_bytes
+from nodeagent.model.wording import render_age, render_bytes, suggest
 
 HEAD = ("POD", "CONTAINER", "GPU", "CORES", "MEMORY", "HELD BY", "FOR", "WHY")
 WAITS = "waits"

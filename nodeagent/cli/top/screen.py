@@ -18,7 +18,7 @@ from nodeagent.cli.top.view import (
     device_row,
     process_row,
 )
-from nodeagent.model.units import render_age
+from nodeagent.model.wording import render_age
 
 FULL, EMPTY = "█", "░"
 BAR_WIDTHS = ((140, 20), (110, 10), (0, 6))

@@ -12,8 +12,8 @@ from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.gpu import MigDevice
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.telemetry import GpuSample, MigSample, NodeSample, ProcessSample
-from nodeagent.model.units import render_age, render_bytes
 from nodeagent.model.values import Value
+from nodeagent.model.wording import render_age, render_bytes
 from nodeagent.rules.ids import find_uuid
 
 DEVICE_HEAD = ("GPU", "DEVICE", "USE", "MEMORY", "TEMP", "POWER", "HEALTH", "PODS")

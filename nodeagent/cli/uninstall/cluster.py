@@ -13,8 +13,8 @@ import anyio
 from nodeagent.app.sides.mig_owed import STORE
 from nodeagent.cli.uninstall.steps import Outcome, Step
 from nodeagent.components.cluster.wishes import parse_taint
-from nodeagent.components.mig.pause import list_owed, list_returns
-from nodeagent.components.mig.wish import WishUnreadable, decode_remembered
+from nodeagent.components.mig.clients import list_owed, list_returns
+from nodeagent.components.mig.request import WishUnreadable, decode_remembered
 from nodeagent.config.schema import Settings
 from nodeagent.core.clock import SystemClock
 from nodeagent.edge.host.files.sealed_file import SealedFile

@@ -12,8 +12,7 @@ from nodeagent.components.allocations.ledger import Ledger, Record, apply_record
 from nodeagent.components.allocations.neighbours import JournalStore
 from nodeagent.components.allocations.roles.grants import Identified
 from nodeagent.config.live import LiveSettings
-from nodeagent.model.errors import JournalUnavailable
-from nodeagent.model.hearing import Hearing
+from nodeagent.model.errors import Hearing, JournalUnavailable
 
 
 class Node(NamedTuple):

@@ -6,7 +6,7 @@ beside the old journal, so twice its size is needed, and other small files live 
 
 from typing import Final, NamedTuple
 
-from nodeagent.model.units import render_bytes
+from nodeagent.model.wording import render_bytes
 
 SPARE_BYTES: Final = 16 * 1024 * 1024
 SPARE_FILES: Final = 32

@@ -40,6 +40,8 @@ from nodeagent.core.channels.news import News
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.report import Degraded
 from nodeagent.core.log.lines import get_logger
+from nodeagent.edge.host.files.cdi_files import SpecFiles
+from nodeagent.edge.host.files.host_program import HostProgram
 from nodeagent.model.cdi import DriverFiles, SpecContent
 from nodeagent.model.driver import DriverState
 from nodeagent.model.errors import NodeagentError
@@ -47,7 +49,7 @@ from nodeagent.model.events import CdiSpecsWritten, ConfigurationReloaded
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.plugin import ContainerMount
-from nodeagent.model.ports import ClaimedSpec, DriverFileSource, ProgramInstaller, SpecDirectories
+from nodeagent.model.ports import ClaimedSpec, DriverFileSource
 from nodeagent.model.runtime import CdiState, RuntimeState
 from nodeagent.rules.cdi_names import name_claim_file, name_part_file
 from nodeagent.rules.fractions.runtime import is_by_shim
@@ -81,9 +83,9 @@ class Cdi:
         conditions: Conditions,
         live: LiveSettings,
         driver_files: DriverFileSource,
-        directories: SpecDirectories,
+        directories: SpecFiles,
         *,
-        hook: ProgramInstaller | None = None,
+        hook: HostProgram | None = None,
         shim: "ShimKeeper | None" = None,
         parts: PartSpecsRelay | None = None,
     ) -> None:

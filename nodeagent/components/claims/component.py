@@ -12,8 +12,7 @@ from typing import Any, TypeAlias
 import anyio
 from anyio.abc import TaskStatus
 
-from nodeagent.components.claims.around import Surroundings
-from nodeagent.components.claims.make import Makers, make_ready, put_away
+from nodeagent.components.claims.make import Makers, Surroundings, make_ready, put_away
 from nodeagent.components.claims.prepare import (
     NodeView,
     answer_claim,
@@ -22,10 +21,10 @@ from nodeagent.components.claims.prepare import (
     is_late,
     list_capacities,
     plan_claim,
+    plan_health,
 )
 from nodeagent.components.claims.reconcile import LOOK_SECONDS, Doubts, explain_end, list_doubtful, refer_to
-from nodeagent.components.claims.tell import plan_health
-from nodeagent.components.claims.turns import list_turns
+from nodeagent.components.claims.sharing import list_turns
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.gathered import Gathered

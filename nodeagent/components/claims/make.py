@@ -1,11 +1,12 @@
-"""The things made for a claim beside the record: MIG devices, MPS daemons, limits of fractions, and the specification.
+"""The dependencies of the claims component, and the things made for a claim beside the record.
 
-Owns the order. The record is written first, as not ready while things are still to be made; every step is safe to
-repeat, and all are repeated from the start after an interruption.
+Made are MIG devices, MPS daemons, limits of fractions, and the specification. Owns the order: the record is written
+first, as not ready while things are still to be made; every step is safe to repeat, and all are repeated from the start
+after an interruption.
 """
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Mapping
+from typing import NamedTuple, Protocol
 
 from msgspec import field
 
@@ -17,14 +18,23 @@ from nodeagent.components.claims.prepare import (
     plan_partition,
     with_uuids,
 )
-from nodeagent.components.claims.shares import ShareKeeper
-from nodeagent.components.claims.turns import Turns, list_turns
+from nodeagent.components.claims.sharing import ShareFiles, Turns, list_turns
+from nodeagent.model.claims import ClaimStanding
 from nodeagent.model.errors import ClaimRefused
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import GpuUuid, MigUuid
 from nodeagent.model.journal import PreparedClaim, PreparedDevice
 from nodeagent.model.plugin import ContainerMount
-from nodeagent.model.ports import ClaimedSpec, ClaimKeeper, ClaimSpecs, MpsClaims, PartitionMaking
+from nodeagent.model.ports import (
+    ClaimApi,
+    ClaimDriver,
+    ClaimedSpec,
+    ClaimKeeper,
+    ClaimSpecs,
+    MpsClaims,
+    PartitionMaking,
+    PodListing,
+)
 from nodeagent.model.values import Value
 
 
@@ -34,7 +44,7 @@ class Makers(NamedTuple):
     specs: ClaimSpecs
     partitions: PartitionMaking | None = None
     mps: MpsClaims | None = None
-    shares: ShareKeeper | None = None
+    shares: ShareFiles | None = None
     cuts_on_demand: bool = True
     """Whether MIG devices are made for new claims; existing MIG devices of claims end in any case."""
     gives_shares: bool = False
@@ -141,3 +151,27 @@ def _describe(device: PreparedDevice, extras: Mapping[str, _Extra]) -> ClaimedSp
     extra = extras.get(device.device, _Extra())
     name = device.cdi_names[0].partition("=")[2]
     return ClaimedSpec(name=name, uuid=device.uuid, environment=extra.environment, mounts=extra.mounts)
+
+
+class ServeClaims(Protocol):
+    """Keeps the driver registered with the kubelet and answers the kubelet's calls, until cancelled."""
+
+    async def __call__(
+        self, driver: ClaimDriver, report: Callable[[ClaimStanding], None], opened: Callable[[], None]
+    ) -> None:
+        """Serve; reports each change of the registration, and calls `opened` once calls can arrive.
+
+        Raises:
+            NodeagentError: A socket cannot be served.
+        """
+        ...
+
+
+class Surroundings(NamedTuple):
+    """The dependencies of the claims component."""
+
+    keeper: ClaimKeeper
+    serve: ServeClaims
+    read_pods: Callable[[], Awaitable[PodListing]]
+    open_api: Callable[[], Awaitable[ClaimApi]] | None
+    """`None` without an API server."""

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from nodeagent.model.claims import ClaimResult, OpaqueConfig
 from nodeagent.model.errors import ClaimRefused
 from nodeagent.model.journal import SharingWay
-from nodeagent.model.nearest import suggest
+from nodeagent.model.wording import suggest
 from nodeagent.rules.claims.quantity import QuantityUnreadable, parse_quantity
 
 API_VERSION: Final = "resource.nvidia.com/v1beta1"
@@ -212,3 +212,6 @@ def _show(value: object) -> str:
     """A shortened text of the value, however long or deep; the full text may be deeper than Python goes."""
     text = _SHOWN.repr(value)
     return text if len(text) <= 60 else f"{text[:60]}…"
+
+
+ALL_CORES: Final = 100

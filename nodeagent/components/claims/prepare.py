@@ -6,16 +6,17 @@ Refuses to guess. An error belongs to a single claim, names device and fault, an
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from nodeagent.components.claims.opaque import INTERVALS, PlacedWish, Wish, choose_config, read_configs
-from nodeagent.components.claims.turns import OWN, find_turn
-from nodeagent.model.claims import ClaimReference, ClaimResult, DeviceAnswer, ResourceClaim
+from nodeagent.components.claims.opaque import ALL_CORES, INTERVALS, PlacedWish, Wish, choose_config, read_configs
+from nodeagent.components.claims.sharing import OWN, find_turn
+from nodeagent.model.claims import ClaimReference, ClaimResult, DeviceAnswer, DeviceHealth, ResourceClaim
 from nodeagent.model.errors import ClaimRefused, MpsRefused
 from nodeagent.model.gpu import Gpu, Inventory
+from nodeagent.model.health import HealthReport, Verdict
 from nodeagent.model.ids import DeviceUuid, GpuUuid, MigUuid
 from nodeagent.model.journal import ClaimSharing, EndedClaim, GpuPart, PreparedClaim, PreparedDevice, SharingWay
 from nodeagent.model.mig import PartitionWish
@@ -28,7 +29,6 @@ from nodeagent.rules.mps.limits import resolve_limits
 
 DEVICES_MAX: Final = 128
 """Devices that one claim may have; the API allows 32, and may allow more some day."""
-ALL_CORES: Final = 100
 _UID: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 _SHARE: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 
@@ -319,3 +319,32 @@ def with_uuids(claim: PreparedClaim, made: Mapping[str, MigUuid]) -> PreparedCla
     """The claim as ready, with the UUIDs of its new MIG devices, by device name."""
     devices = tuple(replace(one, uuid=made.get(one.device, one.uuid)) for one in claim.devices)
     return replace(claim, devices=devices, is_ready=True)
+
+
+_GOOD = {Verdict.HEALTHY: True, Verdict.SUSPECT: True, Verdict.UNHEALTHY: False, Verdict.UNKNOWN: None}
+
+
+MESSAGE_MAX = 1024
+"""Characters that the kubelet keeps."""
+
+
+def plan_health(devices: Iterable[NamedDevice], report: HealthReport | None, pool: str) -> tuple[DeviceHealth, ...]:
+    """A line for each device; a MIG device still to be made has its GPU's health."""
+    return tuple(_judge(device, report, pool) for device in devices)
+
+
+def _judge(device: NamedDevice, report: HealthReport | None, pool: str) -> DeviceHealth:
+    if device.gpu.lost:
+        return DeviceHealth(pool=pool, device=device.name, is_healthy=False, message=device.gpu.lost[:MESSAGE_MAX])
+    found = None
+    if report is not None:
+        own = report.find_device(device.mig.uuid) if device.mig is not None else None
+        found = own or report.find_device(device.gpu.uuid)
+    if found is None:
+        return DeviceHealth(pool=pool, device=device.name, is_healthy=None, message="not looked at yet")
+    return DeviceHealth(
+        pool=pool,
+        device=device.name,
+        is_healthy=_GOOD[found.verdict],
+        message=found.reason[:MESSAGE_MAX] if found.verdict is not Verdict.HEALTHY else "",
+    )

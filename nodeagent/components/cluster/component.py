@@ -13,11 +13,11 @@ import anyio
 from anyio.abc import TaskStatus
 from msgspec.structs import replace
 
-from nodeagent.components.cluster.devices import decide_device_conditions
 from nodeagent.components.cluster.status import (
     TERMINAL_ANNOTATION,
     NodeSight,
     decide_condition,
+    decide_device_conditions,
     decide_lost,
     is_hopeless,
     mark_lost,
@@ -33,6 +33,8 @@ from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.backoff import Backoff, BackoffSettings
 from nodeagent.core.life.ticker import Ticker
 from nodeagent.core.log.lines import get_logger
+from nodeagent.edge.kube.node import KubeNode
+from nodeagent.edge.kube.pods import KubePods
 from nodeagent.model.cluster import (
     ClusterLink,
     ClusterNode,
@@ -49,7 +51,6 @@ from nodeagent.model.health import HealthReport
 from nodeagent.model.mig import MigState
 from nodeagent.model.parts import PartOffers
 from nodeagent.model.plugin import PluginState
-from nodeagent.model.ports import NodeApi, PodApi
 from nodeagent.rules.fractions.bound import BOUND_ANNOTATION
 from nodeagent.rules.fractions.published import ANNOTATION as FRACTIONS_ANNOTATION
 from nodeagent.rules.ids import build_names
@@ -78,9 +79,9 @@ class Cluster:
         conditions: Conditions,
         clock: Clock,
         live: LiveSettings,
-        node: NodeApi,
+        node: KubeNode,
         *,
-        pods: PodApi | None = None,
+        pods: KubePods | None = None,
         facts_after: int | None = None,
         rng: Random | None = None,
     ) -> None:
@@ -298,7 +299,7 @@ class Cluster:
                 self._bus.retract_state(PodLabelTable, source=self.name)
             await anyio.sleep(wait)
 
-    async def _follow_pods(self, pods: PodApi) -> None:
+    async def _follow_pods(self, pods: KubePods) -> None:
         """Follow the pods until the watch breaks or is no longer wanted; known labels then stay, as their pods do."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._leave_when_unwanted, tasks.cancel_scope, name="cluster pod labels wanted")

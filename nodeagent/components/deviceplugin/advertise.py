@@ -18,7 +18,7 @@ from nodeagent.model.mps import MpsState
 from nodeagent.model.plugin import AdvertisedDevice
 from nodeagent.model.runtime import CdiState
 from nodeagent.rules.cdi_names import OWN_KIND
-from nodeagent.rules.mps.fitness import explain_daemon
+from nodeagent.rules.mps.daemons import explain_daemon
 from nodeagent.rules.offer.devices import PluginDevice, Resource
 
 

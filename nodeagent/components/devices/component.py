@@ -34,17 +34,17 @@ from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.report import Degraded
 from nodeagent.core.log.lines import get_logger
+from nodeagent.edge.host.devices.host_scan import HostScan
+from nodeagent.edge.host.files.cdi_files import SpecFiles
 from nodeagent.model.allocation import Allocation, AllocationTable
 from nodeagent.model.devices import DeviceClassState, DeviceTable, HostDevices, Standing
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.events import ConfigurationReloaded, DeviceFound, DeviceJudged, DeviceLost
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
-from nodeagent.model.ports import ClassSpecs, DeviceScan
-from nodeagent.rules.devices.answer import SPEC_PREFIX, is_named, name_spec_file, render_spec
+from nodeagent.rules.devices.answer import SPEC_PREFIX, is_named, name_spec_file, plan_list, render_spec
 from nodeagent.rules.devices.group import list_extra_nodes, name_resource, plan_classes
 from nodeagent.rules.devices.health import plan_command
-from nodeagent.rules.devices.lists import plan_list
 from nodeagent.rules.devices.prefer import find_newcomers, score_nearness
 from nodeagent.rules.ids import find_uuid
 
@@ -68,8 +68,8 @@ class Devices:
         live: LiveSettings,
         relay: ClassesRelay,
         *,
-        scan: DeviceScan,
-        specs: ClassSpecs,
+        scan: HostScan,
+        specs: SpecFiles,
     ) -> None:
         """`scan` reads the host, `specs` are the CDI specifications for container runtimes."""
         self._bus, self._conditions, self._clock, self._live, self._relay = bus, conditions, clock, live, relay

@@ -5,12 +5,12 @@ operands. Refuses to judge: `decide.py` has the meaning of evidence, `plan_marke
 """
 
 from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
 import anyio
 from anyio.abc import TaskStatus
 
-from nodeagent.components.driver.decide import DriverDecision, decide_driver
-from nodeagent.components.driver.decide_pause import decide_pause
+from nodeagent.components.driver.decide import DriverDecision, decide_driver, decide_pause
 from nodeagent.components.driver.plan_markers import MARKERS, DriverPlace, plan_markers
 from nodeagent.config.sections.hardware import DriverSettings
 from nodeagent.core.channels.bus import Bus
@@ -20,15 +20,28 @@ from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.gates import Gates
 from nodeagent.core.life.report import Degraded
 from nodeagent.core.log.lines import get_logger
+from nodeagent.edge.host.driver.off_loop import MarkerDirectory
 from nodeagent.model.conditions.driver import DRIVER_CODES
 from nodeagent.model.driver import DriverState
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.events import DriverChanged
-from nodeagent.model.ports import DeviceNodes, DriverProbe, ValidationMarkers
+from nodeagent.model.ports import DeviceNodes, DriverProbe
 
 DRIVER_GATE = "driver_ready"
 _MARKER_RETRY_SECONDS = 5.0
 """Pause before a marker that could not be written is tried again."""
+
+
+class DriverHost(NamedTuple):
+    """The driver on this host, and what is repaired around it."""
+
+    probe: DriverProbe
+    nodes: DeviceNodes | None = None
+    """Repairs device nodes; `None` without device nodes to repair."""
+    markers: MarkerDirectory | None = None
+    """Writes marker files; `None` without a directory for markers."""
+    read_place: Callable[[], DriverPlace] = DriverPlace
+    """The place where the driver was last found."""
 
 
 class Driver:
@@ -41,12 +54,9 @@ class Driver:
         bus: Bus,
         gates: Gates,
         conditions: Conditions,
-        probe: DriverProbe,
+        host: DriverHost,
         read_settings: Callable[[], DriverSettings],
         *,
-        nodes: DeviceNodes | None = None,
-        markers: ValidationMarkers | None = None,
-        read_place: Callable[[], DriverPlace] = DriverPlace,
         is_needed: Callable[[], bool] = lambda: True,
     ) -> None:
         """Wire it up.
@@ -55,16 +65,12 @@ class Driver:
             bus: for the state and the facts.
             gates: with `driver_ready` among them.
             conditions: for the driver's conditions.
-            probe: probes the driver.
+            host: the driver on this host.
             read_settings: the settings in force; read at each probe, so that a reload takes effect.
-            nodes: repairs device nodes; `None` without device nodes to repair.
-            markers: writes marker files; `None` without a directory for markers.
-            read_place: the place where the driver was last found.
             is_needed: whether this node should have GPUs.
         """
         self._bus, self._gates, self._conditions = bus, gates, conditions
-        self._probe, self._nodes, self._markers = probe, nodes, markers
-        self._read_settings, self._read_place, self._is_needed = read_settings, read_place, is_needed
+        self._host, self._read_settings, self._is_needed = host, read_settings, is_needed
         self._looks_alike = 0
         self._marker_attention = Waker()
         self._troubles: dict[str, str] = {}
@@ -75,18 +81,18 @@ class Driver:
         async with anyio.create_task_group() as tasks:
             state = await self._look()
             task_status.started()
-            if self._markers is not None:
-                tasks.start_soon(self._keep_markers, self._markers, name="driver markers")
+            if self._host.markers is not None:
+                tasks.start_soon(self._keep_markers, self._host.markers, name="driver markers")
             while True:
                 pause = decide_pause(state.phase, self._looks_alike, self._read_settings().revalidate_seconds)
                 with anyio.move_on_after(pause):
-                    await self._probe.wait_change()
+                    await self._host.probe.wait_change()
                 state = await self._look()
 
     async def _look(self) -> DriverState:
-        if self._nodes is not None and self._read_settings().manage_device_nodes:
-            await self._repair_nodes(self._nodes)
-        decision = decide_driver(await self._probe.read_evidence(), is_needed=self._is_needed())
+        if self._host.nodes is not None and self._read_settings().manage_device_nodes:
+            await self._repair_nodes(self._host.nodes)
+        decision = decide_driver(await self._host.probe.read_evidence(), is_needed=self._is_needed())
         before = self._bus.latest(DriverState)
         alike = before is not None and before.value.phase is decision.state.phase
         self._looks_alike = self._looks_alike + 1 if alike else 1
@@ -126,7 +132,7 @@ class Driver:
             self._log.info("device_node_repaired", change=change)
         self._note_trouble("device nodes", "; ".join(repair.failed))
 
-    async def _keep_markers(self, markers: ValidationMarkers) -> None:
+    async def _keep_markers(self, markers: MarkerDirectory) -> None:
         while True:
             if not self._read_settings().validation_markers:
                 await self._marker_attention.wait()
@@ -141,10 +147,10 @@ class Driver:
             self._note_trouble("validation markers", "")
             await _wait_first(self._marker_attention.wait, markers.wait_change)
 
-    async def _reconcile_markers(self, markers: ValidationMarkers) -> None:
+    async def _reconcile_markers(self, markers: MarkerDirectory) -> None:
         state = self._bus.latest(DriverState)
         ready = state is not None and state.value.ready
-        plan = plan_markers(ready=ready, place=self._read_place(), found=await markers.read_markers(MARKERS))
+        plan = plan_markers(ready=ready, place=self._host.read_place(), found=await markers.read_markers(MARKERS))
         for name, content in plan.write:
             await markers.write_marker(name, content)
             self._log.info("validation_marker_written", marker=name)

@@ -7,7 +7,7 @@ restarted, so an answer only joins rendered blocks: no question to hardware, kub
 import resource
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import anyio
 from anyio.abc import TaskStatus
@@ -16,32 +16,33 @@ from anyio.lowlevel import checkpoint
 from nodeagent.components.exporter.attribution.entities import find_lost
 from nodeagent.components.exporter.catalogue.known import list_readings
 from nodeagent.components.exporter.catalogue.selection import Selection, parse_selection, select_defaults
+from nodeagent.components.exporter.exposition import (
+    Block,
+    Family,
+    RememberedBlocks,
+    render_families,
+)
+from nodeagent.components.exporter.families.admission import build_claim_families
 from nodeagent.components.exporter.families.agent import (
     AgentFacts,
     ExporterFacts,
     build_agent_families,
 )
-from nodeagent.components.exporter.families.claims import build_claim_families
-from nodeagent.components.exporter.families.devices import build_device_families
 from nodeagent.components.exporter.families.fractions import build_fraction_families
-from nodeagent.components.exporter.families.gpus import build_standing_families
-from nodeagent.components.exporter.families.mig import build_mig_families
-from nodeagent.components.exporter.families.mps import build_mps_families
+from nodeagent.components.exporter.families.gpus import (
+    build_device_families,
+    build_mig_families,
+    build_mps_families,
+    build_standing_families,
+)
 from nodeagent.components.exporter.families.node_status import (
     NodeStatus,
     build_status_families,
     count_advertised,
     does_driver_work,
 )
-from nodeagent.components.exporter.other_names.component import OtherNames
-from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, plan_style, plan_wishes
-from nodeagent.components.exporter.serving.exposition import (
-    Block,
-    Family,
-    RememberedBlocks,
-    render_families,
-)
-from nodeagent.components.exporter.serving.scrape import (
+from nodeagent.components.exporter.other_names_task import OtherNames
+from nodeagent.components.exporter.scrape import (
     OPENMETRICS_TYPE,
     TEXT_TYPE,
     Part,
@@ -49,6 +50,7 @@ from nodeagent.components.exporter.serving.scrape import (
     wants_gzip,
     wants_openmetrics,
 )
+from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, plan_style, plan_wishes
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.children.worker_thread import WorkerThread
@@ -63,7 +65,6 @@ from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.host.errors import HostError
 from nodeagent.edge.host.files.atomic_file import read_bounded
 from nodeagent.edge.http.messages import Answer, Request, Response
-from nodeagent.model.admission import AdmissionFacts
 from nodeagent.model.allocation import AllocationTable, ClaimTable
 from nodeagent.model.claims import ClaimBook
 from nodeagent.model.cluster import ApiCall, PodLabelTable
@@ -75,7 +76,7 @@ from nodeagent.model.health import HealthReport
 from nodeagent.model.mig import MigState
 from nodeagent.model.mps import MpsState
 from nodeagent.model.parts import PartReasons
-from nodeagent.model.plugin import PluginState
+from nodeagent.model.plugin import AdmissionFacts, PluginState
 from nodeagent.model.ports import ProcessPlace, ProcessPlaces
 from nodeagent.model.runtime import RuntimeState
 from nodeagent.model.slices import PublishedSlices
@@ -93,6 +94,15 @@ SLICE_SECONDS = 0.0005
 """Rendering lets others run after so long: an Allocate must not wait for the metrics of a hundred MIG devices."""
 
 
+class AgentCounts(NamedTuple):
+    """What other parts of the agent count."""
+
+    report: Callable[[], Sequence[ComponentReport]]
+    """The lives of the components."""
+    count_api_calls: Callable[[], Mapping[ApiCall, int]] = dict
+    read_admission: Callable[[], AdmissionFacts | None] = lambda: None
+
+
 class AgentFactsSource:
     """The agent's own facts, gathered anew for each scrape."""
 
@@ -103,18 +113,14 @@ class AgentFactsSource:
         conditions: Conditions,
         clock: Clock,
         introspection: Introspection,
+        counts: AgentCounts,
         *,
-        reports: Callable[[], Sequence[ComponentReport]],
         version: str,
         started_seconds: float,
-        count_api_calls: Callable[[], Mapping[ApiCall, int]] = dict,
-        read_admission: Callable[[], AdmissionFacts | None] = lambda: None,
     ) -> None:
         self._bus, self._gates, self._conditions, self._clock = bus, gates, conditions, clock
-        self._introspection, self._reports = introspection, reports
-        self._read_admission = read_admission
+        self._introspection, self._counts = introspection, counts
         self._version, self.started_seconds = version, started_seconds
-        self._count_api_calls = count_api_calls
 
     def gather(self, exporter: ExporterFacts) -> AgentFacts:
         """Gather the facts."""
@@ -130,7 +136,7 @@ class AgentFactsSource:
             version=self._version,
             driver_ready=bool(does_driver_work(driver.value if driver else None, newest, self._clock.wall())),
             gates=self._gates.states(),
-            components=tuple(self._reports()),
+            components=tuple(self._counts.report()),
             conditions=self._conditions.active(),
             listeners=statistics.listeners,
             bus_published=statistics.published,
@@ -144,13 +150,13 @@ class AgentFactsSource:
             sample_duration_seconds=sample.value.took_seconds if sample else None,
             sample_calls=sample.value.call_count if sample else None,
             access=sample.value.access if sample else None,
-            api_calls={(call.verb, call.outcome): count for call, count in self._count_api_calls().items()},
+            api_calls={(call.verb, call.outcome): count for call, count in self._counts.count_api_calls().items()},
             resident_bytes=read_resident_bytes(),
             open_fds=count_descriptors(),
             cpu_seconds=usage.ru_utime + usage.ru_stime,
             start_time_seconds=self.started_seconds,
             exporter=exporter,
-            admission=self._read_admission(),
+            admission=self._counts.read_admission(),
         )
 
 

@@ -7,23 +7,25 @@ from nodeagent.components.exporter.attribution.device_labels import LabelStyle
 from nodeagent.components.exporter.catalogue.field import Field, LabelField
 from nodeagent.components.exporter.catalogue.known import FIELDS, list_extras
 from nodeagent.components.exporter.catalogue.missing import COMMON_MISSING, explain_missing
+from nodeagent.components.exporter.exposition import Family
+from nodeagent.components.exporter.families.admission import build_claim_families
 from nodeagent.components.exporter.families.agent import AgentFacts, ExporterFacts, build_agent_families
-from nodeagent.components.exporter.families.claims import build_claim_families
-from nodeagent.components.exporter.families.devices import build_device_families
 from nodeagent.components.exporter.families.fractions import build_fraction_families
-from nodeagent.components.exporter.families.gpus import build_reading_families, build_standing_families
-from nodeagent.components.exporter.families.mig import build_mig_families
-from nodeagent.components.exporter.families.mps import build_mps_families
+from nodeagent.components.exporter.families.gpus import (
+    build_device_families,
+    build_mig_families,
+    build_mps_families,
+    build_reading_families,
+    build_standing_families,
+)
 from nodeagent.components.exporter.families.node_status import NodeStatus, build_status_families
 from nodeagent.components.exporter.families.pods import build_pod_families
 from nodeagent.components.exporter.series.xid_book import XidBook
-from nodeagent.components.exporter.serving.exposition import Family
 from nodeagent.core.values import LoopLag
-from nodeagent.model.admission import AdmissionFacts, Distribution
 from nodeagent.model.devices import DeviceTable
 from nodeagent.model.mig import MigState
 from nodeagent.model.mps import MpsState
-from nodeagent.model.plugin import OfferAccount
+from nodeagent.model.plugin import AdmissionFacts, Distribution, OfferAccount
 from nodeagent.model.usage import PartUsage
 
 _INTRODUCTION = """# Metrics

@@ -15,8 +15,8 @@ from nodeagent.model.mps import MpsState
 from nodeagent.model.offering import Door, Offering
 from nodeagent.model.parts import PartLimit
 from nodeagent.model.plugin import AdvertisedDevice
-from nodeagent.model.units import render_bytes
 from nodeagent.model.values import Value
+from nodeagent.model.wording import render_bytes
 from nodeagent.rules.fractions.profiles import CoresProfile, Profile, SharesProfile, plan_profile
 from nodeagent.rules.fractions.published import HeldBack, plan_published, render_published
 from nodeagent.rules.fractions.tokens import plan_tokens

@@ -23,10 +23,9 @@ from nodeagent.components.health.decide import (
     note_reset,
     note_xid,
 )
-from nodeagent.components.health.evidence.findings import Finding, PollResult
+from nodeagent.components.health.evidence.findings import Finding, PollResult, find_hit
 from nodeagent.components.health.evidence.levels import judge_levels, judge_recovery_action
 from nodeagent.components.health.evidence.limits import Limits
-from nodeagent.components.health.evidence.scope import find_hit
 from nodeagent.components.health.evidence.sxids import PASSING, PASSING_KEPT, judge_passing, read_sxid
 from nodeagent.components.health.evidence.xid_text import parse_recovery_action, read_text
 from nodeagent.components.health.evidence.xids import find_xid

@@ -11,8 +11,8 @@ from nodeagent.model.events import VerdictChanged
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.health import NOT_LOOKED_AT, DeviceHealth, FoundFault, HealthReport, ReturnRule, Verdict
 from nodeagent.model.ids import DeviceUuid
-from nodeagent.model.units import render_age
 from nodeagent.model.values import Value
+from nodeagent.model.wording import render_age
 
 _RETURNS = {
     ReturnRule.NEVER_LEFT: "",

@@ -13,8 +13,7 @@ from nodeagent.components.inventory.diff import decide_inventory, diff_inventori
 from nodeagent.components.inventory.expected import Expectation, decide_expectation
 from nodeagent.components.inventory.problems import decide_problems
 from nodeagent.components.inventory.relay import ForgettingRelay
-from nodeagent.components.inventory.reports import Reports
-from nodeagent.components.inventory.restarts import WorkerRestarts
+from nodeagent.components.inventory.reports import Reports, WorkerRestarts
 from nodeagent.components.inventory.roster import (
     Roster,
     RosterUnreadable,

@@ -8,14 +8,20 @@ import sys
 from collections.abc import Callable, Mapping
 from random import Random
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import anyio
 from anyio.abc import TaskStatus
 
-from nodeagent.components.labeler.feature_text import parse_features, render_features, select_features
 from nodeagent.components.labeler.hold import Published, decide_published, decide_wait
-from nodeagent.components.labeler.plan import LabelPlan, keep_last_good, plan_label_patch
+from nodeagent.components.labeler.plan import (
+    LabelPlan,
+    keep_last_good,
+    parse_features,
+    plan_label_patch,
+    render_features,
+    select_features,
+)
 from nodeagent.components.labeler.render import TIMESTAMP, NodePicture, render_labels
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
@@ -26,6 +32,7 @@ from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.backoff import Backoff, BackoffSettings
 from nodeagent.core.log.lines import get_logger
+from nodeagent.edge.host.machine.node_facts import HostNodeFacts
 from nodeagent.model.cluster import ClusterLink, ClusterNode
 from nodeagent.model.devices import DeviceTable
 from nodeagent.model.driver import DriverPhase, DriverState
@@ -33,10 +40,12 @@ from nodeagent.model.errors import NodeagentError
 from nodeagent.model.events import ConfigurationReloaded, LabelsApplied, LabelsContested
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
-from nodeagent.model.labels import LabelState
-from nodeagent.model.node_facts import NodeFacts
+from nodeagent.model.labels import LabelState, NodeFacts
 from nodeagent.model.offering import Offering
-from nodeagent.model.ports import LabelFile, NodeApi, NodeFactSource
+from nodeagent.model.ports import LabelFile
+
+if TYPE_CHECKING:  # an agent without an API server does without its client
+    from nodeagent.edge.kube.node import KubeNode
 
 LOOK_AGAIN_SECONDS = 5.0
 """At the latest; changes of GPUs, driver, health, node and settings are noticed at once, those of files by this."""
@@ -56,6 +65,15 @@ class Sent(NamedTuple):
     at_seconds: float
 
 
+class LabelSinks(NamedTuple):
+    """The places where labels are wanted."""
+
+    node: "KubeNode | None" = None
+    files: Mapping[str, LabelFile] = MappingProxyType({})
+    """By the word for the place in settings and messages."""
+    put_out: Callable[[str], object] = sys.stdout.write
+
+
 class Labeler:
     """The labeler component."""
 
@@ -69,15 +87,14 @@ class Labeler:
         conditions: Conditions,
         clock: Clock,
         live: LiveSettings,
-        facts: NodeFactSource,
+        facts: HostNodeFacts,
+        sinks: LabelSinks,
         *,
-        node: NodeApi | None = None,
-        files: Mapping[str, LabelFile] = MappingProxyType({}),
-        put_out: Callable[[str], object] = sys.stdout.write,
         rng: Random | None = None,
     ) -> None:
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
-        self._source, self._node, self._files, self._put_out = facts, node, files, put_out
+        self._source = facts
+        self._node, self._files, self._put_out = sinks
         self._facts: tuple[NodeFacts, DriverPhase, float] | None = None
         self._published: Published | None = None
         self._good: dict[str, str] | None = None

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from msgspec import field
 
-from nodeagent.components.labeler.health import COUNTS, HEALTHY, UNHEALTHY
+from nodeagent.components.labeler.node_wide import COUNTS, HEALTHY, UNHEALTHY
 from nodeagent.model.values import Value
 
 _CAPACITY = (".count", ".replicas")

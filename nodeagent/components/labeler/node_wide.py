@@ -1,14 +1,18 @@
-"""Labels about the node's driver and its GPUs as a whole: versions, capabilities, machine, mode, fabric, vGPU.
+"""Labels about the node's driver and devices as a whole: versions, capabilities, machine, mode, fabric, vGPU, health.
 
 Owns the keys, in the old spelling and the new, and the value rules of GPU feature discovery.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from nodeagent.components.labeler.values import plan_value
+from nodeagent.config.sections.devices import DeviceClass
+from nodeagent.model.cluster import DEVICE_PREFIX
+from nodeagent.model.devices import DeviceTable
 from nodeagent.model.driver import DriverState
 from nodeagent.model.gpu import FabricPhase, Gpu
-from nodeagent.model.node_facts import NodeFacts
+from nodeagent.model.health import HealthReport, Verdict
+from nodeagent.model.labels import NodeFacts
 
 Label = tuple[str, str]
 
@@ -71,3 +75,31 @@ def _find_clique(gpus: Sequence[Gpu]) -> str:
         and gpu.fabric.has_place
     }
     return cliques.pop() if len(cliques) == 1 else ""
+
+
+def label_devices(table: DeviceTable | None, classes: Iterable[DeviceClass]) -> Iterator[Label]:
+    """The number of working devices, including 0: a removed label would not show a device that broke."""
+    counts: dict[str, int] = {each.resource: each.healthy_count for each in table.classes} if table is not None else {}
+    for each in classes:
+        if each.label is not None and each.resource in counts:
+            yield f"{DEVICE_PREFIX}{each.label}", str(counts[each.resource])
+
+
+HEALTHY = f"{PREFIX}gpu.healthy.count"
+UNHEALTHY = f"{PREFIX}gpu.unhealthy.count"
+UNKNOWN_COUNT = f"{PREFIX}gpu.unknown.count"
+COUNTS = (HEALTHY, UNHEALTHY, UNKNOWN_COUNT)
+_GOOD = frozenset({Verdict.HEALTHY, Verdict.SUSPECT})
+
+
+def label_health(gpus: Sequence[Gpu], report: HealthReport | None) -> Iterator[Label]:
+    """The numbers of healthy, unhealthy and unknown GPUs; no labels before the first health report."""
+    if report is None:
+        return
+    verdicts: dict[str, set[Verdict]] = {gpu.uuid: set() for gpu in gpus}
+    for device in report.devices:
+        verdicts.setdefault(device.gpu, set()).add(device.verdict)
+    judged = [verdicts[gpu.uuid] | ({Verdict.UNHEALTHY} if gpu.lost else set()) for gpu in gpus]
+    healthy = sum(bool(each) and each <= _GOOD for each in judged)
+    unhealthy = sum(Verdict.UNHEALTHY in each for each in judged)
+    yield from zip(COUNTS, map(str, (healthy, unhealthy, len(gpus) - healthy - unhealthy)), strict=True)

@@ -56,3 +56,20 @@ def keep_last_good(wanted: Mapping[str, str], ours: Mapping[str, str]) -> dict[s
 def _is_worth_telling(key: str) -> bool:
     """Whether a conflict is worth reporting: node feature discovery may describe the node in other words."""
     return key != TIMESTAMP and not key.startswith(FEATURE)
+
+
+def select_features(labels: Mapping[str, str]) -> dict[str, str]:
+    """The labels for a feature file or a NodeFeature object."""
+    return {key: value for key, value in labels.items() if not key.startswith(FEATURE)}
+
+
+def render_features(labels: Mapping[str, str]) -> str:
+    """One `key=value` line for each label, sorted."""
+    return "".join(f"{key}={labels[key]}\n" for key in sorted(labels))
+
+
+def parse_features(text: str) -> dict[str, str]:
+    """The labels of such a file; comments and blank lines are nobody's labels."""
+    lines = (line.strip() for line in text.splitlines())
+    pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
+    return {key: value if equals else "true" for key, equals, value in pairs}

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from nodeagent.components.labeler.node_wide import PREFIX, Label
 from nodeagent.components.labeler.values import cut
-from nodeagent.model.node_facts import NodeFacts
+from nodeagent.model.labels import NodeFacts
 
 FEATURE = "feature.node.kubernetes.io/"
 _DISPLAY = "03"

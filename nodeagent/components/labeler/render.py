@@ -6,9 +6,16 @@ not. Refuses labels that the API server would refuse: one illegal label would lo
 
 from collections.abc import Iterator, Mapping
 
-from nodeagent.components.labeler.devices import label_devices
-from nodeagent.components.labeler.health import COUNTS, label_health
-from nodeagent.components.labeler.node_wide import PREFIX, Label, label_driver, label_node, label_vgpu
+from nodeagent.components.labeler.node_wide import (
+    COUNTS,
+    PREFIX,
+    Label,
+    label_devices,
+    label_driver,
+    label_health,
+    label_node,
+    label_vgpu,
+)
 from nodeagent.components.labeler.presence import FEATURE, label_host, label_presence
 from nodeagent.components.labeler.resources import label_models, label_resources
 from nodeagent.components.labeler.values import is_legal
@@ -17,7 +24,7 @@ from nodeagent.model.devices import DeviceTable
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
-from nodeagent.model.node_facts import NodeFacts
+from nodeagent.model.labels import NodeFacts
 from nodeagent.model.offering import Door, Offering
 from nodeagent.model.values import Value
 from nodeagent.rules.selectors import select_gpus

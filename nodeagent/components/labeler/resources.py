@@ -8,13 +8,38 @@ from collections.abc import Container, Iterator, Sequence
 
 from nodeagent.components.labeler.node_wide import PREFIX, Label
 from nodeagent.components.labeler.offered import label_offered
-from nodeagent.components.labeler.sharing import NOT_OFFERED, Shares, describe_shares
 from nodeagent.components.labeler.values import cut, plan_value, sanitise
 from nodeagent.config.schema import Settings
 from nodeagent.model.gpu import Gpu, MigDevice
+from nodeagent.model.values import Value
 from nodeagent.rules.mig.profiles import plain_profile
 from nodeagent.rules.offer.devices import Offered
 from nodeagent.rules.offer.resources import plan_offer
+
+
+class Shares(Value, frozen=True):
+    """How often each of the devices is offered at least."""
+
+    replicas: int = 0
+    strategy: str = "none"
+    suffix: str = ""
+    """What the product's name gets: nothing where the resource has another name to tell it by."""
+
+
+NOT_OFFERED = Shares()
+
+
+def describe_shares(devices: Sequence[Offered]) -> Shares:
+    """The fewest replicas of a device; sharing is labelled as soon as one device is shared."""
+    if not devices:
+        return NOT_OFFERED
+    shared = [each for each in devices if each.replicas > 1]
+    return Shares(
+        replicas=min(each.replicas for each in devices),
+        strategy=shared[0].strategy if shared else "none",
+        suffix="-SHARED" if any(not each.renamed for each in shared) else "",
+    )
+
 
 MIB = 1 << 20
 _FAMILIES: tuple[tuple[tuple[int, int], str], ...] = (

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from nodeagent.components.mig.carry import End
-from nodeagent.components.mig.wish import Wish
+from nodeagent.components.mig.request import Wish
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.mig import GpuChange

@@ -5,6 +5,7 @@ Refuses to wait and to choose: users were asked before, and the next call follow
 """
 
 from collections.abc import Callable, Collection
+from contextlib import AsyncExitStack
 from typing import Final
 
 from msgspec.structs import replace
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 from nodeagent.model.errors import DriverError, GpuError, JournalUnavailable, PartitionRefused
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.mig import Write, WriteKind
-from nodeagent.model.ports import ChangeKeeper, PartitionSession
+from nodeagent.model.ports import ChangeKeeper, GpuPartitioning, PartitionSession
 from nodeagent.model.values import Value
 from nodeagent.rules.mig.change import Outcome, Progress, back_step, write_step
 from nodeagent.rules.mig.partitions import LayoutInfeasible
@@ -92,3 +93,24 @@ class Carrier:
             if write.kind is WriteKind.RESET and not error.in_use:
                 raise RebootNeeded(str(error)) from error
             raise
+
+
+class SessionDesk:
+    """At most one session at a time."""
+
+    def __init__(self, partitioning: GpuPartitioning) -> None:
+        self._partitioning = partitioning
+        self._open: tuple[AsyncExitStack, PartitionSession] | None = None
+
+    async def get(self) -> PartitionSession:
+        """The session, begun now if need be."""
+        if self._open is None:
+            stack = AsyncExitStack()
+            self._open = stack, await stack.enter_async_context(self._partitioning.begin())
+        return self._open[1]
+
+    async def close(self) -> None:
+        """End the session, if any."""
+        if self._open is not None:
+            (stack, _), self._open = self._open, None
+            await stack.aclose()

@@ -12,14 +12,11 @@ from typing import Final
 from msgspec.structs import replace
 
 from nodeagent.components.mig.around import Around
-from nodeagent.components.mig.carry import Carrier, End
-from nodeagent.components.mig.clear import Clearer
+from nodeagent.components.mig.carry import Carrier, End, SessionDesk
 from nodeagent.components.mig.clients import Clients
 from nodeagent.components.mig.judge import list_others
-from nodeagent.components.mig.session import SessionDesk
-from nodeagent.components.mig.users import Users
-from nodeagent.components.mig.watch import is_told
-from nodeagent.components.mig.wish import Wish
+from nodeagent.components.mig.request import Wish
+from nodeagent.components.mig.users import Clearer, Users, is_told
 from nodeagent.model.errors import ControlRefused, NodeagentError
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import DeviceUuid, GpuUuid

@@ -13,21 +13,16 @@ import anyio
 from anyio.abc import TaskStatus
 from msgspec.structs import replace
 
-from nodeagent.components.mig.again import Again
-from nodeagent.components.mig.carry import End
+from nodeagent.components.mig.carry import End, SessionDesk
 from nodeagent.components.mig.changing import HALF, Changer, WishChanged
-from nodeagent.components.mig.clear import Clearer
 from nodeagent.components.mig.clients import GIVE_BACK_SECONDS, PAUSED, Clients
 from nodeagent.components.mig.judge import Judgement, judge
 from nodeagent.components.mig.maker import Maker
 from nodeagent.components.mig.relay import ApplyingRelay
-from nodeagent.components.mig.resume import Resumer
-from nodeagent.components.mig.row import Row
-from nodeagent.components.mig.session import SessionDesk
-from nodeagent.components.mig.settled import Settled
-from nodeagent.components.mig.users import Users
-from nodeagent.components.mig.wish import (
+from nodeagent.components.mig.request import (
+    Drift,
     Remembered,
+    Retry,
     Wish,
     WishUnreadable,
     decide_wish,
@@ -38,6 +33,8 @@ from nodeagent.components.mig.wish import (
     note_label,
     render_layouts,
 )
+from nodeagent.components.mig.row import Resumer, Row
+from nodeagent.components.mig.users import Clearer, Users
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.mailbox import Waker
@@ -111,8 +108,8 @@ class Mig:
         self._remembered, self._row = Remembered(), Row(self, self._changer)
         self._boot, self._asked = "", 0
         self._resumer = Resumer(self, self._changer, self._maker.finish, self._tell_resumed)
-        self._settled = Settled()
-        self._again = Again(clock.monotonic, lambda tries: decide_delay(AGAIN, tries, SystemRandom()))
+        self._drift = Drift()
+        self._retry = Retry(clock.monotonic, lambda tries: decide_delay(AGAIN, tries, SystemRandom()))
         self._changes: dict[GpuUuid, GpuChange] = {}
         self._waker, self._log = Waker(), get_logger(component=self.name)
 
@@ -131,7 +128,7 @@ class Mig:
                         await self._give_back()
                         if not await self._go_round():
                             self._row.end()
-                        await self.wait_news(GIVE_BACK_SECONDS if self._clients.owed else self._again.rest_seconds())
+                        await self.wait_news(GIVE_BACK_SECONDS if self._clients.owed else self._retry.rest_seconds())
 
     async def apply_layout(self, name: str, who: str) -> str:
         """Have the GPUs cut as a layout says; the port's contract is in `model.ports`."""
@@ -160,7 +157,7 @@ class Mig:
     async def _watch_facts(self) -> None:
         with self._bus.listen(ConfigurationReloaded, GpuAppeared, client=self.name) as facts:
             async for fact in facts:
-                self._again.note(fact.value)
+                self._retry.note(fact.value)
                 if isinstance(fact.value, GpuAppeared):
                     self._resumer.note_come(fact.value.gpu)
                 self._waker.wake()
@@ -235,22 +232,22 @@ class Mig:
             await self._remember()
         wish = self._decide()
         if not wish.layout:
-            self._settled.forget()
-            self._again.forget()
+            self._drift.forget()
+            self._retry.forget()
             self._conditions.replace(FAILED, {})
             self._publish(MigState())
             return False
         inventory, driver = self.read(Inventory), self.read(DriverState)
         assert inventory is not None
-        self._settled.note_look(inventory, has_driver=driver is None or driver.ready)
-        if self._again.is_barred(wish):
+        self._drift.note_look(inventory, has_driver=driver is None or driver.ready)
+        if self._retry.is_barred(wish):
             return False
         layout, problem = await self._find(wish.layout, inventory)
         judgement = self._judge(layout, inventory) if layout is not None else Judgement(wanted={})
         problems = (problem,) if problem else judgement.problems
-        cut = self._settled.list_cut(wish, inventory)
+        cut = self._drift.list_cut(wish, inventory)
         owed = [uuid for uuid in judgement.differing if uuid not in cut]
-        if problems and (owed or not self._settled.is_of(wish)):
+        if problems and (owed or not self._drift.is_of(wish)):
             self._fail(wish, "; ".join(problems), None)
         elif owed:
             await self._apply(wish, judgement, owed)
@@ -275,8 +272,8 @@ class Mig:
         for gpu in judgement.wanted.keys() - set(judgement.differing):
             self._conditions.clear(HALF, key=gpu)
             self._conditions.clear(REBOOT, key=gpu)
-        self._settled.note_in_place(wish, inventory)
-        self._again.forget()
+        self._drift.note_in_place(wish, inventory)
+        self._retry.forget()
         left = "; ".join(judgement.left)
         self._publish(MigState(layout=wish.layout, origin=wish.origin, standing="success", detail=left))
 
@@ -287,13 +284,13 @@ class Mig:
             return
         self._remembered = note_boot(self._remembered, reasons, self._boot)
         await self._remember()
-        self._again.note_failed(wish, reason := "; ".join(reasons.values()), ())
+        self._retry.note_failed(wish, reason := "; ".join(reasons.values()), ())
         self._publish(MigState(layout=wish.layout, origin=wish.origin, standing="rebooting", detail=reason))
         self._log.warning("mig_layout_waits_for_boot", layout=wish.layout, reason=reason)
 
     def _fail(self, wish: Wish, reason: str, gpus: tuple[GpuUuid, ...] | None = ()) -> None:
         """Report a failure; `gpus` are the GPUs at fault, `None` for a refusal before any change was begun."""
-        if not self._again.note_failed(wish, reason, gpus):
+        if not self._retry.note_failed(wish, reason, gpus):
             return
         self._conditions.replace(FAILED, {"": f"{wish.layout} ({wish.origin}): {reason}"})
         self._publish(MigState(layout=wish.layout, origin=wish.origin, standing="failed", detail=reason))

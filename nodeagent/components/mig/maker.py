@@ -10,9 +10,8 @@ from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 from nodeagent.components.mig.around import Around
-from nodeagent.components.mig.carry import End
+from nodeagent.components.mig.carry import End, SessionDesk
 from nodeagent.components.mig.changing import SEEN_SECONDS
-from nodeagent.components.mig.session import SessionDesk
 from nodeagent.components.mig.users import Users
 from nodeagent.model.errors import ControlRefused, GpuError, NodeagentError
 from nodeagent.model.gpu import Gpu, MigDevice

@@ -11,6 +11,7 @@ from typing import TypeVar
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
+from nodeagent.components.mps.daemon_task import Keeper, Surroundings
 from nodeagent.components.mps.holders import (
     join_names,
     list_held,
@@ -18,8 +19,7 @@ from nodeagent.components.mps.holders import (
     name_holders,
     name_others,
 )
-from nodeagent.components.mps.keeper.component import Keeper, Surroundings
-from nodeagent.components.mps.keeper.modes import ModeDesk
+from nodeagent.components.mps.modes import ModeDesk
 from nodeagent.components.mps.relay import MpsClaimsRelay
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus

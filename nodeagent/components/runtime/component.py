@@ -12,11 +12,10 @@ import anyio
 from anyio.abc import TaskStatus
 
 from nodeagent.components.runtime.choose import NoRuntime
-from nodeagent.components.runtime.describe import describe_difference
 from nodeagent.components.runtime.look import Look, ShimWish, decide_shim, look_at_runtime, read_tree, render_state
 from nodeagent.components.runtime.patience import Patience, Pause
 from nodeagent.components.runtime.plan import join_changes
-from nodeagent.components.runtime.prove import PlanDisproved, Proof, prove_plan
+from nodeagent.components.runtime.prove import PlanDisproved, Proof, describe_difference, prove_plan
 from nodeagent.components.runtime.withdraw import withdraw
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus

@@ -4,13 +4,19 @@ Owns the meaning of the answer. A failed trial is held against a trial without c
 place is unfit for trials, and nothing is proved either way.
 """
 
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
 from nodeagent.components.runtime.look import Look
 from nodeagent.components.runtime.plan_containerd import find_read_files
+from nodeagent.components.runtime.plan_docker import is_daemon_json, parse_daemon_json
 from nodeagent.components.runtime.planners import PLANNERS
+from nodeagent.components.runtime.toml_edit import KeyPath, parse_toml
 from nodeagent.components.runtime.trial import Trial, find_wrong, render_control, render_trial
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.ports import ContainerRuntime
-from nodeagent.model.runtime import ConfigTree, TrialAnswer
+from nodeagent.model.runtime import ConfigTree, FileChange, TrialAnswer
 from nodeagent.model.values import Value
 
 
@@ -61,3 +67,34 @@ async def prove_plan(runtime: ContainerRuntime, look: Look) -> Proof:
 
 async def _try_out(runtime: ContainerRuntime, look: Look, trial: Trial) -> TrialAnswer:
     return await runtime.try_out(look.runtime.executable, look.runtime.config_file, ConfigTree(files=trial.files))
+
+
+_MOST: Final = 3
+
+
+def describe_difference(change: FileChange) -> str:
+    """The file, and the settings with wrong values, each with both values.
+
+    Raises:
+        ConfigUnparsable: one of the two is no document.
+    """
+    parse = parse_daemon_json if is_daemon_json(change.after) else parse_toml
+    before, after = parse(change.path, change.before), parse(change.path, change.after)
+    found = [f"{'.'.join(key)} is {now}, not {wanted}" for key, now, wanted in _list_differences(before, after)]
+    more = f" and {len(found) - _MOST} more" if len(found) > _MOST else ""
+    return f"{change.path} ({', '.join(found[:_MOST])}{more})"
+
+
+def _list_differences(
+    before: Mapping[str, Any], after: Mapping[str, Any], at: KeyPath = ()
+) -> Iterator[tuple[KeyPath, str, str]]:
+    for key, wanted in after.items():
+        now = before.get(key)
+        if isinstance(wanted, Mapping):
+            yield from _list_differences(now if isinstance(now, Mapping) else {}, wanted, (*at, key))
+        elif key not in before or now != wanted:
+            yield (*at, key), _render(now) if key in before else "missing", _render(wanted)
+
+
+def _render(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)

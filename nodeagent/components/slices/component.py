@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from random import Random
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -18,8 +18,15 @@ from msgspec.structs import replace
 
 from nodeagent.components.slices.describe import Surroundings, group_by_nvlink
 from nodeagent.components.slices.own import OwnWrites
-from nodeagent.components.slices.plan import Abilities, Choices, Sight, judge_kept, plan_contents
-from nodeagent.components.slices.tell import explain_dropped, summarise
+from nodeagent.components.slices.plan import (
+    Abilities,
+    Choices,
+    Sight,
+    explain_dropped,
+    judge_kept,
+    plan_contents,
+    summarise,
+)
 from nodeagent.components.slices.writes import SliceWrite, plan_writes
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
@@ -29,6 +36,8 @@ from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.backoff import Backoff, BackoffSettings
 from nodeagent.core.log.lines import get_logger
+from nodeagent.edge.host.devices.pcie_roots import HostPcieRoots
+from nodeagent.edge.kube.slices import KubeSlices
 from nodeagent.model.cluster import ClusterNode
 from nodeagent.model.driver import DriverState
 from nodeagent.model.errors import NodeagentError
@@ -38,7 +47,6 @@ from nodeagent.model.health import HealthReport
 from nodeagent.model.ids import PciAddress
 from nodeagent.model.mig import MigState
 from nodeagent.model.offering import Offering
-from nodeagent.model.ports import PcieRoots, SliceApi
 from nodeagent.model.slices import PublishedSlices, SliceContent, SlicePool, StoredSlice
 
 T = TypeVar("T")
@@ -48,6 +56,15 @@ SEEN = (Inventory, HealthReport, Offering, MigState, DriverState)
 _RETRY = BackoffSettings(first_seconds=0.5, limit_seconds=30.0)
 _REPAIR = BackoffSettings(first_seconds=0.5, limit_seconds=60.0, stable_seconds=120.0)
 """Between two repairs of others' changes: a starting kubelet removes all slices, and one repair is enough."""
+
+
+class SliceNode(NamedTuple):
+    """The node whose devices are published: its slices in the API server, their pool, and the node's PCIe trees."""
+
+    api: KubeSlices
+    pool: SlicePool
+    roots: HostPcieRoots | None = None
+    """`None` where no PCIe trees are published, as where GPUs are simulated."""
 
 
 class Slices:
@@ -72,22 +89,20 @@ class Slices:
         conditions: Conditions,
         clock: Clock,
         live: LiveSettings,
-        api: SliceApi,
-        pool: SlicePool,
+        node: SliceNode,
         *,
         note_contents: Callable[[tuple[SliceContent, ...]], None],
-        roots: PcieRoots | None = None,
         wait_judged: Callable[[], Awaitable[None]] = anyio.lowlevel.checkpoint,
         rng: Random | None = None,
     ) -> None:
         """Wire the component up.
 
-        Without `roots` no PCIe trees are published, as where GPUs are simulated. `wait_judged` returns after the first
-        health check of the GPUs: before, every GPU would be published as unfit. `note_contents` is given the server's
-        contents: too much for the bus, where counts alone are published.
+        `wait_judged` returns after the first health check of the GPUs: before, every GPU would be published as unfit.
+        `note_contents` is given the server's contents: too much for the bus, where counts alone are published.
         """
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
-        self._api, self._pool, self._roots_of, self._wait_judged = api, pool, roots, wait_judged
+        self._api, self._pool, self._roots_of = node
+        self._wait_judged = wait_judged
         self._note_contents = note_contents
         self._rng = rng or Random()  # noqa: S311 - spreads load, keeps no secret
         self._repairs = Backoff(_REPAIR, self._rng)

@@ -10,9 +10,9 @@ from typing import Final
 
 from nodeagent.model.gpu import Gpu, GpuPair, MigDevice
 from nodeagent.model.ids import GpuUuid, PciAddress
-from nodeagent.model.slices import Attribute, Capacity, ShareRule, Version
+from nodeagent.model.slices import Attribute, Capacity, CounterSet, ShareRule, Version
 from nodeagent.model.values import Value
-from nodeagent.rules.claims.naming import MigPlace, NamedDevice, list_places
+from nodeagent.rules.claims.naming import MigPlace, NamedDevice, list_places, name_gpu
 
 STANDARD: Final = "resource.kubernetes.io"
 CORES: Final = 100
@@ -171,3 +171,28 @@ def group_by_nvlink(pairs: tuple[GpuPair, ...]) -> dict[GpuUuid, str]:
             joined = groups.get(pair.left, {pair.left}) | groups.get(pair.right, {pair.right})
             groups |= dict.fromkeys(joined, joined)
     return {uuid: min(members) for uuid, members in groups.items()}
+
+
+_HUMP: Final = re.compile(r"(?=[A-Z])")
+
+
+def count_gpu(gpu: Gpu) -> CounterSet:
+    """The counters of a whole GPU."""
+    ends = (place.start + place.profile.placement_size for place in list_places(gpu))
+    return _make_set(gpu, count_most(gpu), range(max(ends, default=0)))
+
+
+def count_need(device: NamedDevice) -> CounterSet:
+    """The counters that a device consumes: the whole GPU's, or those of the MIG device's place."""
+    place = device.place
+    if place is None:
+        return count_gpu(device.gpu)
+    return _make_set(device.gpu, count_place(place), range(place.start, place.start + place.profile.placement_size))
+
+
+def _make_set(gpu: Gpu, amounts: Mapping[str, int], slots: range) -> CounterSet:
+    """A set of counters under the names of NVIDIA's driver."""
+    counters = {_HUMP.sub("-", name).lower(): value for name, value in amounts.items() if value}
+    return CounterSet(
+        name=f"{name_gpu(gpu)}-counter-set", counters=counters | {f"memory-slice-{slot}": 1 for slot in slots}
+    )

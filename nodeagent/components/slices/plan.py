@@ -9,10 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
-from nodeagent.components.slices.counters import count_gpu, count_need
 from nodeagent.components.slices.describe import (
     Surroundings,
     can_be_shared,
+    count_gpu,
+    count_need,
     describe_attributes,
     describe_capacity,
     describe_shares,
@@ -23,7 +24,15 @@ from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.mig import MigState
 from nodeagent.model.offering import Door, Offering
-from nodeagent.model.slices import KEEPING_AWAY, CounterSet, DeviceTaint, SliceContent, SliceDevice
+from nodeagent.model.slices import (
+    KEEPING_AWAY,
+    CounterSet,
+    DeviceTaint,
+    PublishedSlices,
+    SliceContent,
+    SliceDevice,
+    SlicePool,
+)
 from nodeagent.model.values import Value
 from nodeagent.rules.claims.naming import NamedDevice, list_devices, list_places
 
@@ -144,3 +153,30 @@ def judge_kept(written: SliceContent, kept: SliceContent | None, before: Abiliti
         and not any(ours.consumes is not None and theirs.consumes is None for ours, theirs in pairs),
         shares=before.shares and not any(ours.is_shared and not theirs.is_shared for ours, theirs in pairs),
     )
+
+
+def summarise(pool: SlicePool, contents: Sequence[SliceContent], generation: int) -> PublishedSlices:
+    """The published slices, counted."""
+    devices = [device for content in contents for device in content.devices]
+    return PublishedSlices(
+        driver=pool.driver,
+        pool=pool.node,
+        generation=generation,
+        slices=len(contents),
+        devices=len(devices),
+        tainted=tuple(one.name for one in devices if any(taint.effect in KEEPING_AWAY for taint in one.taints)),
+    )
+
+
+def explain_dropped(abilities: Abilities) -> str:
+    """The fields that the API server drops, by the missing feature gate, and the agent's way out."""
+    said = [
+        text
+        for is_kept, text in (
+            (abilities.taints, "taints (DRADeviceTaints): devices that are not well are left out"),
+            (abilities.counters, "counters (DRAPartitionableDevices): GPUs are offered as they are cut now"),
+            (abilities.shares, "shares (DRAConsumableCapacity): one claim has a GPU"),
+        )
+        if not is_kept
+    ]
+    return "the API server does not keep " + ("; ".join(said) or "all of what it was written, as its answer shows")

@@ -13,7 +13,7 @@ import anyio
 from anyio.abc import TaskStatus
 
 from nodeagent.components.usage.measure import list_over, list_processes, list_unnamed, list_unseen, measure
-from nodeagent.components.usage.watchdog.component import Watchdog
+from nodeagent.components.usage.watchdog_task import Watchdog
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.envelope import Envelope
 from nodeagent.core.channels.mailbox import Waker

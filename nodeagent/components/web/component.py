@@ -8,7 +8,7 @@ import gzip
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -20,14 +20,13 @@ from nodeagent.components.web.api.admin import (
     CommandMalformed,
     may_command,
 )
+from nodeagent.components.web.api.claims import record_slices
 from nodeagent.components.web.api.commands import Commands, Order
 from nodeagent.components.web.api.gpu_records import find_gpu_record
 from nodeagent.components.web.api.index import INDEX
 from nodeagent.components.web.api.latest import list_records
-from nodeagent.components.web.api.layouts import record_layouts
 from nodeagent.components.web.api.openapi import build_openapi
-from nodeagent.components.web.api.records import SIMULATED_HEADER, EventRecord
-from nodeagent.components.web.api.slices import record_slices
+from nodeagent.components.web.api.records import SIMULATED_HEADER, EventRecord, record_layouts
 from nodeagent.components.web.api.stream import (
     KEEPALIVE,
     EventQuery,
@@ -70,6 +69,26 @@ GATHER_SECONDS = 0.25
 """Changes within this time reach readers of the page together."""
 
 
+class Listening(NamedTuple):
+    """The sockets, and who may connect to them."""
+
+    public: socket.socket
+    admin: socket.socket
+    names: Sequence[str]
+    """This machine's names, accepted in the Host header."""
+    capacity: Capacity
+    access: Access | None = None
+
+
+class Sources(NamedTuple):
+    """Answers that come from elsewhere than the newest states."""
+
+    metrics: Handler
+    introspect: Callable[[], object]
+    list_history: Callable[[], object]
+    list_slices: Callable[[], Sequence[SliceContent]]
+
+
 class WebComponent:
     """Serves the endpoints on the given listeners."""
 
@@ -81,26 +100,14 @@ class WebComponent:
         view: NodeView,
         control: AgentControl,
         live: LiveSettings,
-        *,
-        public: socket.socket,
-        admin: socket.socket,
-        metrics: Handler,
-        introspect: Callable[[], object],
-        list_history: Callable[[], object],
-        list_slices: Callable[[], Sequence[SliceContent]],
-        capacity: Capacity,
-        names: Sequence[str],
+        listening: Listening,
+        sources: Sources,
         conditions: Conditions,
         past: SealedStore,
-        access: Access | None = None,
     ) -> None:
-        """`names` are this machine's names, accepted in the Host header."""
         self._bus, self._view, self._control, self._live = bus, view, control, live
-        self._public, self._admin, self._access = public, admin, access
-        self._metrics, self._introspect, self._list_history = metrics, introspect, list_history
-        self._list_slices, self._capacity = list_slices, capacity
-        self._names = tuple(names)
-        self._hosts = AllowedHosts(self._names, live.now.http.allowed_hosts)
+        self._listening, self._sources = listening, sources
+        self._hosts = AllowedHosts(listening.names, live.now.http.allowed_hosts)
         self._conditions, self._store = conditions, past
         self._written = 0
         self._streams = 0
@@ -118,9 +125,9 @@ class WebComponent:
             on_error=self._note_error,
             on_exhausted=self._note_exhausted,
             limits=self._read_limits,
-            capacity=self._capacity,
+            capacity=self._listening.capacity,
             hosts=self._read_hosts,
-            access=self._access,
+            access=self._listening.access,
             headers=headers,
         )
         admin = HttpServer(
@@ -131,7 +138,7 @@ class WebComponent:
             capacity=Capacity(ADMIN_CONNECTIONS, ADMIN_CONNECTIONS),
             headers=headers,
         )
-        async with public.serving(self._public), admin.serving(self._admin):
+        async with public.serving(self._listening.public), admin.serving(self._listening.admin):
             task_status.started()
             try:
                 async with anyio.create_task_group() as tasks:
@@ -201,7 +208,7 @@ class WebComponent:
     def _read_hosts(self) -> AllowedHosts:
         configured = self._live.now.http.allowed_hosts
         if configured != self._hosts.configured:
-            self._hosts = AllowedHosts(self._names, configured)
+            self._hosts = AllowedHosts(self._listening.names, configured)
         return self._hosts
 
     def _note_error(self, request: str, error: Exception) -> None:
@@ -222,16 +229,16 @@ class WebComponent:
             "/api/v1/": lambda: _json(INDEX),
             **{path: _telling(tell) for path, tell in told.items()},
             "/api/v1/openapi.json": lambda: _json(build_openapi()),
-            "/api/v1/allocations/history": lambda: _json(self._list_history()),
-            "/api/v1/slices": lambda: _json(record_slices(self._read(PublishedSlices), self._list_slices())),
+            "/api/v1/allocations/history": lambda: _json(self._sources.list_history()),
+            "/api/v1/slices": lambda: _json(record_slices(self._read(PublishedSlices), self._sources.list_slices())),
             "/api/v1/layouts": lambda: _json(record_layouts(self._live.now.mig)),
-            "/api/v1/debug": lambda: _json(self._introspect()),
+            "/api/v1/debug": lambda: _json(self._sources.introspect()),
         }
         return [
             *(Route("GET", path, _answering(answer)) for path, answer in whole.items()),
             *(Route("GET", path, self._page) for path in PAGES),
             Route("GET", "/live", self._live_page),
-            Route("GET", "/metrics", self._metrics, at_most=lambda: self._live.now.http.max_concurrent_scrapes),
+            Route("GET", "/metrics", self._sources.metrics, at_most=lambda: self._live.now.http.max_concurrent_scrapes),
             Route("GET", "/api/v1/gpus/{name}", self._gpu),
             Route("GET", "/api/v1/events", self._events),
         ]

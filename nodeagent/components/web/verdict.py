@@ -7,7 +7,7 @@ from nodeagent.model.conditions.driver import BLINDING_CODES
 from nodeagent.model.devices import DeviceTable
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.plugin import OfferAccount, PluginState
-from nodeagent.model.units import render_age
+from nodeagent.model.wording import render_age
 
 
 def decide_ready(gates: Sequence[GateRecord], components: Sequence[ComponentRecord]) -> bool:

@@ -7,8 +7,7 @@ cluster: the component `cluster` reads the labels and passes reports on to peopl
 import anyio
 from anyio.abc import TaskStatus
 
-from nodeagent.components.wishes.mig_wish import MigWish, judge_mig_wish
-from nodeagent.components.wishes.pause import Pause, Step, decide_step
+from nodeagent.components.wishes.decide import MigWish, Pause, Step, decide_step, judge_mig_wish
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.named import LABEL
 from nodeagent.core.channels.bus import Bus

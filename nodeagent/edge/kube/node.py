@@ -38,7 +38,7 @@ _MANAGER = {"fieldManager": FIELD_MANAGER}
 
 
 class KubeNode:
-    """The port `NodeApi` over a client."""
+    """The node in the cluster; every call is bounded in time and fails with a `NodeagentError` only."""
 
     def __init__(
         self,
@@ -54,10 +54,10 @@ class KubeNode:
         self._follower = Follower(client, NODES, selector, f"node {name}", rng, silence_seconds=silence_seconds)
 
     async def follow_node(self) -> AsyncGenerator[ClusterNode, None]:
-        """The Node now, and after each change by any writer; runs until a failure.
+        """The node now and after each change, whoever made it; runs until the watch breaks.
 
         Raises:
-            KubeError: the watch broke for good; only a fresh start helps.
+            NodeagentError: The node cannot be followed (any longer).
         """
         while True:
             node, version = await self._list_node()
@@ -91,10 +91,10 @@ class KubeNode:
         await self._patch(self._path(), patch, _APPLY, "apply this node's labels")
 
     async def write_condition(self, condition: NodeCondition, *, changed: bool) -> None:
-        """Set a condition; `changed` for another status than before.
+        """Set a condition; `changed` says whether its status is another than before.
 
         Raises:
-            KubeError: the condition was not written.
+            NodeagentError: The condition was not written.
         """
         patch = render_condition_patch(condition, self._clock.wall(), changed=changed)
         await self._patch(f"{self._path()}/status", patch, _STRATEGIC, f"write this node's condition {condition.type}")

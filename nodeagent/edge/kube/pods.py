@@ -21,7 +21,7 @@ _METADATA = (
 
 
 class KubePods:
-    """The port `PodApi` over a client."""
+    """The node's pods in the cluster."""
 
     def __init__(
         self, client: KubeClient, node_name: str, rng: Random, *, silence_seconds: float = SILENCE_SECONDS
@@ -30,10 +30,10 @@ class KubePods:
         self._follower = Follower(client, PODS, selector, _WHAT, rng, silence_seconds=silence_seconds, accept=_METADATA)
 
     async def follow_pods(self) -> AsyncGenerator[PodLabelTable, None]:
-        """The pods now, and after each change; runs until a failure.
+        """The pods' labels now and after each change; runs until the watch breaks.
 
         Raises:
-            KubeError: the pods cannot be followed (any longer).
+            NodeagentError: The pods cannot be followed (any longer).
         """
         async with aclosing(follow_all(self._follower, _parse)) as tables:
             async for pods in tables:

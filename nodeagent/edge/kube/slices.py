@@ -19,7 +19,7 @@ _PATH: Final = f"/apis/{API_VERSION}/resourceslices"
 
 
 class KubeSlices:
-    """The port `SliceApi` over a client."""
+    """The slices of a driver on the node; every call is bounded in time and fails with a `NodeagentError` only."""
 
     def __init__(
         self, client: KubeClient, pool: SlicePool, rng: Random, *, silence_seconds: float = SILENCE_SECONDS
@@ -80,10 +80,10 @@ class KubeSlices:
             raise ApiUnreachable("the API server", attempted, reason) from error
 
     async def create(self, name: str, content: SliceContent, numbers: tuple[int, int], node_uid: str) -> StoredSlice:
-        """Create a slice.
+        """Create a slice, with its pool's generation and number of slices; returns the slice as stored.
 
         Raises:
-            KubeError: the slice was not created.
+            NodeagentError: The slice was not created.
         """
         body = render_slice(self._pool, name, content, numbers, node_uid)
         return await self._send("POST", _PATH, f"create slice {name}", body)

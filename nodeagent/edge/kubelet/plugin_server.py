@@ -20,8 +20,7 @@ from nodeagent.edge.grpc.server import GrpcServer, open_grpc_server
 from nodeagent.edge.kubelet.call_times import Call, CallTimes, Outcome
 from nodeagent.edge.kubelet.messages import render_answer, render_devices, render_options
 from nodeagent.edge.kubelet.proto import device_plugin_pb2 as wire
-from nodeagent.model.errors import AllocationError, DeviceUnknown, JournalUnavailable, RequestInvalid
-from nodeagent.model.hearing import Hearing
+from nodeagent.model.errors import AllocationError, DeviceUnknown, Hearing, JournalUnavailable, RequestInvalid
 from nodeagent.model.ids import DeviceId
 from nodeagent.model.plugin import AdvertisedDevice
 from nodeagent.model.ports import DevicePlugin

@@ -24,8 +24,6 @@ from nodeagent.model.events.admissions import (
     PartRefused,
     PartReleased,
 )
-from nodeagent.model.events.containers import CdiSpecsWritten, RuntimeConfigured, RuntimeRestarted
-from nodeagent.model.events.devices import DeviceFound, DeviceJudged, DeviceLost
 from nodeagent.model.events.hardware import (
     DriverChanged,
     FaultInjected,
@@ -39,10 +37,16 @@ from nodeagent.model.events.hardware import (
     XidReported,
 )
 from nodeagent.model.events.node import (
+    CdiSpecsWritten,
     ConfigurationRejected,
     ConfigurationReloaded,
+    DeviceFound,
+    DeviceJudged,
+    DeviceLost,
     LabelsApplied,
     LabelsContested,
+    RuntimeConfigured,
+    RuntimeRestarted,
     SlicesWritten,
     WishRefused,
 )

@@ -1,5 +1,7 @@
-"""Events of the node in its cluster, and of the configuration."""
+"""Facts about the node, its containers and its devices of other vendors."""
 
+from nodeagent.model.devices import Standing
+from nodeagent.model.ids import DeviceId
 from nodeagent.model.values import Value
 
 
@@ -44,3 +46,54 @@ class WishRefused(Value, frozen=True):
     label: str
     value: str
     reason: str
+
+
+class CdiSpecsWritten(Value, frozen=True):
+    """CDI specifications were written or removed, because they differed from the plan."""
+
+    written: tuple[str, ...]
+    removed: tuple[str, ...]
+    generation: int
+
+
+class RuntimeConfigured(Value, frozen=True):
+    """The container runtime's configuration was written; it counts from the runtime's next start."""
+
+    paths: tuple[str, ...]
+    repair: bool = False
+    """Whether another program had undone the configuration."""
+    unproved: str = ""
+    """Why a trial start with the configuration was not possible; empty after a trial."""
+
+
+class RuntimeRestarted(Value, frozen=True):
+    """The container runtime was restarted, and rolled back where the restart failed."""
+
+    command: str
+    failure: str = ""
+    """Why the configuration was rolled back; empty when all is well."""
+
+
+class DeviceFound(Value, frozen=True):
+    """A device of another kind than NVIDIA's GPUs appeared."""
+
+    device: DeviceId
+    name: str
+
+
+class DeviceLost(Value, frozen=True):
+    """Such a device is there no more."""
+
+    device: DeviceId
+    name: str
+    holders: tuple[str, ...] = ()
+    """Containers that still hold the device."""
+
+
+class DeviceJudged(Value, frozen=True):
+    """Such a device can be given to containers again, or cannot any more."""
+
+    device: DeviceId
+    name: str
+    standing: Standing
+    reason: str = ""

@@ -4,20 +4,17 @@ Each port is implemented by an edge and used by a component; the simulation impl
 """
 
 from nodeagent.model.ports.claims import ClaimApi, ClaimDriver, ClaimedSpec, ClaimSpecs
-from nodeagent.model.ports.cluster import ClientPausing, LabelFile, NodeApi, PodApi, PodEviction
+from nodeagent.model.ports.cluster import ClientPausing, LabelFile, PodEviction
 from nodeagent.model.ports.containers import (
     ContainerRuntime,
     DriverFileSource,
     PartFolders,
     PartLibrary,
     PartSpecs,
-    ProgramInstaller,
     ShimHost,
-    SpecDirectories,
     Withdraw,
 )
 from nodeagent.model.ports.control import AgentControl, ConfigurationControl, PartSetting
-from nodeagent.model.ports.devices import ClassSpecs, DeviceScan
 from nodeagent.model.ports.hardware import (
     DeviceNodes,
     DoorChoosing,
@@ -29,12 +26,10 @@ from nodeagent.model.ports.hardware import (
     GpuPartitioning,
     GpuSource,
     LayoutApplying,
-    NodeFactSource,
     PartitionSession,
     ProcessEnding,
     ProcessPlace,
     ProcessPlaces,
-    ValidationMarkers,
 )
 from nodeagent.model.ports.journal import ChangeKeeper, ClaimKeeper, GpuDoorKeeper, PartLedger
 from nodeagent.model.ports.kubelet import (
@@ -48,7 +43,6 @@ from nodeagent.model.ports.kubelet import (
 )
 from nodeagent.model.ports.mps import MpsClaims, MpsHost
 from nodeagent.model.ports.partitions import PartitionMaking
-from nodeagent.model.ports.slices import PcieRoots, SliceApi
 
 __all__ = [
     "AgentControl",
@@ -59,14 +53,12 @@ __all__ = [
     "ClaimKeeper",
     "ClaimSpecs",
     "ClaimedSpec",
-    "ClassSpecs",
     "ClientPausing",
     "ConfigurationControl",
     "ContainerDevices",
     "ContainerRuntime",
     "DeviceNodes",
     "DevicePlugin",
-    "DeviceScan",
     "DoorChoosing",
     "DriverFileSource",
     "DriverProbe",
@@ -82,8 +74,6 @@ __all__ = [
     "LayoutApplying",
     "MpsClaims",
     "MpsHost",
-    "NodeApi",
-    "NodeFactSource",
     "PartFolders",
     "PartLedger",
     "PartLibrary",
@@ -91,19 +81,13 @@ __all__ = [
     "PartSpecs",
     "PartitionMaking",
     "PartitionSession",
-    "PcieRoots",
     "PluginSource",
-    "PodApi",
     "PodEviction",
     "PodListing",
     "PodResources",
     "ProcessEnding",
     "ProcessPlace",
     "ProcessPlaces",
-    "ProgramInstaller",
     "ShimHost",
-    "SliceApi",
-    "SpecDirectories",
-    "ValidationMarkers",
     "Withdraw",
 ]

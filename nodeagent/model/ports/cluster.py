@@ -1,90 +1,10 @@
 """Ports of the API server, and of other programs that label nodes."""
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from nodeagent.model.allocation import PodIdentity
-from nodeagent.model.cluster import ClusterNode, Eviction, NodeCondition, NodeEvent, PodLabelTable, Taint
-
-
-class NodeApi(Protocol):
-    """The node in the cluster; every call is bounded in time and fails with a `NodeagentError` only."""
-
-    def follow_node(self) -> AsyncGenerator[ClusterNode, None]:
-        """The node now and after each change, whoever made it; runs until the watch breaks.
-
-        Raises:
-            NodeagentError: The node cannot be followed (any longer).
-        """
-        ...
-
-    async def apply_labels(self, node: ClusterNode, labels: Mapping[str, str]) -> None:
-        """Set the agent's labels to exactly these; labels of others stay.
-
-        Raises:
-            NodeagentError: The labels were not applied.
-        """
-        ...
-
-    async def write_condition(self, condition: NodeCondition, *, changed: bool) -> None:
-        """Set a condition; `changed` says whether its status is another than before.
-
-        Raises:
-            NodeagentError: The condition was not written.
-        """
-        ...
-
-    async def remove_condition(self, kind: str) -> None:
-        """Remove the condition of a type.
-
-        Raises:
-            NodeagentError: The condition was not removed.
-        """
-        ...
-
-    async def write_label(self, key: str, value: str | None) -> None:
-        """Set a label, or remove it, whoever has set it before.
-
-        Raises:
-            NodeagentError: The label was not written.
-        """
-        ...
-
-    async def write_annotation(self, key: str, value: str | None) -> None:
-        """Set an annotation, or remove it.
-
-        Raises:
-            NodeagentError: The annotation was not written.
-        """
-        ...
-
-    async def change_taint(self, taint: Taint, *, present: bool) -> None:
-        """Add a taint, or remove it.
-
-        Raises:
-            NodeagentError: The taint was not changed.
-        """
-        ...
-
-    async def write_event(self, node: ClusterNode, event: NodeEvent, count: int) -> None:
-        """Write an event, with the number of its occurrences.
-
-        Raises:
-            NodeagentError: The event was not written.
-        """
-        ...
-
-
-class PodApi(Protocol):
-    """The node's pods in the cluster."""
-
-    def follow_pods(self) -> AsyncGenerator[PodLabelTable, None]:
-        """The pods' labels now and after each change; runs until the watch breaks.
-
-        Raises:
-            NodeagentError: The pods cannot be followed (any longer).
-        """
-        ...
+from nodeagent.model.cluster import Eviction
 
 
 class PodEviction(Protocol):

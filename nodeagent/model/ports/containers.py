@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from nodeagent.model.cdi import DriverFiles, SpecContent
+from nodeagent.model.cdi import DriverFiles
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.parts import LibraryFiles, PartFolder, PartLimit, PartMeasure, UsageCheck
 from nodeagent.model.plugin import ContainerMount
@@ -35,52 +35,6 @@ class DriverFileSource(Protocol):
         Raises:
             NodeagentError: the file system does not answer.
         """
-        ...
-
-
-class SpecDirectories(Protocol):
-    """The directories of CDI specifications; the agent writes in a single directory of them."""
-
-    async def read_specs(self) -> tuple[SpecContent, ...]:
-        """Every file that a runtime would read, the lower directory first, without files that come and go with a pod.
-
-        Raises:
-            NodeagentError: The file system does not answer.
-        """
-        ...
-
-    async def list_passing(self) -> tuple[str, ...]:
-        """Names of the agent's files that come and go with pods.
-
-        Raises:
-            NodeagentError: The file system does not answer.
-        """
-        ...
-
-    def locate(self, name: str) -> str:
-        """The path of a file of the agent."""
-        ...
-
-    async def write_spec(self, name: str, content: bytes, *, durable: bool = True) -> None:
-        """Write a file atomically, with the directory where missing.
-
-        A file made anew at the next start of its container need not be durable.
-
-        Raises:
-            NodeagentError: The file cannot be written; the file before stays.
-        """
-        ...
-
-    async def remove_spec(self, name: str) -> None:
-        """Remove a file of the agent; fine when already gone.
-
-        Raises:
-            NodeagentError: The file cannot be removed.
-        """
-        ...
-
-    async def wait_change(self) -> None:
-        """Return when a file has come, gone or changed since the last reading."""
         ...
 
 
@@ -188,26 +142,6 @@ class PartLibrary(Protocol):
 
         Raises:
             NodeagentError: The library cannot be installed.
-        """
-        ...
-
-
-class ProgramInstaller(Protocol):
-    """Installs a program of the agent on the host."""
-
-    async def install(self, path: Path) -> bool:
-        """Install the agent's exact program, executable; False when already installed.
-
-        Raises:
-            NodeagentError: The program cannot be installed.
-        """
-        ...
-
-    async def check(self, path: Path) -> None:
-        """Run the program in its place, as the container runtime would.
-
-        Raises:
-            NodeagentError: The program does not run, lacks something, or cannot be checked by this process.
         """
         ...
 

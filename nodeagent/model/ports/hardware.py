@@ -8,7 +8,6 @@ from nodeagent.model.driver import DriverEvidence, NodeRepair
 from nodeagent.model.events import GpuEventReported, XidReported
 from nodeagent.model.gpu import ComputeMode, Gpu, GpuReadout
 from nodeagent.model.mig import GpuPartitions, Write
-from nodeagent.model.node_facts import NodeFacts
 from nodeagent.model.offering import Door
 from nodeagent.model.telemetry import NodeSample
 from nodeagent.model.values import Value
@@ -33,38 +32,6 @@ class DeviceNodes(Protocol):
 
     async def repair(self) -> NodeRepair:
         """Correct every device node and its link, as far as permitted; usually there is no work."""
-        ...
-
-
-class ValidationMarkers(Protocol):
-    """The marker files by which operands learn the state of the node's driver."""
-
-    async def read_markers(self, names: Sequence[str]) -> Mapping[str, str]:
-        """Names and contents of the existing markers.
-
-        Raises:
-            NodeagentError: The markers cannot be read.
-        """
-        ...
-
-    async def write_marker(self, name: str, content: str) -> None:
-        """Write a marker atomically.
-
-        Raises:
-            NodeagentError: The marker cannot be written.
-        """
-        ...
-
-    async def remove_marker(self, name: str) -> None:
-        """Remove a marker; fine when already gone.
-
-        Raises:
-            NodeagentError: The marker cannot be removed.
-        """
-        ...
-
-    async def wait_change(self) -> None:
-        """Return when another program may have changed or removed a marker."""
         ...
 
 
@@ -163,18 +130,6 @@ class GpuPartitioning(Protocol):
 
     def begin(self) -> AbstractAsyncContextManager[PartitionSession]:
         """A session for a single change, at the price of a process."""
-        ...
-
-
-class NodeFactSource(Protocol):
-    """The node apart from its GPUs."""
-
-    async def read_facts(self) -> NodeFacts:
-        """Read the facts; an unreadable fact is empty.
-
-        Raises:
-            NodeagentError: The node's own files do not answer.
-        """
         ...
 
 

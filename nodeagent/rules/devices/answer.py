@@ -7,17 +7,19 @@ a device counted from 0 has a name for each possible place among a container's d
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from hashlib import sha256
 from typing import Final
 
 from msgspec import json
 
 from nodeagent.config.sections.devices import DeviceClass
-from nodeagent.model.devices import HostDevice
-from nodeagent.model.plugin import ContainerAnswer, ContainerDevice, ContainerMount
+from nodeagent.model.devices import HostDevice, Standing
+from nodeagent.model.ids import DeviceId
+from nodeagent.model.plugin import AdvertisedDevice, ContainerAnswer, ContainerDevice, ContainerMount
 from nodeagent.rules.cdi_names import qualify
 from nodeagent.rules.devices.group import name_resource, parse_id, sort_key, split_number
+from nodeagent.rules.ids import find_uuid, is_share, render_device_id
 
 SPEC_PREFIX: Final = "nodeagent-device-"
 """The prefix of the specifications' file names, and of no other file's."""
@@ -147,3 +149,30 @@ def _plan_environment(device_class: DeviceClass, devices: Sequence[HostDevice], 
             text = text.replace(mark, value)  # noqa: PLW2901  # one text, mark by mark
         environment[name] = text
     return environment
+
+
+def plan_list(
+    devices: Iterable[HostDevice], replicas: int, held: Collection[DeviceId] = ()
+) -> tuple[AdvertisedDevice, ...]:
+    """Every replica of every device; an unknown device with a holder stays in the list, unhealthy.
+
+    A device held whole is not given in replicas, nor the other way round, after a change of configuration.
+    """
+    taken = {find_uuid(name) for name in held if is_share(name) is not (replicas > 1)}
+    listed = [
+        AdvertisedDevice(
+            id=name,
+            healthy=device.standing is Standing.HEALTHY and device.id not in taken,
+            numa_node=device.numa_node,
+        )
+        for device in devices
+        for name in list_shares(device, replicas)
+    ]
+    known = {each.id for each in listed}
+    return (*listed, *(AdvertisedDevice(id=name, healthy=False) for name in sorted(set(held) - known)))
+
+
+def list_shares(device: HostDevice, replicas: int) -> tuple[DeviceId, ...]:
+    """The ids of a device: the device's own for one container at a time, else one for each replica."""
+    shares = range(replicas) if replicas > 1 else (None,)
+    return tuple(render_device_id(device.id, share) for share in shares)

@@ -11,8 +11,8 @@ from typing import Final
 
 from nodeagent.model.errors import RequestInvalid
 from nodeagent.model.journal import GpuPart
-from nodeagent.model.units import render_bytes
 from nodeagent.model.values import Value
+from nodeagent.model.wording import render_bytes
 from nodeagent.rules.fractions.profiles import MIB, CoresProfile, SharesProfile
 from nodeagent.rules.placement.evaluators import Demand
 from nodeagent.rules.placement.space import CORES

@@ -15,8 +15,8 @@ from nodeagent.config.errors import Problem
 from nodeagent.config.tree import Mapping, Node, Origin, Scalar, Sequence, shorten
 from nodeagent.config.yaml_tree import parse_yaml
 from nodeagent.model.gpu import Gpu
-from nodeagent.model.nearest import suggest
 from nodeagent.model.values import Value
+from nodeagent.model.wording import suggest
 from nodeagent.rules.mig.profiles import FORM, ProfileUnreadable, parse_profile
 from nodeagent.rules.selectors import selects_gpu
 

@@ -14,7 +14,7 @@ from nodeagent.config.sections.mps import DaemonPer
 from nodeagent.model.errors import MpsRefused, NodeagentError
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import Change, Step
-from nodeagent.model.mps import MpsLimits
+from nodeagent.model.mps import MpsLimits, MpsPhase, MpsState
 from nodeagent.model.values import Value
 from nodeagent.rules.mps.limits import plan_share_limits
 from nodeagent.rules.offer.devices import Offered
@@ -129,3 +129,17 @@ def refuse_claim(wanted: Wanted, others: Iterable[Wanted]) -> None:
             what = _WHOM[other.kind].format(other.owner)
             limits = " with other limits" if other.owner == wanted.owner else ""
             raise MpsRefused(f"{taken[0]} is shared by MPS for {what}{limits}: wait until that has ended")
+
+
+def explain_daemon(gpu: GpuUuid, state: MpsState | None, *, by_mps: bool) -> str:
+    """Why a GPU, or a replica of it, must not be handed out now; empty where no daemon is in the way."""
+    daemon = state.find_gpu(gpu) if state is not None else None
+    if by_mps and state is None:
+        return "nobody looks after MPS daemons (yet): see `nodeagent status`"
+    if by_mps and daemon is None:
+        return "its MPS daemon is not started yet"
+    if daemon is None or (by_mps and daemon.phase is MpsPhase.READY):
+        return ""
+    if by_mps:
+        return f"its MPS daemon is {daemon.phase}: {daemon.reason or 'it has not said that it is ready'}"
+    return f"its MPS daemon has yet to end: {daemon.reason or daemon.phase}"

@@ -10,18 +10,21 @@ from collections import defaultdict
 from collections.abc import Container, Iterable
 
 from nodeagent.config.schema import Settings
+from nodeagent.model.allocation import Allocation
 from nodeagent.model.gpu import Gpu, Inventory
-from nodeagent.model.ids import ResourceName
+from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.plugin import PluginState
 from nodeagent.rules.offer.devices import (
+    NAME_MAX,
     Candidate,
     Offer,
     PluginDevice,
     Resource,
     ResourcePlan,
     ResourceProblem,
+    plan_name,
 )
 from nodeagent.rules.offer.layout import plan_candidates
-from nodeagent.rules.offer.naming import NAME_MAX, plan_name
 from nodeagent.rules.offer.sharing import find_sharing, share_devices
 from nodeagent.rules.selectors import select_gpus
 
@@ -70,3 +73,10 @@ def plan_offer(gpus: Iterable[Gpu], settings: Settings, closed: Container[str] =
     reason = f"the name is longer than {NAME_MAX} characters: give it a shorter one"
     problems += [ResourceProblem(subject=name, reason=reason) for name in refused]
     return Offer(devices=tuple(each for each in offered if each.resource not in refused), problems=tuple(problems))
+
+
+def list_free(plugin: PluginState, allocations: Iterable[Allocation]) -> frozenset[DeviceId]:
+    """The healthy devices of registered resources, without the allocated ones."""
+    held = {device for one in allocations for device in one.devices}
+    healthy = {device.id for one in plugin.resources if one.registered for device in one.devices if device.healthy}
+    return frozenset(healthy - held)

@@ -14,8 +14,7 @@ from msgspec.structs import replace
 from nodeagent.config.sections.sharing import Mps, SharedResource, SharingSettings, TimeSlicing
 from nodeagent.model.ids import ResourceName
 from nodeagent.rules.mps.limits import find_most_replicas
-from nodeagent.rules.offer.devices import Candidate, Offered
-from nodeagent.rules.offer.naming import full_name
+from nodeagent.rules.offer.devices import Candidate, Offered, full_name
 from nodeagent.rules.selectors import fits_pattern, selects_device
 
 Sharing: TypeAlias = TimeSlicing | Mps

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
 from nodeagent.model.journal import GpuPart
-from nodeagent.model.units import render_bytes
 from nodeagent.model.values import Value
+from nodeagent.model.wording import render_bytes
 from nodeagent.rules.placement.grouping import mask_of, positions_of
 from nodeagent.rules.placement.hierarchy import Tree
 from nodeagent.rules.placement.space import CORES, GpuRoom, Space

@@ -11,7 +11,7 @@ from nodeagent.config.schema import Settings
 from nodeagent.model.errors import GpuUnknown, RequestInvalid
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import DeviceId
-from nodeagent.model.nearest import suggest
+from nodeagent.model.wording import suggest
 from nodeagent.rules.offer.devices import Resource
 from nodeagent.rules.offer.resources import plan_resources
 from nodeagent.rules.placement.prefer import Explanation, Group, Preference

@@ -60,7 +60,7 @@ def may_import(user: tuple[str, ...], owner: tuple[str, ...]) -> bool:
     if left == "components":
         if right == "components":
             return user[1] == owner[1]
-        if right in ("edge", "core") and user[-1] != "component":
+        if right in ("edge", "core") and not (user[-1] == "component" or user[-1].endswith("_task")):
             return False
     if left == right == "edge":
         return user[1] == owner[1] or owner[1] in ("host", "grpc")

@@ -43,6 +43,7 @@ def test_two_implementations_keep_a_protocol(tmp_path: Path) -> None:
     [
         ("components.mig.component", "edge.kube.node", True),
         ("components.mig.plan", "core.clock", False),
+        ("components.mig.labels_task", "core.clock", True),
         ("components.mig.plan", "components.mig.steps", True),
         ("components.mig.plan", "components.mps.steps", False),
         ("edge.kube.node", "edge.host.files", True),

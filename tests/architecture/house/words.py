@@ -170,7 +170,7 @@ RETIRED: Final = (
     Retired("tell", "publish, or report", pending=True),
     Retired("told", "reported, registered or advertised", pending=True),
     Retired("known", "registered, or the noun of what is known", pending=True),
-    Retired("again", "retry", pending=True),
+    Retired("again", "retry"),
     Retired("settled", "drift", pending=True),
     Retired("owed", "paused clients", pending=True),
     Retired("changing", "apply", pending=True),

@@ -48,13 +48,20 @@ def main() -> None:
 
 
 async def _serve(port: int) -> None:
-    from nodeagent.components.exporter.component import AgentFactsSource, Exporter  # noqa: PLC0415 - not to be weighed
+    from nodeagent.components.exporter.component import AgentCounts, AgentFactsSource, Exporter  # noqa: PLC0415 - not to be weighed
 
     clock = SystemClock()
     bus = Bus(clock)
     conditions = Conditions(bus, clock, CATALOGUE)
     renderer = AgentFactsSource(
-        bus, Gates((), clock=clock), conditions, clock, Introspection(), reports=tuple, version="", started_seconds=0
+        bus,
+        Gates((), clock=clock),
+        conditions,
+        clock,
+        Introspection(),
+        AgentCounts(tuple),
+        version="",
+        started_seconds=0,
     )
     exporter = Exporter(bus, conditions, clock, LiveSettings(Settings()), renderer, None, host="bench")
     inventory, sample, allocations = _make_mig_node()
@@ -81,8 +88,8 @@ def _weigh() -> float:
     inventory, sample, allocations = _read_dgx()
     before = _read_private_kib()
     from nodeagent.components.exporter.component import Exporter  # noqa: PLC0415 - this is what is weighed
+    from nodeagent.components.exporter.scrape import Part, join_scrape  # noqa: PLC0415 - likewise
     from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, Wishes  # noqa: PLC0415 - likewise
-    from nodeagent.components.exporter.serving.scrape import Part, join_scrape  # noqa: PLC0415 - likewise
     from tests.golden.metrics.scenes import select_every_field  # noqa: PLC0415 - likewise
 
     series, wishes = NodeSeries(), Wishes(select_every_field())

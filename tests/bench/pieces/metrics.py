@@ -8,9 +8,9 @@ import time
 from msgspec.structs import replace
 
 from nodeagent.components.exporter.catalogue.selection import Selection, select_defaults
+from nodeagent.components.exporter.exposition import join_text
+from nodeagent.components.exporter.scrape import Part, join_scrape
 from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, Wishes
-from nodeagent.components.exporter.serving.exposition import join_text
-from nodeagent.components.exporter.serving.scrape import Part, join_scrape
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.telemetry import NodeSample
 from nodeagent_sim.gpus.profile import load_profile

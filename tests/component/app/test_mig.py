@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nodeagent.app.sides.mig_owed import STORE
-from nodeagent.components.mig.wish import Remembered, encode_remembered
+from nodeagent.components.mig.request import Remembered, encode_remembered
 from nodeagent.edge.host.files.sealed_file import SealedFile
 from nodeagent.model.cluster import DEPLOY_LABEL, PAUSED_FOR_MIG
 from nodeagent.model.mig import WriteKind

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import anyio
 
+from nodeagent.edge.host.files.cdi_files import SpecFiles
+from nodeagent.edge.host.files.host_program import HostProgram
 from nodeagent.model.cdi import DriverFiles, SpecContent
 from nodeagent.model.errors import NodeagentError
 from nodeagent.rules.cdi_names import CLAIM_FILES, PART_FILES
@@ -20,7 +22,7 @@ class FakeDriverFiles:
         return self.files
 
 
-class FakeDirectories:
+class FakeDirectories(SpecFiles):
     """Directories in memory, with other people who write in them."""
 
     def __init__(self) -> None:
@@ -29,7 +31,7 @@ class FakeDirectories:
         self.writes: list[str] = []
         self.removals: list[str] = []
         self.readings = 0
-        self._seen: dict[str, bytes] = {}
+        self._read: dict[str, bytes] = {}
 
     def meddle(self, path: str, content: bytes | None) -> None:
         """Somebody else writes or (with `None`) removes a file."""
@@ -44,8 +46,8 @@ class FakeDirectories:
     async def read_specs(self) -> tuple[SpecContent, ...]:
         await self._work()
         self.readings += 1
-        self._seen = self._list_standing()
-        return tuple(SpecContent(path=path, content=content) for path, content in sorted(self._seen.items()))
+        self._read = self._list_standing()
+        return tuple(SpecContent(path=path, content=content) for path, content in sorted(self._read.items()))
 
     async def list_passing(self) -> tuple[str, ...]:
         await self._work()
@@ -64,7 +66,7 @@ class FakeDirectories:
 
     async def wait_change(self) -> None:
         await self._work()
-        while self._seen == self._list_standing():  # noqa: ASYNC110  # as the real one does
+        while self._read == self._list_standing():  # noqa: ASYNC110  # as the real one does
             await anyio.sleep(0.5)
 
     def _list_standing(self) -> dict[str, bytes]:
@@ -78,7 +80,7 @@ class FakeDirectories:
             raise NodeagentError(self.broken)
 
 
-class FakeHook:
+class FakeHook(HostProgram):
     """A host on which the program is put."""
 
     def __init__(self) -> None:

@@ -10,11 +10,9 @@ from msgspec.structs import replace
 from nodeagent.components.allocations.book import Node
 from nodeagent.components.allocations.component import Allocations
 from nodeagent.components.allocations.relay import JournalRelay
-from nodeagent.components.claims.around import ServeClaims, Surroundings
 from nodeagent.components.claims.component import Claims
-from nodeagent.components.claims.make import Makers
-from nodeagent.components.claims.shares import ShareFiles
-from nodeagent.components.claims.turns import Turns
+from nodeagent.components.claims.make import Makers, ServeClaims, Surroundings
+from nodeagent.components.claims.sharing import ShareFiles, Turns
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.claims import ClaimsSettings

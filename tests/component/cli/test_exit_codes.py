@@ -18,7 +18,7 @@ from nodeagent.components.labeler.render import NodePicture
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import DriverUnavailable
 from nodeagent.model.gpu import Inventory
-from nodeagent.model.node_facts import NodeFacts
+from nodeagent.model.labels import NodeFacts
 from tests.support.gpus import make_gpu
 from tests.support.programs.command_line import run_here
 

@@ -13,6 +13,7 @@ from nodeagent.config.schema import Settings
 from nodeagent.config.sections.cluster import KubernetesSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
+from nodeagent.edge.kube.pods import KubePods
 from nodeagent.model.cluster import PodLabelTable
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState
@@ -26,7 +27,7 @@ STUCK = DriverState(phase=DriverPhase.STUCK, detail="nvmlInit")
 GONE = NodeagentError("the server does not answer")
 
 
-class FakePods:
+class FakePods(KubePods):
     """Tells one table after the other; breaks when the next one is an error."""
 
     def __init__(self) -> None:

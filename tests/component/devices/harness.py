@@ -13,6 +13,8 @@ from nodeagent.config.schema import Settings
 from nodeagent.config.sections.devices import DeviceClass, DevicesSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
+from nodeagent.edge.host.devices.host_scan import HostScan
+from nodeagent.edge.host.files.cdi_files import SpecFiles
 from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
 from nodeagent.model.cdi import SpecContent
 from nodeagent.model.conditions import CATALOGUE
@@ -33,7 +35,7 @@ class HostFailed(NodeagentError):
     """The host of this test does not answer."""
 
 
-class FakeScan:
+class FakeScan(HostScan):
     """A host that has what the test says."""
 
     def __init__(self) -> None:
@@ -70,7 +72,7 @@ class FakeScan:
         return self.said.get(tuple(command), "")
 
 
-class FakeSpecs:
+class FakeSpecs(SpecFiles):
     """A directory of specifications."""
 
     def __init__(self) -> None:
@@ -78,10 +80,10 @@ class FakeSpecs:
         self.writes = 0
         self.fails = False
 
-    async def read_specs(self) -> Sequence[SpecContent]:
+    async def read_specs(self) -> tuple[SpecContent, ...]:
         if self.fails:
             raise HostFailed("no space left")
-        return [SpecContent(path=f"/cdi/{name}", content=content) for name, content in self.files.items()]
+        return tuple(SpecContent(path=f"/cdi/{name}", content=content) for name, content in self.files.items())
 
     async def write_spec(self, name: str, content: bytes, *, durable: bool = True) -> None:
         if self.fails:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import anyio
 
+from nodeagent.edge.host.driver.off_loop import MarkerDirectory
 from nodeagent.model.driver import DriverEvidence, NodeRepair, NvmlAnswer, PciFunction
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.ids import PciAddress
@@ -66,7 +67,7 @@ class FakeNodes:
         return self.repair_result
 
 
-class FakeMarkers:
+class FakeMarkers(MarkerDirectory):
     """A directory of markers in memory, with other people who write in it."""
 
     def __init__(self, **files: str) -> None:

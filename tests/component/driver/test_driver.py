@@ -8,7 +8,7 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.components.driver.component import DRIVER_GATE, Driver
+from nodeagent.components.driver.component import DRIVER_GATE, Driver, DriverHost
 from nodeagent.components.driver.plan_markers import DRIVER_READY, DriverPlace, render_driver_marker
 from nodeagent.config.sections.hardware import DriverSettings
 from nodeagent.core.channels.bus import Bus
@@ -51,10 +51,8 @@ class Surroundings:
             self.bus,
             self.gates,
             self.conditions,
-            self.probe,
+            DriverHost(self.probe, self.nodes, self.markers),
             lambda: self.settings,
-            nodes=self.nodes,
-            markers=self.markers,
         )
 
     @asynccontextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 from msgspec.structs import replace
 
-from nodeagent.components.driver.component import DRIVER_GATE, Driver
+from nodeagent.components.driver.component import DRIVER_GATE, Driver, DriverHost
 from nodeagent.components.driver.plan_markers import DRIVER_READY, DriverPlace
 from nodeagent.config.sections.hardware import DriverSettings
 from nodeagent.core.channels.bus import Bus
@@ -49,15 +49,17 @@ class Node:
             self.bus,
             self.gates,
             Conditions(self.bus, SystemClock(), CATALOGUE),
-            probe,
-            lambda: settings,
-            nodes=HostDeviceNodes(lambda: files, workers[1]),
-            markers=MarkerDirectory(self.marker.parent, workers[2]),
-            read_place=lambda: DriverPlace(
-                driver_root=probe.roots.driver_on_host,
-                dev_root=probe.roots.dev_on_host,
-                is_host_driver=probe.roots.is_host_driver,
+            DriverHost(
+                probe,
+                nodes=HostDeviceNodes(lambda: files, workers[1]),
+                markers=MarkerDirectory(self.marker.parent, workers[2]),
+                read_place=lambda: DriverPlace(
+                    driver_root=probe.roots.driver_on_host,
+                    dev_root=probe.roots.dev_on_host,
+                    is_host_driver=probe.roots.is_host_driver,
+                ),
             ),
+            lambda: settings,
         )
         async with anyio.create_task_group() as tasks:
             await tasks.start(lambda *, task_status: driver.run(task_status=task_status))

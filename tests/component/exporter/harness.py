@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 from msgspec.structs import replace
 
-from nodeagent.components.exporter.component import AgentFactsSource, Exporter
+from nodeagent.components.exporter.component import AgentCounts, AgentFactsSource, Exporter
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.core.channels.bus import Bus
@@ -56,7 +56,7 @@ class Bench:
             self.conditions,
             clock,
             Introspection(),
-            reports=tuple,
+            AgentCounts(tuple),
             version="1.2.3",
             started_seconds=clock.wall(),
         )

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.inventory.component import FIRST_SAMPLE_SECONDS, SETTLE_SECONDS
-from nodeagent.components.inventory.restarts import WINDOW_SECONDS
+from nodeagent.components.inventory.reports import WINDOW_SECONDS
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import DriverUnavailable
 from nodeagent.model.events import (

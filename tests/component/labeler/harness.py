@@ -7,19 +7,19 @@ from typing import Any
 
 import anyio
 
-from nodeagent.components.labeler.component import Labeler
+from nodeagent.components.labeler.component import Labeler, LabelSinks
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.cluster import LabelsSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
+from nodeagent.edge.host.machine.node_facts import HostNodeFacts
 from nodeagent.model.cluster import ClusterLink
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
-from nodeagent.model.labels import LabelState
-from nodeagent.model.node_facts import NodeFacts, NvidiaFunction
+from nodeagent.model.labels import LabelState, NodeFacts, NvidiaFunction
 from tests.fakes.node_api import FakeNodeApi
 from tests.support.gpus import gpu_uuid, make_gpu
 from tests.support.virtual_time import FakeClock
@@ -30,7 +30,7 @@ READY = DriverState(phase=DriverPhase.READY, driver_version="570.172.08", cuda_v
 AWAY = DriverState(phase=DriverPhase.NOT_LOADED)
 
 
-class FakeFacts:
+class FakeFacts(HostNodeFacts):
     """The node's facts, or why they cannot be had."""
 
     def __init__(self) -> None:
@@ -88,9 +88,7 @@ class Stage:
             self._clock,
             self.live,
             self.facts,
-            node=self.api,
-            files={"nfd_file": self.file},
-            put_out=self.printed.append,
+            LabelSinks(self.api, {"nfd_file": self.file}, self.printed.append),
             rng=Random(1),
         )
         async with anyio.create_task_group() as tasks:

@@ -10,7 +10,7 @@ from nodeagent.edge.host.files import feature_file
 from nodeagent.edge.host.files.feature_file import FeatureFile
 from nodeagent.edge.host.files.pseudo_file import list_names
 from nodeagent.edge.host.machine.node_facts import HostNodeFacts
-from nodeagent.model.node_facts import NodeFacts
+from nodeagent.model.labels import NodeFacts
 from nodeagent_sim.node import simulate_facts
 from tests.support.waiting import hanging
 

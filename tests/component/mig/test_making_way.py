@@ -7,7 +7,7 @@ import pytest
 
 from nodeagent.components.mig.clients import GIVE_BACK_SECONDS
 from nodeagent.components.mig.component import KNOWN_SECONDS
-from nodeagent.components.mig.wish import Remembered, decode_remembered, encode_remembered
+from nodeagent.components.mig.request import Remembered, decode_remembered, encode_remembered
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.cluster import DEPLOY_LABEL, PAUSED_FOR_MIG, Eviction
 from nodeagent.model.errors import DriverUnavailable, NodeagentError

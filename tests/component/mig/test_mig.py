@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import anyio
 import pytest
 
-from nodeagent.components.mig.wish import BY_LABEL
+from nodeagent.components.mig.request import BY_LABEL
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.mig import LayoutEntry, MigSettings
 from nodeagent.model.driver import DriverPhase, DriverState

@@ -7,8 +7,8 @@ import anyio
 import pytest
 
 from nodeagent.components.mig.clients import GIVE_BACK_SECONDS
-from nodeagent.components.mig.owed.component import MigOwed
-from nodeagent.components.mig.wish import Remembered, decode_remembered, encode_remembered
+from nodeagent.components.mig.paused_clients_task import MigOwed
+from nodeagent.components.mig.request import Remembered, decode_remembered, encode_remembered
 from nodeagent.model.cluster import PAUSED_FOR_MIG
 from tests.component.mig.harness import Store, World
 from tests.component.mig.test_making_way import EXPORTER, Cluster, meet

@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from nodeagent.components.mig.again import TRIES
+from nodeagent.components.mig.request import TRIES
 from nodeagent.model.events import WishRefused
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import Step

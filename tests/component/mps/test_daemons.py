@@ -96,7 +96,7 @@ async def test_one_that_does_not_answer_is_left_alone_while_somebody_has_its_gpu
     make_world: Callable[..., World], fake: FakeMps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody new gets a share; with nobody left it is ended and started again."""
-    monkeypatch.setattr("nodeagent.components.mps.keeper.component.ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr("nodeagent.components.mps.daemon_task.ANSWER_SECONDS", 1.0)
     world = make_world(answer_timeout_seconds=2.0, look_seconds=1.0)
     async with world.running():
         (first,) = await world.until_phase(MpsPhase.READY)
@@ -171,8 +171,8 @@ async def test_one_that_will_not_end_is_ended(
     make_world: Callable[..., World], fake: FakeMps, monkeypatch: pytest.MonkeyPatch, behaviour: str
 ) -> None:
     """Neither it nor its GPU is left, whether it says nothing or says that it ends."""
-    monkeypatch.setattr("nodeagent.components.mps.keeper.component.QUIT_SECONDS", 1)
-    monkeypatch.setattr("nodeagent.components.mps.keeper.component._SETTLE_SECONDS", 0.5)
+    monkeypatch.setattr("nodeagent.components.mps.daemon_task.QUIT_SECONDS", 1)
+    monkeypatch.setattr("nodeagent.components.mps.daemon_task._SETTLE_SECONDS", 0.5)
     world = make_world()
     async with world.running():
         (daemon,) = await world.until_phase(MpsPhase.READY)

@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from nodeagent.components.mps.keeper.component import ANSWER_SECONDS
+from nodeagent.components.mps.daemon_task import ANSWER_SECONDS
 from nodeagent.model.errors import MpsRefused
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.mps import MpsPhase, MpsPlace, MpsState

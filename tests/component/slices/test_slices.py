@@ -10,13 +10,14 @@ import anyio.lowlevel
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.components.slices.component import Slices
+from nodeagent.components.slices.component import SliceNode, Slices
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.claim_slices import SlicesSettings, TaintRule
 from nodeagent.config.sections.claims import ClaimsSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
+from nodeagent.edge.host.devices.pcie_roots import HostPcieRoots
 from nodeagent.model.cluster import ClusterNode
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState
@@ -36,7 +37,7 @@ TWO = (make_gpu(0), make_gpu(1))
 LOST = ("lost", Verdict.UNHEALTHY)
 
 
-class Roots:
+class Roots(HostPcieRoots):
     """The kernel's word on PCIe trees."""
 
     def __init__(self) -> None:
@@ -82,9 +83,7 @@ class World:
             self.conditions,
             FakeClock(),
             self.live,
-            self.api,
-            self.pool,
-            roots=self.roots,
+            SliceNode(self.api, self.pool, self.roots),
             wait_judged=wait_judged,
             note_contents=self.noted.append,
             rng=Random(1),

@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from nodeagent.components.usage.files.component import LOOK_SECONDS, UsageFiles
+from nodeagent.components.usage.files_task import LOOK_SECONDS, UsageFiles
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
 from nodeagent.model.claims import ClaimBook

@@ -15,7 +15,7 @@ from msgspec import json
 from msgspec.structs import replace
 
 from nodeagent.components.usage.measure import measure
-from nodeagent.components.usage.service.component import Door, UsageService
+from nodeagent.components.usage.service_task import Door, UsageService
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.core.channels.bus import Bus
@@ -135,7 +135,7 @@ async def test_an_answer_that_fails_is_said_and_ends_nothing(
     bus = Bus(FakeClock())
     async with serving(bus) as port:
         with monkeypatch.context() as patch:
-            patch.setattr("nodeagent.components.usage.service.component.render_graph", lambda *_: 1 / 0)
+            patch.setattr("nodeagent.components.usage.service_task.render_graph", lambda *_: 1 / 0)
             assert (await get(port, "/graph"))[0] == 500
         assert (await get(port, "/graph"))[0] == 200
     assert [line["event"] for line in log_lines] == ["usage_served", "request_failed"]

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from nodeagent.components.usage.component import GATHER_SECONDS, NAMES_SECONDS, Usage
-from nodeagent.components.usage.watchdog.component import Watchdog
+from nodeagent.components.usage.watchdog_task import Watchdog
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions

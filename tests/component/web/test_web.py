@@ -12,7 +12,14 @@ from msgspec import json
 from msgspec.structs import replace
 
 from nodeagent.components.web.api.build import Identity
-from nodeagent.components.web.component import GATHER_SECONDS, KEEP_SECONDS, KEEPALIVE_SECONDS, WebComponent
+from nodeagent.components.web.component import (
+    GATHER_SECONDS,
+    KEEP_SECONDS,
+    KEEPALIVE_SECONDS,
+    Listening,
+    Sources,
+    WebComponent,
+)
 from nodeagent.components.web.past import PAST_VERSION
 from nodeagent.components.web.view import NodeView
 from nodeagent.config.live import LiveSettings
@@ -59,14 +66,8 @@ class Stage:
             view,
             FakeControl(),
             self.live,
-            public=self.public,
-            admin=self.admin,
-            metrics=self._scrape,
-            introspect=dict,
-            list_history=list,
-            list_slices=list,
-            capacity=Capacity(10, 10),
-            names=("n",),
+            Listening(public=self.public, admin=self.admin, names=("n",), capacity=Capacity(10, 10)),
+            Sources(metrics=self._scrape, introspect=dict, list_history=list, list_slices=list),
             conditions=self.conditions,
             past=self.store,
         )

@@ -13,8 +13,6 @@ from nodeagent.edge.kube.node import KubeNode
 from nodeagent.edge.kube.slices import KubeSlices
 from nodeagent.model.cluster import READY_CONDITION, NodeCondition, NodeEvent, Taint
 from nodeagent.model.errors import NodeagentError
-from nodeagent.model.ports.cluster import NodeApi
-from nodeagent.model.ports.slices import SliceApi
 from nodeagent.model.slices import DeviceTaint, SliceContent, SliceDevice, SlicePool
 from tests.fakes.node_api import FakeNodeApi
 from tests.fakes.slices import FakeSliceApi
@@ -27,12 +25,12 @@ ONE, OTHER = (SliceContent(devices=(SliceDevice(name=name),)) for name in ("gpu-
 class NodeUnderTest(NamedTuple):
     """One node behind its port, and somebody else who sets a label of it."""
 
-    api: NodeApi
+    api: KubeNode
     set_label: Callable[[str, str], Awaitable[None]]
 
 
 OpenNode = Callable[[], AbstractAsyncContextManager[NodeUnderTest]]
-OpenSlices = Callable[[], AbstractAsyncContextManager[tuple[SliceApi, str]]]
+OpenSlices = Callable[[], AbstractAsyncContextManager[tuple[KubeSlices, str]]]
 
 
 @pytest.fixture(params=["stand-in", "client"])
@@ -68,11 +66,11 @@ def open_slices(request: pytest.FixtureRequest, open_api_server: OpenApiServer) 
     """Slices as their component has them in its tests, and as it has them in life; and a name for one."""
 
     @asynccontextmanager
-    async def open_stand_in() -> AsyncIterator[tuple[SliceApi, str]]:
+    async def open_stand_in() -> AsyncIterator[tuple[KubeSlices, str]]:
         yield FakeSliceApi(), "slice"
 
     @asynccontextmanager
-    async def open_client() -> AsyncIterator[tuple[SliceApi, str]]:
+    async def open_client() -> AsyncIterator[tuple[KubeSlices, str]]:
         async with open_api_server() as server, server.client() as client:
             node = server.new_name("node")
             await server.add("nodes", render_node(node))

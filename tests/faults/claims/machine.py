@@ -22,8 +22,7 @@ from nodeagent.components.allocations.relay import JournalRelay
 from nodeagent.components.cdi.component import Cdi
 from nodeagent.components.cdi.relay import PartSpecsRelay
 from nodeagent.components.claims.make import Makers
-from nodeagent.components.claims.shares import ShareFiles
-from nodeagent.components.claims.turns import Turns
+from nodeagent.components.claims.sharing import ShareFiles, Turns
 from nodeagent.components.mig.component import Mig
 from nodeagent.components.mig.relay import ApplyingRelay
 from nodeagent.components.mps.component import Mps

@@ -4,8 +4,8 @@ from nodeagent.components.exporter.attribution.device_labels import LabelStyle
 from nodeagent.components.exporter.catalogue.field import LabelField
 from nodeagent.components.exporter.catalogue.known import FIELDS
 from nodeagent.components.exporter.catalogue.selection import Selection, parse_selection, select_defaults
+from nodeagent.components.exporter.exposition import join_openmetrics, join_text
 from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, Wishes
-from nodeagent.components.exporter.serving.exposition import join_openmetrics, join_text
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Inventory

@@ -8,14 +8,7 @@ from hypothesis import strategies as st
 from nodeagent.components.allocations.ledger import Ledger, apply_record
 from nodeagent.components.allocations.roles.claims import Prepared, Unprepared, refuse_claim
 from nodeagent.components.claims.opaque import Wish, read_parameters
-from nodeagent.components.claims.prepare import (
-    NodeView,
-    Powers,
-    answer_claim,
-    check_claim,
-    check_reference,
-    plan_claim,
-)
+from nodeagent.components.claims.prepare import NodeView, Powers, answer_claim, check_claim, check_reference, plan_claim
 from nodeagent.edge.kube.resource_claims import parse_claim
 from nodeagent.model.claims import ClaimReference, ClaimResult, OpaqueConfig, ResourceClaim
 from nodeagent.model.errors import ClaimRefused

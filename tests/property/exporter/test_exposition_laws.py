@@ -8,8 +8,8 @@ from nodeagent.components.exporter.attribution.device_labels import LabelStyle
 from nodeagent.components.exporter.catalogue.field import LabelField
 from nodeagent.components.exporter.catalogue.known import FIELDS, list_extras, list_readings
 from nodeagent.components.exporter.catalogue.selection import parse_selection
+from nodeagent.components.exporter.exposition import OPENMETRICS_END, join_openmetrics, join_text
 from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, Wishes
-from nodeagent.components.exporter.serving.exposition import OPENMETRICS_END, join_openmetrics, join_text
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.telemetry import GpuSample, ProcessSample
 from tests.support.examples import examples

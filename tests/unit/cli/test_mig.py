@@ -12,8 +12,7 @@ from nodeagent.cli.answers.answer import NoAgent
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.mig import commands
 from nodeagent.cli.mig.view import describe_changes, describe_gpu, describe_state, tabulate_gpus
-from nodeagent.components.web.api.layouts import LayoutsRecord, record_layouts
-from nodeagent.components.web.api.records import GpuRecord, GpusRecord
+from nodeagent.components.web.api.records import GpuRecord, GpusRecord, LayoutsRecord, record_layouts
 from nodeagent.config.sections.mig import LayoutEntry, MigSettings
 from nodeagent.model.mig import IN_LINE, GpuChange, MigState
 from nodeagent.model.offering import Door, GpuDoor

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodeagent.model.hearing import Hearing
+from nodeagent.model.errors import Hearing
 
 
 def test_errors_are_heard_and_go_on() -> None:

@@ -1,7 +1,7 @@
 """Misspelt names."""
 
 from nodeagent.model.errors import FaultUnknown
-from nodeagent.model.nearest import find_nearest, suggest
+from nodeagent.model.wording import find_nearest, suggest
 
 
 def test_the_nearest_name_is_found_whatever_its_case_and_dashes() -> None:

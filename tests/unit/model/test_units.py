@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodeagent.model.units import render_age, render_bytes
+from nodeagent.model.wording import render_age, render_bytes
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from nodeagent.components.allocations.roles.grants import Ended
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.journal import Binding, GpuPart, PartTable, Reservation
-from nodeagent.model.units import render_bytes
 from nodeagent.model.values import Value
+from nodeagent.model.wording import render_bytes
 
 
 class Reserved(Value, frozen=True, tag="reserved"):

@@ -11,7 +11,7 @@ from typing import Literal
 from nodeagent.components.exporter.attribution.holders import Holder
 from nodeagent.components.exporter.catalogue.field import Entity, Identity, LabelField
 from nodeagent.components.exporter.catalogue.selection import Selected
-from nodeagent.components.exporter.serving.exposition import escape_label
+from nodeagent.components.exporter.exposition import escape_label
 from nodeagent.rules.ids import render_bus_id
 
 HostLabel = Literal["Hostname", "hostname", "none"]

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from nodeagent.components.exporter.exposition import MetricType
 from nodeagent.components.exporter.series.rates import NO_RATES, Rates
-from nodeagent.components.exporter.serving.exposition import MetricType
 from nodeagent.model.gpu import Gpu, MigDevice
 from nodeagent.model.telemetry import GpuSample, MigSample, ProfilingSample
 

@@ -7,12 +7,10 @@ from typing import Final
 from nodeagent.components.exporter.catalogue.aliases import ALIASES
 from nodeagent.components.exporter.catalogue.field import Field, LabelField
 from nodeagent.components.exporter.fields import (
-    clocks,
     condition,
     extra_board,
     extra_links,
     extra_profiling,
-    heat,
     identity,
     memory,
     memory_errors,
@@ -20,13 +18,12 @@ from nodeagent.components.exporter.fields import (
     pcie,
     power,
     profiling,
-    utilization,
 )
 from nodeagent.components.exporter.fields.events import EVENT_FIELDS, EventField
 
 AnyField = Field | EventField | LabelField
 
-_GROUPS: Final = (clocks, heat, power, pcie, utilization, memory, nvlink, memory_errors, condition, profiling)
+_GROUPS: Final = (power, pcie, memory, nvlink, memory_errors, condition, profiling)
 
 FIELDS: Final[tuple[AnyField, ...]] = tuple(
     sorted(

@@ -10,7 +10,7 @@ from typing import Final
 from nodeagent.components.exporter.catalogue.field import LabelField
 from nodeagent.components.exporter.catalogue.known import AnyField, find_field, list_defaults
 from nodeagent.components.exporter.catalogue.missing import explain_missing
-from nodeagent.components.exporter.serving.exposition import MetricType
+from nodeagent.components.exporter.exposition import MetricType
 from nodeagent.model.values import Value
 
 TYPES: Final = ("gauge", "counter", "label")

@@ -1,6 +1,6 @@
 """Cost and failures of driver calls; pure."""
 
-from nodeagent.components.exporter.serving.exposition import Family, make_family
+from nodeagent.components.exporter.exposition import Family, make_family
 from nodeagent.model.telemetry import DriverAccess
 
 _NONE = DriverAccess()

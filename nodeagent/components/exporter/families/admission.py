@@ -1,10 +1,12 @@
-"""Waiting times of pods at admission: answers to the kubelet, and the journal write before each answer.
+"""Waiting times of pods at admission, prepared claims, and devices in published slices; pure.
 
-Pure.
+Waiting are answers to the kubelet, and the journal write before each answer.
 """
 
-from nodeagent.components.exporter.serving.exposition import Family, make_family
-from nodeagent.model.admission import AdmissionFacts
+from nodeagent.components.exporter.exposition import Family, make_family
+from nodeagent.model.claims import ClaimBook
+from nodeagent.model.plugin import AdmissionFacts
+from nodeagent.model.slices import PublishedSlices
 
 
 def build_admission_families(facts: AdmissionFacts) -> tuple[Family, ...]:
@@ -37,4 +39,34 @@ def build_admission_families(facts: AdmissionFacts) -> tuple[Family, ...]:
             help="Time that the disk took to make a write to the allocation journal durable.",
             distributions=(((), facts.journal_syncs),),
         ),
+    )
+
+
+def build_claim_families(book: ClaimBook | None, slices: PublishedSlices | None) -> tuple[Family, ...]:
+    """All families about claims; no series on a node without claims."""
+    claims = book.claims.values() if book is not None else ()
+    ready = sum(claim.is_ready for claim in claims)
+    states = [((("state", "ready"),), ready), ((("state", "making"),), len(claims) - ready)]
+    pool = () if slices is None else (("driver", slices.driver), ("pool", slices.pool))
+
+    def tell(name: str, text: str, value: int) -> Family:
+        return make_family(name, "gauge", text, [] if slices is None else [(pool, value)])
+
+    told = slices or PublishedSlices(driver="", pool="")
+    return (
+        make_family(
+            "nodeagent_claims",
+            "gauge",
+            "Claims that have devices of this node, by state: ready, or making while something is made for them.",
+            states if slices is not None else [],
+        ),
+        tell("nodeagent_slices", "Slices in which schedulers are told of this node's devices.", told.slices),
+        tell("nodeagent_slices_generation", "Generation of the pool of slices.", told.generation),
+        tell(
+            "nodeagent_slices_written", "1 while the API server has the slices that it should have.", not told.problem
+        ),
+        tell(
+            "nodeagent_slice_devices", "Devices that claims can have, those that are kept from pods too.", told.devices
+        ),
+        tell("nodeagent_slice_devices_tainted", "Those of them that pods are kept away from.", len(told.tainted)),
     )

@@ -2,12 +2,11 @@
 
 from msgspec import field
 
+from nodeagent.components.exporter.exposition import Family, Labels, make_family
 from nodeagent.components.exporter.families.access import build_access_families
 from nodeagent.components.exporter.families.admission import build_admission_families
-from nodeagent.components.exporter.serving.exposition import Family, Labels, make_family
 from nodeagent.core.values import ActiveCondition, ComponentReport, GateState, ListenerStatistics, LoopLag
-from nodeagent.model.admission import AdmissionFacts
-from nodeagent.model.plugin import OfferAccount
+from nodeagent.model.plugin import AdmissionFacts, OfferAccount
 from nodeagent.model.telemetry import DriverAccess
 from nodeagent.model.values import Value
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from nodeagent.components.exporter.attribution.device_labels import LabelStyle, name_holder
 from nodeagent.components.exporter.attribution.holders import Holder
-from nodeagent.components.exporter.serving.exposition import Family, Labels, make_family
+from nodeagent.components.exporter.exposition import Family, Labels, make_family
 from nodeagent.model.usage import ContainerUse, PartUsage, PartUse, UndividedUse
 
 _HUNDREDTH = 100

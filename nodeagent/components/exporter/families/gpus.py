@@ -1,17 +1,24 @@
-"""The agent's own series about GPUs: values that DCGM exporter lacks, or has in a form without sums; pure.
+"""The agent's own series about GPUs, MIG layouts, MPS daemons and devices of other vendors; pure.
 
-One series for each GPU even in MIG mode, so that sums are right; labels `gpu` and `UUID` join with DCGM's series.
+Values that DCGM exporter lacks, or has in a form without sums. One series for each GPU even in MIG mode, so that sums
+are right; labels `gpu` and `UUID` join with DCGM's series.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from nodeagent.components.exporter.catalogue.field import Entity
+from nodeagent.components.exporter.exposition import Family, Labels, MetricType, make_family
 from nodeagent.components.exporter.series.xid_book import XidBook
-from nodeagent.components.exporter.serving.exposition import Family, Labels, MetricType, make_family
+from nodeagent.model.allocation import AllocationTable
+from nodeagent.model.devices import DeviceTable, Standing
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.health import HealthReport
+from nodeagent.model.mig import MigState
+from nodeagent.model.mps import MpsDaemon, MpsPhase, MpsState
 from nodeagent.model.telemetry import GpuSample
-from nodeagent.rules.ids import render_bus_id
+from nodeagent.rules.ids import find_uuid, render_bus_id
 
 _Read = Callable[[GpuSample], float | None]
 _Row = tuple[Labels, _Read]
@@ -167,4 +174,93 @@ def _describe(gpu: Gpu) -> Labels:
         ("vbios_version", gpu.vbios_version),
         ("compute_capability", f"{capability[0]}.{capability[1]}" if capability else ""),
         ("mig", "on" if gpu.mig_enabled else "off"),
+    )
+
+
+def build_mig_families(state: MigState, inventory: Inventory | None) -> tuple[Family, ...]:
+    """All families about MIG; a node without MIG has the wanted layout alone."""
+    gpus = inventory.gpus if inventory is not None else ()
+    cut = [(gpu, Counter(device.profile for device in gpu.mig_devices)) for gpu in gpus if gpu.mig_enabled]
+    asked = (("layout", state.layout), ("standing", state.standing))
+    return (
+        make_family(
+            "nodeagent_mig_layout_info",
+            "gauge",
+            "The MIG layout that is asked for, and how it stands: pending, rebooting, success, failed; always 1.",
+            [(asked, 1)] if state.layout else [],
+        ),
+        make_family(
+            "nodeagent_mig_changing",
+            "gauge",
+            "GPUs that are being cut otherwise, or wait for it; the value is the calls made so far.",
+            [((("gpu", str(one.index)), ("UUID", one.gpu), ("wanted", one.wanted)), one.done) for one in state.changes],
+        ),
+        make_family(
+            "nodeagent_mig_devices",
+            "gauge",
+            "MIG devices of each profile.",
+            [
+                ((("gpu", str(gpu.index)), ("UUID", gpu.uuid), ("profile", profile)), count)
+                for gpu, counts in cut
+                for profile, count in sorted(counts.items())
+            ],
+        ),
+    )
+
+
+def build_mps_families(state: MpsState) -> tuple[Family, ...]:
+    """A series for each daemon."""
+    daemons = [(_label(one), one) for one in state.daemons]
+    return (
+        make_family(
+            "nodeagent_mps_daemon_ready",
+            "gauge",
+            "1 for an MPS daemon that is ready, 0 for one that waits, is started, is broken or is ended.",
+            [(labels, float(one.phase is MpsPhase.READY)) for labels, one in daemons],
+        ),
+        make_family(
+            "nodeagent_mps_daemon_starts_total",
+            "counter",
+            "How often the daemon was started since the agent runs.",
+            [(labels, float(one.starts)) for labels, one in daemons],
+        ),
+        make_family(
+            "nodeagent_mps_clients",
+            "gauge",
+            "Processes that work through the daemon, at the last look.",
+            [(labels, float(len(one.clients))) for labels, one in daemons],
+        ),
+    )
+
+
+def _label(daemon: MpsDaemon) -> Labels:
+    return (("daemon", daemon.name), ("owner", daemon.owner))
+
+
+HELP: Final = {
+    "nodeagent_device_healthy": "1 for a device that containers can be given, 0 for one that does not work or is gone.",
+    "nodeagent_device_gone": "1 for a device that is gone while a container has it.",
+    "nodeagent_device_shares": "How many containers may have the device at the same time.",
+    "nodeagent_device_shares_held": "How many shares of the device containers have.",
+}
+
+
+def build_device_families(table: DeviceTable, allocations: AllocationTable | None) -> tuple[Family, ...]:
+    """All families about device classes, a series for each device."""
+    held = Counter(
+        find_uuid(name) for one in (allocations.allocations if allocations is not None else ()) for name in one.devices
+    )
+    devices = [(each, device) for each in table.classes for device in each.devices]
+    values: dict[str, list[float]] = {
+        "nodeagent_device_healthy": [device.standing is Standing.HEALTHY for _, device in devices],
+        "nodeagent_device_gone": [device.standing is Standing.GONE for _, device in devices],
+        "nodeagent_device_shares": [each.replicas for each, _ in devices],
+        "nodeagent_device_shares_held": [held[device.id] for _, device in devices],
+    }
+    labels = [
+        (("resource", str(each.resource)), ("device", device.name), ("id", str(device.id))) for each, device in devices
+    ]
+    return tuple(
+        make_family(name, "gauge", text, list(zip(labels, map(float, values[name]), strict=True)))
+        for name, text in HELP.items()
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from nodeagent.components.exporter.serving.exposition import Family, make_family
+from nodeagent.components.exporter.exposition import Family, make_family
 from nodeagent.model.driver import DriverState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.plugin import AdvertisedDevice, PluginState

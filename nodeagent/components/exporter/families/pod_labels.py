@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from nodeagent.components.exporter.attribution.device_labels import LabelStyle
 from nodeagent.components.exporter.attribution.holders import Holders
-from nodeagent.components.exporter.serving.exposition import Family, Labels, make_family
+from nodeagent.components.exporter.exposition import Family, Labels, make_family
 from nodeagent.model.cluster import PodLabels, PodLabelTable
 
 NAME = "nodeagent_pod_labels_info"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from nodeagent.components.exporter.attribution.device_labels import LabelStyle, list_instance_labels, name_holder
 from nodeagent.components.exporter.attribution.pod_accounts import Share, Usage
 from nodeagent.components.exporter.catalogue.field import Entity
-from nodeagent.components.exporter.serving.exposition import Family, Labels, MetricType, make_family
+from nodeagent.components.exporter.exposition import Family, Labels, MetricType, make_family
 
 
 def _round(total: float | None) -> float | None:

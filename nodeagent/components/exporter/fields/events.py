@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from nodeagent.components.exporter.catalogue.field import Entity
+from nodeagent.components.exporter.exposition import MetricType
 from nodeagent.components.exporter.series.clock_events import ClockEvents
 from nodeagent.components.exporter.series.health_watches import Incident
 from nodeagent.components.exporter.series.xid_book import XidBook
 from nodeagent.components.exporter.series.xid_texts import describe_xid
-from nodeagent.components.exporter.serving.exposition import MetricType
 from nodeagent.model.ids import GpuUuid
 
 Extra: TypeAlias = tuple[dict[str, str], dict[str, str], float]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from nodeagent.components.exporter.catalogue.field import Entity, Field, Reading, to_whole_watts
-from nodeagent.components.exporter.serving.exposition import MetricType
+from nodeagent.components.exporter.exposition import MetricType
 
 _BYTES_IN_MIB = 1048576
 

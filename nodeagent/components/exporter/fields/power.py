@@ -1,8 +1,62 @@
-"""Power, energy, and the time under limits."""
+"""Power, temperature, fans, clocks, and the time under limits."""
 
 from nodeagent.components.exporter.catalogue.field import Field, to_watts, to_whole_watts
 
 FIELDS = (
+    Field(
+        "DCGM_FI_DEV_SM_CLOCK", 100, "gauge", "Clock of the SMs now, MHz.", lambda e: e.board.sm_clock_mhz, default=True
+    ),
+    Field(
+        "DCGM_FI_DEV_MEM_CLOCK",
+        101,
+        "gauge",
+        "Clock of the memory now, MHz.",
+        lambda e: e.board.memory_clock_mhz,
+        default=True,
+    ),
+    Field(
+        "DCGM_FI_DEV_VIDEO_CLOCK",
+        102,
+        "gauge",
+        "Clock of the video engines now, MHz.",
+        lambda e: e.board.video_clock_mhz,
+    ),
+    Field(
+        "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS",
+        112,
+        "gauge",
+        "Why clocks are where they are, as NVML's bit mask; 1 is idle.",
+        lambda e: e.board.clock_event_reasons,
+    ),
+    Field(
+        "DCGM_FI_DEV_PSTATE", 190, "gauge", "Performance state; 0 is the fastest.", lambda e: e.board.performance_state
+    ),
+    Field(
+        "DCGM_FI_DEV_MEMORY_TEMP",
+        140,
+        "gauge",
+        "Temperature of the memory, degrees Celsius.",
+        lambda e: e.board.memory_temperature_celsius,
+        default=True,
+    ),
+    Field(
+        "DCGM_FI_DEV_GPU_TEMP",
+        150,
+        "gauge",
+        "Temperature of the GPU core, degrees Celsius.",
+        lambda e: e.board.gpu_temperature_celsius,
+        default=True,
+    ),
+    Field(
+        "DCGM_FI_DEV_GPU_TEMP_LIMIT",
+        153,
+        "gauge",
+        "Degrees Celsius left until the GPU slows down.",
+        lambda e: e.board.slowdown_margin_celsius,
+    ),
+    Field(
+        "DCGM_FI_DEV_FAN_SPEED", 191, "gauge", "Fan speed, percent of the maximum.", lambda e: e.board.fan_speed_percent
+    ),
     Field(
         "DCGM_FI_DEV_POWER_USAGE",
         155,

@@ -1,4 +1,7 @@
-"""Ratios from hardware counters: Hopper and later, never a guess from other readings."""
+"""Use of the engines: shares of time, none in MIG mode, and ratios from hardware counters.
+
+Ratios of hardware counters come with Hopper and later, and are never guessed from other readings.
+"""
 
 from nodeagent.components.exporter.catalogue.field import Entity, Field
 
@@ -15,6 +18,38 @@ def _ratio(name: str, number: int, text: str, attribute: str, *, default: bool =
 
 
 FIELDS = (
+    Field(
+        "DCGM_FI_DEV_GPU_UTIL",
+        203,
+        "gauge",
+        "Time in which a kernel ran, percent.",
+        lambda e: e.board.gpu_utilization_percent,
+        default=True,
+    ),
+    Field(
+        "DCGM_FI_DEV_MEM_COPY_UTIL",
+        204,
+        "gauge",
+        "Time in which memory was read or written, percent; not how full it is.",
+        lambda e: e.board.memory_utilization_percent,
+        default=True,
+    ),
+    Field(
+        "DCGM_FI_DEV_ENC_UTIL",
+        206,
+        "gauge",
+        "Use of the video encoders, percent.",
+        lambda e: e.board.encoder_utilization_percent,
+        default=True,
+    ),
+    Field(
+        "DCGM_FI_DEV_DEC_UTIL",
+        207,
+        "gauge",
+        "Use of the video decoders, percent.",
+        lambda e: e.board.decoder_utilization_percent,
+        default=True,
+    ),
     _ratio(
         "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
         1001,

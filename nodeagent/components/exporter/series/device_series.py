@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from nodeagent.components.exporter.attribution.device_labels import DeviceLabels
 from nodeagent.components.exporter.catalogue.field import Entity, Field
 from nodeagent.components.exporter.catalogue.selection import Selected
+from nodeagent.components.exporter.exposition import Block, render_number
 from nodeagent.components.exporter.fields.events import EventField, Happenings
-from nodeagent.components.exporter.serving.exposition import Block, render_number
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from nodeagent.components.exporter.attribution.holders import Holders, find_hold
 from nodeagent.components.exporter.attribution.pod_accounts import PodAccounts
 from nodeagent.components.exporter.catalogue.field import Entity, Identity
 from nodeagent.components.exporter.catalogue.selection import Selection
+from nodeagent.components.exporter.exposition import Block, render_families
 from nodeagent.components.exporter.families.gpus import build_reading_families
 from nodeagent.components.exporter.families.pod_labels import build_pod_label_families
 from nodeagent.components.exporter.families.pods import build_pod_families
@@ -18,7 +19,6 @@ from nodeagent.components.exporter.series.device_series import Device, render_de
 from nodeagent.components.exporter.series.health_watches import HealthWatches
 from nodeagent.components.exporter.series.rates import RateBook
 from nodeagent.components.exporter.series.xid_book import XidBook
-from nodeagent.components.exporter.serving.exposition import Block, render_families
 from nodeagent.config.sections.cluster import MetricsSettings
 from nodeagent.model.allocation import AllocationTable, ClaimTable
 from nodeagent.model.cluster import PodLabelTable

@@ -12,7 +12,7 @@ from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import PartTable
 from nodeagent.model.ports import ProcessPlace
 from nodeagent.model.telemetry import GpuSample, NodeSample
-from nodeagent.model.units import render_bytes
+from nodeagent.model.wording import render_bytes
 
 _STEP_BYTES = 256 << 20
 """Smaller changes are not worth an update for every scheduler."""

@@ -1,8 +1,11 @@
 """The result of one poll of one GPU; shared by the judges of levels and rates."""
 
+from nodeagent.components.health.evidence.xids import Scope
 from nodeagent.components.health.records import LevelMemory
 from nodeagent.components.health.remedies import Remedy
+from nodeagent.model.gpu import Gpu
 from nodeagent.model.health import ReturnRule, Verdict
+from nodeagent.model.ids import DeviceUuid
 from nodeagent.model.values import Value
 
 
@@ -48,3 +51,17 @@ def unhealthy(key: str, reason: str, remedy: Remedy, rule: ReturnRule, quiet_sec
     return Finding(
         key=key, verdict=Verdict.UNHEALTHY, rule=rule, remedy=remedy, reason=reason, quiet_seconds=quiet_seconds
     )
+
+
+def find_hit(
+    gpu: Gpu, scope: Scope, gpu_instance_id: int | None, compute_instance_id: int | None
+) -> tuple[DeviceUuid, ...]:
+    """The devices that an event marks; the GPU itself where no such MIG instance exists."""
+    if scope is Scope.GPU or gpu_instance_id is None:
+        return (gpu.uuid,)
+    named = tuple(
+        device.uuid
+        for device in gpu.mig_devices
+        if device.gpu_instance_id == gpu_instance_id and compute_instance_id in {None, device.compute_instance_id}
+    )
+    return named or (gpu.uuid,)

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from nodeagent.components.web.api.devices import join_devices
-from nodeagent.components.web.api.gpu_records import join_gpus
+from nodeagent.components.web.api.gpu_records import join_devices, join_gpus
 from nodeagent.components.web.api.parts import list_part_holders
 from nodeagent.components.web.api.records import ComponentRecord, ConditionRecord, GateRecord, StateRecord
 from nodeagent.components.web.verdict import decide_ready, decide_verdict

@@ -1,12 +1,13 @@
 """Claims in the API: prepared claims with holders, refused claims, and the driver's standing; pure."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from nodeagent.core.values import ActiveCondition
 from nodeagent.model.allocation import Allocation, AllocationSource, AllocationTable, ClaimTable, PodIdentity
 from nodeagent.model.claims import ClaimBook, ClaimStanding
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.journal import PreparedClaim
+from nodeagent.model.slices import PublishedSlices, SliceContent
 from nodeagent.model.values import Value
 
 REFUSED = "claim-refused"
@@ -99,3 +100,17 @@ def _list_holders(claim: PreparedClaim, table: ClaimTable | None) -> Iterator[Cl
         if (one.claim_namespace, one.claim) == meant
     )
     yield from found or (ClaimHolder(pod=pod) for pod in claim.pods)
+
+
+class SlicesRecord(Value, frozen=True):
+    """All resource slices of the node."""
+
+    published: PublishedSlices | None = None
+    """The standing of the slices; `None` where no slices are written, or not yet."""
+    slices: tuple[SliceContent, ...] = ()
+    """As in the API server last, in order."""
+
+
+def record_slices(published: PublishedSlices | None, contents: Sequence[SliceContent]) -> SlicesRecord:
+    """The record of all slices now."""
+    return SlicesRecord(published=published, slices=tuple(contents))

@@ -1,8 +1,9 @@
 """Joins the states of each GPU: identity, sample, health, holders; pure."""
 
 from nodeagent.components.web.api.parts import PartHolders
-from nodeagent.components.web.api.records import GpuRecord, GpusRecord, PartHolder
+from nodeagent.components.web.api.records import DeviceClassRecord, DeviceRecord, GpuRecord, GpusRecord, PartHolder
 from nodeagent.model.allocation import Allocation, AllocationTable
+from nodeagent.model.devices import DeviceClassState, DeviceTable, HostDevice
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
 from nodeagent.model.mig import MigState
@@ -10,7 +11,7 @@ from nodeagent.model.offering import Offering
 from nodeagent.model.plugin import PluginState
 from nodeagent.model.telemetry import GpuSample, NodeSample
 from nodeagent.rules.ids import find_uuid
-from nodeagent.rules.offer.free import list_free
+from nodeagent.rules.offer.resources import list_free
 
 
 def join_gpus(
@@ -106,3 +107,34 @@ def find_gpu_record(records: GpusRecord, name: str) -> GpuRecord | None:
         if name in names:
             return record
     return None
+
+
+def join_devices(table: DeviceTable | None, allocations: AllocationTable | None) -> tuple[DeviceClassRecord, ...]:
+    """Every class with its devices."""
+    held = allocations.allocations if allocations is not None else ()
+    return tuple(_join_class(each, held) for each in (table.classes if table is not None else ()))
+
+
+def _join_class(state: DeviceClassState, held: tuple[Allocation, ...]) -> DeviceClassRecord:
+    return DeviceClassRecord(
+        resource=state.resource,
+        replicas=state.replicas,
+        devices=tuple(_join_device(device, held) for device in state.devices),
+        problems=state.problems,
+    )
+
+
+def _join_device(device: HostDevice, held: tuple[Allocation, ...]) -> DeviceRecord:
+    mine = [(one, name) for one in held for name in one.devices if find_uuid(name) == device.id]
+    return DeviceRecord(
+        device=device,
+        holders=tuple(dict.fromkeys(_name(one) for one, _ in mine)),
+        shares_held=len(mine),
+    )
+
+
+def _name(allocation: Allocation) -> str:
+    pod = allocation.pod
+    if pod is None:
+        return f"allocation {allocation.number}"
+    return f"{pod.namespace}/{pod.name}" if pod.name else f"pod {pod.uid}"

@@ -17,9 +17,8 @@ from nodeagent.components.web.api.admin import (
     PartCommand,
     ReleaseCommand,
 )
-from nodeagent.components.web.api.claims import ClaimsRecord
+from nodeagent.components.web.api.claims import ClaimsRecord, SlicesRecord
 from nodeagent.components.web.api.index import ADMIN, INDEX, Index
-from nodeagent.components.web.api.layouts import LayoutsRecord
 from nodeagent.components.web.api.parts import PartsRecord
 from nodeagent.components.web.api.records import (
     ComponentRecord,
@@ -29,9 +28,9 @@ from nodeagent.components.web.api.records import (
     GateRecord,
     GpuRecord,
     GpusRecord,
+    LayoutsRecord,
     StateRecord,
 )
-from nodeagent.components.web.api.slices import SlicesRecord
 from nodeagent.model.allocation import Allocation, AllocationRow
 from nodeagent.model.driver import DriverState
 from nodeagent.model.labels import LabelState

@@ -2,6 +2,7 @@
 
 from typing import Any, Literal
 
+from nodeagent.config.sections.mig import LayoutEntry, MigSettings
 from nodeagent.model.allocation import Allocation, PodIdentity
 from nodeagent.model.devices import HostDevice
 from nodeagent.model.driver import DriverState
@@ -168,3 +169,17 @@ class StateRecord(Value, frozen=True):
     """`None` where no devices for claims are published."""
     notices: tuple[str, ...] = ()
     """Settings that this version does not support yet."""
+
+
+class LayoutsRecord(Value, frozen=True):
+    """The settings of the running agent that name layouts."""
+
+    layouts: tuple[LayoutEntry, ...] = ()
+    layouts_file: str = ""
+    """The path of the file as the agent sees it, in whose own root it may lie; empty for none."""
+
+
+def record_layouts(settings: MigSettings) -> LayoutsRecord:
+    """The layouts in the settings now."""
+    file = settings.layouts_file
+    return LayoutsRecord(layouts=settings.layouts, layouts_file="" if file is None else str(file))

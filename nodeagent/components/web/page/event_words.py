@@ -51,7 +51,7 @@ from nodeagent.model.events import (
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import NOT_LOOKED_AT, HealthReport, Verdict
 from nodeagent.model.telemetry import EventWatch
-from nodeagent.model.units import render_bytes
+from nodeagent.model.wording import render_bytes
 from nodeagent.rules.ids import GONE, Names, find_uuid
 
 LABELS_TOLD = 6

@@ -12,7 +12,7 @@ from nodeagent.model.health import DeviceHealth, Verdict
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.offering import Door
 from nodeagent.model.telemetry import GpuSample
-from nodeagent.model.units import render_bytes
+from nodeagent.model.wording import render_bytes
 from nodeagent.rules.ids import find_uuid, name_device
 
 VERDICT_STYLES = {

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from nodeagent.components.web.api.records import ConditionRecord
 from nodeagent.model.allocation import PodIdentity
-from nodeagent.model.units import render_age
+from nodeagent.model.wording import render_age
 
 COMMANDS = re.compile(r"`([^`]+)`")
 SYMBOLS = {"ok": "✓", "warn": "!", "bad": "✗"}

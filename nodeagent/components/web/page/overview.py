@@ -11,7 +11,7 @@ from urllib.parse import quote
 from nodeagent.components.web.api.records import EventRecord, StateRecord
 from nodeagent.components.web.assets import SCRIPT, STYLE
 from nodeagent.components.web.page.chains import Told, build_chains, tell_history, tell_records
-from nodeagent.components.web.page.devices import render_devices
+from nodeagent.components.web.page.devices import render_devices, render_slices
 from nodeagent.components.web.page.gpus import Trend, render_gpus
 from nodeagent.components.web.page.markup import SYMBOLS, esc, verdict
 from nodeagent.components.web.page.parts import (
@@ -23,7 +23,6 @@ from nodeagent.components.web.page.parts import (
     render_software,
 )
 from nodeagent.components.web.page.periods import Periods
-from nodeagent.components.web.page.slices import render_slices
 from nodeagent.components.web.page.stats import render_stats
 from nodeagent.components.web.page.topology import render_topology
 from nodeagent.core.values import Envelope

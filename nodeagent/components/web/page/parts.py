@@ -33,7 +33,7 @@ from nodeagent.model.driver import DriverState
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.labels import LabelState
 from nodeagent.model.mps import MpsDaemon, MpsPhase
-from nodeagent.model.units import render_took
+from nodeagent.model.wording import render_took
 from nodeagent.rules.ids import name_device, parse_device_id
 
 SEVERITY_STYLES = {"error": "bad", "warning": "warn", "info": "ok"}

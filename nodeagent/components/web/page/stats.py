@@ -6,7 +6,7 @@ from typing import NamedTuple
 from nodeagent.components.web.api.records import GpuRecord, GpusRecord, StateRecord
 from nodeagent.components.web.page.markup import SYMBOLS, age, esc
 from nodeagent.model.health import Verdict
-from nodeagent.model.units import render_bytes
+from nodeagent.model.wording import render_bytes
 
 FIT = frozenset({Verdict.HEALTHY, Verdict.SUSPECT})
 

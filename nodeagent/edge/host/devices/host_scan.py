@@ -53,7 +53,7 @@ class ScanRoots(NamedTuple):
 
 
 class HostScan:
-    """The port `DeviceScan` on a real host."""
+    """Scans the host's device nodes; bounded in time."""
 
     def __init__(
         self, roots: ScanRoots, look: WorkerThread, commands: WorkerThread, *, poll_seconds: float = POLL_SECONDS
@@ -64,11 +64,19 @@ class HostScan:
         self._seen: Fingerprint | None = None
 
     async def look(self, wish: ScanWish) -> HostDevices:
-        """The wanted device nodes that exist now."""
+        """The devices requested.
+
+        Raises:
+            NodeagentError: The host does not answer.
+        """
         return await self._run(lambda: self._look(wish), "looking for device nodes")
 
     async def wait_change(self) -> None:
-        """Return within a second or two of a node coming or going."""
+        """Return when a device node requested in the last scan may have come or gone.
+
+        Raises:
+            NodeagentError: The host does not answer.
+        """
         while True:
             await sleep(until_beat(self._poll_seconds))
             wish, seen = self._wish, self._seen
@@ -76,7 +84,11 @@ class HostScan:
                 return
 
     async def read_files(self, paths: Sequence[str]) -> Mapping[str, str]:
-        """The texts of files below /sys; empty for an unreadable file."""
+        """The texts of files below /sys; empty, or left out, for an unreadable file.
+
+        Raises:
+            NodeagentError: The host does not answer.
+        """
         roots = self._roots
 
         def read() -> dict[str, str]:

@@ -19,16 +19,16 @@ _TIMEOUT_SECONDS: Final = 5.0
 
 
 class HostPcieRoots:
-    """The port `PcieRoots` on a real host."""
+    """PCIe roots of the node's PCI devices."""
 
     def __init__(self, worker: WorkerThread, sys_root: Path = Path("/sys")) -> None:
         self._worker, self._sys_root = worker, sys_root
 
     async def read_roots(self, addresses: Collection[PciAddress]) -> Mapping[PciAddress, str]:
-        """The host bridge above each device, such as `pci0000:00`; unknown devices are left out.
+        """The root above each device, such as `pci0000:00`; devices with an unknown root are left out.
 
         Raises:
-            HostStuck: sysfs does not answer.
+            NodeagentError: The kernel does not answer.
         """
 
         def read() -> dict[PciAddress, str]:

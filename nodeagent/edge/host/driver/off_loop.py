@@ -43,7 +43,7 @@ class HostDeviceNodes:
 
 
 class MarkerDirectory:
-    """The port `ValidationMarkers`: one directory of small files."""
+    """The marker files by which operands learn the state of the node's driver."""
 
     def __init__(
         self, directory: Path, worker: WorkerThread, *, timeout_seconds: float = 5.0, poll_seconds: float = 0.5
@@ -54,7 +54,11 @@ class MarkerDirectory:
         self._seen: tuple[object, ...] | None = None
 
     async def read_markers(self, names: Sequence[str]) -> Mapping[str, str]:
-        """Name and content of existing markers, and the point from which `wait_change` counts."""
+        """Names and contents of the existing markers.
+
+        Raises:
+            NodeagentError: The markers cannot be read.
+        """
         self._names = tuple(names)
         return await self._run(self._read, "reading validation markers")
 
@@ -63,7 +67,11 @@ class MarkerDirectory:
         await self._run(lambda: self._write(name, content), "writing a validation marker")
 
     async def remove_marker(self, name: str) -> None:
-        """Remove a marker."""
+        """Remove a marker; fine when already gone.
+
+        Raises:
+            NodeagentError: The marker cannot be removed.
+        """
         await self._run(lambda: self._remove(name), "removing a validation marker")
 
     async def wait_change(self) -> None:

@@ -68,7 +68,7 @@ class HostDriverFiles:
 
 
 class SpecFiles:
-    """The port `SpecDirectories`."""
+    """The directories of CDI specifications; the agent writes in a single directory of them."""
 
     def __init__(
         self,
@@ -101,19 +101,33 @@ class SpecFiles:
         self._seen: Fingerprint | None = None
 
     def locate(self, name: str) -> str:
-        """The path of a file of ours."""
+        """The path of a file of the agent."""
         return str(self._own / name)
 
     async def read_specs(self) -> tuple[SpecContent, ...]:
-        """Every file that a runtime would read."""
+        """Every file that a runtime would read, the lower directory first, without files that come and go with a pod.
+
+        Raises:
+            NodeagentError: The file system does not answer.
+        """
         return await _run(self._worker, self.read_nowait, "reading CDI specifications", self._own)
 
     async def list_passing(self) -> tuple[str, ...]:
-        """The names of our specifications that come and go with pods."""
+        """Names of the agent's files that come and go with pods.
+
+        Raises:
+            NodeagentError: The file system does not answer.
+        """
         return await _run(self._worker, self._list_passing, "listing CDI specifications", self._own)
 
     async def write_spec(self, name: str, content: bytes, *, durable: bool = True) -> None:
-        """Put a specification in place, whole."""
+        """Write a file atomically, with the directory where missing.
+
+        A file made anew at the next start of its container need not be durable.
+
+        Raises:
+            NodeagentError: The file cannot be written; the file before stays.
+        """
         # Not queued behind a poll of all files, and waited for, as a container waits.
         await _run(
             self._writer,
@@ -124,11 +138,15 @@ class SpecFiles:
         )
 
     async def remove_spec(self, name: str) -> None:
-        """Remove a specification of ours."""
+        """Remove a file of the agent; fine when already gone.
+
+        Raises:
+            NodeagentError: The file cannot be removed.
+        """
         await _run(self._worker, lambda: self.remove_nowait(name), "removing a CDI specification", self._own)
 
     async def wait_change(self) -> None:
-        """Return within a second of any change."""
+        """Return when a file has come, gone or changed since the last reading."""
         while True:
             # Shielded, because the thread of a cancelled call is set aside as stuck.
             with anyio.CancelScope(shield=True):

@@ -71,7 +71,7 @@ def _identify(place: Path) -> Identity | None:
 
 
 class HostProgram:
-    """The port `ProgramInstaller`."""
+    """Installs a program of the agent on the host."""
 
     def __init__(
         self,
@@ -97,7 +97,11 @@ class HostProgram:
         self._proven: Identity | None = None
 
     async def install(self, path: Path) -> bool:
-        """Put exactly our program at a path of the host's; False when the program was there already."""
+        """Install the agent's exact program, executable; False when already installed.
+
+        Raises:
+            NodeagentError: The program cannot be installed.
+        """
         try:
             return await self._worker.run(
                 lambda: self._install(path), timeout_seconds=_TIMEOUT_SECONDS, what=f"installing {self._program.what}"
@@ -106,7 +110,11 @@ class HostProgram:
             raise HostStuck(path, str(error)) from error
 
     async def check(self, path: Path) -> None:
-        """Run the program in place, with the host's own files; only once while the file stays the same."""
+        """Run the program in its place, as the container runtime would.
+
+        Raises:
+            NodeagentError: The program does not run, lacks something, or cannot be checked by this process.
+        """
         try:
             await self._worker.run(
                 lambda: self._check(path), timeout_seconds=_TIMEOUT_SECONDS, what=f"trying {self._program.what}"

@@ -15,7 +15,7 @@ from nodeagent.edge.host.devices.gpu_arrival import NVIDIA_VENDOR
 from nodeagent.edge.host.errors import HostStuck
 from nodeagent.edge.host.files.pseudo_file import list_names, read_attribute, read_number, read_raw_attribute
 from nodeagent.model.ids import parse_pci_address
-from nodeagent.model.node_facts import NodeFacts, NvidiaFunction, VgpuGuest
+from nodeagent.model.labels import NodeFacts, NvidiaFunction, VgpuGuest
 
 _PCI_DEVICES = Path("bus/pci/devices")
 _OS_RELEASE = (Path("etc/os-release"), Path("usr/lib/os-release"))

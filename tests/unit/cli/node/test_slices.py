@@ -2,8 +2,7 @@
 
 from nodeagent.cli.answers.table import Layout, lay_out
 from nodeagent.cli.node.slices import describe_standing, list_holders, tabulate
-from nodeagent.components.web.api.claims import ClaimRecord, ClaimsRecord
-from nodeagent.components.web.api.slices import record_slices
+from nodeagent.components.web.api.claims import ClaimRecord, ClaimsRecord, record_slices
 from nodeagent.model.journal import PreparedClaim
 from nodeagent.model.slices import Capacity, CounterSet, DeviceTaint, PublishedSlices, SliceContent, SliceDevice
 from tests.unit.cli.node.test_claims import device as prepared

@@ -17,7 +17,7 @@ from nodeagent.components.claims.prepare import (
     plan_partition,
     with_uuids,
 )
-from nodeagent.components.claims.turns import list_turns
+from nodeagent.components.claims.sharing import list_turns
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.claims import ClaimReference, ClaimResult, OpaqueConfig
 from nodeagent.model.errors import ClaimRefused

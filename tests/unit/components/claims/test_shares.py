@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.components.claims.shares import ShareFiles, plan_share_limits
+from nodeagent.components.claims.sharing import ShareFiles, plan_share_limits
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.fractions import EnforcementName, FractionsSettings

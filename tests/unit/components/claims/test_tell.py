@@ -1,6 +1,6 @@
 """What devices are good for, as the kubelet is told."""
 
-from nodeagent.components.claims.tell import plan_health
+from nodeagent.components.claims.prepare import plan_health
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
 from nodeagent.model.ids import DeviceUuid
 from nodeagent.rules.claims.naming import list_devices

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.components.cluster.devices import decide_device_conditions
+from nodeagent.components.cluster.status import decide_device_conditions
 from nodeagent.config.sections.devices import DeviceClass
 from nodeagent.model.devices import DeviceClassState, DeviceTable, HostDevice, Standing
 from nodeagent.model.ids import DeviceId, ResourceName

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent.components.driver.decide_pause import decide_pause
+from nodeagent.components.driver.decide import decide_pause
 from nodeagent.model.driver import DriverPhase
 
 

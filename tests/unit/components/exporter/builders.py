@@ -6,8 +6,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from nodeagent.components.exporter.catalogue.selection import select_defaults
+from nodeagent.components.exporter.exposition import Block, join_text
 from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, Wishes
-from nodeagent.components.exporter.serving.exposition import Block, join_text
 from nodeagent.model.allocation import Allocation, AllocationSource, AllocationTable, PodIdentity
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Inventory

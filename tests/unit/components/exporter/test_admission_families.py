@@ -3,14 +3,14 @@
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from nodeagent.components.exporter.families.admission import build_admission_families
-from nodeagent.components.exporter.serving.exposition import (
+from nodeagent.components.exporter.exposition import (
     OPENMETRICS_END,
     join_openmetrics,
     render_exposition,
     render_families,
 )
-from nodeagent.model.admission import AdmissionFacts, CallFacts, Distribution
+from nodeagent.components.exporter.families.admission import build_admission_families
+from nodeagent.model.plugin import AdmissionFacts, CallFacts, Distribution
 
 FACTS = AdmissionFacts(
     calls=(

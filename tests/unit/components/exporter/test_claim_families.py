@@ -1,6 +1,6 @@
 """Claims and slices as metrics."""
 
-from nodeagent.components.exporter.families.claims import build_claim_families
+from nodeagent.components.exporter.families.admission import build_claim_families
 from nodeagent.model.claims import ClaimBook
 from nodeagent.model.journal import PreparedClaim
 from nodeagent.model.slices import PublishedSlices

@@ -9,8 +9,8 @@ from nodeagent.components.exporter.attribution.device_labels import LabelStyle
 from nodeagent.components.exporter.catalogue.field import LabelField
 from nodeagent.components.exporter.catalogue.known import FIELDS
 from nodeagent.components.exporter.catalogue.selection import parse_selection, select_defaults
+from nodeagent.components.exporter.exposition import join_text
 from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, Wishes
-from nodeagent.components.exporter.serving.exposition import join_text
 from nodeagent.model.events import XidReported
 from nodeagent.model.gpu import Fabric, FabricPhase, Inventory, Mig
 from nodeagent.model.telemetry import ProfilingSample

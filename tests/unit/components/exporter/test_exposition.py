@@ -8,11 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
-from nodeagent.components.exporter.families.agent import (
-    AgentFacts,
-    build_agent_families,
-)
-from nodeagent.components.exporter.serving.exposition import (
+from nodeagent.components.exporter.exposition import (
     Family,
     Labels,
     RememberedBlocks,
@@ -21,9 +17,12 @@ from nodeagent.components.exporter.serving.exposition import (
     render_families,
     render_number,
 )
+from nodeagent.components.exporter.families.agent import (
+    AgentFacts,
+    build_agent_families,
+)
 from nodeagent.core.values import ActiveCondition, ComponentReport, GateState, ListenerStatistics, LoopLag, Phase
-from nodeagent.model.admission import Distribution
-from nodeagent.model.plugin import OfferAccount
+from nodeagent.model.plugin import Distribution, OfferAccount
 
 NAMES = st.from_regex(r"[a-z_][a-z0-9_]{0,20}", fullmatch=True)
 TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\r"), max_size=40)

@@ -3,9 +3,9 @@
 from msgspec.structs import replace
 
 from nodeagent.components.exporter.attribution.device_labels import LabelStyle
+from nodeagent.components.exporter.exposition import render_exposition
 from nodeagent.components.exporter.families.fractions import build_fraction_families
-from nodeagent.components.exporter.families.hami import build_hami_families
-from nodeagent.components.exporter.serving.exposition import render_exposition
+from nodeagent.components.exporter.families.other_names import build_hami_families
 from nodeagent.components.usage.measure import measure
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.usage import PartUsage

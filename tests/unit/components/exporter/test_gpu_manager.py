@@ -1,7 +1,7 @@
 """Use under the metric names of gpu-manager."""
 
-from nodeagent.components.exporter.families.gpu_manager import build_gpu_manager_families
-from nodeagent.components.exporter.serving.exposition import render_exposition
+from nodeagent.components.exporter.exposition import render_exposition
+from nodeagent.components.exporter.families.other_names import build_gpu_manager_families
 from nodeagent.components.usage.measure import measure
 from nodeagent.model.telemetry import NodeSample
 from nodeagent.rules.fractions.display import tell_use

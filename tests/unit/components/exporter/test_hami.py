@@ -2,8 +2,8 @@
 
 from msgspec.structs import replace
 
-from nodeagent.components.exporter.families.hami import build_hami_families
-from nodeagent.components.exporter.serving.exposition import render_exposition
+from nodeagent.components.exporter.exposition import render_exposition
+from nodeagent.components.exporter.families.other_names import build_hami_families
 from nodeagent.components.usage.measure import measure
 from nodeagent.model.telemetry import GpuSample, NodeSample
 from nodeagent.model.usage import PartUsage

@@ -1,6 +1,6 @@
 """Layouts and changes as metrics."""
 
-from nodeagent.components.exporter.families.mig import build_mig_families
+from nodeagent.components.exporter.families.gpus import build_mig_families
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.mig import GpuChange, MigState
 from tests.support.gpus import gpu_uuid, make_gpu

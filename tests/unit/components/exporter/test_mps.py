@@ -1,7 +1,7 @@
 """MPS daemons as series."""
 
-from nodeagent.components.exporter.families.mps import build_mps_families
-from nodeagent.components.exporter.serving.exposition import render_exposition
+from nodeagent.components.exporter.exposition import render_exposition
+from nodeagent.components.exporter.families.gpus import build_mps_families
 from nodeagent.model.mps import MpsClient, MpsPhase, MpsState
 from tests.support.gpus import gpu_uuid
 from tests.support.mps import daemon_of

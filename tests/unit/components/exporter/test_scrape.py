@@ -5,11 +5,11 @@ import gzip
 import pytest
 from msgspec.structs import replace
 
+from nodeagent.components.exporter.exposition import Block, make_family, render_families
 from nodeagent.components.exporter.families.gpus import build_standing_families
 from nodeagent.components.exporter.families.node_status import NodeStatus, build_status_families, does_driver_work
+from nodeagent.components.exporter.scrape import Part, join_scrape, wants_gzip, wants_openmetrics
 from nodeagent.components.exporter.series.xid_book import XidBook
-from nodeagent.components.exporter.serving.exposition import Block, make_family, render_families
-from nodeagent.components.exporter.serving.scrape import Part, join_scrape, wants_gzip, wants_openmetrics
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.events import XidReported
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodeagent.components.health.evidence.scope import find_hit
+from nodeagent.components.health.evidence.findings import find_hit
 from nodeagent.components.health.evidence.xids import Scope
 from tests.support.gpus import gpu_uuid, make_gpu, mig_uuid
 

@@ -1,6 +1,6 @@
 """A process that is replaced again and again is no process that works."""
 
-from nodeagent.components.inventory.restarts import RESTARTS_MAX, WINDOW_SECONDS, WorkerRestarts
+from nodeagent.components.inventory.reports import RESTARTS_MAX, WINDOW_SECONDS, WorkerRestarts
 from nodeagent.model.telemetry import DriverAccess
 
 

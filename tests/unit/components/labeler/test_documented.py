@@ -16,7 +16,7 @@ from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.ids import ResourceName
-from nodeagent.model.node_facts import NodeFacts, NvidiaFunction, VgpuGuest
+from nodeagent.model.labels import NodeFacts, NvidiaFunction, VgpuGuest
 from tests.support.devices import make_class
 from tests.support.gpus import make_gpu
 from tests.unit.components.labeler.harness import resources

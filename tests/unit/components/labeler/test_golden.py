@@ -10,14 +10,14 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.components.labeler.feature_text import render_features
+from nodeagent.components.labeler.plan import render_features
 from nodeagent.components.labeler.render import NodePicture, render_labels
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.cluster import LabelsSettings
 from nodeagent.config.sections.plugin import DevicePluginSettings
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Inventory
-from nodeagent.model.node_facts import NodeFacts, NvidiaFunction, VgpuGuest
+from nodeagent.model.labels import NodeFacts, NvidiaFunction, VgpuGuest
 from nodeagent_sim.gpus.profile import list_profiles, load_profile
 from nodeagent_sim.gpus.source import SimulatedGpus
 

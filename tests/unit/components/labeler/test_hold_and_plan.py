@@ -4,9 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent.components.labeler.feature_text import parse_features, render_features, select_features
 from nodeagent.components.labeler.hold import Published, decide_published, decide_wait
-from nodeagent.components.labeler.plan import keep_last_good, plan_label_patch, stamp
+from nodeagent.components.labeler.plan import (
+    keep_last_good,
+    parse_features,
+    plan_label_patch,
+    render_features,
+    select_features,
+    stamp,
+)
 
 HOLD = 10.0
 COUNT, MODE, HEALTHY, UNHEALTHY, STAMP = (

@@ -14,7 +14,7 @@ from nodeagent.config.sections.hardware import GpusSettings
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Fabric, FabricPhase, Gpu, Inventory
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
-from nodeagent.model.node_facts import NodeFacts, NvidiaFunction, VgpuGuest
+from nodeagent.model.labels import NodeFacts, NvidiaFunction, VgpuGuest
 from tests.support.gpus import gpu_uuid, make_gpu
 from tests.unit.components.labeler.harness import P, resources
 

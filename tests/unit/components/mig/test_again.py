@@ -2,8 +2,7 @@
 
 import pytest
 
-from nodeagent.components.mig.again import TRIES, Again
-from nodeagent.components.mig.wish import Wish
+from nodeagent.components.mig.request import TRIES, Retry, Wish
 from nodeagent.model.events import ConfigurationReloaded, GpuAppeared
 from nodeagent.model.ids import GpuUuid
 
@@ -16,7 +15,7 @@ class World:
 
     def __init__(self) -> None:
         self.seconds = 100.0
-        self.again = Again(lambda: self.seconds, lambda tries: 10.0 * tries)
+        self.again = Retry(lambda: self.seconds, lambda tries: 10.0 * tries)
 
     def come(self, gpu: GpuUuid) -> None:
         self.again.note(GpuAppeared(gpu=gpu, generation=1))

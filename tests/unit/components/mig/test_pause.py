@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodeagent.components.mig.pause import list_applications, list_owed, list_returns, plan_pause
+from nodeagent.components.mig.clients import list_applications, list_owed, list_returns, plan_pause
 from nodeagent.model.cluster import DEPLOY_LABEL, PAUSED_FOR_MIG
 
 EXPORTER, CLIENT = f"{DEPLOY_LABEL}dcgm-exporter", f"{DEPLOY_LABEL}client"

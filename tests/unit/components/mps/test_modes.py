@@ -7,7 +7,7 @@ from functools import partial
 import anyio
 import pytest
 
-from nodeagent.components.mps.keeper.modes import ModeDesk
+from nodeagent.components.mps.modes import ModeDesk
 from nodeagent.model.errors import DriverError
 from nodeagent.model.ports import PartitionSession
 from nodeagent_sim.gpus.source import SimulatedGpus

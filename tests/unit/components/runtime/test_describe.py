@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodeagent.components.runtime.describe import describe_difference
+from nodeagent.components.runtime.prove import describe_difference
 from nodeagent.model.runtime import FileChange
 
 

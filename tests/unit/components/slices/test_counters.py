@@ -7,7 +7,7 @@ from itertools import combinations
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.components.slices.counters import count_gpu, count_need
+from nodeagent.components.slices.describe import count_gpu, count_need
 from nodeagent.rules.claims.naming import NamedDevice, list_devices
 from tests.support.gpus import gpu_uuid, make_inventory
 from tests.support.mig import MIG_MODELS, make_mig_gpu

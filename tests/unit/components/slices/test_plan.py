@@ -3,8 +3,15 @@
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.components.slices.plan import Abilities, Sight, judge_kept, pack, plan_contents
-from nodeagent.components.slices.tell import explain_dropped, summarise
+from nodeagent.components.slices.plan import (
+    Abilities,
+    Sight,
+    explain_dropped,
+    judge_kept,
+    pack,
+    plan_contents,
+    summarise,
+)
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.health import Verdict
 from nodeagent.model.offering import Door

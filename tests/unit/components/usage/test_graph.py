@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from nodeagent.components.usage.service.graph import list_leaves, render_graph
+from nodeagent.components.usage.graph import list_leaves, render_graph
 from nodeagent.model.gpu import Inventory, PathKind
 from nodeagent.model.journal import PartTable
 from nodeagent.model.parts import PartOffers

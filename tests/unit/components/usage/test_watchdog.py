@@ -2,8 +2,8 @@
 
 import pytest
 
+from nodeagent.components.usage.excess import find_excesses
 from nodeagent.components.usage.measure import measure
-from nodeagent.components.usage.watchdog.decide import find_excesses
 from nodeagent.model.journal import Binding
 from nodeagent.model.ports import ProcessPlace
 from nodeagent.model.telemetry import NodeSample

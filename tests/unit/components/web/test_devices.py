@@ -6,8 +6,8 @@ from nodeagent.cli.answers.table import Layout, lay_out
 from nodeagent.cli.devices.view import describe_classes, render_proposals, tabulate_devices
 from nodeagent.cli.doctor.check_cluster import check_devices
 from nodeagent.cli.top.view import build_top, render_top
-from nodeagent.components.exporter.families.devices import build_device_families
-from nodeagent.components.labeler.devices import label_devices
+from nodeagent.components.exporter.families.gpus import build_device_families
+from nodeagent.components.labeler.node_wide import label_devices
 from nodeagent.components.web.api.build import Identity, Known, build_state
 from nodeagent.components.web.api.records import StateRecord
 from nodeagent.components.web.page.devices import render_devices

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.components.wishes.mig_wish import WishStanding, find_differing, judge_mig_wish
+from nodeagent.components.wishes.decide import WishStanding, find_differing, judge_mig_wish
 from nodeagent.model.cluster import ClusterWishes
 from nodeagent.model.gpu import Gpu, Mig, MigProfile
 from tests.support.gpus import make_gpu, make_mig_devices

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodeagent.components.wishes.pause import Pause, Step, decide_step
+from nodeagent.components.wishes.decide import Pause, Step, decide_step
 
 HELD = Pause(label="a=paused-for-x", released_until=1000.0)
 

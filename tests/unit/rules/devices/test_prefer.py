@@ -3,7 +3,7 @@
 from nodeagent.model.allocation import Allocation, PodIdentity
 from nodeagent.model.devices import HostDevice, PciPlace
 from nodeagent.model.ids import DeviceId, PciAddress, ResourceName
-from nodeagent.rules.devices.lists import list_shares, plan_list
+from nodeagent.rules.devices.answer import list_shares, plan_list
 from nodeagent.rules.devices.prefer import find_newcomers, narrow_gpus, prefer_devices, score_nearness
 
 GPU = ResourceName("nvidia.com/gpu")

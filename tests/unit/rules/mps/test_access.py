@@ -11,7 +11,7 @@ from nodeagent.model.ids import DeviceId
 from nodeagent.model.mps import MpsPhase, MpsState
 from nodeagent.model.plugin import ContainerMount
 from nodeagent.rules.mps.access import plan_place, plan_private_access, plan_share_access
-from nodeagent.rules.mps.fitness import explain_daemon
+from nodeagent.rules.mps.daemons import explain_daemon
 from nodeagent.rules.offer.devices import PluginDevice
 from tests.support.gpus import gpu_uuid
 from tests.support.mps import daemon_of

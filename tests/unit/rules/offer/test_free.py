@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource, PluginState
-from nodeagent.rules.offer.free import list_free
+from nodeagent.rules.offer.resources import list_free
 
 
 def test_what_is_held_or_sick_is_not_free() -> None:

@@ -2,8 +2,8 @@
 
 from msgspec.structs import replace
 
-from nodeagent.components.web.api.slices import SlicesRecord, record_slices
-from nodeagent.components.web.page.slices import NAMED_MAX, render_slices
+from nodeagent.components.web.api.claims import SlicesRecord, record_slices
+from nodeagent.components.web.page.devices import NAMED_MAX, render_slices
 from nodeagent.model.slices import PublishedSlices, SliceContent
 from tests.unit.components.web.test_devices import make_state
 

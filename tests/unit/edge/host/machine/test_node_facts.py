@@ -6,7 +6,7 @@ import pytest
 
 from nodeagent.edge.host.machine.node_facts import parse_vgpu, read_node_facts
 from nodeagent.model.ids import PciAddress
-from nodeagent.model.node_facts import NodeFacts, NvidiaFunction, VgpuGuest
+from nodeagent.model.labels import NodeFacts, NvidiaFunction, VgpuGuest
 
 RECORD = bytes([0, 22]) + b"550.54.16\0" + b"r550_40\0\0\0"
 

@@ -5,10 +5,9 @@ Rendered at each scrape: such scrapes are rare.
 
 from typing import TypeVar
 
-from nodeagent.components.exporter.families.gpu_manager import build_gpu_manager_families
-from nodeagent.components.exporter.families.hami import build_hami_families
-from nodeagent.components.exporter.serving.exposition import render_exposition
-from nodeagent.components.exporter.serving.scrape import TEXT_TYPE
+from nodeagent.components.exporter.exposition import render_exposition
+from nodeagent.components.exporter.families.other_names import build_gpu_manager_families, build_hami_families
+from nodeagent.components.exporter.scrape import TEXT_TYPE
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.clock import Clock
 from nodeagent.edge.http.messages import Answer, Request, Response

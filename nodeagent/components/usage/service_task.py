@@ -12,7 +12,7 @@ import anyio
 from anyio.abc import TaskStatus
 from msgspec import json
 
-from nodeagent.components.usage.service.graph import list_leaves, render_graph
+from nodeagent.components.usage.graph import list_leaves, render_graph
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.log.lines import get_logger

@@ -4,7 +4,8 @@ Owns the order: the last word counts, by label or by a person; without either th
 Refuses to take silence for a request: a removed label asks for nothing, and changes nothing.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
 
 import msgspec
 from msgspec import field
@@ -13,10 +14,11 @@ from msgspec.structs import replace
 from nodeagent.config.sections.doors import ALL
 from nodeagent.config.sections.mig import LayoutEntry
 from nodeagent.model.cluster import MIG_CONFIG_LABEL
-from nodeagent.model.gpu import Gpu
+from nodeagent.model.events import ConfigurationReloaded, GpuAppeared
+from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.ids import GpuUuid
-from nodeagent.model.nearest import list_near
 from nodeagent.model.values import Value
+from nodeagent.model.wording import list_near
 from nodeagent.rules.mig.layouts import Layout, LayoutPart
 from nodeagent.rules.mig.named import name_layouts
 from nodeagent.rules.mig.profiles import ProfileUnreadable, parse_profile
@@ -127,3 +129,93 @@ def find_layout(
     others = len({*configured, *of_file} - generated.keys())
     more = f", and {others} more are in the configuration and its layouts file" if others else ""
     return None, f"there is no layout {name}: this node's boards have {', '.join(generated)}{more}"
+
+
+TRIES: Final = 5
+"""How many tries a request gets; further tries take a new request."""
+
+
+class Retry:
+    """The last failure, and when to retry."""
+
+    def __init__(self, now: Callable[[], float], pause: Callable[[int], float]) -> None:
+        """`pause` is how long a GPU is left alone after its return, by the number of tries."""
+        self._now, self._pause = now, pause
+        self._failed: tuple[Wish, str] | None = None
+        self._gpus: tuple[GpuUuid, ...] | None = ()
+        self._tries = 0
+        self._due_at: float | None = None
+
+    def forget(self) -> None:
+        """Drop the failure: nothing has failed, or the cause may be mended."""
+        self._failed, self._tries, self._due_at = None, 0, None
+
+    def note_failed(self, wish: Wish, reason: str, gpus: tuple[GpuUuid, ...] | None) -> bool:
+        """Note a failure at these GPUs, which other GPUs cannot mend; returns whether the failure is new.
+
+        `None`: refused before anything was begun, so any new GPU may change the judgement.
+        """
+        before, self._failed = self._failed, (wish, reason)
+        if before is None or before[0] != wish:
+            self._tries = 0
+        self._tries += gpus is not None
+        self._gpus, self._due_at = gpus, None
+        return gpus is not None or before != self._failed
+
+    def note(self, fact: ConfigurationReloaded | GpuAppeared) -> None:
+        """Note an event, perhaps the awaited event."""
+        if isinstance(fact, ConfigurationReloaded):
+            self.forget()
+        elif self._failed is not None and self._tries < TRIES and (self._gpus is None or fact.gpu in self._gpus):
+            # GPUs often come together, and a GPU that has just come may go again: the last arrival counts.
+            self._due_at = self._now() + self._pause(1 + self._tries)
+
+    def is_barred(self, wish: Wish) -> bool:
+        """Whether the request failed, and is not to be tried now."""
+        is_known = self._failed is not None and self._failed[0] == wish
+        return is_known and (self._due_at is None or self._now() < self._due_at)
+
+    def rest_seconds(self) -> float | None:
+        """Seconds until the next try; `None` while a missing GPU is awaited."""
+        return None if self._due_at is None else max(0.0, self._due_at - self._now())
+
+
+class Drift:
+    """The layout last in place, and its GPUs."""
+
+    def __init__(self) -> None:
+        self._wish: Wish | None = None
+        self._seen: frozenset[GpuUuid] = frozenset()
+        self._away: frozenset[GpuUuid] = frozenset()
+        self._away_in = 0
+        """The generation of the inventory in which a GPU was last away."""
+
+    def forget(self) -> None:
+        """No layout is asked for any more."""
+        self._wish = None
+
+    def is_of(self, wish: Wish) -> bool:
+        """Whether this layout was in place."""
+        return wish == self._wish
+
+    def note_look(self, inventory: Inventory, *, has_driver: bool) -> None:
+        """Note GPUs missing from an inventory as away; without a driver all are, as the inventory is an old copy."""
+        here = {gpu.uuid for gpu in inventory.gpus if has_driver and not gpu.lost}
+        if away := self._seen - here:
+            self._away |= away
+            self._away_in = inventory.generation
+
+    def note_in_place(self, wish: Wish, inventory: Inventory) -> None:
+        """Note GPUs cut as asked, or otherwise by another program; a GPU back intact counts as never away."""
+        if wish != self._wish:
+            self._seen = self._away = frozenset()
+        if inventory.generation != self._away_in:
+            self._away = frozenset()
+        self._wish = wish
+        self._seen |= {gpu.uuid for gpu in inventory.gpus}
+
+    def list_cut(self, wish: Wish, inventory: Inventory) -> frozenset[GpuUuid]:
+        """The GPUs cut by another program, among GPUs that differ."""
+        if wish != self._wish:
+            return frozenset()
+        return self._seen - {gpu.uuid for gpu in inventory.gpus if gpu.uuid in self._away and not gpu.mig_devices}

@@ -11,7 +11,7 @@ from anyio.abc import TaskStatus
 from msgspec.structs import replace
 
 from nodeagent.components.mig.clients import GIVE_BACK_SECONDS, PAUSED, Clients
-from nodeagent.components.mig.wish import Remembered, WishUnreadable, decode_remembered, encode_remembered
+from nodeagent.components.mig.request import Remembered, WishUnreadable, decode_remembered, encode_remembered
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.log.lines import get_logger

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nodeagent.components.mps.holders import join_names
-from nodeagent.components.mps.keeper.modes import ModeDesk
+from nodeagent.components.mps.modes import ModeDesk
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.mailbox import Waker
 from nodeagent.core.clock import Clock

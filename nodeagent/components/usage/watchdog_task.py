@@ -5,7 +5,7 @@ Off unless configured. Refuses to end a process whose number belongs to another 
 
 from collections.abc import Mapping
 
-from nodeagent.components.usage.watchdog.decide import Excess, Key, find_excesses
+from nodeagent.components.usage.excess import Excess, Key, find_excesses
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.log.lines import get_logger

@@ -16,7 +16,7 @@ from nodeagent.model.claims import ClaimBook
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.journal import PartTable
 from nodeagent.model.ports import PartFolders
-from nodeagent.model.units import render_bytes
+from nodeagent.model.wording import render_bytes
 
 LOOK_SECONDS: Final = 5.0
 """The longest time for a container to fill the disk, where no file system of its own bounds the file."""

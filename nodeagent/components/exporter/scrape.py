@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Final
 
-from nodeagent.components.exporter.serving.exposition import OPENMETRICS_END, Block, join_openmetrics, join_text
+from nodeagent.components.exporter.exposition import OPENMETRICS_END, Block, join_openmetrics, join_text
 
 TEXT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"

@@ -9,7 +9,7 @@ from itertools import accumulate
 from math import isinf, isnan
 from typing import Literal, NamedTuple
 
-from nodeagent.model.admission import Distribution
+from nodeagent.model.plugin import Distribution
 from nodeagent.model.values import Value
 
 MetricType = Literal["gauge", "counter", "histogram", "summary", "untyped"]

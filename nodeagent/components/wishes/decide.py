@@ -8,7 +8,7 @@ component carries the request out and reports.
 
 from collections import Counter
 from collections.abc import Sequence
-from enum import StrEnum
+from enum import Enum, StrEnum, auto
 
 from nodeagent.model.cluster import MIG_STATE_LABEL, MIG_UNDER_WAY, ClusterWishes
 from nodeagent.model.gpu import Gpu, Mig
@@ -131,3 +131,26 @@ def _is_balanced(mig: Mig) -> bool:
 
 def _list_profiles(mig: Mig) -> list[str]:
     return [plain_profile(device.profile) for device in mig.devices] if mig.enabled else []
+
+
+class Step(Enum):
+    """The treatment of the GPU handles."""
+
+    RELEASE = auto()
+    RESUME = auto()
+
+
+class Pause(Value, frozen=True):
+    """The pause in force."""
+
+    label: str = ""
+    """Empty while there is none."""
+    released_until: float = 0.0
+    """When the release ends by itself: a node must not be lost because its agent is never resumed."""
+
+
+def decide_step(wanted: str, pause: Pause, now: float, lasts_seconds: float) -> Step | None:
+    """Release while the label asks for a pause, anew at half time; take back only releases made here."""
+    if wanted and (wanted != pause.label or now > pause.released_until - lasts_seconds / 2):
+        return Step.RELEASE
+    return Step.RESUME if pause.label and not wanted else None

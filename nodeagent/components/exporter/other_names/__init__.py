@@ -1,1 +1,0 @@
-"""Use of fractions under the metric names of other programs."""

@@ -1,1 +1,0 @@
-"""The text formats of Prometheus, and the answer to a scrape."""

@@ -1,1 +1,0 @@
-"""The life of a daemon: GPUs made ready, the daemon run, and GPUs given back."""

@@ -1,1 +1,0 @@
-"""Bounds the usage files of fractions, and reports containers that made them larger."""

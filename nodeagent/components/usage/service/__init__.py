@@ -1,1 +1,0 @@
-"""Use in the format of Tencent's gpu-manager, for its former clients."""

@@ -1,1 +1,0 @@
-"""Ends processes of containers over the memory of their fraction, where configured."""

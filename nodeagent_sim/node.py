@@ -1,5 +1,6 @@
 """The ports of a simulated node, as `nodeagent.app.simulator` asks for them."""
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -55,11 +56,16 @@ async def _run_nothing(*, task_status: TaskStatus[None]) -> None:
     await anyio.sleep_forever()
 
 
-def simulate_facts(facts: NodeFacts, profile: str) -> NodeFacts:
-    """The real host's kernel and distribution on a simulated machine, with the profile's GPUs on the host's bus."""
+def simulate_facts(profile: str) -> Callable[[NodeFacts], NodeFacts]:
+    """Keep the kernel and the distribution of a host, on a simulated machine with the profile's GPUs on its bus.
+
+    Raises:
+        UnknownProfile: No profile has the name.
+        InvalidProfile: The profile's file cannot be read or contradicts itself.
+    """
     loaded = load_profile(profile)
     functions = tuple(NvidiaFunction(address=seat.address, pci_class=_3D_CONTROLLER) for seat in loaded.seats)
-    return replace(facts, machine_type=f"Simulated {loaded.name}", functions=functions, vgpu=VgpuGuest())
+    return lambda facts: replace(facts, machine_type=f"Simulated {loaded.name}", functions=functions, vgpu=VgpuGuest())
 
 
 class MadeUpDriverFiles:

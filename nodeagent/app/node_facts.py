@@ -23,5 +23,5 @@ def choose_node_facts(settings: Settings, worker: WorkerThread) -> HostNodeFacts
     name = settings.gpus.simulated_profile
     if name is None:
         return HostNodeFacts(read, worker, node.sys_dir)
-    simulator = load_simulator()
-    return HostNodeFacts(lambda: simulator.simulate_facts(read(), name), worker, node.sys_dir)
+    simulate = load_simulator().simulate_facts(name)
+    return HostNodeFacts(lambda: simulate(read()), worker, node.sys_dir)

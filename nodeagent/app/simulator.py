@@ -29,8 +29,8 @@ class Simulator(Struct, frozen=True):
 
     build_hardware: "Callable[[str, LiveSettings, str, int], Hardware]"
     """From the profile's name, the settings, the node's name and the seed of the load."""
-    simulate_facts: "Callable[[NodeFacts, str], NodeFacts]"
-    """The host's facts with the GPUs of the named profile."""
+    simulate_facts: "Callable[[str], Callable[[NodeFacts], NodeFacts]]"
+    """From the profile's name: what makes of a host's facts those of a host with these GPUs."""
     build_driver_files: "Callable[[], DriverFileSource]"
     build_mps: "Callable[[], MpsHost]"
 

@@ -67,7 +67,7 @@ async def test_facts_that_hang_are_an_error(tmp_path: Path, monkeypatch: pytest.
 
 def test_a_simulated_node_has_its_gpus_on_the_bus() -> None:
     """The host's kernel, the profile's GPUs, and a machine that says that it is made up."""
-    facts = simulate_facts(NodeFacts(kernel_release="6.8"), "l40s")
+    facts = simulate_facts("l40s")(NodeFacts(kernel_release="6.8"))
     assert facts.kernel_release == "6.8"
     assert facts.machine_type == "Simulated l40s"
     assert {each.pci_class for each in facts.functions} == {"0302"}

@@ -21,6 +21,8 @@ from nodeagent.edge.host.processes.process_places import HostProcessPlaces
 from nodeagent.edge.host.vgpu.part_folders import PART_FOLDERS, SHARE_FOLDERS, HostPartFolders
 from nodeagent.model.ports import ProcessPlaces
 
+FILES, SERVICE = "usage_files", "usage_service"
+
 
 class UsageSide:
     """Holds the threads for process look-ups and usage files, each made at first use."""
@@ -45,7 +47,7 @@ class UsageSide:
         """The components, where fractions are possible; `names` are the names of this machine."""
         fractions, files = self._live.now.fractions, tuple[ComponentSpec, ...]()
         if self._made_up is None and (fractions.enabled or self._live.now.claims.enabled):
-            files = (ComponentSpec("usage_files", self._build_files, stop_stage=20),)
+            files = (ComponentSpec(FILES, self._build_files, stop_stage=20),)
         if not fractions.enabled:
             return files
         measuring = ComponentSpec("usage", self._build, stop_stage=20)
@@ -55,7 +57,7 @@ class UsageSide:
         def build() -> Component:
             return self._build_service(listeners, names, find_exporter())
 
-        return measuring, *files, ComponentSpec("usage_service", build, stop_stage=40)
+        return measuring, *files, ComponentSpec(SERVICE, build, stop_stage=40)
 
     def close(self) -> None:
         """Let the thread end."""

@@ -45,7 +45,7 @@ def test_only_a_simulation_whose_port_nobody_asked_for_may_move(
 ) -> None:
     """Whoever asked for a port gets that one or an error, and a node's agent stays where it is scraped."""
     plans: list[AgentPlan] = []
-    monkeypatch.setattr("nodeagent.app.agent.run_agent", plans.append)
+    monkeypatch.setattr("nodeagent.cli.agent.launch.run_agent", plans.append)
     chosen = ("gpus.source=simulated:t4", *overrides)
     launch(lambda _label: load_settings(environ=environ, overrides=chosen), environ, simulation=simulation)
     assert [plan.may_move for plan in plans] == [may_move]

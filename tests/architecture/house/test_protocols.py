@@ -18,9 +18,15 @@ def find(root: Path, files: dict[str, str]) -> list[tuple[str, str]]:
     return [(one.protocol.name, one.implementation.name) for one in find_singles(make_package(root, files))]
 
 
-def test_no_corridor_comes_anew() -> None:
-    """Short files and protocols with one implementation are no more than have been reached."""
+def test_short_files_are_no_more_than_have_been_reached() -> None:
+    """A short file that comes joins what it serves."""
     assert len(list_short(ROOT / "nodeagent")) <= SHORT_FILES_MAX
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_needless_protocols_are_no_more_than_have_been_reached() -> None:
+    """A class that stands in nobody's way is named itself."""
     singles = [(one.protocol.name, one.implementation.name) for one in find_singles(ROOT / "nodeagent")]
     assert len(singles) <= SINGLES_MAX, singles
 

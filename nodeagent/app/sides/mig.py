@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nodeagent.app.sides.mig_owed import STORE, MigCluster
-from nodeagent.components.mig.component import Mig
+from nodeagent.components.mig.component import ClusterAccess, GpuAccess, Mig, MigFiles
 from nodeagent.components.mig.relay import ApplyingRelay
 from nodeagent.config.errors import Problem
 from nodeagent.config.files import read_config_file
@@ -74,15 +74,10 @@ class MigSide:
             self._conditions,
             self._clock,
             self._live,
-            partitioning,
-            keeper,
-            store=open_store(*STORE),
+            GpuAccess(partitioning, self._places),
+            MigFiles(keeper, open_store(*STORE), self._file.read),
             relay=relay,
-            read_file=self._file.read,
-            places=self._places,
-            eviction=cluster,
-            pausing=cluster,
-            has_cluster=cluster is not None,
+            cluster=ClusterAccess(cluster, cluster, has_labels=cluster is not None),
         )
 
     def close(self) -> None:

@@ -7,14 +7,14 @@ Refuses to choose the layout and to judge it: the component has done so.
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from nodeagent.components.mig.around import Around
 from nodeagent.components.mig.carry import Carrier, End, SessionDesk
 from nodeagent.components.mig.clients import Clients
 from nodeagent.components.mig.judge import list_others
+from nodeagent.components.mig.report_task import HALF, MigReporter
 from nodeagent.components.mig.request import Wish
 from nodeagent.components.mig.users import Clearer, Users, is_told
 from nodeagent.model.errors import ControlRefused, NodeagentError
@@ -39,7 +39,6 @@ UNSEEN: Final = "it was cut, and is not seen so: see `nodeagent gpu list`"
 TOLD_SECONDS: Final = 2.0
 """How long the kubelet is given to learn of removed devices, before users of these devices are looked for."""
 BUSY: Final = "mig-change-waits"
-HALF: Final = "mig-half-way"
 
 
 class WishChanged(NodeagentError):
@@ -64,25 +63,31 @@ class Due:
     """Seconds until the same users are asked or reported again."""
 
 
+class Occupants(NamedTuple):
+    """Who uses a GPU, and how each is moved out of a change's way."""
+
+    users: Users
+    clearer: Clearer
+    clients: Clients
+
+
 class Changer:
     """Changes GPUs, never two at a time."""
 
     def __init__(
         self,
-        around: Around,
+        reporter: MigReporter,
         keeper: ChangeKeeper,
         sessions: SessionDesk,
-        users: Users,
+        occupants: Occupants,
         turn: AbstractAsyncContextManager[None],
-        clearer: Clearer,
-        clients: Clients,
         list_held: Callable[[], Collection[GpuUuid]],
         now: Callable[[], float],
     ) -> None:
         """`turn` is the lock shared by all changes; `list_held` names GPUs cut for keys of single devices."""
-        self._clients, self._list_held = clients, list_held
-        self._around, self._keeper, self._sessions = around, keeper, sessions
-        self._users, self._turn, self._clearer, self._now = users, turn, clearer, now
+        self._users, self._clearer, self._clients = occupants
+        self._reporter, self._keeper, self._sessions = reporter, keeper, sessions
+        self._turn, self._list_held, self._now = turn, list_held, now
 
     def line_up(self, gpu: Gpu, wanted: Wanted) -> Due:
         """Hide the devices to be removed from now on until `leave`: no new pod is given any of them."""
@@ -90,23 +95,23 @@ class Changer:
         affected = list_affected(gpu, plan_writes(Goal(wanted=wanted), read_partitions(gpu), busy=busy))
         keeps = tuple(device.uuid for device in gpu.mig_devices if device.uuid not in affected)
         shown = GpuChange(gpu=gpu.uuid, index=gpu.index, wanted=wanted.describe(), doing=IN_LINE, keeps=keeps)
-        self._around.show(shown)
+        self._reporter.show(shown)
         return Due(gpu=gpu, wanted=wanted, busy=busy, affected=affected, shown=shown)
 
     def leave(self, due: Due) -> None:
         """End the change of this GPU, with success or without."""
-        self._around.clear_condition(BUSY, due.gpu.uuid)
-        self._around.show(due.shown, is_over=True)
+        self._reporter.clear_condition(BUSY, due.gpu.uuid)
+        self._reporter.show(due.shown, is_over=True)
 
     async def wait_told(self, dues: Sequence[Due]) -> None:
         """Wait until no device to be removed is advertised as healthy; without a device plugin there is no wait."""
         affected = [device for due in dues for device in due.affected]
 
         def knows() -> bool:
-            state = self._around.read(PluginState)
+            state = self._reporter.read(PluginState)
             return state is None or is_told(state, affected)
 
-        await self._around.wait_until(knows, TOLD_SECONDS)
+        await self._reporter.wait_until(knows, TOLD_SECONDS)
 
     async def clear(self, due: Due, wish: Wish) -> bool:
         """Whether the devices to be removed are unused; users are dealt with as `mig.when_busy` says.
@@ -128,8 +133,8 @@ class Changer:
         clearing = await self._clearer.clear(due.gpu, found, now - due.waits_since)
         self._require_wished(due.gpu, wish)
         due.found, due.dealt_at, due.again_seconds = found, now, clearing.again_seconds
-        self._around.set_condition(BUSY, due.gpu.uuid, f"GPU {due.gpu.index}: {clearing.detail}")
-        self._around.show(replace(due.shown, doing=clearing.doing))
+        self._reporter.set_condition(BUSY, due.gpu.uuid, f"GPU {due.gpu.index}: {clearing.detail}")
+        self._reporter.show(replace(due.shown, doing=clearing.doing))
         return False
 
     async def rest(self, dues: Sequence[Due]) -> None:
@@ -137,7 +142,7 @@ class Changer:
         await self._sessions.close()
         await self._clients.give_back()
         again = [due.again_seconds for due in dues if due.again_seconds is not None]
-        await self._around.wait_news(min(again, default=None))
+        await self._reporter.wait_news(min(again, default=None))
 
     async def change(self, due: Due, wish: Wish) -> End:
         """Make the calls on an unused GPU.
@@ -147,8 +152,8 @@ class Changer:
             NodeagentError: Nothing was changed.
         """
         gpu = due.gpu
-        self._around.clear_condition(BUSY, gpu.uuid)
-        await self._clients.pause(lambda doing: self._around.show(replace(due.shown, doing=doing)))
+        self._reporter.clear_condition(BUSY, gpu.uuid)
+        await self._clients.pause(lambda doing: self._reporter.show(replace(due.shown, doing=doing)))
         async with self._turn:
             self._require_wished(gpu, wish)
             before = await (await self._sessions.get()).read(gpu)
@@ -167,28 +172,28 @@ class Changer:
             return ""
         try:
             progress = read_progress(change)
-            gpu = self._around.find_gpu(change.gpu)
+            gpu = self._reporter.find_gpu(change.gpu)
         except (ChangeUnreadable, ControlRefused) as error:
-            self._around.set_condition(HALF, change.gpu, str(error))
+            self._reporter.set_condition(HALF, change.gpu, str(error))
             return str(error)
         wanted = progress.intent.wanted.describe()
         shown = GpuChange(gpu=gpu.uuid, index=gpu.index, wanted=wanted, doing="goes on after a restart")
-        self._around.show(shown)
+        self._reporter.show(shown)
         try:
             async with self._turn:
                 await self._carry(gpu, change.number, progress, shown)
         except NodeagentError as error:
-            self._around.set_condition(HALF, gpu.uuid, str(error))
+            self._reporter.set_condition(HALF, gpu.uuid, str(error))
             return str(error)
         finally:
             await self._sessions.close()
-            self._around.show(shown, is_over=True)
+            self._reporter.show(shown, is_over=True)
         return ""
 
     def _require_wished(self, gpu: Gpu, wish: Wish) -> None:
         """Check the judgement again: other GPUs were waited for and changed since."""
-        others = list_others(self._around.read(Offering), self._list_held())
-        if gpu.uuid in others or not self._around.is_wished(wish):
+        others = list_others(self._reporter.read(Offering), self._list_held())
+        if gpu.uuid in others or not self._reporter.is_wished(wish):
             raise WishChanged(wish.layout)
 
     async def _settle_outdone(self, gpu: Gpu) -> None:
@@ -204,15 +209,15 @@ class Changer:
         carrier = Carrier(self._keeper, await self._sessions.get(), self._teller(shown), self._now)
         end = await carrier.carry(gpu, number, progress, busy)
         await self._keeper.settle_change(number, end.outcome)
-        self._around.tell_end(gpu, end, layout=progress.intent.layout)
+        self._reporter.tell_end(gpu, end, layout=progress.intent.layout)
         intent = progress.intent
         goals = {Outcome.DONE: Goal(wanted=intent.wanted), Outcome.UNDONE: Goal(before=intent.before)}
         goal = goals.get(end.outcome)
         if goal is None:
             await self._wait_shown(gpu)
             return end
-        is_seen = await self._around.wait_until(
-            lambda: goal.is_reached(read_partitions(self._around.find_gpu(gpu.uuid))), SEEN_SECONDS
+        is_seen = await self._reporter.wait_until(
+            lambda: goal.is_reached(read_partitions(self._reporter.find_gpu(gpu.uuid))), SEEN_SECONDS
         )
         return end if is_seen or end.detail else replace(end, detail=UNSEEN)
 
@@ -222,14 +227,14 @@ class Changer:
             partitions = await (await self._sessions.get()).read(gpu)
         except NodeagentError:
             return  # `tell_end` has had the GPU polled, and the poll reports the error
-        await self._around.wait_until(lambda: is_shown(self._around.find_gpu(gpu.uuid), partitions), TOLD_SECONDS)
+        await self._reporter.wait_until(lambda: is_shown(self._reporter.find_gpu(gpu.uuid), partitions), TOLD_SECONDS)
 
     def _teller(self, change: GpuChange) -> Callable[[Write], None]:
         done = 0
 
         def tell(write: Write) -> None:
             nonlocal done
-            self._around.show(replace(change, doing=write.describe(), done=done))
+            self._reporter.show(replace(change, doing=write.describe(), done=done))
             done += 1
 
         return tell

@@ -7,18 +7,19 @@ their holders.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import SystemRandom
-from typing import TypeVar
+from typing import NamedTuple
 
 import anyio
 from anyio.abc import TaskStatus
 from msgspec.structs import replace
 
-from nodeagent.components.mig.carry import End, SessionDesk
-from nodeagent.components.mig.changing import HALF, Changer, WishChanged
+from nodeagent.components.mig.carry import SessionDesk
+from nodeagent.components.mig.changing import Changer, Occupants, WishChanged
 from nodeagent.components.mig.clients import GIVE_BACK_SECONDS, PAUSED, Clients
 from nodeagent.components.mig.judge import Judgement, judge
 from nodeagent.components.mig.maker import Maker
 from nodeagent.components.mig.relay import ApplyingRelay
+from nodeagent.components.mig.report_task import HALF, REBOOT, WATCHED, MigReporter
 from nodeagent.components.mig.request import (
     Drift,
     Remembered,
@@ -37,37 +38,53 @@ from nodeagent.components.mig.row import Resumer, Row
 from nodeagent.components.mig.users import Clearer, Users
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
-from nodeagent.core.channels.mailbox import Waker
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.backoff import BackoffSettings, decide_delay
 from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.host.files.sealed_store import SealedStore
-from nodeagent.model.allocation import AllocationTable
-from nodeagent.model.claims import ClaimBook
 from nodeagent.model.cluster import MIG_CONFIG_LABEL, ClusterWishes
 from nodeagent.model.driver import DriverState
 from nodeagent.model.errors import ControlRefused, NodeagentError
-from nodeagent.model.events import ConfigurationReloaded, GpuAppeared, GpuSeenStale, MigChangeEnded, WishRefused
-from nodeagent.model.gpu import Gpu, Inventory
+from nodeagent.model.events import ConfigurationReloaded, GpuAppeared, WishRefused
+from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import GpuUuid
-from nodeagent.model.journal import Change, PartTable
-from nodeagent.model.mig import GpuChange, MigState
+from nodeagent.model.journal import Change
+from nodeagent.model.mig import MigState
 from nodeagent.model.offering import Offering
-from nodeagent.model.plugin import PluginState
 from nodeagent.model.ports import ChangeKeeper, ClientPausing, GpuPartitioning, PodEviction, ProcessPlaces
-from nodeagent.model.telemetry import NodeSample
 from nodeagent.rules.mig.change import OWNER, Outcome
 from nodeagent.rules.mig.layouts import Layout, LayoutsRead
 
-V = TypeVar("V")
-
 JOURNAL_RETRY_SECONDS = 1.0
 LABEL_SECONDS = 5.0  # how long the node's label is waited for before the stored request counts
-FAILED, REBOOT, DRIFTED, INVALID = "mig-change-failed", "mig-reboot-needed", "mig-drifted", "mig-layouts-invalid"
+FAILED, DRIFTED, INVALID = "mig-change-failed", "mig-drifted", "mig-layouts-invalid"
 AGAIN = BackoffSettings(first_seconds=10.0, limit_seconds=300.0)  # after a GPU has come back
 KNOWN_SECONDS = 30.0  # how long GPUs and journal may take before clients paused by an earlier process are unpaused
-WATCHED = (Inventory, DriverState, ClusterWishes, AllocationTable, PartTable, ClaimBook, NodeSample, PluginState)
+
+
+class GpuAccess(NamedTuple):
+    """What cuts GPUs, and what finds the pods of their processes; without it each process stands alone."""
+
+    partitioning: GpuPartitioning
+    places: ProcessPlaces | None = None
+
+
+class MigFiles(NamedTuple):
+    """What outlives the process: the journal, the request in force, and the layouts of the settings' file."""
+
+    journal: ChangeKeeper
+    store: SealedStore
+    read_layouts: Callable[[], Awaitable[LayoutsRead]]
+
+
+class ClusterAccess(NamedTuple):
+    """The API server as far as MIG needs it; empty without a server."""
+
+    eviction: PodEviction | None = None
+    pausing: ClientPausing | None = None
+    has_labels: bool = False
+    """Whether the label of the node may be read some day."""
 
 
 class Mig:
@@ -81,37 +98,36 @@ class Mig:
         conditions: Conditions,
         clock: Clock,
         live: LiveSettings,
-        partitioning: GpuPartitioning,
-        keeper: ChangeKeeper,
+        gpus: GpuAccess,
+        files: MigFiles,
         *,
-        store: SealedStore,
         relay: ApplyingRelay,
-        read_file: Callable[[], Awaitable[LayoutsRead]],
-        places: ProcessPlaces | None = None,
-        eviction: PodEviction | None = None,
-        pausing: ClientPausing | None = None,
-        has_cluster: bool = False,
+        cluster: ClusterAccess,
     ) -> None:
-        """Wire the component; `places` finds the pods of processes, `has_cluster`: a label may be read some day."""
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
-        self._sessions = SessionDesk(partitioning)
-        self._keeper, self._store, self._relay = keeper, store, relay
-        self._read_file, self._has_cluster = read_file, has_cluster
-        users, turn = Users(self.read, places), anyio.Lock()
-        clearer = Clearer(lambda: live.now.mig, eviction)
-        self._maker = Maker(self, keeper, SessionDesk(partitioning), users, turn, clock.wall)
-        held = self._maker.list_gpus
+        self._keeper, self._store, self._read_file = files
+        self._relay, self._has_cluster = relay, cluster.has_labels
+        self._reporter = reporter = MigReporter(bus, conditions, lambda wish: self._decide() == wish)
+        self._sessions = SessionDesk(gpus.partitioning)
+        users, turn = Users(reporter.read, gpus.places), anyio.Lock()
+        self._maker = Maker(reporter, self._keeper, SessionDesk(gpus.partitioning), users, turn, clock.wall)
         self._clients = Clients(
-            pausing, lambda: live.now.mig.pause_clients, self._remember_paused, self.wait_news, clock.monotonic
+            cluster.pausing,
+            lambda: live.now.mig.pause_clients,
+            self._remember_paused,
+            reporter.wait_news,
+            clock.monotonic,
         )
-        self._changer = Changer(self, keeper, self._sessions, users, turn, clearer, self._clients, held, clock.wall)
-        self._remembered, self._row = Remembered(), Row(self, self._changer)
+        occupants = Occupants(users, Clearer(lambda: live.now.mig, cluster.eviction), self._clients)
+        self._changer = Changer(
+            reporter, self._keeper, self._sessions, occupants, turn, self._maker.list_gpus, clock.wall
+        )
+        self._remembered, self._row = Remembered(), Row(reporter, self._changer)
         self._boot, self._asked = "", 0
-        self._resumer = Resumer(self, self._changer, self._maker.finish, self._tell_resumed)
+        self._resumer = Resumer(reporter, self._changer, self._maker.finish, self._tell_resumed)
         self._drift = Drift()
         self._retry = Retry(clock.monotonic, lambda tries: decide_delay(AGAIN, tries, SystemRandom()))
-        self._changes: dict[GpuUuid, GpuChange] = {}
-        self._waker, self._log = Waker(), get_logger(component=self.name)
+        self._waker, self._log = reporter.waker, get_logger(component=self.name)
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
         """Finish changes begun before, then follow the request in force, until cancelled."""
@@ -128,12 +144,14 @@ class Mig:
                         await self._give_back()
                         if not await self._go_round():
                             self._row.end()
-                        await self.wait_news(GIVE_BACK_SECONDS if self._clients.owed else self._retry.rest_seconds())
+                        await self._reporter.wait_news(
+                            GIVE_BACK_SECONDS if self._clients.owed else self._retry.rest_seconds()
+                        )
 
     async def apply_layout(self, name: str, who: str) -> str:
         """Have the GPUs cut as a layout says; the port's contract is in `model.ports`."""
         wanted = name or self._decide().layout
-        inventory = self.read(Inventory)
+        inventory = self._reporter.read(Inventory)
         if not wanted or inventory is None:
             raise ControlRefused("no layout is asked for: name one, see `nodeagent mig show`")
         layout, problem = await self._find(wanted, inventory)
@@ -147,7 +165,7 @@ class Mig:
         await self._remember()
         self._asked += 1
         # A waiting command must not take the standing of the request before for its own.
-        self._publish(MigState(layout=wanted, origin=who, standing="pending"))
+        self._reporter.publish(MigState(layout=wanted, origin=who, standing="pending"))
         self._log.info("layout_asked_for", layout=wanted, who=who, differing=len(judgement.differing))
         self._waker.wake()
         if not judgement.differing:
@@ -221,7 +239,7 @@ class Mig:
         return decide_wish(self._note_label(), self._live.now.mig.layout, self._asked)
 
     def _note_label(self) -> Remembered:
-        wishes = self.read(ClusterWishes)
+        wishes = self._reporter.read(ClusterWishes)
         return note_label(self._remembered, wishes.mig_config if wishes is not None else None)
 
     async def _go_round(self) -> bool:
@@ -235,9 +253,9 @@ class Mig:
             self._drift.forget()
             self._retry.forget()
             self._conditions.replace(FAILED, {})
-            self._publish(MigState())
+            self._reporter.publish(MigState())
             return False
-        inventory, driver = self.read(Inventory), self.read(DriverState)
+        inventory, driver = self._reporter.read(Inventory), self._reporter.read(DriverState)
         assert inventory is not None
         self._drift.note_look(inventory, has_driver=driver is None or driver.ready)
         if self._retry.is_barred(wish):
@@ -275,7 +293,7 @@ class Mig:
         self._drift.note_in_place(wish, inventory)
         self._retry.forget()
         left = "; ".join(judgement.left)
-        self._publish(MigState(layout=wish.layout, origin=wish.origin, standing="success", detail=left))
+        self._reporter.publish(MigState(layout=wish.layout, origin=wish.origin, standing="success", detail=left))
 
     async def _await_boot(self, wish: Wish, reasons: Mapping[GpuUuid, str]) -> None:
         """Report a needed boot; fail if the node was booted for the same GPU already, as another boot helps no more."""
@@ -285,7 +303,7 @@ class Mig:
         self._remembered = note_boot(self._remembered, reasons, self._boot)
         await self._remember()
         self._retry.note_failed(wish, reason := "; ".join(reasons.values()), ())
-        self._publish(MigState(layout=wish.layout, origin=wish.origin, standing="rebooting", detail=reason))
+        self._reporter.publish(MigState(layout=wish.layout, origin=wish.origin, standing="rebooting", detail=reason))
         self._log.warning("mig_layout_waits_for_boot", layout=wish.layout, reason=reason)
 
     def _fail(self, wish: Wish, reason: str, gpus: tuple[GpuUuid, ...] | None = ()) -> None:
@@ -293,7 +311,7 @@ class Mig:
         if not self._retry.note_failed(wish, reason, gpus):
             return
         self._conditions.replace(FAILED, {"": f"{wish.layout} ({wish.origin}): {reason}"})
-        self._publish(MigState(layout=wish.layout, origin=wish.origin, standing="failed", detail=reason))
+        self._reporter.publish(MigState(layout=wish.layout, origin=wish.origin, standing="failed", detail=reason))
         self._log.error("mig_layout_failed", layout=wish.layout, reason=reason)
         if gpus is None:
             self._bus.publish_fact(
@@ -302,7 +320,7 @@ class Mig:
 
     async def _apply(self, wish: Wish, judgement: Judgement, owed: Sequence[GpuUuid]) -> None:
         self._conditions.replace(FAILED, {})
-        self._publish(MigState(layout=wish.layout, origin=wish.origin, standing="pending"))
+        self._reporter.publish(MigState(layout=wish.layout, origin=wish.origin, standing="pending"))
         self._log.info("mig_layout_begun", layout=wish.layout, origin=wish.origin, gpus=list(owed))
         row, waiting = self._row.begin(wish, {uuid: judgement.wanted[uuid] for uuid in owed}), {}
         try:
@@ -327,71 +345,7 @@ class Mig:
         self._waker.wake()
 
     def _judge(self, layout: Layout, inventory: Inventory) -> Judgement:
-        return judge(layout, inventory.gpus, self.read(Offering), self._maker.list_gpus())
+        return judge(layout, inventory.gpus, self._reporter.read(Offering), self._maker.list_gpus())
 
     def _tell_resumed(self, change: Change) -> None:
         self._log.info("mig_change_resumed", change=change.number, gpu=change.gpu, steps=len(change.steps))
-
-    def _publish(self, state: MigState) -> None:
-        self._bus.publish_state(replace(state, changes=tuple(self._changes.values())), source=self.name)
-
-    # The interface for the helpers: `around.Around`.
-
-    def read(self, state: type[V]) -> V | None:
-        """The newest value of a state, once published."""
-        return envelope.value if (envelope := self._bus.latest(state)) is not None else None
-
-    def find_gpu(self, uuid: GpuUuid) -> Gpu:
-        """The GPU as seen now."""
-        inventory = self.read(Inventory)
-        if inventory is None or (gpu := inventory.find_gpu(uuid)) is None:
-            raise ControlRefused(f"{uuid} is not on this node any more")
-        return gpu
-
-    def show(self, change: GpuChange, *, is_over: bool = False) -> None:
-        """Publish the progress of a GPU's change; once over, the GPU's devices are offered as they are."""
-        self._changes[change.gpu] = change
-        if is_over:
-            del self._changes[change.gpu]
-        self._publish(self.read(MigState) or MigState())
-
-    def tell_end(self, gpu: Gpu, end: End, *, layout: str = "", device: str = "") -> None:
-        """Publish the end of a change for a layout or of a single device, and have the GPU polled anew."""
-        fact = MigChangeEnded(gpu=gpu.uuid, layout=layout, outcome=end.outcome, detail=end.detail, device=device)
-        self._bus.publish_fact(fact, source=self.name)
-        self._log.info(
-            "mig_change_ended", gpu=gpu.uuid, what=layout or device, outcome=str(end.outcome), detail=end.detail
-        )
-        for code, outcome in ((HALF, Outcome.HALF), (REBOOT, Outcome.REBOOT)):
-            if end.outcome is outcome:
-                self.set_condition(code, gpu.uuid, f"GPU {gpu.index}: {end.detail}")
-            else:
-                self.clear_condition(code, gpu.uuid)
-
-    def tell_stale(self, gpu: Gpu) -> None:
-        """Have a GPU polled anew after another program's cut."""
-        self._bus.publish_fact(GpuSeenStale(gpu=gpu.uuid), source=self.name)
-
-    def set_condition(self, code: str, gpu: GpuUuid, detail: str) -> None:
-        """Set a condition of a GPU."""
-        self._conditions.set(code, key=gpu, detail=detail)
-
-    def clear_condition(self, code: str, gpu: GpuUuid) -> None:
-        """Clear a condition of a GPU."""
-        self._conditions.clear(code, key=gpu)
-
-    async def wait_until(self, is_so: Callable[[], bool], seconds: float) -> bool:
-        """Whether the condition comes true in time."""
-        with self._bus.watch_all(*WATCHED, client=f"{self.name} waiting") as states, anyio.move_on_after(seconds):
-            while not is_so():
-                await anext(states)
-        return is_so()
-
-    async def wait_news(self, seconds: float | None = None) -> None:
-        """Return when a state by which layouts are judged has changed, or after so many seconds."""
-        with anyio.move_on_after(seconds):
-            await self._waker.wait()
-
-    def is_wished(self, wish: Wish) -> bool:
-        """Whether the request is still in force."""
-        return self._decide() == wish

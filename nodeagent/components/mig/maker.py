@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Final
 
-from nodeagent.components.mig.around import Around
 from nodeagent.components.mig.carry import End, SessionDesk
 from nodeagent.components.mig.changing import SEEN_SECONDS
+from nodeagent.components.mig.report_task import MigReporter
 from nodeagent.components.mig.users import Users
 from nodeagent.model.errors import ControlRefused, GpuError, NodeagentError
 from nodeagent.model.gpu import Gpu, MigDevice
@@ -44,7 +44,7 @@ class Maker:
 
     def __init__(
         self,
-        around: Around,
+        reporter: MigReporter,
         keeper: ChangeKeeper,
         sessions: SessionDesk,
         users: Users,
@@ -52,7 +52,7 @@ class Maker:
         now: Callable[[], float],
     ) -> None:
         """`turn` is the lock shared by all changes."""
-        self._around, self._keeper, self._sessions = around, keeper, sessions
+        self._reporter, self._keeper, self._sessions = reporter, keeper, sessions
         self._users, self._turn, self._now = users, turn, now
 
     def partitions(self) -> Mapping[str, PartitionWish] | None:
@@ -73,7 +73,7 @@ class Maker:
                     f"{key} has {holding.wish.describe()} of {holding.wish.gpu} already: remove it before it gets"
                     f" {wish.describe()}"
                 )
-            gpu = self._around.find_gpu(wish.gpu)
+            gpu = self._reporter.find_gpu(wish.gpu)
             try:
                 return await self._make(gpu, key, wish, holding)
             except (LayoutInfeasible, RebootNeeded) as error:
@@ -147,7 +147,7 @@ class Maker:
             raise
         made = find_instance(wish, await session.read(gpu))
         if writes:
-            self._around.tell_end(gpu, End(outcome=Outcome.DONE), device=wish.describe())
+            self._reporter.tell_end(gpu, End(outcome=Outcome.DONE), device=wish.describe())
         device = await self._wait_device(gpu, made) if made is not None else None
         return _require_seen(device, gpu, wish)
 
@@ -155,20 +155,20 @@ class Maker:
         """Wait for an up-to-date inventory: a removed device, still seen, could be taken for its successor."""
 
         def is_so() -> bool:
-            return is_shown(self._around.find_gpu(gpu.uuid), partitions)
+            return is_shown(self._reporter.find_gpu(gpu.uuid), partitions)
 
         if not is_so():
-            self._around.tell_stale(gpu)
-        return await self._around.wait_until(is_so, SEEN_SECONDS)
+            self._reporter.tell_stale(gpu)
+        return await self._reporter.wait_until(is_so, SEEN_SECONDS)
 
     async def _wait_device(self, gpu: Gpu, made: GpuInstance) -> MigDevice | None:
         """The device in an instance, once seen, perhaps already."""
 
         def find() -> MigDevice | None:
-            devices = self._around.find_gpu(gpu.uuid).mig_devices
+            devices = self._reporter.find_gpu(gpu.uuid).mig_devices
             return next((one for one in devices if one.gpu_instance_id == made.id), None)
 
-        await self._around.wait_until(lambda: find() is not None, SEEN_SECONDS)
+        await self._reporter.wait_until(lambda: find() is not None, SEEN_SECONDS)
         return find()
 
     async def _reach(self, gpu: Gpu, holding: Holding, *, is_own: bool) -> None:
@@ -190,11 +190,11 @@ class Maker:
         change = GpuChange(
             gpu=gpu.uuid, index=gpu.index, wanted=holding.wish.describe(), doing=write.describe(), keeps=keeps
         )
-        self._around.show(change)
+        self._reporter.show(change)
         try:
             await (await self._sessions.get()).write(gpu, write)
         finally:
-            self._around.show(change, is_over=True)
+            self._reporter.show(change, is_over=True)
 
     async def _refuse_used(self, gpu: Gpu) -> None:
         found = await self._users.find_in_the_way(gpu, (gpu.uuid, *(device.uuid for device in gpu.mig_devices)))
@@ -209,12 +209,12 @@ class Maker:
         try:
             await self._remove(holding, Outcome.UNDONE, reason)
         except NodeagentError as error:
-            gpu = self._around.find_gpu(holding.wish.gpu)
+            gpu = self._reporter.find_gpu(holding.wish.gpu)
             end = End(outcome=Outcome.HALF, detail=f"{reason}; then, on the way back: {error}")
-            self._around.tell_end(gpu, end, device=holding.wish.describe())
+            self._reporter.tell_end(gpu, end, device=holding.wish.describe())
 
     async def _remove(self, holding: Holding, outcome: Outcome = Outcome.DONE, reason: str = "") -> None:
-        gpu = self._around.find_gpu(holding.wish.gpu)
+        gpu = self._reporter.find_gpu(holding.wish.gpu)
         others = [one for one in self._list() or () if one.number != holding.number]
         if holding.phase is not Phase.LEAVING:
             await self._keeper.step_change(holding.number, phase_step(Phase.LEAVING, self._now()))
@@ -242,7 +242,7 @@ class Maker:
         await self._keeper.settle_change(holding.number, outcome)
         what = holding.wish.describe()
         device = f"the end of {what}" if outcome is Outcome.DONE else what
-        self._around.tell_end(gpu, End(outcome=outcome, detail=detail), device=device)
+        self._reporter.tell_end(gpu, End(outcome=outcome, detail=detail), device=device)
 
 
 def _require_shown(gpu: Gpu, *, is_so: bool) -> None:

@@ -8,9 +8,9 @@ before its GPU has come anew.
 from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mapping, Sequence
 from typing import Self
 
-from nodeagent.components.mig.around import Around
 from nodeagent.components.mig.carry import End
-from nodeagent.components.mig.changing import HALF, Changer, Due
+from nodeagent.components.mig.changing import Changer, Due
+from nodeagent.components.mig.report_task import HALF, MigReporter
 from nodeagent.components.mig.request import Wish
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import GpuUuid
@@ -24,9 +24,9 @@ class Row:
     While a layout is judged anew, GPUs in line stay hidden: no pod must be given a GPU about to be cut.
     """
 
-    def __init__(self, around: Around, changer: Changer) -> None:
+    def __init__(self, reporter: MigReporter, changer: Changer) -> None:
         """Hide no GPU yet."""
-        self._around, self._changer = around, changer
+        self._reporter, self._changer = reporter, changer
         self._wish = Wish()
         self._wanted: dict[GpuUuid, Wanted] = {}
         self._dues: list[Due] = []
@@ -70,7 +70,7 @@ class Row:
     async def _line_up(self) -> None:
         while self._wanted:
             self.at = next(iter(self._wanted))
-            self._dues.append(self._changer.line_up(self._around.find_gpu(self.at), self._wanted.pop(self.at)))
+            self._dues.append(self._changer.line_up(self._reporter.find_gpu(self.at), self._wanted.pop(self.at)))
             self._kept.pop(self.at, None)
         await self._changer.wait_told(self._dues)
 
@@ -78,7 +78,7 @@ class Row:
         while True:
             for due in self._dues:
                 self.at = due.gpu.uuid
-                due.gpu = self._around.find_gpu(self.at)
+                due.gpu = self._reporter.find_gpu(self.at)
                 if await self._changer.clear(due, self._wish):
                     return due
             await self._changer.rest(self._dues)
@@ -103,20 +103,20 @@ class Resumer:
 
     def __init__(
         self,
-        around: Around,
+        reporter: MigReporter,
         changer: Changer,
         take_back: Callable[[], Awaitable[Mapping[GpuUuid, str]]],
         tell: Callable[[Change], None],
     ) -> None:
         """`take_back` undoes single devices not given out yet, and returns failures by GPU."""
-        self._around, self._changer, self._take_back, self._tell = around, changer, take_back, tell
+        self._reporter, self._changer, self._take_back, self._tell = reporter, changer, take_back, tell
         self._left: dict[GpuUuid, Change] = {}
         self._come: set[GpuUuid] = set()
 
     async def finish(self, changes: Sequence[Change]) -> None:
         """At the start: finish each change begun before."""
         for gpu, problem in (await self._take_back()).items():
-            self._around.set_condition(HALF, gpu, problem)
+            self._reporter.set_condition(HALF, gpu, problem)
         for change in changes:
             await self._resume(change)
 

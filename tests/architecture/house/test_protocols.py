@@ -5,7 +5,10 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.house.protocols import find_singles, may_import
+from tests.architecture.house.report import SHORT_FILES_MAX, SINGLES_MAX, list_short
 from tests.architecture.house.test_words import make_package
+
+ROOT = Path(__file__).parents[3]
 
 PROTOCOL = "from typing import Protocol\nclass Writes(Protocol):\n    def write(self) -> None: ...\n"
 WRITER = "class Writer:\n    def __init__(self):\n        self.place = 1\n    def write(self) -> None: ...\n"
@@ -13,6 +16,25 @@ WRITER = "class Writer:\n    def __init__(self):\n        self.place = 1\n    de
 
 def find(root: Path, files: dict[str, str]) -> list[tuple[str, str]]:
     return [(one.protocol.name, one.implementation.name) for one in find_singles(make_package(root, files))]
+
+
+def test_short_files_are_no_more_than_have_been_reached() -> None:
+    """A short file that comes joins what it serves."""
+    assert len(list_short(ROOT / "nodeagent")) <= SHORT_FILES_MAX
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_needless_protocols_are_no_more_than_have_been_reached() -> None:
+    """A class that stands in nobody's way is named itself."""
+    singles = [(one.protocol.name, one.implementation.name) for one in find_singles(ROOT / "nodeagent")]
+    assert len(singles) <= SINGLES_MAX, singles
+
+
+def test_a_short_file_is_counted(tmp_path: Path) -> None:
+    """Thirty-nine lines are short, forty are not."""
+    package = make_package(tmp_path, {"core/short.py": "a = 1\n" * 39, "core/long.py": "a = 1\n" * 40})
+    assert [path.name for path in list_short(package)] == ["short.py"]
 
 
 def test_a_protocol_with_one_implementation_that_its_user_may_import_is_found(tmp_path: Path) -> None:

@@ -157,7 +157,7 @@ RETIRED: Final = (
     Retired("keeper", "the noun of what is kept: supervisor, writer, files", pending=True),
     Retired("maker", "partition writer", pending=True),
     Retired("desk", "the noun of what is handled there", pending=True),
-    Retired("around", "ports, or dependencies", pending=True),
+    Retired("around", "ports, or dependencies"),
     Retired("surroundings", "dependencies", pending=True),
     Retired("neighbours", "ports", pending=True),
     Retired("relay", "Handle", pending=True),

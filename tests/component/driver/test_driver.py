@@ -260,7 +260,7 @@ async def test_two_troubles_are_both_said() -> None:
 async def test_component_without_nodes_and_markers_just_looks() -> None:
     """Simulated hardware has neither device nodes nor markers."""
     around = Surroundings(FakeProbe(WORKING), validation_markers=True)
-    driver = Driver(around.bus, around.gates, around.conditions, around.probe, lambda: around.settings)
+    driver = Driver(around.bus, around.gates, around.conditions, DriverHost(around.probe), lambda: around.settings)
     async with anyio.create_task_group() as tasks:
         await tasks.start(lambda *, task_status: driver.run(task_status=task_status))
         await anyio.sleep(100)

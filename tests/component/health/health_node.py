@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 from msgspec.structs import replace
 
-from nodeagent.components.driver.component import DRIVER_GATE, Driver
+from nodeagent.components.driver.component import DRIVER_GATE, Driver, DriverHost
 from nodeagent.components.health.component import Health
 from nodeagent.components.health.relay import ClearingRelay
 from nodeagent.components.health.verdict_store import VERDICTS_VERSION
@@ -99,7 +99,7 @@ class Node:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Node"]:
-        driver = Driver(self.bus, self.gates, self.conditions, self.gpus, lambda: self.live.now.driver)
+        driver = Driver(self.bus, self.gates, self.conditions, DriverHost(self.gpus), lambda: self.live.now.driver)
         inventory = InventoryComponent(
             self.bus,
             self.conditions,

@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 
 from nodeagent.components.inventory.diff import diff_inventories
-from nodeagent.components.mig.component import Mig
+from nodeagent.components.mig.component import ClusterAccess, GpuAccess, Mig, MigFiles
 from nodeagent.components.mig.relay import ApplyingRelay
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
@@ -173,15 +173,10 @@ class World:
                 self.conditions,
                 self.clock,
                 self.live,
-                self.gpus,
-                self.book,
-                store=self.store,  # type: ignore[arg-type]  # as far as it is used
+                GpuAccess(self.gpus, self.places),
+                MigFiles(self.book, self.store, self._read_file),  # type: ignore[arg-type]  # as far as it is used
                 relay=self.relay,
-                read_file=self._read_file,
-                places=self.places,
-                eviction=self.cluster,
-                pausing=self.cluster,
-                has_cluster=self.has_cluster,
+                cluster=ClusterAccess(self.cluster, self.cluster, has_labels=self.has_cluster),
             )
             await tasks.start(lambda *, task_status: component.run(task_status=task_status))
             yield self

@@ -23,7 +23,7 @@ from nodeagent.components.cdi.component import Cdi
 from nodeagent.components.cdi.relay import PartSpecsRelay
 from nodeagent.components.claims.make import Makers
 from nodeagent.components.claims.sharing import ShareFiles, Turns
-from nodeagent.components.mig.component import Mig
+from nodeagent.components.mig.component import ClusterAccess, GpuAccess, Mig, MigFiles
 from nodeagent.components.mig.relay import ApplyingRelay
 from nodeagent.components.mps.component import Mps
 from nodeagent.components.mps.relay import MpsClaimsRelay
@@ -199,9 +199,9 @@ class Agent(World):
 
     def _build_mig(self) -> Mig:
         return Mig(
-            self.bus, self.conditions, self.clock, self.live, self.cards, self.journal,
-            store=Store(),  # type: ignore[arg-type]  # as far as it is used
-            relay=self.mig, read_file=_read_no_file,
+            self.bus, self.conditions, self.clock, self.live, GpuAccess(self.cards),
+            MigFiles(self.journal, Store(), _read_no_file),  # type: ignore[arg-type]  # as far as it is used
+            relay=self.mig, cluster=ClusterAccess(),
         )  # fmt: skip
 
     def _build_mps(self) -> Mps:

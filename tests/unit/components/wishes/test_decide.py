@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.components.wishes.decide import WishStanding, find_differing, judge_mig_wish
+from nodeagent.components.wishes.decide import Pause, Step, WishStanding, decide_step, find_differing, judge_mig_wish
 from nodeagent.model.cluster import ClusterWishes
 from nodeagent.model.gpu import Gpu, Mig, MigProfile
 from tests.support.gpus import make_gpu, make_mig_devices
@@ -81,3 +81,25 @@ def test_a_wish_that_is_not_met_is_a_condition_until_it_is() -> None:
     assert unmet.conditions() == {"mig-config-changing": {}, "mig-config-not-applied": {"": unmet.detail}}
     assert changing.conditions() == {"mig-config-changing": {"": changing.detail}, "mig-config-not-applied": {}}
     assert met.conditions() == {"mig-config-changing": {}, "mig-config-not-applied": {}}
+
+
+HELD = Pause(label="a=paused-for-x", released_until=1000.0)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "pause", "now", "step"),
+    [
+        ("", Pause(), 0.0, None),
+        ("a=paused-for-x", Pause(), 0.0, Step.RELEASE),
+        ("a=paused-for-x", HELD, 400.0, None),
+        ("a=paused-for-x", HELD, 500.1, Step.RELEASE),
+        ("b=paused-for-y", HELD, 400.0, Step.RELEASE),
+        ("", HELD, 400.0, Step.RESUME),
+        ("", HELD, 2000.0, Step.RESUME),
+    ],
+)
+def test_a_release_is_renewed_at_half_time_and_ended_with_its_label(
+    wanted: str, pause: Pause, now: float, step: Step | None
+) -> None:
+    """What nobody asked for here is not taken back here."""
+    assert decide_step(wanted, pause, now, 1000.0) is step

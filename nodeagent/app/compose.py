@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from nodeagent import __version__
 from nodeagent.app.control import Control
 from nodeagent.app.endpoints import Listeners
-from nodeagent.app.hardware import Hardware, choose_hardware
+from nodeagent.app.hardware import ChooseHardware, Hardware, choose_hardware
 from nodeagent.app.late import LateStart
 from nodeagent.app.node_label import SEAL
 from nodeagent.app.optional_parts import DEVICES_GATE, OptionalParts, list_first_modules
@@ -68,13 +68,15 @@ class Composition:
         self.conditions = Conditions(self.bus, self.clock, CATALOGUE)
         self.capacity = self._decide_capacity()
         self.introspection = Introspection()
-        self.kubelet = KubeletSide(self.bus, self.conditions, self.clock, live, self.node)
+        self.kubelet = KubeletSide(self.bus, self.conditions, self.clock, live, self.node, hardware.vendor)
         self.clearing, self.forgetting, self.choosing = ClearingRelay(), ForgettingRelay(), ChoosingRelay()
         registers = settings.device_plugin.enabled or settings.fractions.enabled or bool(settings.devices.classes)
         self.late = LateStart(
             self.bus, lambda: self.gates, PLUGIN_GATE if registers else None, list_first_modules(settings)
         )
-        self.containers = ContainerSide(self.bus, self.conditions, self.clock, live, self.late, plan)
+        self.containers = ContainerSide(
+            self.bus, self.conditions, self.clock, live, self.late, plan, hardware.driver_files
+        )
         self.usage = UsageSide(
             self.bus,
             self.conditions,
@@ -351,7 +353,7 @@ def plan_supervision(settings: Settings) -> SupervisorSettings:
     )
 
 
-def compose(plan: AgentPlan, listeners: Listeners) -> Composition:
+def compose(plan: AgentPlan, listeners: Listeners, choose: ChooseHardware = choose_hardware) -> Composition:
     """All parts of an agent.
 
     Raises:
@@ -359,5 +361,5 @@ def compose(plan: AgentPlan, listeners: Listeners) -> Composition:
     """
     live = LiveSettings(plan.loaded.settings)
     seed = plan.simulation.seed if plan.simulation is not None else 1
-    hardware = choose_hardware(live, live.now.node.name or os.uname().nodename, seed, plan.early_worker)
+    hardware = choose(live, live.now.node.name or os.uname().nodename, seed, plan.early_worker)
     return Composition(plan, listeners, hardware, live)

@@ -12,7 +12,17 @@ from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.edge.nvml.agent.command import EarlyWorker
 from nodeagent.model.mps import MARKER
-from nodeagent.model.ports import DeviceNodes, DriverProbe, FaultInjector, GpuPartitioning, GpuSource, ValidationMarkers
+from nodeagent.model.nvidia import VENDOR
+from nodeagent.model.ports import (
+    DeviceNodes,
+    DriverFileSource,
+    DriverProbe,
+    FaultInjector,
+    GpuPartitioning,
+    GpuSource,
+    ValidationMarkers,
+)
+from nodeagent.model.vendor import Vendor
 
 if TYPE_CHECKING:
     from nodeagent.edge.simulated.source import SimulatedGpus
@@ -63,6 +73,17 @@ class Hardware(Struct, frozen=True):
     extras: ExtraReadings = field(default_factory=ExtraReadings)
     partitioning: GpuPartitioning | None = None
     """Access for changes of GPUs; `None` where no component changes any."""
+    vendor: Vendor = VENDOR
+    driver_files: DriverFileSource | None = None
+    """The driver's files for containers; `None` where they lie on the host as NVIDIA's driver installs them."""
+
+
+class ChooseHardware(Protocol):
+    """Builds the ports to the GPUs of a vendor, or of a simulation."""
+
+    def __call__(  # noqa: D102 - see above
+        self, live: LiveSettings, node_name: str, seed: int, early_worker: EarlyWorker | None = None
+    ) -> Hardware: ...
 
 
 def choose_hardware(live: LiveSettings, node_name: str, seed: int, early_worker: EarlyWorker | None = None) -> Hardware:

@@ -13,6 +13,7 @@ from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.component import Component, ComponentSpec
+from nodeagent.model.ports import DriverFileSource
 from nodeagent.rules.cdi_names import CLAIM_FILES, PART_FILES
 
 if TYPE_CHECKING:
@@ -34,9 +35,17 @@ class ContainerSide:
     """The dependencies of the cdi and runtime components; lives as long as the process."""
 
     def __init__(
-        self, bus: Bus, conditions: Conditions, clock: Clock, live: LiveSettings, late: LateStart, plan: AgentPlan
+        self,
+        bus: Bus,
+        conditions: Conditions,
+        clock: Clock,
+        live: LiveSettings,
+        late: LateStart,
+        plan: AgentPlan,
+        driver_files: DriverFileSource | None = None,
     ) -> None:
         self._bus, self._conditions, self._clock, self._live, self._late = bus, conditions, clock, live, late
+        self._driver_files = driver_files
         self.is_simulation = plan.simulation is not None
         self._runtime: HostRuntime | None = None
         self.part_specs = PartSpecsRelay()
@@ -120,7 +129,7 @@ class ContainerSide:
             self._bus,
             self._conditions,
             self._live,
-            choose_driver_files(settings, self._workers[0]),
+            self._driver_files or choose_driver_files(settings, self._workers[0]),
             SpecFiles(
                 settings.cdi.dir,
                 others=others,

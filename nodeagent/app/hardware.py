@@ -78,12 +78,8 @@ class Hardware(Struct, frozen=True):
     """The driver's files for containers; `None` where they lie on the host as NVIDIA's driver installs them."""
 
 
-class ChooseHardware(Protocol):
-    """Builds the ports to the GPUs of a vendor, or of a simulation."""
-
-    def __call__(  # noqa: D102 - see above
-        self, live: LiveSettings, node_name: str, seed: int, early_worker: EarlyWorker | None = None
-    ) -> Hardware: ...
+ChooseHardware = Callable[[LiveSettings, str, int, EarlyWorker | None], Hardware]
+"""Builds the ports to the GPUs of a vendor, or of a simulation."""
 
 
 def choose_hardware(live: LiveSettings, node_name: str, seed: int, early_worker: EarlyWorker | None = None) -> Hardware:

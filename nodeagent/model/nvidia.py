@@ -24,9 +24,28 @@ MANAGEMENT_NODE: Final = re.compile(r"/dev/nvidia(?!-(fs|nvswitch|nvlink))")
 """The start of a node for programs that look after GPUs."""
 PCI_VENDOR: Final = 0x10DE
 
+EVENT_SOURCE: Final = "nvml"
+"""The source of an event that the driver's library reported, as people read it."""
+DEVICE_NAME: Final = "nvidia{index}"
+"""A GPU as DCGM exporter names it in a label."""
+
+IMEX_VARIABLE: Final = "NVIDIA_IMEX_CHANNELS"
+EXTRA_VARIABLES: Final = {"gdrcopy": "NVIDIA_GDRCOPY", "gds": "NVIDIA_GDS", "mofed": "NVIDIA_MOFED"}
+ANNOTATION_INFIX: Final = "nvidia-device-plugin_"
+"""In the key of an annotation with a container's CDI names."""
+SOCKET_PREFIX: Final = "nvidia"
+"""Of the device plugin's sockets."""
+DRIVER_ROOT_VARIABLE: Final = "NVIDIA_DRIVER_ROOT"
+DEV_ROOT_VARIABLE: Final = "NVIDIA_DEV_ROOT"
+HAMI_REGISTER: Final = "hami.io/node-nvidia-register"
+"""The annotation in which HAMi's device plugin describes a node's GPUs."""
+
 RUNTIME_PROGRAM: Final = "nvidia-container-runtime"
 """NVIDIA's container runtime, which may come before the node's own."""
 RUNTIME_CLASS: Final = "nvidia"
+TOOLKIT_DIRECTORY: Final = "/usr/local/nvidia/toolkit"
+CONTAINER_DEVICES: Final = "/var/run/nvidia-container-devices"
+"""Where mounts of a container name its devices."""
 
 VENDOR: Final = Vendor(
     name="NVIDIA",

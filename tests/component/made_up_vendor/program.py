@@ -1,4 +1,4 @@
-"""The agent on GPUs of a made-up vendor: `python -m tests.component.app.made_up_vendor run --set KEY=VALUE...`.
+"""The agent on GPUs of a made-up vendor: `python -m tests.component.made_up_vendor.program run --set KEY=VALUE...`.
 
 NVML's binding cannot be imported, and the GPUs have a source, a driver and device nodes of their own.
 """
@@ -89,7 +89,7 @@ async def run_nothing(*, task_status: TaskStatus[None]) -> None:
     await anyio.sleep_forever()
 
 
-def build_hardware(_live: LiveSettings, _node_name: str, _seed: int, _early_worker: object = None) -> Hardware:
+def build_hardware(_live: LiveSettings, _node_name: str, _seed: int, _early_worker: object) -> Hardware:
     gpus = MadeUpGpus()
     return Hardware(probe=gpus, gpus=gpus, run=run_nothing, vendor=VENDOR, driver_files=gpus)
 

@@ -9,10 +9,13 @@ import pytest
 
 from nodeagent.edge.kubelet.proto.device_plugin_pb2 import ContainerAllocateResponse
 from nodeagent.edge.simulated.kubelet.kubelet import StandInKubelet
-from tests.component.app.made_up_vendor import CELSIUS, GPUS, VENDOR
+from tests.component.made_up_vendor.program import CELSIUS, GPUS, VENDOR
+from tests.support.files.short_directory import short_dir
 from tests.support.programs.agent_process import AgentProcess, running_agent
 from tests.support.waiting import in_thread
 from tests.support.wire.kubelets import NAMESPACE, PATIENCE_SECONDS, running_stand_in
+
+__all__ = ["short_dir"]
 
 RESOURCE = f"{VENDOR.public_domain}/gpu"
 SETTINGS = {
@@ -30,7 +33,7 @@ async def test_an_agent_gives_out_gpus_of_a_vendor_that_it_does_not_know(short_d
     sets = [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")]
     sets += ["--set", f"kubelet.pod_resources_socket={short_dir / 'kubelet/pod-resources/kubelet.sock'}"]
     async with running_stand_in(short_dir / "kubelet") as stand_in:
-        running = running_agent(short_dir, *sets, module="tests.component.app.made_up_vendor")
+        running = running_agent(short_dir, *sets, module="tests.component.made_up_vendor.program")
         agent = await in_thread(running.__enter__)
         try:
             given = await get_gpu(stand_in.kubelet)

@@ -89,7 +89,7 @@ async def run_nothing(*, task_status: TaskStatus[None]) -> None:
     await anyio.sleep_forever()
 
 
-def build_hardware(_live: LiveSettings, _node_name: str, _seed: int, _early_worker: object) -> Hardware:
+def build_hardware(_live: LiveSettings, _node_name: str, _seed: int, _early_worker: object = None) -> Hardware:
     gpus = MadeUpGpus()
     return Hardware(probe=gpus, gpus=gpus, run=run_nothing, vendor=VENDOR, driver_files=gpus)
 

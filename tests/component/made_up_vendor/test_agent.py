@@ -12,7 +12,6 @@ from nodeagent.edge.simulated.kubelet.kubelet import StandInKubelet
 from tests.component.made_up_vendor.program import CELSIUS, GPUS, VENDOR
 from tests.support.files.short_directory import short_dir
 from tests.support.programs.agent_process import AgentProcess, running_agent
-from tests.support.waiting import in_thread
 from tests.support.wire.kubelets import NAMESPACE, PATIENCE_SECONDS, running_stand_in
 
 __all__ = ["short_dir"]
@@ -32,14 +31,10 @@ async def test_an_agent_gives_out_gpus_of_a_vendor_that_it_does_not_know(short_d
     """Nothing of NVML's can be imported, and no name that a container is given is NVIDIA's."""
     sets = [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")]
     sets += ["--set", f"kubelet.pod_resources_socket={short_dir / 'kubelet/pod-resources/kubelet.sock'}"]
-    async with running_stand_in(short_dir / "kubelet") as stand_in:
-        running = running_agent(short_dir, *sets, module="tests.component.made_up_vendor.program")
-        agent = await in_thread(running.__enter__)
-        try:
+    with running_agent(short_dir, *sets, module="tests.component.made_up_vendor.program") as agent:
+        async with running_stand_in(short_dir / "kubelet") as stand_in:
             given = await get_gpu(stand_in.kubelet)
-            await in_thread(lambda: ask_agent(agent))
-        finally:
-            await in_thread(lambda: running.__exit__(None, None, None))
+        ask_agent(agent)
     assert agent.process.returncode == 0
     uuids = {str(gpu.uuid): VENDOR.find_node(gpu.index) for gpu in GPUS}
     uuid = given.envs[VENDOR.visible_devices]

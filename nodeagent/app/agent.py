@@ -11,6 +11,7 @@ from anyio.abc import TaskGroup
 from nodeagent.app.compose import Composition, compose
 from nodeagent.app.endpoints import Listeners, open_endpoints
 from nodeagent.app.errors import DriverRequired
+from nodeagent.app.hardware import ChooseHardware, choose_hardware
 from nodeagent.app.plan import AgentPlan, Endpoints
 from nodeagent.components.driver.decide import decide_driver
 from nodeagent.core.heap import keep_heap_small
@@ -35,8 +36,8 @@ as a pod's admission, and a hundredth of all admissions met a thread busy with f
 _log = get_logger(component="agent")
 
 
-def run_agent(plan: AgentPlan) -> None:
-    """Run until told to stop.
+def run_agent(plan: AgentPlan, choose: ChooseHardware = choose_hardware) -> None:
+    """Run until told to stop, on the GPUs that `choose` gives access to.
 
     Raises:
         StartRefused: A need of the agent is refused; no component runs, and no file is left behind.
@@ -54,13 +55,13 @@ def run_agent(plan: AgentPlan) -> None:
         sys.setswitchinterval(SWITCH_SECONDS)
         try:
             with open_audit(settings.node.state_dir):
-                anyio.run(_run, plan, listeners)
+                anyio.run(_run, plan, listeners, choose)
         finally:
             tell_repeats(everything=True)
 
 
-async def _run(plan: AgentPlan, listeners: Listeners) -> None:
-    parts = compose(plan, listeners)
+async def _run(plan: AgentPlan, listeners: Listeners, choose: ChooseHardware) -> None:
+    parts = compose(plan, listeners, choose)
     notifier = SystemdNotifier.from_environment(plan.environ)
     watchdog = ExitWatchdog(plan.loaded.settings.shutdown.total_seconds)
     async with anyio.create_task_group() as tasks:

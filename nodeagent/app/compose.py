@@ -7,7 +7,7 @@ from functools import cached_property, partial
 from nodeagent import __version__
 from nodeagent.app.control import Control
 from nodeagent.app.endpoints import Listeners
-from nodeagent.app.hardware import Hardware, choose_hardware
+from nodeagent.app.hardware import ChooseHardware, Hardware, choose_hardware
 from nodeagent.app.node_label import SEAL
 from nodeagent.app.optional_parts import DEVICES_GATE, OptionalParts
 from nodeagent.app.plan import AgentPlan
@@ -69,9 +69,9 @@ class Composition:
         self.conditions = Conditions(self.bus, self.clock, CATALOGUE)
         self.capacity = self._decide_capacity()
         self.introspection = Introspection()
-        self.kubelet = KubeletSide(self.bus, self.conditions, self.clock, live, self.node)
+        self.kubelet = KubeletSide(self.bus, self.conditions, self.clock, live, self.node, hardware.vendor)
         self.clearing, self.forgetting, self.choosing = ClearingRelay(), ForgettingRelay(), ChoosingRelay()
-        self.containers = ContainerSide(self.bus, self.conditions, self.clock, live, plan)
+        self.containers = ContainerSide(self.bus, self.conditions, self.clock, live, plan, hardware.driver_files)
         simulation = hardware.simulation
         self.usage = UsageSide(
             self.bus,
@@ -330,7 +330,7 @@ def plan_supervision(settings: Settings) -> SupervisorSettings:
     )
 
 
-def compose(plan: AgentPlan, listeners: Listeners) -> Composition:
+def compose(plan: AgentPlan, listeners: Listeners, choose: ChooseHardware = choose_hardware) -> Composition:
     """All parts of an agent.
 
     Raises:
@@ -338,5 +338,5 @@ def compose(plan: AgentPlan, listeners: Listeners) -> Composition:
     """
     live = LiveSettings(plan.loaded.settings)
     seed = plan.simulation.seed if plan.simulation is not None else 1
-    hardware = choose_hardware(live, live.now.node.name or os.uname().nodename, seed)
+    hardware = choose(live, live.now.node.name or os.uname().nodename, seed)
     return Composition(plan, listeners, hardware, live)

@@ -12,7 +12,16 @@ from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.edge.host.driver.off_loop import MarkerDirectory
 from nodeagent.model.mps import MARKER
-from nodeagent.model.ports import DeviceNodes, DriverProbe, FaultInjector, GpuPartitioning, GpuSource
+from nodeagent.model.nvidia import VENDOR
+from nodeagent.model.ports import (
+    DeviceNodes,
+    DriverFileSource,
+    DriverProbe,
+    FaultInjector,
+    GpuPartitioning,
+    GpuSource,
+)
+from nodeagent.model.vendor import Vendor
 
 
 def is_mps_used(settings: Settings) -> bool:
@@ -60,6 +69,13 @@ class Hardware(Struct, frozen=True):
     extras: ExtraReadings = field(default_factory=ExtraReadings)
     partitioning: GpuPartitioning | None = None
     """Access for changes of GPUs; `None` where no component changes any."""
+    vendor: Vendor = VENDOR
+    driver_files: DriverFileSource | None = None
+    """The driver's files for containers; `None` where they lie on the host as NVIDIA's driver installs them."""
+
+
+ChooseHardware = Callable[[LiveSettings, str, int], Hardware]
+"""Builds the ports to the GPUs of a vendor, or of a simulation."""
 
 
 def choose_hardware(live: LiveSettings, node_name: str, seed: int) -> Hardware:

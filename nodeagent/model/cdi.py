@@ -7,7 +7,9 @@ and containers name it, and as the host's own processes do.
 from collections.abc import Mapping
 
 from nodeagent.model.ids import PciAddress
+from nodeagent.model.nvidia import VENDOR
 from nodeagent.model.values import Value
+from nodeagent.model.vendor import Vendor
 
 
 class DriverFile(Value, frozen=True):
@@ -54,6 +56,8 @@ class DriverLibrary(DriverFile, frozen=True):
 class DriverFiles(Value, frozen=True):
     """The driver as it lies on the node, whatever GPUs there are."""
 
+    vendor: Vendor = VENDOR
+    """The vendor of the driver."""
     version: str = ""
     libraries: tuple[DriverLibrary, ...] = ()
     files: tuple[DriverFile, ...] = ()

@@ -3,6 +3,7 @@
 from enum import StrEnum
 
 from nodeagent.model.ids import PciAddress
+from nodeagent.model.nvidia import LIBRARY
 from nodeagent.model.values import Value
 
 
@@ -25,7 +26,7 @@ class DriverPhase(StrEnum):
 
 
 class PciFunction(Value, frozen=True):
-    """An NVIDIA display function on the PCI bus, as sysfs shows it."""
+    """A GPU's function on the PCI bus, as sysfs shows it."""
 
     address: PciAddress
     device_id: int
@@ -33,14 +34,33 @@ class PciFunction(Value, frozen=True):
     numa_node: int | None = None
 
 
-class NvmlAnswer(Value, frozen=True):
-    """The library's answer to whether it works."""
+class LibraryOutcome(StrEnum):
+    """How a call of the driver's library went."""
 
-    code: int
-    """NVML's return code, 0 for success; -1 when the library could not be loaded at all."""
+    WORKS = "works"
+    UNLOADABLE = "unloadable"
+    """The agent could not load the library at all."""
+    NOT_FOUND = "not_found"
+    """The library itself misses a part of the driver's libraries."""
+    NO_PERMISSION = "no_permission"
+    DRIVER_NOT_LOADED = "driver_not_loaded"
+    NO_GPU = "no_gpu"
+    VERSION_MISMATCH = "version_mismatch"
+    TIMEOUT = "timeout"
+    FAILED = "failed"
+
+
+class LibraryAnswer(Value, frozen=True):
+    """The answer of the driver's library to whether it works."""
+
+    name: str = LIBRARY
+    """The library, as people call it."""
+    outcome: LibraryOutcome = LibraryOutcome.WORKS
+    code: int = 0
+    """The library's own return code, for people."""
     message: str = ""
     driver_version: str = ""
-    nvml_version: str = ""
+    version: str = ""
     cuda_version: tuple[int, int] | None = None
     gpu_count: int = 0
     library_path: str = ""
@@ -57,7 +77,7 @@ class DriverEvidence(Value, frozen=True):
     library_version: str = ""
     """Version in the file name of the library for the next load; empty where the name has none."""
     nodes_missing: tuple[str, ...] = ()
-    nvml: NvmlAnswer | None = None
+    library: LibraryAnswer | None = None
     """`None` when the library was not asked, because of a release or a stuck call."""
     nvswitch_count: int = 0
     fabric_pending: tuple[str, ...] = ()

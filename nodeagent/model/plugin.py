@@ -7,7 +7,9 @@ from typing import Final
 from msgspec import field
 
 from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.nvidia import VENDOR
 from nodeagent.model.values import Value
+from nodeagent.model.vendor import Vendor
 
 _NAMED: Final = 8
 """Devices named singly in a sentence."""
@@ -198,6 +200,8 @@ class MigCapability(Value, frozen=True):
 class HandoutFacts(Value, frozen=True):
     """The node's properties on which an Allocate answer depends."""
 
+    vendor: Vendor = VENDOR
+    """The vendor of the node's GPUs."""
     control_nodes: tuple[str, ...] = ()
     """The driver's existing control nodes, in their usual order."""
     dev_root: str = "/"

@@ -3,21 +3,40 @@
 from typing import Final
 
 from nodeagent.model.gpu import Gpu, MigDevice
+from nodeagent.model.nvidia import DOMAIN, DRA_DRIVER, VENDOR
+from nodeagent.model.vendor import Vendor
 from nodeagent.rules.ids import render_index
 
-VENDOR: Final = "k8s.device-plugin.nvidia.com"
-OWN_KIND: Final = f"{VENDOR}/gpu"
-PUBLIC_KIND: Final = "nvidia.com/gpu"
-MANAGEMENT_KIND: Final = "management.nvidia.com/gpu"
+
+def name_own_kind(vendor: Vendor) -> str:
+    """The kind of the GPUs that the device plugin hands out."""
+    return f"{vendor.cdi_domain}/gpu"
+
+
+def name_public_kind(vendor: Vendor) -> str:
+    """The kind of GPUs for people and other programs."""
+    return f"{vendor.public_domain}/gpu"
+
+
+OWN_KIND: Final = name_own_kind(VENDOR)
+PUBLIC_KIND: Final = name_public_kind(VENDOR)
+MANAGEMENT_KIND: Final = f"management.{DOMAIN}/gpu"
 """For programs that look after GPUs rather than compute on them: every node of the driver, in one device."""
-SWITCH_KIND: Final = "nvidia.com/nvswitch"
-PUBLIC_KINDS: Final = (PUBLIC_KIND, MANAGEMENT_KIND, SWITCH_KIND)
-CHANNEL_KIND: Final = f"{VENDOR}/imex-channel"
-EXTRA_KINDS: Final = {name: f"{VENDOR}/{name}" for name in ("gdrcopy", "gds", "mofed")}
-PART_KIND: Final = f"{VENDOR}/part"
+SWITCH_KIND: Final = f"{DOMAIN}/nvswitch"
+
+
+def list_public_kinds(vendor: Vendor) -> tuple[str, ...]:
+    """The kinds for people and other programs; the nodes of the kinds beside GPUs' exist with NVIDIA's driver only."""
+    return name_public_kind(vendor), MANAGEMENT_KIND, SWITCH_KIND
+
+
+PUBLIC_KINDS: Final = list_public_kinds(VENDOR)
+CHANNEL_KIND: Final = f"{VENDOR.cdi_domain}/imex-channel"
+EXTRA_KINDS: Final = {name: f"{VENDOR.cdi_domain}/{name}" for name in ("gdrcopy", "gds", "mofed")}
+PART_KIND: Final = f"{VENDOR.cdi_domain}/part"
 """Of one container's fractions: each has an opaque name of its own."""
-CLAIM_KIND: Final = "k8s.gpu.nvidia.com/claim"
-"""Of the devices of a claim, under NVIDIA's own kind: each has a name of its own."""
+CLAIM_KIND: Final = f"k8s.{DRA_DRIVER}/claim"
+"""Of the devices of a claim, under the DRA driver's own kind: each has a name of its own."""
 ALL: Final = "all"
 
 

@@ -3,7 +3,7 @@
 Refuses readings that change each second: `sample` has those.
 """
 
-from nodeagent.model.driver import DriverEvidence, NvmlAnswer, PciFunction
+from nodeagent.model.driver import DriverEvidence, LibraryAnswer, LibraryOutcome, PciFunction
 from nodeagent.model.gpu import (
     Fabric,
     FabricPhase,
@@ -25,9 +25,6 @@ from nodeagent_sim.gpus.profile import FabricSpec
 from nodeagent_sim.gpus.topology import list_pairs, list_switches
 from nodeagent_sim.gpus.world import World
 
-NVML_SUCCESS = (0, "Success")
-NVML_NOT_LOADED = (9, "Driver Not Loaded")
-NVML_MISMATCH = (18, "Driver/library version mismatch")
 HEALTHY_FABRIC = 1
 
 
@@ -68,7 +65,7 @@ def render_evidence(world: World, *, stuck: str = "", released: str = "") -> Dri
         module_version=driver.module_version if driver.loaded else "",
         open_module=world.profile.driver.open_module if driver.loaded else None,
         library_version=driver.library_version,
-        nvml=_render_answer(world) if asked else None,
+        library=_render_answer(world) if asked else None,
         nvswitch_count=len(world.profile.switches) if driver.loaded else 0,
         fabric_pending=tuple(gpu.uuid for gpu in world.listed) if asked and _is_fabric_pending(world) else (),
         stuck=stuck,
@@ -85,21 +82,20 @@ def list_devices(gpu: GpuState) -> tuple[MigDevice, ...]:
     )
 
 
-def _render_answer(world: World) -> NvmlAnswer:
+def _render_answer(world: World) -> LibraryAnswer:
     driver, spec = world.driver, world.profile.driver
     library = f"libnvidia-ml.so.{driver.library_version}"
     if not driver.loaded:
-        code, message = NVML_NOT_LOADED
-        return NvmlAnswer(code=code, message=message, library_path=library)
+        return LibraryAnswer(
+            outcome=LibraryOutcome.DRIVER_NOT_LOADED, code=9, message="Driver Not Loaded", library_path=library
+        )
     if driver.library_version != driver.module_version:
-        code, message = NVML_MISMATCH
-        return NvmlAnswer(code=code, message=message, library_path=library)
-    code, message = NVML_SUCCESS
-    return NvmlAnswer(
-        code=code,
-        message=message,
+        message = "Driver/library version mismatch"
+        return LibraryAnswer(outcome=LibraryOutcome.VERSION_MISMATCH, code=18, message=message, library_path=library)
+    return LibraryAnswer(
+        message="Success",
         driver_version=driver.module_version,
-        nvml_version=f"{spec.cuda[0]}.{driver.library_version}",
+        version=f"{spec.cuda[0]}.{driver.library_version}",
         cuda_version=spec.cuda,
         gpu_count=len(world.listed),
         library_path=library,

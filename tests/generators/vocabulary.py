@@ -35,7 +35,7 @@ def render_events() -> str:
 
 
 def _render_event(event: type[Value]) -> str:
-    names = ", ".join(f"`{field.name}`" for field in fields(event))
+    names = ", ".join(f"`{field.encode_name}`" for field in fields(event))
     return f"### {event.__name__}\n\n{inspect.cleandoc(event.__doc__ or '')}\n\nFields: {names}.\n"
 
 

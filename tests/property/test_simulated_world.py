@@ -110,6 +110,6 @@ def test_every_readout_is_consistent(name: str, node: str) -> None:
     ]
     evidence = render_evidence(world)
     assert [function.address for function in evidence.pci_functions] == [gpu.pci.address for gpu in readout.gpus]
-    assert evidence.nvml is not None
-    assert evidence.nvml.gpu_count == len(readout.gpus)
+    assert evidence.library is not None
+    assert evidence.library.gpu_count == len(readout.gpus)
     assert readout.missing == ()

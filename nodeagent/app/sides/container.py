@@ -18,6 +18,7 @@ from nodeagent.core.life.component import Component, ComponentSpec
 from nodeagent.edge.host.files.cdi_files import DEFAULT_DIRECTORIES, SpecFiles
 from nodeagent.edge.host.files.host_program import HostProgram
 from nodeagent.edge.host.machine.host_paths import HostPaths
+from nodeagent.model.ports import DriverFileSource
 from nodeagent.rules.cdi_names import CLAIM_FILES, PART_FILES
 
 CDI_GATE = "cdi_ready"
@@ -27,8 +28,17 @@ RUNTIME_GATE = "runtime_ready"
 class ContainerSide:
     """The dependencies of the cdi and runtime components; lives as long as the process."""
 
-    def __init__(self, bus: Bus, conditions: Conditions, clock: Clock, live: LiveSettings, plan: AgentPlan) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        conditions: Conditions,
+        clock: Clock,
+        live: LiveSettings,
+        plan: AgentPlan,
+        driver_files: DriverFileSource | None = None,
+    ) -> None:
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
+        self._driver_files = driver_files
         self.is_simulation = plan.simulation is not None
         self._runtime = build_runtime_edge(live.now)
         self.part_specs = PartSpecsRelay()
@@ -89,7 +99,7 @@ class ContainerSide:
             self._bus,
             self._conditions,
             self._live,
-            choose_driver_files(settings, self._workers[0]),
+            self._driver_files or choose_driver_files(settings, self._workers[0]),
             SpecFiles(
                 settings.cdi.dir,
                 others=others,

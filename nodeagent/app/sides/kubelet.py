@@ -27,6 +27,7 @@ from nodeagent.edge.kubelet.registry_session import RegistrySession
 from nodeagent.model.ids import ResourceName
 from nodeagent.model.plugin import AdmissionFacts, AdvertisedResource, CallFacts, Distribution, HandoutFacts
 from nodeagent.model.ports import DevicePlugin, PluginSource
+from nodeagent.model.vendor import Vendor
 
 MACHINE_ID = "etc/machine-id"
 
@@ -45,12 +46,14 @@ class JoinedSources:
 class KubeletSide:
     """Builds the two components that serve the kubelet, and holds objects outliving a restart of either."""
 
-    def __init__(self, bus: Bus, conditions: Conditions, clock: Clock, live: LiveSettings, node_name: str) -> None:
-        self._node_name = node_name
+    def __init__(
+        self, bus: Bus, conditions: Conditions, clock: Clock, live: LiveSettings, node_name: str, vendor: Vendor
+    ) -> None:
+        self._node_name, self._vendor = node_name, vendor
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         settings = live.now
         self.account = KubeletAccount(settings.kubelet.device_plugins_dir, settings.kubelet.pod_resources_socket)
-        self._handout = HandoutReader(proc_dir=settings.node.proc_dir)
+        self._handout = HandoutReader(proc_dir=settings.node.proc_dir, vendor=vendor)
         self._log = get_logger(component=DevicePlugins.name)
         self._journal_tally, self.call_times = JournalTally(), CallTimes()
         self.relay = JournalRelay(str(settings.node.state_dir))
@@ -137,7 +140,7 @@ class KubeletSide:
     async def _read_facts(self, settings: Settings) -> HandoutFacts:
         if settings.gpus.simulated_profile is not None:
             # Made-up GPUs have no device nodes to give to a container.
-            return HandoutFacts()
+            return HandoutFacts(vendor=self._vendor)
         # The same device nodes as in CDI specifications: a root without a `dev` has the host's.
         channels = settings.device_plugin.imex_channel_ids
         return await self._handout.read(lambda: find_driver_roots(settings), channels)

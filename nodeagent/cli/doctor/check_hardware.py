@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nodeagent.cli.doctor.facts import Facts
 from nodeagent.cli.doctor.verdicts import Check, fail, ok, warn
 from nodeagent.components.driver.decide import decide_driver
-from nodeagent.model.driver import DriverEvidence
+from nodeagent.model.driver import DriverEvidence, LibraryOutcome
 
 OWN_DRIVER = "nvidia"
 NODES_COMMAND = "nvidia-modprobe -c 0 -u"
@@ -121,4 +121,4 @@ def check_fabric(facts: Facts) -> Iterator[Check]:
 
 
 def _answers(evidence: DriverEvidence) -> bool:
-    return evidence.nvml is not None and evidence.nvml.code == 0
+    return evidence.library is not None and evidence.library.outcome is LibraryOutcome.WORKS

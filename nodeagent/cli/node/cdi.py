@@ -107,10 +107,11 @@ async def _plan(settings: Settings) -> tuple[SpecPlan, str]:
         await tasks.start(hardware.run, name="GPU source")
         try:
             inventory = decide_inventory(None, await hardware.gpus.read_inventory())
-            files = await choose_driver_files(settings, worker).read_driver_files()
+            source = hardware.driver_files or choose_driver_files(settings, worker)
+            files = await source.read_driver_files()
             layout = _choose_layout(settings, files, worker)
-            nvml = (await hardware.probe.read_evidence()).nvml
-            problem = describe_other_version(nvml.driver_version if nvml is not None else "", files)
+            library = (await hardware.probe.read_evidence()).library
+            problem = describe_other_version(library.driver_version if library is not None else "", files)
         except NodeagentError as error:
             # Raised outside of the group, which would wrap it.
             failure = error

@@ -105,7 +105,6 @@ class Cdi:
         self._driver_files, self._directories, self._hook = driver_files, directories, hook
         self._shim = shim
         self._parts = parts or PartSpecsRelay()
-        self._own_paths = plan_own_paths(directories.locate)
         self._attention = Waker()
         self._parsed: dict[SpecContent, SpecReading] = {}
         self._written: dict[str, bytes] = {}
@@ -232,17 +231,18 @@ class Cdi:
         layout = await self._choose_layout(settings)
         contents = await self._directories.read_specs()
         readings = self._parse(contents)
-        kinds = decide_public(readings, self._own_paths, wanted=settings.public_kind)
+        own_paths = plan_own_paths(self._directories.locate, files.vendor)
+        kinds = decide_public(readings, own_paths, wanted=settings.public_kind, vendor=files.vendor)
         wishes = decide_wishes(kinds, layout, settings.device_groups, self._read_runtime())
         wanted, left_out = self._plan(inventory.value, files, wishes)
-        changes = decide_changes(wanted, contents, self._own_paths)
+        changes = decide_changes(wanted, contents, own_paths, files.vendor)
         self._refuse_contest(changes, contents)
         cause = self._news.take(driver, inventory, self._reloaded)
         if changes.write or changes.remove:
             cause = await self._apply(changes, inventory.value.generation, cause)
             readings = self._parse(await self._directories.read_specs())
         shim, trouble = await self._keep_shim(inventory.value, files, layout, driver.value)
-        state = render_state(inventory.value.generation, readings, self._own_paths, left_out, layout, shim=shim)
+        state = render_state(inventory.value.generation, readings, own_paths, left_out, layout, shim=shim)
         envelope = self._bus.publish_state(state, source=self.name, cause=cause)
         problems = decide_problems(readings, left_out, files, driver.value.driver_version)
         for code in CODES:

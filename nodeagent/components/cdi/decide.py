@@ -22,17 +22,13 @@ from nodeagent.components.cdi.spec import render_spec, render_spec_name
 from nodeagent.components.cdi.validate import find_spec_problems
 from nodeagent.model.cdi import DriverFiles, SpecContent
 from nodeagent.model.errors import NodeagentError
+from nodeagent.model.nvidia import VENDOR
 from nodeagent.model.runtime import CdiSpecFile, CdiState, RuntimeState
 from nodeagent.model.runtimes import RUNTIMES
 from nodeagent.model.values import Value
-from nodeagent.rules.cdi_names import CHANNEL_KIND, EXTRA_KINDS, OWN_KIND, PUBLIC_KINDS
+from nodeagent.model.vendor import Vendor
+from nodeagent.rules.cdi_names import CHANNEL_KIND, EXTRA_KINDS, list_public_kinds, name_own_kind
 
-OWN_KINDS: Final = (
-    OWN_KIND,
-    *PUBLIC_KINDS,
-    *EXTRA_KINDS.values(),
-    CHANNEL_KIND,
-)
 CODES: Final = (
     "cdi-conflict",
     "cdi-file-invalid",
@@ -79,15 +75,19 @@ class Layout(Value, frozen=True):
     """Why there is no hook."""
 
 
-def plan_own_paths(locate: Callable[[str], str]) -> dict[str, str]:
+def plan_own_paths(locate: Callable[[str], str], vendor: Vendor = VENDOR) -> dict[str, str]:
     """Path to name of each file the agent may write."""
-    names = [render_spec_name(kind) for kind in OWN_KINDS]
+    kinds = (name_own_kind(vendor), *list_public_kinds(vendor), *EXTRA_KINDS.values(), CHANNEL_KIND)
+    names = [render_spec_name(kind) for kind in kinds]
     return {locate(name): name for name in names}
 
 
-def decide_public(readings: Sequence[SpecReading], own_paths: Iterable[str], *, wanted: bool) -> tuple[str, ...]:
+def decide_public(
+    readings: Sequence[SpecReading], own_paths: Iterable[str], *, wanted: bool, vendor: Vendor = VENDOR
+) -> tuple[str, ...]:
     """The public kinds to define: each only without another file's definition."""
-    return tuple(kind for kind in PUBLIC_KINDS if wanted and not find_foreign_definers(readings, kind, own_paths))
+    kinds = list_public_kinds(vendor) if wanted else ()
+    return tuple(kind for kind in kinds if not find_foreign_definers(readings, kind, own_paths))
 
 
 def decide_wishes(
@@ -122,11 +122,14 @@ def render_specs(plan: SpecPlan) -> dict[str, bytes]:
 
 
 def decide_changes(
-    wanted: Mapping[str, bytes], found: Iterable[SpecContent], own_paths: Mapping[str, str]
+    wanted: Mapping[str, bytes],
+    found: Iterable[SpecContent],
+    own_paths: Mapping[str, str],
+    vendor: Vendor = VENDOR,
 ) -> SpecChanges:
     """The differences. The device plugin's own kind is never removed: pods may be on their way to its names."""
     there = {own_paths[each.path]: each for each in found if each.path in own_paths}
-    kept = render_spec_name(OWN_KIND)
+    kept = render_spec_name(name_own_kind(vendor))
     return SpecChanges(
         write={
             name: content for name, content in wanted.items() if name not in there or there[name].content != content

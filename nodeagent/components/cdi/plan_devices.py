@@ -4,22 +4,20 @@ Owns two rules: a GPU without its node is left out, with the reason, and all oth
 that drops root keeps access to nodes restricted to a group.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from nodeagent.components.cdi.spec import ContainerEdits, Device, DeviceNode, Hook
 from nodeagent.model.cdi import DriverFiles, DriverNode
 from nodeagent.model.gpu import Gpu, Inventory, MigDevice
+from nodeagent.model.nvidia import CAPABILITY_NODE, IMEX_CHANNELS, MANAGEMENT_NODE
 from nodeagent.model.values import Value
 from nodeagent.rules.cdi_names import ALL, list_cdi_names
 
 CREATE_LINKS = "create-symlinks"
 PERMISSIONS = "rwm"
-CONTROL_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset")
-_CHANNEL = "/dev/nvidia-caps-imex-channels/channel"
+_CHANNEL = f"{IMEX_CHANNELS}/channel"
 _GRAPHICS = "gfx"
-_FOR_OTHERS = re.compile(r"/dev/nvidia-(fs|nvswitch|nvlink)")
 
 
 class DevicePlan(Value, frozen=True):
@@ -72,9 +70,7 @@ def plan_node_edits(paths: Iterable[str], files: DriverFiles) -> ContainerEdits:
 
 def plan_management_edits(files: DriverFiles) -> ContainerEdits:
     """Every node of the driver but the nodes of other kinds."""
-    return _render_edits(
-        [node for node in files.nodes if node.path.startswith("/dev/nvidia") and not _FOR_OTHERS.match(node.path)]
-    )
+    return _render_edits([node for node in files.nodes if MANAGEMENT_NODE.match(node.path)])
 
 
 def plan_channel_devices(files: DriverFiles) -> tuple[Device, ...]:
@@ -92,23 +88,25 @@ def _plan_gpu(gpu: Gpu, nodes: Mapping[str, DriverNode], files: DriverFiles) -> 
     if gpu.mig_enabled:
         return tuple(_plan_mig_device(device, gpu, nodes, files) for device in gpu.mig_devices)
     names = list_cdi_names(gpu)
-    if reason := _find_fault(gpu, nodes):
-        return (_Entry(names=names, reason=reason),)
+    node = _find_node(gpu, nodes, files)
+    if isinstance(node, str):
+        return (_Entry(names=names, reason=node),)
     drm = _find_drm(gpu, nodes, files)
-    return (_Entry(names=names, nodes=(nodes[f"/dev/nvidia{gpu.minor}"], *drm), links=_plan_links(gpu, drm)),)
+    return (_Entry(names=names, nodes=(node, *drm), links=_plan_links(gpu, drm)),)
 
 
 def _plan_mig_device(device: MigDevice, gpu: Gpu, nodes: Mapping[str, DriverNode], files: DriverFiles) -> _Entry:
     names = list_cdi_names(gpu, device)
-    if reason := _find_fault(gpu, nodes):
-        return _Entry(names=names, reason=reason)
+    node = _find_node(gpu, nodes, files)
+    if isinstance(node, str):
+        return _Entry(names=names, reason=node)
     instance = f"gpu{gpu.minor}/gi{device.gpu_instance_id}"
-    found = [nodes[f"/dev/nvidia{gpu.minor}"]]
+    found = [node]
     for capability in (f"{instance}/access", f"{instance}/ci{device.compute_instance_id}/access"):
         minor = files.capability_minors.get(capability)
         if minor is None:
             return _Entry(names=names, reason=f"the driver names no capability {capability}")
-        path = f"/dev/nvidia-caps/nvidia-cap{minor}"
+        path = CAPABILITY_NODE.format(minor=minor)
         if path not in nodes:
             return _Entry(names=names, reason=f"{path} is missing")
         found.append(nodes[path])
@@ -116,12 +114,14 @@ def _plan_mig_device(device: MigDevice, gpu: Gpu, nodes: Mapping[str, DriverNode
     return _Entry(names=names, nodes=(*found, *drm), links=_plan_links(gpu, drm))
 
 
-def _find_fault(gpu: Gpu, nodes: Mapping[str, DriverNode]) -> str:
+def _find_node(gpu: Gpu, nodes: Mapping[str, DriverNode], files: DriverFiles) -> DriverNode | str:
+    """The GPU's device node, or why the GPU is left out."""
     if gpu.lost:
         return f"the GPU is lost: {gpu.lost}"
     if gpu.minor is None:
         return "the driver does not tell its minor number"
-    return "" if f"/dev/nvidia{gpu.minor}" in nodes else f"/dev/nvidia{gpu.minor} is missing"
+    path = files.vendor.find_node(gpu.minor)
+    return nodes.get(path, f"{path} is missing")
 
 
 def _find_drm(gpu: Gpu, nodes: Mapping[str, DriverNode], files: DriverFiles) -> tuple[DriverNode, ...]:

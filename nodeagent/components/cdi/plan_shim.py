@@ -12,6 +12,7 @@ from nodeagent.components.cdi.plan_devices import CREATE_LINKS, plan_node_edits
 from nodeagent.components.cdi.spec import ContainerEdits, Hook, Spec
 from nodeagent.model.cdi import DriverFiles
 from nodeagent.model.gpu import Gpu, Inventory, MigDevice
+from nodeagent.model.nvidia import CAPABILITY_NODE
 from nodeagent.model.shim import (
     Capability,
     ShimDevice,
@@ -25,7 +26,7 @@ from nodeagent.model.shim import (
     ShimPolicy,
     ShimTable,
 )
-from nodeagent.rules.cdi_names import ALL, CHANNEL_KIND, EXTRA_KINDS, OWN_KIND, SWITCH_KIND, qualify
+from nodeagent.rules.cdi_names import ALL, CHANNEL_KIND, EXTRA_KINDS, SWITCH_KIND, name_own_kind, qualify
 from nodeagent.rules.ids import list_mig_names, render_index
 
 _COMMON: Final = "common"
@@ -104,7 +105,7 @@ def _plan_hook(hook: Hook) -> Iterator[ShimHook]:
 
 
 def _plan_gpus(inventory: Inventory, by_kind: Mapping[str, Spec], files: DriverFiles) -> Iterator[ShimDevice]:
-    spec = by_kind.get(OWN_KIND)
+    spec = by_kind.get(name_own_kind(files.vendor))
     edits = {each.name: plan_entries(each.container_edits) for each in spec.devices} if spec is not None else {}
     for gpu in inventory.gpus:
         if gpu.mig_enabled:
@@ -116,7 +117,7 @@ def _plan_gpus(inventory: Inventory, by_kind: Mapping[str, Spec], files: DriverF
 
 
 def _plan_parent(gpu: Gpu, files: DriverFiles) -> Iterator[ShimDevice]:
-    nodes = plan_node_edits((f"/dev/nvidia{gpu.minor}",), files)
+    nodes = plan_node_edits((files.vendor.find_node(gpu.minor),) if gpu.minor is not None else (), files)
     if nodes.device_nodes:
         yield _name_device("parent", gpu, (render_index(gpu), gpu.uuid), plan_entries(nodes))
 
@@ -153,7 +154,7 @@ def _plan_channels(by_kind: Mapping[str, Spec]) -> Iterator[ShimDevice]:
 
 
 def _plan_extras(by_kind: Mapping[str, Spec], files: DriverFiles) -> Iterator[ShimDevice]:
-    own = by_kind.get(OWN_KIND)
+    own = by_kind.get(name_own_kind(files.vendor))
     if own is not None:
         yield ShimDevice(kind="extra", names=(_COMMON,), edits=_plan_common(own))
     for name, kind in _EXTRA_KINDS.items():
@@ -161,7 +162,7 @@ def _plan_extras(by_kind: Mapping[str, Spec], files: DriverFiles) -> Iterator[Sh
             yield ShimDevice(kind="extra", names=(name,), edits=(plan_entries(device.container_edits),))
     for name, right in _RIGHTS.items():
         minor = files.capability_minors.get(right)
-        edits = plan_node_edits((f"/dev/nvidia-caps/nvidia-cap{minor}",), files)
+        edits = plan_node_edits((CAPABILITY_NODE.format(minor=minor),), files)
         if edits.device_nodes:
             yield ShimDevice(kind="extra", names=(name,), edits=(plan_entries(edits),))
 

@@ -10,7 +10,6 @@ from typing import Final
 from msgspec.structs import replace
 
 from nodeagent.components.cdi.plan_devices import (
-    CONTROL_NODES,
     CREATE_LINKS,
     plan_channel_devices,
     plan_gpu_devices,
@@ -30,30 +29,30 @@ from nodeagent.components.cdi.plan_mounts import (
 from nodeagent.components.cdi.spec import NO_EDITS, ContainerEdits, Device, Hook, Mount, Spec, build_spec, drop_groups
 from nodeagent.model.cdi import DriverFiles
 from nodeagent.model.gpu import Inventory
+from nodeagent.model.nvidia import STORAGE_NODES, SWITCH_NODES
 from nodeagent.model.values import Value
 from nodeagent.rules.cdi_names import (
     ALL,
     CHANNEL_KIND,
     EXTRA_KINDS,
     MANAGEMENT_KIND,
-    OWN_KIND,
-    PUBLIC_KIND,
     SWITCH_KIND,
+    name_own_kind,
+    name_public_kind,
 )
 
 HOOK_PROGRAM: Final = "nodeagent-cdi-hook"
-VOID: Final = "NVIDIA_VISIBLE_DEVICES=void"
-"""Keeps the classic runtime wrapper from adding the GPUs a second time.
+VOID: Final = "void"
+"""The value of a variable that keeps the classic runtime wrapper from adding the GPUs a second time.
 
 Not with IMEX channels: channels are given by name to containers whose GPUs the wrapper adds.
 """
 
 _EXTRA_NODES: Final = {
     "gdrcopy": ("/dev/gdrdrv",),
-    "gds": ("/dev/nvidia-fs*",),
+    "gds": (STORAGE_NODES,),
     "mofed": ("/dev/infiniband/uverbs*", "/dev/infiniband/rdma_cm"),
 }
-_SWITCH_NODES: Final = ("/dev/nvidia-nvswitchctl", "/dev/nvidia-nvswitch*")
 
 
 class SpecWishes(Value, frozen=True):
@@ -85,8 +84,8 @@ def plan_specs(inventory: Inventory, files: DriverFiles, wishes: SpecWishes) -> 
     edits = plan_common_edits(files, wishes.hook)
     specs: list[Spec] = []
     if gpus.devices:
-        specs.append(build_for(OWN_KIND, gpus.devices, edits, groups=wishes.groups))
-    public = [(PUBLIC_KIND, gpus.devices, edits)] if gpus.devices else []
+        specs.append(build_for(name_own_kind(files.vendor), gpus.devices, edits, groups=wishes.groups))
+    public = [(name_public_kind(files.vendor), gpus.devices, edits)] if gpus.devices else []
     public += _plan_public(files, wishes.hook)
     specs += [build_for(*each, groups=wishes.public_groups) for each in public if each[0] in wishes.kinds]
     specs += [build_for(*each, groups=wishes.groups) for each in _plan_extras(files)]
@@ -95,9 +94,9 @@ def plan_specs(inventory: Inventory, files: DriverFiles, wishes: SpecWishes) -> 
 
 def plan_common_edits(files: DriverFiles, hook: Path | None, *, only_looking: bool = False) -> ContainerEdits:
     """The edits for every container with a GPU, whichever GPU; fewer for a container that only manages GPUs."""
-    nodes = plan_node_edits(() if only_looking else CONTROL_NODES, files)
+    nodes = plan_node_edits(() if only_looking else files.vendor.control_nodes, files)
     return ContainerEdits(
-        env=(VOID, *plan_environment(files, hooks=hook is not None)),
+        env=(_void(files), *plan_environment(files, hooks=hook is not None)),
         device_nodes=nodes.device_nodes,
         mounts=plan_mounts(files, hooks=hook is not None),
         hooks=tuple(_plan_hooks(files, hook, only_looking=only_looking)) if hook is not None else (),
@@ -113,14 +112,18 @@ def build_for(kind: str, devices: tuple[Device, ...], edits: ContainerEdits, *, 
     return build_spec(kind, without, drop_groups(edits))
 
 
+def _void(files: DriverFiles) -> str:
+    return f"{files.vendor.visible_devices}={VOID}"
+
+
 def _plan_public(files: DriverFiles, hook: Path | None) -> Iterator[tuple[str, tuple[Device, ...], ContainerEdits]]:
     """The public kinds beside the GPUs'; tools for MIG need the kinds before any MIG device exists."""
-    management, switches = plan_management_edits(files), plan_node_edits(_SWITCH_NODES, files)
+    management, switches = plan_management_edits(files), plan_node_edits(SWITCH_NODES, files)
     if management.device_nodes:
         common = plan_common_edits(files, hook, only_looking=True)
         yield MANAGEMENT_KIND, (Device(name=ALL, container_edits=management),), common
     if switches.device_nodes:
-        yield SWITCH_KIND, (Device(name=ALL, container_edits=switches),), ContainerEdits(env=(VOID,))
+        yield SWITCH_KIND, (Device(name=ALL, container_edits=switches),), ContainerEdits(env=(_void(files),))
 
 
 def _plan_extras(files: DriverFiles) -> Iterator[tuple[str, tuple[Device, ...], ContainerEdits]]:
@@ -129,7 +132,7 @@ def _plan_extras(files: DriverFiles) -> Iterator[tuple[str, tuple[Device, ...], 
         if edits.device_nodes:
             mounts = tuple(_plan_storage_mounts(files)) if name == "gds" else ()
             device = Device(name=ALL, container_edits=replace(edits, mounts=mounts))
-            yield EXTRA_KINDS[name], (device,), ContainerEdits(env=(VOID,))
+            yield EXTRA_KINDS[name], (device,), ContainerEdits(env=(_void(files),))
     if channels := plan_channel_devices(files):
         yield CHANNEL_KIND, channels, NO_EDITS
 

@@ -62,12 +62,12 @@ def explain_unfitness(device: PluginDevice, view: View) -> str:
     return health.reason or f"its health is {health.verdict}"
 
 
-def find_named(state: CdiState | None, settings: Settings) -> frozenset[str] | None:
-    """The devices of the agent's CDI specification; `None` where containers are given devices otherwise."""
+def find_named(state: CdiState | None, settings: Settings, kind: str = OWN_KIND) -> frozenset[str] | None:
+    """The devices of the specification of this CDI kind; `None` where containers are given devices otherwise."""
     uses_cdi = any(strategy.startswith("cdi-") for strategy in settings.device_plugin.device_list_strategy)
     if state is None or not uses_cdi or not settings.cdi.enabled:
         return None
-    return frozenset(name for file in state.files if file.kind == OWN_KIND for name in file.devices)
+    return frozenset(name for file in state.files if file.kind == kind for name in file.devices)
 
 
 def _explain_cutting(device: PluginDevice, view: View) -> str:

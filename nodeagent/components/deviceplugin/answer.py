@@ -5,22 +5,17 @@ Refuses to read anything: the node's facts were read beforehand, so that an answ
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
 
 from nodeagent.config.sections.plugin import DevicePluginSettings
 from nodeagent.model.errors import DeviceUnknown, RequestInvalid
 from nodeagent.model.ids import DeviceId
 from nodeagent.model.mps import MpsAccess
+from nodeagent.model.nvidia import CAPABILITY_NODE, IMEX_CHANNELS
 from nodeagent.model.plugin import ContainerAnswer, ContainerDevice, ContainerMount, HandoutFacts
 from nodeagent.model.shim_names import REQUESTS
-from nodeagent.rules.cdi_names import ALL, CHANNEL_KIND, EXTRA_KINDS, OWN_KIND, qualify
+from nodeagent.rules.cdi_names import ALL, CHANNEL_KIND, EXTRA_KINDS, name_own_kind, qualify
 from nodeagent.rules.ids import is_share, parse_index
 from nodeagent.rules.offer.devices import PluginDevice, Resource
-
-VISIBLE_DEVICES: Final = "NVIDIA_VISIBLE_DEVICES"
-
-_IMEX_CHANNELS: Final = "/dev/nvidia-caps-imex-channels"
-_CAPABILITIES: Final = "/dev/nvidia-caps"
 
 
 def select_devices(
@@ -59,11 +54,11 @@ def plan_answer(
     mounts: tuple[ContainerMount, ...] = ()
     qualified = _qualified_names(names, settings, facts)
     if "envvar" in strategies:
-        environment[VISIBLE_DEVICES] = ",".join(names)
+        environment[facts.vendor.visible_devices] = ",".join(names)
         if facts.imex_channels:
             environment["NVIDIA_IMEX_CHANNELS"] = ",".join(map(str, facts.imex_channels))
     if "volume-mounts" in strategies:
-        environment[VISIBLE_DEVICES] = REQUESTS
+        environment[facts.vendor.visible_devices] = REQUESTS
         mounts = tuple(_plan_mounts(names, facts.imex_channels))
     environment |= {
         variable: "enabled"
@@ -97,7 +92,7 @@ def find_missing_channels(settings: DevicePluginSettings, facts: HandoutFacts) -
     missing = [channel for channel in settings.imex_channel_ids if channel not in facts.imex_channels]
     if not missing or not settings.imex_required:
         return ""
-    return f"IMEX channel {missing[0]} is required and {_IMEX_CHANNELS}/channel{missing[0]} does not exist: create it"
+    return f"IMEX channel {missing[0]} is required and {IMEX_CHANNELS}/channel{missing[0]} does not exist: create it"
 
 
 def _names(devices: Iterable[PluginDevice], settings: DevicePluginSettings) -> tuple[str, ...]:
@@ -111,7 +106,7 @@ def _names(devices: Iterable[PluginDevice], settings: DevicePluginSettings) -> t
 def _qualified_names(names: Iterable[str], settings: DevicePluginSettings, facts: HandoutFacts) -> tuple[str, ...]:
     extras = (("gdrcopy", settings.gdrcopy), ("gds", settings.gds), ("mofed", settings.mofed))
     return (
-        *(qualify(OWN_KIND, name) for name in names),
+        *(qualify(name_own_kind(facts.vendor), name) for name in names),
         *(qualify(CHANNEL_KIND, str(channel)) for channel in facts.imex_channels),
         *(qualify(EXTRA_KINDS[extra], ALL) for extra, wanted in extras if wanted and extra in facts.cdi_extras),
     )
@@ -128,7 +123,7 @@ def _node_paths(devices: Iterable[PluginDevice], facts: HandoutFacts) -> Iterabl
     for device in devices:
         if device.minor is None:
             continue
-        yield f"/dev/nvidia{device.minor}"
+        yield facts.vendor.find_node(device.minor)
         if device.gpu_instance_id is not None:
             nodes = {
                 (capability.gpu_minor, capability.gpu_instance_id, capability.compute_instance_id): capability.node
@@ -137,9 +132,9 @@ def _node_paths(devices: Iterable[PluginDevice], facts: HandoutFacts) -> Iterabl
             for instance in (None, device.compute_instance_id):
                 node = nodes.get((device.minor, device.gpu_instance_id, instance))
                 if node is not None:
-                    yield f"{_CAPABILITIES}/nvidia-cap{node}"
+                    yield CAPABILITY_NODE.format(minor=node)
     for channel in facts.imex_channels:
-        yield f"{_IMEX_CHANNELS}/channel{channel}"
+        yield f"{IMEX_CHANNELS}/channel{channel}"
 
 
 def _spec(path: str, dev_root: str) -> ContainerDevice:

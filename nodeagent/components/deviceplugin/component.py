@@ -56,7 +56,7 @@ from nodeagent.model.plugin import (
 from nodeagent.model.ports import AllocationJournal, DevicePlugin, PluginSource
 from nodeagent.model.runtime import CdiState
 from nodeagent.model.slices import PublishedSlices
-from nodeagent.rules.cdi_names import EXTRA_KINDS
+from nodeagent.rules.cdi_names import EXTRA_KINDS, name_own_kind
 from nodeagent.rules.offer.devices import Resource, ResourcePlan
 
 FACTS_SECONDS = 5.0
@@ -196,7 +196,7 @@ class DevicePlugins:
         cdi, table = self._bus.latest(CdiState), self._bus.latest(AllocationTable)
         mps = self._bus.latest(MpsState)
         cause = self._news.take(inventory, health, driver, offering, cdi, mps, self._reloaded) or self._news.take(table)
-        named = find_named(cdi.value if cdi is not None else None, settings)
+        named = find_named(cdi.value if cdi is not None else None, settings, name_own_kind(facts.vendor))
         draining = offering.value.list_waiting() if offering is not None else frozenset()
         mig = self._bus.latest(MigState)
         judged, cutting = (health.value if health is not None else None), (mig.value if mig is not None else None)

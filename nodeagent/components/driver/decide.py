@@ -1,30 +1,21 @@
 """Judges evidence: one verdict about the driver, and the driver's conditions.
 
-An answer of NVML proves a working driver. Kernel module, PCI functions and device nodes explain a failure, and may be
-absent where NVML works all the same (simulated, emulated or pointed elsewhere).
+An answer of the driver's library proves a working driver. Kernel module, PCI functions and device nodes explain a
+failure, and may be absent where the library works all the same (simulated, emulated or pointed elsewhere).
 """
 
 from collections.abc import Sequence
 
 from nodeagent.model.conditions.driver import DRIVER_CONDITIONS
-from nodeagent.model.driver import DriverEvidence, DriverPhase, DriverState, NvmlAnswer
+from nodeagent.model.driver import DriverEvidence, DriverPhase, DriverState, LibraryAnswer, LibraryOutcome
+from nodeagent.model.nvidia import KERNEL_MODULE, LIBRARY, UNIFIED_MEMORY_NODES, VENDOR
 from nodeagent.model.values import Value
 
 _NAMED = 2
 """So many GPUs are named in a sentence."""
-_NVML_NOT_LOADED = -1
-_NVML_SUCCESS = 0
-_NVML_NO_PERMISSION = 4
-_NVML_DRIVER_NOT_LOADED = 9
-_NVML_TIMEOUT = 10
-_NVML_LIBRARY_NOT_FOUND = 12
-_NVML_OPERATING_SYSTEM = 17
-_NVML_VERSION_MISMATCH = 18
-_NVML_GPU_NOT_FOUND = 28
 
-_BLOCKED = {_NVML_NO_PERMISSION, _NVML_OPERATING_SYSTEM}
-_NO_LIBRARY = {_NVML_NOT_LOADED, _NVML_LIBRARY_NOT_FOUND}
-_SAYS_NOTHING_OF_HARDWARE = _NO_LIBRARY | {_NVML_DRIVER_NOT_LOADED, _NVML_GPU_NOT_FOUND}
+_NO_LIBRARY = {LibraryOutcome.UNLOADABLE, LibraryOutcome.NOT_FOUND}
+_SAYS_NOTHING_OF_HARDWARE = _NO_LIBRARY | {LibraryOutcome.DRIVER_NOT_LOADED, LibraryOutcome.NO_GPU}
 
 CONDITION_CODES: dict[DriverPhase, str] = {
     DriverPhase.NO_HARDWARE: "driver-no-hardware",
@@ -68,18 +59,18 @@ def decide_driver(evidence: DriverEvidence, *, is_needed: bool = True) -> Driver
         code = ""
     conditions = [(code, finding.detail)] if code else []
     if finding.phase is DriverPhase.READY and evidence.module_loaded and evidence.nodes_missing:
-        # NVML works without the nodes that CUDA and containers need, so this is a condition beside READY.
+        # The library works without the nodes that CUDA and containers need, so this is a condition beside READY.
         conditions.append((CONDITION_CODES[DriverPhase.NODES_MISSING], _describe_missing_nodes(evidence)))
-    nvml = evidence.nvml or NvmlAnswer(code=_NVML_NOT_LOADED)
+    library = evidence.library or LibraryAnswer(outcome=LibraryOutcome.UNLOADABLE)
     state = DriverState(
         phase=finding.phase,
         detail=finding.detail,
         remedy=finding.remedy or _REMEDIES.get(code, ""),
-        driver_version=nvml.driver_version or evidence.module_version,
-        nvml_version=nvml.nvml_version,
-        cuda_version=nvml.cuda_version,
+        driver_version=library.driver_version or evidence.module_version,
+        nvml_version=library.version,
+        cuda_version=library.cuda_version,
         module_version=evidence.module_version,
-        library_path=nvml.library_path,
+        library_path=library.library_path,
         open_module=evidence.open_module,
         pci_gpus=tuple(function.address for function in evidence.pci_functions),
         is_needed=is_needed,
@@ -92,8 +83,8 @@ def _find_phase(evidence: DriverEvidence) -> _Finding:
         return _Finding(phase=DriverPhase.RELEASED, detail=evidence.released)
     if evidence.stuck:
         return _Finding(phase=DriverPhase.STUCK, detail=evidence.stuck)
-    if evidence.nvml is not None and evidence.nvml.code == _NVML_SUCCESS:
-        return _judge_working_library(evidence, evidence.nvml)
+    if evidence.library is not None and evidence.library.outcome is LibraryOutcome.WORKS:
+        return _judge_working_library(evidence, evidence.library)
     return _explain_by_library(evidence) or _explain_by_host(evidence)
 
 
@@ -104,37 +95,41 @@ def _name_gpus(uuids: Sequence[str], count: int) -> str:
     return f"{len(uuids)} of {count} GPUs, {', '.join(uuids[:_NAMED])} among them" if len(uuids) < count else "all GPUs"
 
 
-def _judge_working_library(evidence: DriverEvidence, nvml: NvmlAnswer) -> _Finding:
+def _judge_working_library(evidence: DriverEvidence, library: LibraryAnswer) -> _Finding:
     """The library answers; find other obstacles to a container that works."""
-    if nvml.gpu_count == 0:
-        return _judge_no_gpu(evidence)
+    if library.gpu_count == 0:
+        return _judge_no_gpu(evidence, library)
     if _versions_differ(evidence):
         return _find_mismatch(evidence)
     if evidence.fabric_pending:
-        waiting = _name_gpus(evidence.fabric_pending, nvml.gpu_count)
+        waiting = _name_gpus(evidence.fabric_pending, library.gpu_count)
         return _Finding(phase=DriverPhase.FABRIC_NOT_READY, detail=f"registration is not completed on {waiting}")
     if evidence.cuda_failure:
         return _Finding(phase=DriverPhase.FAILED, detail=f"the CUDA smoke test failed: {evidence.cuda_failure}")
-    return _Finding(phase=DriverPhase.READY, detail=_describe_ready(nvml))
+    return _Finding(phase=DriverPhase.READY, detail=_describe_ready(library))
 
 
-def _judge_no_gpu(evidence: DriverEvidence) -> _Finding:
+def _judge_no_gpu(evidence: DriverEvidence, library: LibraryAnswer) -> _Finding:
     count = len(evidence.pci_functions)
     if count == 0:
-        return _Finding(phase=DriverPhase.NO_HARDWARE, detail="NVML answers and lists no GPU")
-    return _Finding(phase=DriverPhase.FAILED, detail=f"NVML answers and lists none of the {count} GPUs on the PCI bus")
+        return _Finding(phase=DriverPhase.NO_HARDWARE, detail=f"{library.name} answers and lists no GPU")
+    return _Finding(
+        phase=DriverPhase.FAILED, detail=f"{library.name} answers and lists none of the {count} GPUs on the PCI bus"
+    )
 
 
 def _explain_by_library(evidence: DriverEvidence) -> _Finding | None:
-    """NVML's own reason, where the host's state has no better explanation."""
-    nvml = evidence.nvml
-    if nvml is None:
+    """The library's own reason, where the host's state has no better explanation."""
+    library = evidence.library
+    if library is None:
         return None
-    if nvml.code == _NVML_VERSION_MISMATCH or (nvml.code in _NO_LIBRARY and _versions_differ(evidence)):
+    if library.outcome is LibraryOutcome.VERSION_MISMATCH or (
+        library.outcome in _NO_LIBRARY and _versions_differ(evidence)
+    ):
         return _find_mismatch(evidence)
-    if nvml.code in _BLOCKED and not _list_nodes_for_nvml(evidence):
-        return _Finding(phase=DriverPhase.NO_PERMISSION, detail=_describe_answer(nvml))
-    if evidence.pci_functions or evidence.module_loaded or nvml.code in _SAYS_NOTHING_OF_HARDWARE:
+    if library.outcome is LibraryOutcome.NO_PERMISSION and not _list_nodes_for_library(evidence):
+        return _Finding(phase=DriverPhase.NO_PERMISSION, detail=_describe_answer(library))
+    if evidence.pci_functions or evidence.module_loaded or library.outcome in _SAYS_NOTHING_OF_HARDWARE:
         return None
     return _find_failure(evidence)
 
@@ -154,7 +149,7 @@ def _explain_by_host(evidence: DriverEvidence) -> _Finding:
 
 def _find_foreign_driver(evidence: DriverEvidence) -> _Finding | None:
     drivers = {function.bound_driver for function in evidence.pci_functions} - {""}
-    if "nvidia" in drivers:
+    if KERNEL_MODULE in drivers:
         return None
     if drivers:
         passed_through = all("vfio" in driver for driver in drivers)
@@ -164,34 +159,36 @@ def _find_foreign_driver(evidence: DriverEvidence) -> _Finding | None:
         detail = f"bound to {', '.join(sorted(drivers))}"
         return _Finding(phase=DriverPhase.WRONG_DRIVER, detail=detail, remedy=remedy)
     if evidence.nouveau_loaded and not evidence.module_loaded:
-        return _Finding(phase=DriverPhase.WRONG_DRIVER, detail="the nouveau module is loaded and the NVIDIA one is not")
+        return _Finding(
+            phase=DriverPhase.WRONG_DRIVER, detail=f"the nouveau module is loaded and the {VENDOR.name} one is not"
+        )
     return None
 
 
 def _find_not_loaded(evidence: DriverEvidence) -> _Finding:
-    detail = f"{len(evidence.pci_functions)} on the PCI bus, no /sys/module/nvidia"
-    if evidence.nvml is not None and evidence.nvml.code in _NO_LIBRARY:
-        detail += ", and no NVML library: the driver may not be installed"
+    detail = f"{len(evidence.pci_functions)} on the PCI bus, no /sys/module/{KERNEL_MODULE}"
+    if evidence.library is not None and evidence.library.outcome in _NO_LIBRARY:
+        detail += f", and no {evidence.library.name} library: the driver may not be installed"
     return _Finding(phase=DriverPhase.NOT_LOADED, detail=detail)
 
 
 def _explain_loaded_module(evidence: DriverEvidence) -> _Finding:
-    if evidence.nvml is not None and evidence.nvml.code in _NO_LIBRARY:
-        return _Finding(phase=DriverPhase.LIBRARY_MISSING, detail=_describe_answer(evidence.nvml))
+    if evidence.library is not None and evidence.library.outcome in _NO_LIBRARY:
+        return _Finding(phase=DriverPhase.LIBRARY_MISSING, detail=_describe_answer(evidence.library))
     if _versions_differ(evidence):
         return _find_mismatch(evidence)
-    if _list_nodes_for_nvml(evidence):
+    if _list_nodes_for_library(evidence):
         return _Finding(phase=DriverPhase.NODES_MISSING, detail=_describe_missing_nodes(evidence))
     return _find_failure(evidence)
 
 
 def _find_failure(evidence: DriverEvidence) -> _Finding:
-    if evidence.nvml is None:
-        return _Finding(phase=DriverPhase.FAILED, detail="the module is loaded, NVML was not asked")
+    if evidence.library is None:
+        return _Finding(phase=DriverPhase.FAILED, detail=f"the module is loaded, {LIBRARY} was not asked")
     remedy = ""
-    if evidence.nvml.code == _NVML_TIMEOUT:
+    if evidence.library.outcome is LibraryOutcome.TIMEOUT:
         remedy = "read `dmesg | grep NVRM`; a GPU hangs, drain the node and reset or reboot it"
-    return _Finding(phase=DriverPhase.FAILED, detail=_describe_answer(evidence.nvml), remedy=remedy)
+    return _Finding(phase=DriverPhase.FAILED, detail=_describe_answer(evidence.library), remedy=remedy)
 
 
 def _find_mismatch(evidence: DriverEvidence) -> _Finding:
@@ -200,9 +197,9 @@ def _find_mismatch(evidence: DriverEvidence) -> _Finding:
     return _Finding(phase=DriverPhase.VERSION_MISMATCH, detail=f"library {library}, kernel module {module}")
 
 
-def _list_nodes_for_nvml(evidence: DriverEvidence) -> tuple[str, ...]:
-    """The missing device nodes that explain a failing NVML; NVML works without the nodes of nvidia-uvm."""
-    return tuple(node for node in evidence.nodes_missing if "nvidia-uvm" not in node)
+def _list_nodes_for_library(evidence: DriverEvidence) -> tuple[str, ...]:
+    """The missing device nodes that explain a failing library; it works without the nodes for unified memory."""
+    return tuple(node for node in evidence.nodes_missing if not node.endswith(UNIFIED_MEMORY_NODES))
 
 
 def _versions_differ(evidence: DriverEvidence) -> bool:
@@ -211,21 +208,21 @@ def _versions_differ(evidence: DriverEvidence) -> bool:
     return bool(known) and evidence.library_version != evidence.module_version
 
 
-def _describe_answer(nvml: NvmlAnswer) -> str:
-    if nvml.code == _NVML_NOT_LOADED:
-        return nvml.message or "the library could not be loaded"
-    return f"NVML said: {nvml.message or 'nothing more'} (code {nvml.code})"
+def _describe_answer(library: LibraryAnswer) -> str:
+    if library.outcome is LibraryOutcome.UNLOADABLE:
+        return library.message or "the library could not be loaded"
+    return f"{library.name} said: {library.message or 'nothing more'} (code {library.code})"
 
 
 def _describe_missing_nodes(evidence: DriverEvidence) -> str:
     return f"missing: {', '.join(evidence.nodes_missing)}"
 
 
-def _describe_ready(nvml: NvmlAnswer) -> str:
-    gpus = "1 GPU" if nvml.gpu_count == 1 else f"{nvml.gpu_count} GPUs"
-    versions = f", driver {nvml.driver_version}" if nvml.driver_version else ""
-    if nvml.cuda_version is not None:
-        versions += f", CUDA {nvml.cuda_version[0]}.{nvml.cuda_version[1]}"
+def _describe_ready(library: LibraryAnswer) -> str:
+    gpus = "1 GPU" if library.gpu_count == 1 else f"{library.gpu_count} GPUs"
+    versions = f", driver {library.driver_version}" if library.driver_version else ""
+    if library.cuda_version is not None:
+        versions += f", CUDA {library.cuda_version[0]}.{library.cuda_version[1]}"
     return gpus + versions
 
 

@@ -10,10 +10,13 @@ NOT_SUPPORTED = 3
 NO_PERMISSION = 4
 NOT_FOUND = 6
 INSUFFICIENT_SIZE = 7
+DRIVER_NOT_LOADED = 9
 TIMEOUT = 10
+LIBRARY_NOT_FOUND = 12
 FUNCTION_NOT_FOUND = 13
 CORRUPTED_INFOROM = 14
 GPU_IS_LOST = 15
+OPERATING_SYSTEM = 17
 VERSION_MISMATCH = 18
 IN_USE = 19
 ARGUMENT_VERSION_MISMATCH = 25
@@ -35,15 +38,15 @@ REASONS: dict[int, str] = {
     NOT_FOUND: "not found",
     INSUFFICIENT_SIZE: "the answer outgrew its buffer",
     8: "external power is missing: check the power cables",
-    9: "the driver is not loaded",
+    DRIVER_NOT_LOADED: "the driver is not loaded",
     TIMEOUT: "the driver timed out",
     11: "the kernel found an interrupt problem with the GPU",
-    12: "the NVML library is missing",
+    LIBRARY_NOT_FOUND: "the NVML library is missing",
     FUNCTION_NOT_FOUND: "this driver does not know the call",
     CORRUPTED_INFOROM: "the infoROM is corrupted",
     GPU_IS_LOST: "the GPU is lost: it fell off the bus or is otherwise inaccessible",
     16: "the GPU must be reset before it can be used again",
-    17: "the operating system blocks the GPU: check the device cgroup",
+    OPERATING_SYSTEM: "the operating system blocks the GPU: check the device cgroup",
     VERSION_MISMATCH: "the NVML library does not fit the loaded kernel module",
     19: "the GPU is in use",
     20: "the driver is out of memory",

@@ -9,6 +9,7 @@ from tests.architecture.house.crossings import measure_crossings
 from tests.architecture.house.docstrings import Docstring, count_pronouns, list_docstrings
 from tests.architecture.house.names import PACKAGES, list_names, list_sources
 from tests.architecture.house.protocols import find_singles
+from tests.architecture.house.vendor import find_unowned
 from tests.architecture.house.words import RETIRED
 
 SHORT_FILE_LINES: Final = 40
@@ -44,6 +45,8 @@ def measure(root: Path, with_crossings: bool) -> Iterator[Row]:
     yield Row(f"files under {SHORT_FILE_LINES} lines", len(short), SHORT_FILES_MAX, _place(root, short))
     singles = [f"{'/'.join(one.protocol.place)}: {one.protocol.name}" for one in find_singles(*packages)]
     yield Row("protocols with one implementation and no wall between", len(singles), SINGLES_MAX, tuple(singles))
+    unowned = list(dict.fromkeys(each.place for each in find_unowned(root / "nodeagent")))
+    yield Row("files that say NVIDIA or NVML where they mean a GPU", len(unowned), 0, tuple(unowned))
     if with_crossings:
         for call, files in measure_crossings(frozenset(CALLS)).items():
             if call in CALLS:

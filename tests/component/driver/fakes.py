@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 import anyio
 
 from nodeagent.edge.host.driver.off_loop import MarkerDirectory
-from nodeagent.model.driver import DriverEvidence, NodeRepair, NvmlAnswer, PciFunction
+from nodeagent.edge.nvml.agent.protocol import read_code
+from nodeagent.model.driver import DriverEvidence, LibraryAnswer, NodeRepair, PciFunction
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.ids import PciAddress
 
@@ -14,18 +15,16 @@ WORKING = DriverEvidence(
     pci_functions=(GPU,),
     module_loaded=True,
     module_version="580.65.06",
-    nvml=NvmlAnswer(code=0, driver_version="580.65.06", gpu_count=8),
+    library=LibraryAnswer(driver_version="580.65.06", gpu_count=8),
 )
 UPGRADED = DriverEvidence(
     pci_functions=(GPU,),
     module_loaded=True,
     module_version="590.1",
-    nvml=NvmlAnswer(code=0, driver_version="590.1", gpu_count=8),
+    library=LibraryAnswer(driver_version="590.1", gpu_count=8),
 )
-NOT_LOADED = DriverEvidence(
-    pci_functions=(PciFunction(address=GPU.address, device_id=0x2330),), nvml=NvmlAnswer(code=9)
-)
-NO_HARDWARE = DriverEvidence(nvml=NvmlAnswer(code=9))
+NOT_LOADED = DriverEvidence(pci_functions=(PciFunction(address=GPU.address, device_id=0x2330),), library=read_code(9))
+NO_HARDWARE = DriverEvidence(library=read_code(9))
 
 
 class FakeProbe:

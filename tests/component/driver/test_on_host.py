@@ -18,8 +18,9 @@ from nodeagent.core.life.gates import Gates
 from nodeagent.edge.host.devices.device_node_files import DeviceNodeFiles
 from nodeagent.edge.host.driver.driver_probe import HostDriverProbe, ProbeSettings
 from nodeagent.edge.host.driver.off_loop import HostDeviceNodes, MarkerDirectory
+from nodeagent.edge.nvml.agent.protocol import read_code
 from nodeagent.model.conditions import CATALOGUE
-from nodeagent.model.driver import DriverPhase, DriverState, NvmlAnswer
+from nodeagent.model.driver import DriverPhase, DriverState, LibraryAnswer
 from tests.unit.edge.host.devices.test_device_node_files import needs_mknod
 from tests.unit.edge.host.tree import HostTree
 
@@ -68,11 +69,11 @@ class Node:
         for worker in workers:
             worker.close()
 
-    async def ask_nvml(self) -> NvmlAnswer:
+    async def ask_nvml(self) -> LibraryAnswer:
         """An NVML that works exactly while the module is loaded."""
         await anyio.lowlevel.checkpoint()
         loaded = (self.host.sys / "module/nvidia/refcnt").exists()
-        return NvmlAnswer(code=0, gpu_count=1) if loaded else NvmlAnswer(code=9)
+        return LibraryAnswer(gpu_count=1) if loaded else read_code(9)
 
     async def wait_phase(self, phase: DriverPhase) -> None:
         with self.bus.watch(DriverState, client="test") as states, anyio.fail_after(PATIENCE_SECONDS):

@@ -17,7 +17,7 @@ async def the_answer_is_whole(gpus: NvmlGpus) -> None:
     answer = await gpus.read_answer()
     assert (answer.code, answer.message) == (0, "")
     assert answer.driver_version
-    assert answer.nvml_version.endswith(answer.driver_version)
+    assert answer.version.endswith(answer.driver_version)
     assert answer.cuda_version is not None
     assert answer.gpu_count >= 1
     assert answer.library_path

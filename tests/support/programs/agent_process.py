@@ -186,11 +186,12 @@ def running_agent(
     variables: dict[str, str] | None = None,
     descriptors: int | None = None,
     front: Sequence[str] = (),
+    module: str = "nodeagent",
 ) -> Iterator[AgentProcess]:
     """`nodeagent run` with all it writes below `directory`, stopped at the end of the block.
 
     `descriptors` is how many files it may have open, as a unit's `LimitNOFILE=` says it; `front` is a command in front
-    of it, which becomes the agent.
+    of it, which becomes the agent; `module` is another program that runs an agent.
     """
     settings = {
         "node.state_dir": directory / "state",
@@ -204,7 +205,9 @@ def running_agent(
         "http.listen": "127.0.0.1:0",
     }
     sets = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-    with _running(directory, "run", *sets, *words, variables=variables, descriptors=descriptors, front=front) as agent:
+    with _running(
+        directory, "run", *sets, *words, variables=variables, descriptors=descriptors, front=front, module=module
+    ) as agent:
         agent.wait_started()
         yield agent
 
@@ -216,10 +219,11 @@ def _running(
     variables: dict[str, str] | None = None,
     descriptors: int | None = None,
     front: Sequence[str] = (),
+    module: str = "nodeagent",
 ) -> Iterator[AgentProcess]:
     limited = [sys.executable, "-c", LIMITED, str(descriptors)] if descriptors is not None else []
     process = subprocess.Popen(
-        [*front, *limited, sys.executable, "-m", "nodeagent", *words],
+        [*front, *limited, sys.executable, "-m", module, *words],
         env={**command_environment(directory), **(variables or {})},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -15,10 +15,10 @@ from nodeagent.core.errors import WorkerError
 from nodeagent.edge.host.driver.roots import DriverRoots
 from nodeagent.edge.host.errors import FileTooLarge, FileUnreadable, HostStuck
 from nodeagent.edge.host.files.atomic_file import read_bounded
+from nodeagent.model.nvidia import IMEX_CHANNELS, VENDOR
 from nodeagent.model.plugin import HandoutFacts, MigCapability
+from nodeagent.model.vendor import Vendor
 
-CONTROL_NODES: Final = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset")
-IMEX_CHANNELS: Final = "dev/nvidia-caps-imex-channels"
 READ_SECONDS: Final = 5.0
 _MIG_MINORS: Final = "driver/nvidia-caps/mig-minors"
 _ACCESS: Final = re.compile(r"gpu(\d{1,6})/gi(\d{1,6})(?:/ci(\d{1,6}))?/access (\d{1,9})")
@@ -27,8 +27,8 @@ _ACCESS: Final = re.compile(r"gpu(\d{1,6})/gi(\d{1,6})(?:/ci(\d{1,6}))?/access (
 class HandoutReader:
     """Reads the node in a thread of its own, because `/proc` and `/dev` can hang with the driver."""
 
-    def __init__(self, *, root: Path = Path("/"), proc_dir: Path = Path("/proc")) -> None:
-        self._root, self._proc_dir = root, proc_dir
+    def __init__(self, *, root: Path = Path("/"), proc_dir: Path = Path("/proc"), vendor: Vendor = VENDOR) -> None:
+        self._root, self._proc_dir, self._vendor = root, proc_dir, vendor
         self._worker = WorkerThread("handout")
 
     async def read(self, find_roots: Callable[[], DriverRoots], channels: Iterable[int]) -> HandoutFacts:
@@ -54,15 +54,20 @@ class HandoutReader:
     def _read(self, roots: DriverRoots, channels: Iterable[int]) -> HandoutFacts:
         places = (roots.dev, self._root)
         return HandoutFacts(
+            vendor=self._vendor,
             control_nodes=tuple(
-                node for node in CONTROL_NODES if any((place / node.lstrip("/")).exists() for place in places)
+                node
+                for node in self._vendor.control_nodes
+                if any((place / node.lstrip("/")).exists() for place in places)
             ),
             dev_root=roots.dev_on_host,
             capabilities=read_capabilities(self._proc_dir / _MIG_MINORS),
             imex_channels=tuple(
                 channel
                 for channel in channels
-                if any(_is_character_device(place / IMEX_CHANNELS / f"channel{channel}") for place in places)
+                if any(
+                    _is_character_device(place / IMEX_CHANNELS.lstrip("/") / f"channel{channel}") for place in places
+                )
             ),
         )
 

@@ -29,16 +29,14 @@ from nodeagent.edge.host.driver.roots import (
     read_version_at,
     resolve_driver_roots,
 )
-from nodeagent.model.driver import DriverEvidence, NvmlAnswer
+from nodeagent.model.driver import DriverEvidence, LibraryAnswer, LibraryOutcome
 from nodeagent.model.errors import DriverError, DriverMismatch, DriverReleased, DriverStuck
 from nodeagent.model.values import Value
 
 T = TypeVar("T")
 
-_NVML_NOT_LOADED = -1
-_NVML_VERSION_MISMATCH = 18
 
-AskNvml = Callable[[], Awaitable[NvmlAnswer]]
+AskNvml = Callable[[], Awaitable[LibraryAnswer]]
 """Whether NVML works; raises `DriverError` when NVML cannot be asked."""
 
 AskFabric = Callable[[], Awaitable[tuple[str, ...]]]
@@ -77,7 +75,7 @@ class HostDriverProbe:
         self._settings, self._worker = settings, worker
         self._ask_nvml, self._ask_fabric, self._check_cuda = ask_nvml, ask_fabric, check_cuda
         self._cuda_library: Path | None = None
-        self._proven: NvmlAnswer | None = None
+        self._proven: LibraryAnswer | None = None
         self._fingerprint: Fingerprint = ()
         self._attention = Waker()
         self.roots = DriverRoots(
@@ -100,9 +98,13 @@ class HostDriverProbe:
         except DriverStuck as error:
             return structs.replace(evidence, stuck=str(error))
         except DriverMismatch as error:
-            return structs.replace(evidence, nvml=NvmlAnswer(code=_NVML_VERSION_MISMATCH, message=str(error)))
+            return structs.replace(
+                evidence, library=LibraryAnswer(outcome=LibraryOutcome.VERSION_MISMATCH, message=str(error))
+            )
         except DriverError as error:
-            return structs.replace(evidence, nvml=NvmlAnswer(code=_NVML_NOT_LOADED, message=str(error)))
+            return structs.replace(
+                evidence, library=LibraryAnswer(outcome=LibraryOutcome.UNLOADABLE, message=str(error))
+            )
 
     async def wait_change(self) -> None:
         """Return within a second of a module, node, library or card coming or going, and at `notify_change`."""
@@ -176,15 +178,15 @@ class HostDriverProbe:
         if self._ask_nvml is None:
             return evidence
         answer = await self._ask_nvml()
-        evidence = structs.replace(evidence, nvml=answer, library_version=await self._read_version(evidence, answer))
-        if answer.code != 0 or answer.gpu_count == 0:
+        evidence = structs.replace(evidence, library=answer, library_version=await self._read_version(evidence, answer))
+        if answer.outcome is not LibraryOutcome.WORKS or answer.gpu_count == 0:
             self._proven = None
             return evidence
         if self._ask_fabric is not None and (pending := await self._ask_fabric()):
             return structs.replace(evidence, fabric_pending=pending)
         return structs.replace(evidence, cuda_failure=await self._test_cuda(answer))
 
-    async def _read_version(self, evidence: DriverEvidence, answer: NvmlAnswer) -> str:
+    async def _read_version(self, evidence: DriverEvidence, answer: LibraryAnswer) -> str:
         """The version of the library in use; a library elsewhere on the host does not count."""
         library = Path(answer.library_path)
         if not library.is_absolute():
@@ -194,7 +196,7 @@ class HostDriverProbe:
     async def _run(self, call: Callable[[], T], what: str) -> T:
         return await self._worker.run(call, timeout_seconds=self._settings.look_timeout_seconds, what=what)
 
-    async def _test_cuda(self, answer: NvmlAnswer) -> str:
+    async def _test_cuda(self, answer: LibraryAnswer) -> str:
         """Run the smoke test unless the same driver has passed already: the test costs seconds and GPU memory."""
         if self._check_cuda is None or self._proven == answer:
             return ""

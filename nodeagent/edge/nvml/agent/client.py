@@ -27,7 +27,7 @@ from nodeagent.edge.nvml.agent.unlisted import find_unlisted, name_missing
 from nodeagent.edge.nvml.agent.unread import keep_unread
 from nodeagent.edge.nvml.agent.usage import UsageBook
 from nodeagent.edge.nvml.errors import UNLOADABLE
-from nodeagent.model.driver import NvmlAnswer, PciFunction
+from nodeagent.model.driver import LibraryAnswer, PciFunction
 from nodeagent.model.errors import DriverUnavailable
 from nodeagent.model.gpu import Fabric, FabricPhase, Gpu, GpuReadout, MissingGpu
 from nodeagent.model.ids import PciAddress
@@ -76,7 +76,7 @@ class NvmlGpus:
             task_status.started()
             await anyio.sleep_forever()
 
-    async def read_answer(self) -> NvmlAnswer:
+    async def read_answer(self) -> LibraryAnswer:
         """Whether NVML works, for whoever judges the driver: a failure is an answer too.
 
         Raises:
@@ -88,9 +88,9 @@ class NvmlGpus:
         except RequestFailed as failed:
             failure = failed.failure
             message = failure.message.removesuffix(f" (NVML code {failure.code})")  # the answer has it as a number
-            return NvmlAnswer(code=failure.code, message=message, library_path=failure.library_path)
+            return protocol.read_code(failure.code, message, failure.library_path)
         except DriverUnavailable as error:
-            return NvmlAnswer(code=UNLOADABLE, message=str(error))
+            return protocol.read_code(UNLOADABLE, str(error))
 
     async def read_fabric_pending(self) -> tuple[str, ...]:
         """The UUIDs of GPUs with an incomplete registration with the fabric, among GPUs that answer.

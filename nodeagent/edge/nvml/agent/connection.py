@@ -18,7 +18,7 @@ from nodeagent.core.errors import ChildDied, ChildError, ChildStuck
 from nodeagent.core.life.backoff import BackoffSettings
 from nodeagent.edge.nvml.agent.command import render_command
 from nodeagent.edge.nvml.agent.protocol import OPENED, Answer, Failure, Request, encode_request
-from nodeagent.model.driver import NvmlAnswer
+from nodeagent.model.driver import LibraryAnswer
 from nodeagent.model.errors import DriverReleased, DriverStuck, DriverUnavailable
 
 R = TypeVar("R")
@@ -129,7 +129,7 @@ class Connection:
 
         return _unpack(await _try_twice(ask_once))
 
-    async def open(self) -> NvmlAnswer:
+    async def open(self) -> LibraryAnswer:
         """Have the worker load and initialise the library, unless it has.
 
         Raises:
@@ -138,7 +138,7 @@ class Connection:
         """
         what = "initialising NVML"
 
-        async def open_once() -> Answer[NvmlAnswer]:
+        async def open_once() -> Answer[LibraryAnswer]:
             return await self._request(Request(do="open", sysfs=self._sysfs), OPENED, self._open_seconds, what)
 
         try:

@@ -11,7 +11,7 @@ import msgspec
 
 from nodeagent.edge.nvml import errors
 from nodeagent.edge.nvml.shared import KINDS, XID
-from nodeagent.model.driver import NvmlAnswer
+from nodeagent.model.driver import LibraryAnswer, LibraryOutcome
 from nodeagent.model.errors import DriverError, DriverMismatch, DriverUnavailable
 from nodeagent.model.events import GpuEventReported, XidReported
 from nodeagent.model.gpu import Fabric, Gpu
@@ -43,6 +43,25 @@ class Request(Value, frozen=True, omit_defaults=True):
     """Readings that are wanted beside an ordinary sample."""
     sysfs: str = ""
     """Where the kernel shows the PCI bus; empty where nothing is to be read there."""
+
+
+_OUTCOMES = {
+    errors.SUCCESS: LibraryOutcome.WORKS,
+    errors.UNLOADABLE: LibraryOutcome.UNLOADABLE,
+    errors.NO_PERMISSION: LibraryOutcome.NO_PERMISSION,
+    errors.DRIVER_NOT_LOADED: LibraryOutcome.DRIVER_NOT_LOADED,
+    errors.TIMEOUT: LibraryOutcome.TIMEOUT,
+    errors.LIBRARY_NOT_FOUND: LibraryOutcome.NOT_FOUND,
+    errors.OPERATING_SYSTEM: LibraryOutcome.NO_PERMISSION,
+    errors.VERSION_MISMATCH: LibraryOutcome.VERSION_MISMATCH,
+    errors.GPU_NOT_FOUND: LibraryOutcome.NO_GPU,
+}
+
+
+def read_code(code: int, message: str = "", library_path: str = "") -> LibraryAnswer:
+    """NVML's return code, as the driver is judged by it."""
+    outcome = _OUTCOMES.get(code, LibraryOutcome.FAILED)
+    return LibraryAnswer(outcome=outcome, code=code, message=message, library_path=library_path)
 
 
 class Failure(Value, frozen=True):
@@ -84,7 +103,7 @@ class Report(Value, frozen=True):
     """NVML's code for the end of the wait."""
 
 
-OPENED = msgspec.json.Decoder(Answer[NvmlAnswer])
+OPENED = msgspec.json.Decoder(Answer[LibraryAnswer])
 COUNTED = msgspec.json.Decoder(Answer[int])
 GPU = msgspec.json.Decoder(Answer[Gpu])
 SAMPLED = msgspec.json.Decoder(Answer[SampleAnswer])

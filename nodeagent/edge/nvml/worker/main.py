@@ -110,9 +110,8 @@ class Worker:
     def _describe(self, library: Library) -> dict[str, Any]:
         code, cuda = call("nvmlSystemGetCudaDriverVersion_v2")
         return {
-            "code": errors.SUCCESS,
             "driver_version": call("nvmlSystemGetDriverVersion")[1] or "",
-            "nvml_version": call("nvmlSystemGetNVMLVersion")[1] or "",
+            "version": call("nvmlSystemGetNVMLVersion")[1] or "",
             "cuda_version": None if code else (cuda // _CUDA_MAJOR, cuda % _CUDA_MAJOR // _CUDA_MINOR),
             "gpu_count": self.do_count(),
             "library_path": library.path,

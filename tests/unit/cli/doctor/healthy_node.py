@@ -11,7 +11,7 @@ from nodeagent.cli.doctor.facts import (
 from nodeagent.components.cdi.registry import SpecReading
 from nodeagent.components.runtime.choose import ChosenRuntime
 from nodeagent.edge.host.shim.look import ShimSight
-from nodeagent.model.driver import DriverEvidence, NvmlAnswer, PciFunction
+from nodeagent.model.driver import DriverEvidence, LibraryAnswer, PciFunction
 from nodeagent.model.gpu import GpuReadout
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource, PluginState
@@ -25,7 +25,7 @@ EVIDENCE = DriverEvidence(
     module_loaded=True,
     module_version="580.1",
     library_version="580.1",
-    nvml=NvmlAnswer(code=0, driver_version="580.1", gpu_count=1),
+    library=LibraryAnswer(driver_version="580.1", gpu_count=1),
     nvswitch_count=4,
 )
 RUNTIME = ChosenRuntime(

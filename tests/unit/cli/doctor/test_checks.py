@@ -15,7 +15,8 @@ from nodeagent.cli.doctor.verdicts import Check, Grade
 from nodeagent.cli.doctor.view import render_checks
 from nodeagent.components.cdi.registry import SpecReading
 from nodeagent.components.runtime.choose import ChosenRuntime, NoRuntime
-from nodeagent.model.driver import DriverPhase, DriverState, NvmlAnswer, PciFunction
+from nodeagent.edge.nvml.agent.protocol import read_code
+from nodeagent.model.driver import DriverPhase, DriverState, PciFunction
 from nodeagent.model.gpu import GpuReadout, MissingGpu
 from nodeagent.model.ids import ResourceName
 from nodeagent.model.mps import MpsPhase, MpsState
@@ -58,10 +59,10 @@ def test_a_node_in_order_gets_a_clean_bill() -> None:
         ({"user_id": 5}, "user", Grade.WARN, "not root"),
         ({"evidence": None, "evidence_problem": "hung"}, "hardware", Grade.FAIL, "hung"),
         ({"evidence": replace(EVIDENCE, pci_functions=())}, "hardware", Grade.FAIL, "no NVIDIA GPU"),
-        ({"evidence": replace(EVIDENCE, nvml=NvmlAnswer(code=9), module_loaded=False)}, "driver", Grade.FAIL, "loaded"),
+        ({"evidence": replace(EVIDENCE, library=read_code(9), module_loaded=False)}, "driver", Grade.FAIL, "loaded"),
         ({"evidence": replace(EVIDENCE, nodes_missing=("/dev/nvidia-uvm",))}, "driver", Grade.WARN, "nodes"),
         (
-            {"evidence": replace(EVIDENCE, nvml=None, nodes_missing=("/dev/nvidia0",))},
+            {"evidence": replace(EVIDENCE, library=None, nodes_missing=("/dev/nvidia0",))},
             "device nodes",
             Grade.FAIL,
             "/dev/nvidia0",
@@ -82,7 +83,7 @@ def test_a_node_in_order_gets_a_clean_bill() -> None:
         ({"agent": replace(AGENT, version="0.9")}, "versions", Grade.WARN, "the agent that runs is 0.9"),
         ({"evidence": VFIO}, "hardware", Grade.WARN, "vfio-pci"),
         ({"evidence": replace(EVIDENCE, nodes_missing=("/dev/nvidia-uvm",))}, "device nodes", Grade.WARN, "uvm"),
-        ({"evidence": replace(EVIDENCE, nvml=NvmlAnswer(code=9))}, "fabric", Grade.WARN, "nobody knows"),
+        ({"evidence": replace(EVIDENCE, library=read_code(9))}, "fabric", Grade.WARN, "nobody knows"),
         ({"kubelet": DENIED, "user_id": 5}, "kubelet socket", Grade.WARN, "may not be opened by this user"),
         ({"pod_resources": DENIED, "user_id": 5}, "pod resources", Grade.WARN, "may not be opened by this user"),
         ({"agent": None, "checkpoint": KubeletCheckpoint()}, "registration", Grade.WARN, "remembers nothing"),
@@ -276,7 +277,7 @@ def test_nothing_is_said_of_daemons_that_nobody_asks_for() -> None:
 def test_a_node_that_does_without_gpus_is_not_blamed_for_having_none() -> None:
     """By the agent's own word; without it they are missed."""
     assert HEALTHY.agent is not None
-    bare = replace(EVIDENCE, pci_functions=(), module_loaded=False, nvml=NvmlAnswer(code=9))
+    bare = replace(EVIDENCE, pci_functions=(), module_loaded=False, library=read_code(9))
     driver = DriverState(phase=DriverPhase.NO_HARDWARE, is_needed=False)
     done = replace(HEALTHY, evidence=bare, agent=replace(HEALTHY.agent, driver=driver))
     assert [check.found for check in _find(done, "hardware")] == ["no NVIDIA GPU on the PCI bus, and none is needed"]

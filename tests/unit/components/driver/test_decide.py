@@ -7,21 +7,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodeagent.components.driver.decide import CONDITION_CODES, DriverDecision, decide_driver, decide_pause
+from nodeagent.edge.nvml.agent.protocol import read_code
 from nodeagent.model.conditions.driver import DRIVER_CODES
-from nodeagent.model.driver import DriverEvidence, DriverPhase, NvmlAnswer, PciFunction
+from nodeagent.model.driver import DriverEvidence, DriverPhase, LibraryAnswer, PciFunction
 from nodeagent.model.ids import PciAddress
 
 GPU = PciFunction(address=PciAddress("0000:1b:00.0"), device_id=0x2330, bound_driver="nvidia")
-WORKING = NvmlAnswer(
-    code=0, driver_version="580.173.02", nvml_version="13.580", cuda_version=(13, 0), gpu_count=8, library_path="/lib/x"
+WORKING = LibraryAnswer(
+    driver_version="580.173.02", version="13.580", cuda_version=(13, 0), gpu_count=8, library_path="/lib/x"
 )
 
 
-def look(nvml: NvmlAnswer | int | None = WORKING, **changes: Any) -> DriverDecision:
+def look(library: LibraryAnswer | int | None = WORKING, **changes: Any) -> DriverDecision:
     """Judge a healthy node with some changes."""
-    answer = NvmlAnswer(code=nvml, message="words") if isinstance(nvml, int) else nvml
+    answer = read_code(library, "words") if isinstance(library, int) else library
     healthy: dict[str, Any] = {"pci_functions": (GPU,), "module_loaded": True, "module_version": "580.173.02"}
-    return decide_driver(DriverEvidence(nvml=answer, **(healthy | changes)))
+    return decide_driver(DriverEvidence(library=answer, **(healthy | changes)))
 
 
 BARE: dict[str, Any] = {"pci_functions": (), "module_loaded": False, "module_version": ""}
@@ -37,10 +38,10 @@ def bound_to(*drivers: str) -> tuple[PciFunction, ...]:
 
 
 @pytest.mark.parametrize(
-    ("nvml", "changes", "phase", "detail"),
+    ("library", "changes", "phase", "detail"),
     [
         (WORKING, {}, DriverPhase.READY, "8 GPUs, driver 580.173.02, CUDA 13.0"),
-        (NvmlAnswer(code=0, gpu_count=1), {}, DriverPhase.READY, "1 GPU"),
+        (LibraryAnswer(gpu_count=1), {}, DriverPhase.READY, "1 GPU"),
         (WORKING, BARE, DriverPhase.READY, "8 GPUs, driver 580.173.02, CUDA 13.0"),
         (WORKING, BARE | {"platform_unsupported": "WSL"}, DriverPhase.READY, "8 GPUs"),
         (WORKING, BARE | {"library_version": "999.1"}, DriverPhase.READY, "8 GPUs"),
@@ -49,8 +50,8 @@ def bound_to(*drivers: str) -> tuple[PciFunction, ...]:
         (None, {"released": "by hand", "stuck": "init"}, DriverPhase.RELEASED, "by hand"),
         (None, {"stuck": "nvmlInit for 5 s"}, DriverPhase.STUCK, "nvmlInit for 5 s"),
         (WORKING, {"stuck": "reading /sys"}, DriverPhase.STUCK, "reading /sys"),
-        (NvmlAnswer(code=0), {}, DriverPhase.FAILED, "lists none of the 1 GPUs"),
-        (NvmlAnswer(code=0), BARE, DriverPhase.NO_HARDWARE, "lists no GPU"),
+        (LibraryAnswer(), {}, DriverPhase.FAILED, "lists none of the 1 GPUs"),
+        (LibraryAnswer(), BARE, DriverPhase.NO_HARDWARE, "lists no GPU"),
         (WORKING, {"library_version": "590.1"}, DriverPhase.VERSION_MISMATCH, "library 590.1, kernel module 580.173"),
         (WORKING, {"fabric_pending": ("GPU-a", "GPU-b")}, DriverPhase.FABRIC_NOT_READY, "GPU-a, GPU-b"),
         (WORKING, {"fabric_pending": tuple("abcdefgh")}, DriverPhase.FABRIC_NOT_READY, "completed on all GPUs"),
@@ -79,7 +80,7 @@ def bound_to(*drivers: str) -> tuple[PciFunction, ...]:
         (9, {"pci_functions": bound_to("vfio-pci", "nvidia")}, DriverPhase.FAILED, "code 9"),
         (9, {"nouveau_loaded": True, "pci_functions": bound_to("")}, DriverPhase.FAILED, "code 9"),
         (-1, {}, DriverPhase.LIBRARY_MISSING, "words"),
-        (NvmlAnswer(code=-1), {}, DriverPhase.LIBRARY_MISSING, "could not be loaded"),
+        (read_code(-1), {}, DriverPhase.LIBRARY_MISSING, "could not be loaded"),
         (12, {}, DriverPhase.LIBRARY_MISSING, "code 12"),
         (-1, {"library_version": "590.1"}, DriverPhase.VERSION_MISMATCH, "590.1"),
         (9, {"library_version": "590.1"}, DriverPhase.VERSION_MISMATCH, "590.1"),
@@ -87,17 +88,17 @@ def bound_to(*drivers: str) -> tuple[PciFunction, ...]:
         (9, {"nodes_missing": ("/dev/nvidia-uvm",)}, DriverPhase.FAILED, "code 9"),
         (4, {"nodes_missing": ("/dev/nvidia-uvm",)}, DriverPhase.NO_PERMISSION, "code 4"),
         (None, {}, DriverPhase.FAILED, "NVML was not asked"),
-        (NvmlAnswer(code=999), {}, DriverPhase.FAILED, "NVML said: nothing more (code 999)"),
+        (read_code(999), {}, DriverPhase.FAILED, "NVML said: nothing more (code 999)"),
         (10, {}, DriverPhase.FAILED, "code 10"),
         (28, {}, DriverPhase.FAILED, "code 28"),
         (28, {"pci_functions": ()}, DriverPhase.FAILED, "code 28"),
     ],
 )
 def test_phase_follows_from_the_evidence(
-    nvml: NvmlAnswer | int | None, changes: dict[str, Any], phase: DriverPhase, detail: str
+    library: LibraryAnswer | int | None, changes: dict[str, Any], phase: DriverPhase, detail: str
 ) -> None:
     """NVML's answer proves readiness; the host's state explains why not, the deepest cause first."""
-    decision = look(nvml, **changes)
+    decision = look(library, **changes)
     assert decision.state.phase is phase
     assert detail in decision.state.detail
 
@@ -161,11 +162,11 @@ def test_hung_gpu_has_its_own_remedy() -> None:
 
 def test_a_node_that_need_not_have_gpus_does_without_them() -> None:
     """Nothing is wrong then; a GPU that is there and does not work is wrong all the same."""
-    bare = decide_driver(DriverEvidence(nvml=NvmlAnswer(code=9)), is_needed=False)
+    bare = decide_driver(DriverEvidence(library=read_code(9)), is_needed=False)
     assert bare.conditions == ()
     assert bare.state.is_done_without
-    assert not decide_driver(DriverEvidence(nvml=NvmlAnswer(code=9))).state.is_done_without
-    broken = decide_driver(DriverEvidence(pci_functions=(GPU,), nvml=NvmlAnswer(code=9)), is_needed=False)
+    assert not decide_driver(DriverEvidence(library=read_code(9))).state.is_done_without
+    broken = decide_driver(DriverEvidence(pci_functions=(GPU,), library=read_code(9)), is_needed=False)
     assert [code for code, _ in broken.conditions] == ["driver-not-loaded"]
     assert not broken.state.is_done_without
 

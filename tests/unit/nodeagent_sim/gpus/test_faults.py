@@ -221,13 +221,13 @@ def test_driver_gone_and_back_in_another_version(world: World) -> None:
     assert apply(world, "driver gone") == "unloaded the driver"
     evidence = render_evidence(world)
     assert not evidence.module_loaded
-    assert evidence.nvml is not None
-    assert evidence.nvml.code == 9
+    assert evidence.library is not None
+    assert evidence.library.code == 9
     assert apply(world, "driver back 580.105.08") == "loaded driver 580.105.08"
     evidence = render_evidence(world)
     assert (evidence.module_version, evidence.library_version) == ("580.105.08", "580.105.08")
-    assert evidence.nvml is not None
-    assert (evidence.nvml.code, evidence.nvml.driver_version) == (0, "580.105.08")
+    assert evidence.library is not None
+    assert (evidence.library.code, evidence.library.driver_version) == (0, "580.105.08")
     assert energy is not None
     assert (look(world, 0).energy_millijoules or 0) < energy
 
@@ -238,12 +238,12 @@ def test_replaced_library_does_not_fit_the_module(world: World, line: str, libra
     assert library in apply(world, line)
     evidence = render_evidence(world)
     assert (evidence.library_version, evidence.module_version) == (library, "570.172.08")
-    assert evidence.nvml is not None
-    assert evidence.nvml.code == 18
+    assert evidence.library is not None
+    assert evidence.library.code == 18
     apply(world, "driver back")
     evidence = render_evidence(world)
-    assert evidence.nvml is not None
-    assert evidence.nvml.code == 0
+    assert evidence.library is not None
+    assert evidence.library.code == 0
 
 
 def test_fabric_waits_and_gets_ready(world: World) -> None:
@@ -306,8 +306,8 @@ def test_clear_undoes_everything_at_once() -> None:
     ]
     assert not any(gpu.lost for gpu in after.gpus)
     evidence = render_evidence(world)
-    assert evidence.nvml is not None
-    assert evidence.nvml.code == 0
+    assert evidence.library is not None
+    assert evidence.library.code == 0
     assert (world.find_hang_end("sample"), world.driver.slow_seconds) == (0, 0)
 
 

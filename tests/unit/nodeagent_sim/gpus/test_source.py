@@ -35,7 +35,7 @@ async def test_one_object_is_all_three_ports(gpus: SimulatedGpus) -> None:
     probe: DriverProbe = gpus
     source: GpuSource = gpus
     injector: FaultInjector = gpus
-    assert (await probe.read_evidence()).nvml is not None
+    assert (await probe.read_evidence()).library is not None
     assert len((await source.read_inventory()).gpus) == 8
     assert "xid NUMBER GPU" in injector.known_faults[0]
 
@@ -87,12 +87,12 @@ async def test_hung_look_is_evidence(gpus: SimulatedGpus) -> None:
     await gpus.inject("hang", ["all"])
     evidence = await gpus.read_evidence()
     assert evidence.stuck == "the call evidence did not come back within 5 s"
-    assert evidence.nvml is None
+    assert evidence.library is None
     assert evidence.module_loaded
     await gpus.inject("clear", [])
     evidence = await gpus.read_evidence()
     assert evidence.stuck == ""
-    assert evidence.nvml is not None
+    assert evidence.library is not None
 
 
 async def test_clear_frees_a_call_that_is_waiting(gpus: SimulatedGpus) -> None:
@@ -155,13 +155,13 @@ async def test_released_driver_is_not_touched_until_resumed(gpus: SimulatedGpus)
     with pytest.raises(DriverReleased):
         await anext(events)
     evidence = await gpus.read_evidence()
-    assert (evidence.released, evidence.nvml, evidence.module_loaded) == ("driver upgrade", None, True)
+    assert (evidence.released, evidence.library, evidence.module_loaded) == ("driver upgrade", None, True)
     await gpus.inject("driver", ["back", "580.105.08"])
     await gpus.resume()
     evidence = await gpus.read_evidence()
     assert evidence.released == ""
-    assert evidence.nvml is not None
-    assert evidence.nvml.driver_version == "580.105.08"
+    assert evidence.library is not None
+    assert evidence.library.driver_version == "580.105.08"
 
 
 async def test_release_does_not_wait_for_a_hung_call(gpus: SimulatedGpus) -> None:

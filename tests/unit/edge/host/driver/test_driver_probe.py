@@ -14,12 +14,13 @@ from msgspec.structs import replace
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.edge.host.driver import driver_probe
 from nodeagent.edge.host.driver.driver_probe import HostDriverProbe, ProbeSettings
-from nodeagent.model.driver import DriverEvidence, NvmlAnswer
+from nodeagent.edge.nvml.agent.protocol import read_code
+from nodeagent.model.driver import DriverEvidence, LibraryAnswer, LibraryOutcome
 from nodeagent.model.errors import DriverError, DriverMismatch, DriverReleased, DriverStuck, DriverUnavailable
 from tests.unit.edge.host.devices.test_device_node_files import needs_mknod
 from tests.unit.edge.host.tree import HostTree
 
-WORKING = NvmlAnswer(code=0, driver_version="580.65.06", gpu_count=8)
+WORKING = LibraryAnswer(driver_version="580.65.06", gpu_count=8)
 
 
 @asynccontextmanager
@@ -39,11 +40,11 @@ async def probe_of(host: HostTree, **changes: Any) -> AsyncIterator[HostDriverPr
         worker.close()
 
 
-def answering(*answers: NvmlAnswer | DriverError) -> Callable[[], Any]:
+def answering(*answers: LibraryAnswer | DriverError) -> Callable[[], Any]:
     """An NVML that gives these answers in turn, the last one for ever."""
     left = list(answers)
 
-    async def ask() -> NvmlAnswer:
+    async def ask() -> LibraryAnswer:
         await anyio.lowlevel.checkpoint()
         answer = left.pop(0) if len(left) > 1 else left[0]
         if isinstance(answer, DriverError):
@@ -69,7 +70,7 @@ async def test_whole_driver_is_seen(host: HostTree) -> None:
         evidence = await probe.read_evidence()
     assert [function.address for function in evidence.pci_functions] == ["0000:1b:00.0"]
     assert (evidence.module_loaded, evidence.module_version, evidence.open_module) == (True, "580.65.06", True)
-    assert (evidence.library_version, evidence.nvswitch_count, evidence.nvml) == ("570.26", 1, WORKING)
+    assert (evidence.library_version, evidence.nvswitch_count, evidence.library) == ("570.26", 1, WORKING)
     assert evidence.nodes_missing == ("/dev/nvidiactl", "/dev/nvidia-uvm")
     assert probe.roots.is_host_driver
 
@@ -90,7 +91,7 @@ async def test_version_is_that_of_the_library_in_use(host: HostTree, in_use: boo
     real = host.write("opt/libnvidia-ml.so.580.65.06", "ELF")
     host.link("opt/libnvidia-ml.so.1", real.name)
     path = str(real) if in_use else "libnvidia-ml.so.1"
-    answer = NvmlAnswer(code=0, gpu_count=8, library_path=path)
+    answer = LibraryAnswer(gpu_count=8, library_path=path)
     async with probe_of(host, ask_nvml=answering(answer)) as probe:
         assert (await probe.read_evidence()).library_version == ("580.65.06" if in_use else "535.1.1")
 
@@ -102,7 +103,11 @@ async def test_version_is_that_of_the_library_in_use(host: HostTree, in_use: boo
         (DriverStuck("nvmlInit", 5.0), DriverEvidence(stuck="nvmlInit did not come back within 5 s")),
         (
             DriverUnavailable("load the library", "no such file"),
-            DriverEvidence(nvml=NvmlAnswer(code=-1, message="cannot load the library: no such file")),
+            DriverEvidence(
+                library=LibraryAnswer(
+                    outcome=LibraryOutcome.UNLOADABLE, message="cannot load the library: no such file"
+                )
+            ),
         ),
     ],
 )
@@ -114,12 +119,12 @@ async def test_driver_that_cannot_be_asked_is_evidence(
         assert await probe.read_evidence() == expected
 
 
-async def test_mismatch_is_evidence_with_its_code(host: HostTree) -> None:
+async def test_mismatch_is_evidence_with_its_outcome(host: HostTree) -> None:
     """A mismatch found by the NVML side looks like NVML's own."""
     async with probe_of(host, ask_nvml=answering(DriverMismatch("1", "2"))) as probe:
-        nvml = (await probe.read_evidence()).nvml
+        nvml = (await probe.read_evidence()).library
     assert nvml is not None
-    assert nvml.code == 18
+    assert nvml.outcome is LibraryOutcome.VERSION_MISMATCH
 
 
 async def test_fabric_is_asked_only_of_a_working_library(host: HostTree) -> None:
@@ -129,7 +134,7 @@ async def test_fabric_is_asked_only_of_a_working_library(host: HostTree) -> None
         await anyio.lowlevel.checkpoint()
         return ("GPU-a",)
 
-    ask_nvml = answering(NvmlAnswer(code=9), WORKING)
+    ask_nvml = answering(read_code(9), WORKING)
     async with probe_of(host, ask_nvml=ask_nvml, ask_fabric=ask_fabric) as probe:
         assert (await probe.read_evidence()).fabric_pending == ()
         assert (await probe.read_evidence()).fabric_pending == ("GPU-a",)
@@ -146,8 +151,8 @@ async def test_smoke_test_runs_once_for_each_driver(host: HostTree) -> None:
         seen.append(library)
         return results[len(seen) - 1]
 
-    newer = NvmlAnswer(code=0, driver_version="590.1", gpu_count=8)
-    ask_nvml = answering(WORKING, WORKING, WORKING, newer, NvmlAnswer(code=9), newer, newer)
+    newer = LibraryAnswer(driver_version="590.1", gpu_count=8)
+    ask_nvml = answering(WORKING, WORKING, WORKING, newer, read_code(9), newer, newer)
     async with probe_of(host, ask_nvml=ask_nvml, check_cuda=check_cuda) as probe:
         failures = [(await probe.read_evidence()).cuda_failure for _ in range(7)]
     assert failures == ["error 999", "", "", "", "", "", ""]

@@ -1,0 +1,57 @@
+"""NVIDIA's names: domains, device nodes, variables, programs and modules, each said here and nowhere else."""
+
+import re
+from typing import Final
+
+from nodeagent.model.vendor import Vendor
+
+DOMAIN: Final = "nvidia.com"
+"""Domain of NVIDIA's resources, labels, annotations and node conditions."""
+LABEL_PREFIX: Final = f"{DOMAIN}/"
+DRA_DRIVER: Final = f"gpu.{DOMAIN}"
+"""NVIDIA's driver for dynamic resource allocation."""
+
+LIBRARY: Final = "NVML"
+"""The driver's library, as people call it."""
+KERNEL_MODULE: Final = "nvidia"
+UNIFIED_MEMORY_NODES: Final = ("/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
+CAPABILITY_NODE: Final = "/dev/nvidia-caps/nvidia-cap{minor}"
+"""The device node of a MIG capability."""
+IMEX_CHANNELS: Final = "/dev/nvidia-caps-imex-channels"
+STORAGE_NODES: Final = "/dev/nvidia-fs*"
+SWITCH_NODES: Final = ("/dev/nvidia-nvswitchctl", "/dev/nvidia-nvswitch*")
+MANAGEMENT_NODE: Final = re.compile(r"/dev/nvidia(?!-(fs|nvswitch|nvlink))")
+"""The start of a node for programs that look after GPUs."""
+PCI_VENDOR: Final = 0x10DE
+
+EVENT_SOURCE: Final = "nvml"
+"""The source of an event that the driver's library reported, as people read it."""
+DEVICE_NAME: Final = "nvidia{index}"
+"""A GPU as DCGM exporter names it in a label."""
+
+IMEX_VARIABLE: Final = "NVIDIA_IMEX_CHANNELS"
+EXTRA_VARIABLES: Final = {"gdrcopy": "NVIDIA_GDRCOPY", "gds": "NVIDIA_GDS", "mofed": "NVIDIA_MOFED"}
+ANNOTATION_INFIX: Final = "nvidia-device-plugin_"
+"""In the key of an annotation with a container's CDI names."""
+SOCKET_PREFIX: Final = "nvidia"
+"""Of the device plugin's sockets."""
+DRIVER_ROOT_VARIABLE: Final = "NVIDIA_DRIVER_ROOT"
+DEV_ROOT_VARIABLE: Final = "NVIDIA_DEV_ROOT"
+HAMI_REGISTER: Final = "hami.io/node-nvidia-register"
+"""The annotation in which HAMi's device plugin describes a node's GPUs."""
+
+RUNTIME_PROGRAM: Final = "nvidia-container-runtime"
+"""NVIDIA's container runtime, which may come before the node's own."""
+RUNTIME_CLASS: Final = "nvidia"
+TOOLKIT_DIRECTORY: Final = "/usr/local/nvidia/toolkit"
+CONTAINER_DEVICES: Final = "/var/run/nvidia-container-devices"
+"""Where mounts of a container name its devices."""
+
+VENDOR: Final = Vendor(
+    name="NVIDIA",
+    cdi_domain=f"k8s.device-plugin.{DOMAIN}",
+    public_domain=DOMAIN,
+    gpu_node="/dev/nvidia{minor}",
+    control_nodes=("/dev/nvidiactl", *UNIFIED_MEMORY_NODES, "/dev/nvidia-modeset"),
+    visible_devices="NVIDIA_VISIBLE_DEVICES",
+)

@@ -1,1 +1,1 @@
-"""One part of the agent each: `component.py` waits and tells, every other file decides."""
+"""One part of the agent each: `component.py` and `…_task.py` wait and publish, every other file decides."""

@@ -13,9 +13,9 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from nodeagent.components.allocations.book import Node
 from nodeagent.components.allocations.component import Allocations
-from nodeagent.components.allocations.journal import encode_records
+from nodeagent.components.allocations.journal_format import encode_records
+from nodeagent.components.allocations.journal_task import Node
 from nodeagent.components.allocations.ledger import Ledger, Record, open_record, replay
 from nodeagent.components.allocations.reconcile import KubeletRun, Look, reconcile
 from nodeagent.components.allocations.recovery import Found, recover_ledger

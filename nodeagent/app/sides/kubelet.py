@@ -4,11 +4,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 from nodeagent.app.host_root import find_driver_roots
-from nodeagent.components.allocations.book import Node
 from nodeagent.components.allocations.component import Allocations
+from nodeagent.components.allocations.journal_task import Node
 from nodeagent.components.allocations.relay import JournalRelay
 from nodeagent.components.deviceplugin.component import DevicePlugins
-from nodeagent.components.deviceplugin.plugin.component import Narrow, narrow_nothing
+from nodeagent.components.deviceplugin.plugin_task import Narrow, narrow_nothing
 from nodeagent.components.fractions.relay import PartsRelay
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings

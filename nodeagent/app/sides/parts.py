@@ -6,7 +6,7 @@ from nodeagent.app.sides.cluster import ClusterSide
 from nodeagent.app.sides.container import ContainerSide
 from nodeagent.app.sides.kubelet import KubeletSide
 from nodeagent.components.fractions.component import Fractions
-from nodeagent.components.fractions.tending.sources import Sources
+from nodeagent.components.fractions.reconcile_task import Sources
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.children.worker_thread import WorkerThread

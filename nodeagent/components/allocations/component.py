@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import anyio
 from anyio.abc import TaskStatus
 
-from nodeagent.components.allocations.book import Book, Node
+from nodeagent.components.allocations.journal_task import Book, Node
 from nodeagent.components.allocations.ledger import Ledger, Record
 from nodeagent.components.allocations.neighbours import JournalStore, Kubelet
 from nodeagent.components.allocations.reconcile import (

@@ -7,7 +7,7 @@ Refuses to append to a journal that has failed, and to begin a new one before th
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from nodeagent.components.allocations.journal import encode_records
+from nodeagent.components.allocations.journal_format import encode_records
 from nodeagent.components.allocations.ledger import Ledger, Record, apply_records, open_record
 from nodeagent.components.allocations.neighbours import JournalStore
 from nodeagent.components.allocations.roles.grants import Identified

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
-from nodeagent.components.devices.plugin.component import ClassPlugin
+from nodeagent.components.devices.plugin_task import ClassPlugin
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.sections.devices import DeviceClass
 from nodeagent.model.ids import DeviceId, ResourceName

@@ -18,7 +18,7 @@ DAEMON_SECONDS: Final = 3.0
 """Less than a whole start may take; after longer the kubelet asks again."""
 
 
-class PartDaemons:
+class FractionDaemons:
     """Belongs to the component `fractions`."""
 
     def __init__(self, bus: Bus, live: LiveSettings) -> None:

@@ -15,7 +15,7 @@ from nodeagent.model.plugin import AdvertisedDevice, ContainerAnswer, PluginOpti
 from nodeagent.rules.fractions.tokens import prefer_tokens
 
 
-class TokenPlugin:
+class FractionPlugin:
     """A resource of fractions for the kubelet; implements the port `DevicePlugin`."""
 
     options = PluginOptions(preferred_allocation=True, pre_start=True)

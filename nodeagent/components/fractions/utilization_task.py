@@ -3,18 +3,23 @@
 Refuses to hold up containers: where a file cannot be written, the library goes on by its own estimates.
 """
 
-from nodeagent.components.fractions.measuring.decide import plan_measures
+from collections.abc import Mapping
+
+from nodeagent.components.fractions.decide import name_files
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.log.lines import get_logger
 from nodeagent.model.errors import NodeagentError
-from nodeagent.model.journal import PartTable
+from nodeagent.model.ids import GpuUuid
+from nodeagent.model.journal import Enforcement, PartTable
+from nodeagent.model.parts import PartMeasure
 from nodeagent.model.ports import PartFolders, PartLedger
 from nodeagent.model.telemetry import NodeSample
-from nodeagent.model.usage import PartUsage
+from nodeagent.model.usage import ContainerUse, PartUsage
+from nodeagent.rules.placement.space import CORES
 
 
-class Measuring:
+class UtilizationFiles:
     """A task of the component `fractions`."""
 
     def __init__(self, bus: Bus, live: LiveSettings, ledger: PartLedger, folders: PartFolders) -> None:
@@ -44,3 +49,41 @@ class Measuring:
         if problem and problem != self._problem:
             self._log.warning("measure_not_told", reason=problem)
         self._problem = problem
+
+
+def plan_measures(
+    table: PartTable, usage: PartUsage, sample: NodeSample | None
+) -> dict[str, tuple[PartMeasure | None, ...]]:
+    """By folder name the measures of a container, in the order of its GPUs; `None` for a GPU of unknown use.
+
+    Only containers under the vGPU library have measures: no other program reads the files.
+    """
+    if sample is None or sample.time_seconds != usage.time_seconds:
+        return {}
+    totals = _sum_use(sample)
+    # Another number for each sample, also after a restart of the agent.
+    number = int(sample.time_seconds * 1000) & 0xFFFFFFFF
+    found: dict[str, tuple[PartMeasure | None, ...]] = {}
+    for use in usage.containers:
+        binding = table.bindings.get(use.number)
+        if binding is None or use.enforcement is not Enforcement.LIBRARY:
+            continue
+        measures = _measure(use, totals, number)
+        if any(measures):
+            found[name_files(binding)] = measures
+    return found
+
+
+def _sum_use(sample: NodeSample) -> Mapping[GpuUuid, int]:
+    """The use of all processes by GPU, counted like the container's own; without GPUs of incomplete counts."""
+    counts = {gpu.uuid: [process.sm_utilization_percent for process in gpu.processes] for gpu in sample.gpus}
+    return {gpu: sum(each for each in used if each is not None) for gpu, used in counts.items() if None not in used}
+
+
+def _measure(use: ContainerUse, totals: Mapping[GpuUuid, int], number: int) -> tuple[PartMeasure | None, ...]:
+    return tuple(
+        None
+        if part.cores_used is None or part.gpu not in totals
+        else PartMeasure(number=number, own=part.cores_used, total=min(CORES, max(part.cores_used, totals[part.gpu])))
+        for part in use.parts
+    )

@@ -4,7 +4,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from nodeagent.components.allocations.journal import encode_records
+from nodeagent.components.allocations.journal_format import encode_records
 from nodeagent.components.allocations.ledger import Opened
 from nodeagent.components.allocations.roles.grants import Granted
 from nodeagent.config.schema import Settings

@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from nodeagent.components.allocations.journal import encode_records
+from nodeagent.components.allocations.journal_format import encode_records
 from nodeagent.components.allocations.ledger import FORMAT, Opened
 from nodeagent.components.allocations.roles.grants import Granted
 from nodeagent.config.schema import Settings

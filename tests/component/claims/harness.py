@@ -7,8 +7,8 @@ from typing import Any
 import anyio
 from msgspec.structs import replace
 
-from nodeagent.components.allocations.book import Node
 from nodeagent.components.allocations.component import Allocations
+from nodeagent.components.allocations.journal_task import Node
 from nodeagent.components.allocations.relay import JournalRelay
 from nodeagent.components.claims.around import ServeClaims, Surroundings
 from nodeagent.components.claims.component import Claims

@@ -10,8 +10,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from nodeagent.components.allocations.book import Node
 from nodeagent.components.allocations.component import Allocations
+from nodeagent.components.allocations.journal_task import Node
 from nodeagent.components.allocations.relay import JournalRelay
 from nodeagent.components.deviceplugin.component import DevicePlugins
 from nodeagent.config.live import LiveSettings

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import anyio
 
 from nodeagent.components.devices.component import Devices
-from nodeagent.components.devices.plugin.component import ClassPlugin
+from nodeagent.components.devices.plugin_task import ClassPlugin
 from nodeagent.components.devices.relay import ClassesRelay
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings

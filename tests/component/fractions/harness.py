@@ -6,14 +6,14 @@ from typing import Any
 
 import anyio
 
-from nodeagent.components.allocations.book import Node
 from nodeagent.components.allocations.component import Allocations
-from nodeagent.components.allocations.journal import parse_journal
+from nodeagent.components.allocations.journal_format import parse_journal
+from nodeagent.components.allocations.journal_task import Node
 from nodeagent.components.allocations.ledger import replay
 from nodeagent.components.allocations.relay import JournalRelay
 from nodeagent.components.fractions.component import NAME_PAUSES_SECONDS, Fractions
+from nodeagent.components.fractions.reconcile_task import Sources
 from nodeagent.components.fractions.relay import PartsRelay
-from nodeagent.components.fractions.tending.sources import Sources
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions

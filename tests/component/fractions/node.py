@@ -9,15 +9,15 @@ from typing import Any
 import anyio
 from msgspec.structs import replace
 
-from nodeagent.components.allocations.book import Node
 from nodeagent.components.allocations.component import Allocations
+from nodeagent.components.allocations.journal_task import Node
 from nodeagent.components.allocations.relay import JournalRelay
 from nodeagent.components.cdi.component import Cdi
 from nodeagent.components.cdi.relay import PartSpecsRelay
 from nodeagent.components.deviceplugin.component import DevicePlugins
 from nodeagent.components.fractions.component import Fractions
+from nodeagent.components.fractions.reconcile_task import Sources
 from nodeagent.components.fractions.relay import PartsRelay
-from nodeagent.components.fractions.tending.sources import Sources
 from nodeagent.components.offering.component import OfferingComponent
 from nodeagent.components.offering.relay import ChoosingRelay
 from nodeagent.config.live import LiveSettings

@@ -16,8 +16,8 @@ import anyio
 from anyio.abc import TaskStatus
 from msgspec.structs import replace
 
-from nodeagent.components.allocations.book import Node
 from nodeagent.components.allocations.component import Allocations
+from nodeagent.components.allocations.journal_task import Node
 from nodeagent.components.allocations.relay import JournalRelay
 from nodeagent.components.cdi.component import Cdi
 from nodeagent.components.cdi.relay import PartSpecsRelay

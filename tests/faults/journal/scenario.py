@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import anyio
 
-from nodeagent.components.allocations.book import Node
 from nodeagent.components.allocations.component import Allocations
-from nodeagent.components.allocations.journal import parse_journal
+from nodeagent.components.allocations.journal_format import parse_journal
+from nodeagent.components.allocations.journal_task import Node
 from nodeagent.components.allocations.ledger import Ledger, replay
 from nodeagent.components.allocations.recovery import Found, recover_ledger
 from nodeagent.components.allocations.relay import JournalRelay

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodeagent.components.allocations.journal import encode_records, parse_journal
+from nodeagent.components.allocations.journal_format import encode_records, parse_journal
 from nodeagent.components.allocations.ledger import Ledger, Opened, Record, apply_record, open_record, replay
 from nodeagent.components.allocations.reconcile import Absence, KubeletRun, Look, reconcile
 from nodeagent.components.allocations.recovery import Found, merge_ledgers, recover_ledger

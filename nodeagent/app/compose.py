@@ -219,7 +219,7 @@ class Composition:
         )
 
     def _build_offering(self) -> Component:
-        return OfferingComponent(self.bus, self.conditions, self.live, self.kubelet.relay, self.choosing)
+        return OfferingComponent(self.bus, self.conditions, self.live, self.kubelet.journal, self.choosing)
 
     def _open_store(self, name: str, seal: str, version: int) -> SealedStore:
         node = self.live.now.node
@@ -302,7 +302,7 @@ class Composition:
             admin=self.listeners.admin,
             metrics=self.exporter.answer,
             introspect=self._introspect,
-            list_history=lambda: tabulate_history(self.kubelet.relay.history),
+            list_history=lambda: tabulate_history(self.kubelet.journal.history),
             list_slices=self.optional.list_slices,
             capacity=self.capacity,
             names=self.names,

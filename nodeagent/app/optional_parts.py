@@ -161,7 +161,7 @@ class OptionalParts:
         partitioning = self._hardware.partitioning
         assert partitioning is not None
         cluster = self._open_mig_cluster()
-        return self.mig_side.build(partitioning, self._kubelet.relay, self.applying, self._open_store, cluster)
+        return self.mig_side.build(partitioning, self._kubelet.journal, self.applying, self._open_store, cluster)
 
     def _build_owed_late(self) -> Component:
         return self._late.wrap(MIG_OWED, self._build_owed, "nodeagent.app.sides.mig_owed")
@@ -180,7 +180,7 @@ class OptionalParts:
     def _build_mps(self) -> Component:
         partitioning = self._hardware.partitioning
         assert partitioning is not None
-        return self.mps_side.build(partitioning, self._kubelet.relay)
+        return self.mps_side.build(partitioning, self._kubelet.journal)
 
     def _build_claims(self) -> Component:
         from nodeagent.app.sides.claims import build_claims  # noqa: PLC0415 - nothing of it is loaded where it is off

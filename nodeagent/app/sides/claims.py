@@ -58,7 +58,7 @@ def build_claims(
         await session.run(opened)
 
     open_api: Callable[[], Awaitable[ClaimApi]] | None = cluster.open_claims if cluster.has_api else None
-    around = Surroundings(keeper=kubelet.relay, serve=serve, read_pods=kubelet.account.read_pods, open_api=open_api)
+    around = Surroundings(keeper=kubelet.journal, serve=serve, read_pods=kubelet.account.read_pods, open_api=open_api)
     return Claims(
         bus,
         conditions,

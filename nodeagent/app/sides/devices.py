@@ -20,7 +20,7 @@ class DevicesSide:
     ) -> None:
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self._workers = [WorkerThread(name) for name in ("device nodes of classes", "device checks", "device names")]
-        self.relay = ClassesRelay(live, kubelet.relay)
+        self.relay = ClassesRelay(live, kubelet.journal)
         kubelet.sources.append(self.relay)
         kubelet.narrow = self.relay.narrow
 

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from nodeagent.app.host_root import find_driver_roots
 from nodeagent.components.allocations.component import Allocations
-from nodeagent.components.allocations.journal_task import Node
-from nodeagent.components.allocations.relay import JournalRelay
+from nodeagent.components.allocations.journal_task import Journal, Node
 from nodeagent.components.deviceplugin.component import DevicePlugins
 from nodeagent.components.deviceplugin.plugin_task import Narrow, narrow_nothing
 from nodeagent.components.fractions.relay import PartsRelay
@@ -46,14 +45,22 @@ class KubeletSide:
     """Builds the two components that serve the kubelet, and holds objects outliving a restart of either."""
 
     def __init__(self, bus: Bus, conditions: Conditions, clock: Clock, live: LiveSettings, node_name: str) -> None:
-        self._node_name = node_name
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         settings = live.now
         self.account = KubeletAccount(settings.kubelet.device_plugins_dir, settings.kubelet.pod_resources_socket)
         self._handout = HandoutReader(proc_dir=settings.node.proc_dir)
         self._log = get_logger(component=DevicePlugins.name)
         self._journal_tally, self.call_times = JournalTally(), CallTimes()
-        self.relay = JournalRelay(str(settings.node.state_dir))
+        node = settings.node
+        self.journal = Journal(
+            bus,
+            conditions,
+            clock,
+            live,
+            self.account,
+            open_store=lambda: JournalDisk(node.state_dir, tally=self._journal_tally),
+            read_node=lambda: Node(read_machine_id(node.host_root, node_name), read_boot_id(node.proc_dir)),
+        )
         self.parts = PartsRelay()
         self.sources: list[PluginSource] = [self.parts]
         """Plugins of resources beside the device plugin's own."""
@@ -66,17 +73,14 @@ class KubeletSide:
         self._handout.close()
 
     def build_allocations(self) -> Allocations:
-        """The keeper of the journal."""
-        node = self._live.now.node
+        """The component that tends the journal."""
         return Allocations(
             self._bus,
             self._conditions,
             self._clock,
             self._live,
             self.account,
-            store=JournalDisk(node.state_dir, tally=self._journal_tally),
-            relay=self.relay,
-            node=Node(read_machine_id(node.host_root, self._node_name), read_boot_id(node.proc_dir)),
+            self.journal,
         )
 
     def read_admission(self) -> AdmissionFacts:
@@ -100,7 +104,7 @@ class KubeletSide:
             self._bus,
             self._conditions,
             self._live,
-            self.relay,
+            self.journal,
             serve=self._serve,
             read_facts=self._read_facts,
             others=JoinedSources(self.sources),

@@ -56,7 +56,7 @@ def build_fractions(
         clock,
         live,
         kubelet.parts,
-        ledger=kubelet.relay,
+        ledger=kubelet.journal,
         kubelet=kubelet.account,
         specs=containers.part_specs,
         folders=folders,

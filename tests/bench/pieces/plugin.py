@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from nodeagent.components.deviceplugin.advertise import View, plan_list
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.sharing import SharedResource, SharingSettings, TimeSlicing
-from nodeagent.edge.kubelet.messages import render_devices
+from nodeagent.edge.kubelet.plugin_server import render_devices
 from nodeagent.model.gpu import Inventory, PathKind
 from nodeagent.rules.offer.devices import Resource
 from nodeagent.rules.offer.resources import plan_resources

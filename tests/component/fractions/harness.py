@@ -8,9 +8,8 @@ import anyio
 
 from nodeagent.components.allocations.component import Allocations
 from nodeagent.components.allocations.journal_format import parse_journal
-from nodeagent.components.allocations.journal_task import Node
+from nodeagent.components.allocations.journal_task import Journal, Node
 from nodeagent.components.allocations.ledger import replay
-from nodeagent.components.allocations.relay import JournalRelay
 from nodeagent.components.fractions.component import NAME_PAUSES_SECONDS, Fractions
 from nodeagent.components.fractions.reconcile_task import Sources
 from nodeagent.components.fractions.relay import PartsRelay
@@ -203,7 +202,11 @@ class World:
         self.bus = Bus(clock)
         self.conditions = Conditions(self.bus, clock, CATALOGUE)
         self.store, self.kubelet = FakeStore(), FakeKubelet()
-        self.journal, self.relay = JournalRelay("/state/allocations.journal"), PartsRelay()
+        self.journal = Journal(
+            self.bus, self.conditions, clock, self.live, self.kubelet,
+            open_store=lambda: self.store, read_node=lambda: Node("machine", "boot"),
+        )  # fmt: skip
+        self.relay = PartsRelay()
         self.specs, self.folders, self.library = FakeSpecs(), FakeFolders(), FakeLibrary()
         self.pods: FakePods | None = None
         self.containers: tuple[PodContainer, ...] | None = ()
@@ -222,10 +225,7 @@ class World:
     @asynccontextmanager
     async def keeping(self) -> AsyncIterator[None]:
         """The journal is kept."""
-        keeper = Allocations(
-            self.bus, self.conditions, self.clock, self.live, self.kubelet,
-            store=self.store, relay=self.journal, node=Node("machine", "boot"),
-        )  # fmt: skip
+        keeper = Allocations(self.bus, self.conditions, self.clock, self.live, self.kubelet, self.journal)
         async with anyio.create_task_group() as tasks:
             await tasks.start(lambda task_status: keeper.run(task_status=task_status))
             yield

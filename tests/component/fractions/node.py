@@ -10,8 +10,7 @@ import anyio
 from msgspec.structs import replace
 
 from nodeagent.components.allocations.component import Allocations
-from nodeagent.components.allocations.journal_task import Node
-from nodeagent.components.allocations.relay import JournalRelay
+from nodeagent.components.allocations.journal_task import Journal, Node
 from nodeagent.components.cdi.component import Cdi
 from nodeagent.components.cdi.relay import PartSpecsRelay
 from nodeagent.components.deviceplugin.component import DevicePlugins
@@ -72,7 +71,7 @@ class Agent:
         board = make_node(8)
         self.inventory = replace(board, gpus=tuple(replace(gpu, memory_total_bytes=MEMORY_BYTES) for gpu in board.gpus))
         self.bus, self.conditions = self._make_bus()
-        self.choosing, self.journal = ChoosingRelay(), JournalRelay(str(self.state_dir))
+        self.choosing = ChoosingRelay()
 
     def _make_bus(self) -> tuple[Bus, Conditions]:
         bus = Bus(SystemClock())
@@ -99,14 +98,15 @@ class Agent:
 
     def _build(self, account: KubeletAccount, workers: list[WorkerThread]) -> list[Component]:
         clock, parts, specs = SystemClock(), PartsRelay(), PartSpecsRelay()
-        journal = self.journal = JournalRelay(str(self.state_dir))
         common = (self.bus, self.conditions)
+        journal = self.journal = Journal(
+            *common, clock, self.live, account,
+            open_store=lambda: JournalDisk(self.state_dir, write_seconds=30.0),
+            read_node=lambda: Node("machine", "boot"),
+        )  # fmt: skip
         directories = SpecFiles(self.cdi_dir, others=(), worker=workers[0])
         return [
-            Allocations(
-                *common, clock, self.live, account,
-                store=JournalDisk(self.state_dir, write_seconds=30.0), relay=journal, node=Node("machine", "boot"),
-            ),
+            Allocations(*common, clock, self.live, account, journal),
             OfferingComponent(*common, self.live, journal, self.choosing),
             Cdi(*common, self.live, FakeDriverFiles(make_files(8)), directories, parts=specs),
             DevicePlugins(

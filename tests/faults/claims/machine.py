@@ -17,8 +17,7 @@ from anyio.abc import TaskStatus
 from msgspec.structs import replace
 
 from nodeagent.components.allocations.component import Allocations
-from nodeagent.components.allocations.journal_task import Node
-from nodeagent.components.allocations.relay import JournalRelay
+from nodeagent.components.allocations.journal_task import Journal, Node
 from nodeagent.components.cdi.component import Cdi
 from nodeagent.components.cdi.relay import PartSpecsRelay
 from nodeagent.components.claims.make import Makers
@@ -138,7 +137,6 @@ class Agent(World):
             device_plugin=DevicePluginSettings(mps_root=machine.specs.parent / "mps"),
         )
         self.live = LiveSettings(settings)
-        self.journal = JournalRelay(str(machine.state))
         self._workers = [WorkerThread(name) for name in ("cdi directories", "cdi files", "shares")]
         self.parts, self.mig, self.daemons = PartSpecsRelay(), ApplyingRelay(), MpsClaimsRelay()
         folders = HostPartFolders(machine.shares, self._workers[2])
@@ -155,11 +153,11 @@ class Agent(World):
     @asynccontextmanager
     async def at_work(self) -> AsyncIterator["Agent"]:
         """From its start, with everything recovered, to its orderly end."""
-        store = JournalDisk(self.machine.state)
-        keeper = Allocations(
+        self.journal = Journal(
             self.bus, self.conditions, self.clock, self.live, self.kubelet,
-            store=store, relay=self.journal, node=Node("machine", self.machine.boot),
+            open_store=lambda: JournalDisk(self.machine.state), read_node=lambda: Node("machine", self.machine.boot),
         )  # fmt: skip
+        keeper = Allocations(self.bus, self.conditions, self.clock, self.live, self.kubelet, self.journal)
         files = SpecFiles(
             self.machine.specs,
             others=(),

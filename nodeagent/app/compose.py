@@ -114,7 +114,7 @@ class Composition:
             forgetting=self.forgetting,
             choosing=self.choosing,
             applying=self.optional.applying,
-            parts=self.kubelet.parts,
+            parts=self.kubelet.fractions,
         )
 
     def specs(self) -> tuple[ComponentSpec, ...]:

@@ -9,8 +9,7 @@ from nodeagent.app.late import LateStart
 from nodeagent.app.sides.cluster import ClusterSide
 from nodeagent.app.sides.container import CDI_MODULES, ContainerSide
 from nodeagent.app.sides.kubelet import KubeletSide
-from nodeagent.components.mig.relay import ApplyingRelay
-from nodeagent.components.mps.relay import MpsClaimsRelay
+from nodeagent.components.mig.relay import NOBODY, ApplyingRelay
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.core.channels.bus import Bus
@@ -18,7 +17,9 @@ from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.component import Component, ComponentSpec
 from nodeagent.core.life.gates import Gates
+from nodeagent.core.life.handle import Handle
 from nodeagent.edge.host.files.sealed_store import SealedStore
+from nodeagent.model.errors import ControlRefused, MpsRefused
 from nodeagent.model.mig import MEMORY
 from nodeagent.model.slices import SliceContent
 
@@ -28,10 +29,16 @@ if TYPE_CHECKING:
     from nodeagent.app.sides.mig_owed import MigCluster
     from nodeagent.app.sides.mps import MpsSide
     from nodeagent.app.sides.slices import SlicesSide
+    from nodeagent.components.mps.component import Mps
+    from nodeagent.model.ports import PartitionMaking
 
 DEVICES_GATE = "devices_known"
 MIG_OWED = "mig_owed"
 PART_MODULES = ("nodeagent.app.sides.parts",)
+NO_DAEMONS = (
+    "this agent does not look after MPS daemons of claims: set mps.claims to true; where it is, the part waits for the"
+    " driver's GPUs or has failed, see `nodeagent status`"
+)
 
 
 def list_first_modules(settings: Settings) -> tuple[str, ...]:
@@ -57,7 +64,9 @@ class OptionalParts:
         self._kubelet, self._containers, self._cluster = sides
         self._hardware, self._late, self._open_store = hardware, late, open_store
         self._read_gates, self._node = read_gates, node
-        self.applying, self.mps_claims = ApplyingRelay(), MpsClaimsRelay()
+        self.applying = ApplyingRelay()
+        self.partitions: Handle[PartitionMaking] = Handle(lambda: ControlRefused(NOBODY))
+        self.mps: Handle[Mps] = Handle(lambda: MpsRefused(NO_DAEMONS))
 
     def specs(self) -> tuple[ComponentSpec, ...]:
         """The components switched on, except for resource slices."""
@@ -103,7 +112,7 @@ class OptionalParts:
         """The MPS side for the life of the process, if the agent looks after daemons."""
         from nodeagent.app.sides.mps import MpsSide  # noqa: PLC0415 - off means that it is not loaded
 
-        return MpsSide(*self._house, self.mps_claims)
+        return MpsSide(*self._house, self.mps)
 
     @cached_property
     def slices_side(self) -> "SlicesSide":
@@ -161,7 +170,9 @@ class OptionalParts:
         partitioning = self._hardware.partitioning
         assert partitioning is not None
         cluster = self._open_mig_cluster()
-        return self.mig_side.build(partitioning, self._kubelet.journal, self.applying, self._open_store, cluster)
+        return self.mig_side.build(
+            partitioning, self._kubelet.journal, self.applying, self.partitions, self._open_store, cluster
+        )
 
     def _build_owed_late(self) -> Component:
         return self._late.wrap(MIG_OWED, self._build_owed, "nodeagent.app.sides.mig_owed")
@@ -186,7 +197,7 @@ class OptionalParts:
         from nodeagent.app.sides.claims import build_claims  # noqa: PLC0415 - nothing of it is loaded where it is off
 
         settings = self._live.now
-        partitions = self.applying if settings.mig.manage else None
-        mps = self.mps_claims if settings.mps.claims else None
+        partitions = self.partitions.get if settings.mig.manage else None
+        mps = self.mps.get if settings.mps.claims else None
         cards = self._hardware.partitioning
         return build_claims(self._house, self._sides, pool=self._node, partitions=partitions, mps=mps, cards=cards)

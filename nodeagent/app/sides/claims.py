@@ -35,8 +35,8 @@ def build_claims(
     sides: "tuple[KubeletSide, ContainerSide, ClusterSide]",
     *,
     pool: str,
-    partitions: PartitionMaking | None = None,
-    mps: MpsClaims | None = None,
+    partitions: Callable[[], PartitionMaking] | None = None,
+    mps: Callable[[], MpsClaims] | None = None,
     cards: GpuPartitioning | None = None,
 ) -> Claims:
     """The component for claims; `cards` is the access for changes of GPUs, if any."""
@@ -66,7 +66,7 @@ def build_claims(
         live,
         around,
         Makers(
-            specs=containers.part_specs,
+            specs=containers.cdi.get,
             partitions=partitions,
             mps=mps,
             shares=ShareFiles(

@@ -6,16 +6,18 @@ from typing import TYPE_CHECKING
 
 from nodeagent.app.late import LateStart
 from nodeagent.app.plan import AgentPlan
-from nodeagent.components.cdi.relay import PartSpecsRelay
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.component import Component, ComponentSpec
+from nodeagent.core.life.handle import Handle
+from nodeagent.model.errors import SpecsUnavailable
 from nodeagent.rules.cdi_names import CLAIM_FILES, PART_FILES
 
 if TYPE_CHECKING:
+    from nodeagent.components.cdi.component import Cdi
     from nodeagent.components.cdi.keep_shim import ShimKeeper
     from nodeagent.edge.container_runtime.host_runtime import HostRuntime
 
@@ -39,7 +41,7 @@ class ContainerSide:
         self._bus, self._conditions, self._clock, self._live, self._late = bus, conditions, clock, live, late
         self.is_simulation = plan.simulation is not None
         self._runtime: HostRuntime | None = None
-        self.part_specs = PartSpecsRelay()
+        self.cdi: Handle[Cdi] = Handle(SpecsUnavailable)
         self._workers = [WorkerThread(name) for name in ("driver files", "cdi directories", "cdi files")]
 
     def specs(self) -> tuple[ComponentSpec, ...]:
@@ -133,7 +135,7 @@ class ContainerSide:
             if self.is_simulation
             else HostProgram(self._workers[0], host=host, shared=settings.node.state_dir),
             shim=self._build_shim() if self._has_shim else None,
-            parts=self.part_specs,
+            handle=self.cdi,
         )
 
     def _build_shim(self) -> "ShimKeeper":

@@ -8,7 +8,7 @@ from nodeagent.components.allocations.component import Allocations
 from nodeagent.components.allocations.journal_task import Journal, Node
 from nodeagent.components.deviceplugin.component import DevicePlugins
 from nodeagent.components.deviceplugin.plugin_task import Narrow, narrow_nothing
-from nodeagent.components.fractions.relay import PartsRelay
+from nodeagent.components.fractions.plugin_task import FractionPlugins
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.core.channels.bus import Bus
@@ -61,8 +61,8 @@ class KubeletSide:
             open_store=lambda: JournalDisk(node.state_dir, tally=self._journal_tally),
             read_node=lambda: Node(read_machine_id(node.host_root, node_name), read_boot_id(node.proc_dir)),
         )
-        self.parts = PartsRelay()
-        self.sources: list[PluginSource] = [self.parts]
+        self.fractions = FractionPlugins()
+        self.sources: list[PluginSource] = [self.fractions]
         """Plugins of resources beside the device plugin's own."""
         self.narrow: Narrow = narrow_nothing
         """Which GPUs are near to a container's other devices."""

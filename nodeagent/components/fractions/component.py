@@ -37,10 +37,9 @@ from nodeagent.components.fractions.decide import (
 from nodeagent.components.fractions.decision_log_task import DecisionLog
 from nodeagent.components.fractions.limits_sync_task import LimitsSync
 from nodeagent.components.fractions.mps_daemon_task import FractionDaemons
-from nodeagent.components.fractions.plugin_task import FractionPlugin, tell_known
+from nodeagent.components.fractions.plugin_task import FractionPlugin, FractionPlugins, tell_known
 from nodeagent.components.fractions.pod_resolver_task import KubeletRecords, NodePods, PodRequests, PodResolver
 from nodeagent.components.fractions.reconcile_task import Files, FractionReconciler, Sources
-from nodeagent.components.fractions.relay import PartsRelay
 from nodeagent.components.fractions.utilization_task import UtilizationFiles
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
@@ -98,11 +97,11 @@ class Fractions:
         conditions: Conditions,
         clock: Clock,
         live: LiveSettings,
-        relay: PartsRelay,
+        plugins: FractionPlugins,
         *,
         ledger: PartLedger,
         kubelet: KubeletRecords,
-        specs: PartSpecs,
+        specs: Callable[[], PartSpecs],
         folders: PartFolders,
         library: PartLibrary,
         sources: Sources,
@@ -115,16 +114,16 @@ class Fractions:
             conditions: Where this component's conditions are set.
             clock: The time.
             live: The settings in force.
-            relay: The handle through which the kubelet's calls arrive.
+            plugins: The plugins through which the kubelet's calls arrive.
             ledger: The journal of fractions.
             kubelet: The holders of devices by the kubelet's own records.
-            specs: Writes the CDI specifications of fractions.
+            specs: Finds the writer of CDI specifications of fractions; raises `SpecsUnavailable` while there is none.
             folders: The limits files that containers read.
             library: The vGPU library.
             sources: The container runtime and the host's processes.
             open_pods: Opens the pods by the API server; `None` where no API server can be asked.
         """
-        self._bus, self._clock, self._live, self._relay = bus, clock, live, relay
+        self._bus, self._clock, self._live, self._plugins = bus, clock, live, plugins
         self._ledger, self._specs, self._folders = ledger, specs, folders
         self._library = library
         self._pods = NodePods(open_pods)
@@ -171,9 +170,9 @@ class Fractions:
             )
             while not self._refresh():
                 await self._waker.wait()
-            with self._relay.lead_to(self):
+            with self._plugins.component.filled(self):
                 tasks.start_soon(
-                    tell_known, self._bus, self._relay.plugins.keys, task_status.started, name="fractions told"
+                    tell_known, self._bus, self._plugins.plugins.keys, task_status.started, name="fractions told"
                 )
                 tasks.start_soon(self._pods.run, name="fractions pods")
                 tasks.start_soon(self._choice_check.run, name="fractions choices")
@@ -199,12 +198,12 @@ class Fractions:
         view = self._view = self._look_at(inventory.value, offering.value, verdicts, obstacle)
         lists = plan_lists(view, table)
         for resource, devices in lists.items():
-            plugin = self._relay.plugins.get(resource)
+            plugin = self._plugins.plugins.get(resource)
             if not isinstance(plugin, FractionPlugin):
-                plugin = self._relay.plugins[resource] = FractionPlugin(resource, self._relay, self._live)
+                plugin = self._plugins.plugins[resource] = FractionPlugin(resource, self._plugins.component, self._live)
             plugin.update(devices)
-        for resource in self._relay.plugins.keys() - lists.keys():
-            del self._relay.plugins[resource]
+        for resource in self._plugins.plugins.keys() - lists.keys():
+            del self._plugins.plugins[resource]
         cause = self._news.take(inventory, health, offering, driver)
         offers = PartOffers(resources=tuple(sorted(lists)), unfit=view.unfit)
         if self._live.now.fractions.publish:
@@ -366,7 +365,7 @@ class Fractions:
         if binding.enforcement is Enforcement.MPS:
             access = await self._daemons.wait_access(binding)
             mounts, environment = (*access.mounts, *mounts), dict(access.environment)
-        await self._specs.write_part(names, [part.gpu for part in binding.parts], mounts, environment)
+        await self._specs().write_part(names, [part.gpu for part in binding.parts], mounts, environment)
 
     def _plan_limits(self, binding: Binding, view: PartView) -> tuple[PartLimit, ...]:
         settings = self._live.now.fractions

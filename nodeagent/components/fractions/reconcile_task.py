@@ -72,7 +72,7 @@ class Sources(NamedTuple):
 class Files(NamedTuple):
     """The CDI specifications and folders of containers."""
 
-    specs: PartSpecs
+    specs: Callable[[], PartSpecs]
     folders: PartFolders
 
 
@@ -269,7 +269,7 @@ class FractionReconciler:
         known = list_file_names(table)
         for name in (name for name in names if name not in known):
             try:
-                await self._files.specs.remove_part(name)
+                await self._files.specs().remove_part(name)
                 await self._files.folders.remove(name)
             except NodeagentError as error:
                 self._log.warning("part_files_left", name=name, error=str(error))
@@ -356,7 +356,7 @@ class FractionReconciler:
     async def remove_files(self, binding: Binding) -> None:
         """Remove the files of an ended container; files left by a failure are pruned later."""
         try:
-            await self._files.specs.remove_part(name_files(binding))
+            await self._files.specs().remove_part(name_files(binding))
             await self._files.folders.remove(name_files(binding))
         except NodeagentError as error:
             self._log.warning("part_files_left", binding=binding.number, error=str(error))

@@ -44,6 +44,7 @@ from nodeagent.core.channels.mailbox import Waker
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.backoff import BackoffSettings, decide_delay
+from nodeagent.core.life.handle import Handle
 from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.host.files.sealed_store import SealedStore
 from nodeagent.model.allocation import AllocationTable
@@ -58,7 +59,14 @@ from nodeagent.model.journal import Change, PartTable
 from nodeagent.model.mig import GpuChange, MigState
 from nodeagent.model.offering import Offering
 from nodeagent.model.plugin import PluginState
-from nodeagent.model.ports import ChangeKeeper, ClientPausing, GpuPartitioning, PodEviction, ProcessPlaces
+from nodeagent.model.ports import (
+    ChangeKeeper,
+    ClientPausing,
+    GpuPartitioning,
+    PartitionMaking,
+    PodEviction,
+    ProcessPlaces,
+)
 from nodeagent.model.telemetry import NodeSample
 from nodeagent.rules.mig.change import OWNER, Outcome
 from nodeagent.rules.mig.layouts import Layout, LayoutsRead
@@ -89,6 +97,7 @@ class Mig:
         *,
         store: SealedStore,
         relay: ApplyingRelay,
+        partitions: Handle[PartitionMaking],
         read_file: Callable[[], Awaitable[LayoutsRead]],
         places: ProcessPlaces | None = None,
         eviction: PodEviction | None = None,
@@ -98,7 +107,7 @@ class Mig:
         """Wire the component; `places` finds the pods of processes, `has_cluster`: a label may be read some day."""
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self._sessions = SessionDesk(partitioning)
-        self._keeper, self._store, self._relay = keeper, store, relay
+        self._keeper, self._store, self._relay, self._partitions = keeper, store, relay, partitions
         self._read_file, self._has_cluster = read_file, has_cluster
         users, turn = Users(self.read, places), anyio.Lock()
         clearer = Clearer(lambda: live.now.mig, eviction)
@@ -125,7 +134,7 @@ class Mig:
                 tasks.start_soon(self._watch_facts, name="mig facts")
                 task_status.started()
                 await self._resumer.finish(await self._wait_known())
-                with self._relay.make_with(self._maker):
+                with self._partitions.filled(self._maker):
                     await self._wait_label()
                     while True:
                         await self._give_back()

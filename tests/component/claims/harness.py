@@ -189,9 +189,9 @@ class World:
         self.folders, self.slices = FakeFolders(), dict[GpuUuid, int]()
         self.broken_tool = ""
         self.makers = Makers(
-            specs=self.specs,
-            partitions=self.partitions,
-            mps=self.mps,
+            specs=lambda: self.specs,
+            partitions=lambda: self.partitions,
+            mps=lambda: self.mps,
             shares=ShareFiles(self.live, self.folders, FakeLibrary()),
             gives_shares=True,
             turns=Turns(FakeCards(self.slices, self)),

@@ -11,8 +11,8 @@ from nodeagent.components.allocations.journal_format import parse_journal
 from nodeagent.components.allocations.journal_task import Journal, Node
 from nodeagent.components.allocations.ledger import replay
 from nodeagent.components.fractions.component import NAME_PAUSES_SECONDS, Fractions
+from nodeagent.components.fractions.plugin_task import FractionPlugins
 from nodeagent.components.fractions.reconcile_task import Sources
-from nodeagent.components.fractions.relay import PartsRelay
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
@@ -206,7 +206,7 @@ class World:
             self.bus, self.conditions, clock, self.live, self.kubelet,
             open_store=lambda: self.store, read_node=lambda: Node("machine", "boot"),
         )  # fmt: skip
-        self.relay = PartsRelay()
+        self.relay = FractionPlugins()
         self.specs, self.folders, self.library = FakeSpecs(), FakeFolders(), FakeLibrary()
         self.pods: FakePods | None = None
         self.containers: tuple[PodContainer, ...] | None = ()
@@ -253,7 +253,8 @@ class World:
     def build(self) -> Fractions:
         return Fractions(
             self.bus, self.conditions, self.clock, self.live, self.relay,
-            ledger=self.journal, kubelet=self.kubelet, specs=self.specs, folders=self.folders, library=self.library,
+            ledger=self.journal, kubelet=self.kubelet, specs=lambda: self.specs,
+            folders=self.folders, library=self.library,
             sources=Sources(self._list_containers, self.places),
             open_pods=None if self.pods is None else self._open_pods,
         )  # fmt: skip

@@ -22,8 +22,7 @@ from nodeagent.components.allocations.recovery import Found, recover_ledger
 from nodeagent.components.allocations.refuse import KubeletRun
 from nodeagent.components.allocations.roles.grants import Entry, Freed, Granted
 from nodeagent.components.allocations.tabulate import tabulate_living
-from nodeagent.components.cdi.decide import render_specs
-from nodeagent.components.cdi.plan_specs import SpecWishes, plan_specs
+from nodeagent.components.cdi.plan_specs import SpecWishes, plan_specs, render_specs
 from nodeagent.components.deviceplugin.advertise import View, plan_list
 from nodeagent.components.deviceplugin.answer import plan_answer, select_devices
 from nodeagent.components.exporter.catalogue.selection import select_defaults

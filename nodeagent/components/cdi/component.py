@@ -23,12 +23,19 @@ from nodeagent.components.cdi.decide import (
     decide_public,
     decide_wishes,
     plan_own_paths,
-    render_specs,
     render_state,
 )
 from nodeagent.components.cdi.plan_claims import list_stale, plan_claim_spec
-from nodeagent.components.cdi.plan_parts import PartUndescribed, plan_part
-from nodeagent.components.cdi.plan_specs import HOOK_PROGRAM, SpecPlan, SpecWishes, plan_common_edits, plan_specs
+from nodeagent.components.cdi.plan_specs import (
+    HOOK_PROGRAM,
+    PartUndescribed,
+    SpecPlan,
+    SpecWishes,
+    plan_common_edits,
+    plan_part,
+    plan_specs,
+    render_specs,
+)
 from nodeagent.components.cdi.registry import SpecReading, parse_spec
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.sections.containers import CdiSettings

@@ -70,8 +70,7 @@ from nodeagent.model.plugin import ContainerAnswer
 from nodeagent.model.ports import PartFolders, PartLedger, PartLibrary, PartSpecs
 from nodeagent.model.runtime import RuntimeState
 from nodeagent.rules.cdi_names import PART_KIND, qualify
-from nodeagent.rules.fractions.mounts import plan_part_mounts
-from nodeagent.rules.fractions.runtime import render_answer
+from nodeagent.rules.fractions.runtime import explain_no_cdi, plan_part_mounts, render_answer
 from nodeagent.rules.placement.place import render_placement
 
 T = TypeVar("T")
@@ -216,7 +215,8 @@ class Fractions:
         self, inventory: Inventory, offering: Offering, health: HealthReport | None, obstacle: str
     ) -> PartView:
         """The view of now; the previous object while all inputs are unchanged, as when a pod comes."""
-        foreign, daemons = self._reconciler.foreign, list_daemon_faults(inventory, self._daemons.state)
+        mps = self._bus.latest(MpsState)
+        foreign, daemons = self._reconciler.foreign, list_daemon_faults(inventory, mps.value if mps else None)
         settings, has_mps = self._live.now.fractions, self._live.now.uses_mps
         origin = (inventory, offering, health, obstacle, settings, foreign, daemons, has_mps)
         if self._view is None or origin != self._origin:
@@ -283,13 +283,14 @@ class Fractions:
         return f"{describe_pod(changed)} has {describe_parts(changed)}{later}"
 
     async def _start(self, view: PartView, devices: Sequence[DeviceId]) -> None:
-        if lack := self._decisions.tell_runtime():
+        runtime = self._bus.latest(RuntimeState)
+        if lack := explain_no_cdi(runtime.value if runtime is not None else None):
             raise PartsUnavailable(lack)
         # The names say which containers wait for room, and which wait no more.
         table = self._find_table()
         caller, pod = await self._resolver.identify(view, table, devices, by_name=self._decisions.anybody_waits)
-        settings, daemons = self._live.now, self._daemons.state
-        start = Start(caller, pod, settings.fractions, daemons, has_mps=settings.uses_mps)
+        settings, mps = self._live.now, self._bus.latest(MpsState)
+        start = Start(caller, pod, settings.fractions, mps.value if mps else None, has_mps=settings.uses_mps)
         try:
             # A pod that finished a moment ago is in no pod's way: schedulers count on its room.
             await self._reconciler.end_finished(looks=1)

@@ -14,8 +14,7 @@ from nodeagent.edge.kubelet.plugin_server import render_devices
 from nodeagent.model.gpu import Inventory, PathKind
 from nodeagent.rules.offer.devices import Resource
 from nodeagent.rules.offer.resources import plan_resources
-from nodeagent.rules.placement.evaluators import Demand
-from nodeagent.rules.placement.place import place
+from nodeagent.rules.placement.place import Demand, place
 from nodeagent.rules.placement.prefer import Preference
 from nodeagent.rules.placement.space import plan_space
 from nodeagent.rules.placement.topology import plan_topology

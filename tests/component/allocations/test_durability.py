@@ -314,3 +314,39 @@ async def test_a_disk_that_is_nearly_full_is_told_of_before_a_pod_is_refused(wor
         world.store.failure, world.store.room = "", (1 << 40, 1000)
         await anyio.sleep(31)
         assert "state-directory-full" not in world.set_conditions()
+
+
+async def test_a_write_of_the_last_life_is_not_part_of_the_next(world: World) -> None:
+    """A disk that answers late answers the life that asked: the next one begins with what the file has."""
+    async with anyio.create_task_group() as tasks:
+        async with world.running():
+            await world.journal.record(GPU, device_ids("a"))
+            world.store.append_seconds = 1.0
+            tasks.start_soon(world.journal.record, GPU, device_ids("b"))
+            await anyio.sleep(0.5)
+        world.store.append_seconds = 0.001
+        async with world.running():
+            assert world.durable_devices() == ["a", "b"]
+            assert world.journal.ledger.table == world.durable().table
+            await world.journal.record(GPU, device_ids("c"))
+            assert world.durable_devices() == ["a", "b", "c"]
+
+
+async def test_a_writer_that_waited_for_the_last_life_is_refused(world: World) -> None:
+    """What was decided by the ledger of a life that is over is not written by the next before it has recovered."""
+    refused: list[JournalUnavailable] = []
+
+    async def record(device: str) -> None:
+        try:
+            await world.journal.record(GPU, device_ids(device))
+        except JournalUnavailable as error:
+            refused.append(error)
+
+    async with anyio.create_task_group() as tasks:
+        async with world.running():
+            world.store.append_seconds = 1.0
+            tasks.start_soon(record, "a")
+            tasks.start_soon(record, "b")
+            await anyio.sleep(0.5)
+    assert [one.reason for one in refused] == ["the part that keeps it is starting or has failed: try again"]
+    assert world.durable_devices() == ["a"]

@@ -10,6 +10,7 @@ from typing import Any
 
 import anyio
 
+from nodeagent.app.optional_parts import NO_DAEMONS
 from nodeagent.components.mps.component import Mps
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
@@ -83,7 +84,7 @@ class World:
         self.gpus = SimulatedGpus(PROFILES[profile], clock=clock, deadline_seconds=5.0)
         self.gpus.set_holders({})
         self.book, self.places = Book(), places
-        self.handle: Handle[Mps] = Handle(lambda: MpsRefused("there is no component"))
+        self.handle: Handle[Mps] = Handle(lambda: MpsRefused(NO_DAEMONS))
         self._worker = WorkerThread("files of a test")
         program = fake.program if fake is not None else program
         self.host: MpsHost = SimulatedMps() if program is None else self._make_host(program)

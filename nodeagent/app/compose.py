@@ -110,7 +110,7 @@ class Composition:
             forgetting=self.forgetting,
             choosing=self.choosing,
             applying=self.optional.applying,
-            parts=self.kubelet.parts,
+            parts=self.kubelet.fractions,
         )
 
     def specs(self) -> tuple[ComponentSpec, ...]:
@@ -211,7 +211,7 @@ class Composition:
         )
 
     def _build_offering(self) -> Component:
-        return OfferingComponent(self.bus, self.conditions, self.live, self.kubelet.relay, self.choosing)
+        return OfferingComponent(self.bus, self.conditions, self.live, self.kubelet.journal, self.choosing)
 
     def _open_store(self, name: str, seal: str, version: int) -> SealedStore:
         node = self.live.now.node
@@ -283,7 +283,7 @@ class Composition:
             Sources(
                 metrics=self.exporter.answer,
                 introspect=self._introspect,
-                list_history=lambda: tabulate_history(self.kubelet.relay.history),
+                list_history=lambda: tabulate_history(self.kubelet.journal.history),
                 list_slices=self.optional.list_slices,
             ),
             conditions=self.conditions,

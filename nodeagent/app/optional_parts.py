@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from nodeagent.app.hardware import Hardware, is_mps_used
 from nodeagent.app.sides.claims import build_claims
@@ -14,20 +15,29 @@ from nodeagent.app.sides.mig_owed import MigCluster, build_owed
 from nodeagent.app.sides.mps import MpsSide
 from nodeagent.app.sides.parts import build_fractions
 from nodeagent.app.sides.slices import SlicesSide
-from nodeagent.components.mig.relay import ApplyingRelay
-from nodeagent.components.mps.relay import MpsClaimsRelay
+from nodeagent.components.mig.relay import NOBODY, ApplyingRelay
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.component import Component, ComponentSpec
 from nodeagent.core.life.gates import Gates
+from nodeagent.core.life.handle import Handle
 from nodeagent.edge.host.files.sealed_store import SealedStore
+from nodeagent.model.errors import ControlRefused, MpsRefused
 from nodeagent.model.mig import MEMORY
 from nodeagent.model.slices import SliceContent
 
+if TYPE_CHECKING:
+    from nodeagent.components.mps.component import Mps
+    from nodeagent.model.ports import PartitionMaking
+
 DEVICES_GATE = "devices_known"
 MIG_OWED = "mig_owed"
+NO_DAEMONS = (
+    "this agent does not look after MPS daemons of claims: set mps.claims to true; where it is, the part waits for the"
+    " driver's GPUs or has failed, see `nodeagent status`"
+)
 
 
 class OptionalParts:
@@ -47,7 +57,9 @@ class OptionalParts:
         self._kubelet, self._containers, self._cluster = sides
         self._hardware, self._open_store = hardware, open_store
         self._read_gates, self._node = read_gates, node
-        self.applying, self.mps_claims = ApplyingRelay(), MpsClaimsRelay()
+        self.applying = ApplyingRelay()
+        self.partitions: Handle[PartitionMaking] = Handle(lambda: ControlRefused(NOBODY))
+        self.mps: Handle[Mps] = Handle(lambda: MpsRefused(NO_DAEMONS))
 
     def specs(self) -> tuple[ComponentSpec, ...]:
         """The components switched on, except for resource slices."""
@@ -87,7 +99,7 @@ class OptionalParts:
     @cached_property
     def mps_side(self) -> MpsSide:
         """The MPS side for the life of the process, if the agent looks after daemons."""
-        return MpsSide(*self._house, self.mps_claims)
+        return MpsSide(*self._house, self.mps)
 
     @cached_property
     def slices_side(self) -> SlicesSide:
@@ -137,7 +149,9 @@ class OptionalParts:
         partitioning = self._hardware.partitioning
         assert partitioning is not None
         cluster = self._open_mig_cluster()
-        return self.mig_side.build(partitioning, self._kubelet.relay, self.applying, self._open_store, cluster)
+        return self.mig_side.build(
+            partitioning, self._kubelet.journal, self.applying, self.partitions, self._open_store, cluster
+        )
 
     def _build_owed(self) -> Component:
         _, conditions, clock, _ = self._house
@@ -149,11 +163,11 @@ class OptionalParts:
     def _build_mps(self) -> Component:
         partitioning = self._hardware.partitioning
         assert partitioning is not None
-        return self.mps_side.build(partitioning, self._kubelet.relay)
+        return self.mps_side.build(partitioning, self._kubelet.journal)
 
     def _build_claims(self) -> Component:
         settings = self._live.now
-        partitions = self.applying if settings.mig.manage else None
-        mps = self.mps_claims if settings.mps.claims else None
+        partitions = self.partitions.get if settings.mig.manage else None
+        mps = self.mps.get if settings.mps.claims else None
         cards = self._hardware.partitioning
         return build_claims(self._house, self._sides, pool=self._node, partitions=partitions, mps=mps, cards=cards)

@@ -11,13 +11,9 @@ class LiveSettings:
     """Holds the settings in force."""
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-
-    @property
-    def now(self) -> Settings:
-        """The settings in force now."""
-        return self._settings
+        self.now = settings
+        """The settings in force; only `replace` sets them."""
 
     def replace(self, settings: Settings) -> None:
         """Put new settings in force; only fields marked reloadable may differ."""
-        self._settings = settings
+        self.now = settings

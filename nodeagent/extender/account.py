@@ -24,9 +24,9 @@ from nodeagent.rules.fractions.demands import Profiles, Stage
 from nodeagent.rules.fractions.published import Published
 from nodeagent.rules.fractions.wishes import read_wish
 from nodeagent.rules.mps.parts import refuse_neighbour
-from nodeagent.rules.placement.evaluators import Demand
 from nodeagent.rules.placement.grouping import mask_of
 from nodeagent.rules.placement.hierarchy import Tree
+from nodeagent.rules.placement.place import Demand
 from nodeagent.rules.placement.space import CORES, Space
 
 _REMEMBERED_MAX: Final = 32

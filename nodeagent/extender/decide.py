@@ -34,7 +34,7 @@ from nodeagent.model.journal import Enforcement
 from nodeagent.rules.fractions.demands import PodDemand
 from nodeagent.rules.fractions.enforcement import tell_several
 from nodeagent.rules.fractions.selection import narrow
-from nodeagent.rules.placement.evaluators import Demand
+from nodeagent.rules.placement.place import Demand
 from nodeagent.rules.placement.space import Space
 
 ENOUGH: Final = 100

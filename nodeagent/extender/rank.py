@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 from nodeagent.extender.account import Shape, Summary, Verdict
 from nodeagent.extender.gpu_pod import Policy
 from nodeagent.rules.fractions.demands import PodDemand
-from nodeagent.rules.placement.evaluators import Demand
+from nodeagent.rules.placement.place import Demand
 from nodeagent.rules.placement.space import CORES
 
 Rank: TypeAlias = tuple[int, ...]

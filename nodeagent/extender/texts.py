@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from nodeagent.extender.account import Summary
 from nodeagent.model.wording import render_bytes
 from nodeagent.rules.fractions.demands import ContainerDemand, PodDemand
-from nodeagent.rules.placement.evaluators import Demand
+from nodeagent.rules.placement.place import Demand
 from nodeagent.rules.placement.space import CORES
 
 UNKNOWN = "this node is not known to the extender yet"

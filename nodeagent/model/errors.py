@@ -188,6 +188,13 @@ class JournalUnavailable(AllocationError):
         self.path, self.reason = path, reason
 
 
+class SpecsUnavailable(NodeagentError):
+    """CDI specifications cannot be written at the moment."""
+
+    def __init__(self) -> None:
+        super().__init__("CDI specifications cannot be written yet: the driver is not ready, or their part has failed")
+
+
 class MpsRefused(NodeagentError):
     """A daemon of NVIDIA's multi-process service cannot be had, or not now; the message says why."""
 

@@ -13,17 +13,16 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from nodeagent.components.allocations.book import Node
 from nodeagent.components.allocations.component import Allocations
-from nodeagent.components.allocations.journal import encode_records
+from nodeagent.components.allocations.journal_format import encode_records
+from nodeagent.components.allocations.journal_task import Journal, Node
 from nodeagent.components.allocations.ledger import Ledger, Record, open_record, replay
-from nodeagent.components.allocations.reconcile import KubeletRun, Look, reconcile
+from nodeagent.components.allocations.reconcile import Look, reconcile
 from nodeagent.components.allocations.recovery import Found, recover_ledger
-from nodeagent.components.allocations.relay import JournalRelay
+from nodeagent.components.allocations.refuse import KubeletRun
 from nodeagent.components.allocations.roles.grants import Entry, Freed, Granted
 from nodeagent.components.allocations.tabulate import tabulate_living
-from nodeagent.components.cdi.decide import render_specs
-from nodeagent.components.cdi.plan_specs import SpecWishes, plan_specs
+from nodeagent.components.cdi.plan_specs import SpecWishes, plan_specs, render_specs
 from nodeagent.components.deviceplugin.advertise import View, plan_list
 from nodeagent.components.deviceplugin.answer import plan_answer, select_devices
 from nodeagent.components.exporter.catalogue.selection import select_defaults
@@ -38,7 +37,7 @@ from nodeagent.config.sections.sharing import SharedResource, SharingSettings, T
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.clock import SystemClock
 from nodeagent.core.conditions import Conditions
-from nodeagent.edge.kubelet.messages import render_devices
+from nodeagent.edge.kubelet.plugin_server import render_devices
 from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
 from nodeagent.model.cdi import DriverFiles, DriverNode
 from nodeagent.model.conditions import CATALOGUE
@@ -237,27 +236,30 @@ class _Admission:
         kubelet.listing = _list_pods(_make_ledger(pods))
         content, _ = encode_records([open_record(_make_ledger(pods), "machine", "boot")], 0)
         bus = Bus(clock)
-        self._keeper = Allocations(
+        conditions = Conditions(bus, clock, CATALOGUE)
+        self._journal = Journal(
             bus,
-            Conditions(bus, clock, CATALOGUE),
+            conditions,
             clock,
             live,
             kubelet,
-            store=_Sink(content),
-            relay=JournalRelay("/state/allocations.journal"),
-            node=Node("machine", "boot"),
+            open_store=lambda: _Sink(content),
+            read_node=lambda: Node("machine", "boot"),
         )
+        component = Allocations(bus, conditions, clock, live, kubelet, self._journal)
         self._loop = asyncio.new_event_loop()
         weakref.finalize(self, self._loop.close)
-        self._loop.run_until_complete(self._keeper._recover())
+        self._loop.run_until_complete(self._journal.start())
+        self._loop.run_until_complete(component._recover())
+        self._journal.tended.value = component._look
 
     def admit(self) -> object:
         """What is doubtful is asked for at each preference, then devices are recorded; always the same ones."""
         doubtful, recorded = (
-            self._keeper.doubtful(),
-            self._loop.run_until_complete(self._keeper.record(GPU, (_share(0),))),
+            self._journal.doubtful(),
+            self._loop.run_until_complete(self._journal.record(GPU, (_share(0),))),
         )
-        self._keeper._tell_granted()
+        self._journal.publish_granted()
         return doubtful, recorded
 
 

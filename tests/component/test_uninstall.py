@@ -11,7 +11,7 @@ import yaml
 
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.uninstall.steps import Step, remove_shim
-from nodeagent.components.allocations.journal import encode_records
+from nodeagent.components.allocations.journal_format import encode_records
 from nodeagent.components.allocations.ledger import Ledger, open_record
 from nodeagent.components.cdi.spec import render_spec_name
 from nodeagent.config.load import load_settings

@@ -11,7 +11,7 @@ from nodeagent.app.node_label import NAME as LABEL_NAME
 from nodeagent.app.node_label import SEAL
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.uninstall.steps import Step
-from nodeagent.components.allocations.journal import encode_records
+from nodeagent.components.allocations.journal_format import encode_records
 from nodeagent.components.allocations.ledger import Ledger, open_record
 from nodeagent.edge.host.files.sealed_file import SealedFile
 from nodeagent.model.allocation import PodIdentity

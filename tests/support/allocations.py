@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from nodeagent.components.allocations.ledger import Ledger
-from nodeagent.components.allocations.reconcile import KubeletRun
+from nodeagent.components.allocations.refuse import KubeletRun
 from nodeagent.components.allocations.roles.grants import Entry, Granted
 from nodeagent.model.allocation import Allocation, PodIdentity
 from nodeagent.model.ids import DeviceId, ResourceName

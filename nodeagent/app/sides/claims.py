@@ -29,8 +29,8 @@ def build_claims(
     sides: tuple[KubeletSide, ContainerSide, ClusterSide],
     *,
     pool: str,
-    partitions: PartitionMaking | None = None,
-    mps: MpsClaims | None = None,
+    partitions: Callable[[], PartitionMaking] | None = None,
+    mps: Callable[[], MpsClaims] | None = None,
     cards: GpuPartitioning | None = None,
 ) -> Claims:
     """The component for claims; `cards` is the access for changes of GPUs, if any."""
@@ -52,7 +52,7 @@ def build_claims(
         await session.run(opened)
 
     open_api: Callable[[], Awaitable[ClaimApi]] | None = cluster.open_claims if cluster.is_in_use else None
-    around = Surroundings(keeper=kubelet.relay, serve=serve, read_pods=kubelet.account.read_pods, open_api=open_api)
+    around = Surroundings(keeper=kubelet.journal, serve=serve, read_pods=kubelet.account.read_pods, open_api=open_api)
     return Claims(
         bus,
         conditions,
@@ -60,7 +60,7 @@ def build_claims(
         live,
         around,
         Makers(
-            specs=containers.part_specs,
+            specs=containers.cdi.get,
             partitions=partitions,
             mps=mps,
             shares=ShareFiles(

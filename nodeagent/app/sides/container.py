@@ -7,7 +7,6 @@ from nodeagent.app.plan import AgentPlan
 from nodeagent.app.runtime_edge import build_runtime_edge
 from nodeagent.app.sides.shim import build_shim_keeper
 from nodeagent.components.cdi.component import Cdi
-from nodeagent.components.cdi.relay import PartSpecsRelay
 from nodeagent.components.runtime.component import Runtime
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
@@ -15,9 +14,11 @@ from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.component import Component, ComponentSpec
+from nodeagent.core.life.handle import Handle
 from nodeagent.edge.host.files.cdi_files import DEFAULT_DIRECTORIES, SpecFiles
 from nodeagent.edge.host.files.host_program import HostProgram
 from nodeagent.edge.host.machine.host_paths import HostPaths
+from nodeagent.model.errors import SpecsUnavailable
 from nodeagent.model.ports import DriverFileSource
 from nodeagent.rules.cdi_names import CLAIM_FILES, PART_FILES
 
@@ -41,7 +42,7 @@ class ContainerSide:
         self._driver_files = driver_files
         self.is_simulation = plan.simulation is not None
         self._runtime = build_runtime_edge(live.now)
-        self.part_specs = PartSpecsRelay()
+        self.cdi: Handle[Cdi] = Handle(SpecsUnavailable)
         self._workers = [WorkerThread(name) for name in ("driver files", "cdi directories", "cdi files")]
 
     def specs(self) -> tuple[ComponentSpec, ...]:
@@ -112,5 +113,5 @@ class ContainerSide:
             if self.is_simulation
             else HostProgram(self._workers[0], host=host, shared=settings.node.state_dir),
             shim=build_shim_keeper(self._live, self._workers[0]) if self._has_shim else None,
-            parts=self.part_specs,
+            handle=self.cdi,
         )

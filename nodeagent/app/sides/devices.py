@@ -2,7 +2,7 @@
 
 from nodeagent.app.sides.kubelet import KubeletSide
 from nodeagent.components.devices.component import Devices
-from nodeagent.components.devices.relay import ClassesRelay
+from nodeagent.components.devices.plugin_task import ClassPlugins
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.children.worker_thread import WorkerThread
@@ -20,9 +20,9 @@ class DevicesSide:
     ) -> None:
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self._workers = [WorkerThread(name) for name in ("device nodes of classes", "device checks", "device names")]
-        self.relay = ClassesRelay(live, kubelet.relay)
-        kubelet.sources.append(self.relay)
-        kubelet.narrow = self.relay.narrow
+        self.plugins = ClassPlugins(live, kubelet.journal)
+        kubelet.sources.append(self.plugins)
+        kubelet.narrow = self.plugins.narrow
 
     def build(self) -> Devices:
         """The component."""
@@ -33,7 +33,7 @@ class DevicesSide:
             self._conditions,
             self._clock,
             self._live,
-            self.relay,
+            self.plugins,
             scan=HostScan(ScanRoots(node.host_root, node.sys_dir), look, commands),
             specs=SpecFiles(self._live.now.cdi.dir, others=(), worker=names),
         )

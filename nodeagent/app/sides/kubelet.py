@@ -4,12 +4,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 from nodeagent.app.host_root import find_driver_roots
-from nodeagent.components.allocations.book import Node
 from nodeagent.components.allocations.component import Allocations
-from nodeagent.components.allocations.relay import JournalRelay
+from nodeagent.components.allocations.journal_task import Journal, Node
 from nodeagent.components.deviceplugin.component import DevicePlugins
-from nodeagent.components.deviceplugin.plugin.component import Narrow, narrow_nothing
-from nodeagent.components.fractions.relay import PartsRelay
+from nodeagent.components.deviceplugin.plugin_task import Narrow, narrow_nothing
+from nodeagent.components.fractions.plugin_task import FractionPlugins
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.core.channels.bus import Bus
@@ -56,9 +55,18 @@ class KubeletSide:
         self._handout = HandoutReader(proc_dir=settings.node.proc_dir, vendor=vendor)
         self._log = get_logger(component=DevicePlugins.name)
         self._journal_tally, self.call_times = JournalTally(), CallTimes()
-        self.relay = JournalRelay(str(settings.node.state_dir))
-        self.parts = PartsRelay()
-        self.sources: list[PluginSource] = [self.parts]
+        node = settings.node
+        self.journal = Journal(
+            bus,
+            conditions,
+            clock,
+            live,
+            self.account,
+            open_store=lambda: JournalDisk(node.state_dir, tally=self._journal_tally),
+            read_node=lambda: Node(read_machine_id(node.host_root, node_name), read_boot_id(node.proc_dir)),
+        )
+        self.fractions = FractionPlugins()
+        self.sources: list[PluginSource] = [self.fractions]
         """Plugins of resources beside the device plugin's own."""
         self.narrow: Narrow = narrow_nothing
         """Which GPUs are near to a container's other devices."""
@@ -69,17 +77,14 @@ class KubeletSide:
         self._handout.close()
 
     def build_allocations(self) -> Allocations:
-        """The keeper of the journal."""
-        node = self._live.now.node
+        """The component that tends the journal."""
         return Allocations(
             self._bus,
             self._conditions,
             self._clock,
             self._live,
             self.account,
-            store=JournalDisk(node.state_dir, tally=self._journal_tally),
-            relay=self.relay,
-            node=Node(read_machine_id(node.host_root, self._node_name), read_boot_id(node.proc_dir)),
+            self.journal,
         )
 
     def read_admission(self) -> AdmissionFacts:
@@ -103,7 +108,7 @@ class KubeletSide:
             self._bus,
             self._conditions,
             self._live,
-            self.relay,
+            self.journal,
             serve=self._serve,
             read_facts=self._read_facts,
             others=JoinedSources(self.sources),

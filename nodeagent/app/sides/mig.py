@@ -15,9 +15,10 @@ from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.errors import CoreError
+from nodeagent.core.life.handle import Handle
 from nodeagent.edge.host.files.sealed_store import SealedStore
 from nodeagent.edge.host.processes.process_places import HostProcessPlaces
-from nodeagent.model.ports import ChangeKeeper, GpuPartitioning
+from nodeagent.model.ports import ChangeKeeper, GpuPartitioning, PartitionMaking
 from nodeagent.rules.mig.layouts import LayoutsRead, read_layouts
 
 READ_SECONDS = 5.0
@@ -65,6 +66,7 @@ class MigSide:
         partitioning: GpuPartitioning,
         keeper: ChangeKeeper,
         relay: ApplyingRelay,
+        partitions: Handle[PartitionMaking],
         open_store: Callable[[str, str, int], SealedStore],
         cluster: MigCluster | None,
     ) -> Mig:
@@ -77,6 +79,7 @@ class MigSide:
             GpuAccess(partitioning, self._places),
             MigFiles(keeper, open_store(*STORE), self._file.read),
             relay=relay,
+            partitions=partitions,
             cluster=ClusterAccess(cluster, cluster, has_labels=cluster is not None),
         )
 

@@ -6,13 +6,13 @@ from pathlib import Path
 from nodeagent.app.host_root import find_driver_roots
 from nodeagent.app.simulator import load_simulator
 from nodeagent.components.mps.component import Mps
-from nodeagent.components.mps.relay import MpsClaimsRelay
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.handle import Handle
 from nodeagent.edge.host.processes.process_places import HostProcessPlaces
 from nodeagent.edge.mps.host import HostMps, MpsHostSettings
 from nodeagent.model.ports import ChangeKeeper, GpuPartitioning, MpsHost
@@ -21,10 +21,8 @@ from nodeagent.model.ports import ChangeKeeper, GpuPartitioning, MpsHost
 class MpsSide:
     """Objects that outlive a restart of the component."""
 
-    def __init__(
-        self, bus: Bus, conditions: Conditions, clock: Clock, live: LiveSettings, relay: MpsClaimsRelay
-    ) -> None:
-        self._bus, self._conditions, self._clock, self._live, self._relay = bus, conditions, clock, live, relay
+    def __init__(self, bus: Bus, conditions: Conditions, clock: Clock, live: LiveSettings, handle: Handle[Mps]) -> None:
+        self._bus, self._conditions, self._clock, self._live, self._handle = bus, conditions, clock, live, handle
         self._workers = [WorkerThread("MPS files"), WorkerThread("MPS process places")]
         # GPUs of a simulation are made up, and so are their daemons, unless there is a program to be started.
         self._is_made_up = live.now.gpus.simulated_profile is not None and live.now.mps.program is None
@@ -41,7 +39,7 @@ class MpsSide:
             self._host,
             partitioning=partitioning,
             journal=journal,
-            relay=self._relay,
+            handle=self._handle,
             places=self._places,
         )
 

@@ -7,7 +7,7 @@ from nodeagent.app.sides.container import ContainerSide
 from nodeagent.app.sides.kubelet import KubeletSide
 from nodeagent.app.simulator import Simulation
 from nodeagent.components.fractions.component import Fractions
-from nodeagent.components.fractions.tending.sources import Sources
+from nodeagent.components.fractions.reconcile_task import Sources
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.children.worker_thread import WorkerThread
@@ -53,10 +53,10 @@ def build_fractions(
         conditions,
         clock,
         live,
-        kubelet.parts,
-        ledger=kubelet.relay,
+        kubelet.fractions,
+        ledger=kubelet.journal,
         kubelet=kubelet.account,
-        specs=containers.part_specs,
+        specs=containers.cdi.get,
         folders=folders,
         library=library,
         sources=Sources(Containers(bus, is_made_up=containers.is_simulation).list, places),

@@ -14,8 +14,8 @@ from nodeagent.cli.answers.output import write_answer, write_table
 from nodeagent.cli.answers.table import Table, read_environment
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
-from nodeagent.components.cdi.decide import Layout, decide_public, decide_wishes, describe_other_version, render_specs
-from nodeagent.components.cdi.plan_specs import HOOK_PROGRAM, SpecPlan, plan_specs
+from nodeagent.components.cdi.decide import Layout, decide_public, decide_wishes, describe_other_version
+from nodeagent.components.cdi.plan_specs import HOOK_PROGRAM, SpecPlan, plan_specs, render_specs
 from nodeagent.components.cdi.registry import SpecReading, describe_conflicts, find_conflicts, is_spec_name, parse_spec
 from nodeagent.components.cdi.spec import render_spec_name
 from nodeagent.components.inventory.diff import decide_inventory

@@ -8,7 +8,7 @@ from typing import Final
 
 from nodeagent.app.runtime_edge import see_processes
 from nodeagent.cli.uninstall.parts import tell_unseen
-from nodeagent.components.allocations.journal import parse_journal
+from nodeagent.components.allocations.journal_format import parse_journal
 from nodeagent.components.allocations.ledger import replay
 from nodeagent.config.schema import Settings
 from nodeagent.edge.host.errors import HostError

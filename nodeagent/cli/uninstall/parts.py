@@ -13,7 +13,7 @@ from typing import Final
 from nodeagent.app.runtime_edge import see_processes
 from nodeagent.app.sides.parts import LIBRARY_FOLDER
 from nodeagent.cli.uninstall.steps import Outcome, Step, act, remove_directory, remove_files
-from nodeagent.components.allocations.journal import parse_journal
+from nodeagent.components.allocations.journal_format import parse_journal
 from nodeagent.components.allocations.ledger import replay
 from nodeagent.components.fractions.decide import name_files
 from nodeagent.config.schema import Settings

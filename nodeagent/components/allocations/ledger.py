@@ -173,9 +173,14 @@ class _Beside:
     """Fractions, claims, changes and allocation modes while records are applied."""
 
     def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
         self.fractions = FractionDraft(ledger.fractions)
-        self.claims = ClaimDraft(ledger.claims, ledger.ended_claims)
         self.changes, self.doors = dict(ledger.changes), dict(ledger.doors)
+
+    @cached_property
+    def claims(self) -> ClaimDraft:
+        """The claims; most records are of no claim, and an agent may hold hundreds."""
+        return ClaimDraft(self._ledger.claims, self._ledger.ended_claims)
 
     def apply(self, record: BesideRecord, next_number: int) -> Ended | None:
         if isinstance(record, FractionRecord):
@@ -211,13 +216,14 @@ class _Draft:
 
     def finish(self) -> Ledger:
         known, beside, grants = self._ledger, self._beside, self._grants
+        claims = None if beside is None else beside.__dict__.get("claims")
         ledger = Ledger(
             entries=grants.entries,
             next_number=self._next_number,
             history=grants.history,
             fractions=known.fractions if beside is None else beside.fractions.fractions,
-            claims=known.claims if beside is None else beside.claims.claims,
-            ended_claims=known.ended_claims if beside is None else beside.claims.ended,
+            claims=known.claims if claims is None else claims.claims,
+            ended_claims=known.ended_claims if claims is None else claims.ended,
             changes=known.changes if beside is None else beside.changes,
             doors=known.doors if beside is None else beside.doors,
         )

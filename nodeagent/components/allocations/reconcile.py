@@ -20,6 +20,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from nodeagent.components.allocations.ledger import Ledger, Record
+from nodeagent.components.allocations.refuse import KubeletRun
 from nodeagent.components.allocations.roles.grants import Entry, Forgotten, Freed, Granted, Identified
 from nodeagent.model.allocation import Allocation, AllocationSource, PodIdentity
 from nodeagent.model.events import AllocationDiffered
@@ -29,27 +30,6 @@ from nodeagent.model.values import Value
 from nodeagent.rules.ids import is_ours
 
 _LISTS_NEEDED = 2
-
-
-class KubeletRun(Value, frozen=True):
-    """A life of the kubelet, from start to end; within a run the kubelet forgets nothing."""
-
-    identity: str
-    since_seconds: float
-    """The start of the run, on the monotonic clock."""
-
-
-def date_run(
-    known: KubeletRun | None, found: tuple[str, float] | None, wall_seconds: float, monotonic_seconds: float
-) -> KubeletRun | None:
-    """The run with this name and Unix start time; a known run keeps its age when a clock is set."""
-    if found is None:
-        return None
-    identity, began_seconds = found
-    if known is not None and known.identity == identity:
-        return known
-    age_seconds = max(0.0, wall_seconds - began_seconds)
-    return KubeletRun(identity=identity, since_seconds=monotonic_seconds - age_seconds)
 
 
 class Absence(Value, frozen=True):
@@ -216,11 +196,6 @@ def lacks_uid(ledger: Ledger) -> bool:
 def find_uids(checkpoint: KubeletCheckpoint) -> dict[DeviceId, str]:
     """The uid of each device's holder."""
     return {device: held.pod.uid for held in checkpoint.containers for device in held.devices}
-
-
-def is_listed(pod: PodIdentity, listing: PodListing) -> bool:
-    """Whether an active pod of the same name is on the node."""
-    return any((pod.namespace, pod.name) == (other.namespace, other.name) for other in listing.pods)
 
 
 def _go_on(absence: Absence | None, monotonic_seconds: float) -> Absence:

@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nodeagent.components.allocations.journal import Parsed, parse_journal, refuse_newer
+from nodeagent.components.allocations.journal_format import Parsed, parse_journal, refuse_newer
 from nodeagent.components.allocations.ledger import Ledger, Opened, apply_record, replay
 from nodeagent.components.allocations.roles.grants import Entry, Granted
 from nodeagent.model.journal import Binding, PartTable

@@ -12,12 +12,34 @@ Refuses to refuse on suspicion: an allocation without a pod's name from any run 
 from collections.abc import Iterable
 
 from nodeagent.components.allocations.ledger import Ledger
-from nodeagent.components.allocations.reconcile import KubeletRun, is_listed
 from nodeagent.components.allocations.roles.grants import Entry
+from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.errors import DeviceHeld
 from nodeagent.model.ids import DeviceId
 from nodeagent.model.ports import PodListing
+from nodeagent.model.values import Value
 from nodeagent.rules.ids import find_uuid
+
+
+class KubeletRun(Value, frozen=True):
+    """A life of the kubelet, from start to end; within a run the kubelet forgets nothing."""
+
+    identity: str
+    since_seconds: float
+    """The start of the run, on the monotonic clock."""
+
+
+def date_run(
+    known: KubeletRun | None, found: tuple[str, float] | None, wall_seconds: float, monotonic_seconds: float
+) -> KubeletRun | None:
+    """The run with this name and Unix start time; a known run keeps its age when a clock is set."""
+    if found is None:
+        return None
+    identity, began_seconds = found
+    if known is not None and known.identity == identity:
+        return known
+    age_seconds = max(0.0, wall_seconds - began_seconds)
+    return KubeletRun(identity=identity, since_seconds=monotonic_seconds - age_seconds)
 
 
 def find_doubtful(ledger: Ledger, run: KubeletRun | None) -> frozenset[DeviceId]:
@@ -98,3 +120,8 @@ def _is_resolved(entry: Entry, listing: PodListing | None, *, settled: bool) -> 
         return True
     pod = entry.allocation.pod
     return settled and pod is not None and not is_listed(pod, listing)
+
+
+def is_listed(pod: PodIdentity, listing: PodListing) -> bool:
+    """Whether an active pod of the same name is on the node."""
+    return any((pod.namespace, pod.name) == (other.namespace, other.name) for other in listing.pods)

@@ -23,14 +23,20 @@ from nodeagent.components.cdi.decide import (
     decide_public,
     decide_wishes,
     plan_own_paths,
-    render_specs,
     render_state,
 )
 from nodeagent.components.cdi.plan_claims import list_stale, plan_claim_spec
-from nodeagent.components.cdi.plan_parts import PartUndescribed, plan_part
-from nodeagent.components.cdi.plan_specs import HOOK_PROGRAM, SpecPlan, SpecWishes, plan_common_edits, plan_specs
+from nodeagent.components.cdi.plan_specs import (
+    HOOK_PROGRAM,
+    PartUndescribed,
+    SpecPlan,
+    SpecWishes,
+    plan_common_edits,
+    plan_part,
+    plan_specs,
+    render_specs,
+)
 from nodeagent.components.cdi.registry import SpecReading, parse_spec
-from nodeagent.components.cdi.relay import PartSpecsRelay, SpecsUnavailable
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.sections.containers import CdiSettings
 from nodeagent.core.channels.bus import Bus
@@ -38,13 +44,14 @@ from nodeagent.core.channels.envelope import Cause, Envelope
 from nodeagent.core.channels.mailbox import Waker
 from nodeagent.core.channels.news import News
 from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.handle import Handle
 from nodeagent.core.life.report import Degraded
 from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.host.files.cdi_files import SpecFiles
 from nodeagent.edge.host.files.host_program import HostProgram
 from nodeagent.model.cdi import DriverFiles, SpecContent
 from nodeagent.model.driver import DriverState
-from nodeagent.model.errors import NodeagentError
+from nodeagent.model.errors import NodeagentError, SpecsUnavailable
 from nodeagent.model.events import CdiSpecsWritten, ConfigurationReloaded
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import GpuUuid
@@ -87,7 +94,7 @@ class Cdi:
         *,
         hook: HostProgram | None = None,
         shim: "ShimKeeper | None" = None,
-        parts: PartSpecsRelay | None = None,
+        handle: "Handle[Cdi] | None" = None,
     ) -> None:
         """Wire the component up.
 
@@ -99,12 +106,12 @@ class Cdi:
             directories: Where specifications lie.
             hook: Installs the hook program on the host; `None` without a host to install on.
             shim: Keeps the runtime shim; `None` without a wanted shim or remains of an earlier shim.
-            parts: The handle for specifications of single containers; `None` without callers.
+            handle: Leads those to the component who want specifications of containers or claims; `None` without any.
         """
         self._bus, self._conditions, self._live = bus, conditions, live
         self._driver_files, self._directories, self._hook = driver_files, directories, hook
         self._shim = shim
-        self._parts = parts or PartSpecsRelay()
+        self._handle = handle or Handle(SpecsUnavailable)
         self._attention = Waker()
         self._parsed: dict[SpecContent, SpecReading] = {}
         self._written: dict[str, bytes] = {}
@@ -127,7 +134,7 @@ class Cdi:
             tasks.start_soon(self._watch_files, name="cdi files")
             while not await self._try_pass():
                 await self._wait_for_more()
-            with self._parts.lead_to(self):
+            with self._handle.filled(self):
                 task_status.started()
                 while True:
                     await self._wait_for_more()

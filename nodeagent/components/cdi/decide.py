@@ -9,17 +9,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from msgspec import json
-
-from nodeagent.components.cdi.plan_specs import SpecPlan, SpecWishes
+from nodeagent.components.cdi.plan_specs import SpecWishes
 from nodeagent.components.cdi.registry import (
     SpecReading,
     describe_conflicts,
     find_conflicts,
     find_foreign_definers,
 )
-from nodeagent.components.cdi.spec import render_spec, render_spec_name
-from nodeagent.components.cdi.validate import find_spec_problems
+from nodeagent.components.cdi.spec import render_spec_name
 from nodeagent.model.cdi import DriverFiles, SpecContent
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.nvidia import VENDOR
@@ -36,17 +33,6 @@ CODES: Final = (
     "cdi-driver-files-missing",
     "cdi-driver-version-differs",
 )
-
-
-class SpecInvalid(NodeagentError):
-    """A specification of the agent would be refused by a runtime, and is not written."""
-
-    def __init__(self, name: str, problems: Sequence[str]) -> None:
-        super().__init__(
-            f"the specification {name} would be invalid ({'; '.join(problems)}):"
-            " the file in place stays, report this with the output of `nodeagent cdi generate`"
-        )
-        self.problems = tuple(problems)
 
 
 class SpecContested(NodeagentError):
@@ -106,19 +92,6 @@ def decide_wishes(
 def _reads_groups(runtime: RuntimeState) -> bool:
     record, found = RUNTIMES.get(runtime.kind), re.match(r"v?(\d+)\.(\d+)", runtime.version)
     return record is not None and found is not None and tuple(map(int, found.groups())) >= record.first_with_groups
-
-
-def render_specs(plan: SpecPlan) -> dict[str, bytes]:
-    """The content of each file by file name.
-
-    Raises:
-        SpecInvalid: A runtime would refuse a file.
-    """
-    rendered = {render_spec_name(spec.kind): render_spec(spec) for spec in plan.specs}
-    for name, content in rendered.items():
-        if problems := find_spec_problems(json.decode(content)):
-            raise SpecInvalid(name, problems)
-    return rendered
 
 
 def decide_changes(

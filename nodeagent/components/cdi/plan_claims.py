@@ -5,8 +5,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from nodeagent.components.cdi.plan_devices import plan_gpu_devices
-from nodeagent.components.cdi.plan_parts import PartUndescribed, render_mount
-from nodeagent.components.cdi.plan_specs import SpecWishes, build_for
+from nodeagent.components.cdi.plan_specs import PartUndescribed, SpecWishes, build_for, render_mount
 from nodeagent.components.cdi.spec import ContainerEdits, Device, Spec
 from nodeagent.model.cdi import DriverFiles
 from nodeagent.model.gpu import Inventory

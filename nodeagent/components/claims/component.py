@@ -252,7 +252,7 @@ class Claims:
 
     async def _reconcile(self) -> None:
         book = self._find_book()
-        await self._makers.specs.keep_claims(book.claims)
+        await self._makers.specs().keep_claims(book.claims)
         if not book.claims or self._around.open_api is None:
             return
         listing = await self._around.read_pods()

@@ -6,6 +6,7 @@ after an interruption.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from msgspec import field
@@ -20,7 +21,7 @@ from nodeagent.components.claims.prepare import (
 )
 from nodeagent.components.claims.sharing import ShareFiles, Turns, list_turns
 from nodeagent.model.claims import ClaimStanding
-from nodeagent.model.errors import ClaimRefused
+from nodeagent.model.errors import ClaimRefused, SpecsUnavailable
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import GpuUuid, MigUuid
 from nodeagent.model.journal import PreparedClaim, PreparedDevice
@@ -41,9 +42,10 @@ from nodeagent.model.values import Value
 class Makers(NamedTuple):
     """The makers of each kind; a missing maker makes nothing."""
 
-    specs: ClaimSpecs
-    partitions: PartitionMaking | None = None
-    mps: MpsClaims | None = None
+    specs: Callable[[], ClaimSpecs]
+    """Raises `SpecsUnavailable` while there is no writer of specifications."""
+    partitions: Callable[[], PartitionMaking] | None = None
+    mps: Callable[[], MpsClaims] | None = None
     shares: ShareFiles | None = None
     cuts_on_demand: bool = True
     """Whether MIG devices are made for new claims; existing MIG devices of claims end in any case."""
@@ -89,7 +91,7 @@ async def make_ready(claim: PreparedClaim, makers: Makers, keeper: ClaimKeeper, 
     ready = with_uuids(claim, made)
     if ready != claim:
         await keeper.prepare_claim(ready, list_capacities(inventory))
-    await makers.specs.write_claim(claim.uid, [_describe(device, extras) for device in ready.devices])
+    await makers.specs().write_claim(claim.uid, [_describe(device, extras) for device in ready.devices])
     return ready
 
 
@@ -101,16 +103,18 @@ async def put_away(
     Raises:
         NodeagentError: A step failed; the record stays.
     """
-    await makers.specs.remove_claim(claim.uid)
+    # Without a writer the file stays until `keep_claims`: a pod must be able to end without a driver.
+    with suppress(SpecsUnavailable):
+        await makers.specs().remove_claim(claim.uid)
     if next(list_groups(claim), None) is not None:
         if makers.mps is None:
             raise ClaimRefused("its GPUs are shared by MPS, and `mps.claims` is off now: turn it on again")
-        await makers.mps.close_claim(claim.uid)
+        await makers.mps().close_claim(claim.uid)
     for device in claim.devices:
         if device.is_made:
             if makers.partitions is None:
                 raise ClaimRefused(f"{device.device} was made for it, and `mig.manage` is off now: turn it on again")
-            await makers.partitions.remove_partition(name_partition(claim, device))
+            await makers.partitions().remove_partition(name_partition(claim, device))
     if makers.shares is not None:
         await makers.shares.close_share(claim)
     if next(list_turns(claim), None) is not None:
@@ -125,7 +129,7 @@ def _find_turns(makers: Makers) -> Turns:
 
 
 async def _make_partitions(
-    claim: PreparedClaim, partitions: PartitionMaking | None, inventory: Inventory
+    claim: PreparedClaim, partitions: Callable[[], PartitionMaking] | None, inventory: Inventory
 ) -> dict[str, MigUuid]:
     made: dict[str, MigUuid] = {}
     for device in claim.devices:
@@ -133,16 +137,16 @@ async def _make_partitions(
             if partitions is None:
                 raise ClaimRefused(f"{device.device} is to be made, and `mig.manage` is off now: turn it on again")
             wish = plan_partition(device, inventory)
-            made[device.device] = (await partitions.make_partition(name_partition(claim, device), wish)).uuid
+            made[device.device] = (await partitions().make_partition(name_partition(claim, device), wish)).uuid
     return made
 
 
-async def _open_daemons(claim: PreparedClaim, mps: MpsClaims | None) -> dict[str, _Extra]:
+async def _open_daemons(claim: PreparedClaim, mps: Callable[[], MpsClaims] | None) -> dict[str, _Extra]:
     by_gpu: dict[GpuUuid, _Extra] = {}
     for gpus, sharing in list_groups(claim):
         if mps is None or sharing.mps is None:
             raise ClaimRefused("its GPUs are shared by MPS, and `mps.claims` is off now: turn it on again")
-        access = await mps.open_claim(claim.uid, gpus, sharing.mps)
+        access = await mps().open_claim(claim.uid, gpus, sharing.mps)
         by_gpu |= dict.fromkeys(gpus, _Extra(environment=access.environment, mounts=access.mounts))
     return {device.device: by_gpu[device.gpu] for device in claim.devices if device.gpu in by_gpu}
 

@@ -13,7 +13,7 @@ from nodeagent.model.journal import GpuPart, PreparedClaim, PreparedDevice, Shar
 from nodeagent.model.parts import PartLimit
 from nodeagent.model.plugin import ContainerMount
 from nodeagent.model.ports import GpuPartitioning, PartFolders, PartLibrary
-from nodeagent.rules.fractions.mounts import plan_part_mounts
+from nodeagent.rules.fractions.runtime import plan_part_mounts
 
 
 class ShareFiles:

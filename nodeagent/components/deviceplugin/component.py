@@ -23,9 +23,8 @@ from nodeagent.components.deviceplugin.advertise import (
     View,
     find_named,
 )
-from nodeagent.components.deviceplugin.answer import find_missing_channels
-from nodeagent.components.deviceplugin.offers import OfferPlan, find_held, make_plan
-from nodeagent.components.deviceplugin.plugin.component import Narrow, ResourcePlugin, narrow_nothing
+from nodeagent.components.deviceplugin.answer import OfferPlan, find_held, find_missing_channels, make_plan
+from nodeagent.components.deviceplugin.plugin_task import Narrow, ResourcePlugin, narrow_nothing
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.core.channels.bus import Bus

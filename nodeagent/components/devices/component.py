@@ -23,7 +23,7 @@ from nodeagent.components.devices.decide import (
     plan_wish,
 )
 from nodeagent.components.devices.offer import ClassOffer
-from nodeagent.components.devices.relay import ClassesRelay
+from nodeagent.components.devices.plugin_task import ClassPlugins
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.sections.devices import DeviceClass
 from nodeagent.core.channels.bus import Bus
@@ -56,7 +56,7 @@ NOT_NAMED = "devices-not-named"
 
 
 class Devices:
-    """The component; the kubelet's questions go to the plugins of the relay."""
+    """The component; the kubelet's questions go to the plugins."""
 
     name = "devices"
 
@@ -66,13 +66,13 @@ class Devices:
         conditions: Conditions,
         clock: Clock,
         live: LiveSettings,
-        relay: ClassesRelay,
+        plugins: ClassPlugins,
         *,
         scan: HostScan,
         specs: SpecFiles,
     ) -> None:
         """`scan` reads the host, `specs` are the CDI specifications for container runtimes."""
-        self._bus, self._conditions, self._clock, self._live, self._relay = bus, conditions, clock, live, relay
+        self._bus, self._conditions, self._clock, self._live, self._plugins = bus, conditions, clock, live, plugins
         self._scan, self._specs = scan, specs
         self._host = HostDevices()
         self._known: dict[DeviceId, Known] = {}
@@ -88,7 +88,7 @@ class Devices:
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
         """Poll, publish, wait; ready after the first complete poll."""
-        with self._relay.lead_to(self):
+        with self._plugins.component.filled(self):
             await self._run(task_status)
 
     async def _run(self, task_status: TaskStatus[None]) -> None:
@@ -152,7 +152,7 @@ class Devices:
     async def _look(self, *, is_new: bool) -> bool:
         """Poll everything once; False where the host does not answer, with all states unchanged."""
         classes = self._live.now.devices.classes
-        self._relay.follow(classes)
+        self._plugins.follow(classes)
         try:
             # An allocation changes the holders of devices, and not the devices.
             if is_new or self._is_scan_due:
@@ -241,7 +241,7 @@ class Devices:
             by_name,
             unnamed,
         )
-        self._relay.plugins[state.resource].update(offer, partial(self._score_devices, state.resource))
+        self._plugins.plugins[state.resource].update(offer, partial(self._score_devices, state.resource))
 
     def _uses_names(self) -> bool:
         """Whether containers are told devices by name, by the same setting as GPUs."""

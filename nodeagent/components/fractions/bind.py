@@ -21,8 +21,7 @@ from nodeagent.rules.fractions.requests import check_cores, read_core_limit, rea
 from nodeagent.rules.fractions.tokens import find_near
 from nodeagent.rules.fractions.wishes import ChosenPart, Wish, read_wish, render_correction
 from nodeagent.rules.mps.parts import plan_obstacles
-from nodeagent.rules.placement.evaluators import Demand
-from nodeagent.rules.placement.place import Placement, place, render_placement
+from nodeagent.rules.placement.place import Demand, Placement, place, render_placement
 from nodeagent.rules.placement.space import CORES
 
 HELD_ALL_THE_SAME: Final = (

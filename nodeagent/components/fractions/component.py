@@ -23,11 +23,10 @@ from nodeagent.components.fractions.bind import (
     find_bindings,
     list_names,
 )
-from nodeagent.components.fractions.callers.component import Callers
-from nodeagent.components.fractions.choices.component import Choices
-from nodeagent.components.fractions.daemons.component import PartDaemons
+from nodeagent.components.fractions.choice_check_task import ChoiceCheck
 from nodeagent.components.fractions.decide import (
     PartView,
+    Publisher,
     describe_parts,
     list_daemon_faults,
     list_resources,
@@ -35,15 +34,13 @@ from nodeagent.components.fractions.decide import (
     plan_lists,
     plan_view,
 )
-from nodeagent.components.fractions.measuring.component import Measuring
-from nodeagent.components.fractions.plugin.component import TokenPlugin, tell_known
-from nodeagent.components.fractions.publish import Publisher
-from nodeagent.components.fractions.reasons.component import Reasons
-from nodeagent.components.fractions.relay import PartsRelay
-from nodeagent.components.fractions.renewing.component import Renewing
-from nodeagent.components.fractions.requests.component import PodRequests, Requests
-from nodeagent.components.fractions.tending.component import Files, Tending
-from nodeagent.components.fractions.tending.sources import KubeletRecords, Sources
+from nodeagent.components.fractions.decision_log_task import DecisionLog
+from nodeagent.components.fractions.limits_sync_task import LimitsSync
+from nodeagent.components.fractions.mps_daemon_task import FractionDaemons
+from nodeagent.components.fractions.plugin_task import FractionPlugin, FractionPlugins, tell_known
+from nodeagent.components.fractions.pod_resolver_task import KubeletRecords, NodePods, PodRequests, PodResolver
+from nodeagent.components.fractions.reconcile_task import Files, FractionReconciler, Sources
+from nodeagent.components.fractions.utilization_task import UtilizationFiles
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.mailbox import Waker
@@ -73,8 +70,7 @@ from nodeagent.model.plugin import ContainerAnswer
 from nodeagent.model.ports import PartFolders, PartLedger, PartLibrary, PartSpecs
 from nodeagent.model.runtime import RuntimeState
 from nodeagent.rules.cdi_names import PART_KIND, qualify
-from nodeagent.rules.fractions.mounts import plan_part_mounts
-from nodeagent.rules.fractions.runtime import render_answer
+from nodeagent.rules.fractions.runtime import explain_no_cdi, plan_part_mounts, render_answer
 from nodeagent.rules.placement.place import render_placement
 
 T = TypeVar("T")
@@ -100,11 +96,11 @@ class Fractions:
         conditions: Conditions,
         clock: Clock,
         live: LiveSettings,
-        relay: PartsRelay,
+        plugins: FractionPlugins,
         *,
         ledger: PartLedger,
         kubelet: KubeletRecords,
-        specs: PartSpecs,
+        specs: Callable[[], PartSpecs],
         folders: PartFolders,
         library: PartLibrary,
         sources: Sources,
@@ -117,28 +113,28 @@ class Fractions:
             conditions: Where this component's conditions are set.
             clock: The time.
             live: The settings in force.
-            relay: The handle through which the kubelet's calls arrive.
+            plugins: The plugins through which the kubelet's calls arrive.
             ledger: The journal of fractions.
             kubelet: The holders of devices by the kubelet's own records.
-            specs: Writes the CDI specifications of fractions.
+            specs: Finds the writer of CDI specifications of fractions; raises `SpecsUnavailable` while there is none.
             folders: The limits files that containers read.
             library: The vGPU library.
             sources: The container runtime and the host's processes.
             open_pods: Opens the pods by the API server; `None` where no API server can be asked.
         """
-        self._bus, self._clock, self._live, self._relay = bus, clock, live, relay
+        self._bus, self._clock, self._live, self._plugins = bus, clock, live, plugins
         self._ledger, self._specs, self._folders = ledger, specs, folders
         self._library = library
-        self._requests = Requests(open_pods)
-        self._callers = Callers(kubelet, self._requests)
-        self._choices = Choices(bus, live, self._requests, self._find_view)
-        self._reasons = Reasons(bus, conditions)
+        self._pods = NodePods(open_pods)
+        self._resolver = PodResolver(kubelet, self._pods)
+        self._choice_check = ChoiceCheck(bus, live, self._pods, self._find_view)
+        self._decisions = DecisionLog(bus, conditions)
         self._view: PartView | None = None
         self._origin: tuple[object, ...] = ()
         self._publisher = Publisher(lambda pods: self._log.warning("bound_parts_not_published", pods=pods))
         self._turn = anyio.Lock(fast_acquire=True)
         self._waker, self._news, self._nameless = Waker(), News(), Waker()
-        self._tending = Tending(
+        self._reconciler = FractionReconciler(
             bus,
             conditions,
             clock,
@@ -148,20 +144,22 @@ class Fractions:
             sources,
             turn=self._turn,
             live=live,
-            note=self._reasons.forget_waiting,
+            note=self._decisions.forget_waiting,
             wake=self._waker.wake,
             view=self._find_view,
-            finished=self._requests.list_finished,
+            finished=self._pods.list_finished,
         )
-        self._daemons = PartDaemons(bus, live)
-        self._measuring = Measuring(bus, live, ledger, folders)
-        self._renewing = Renewing(ledger, folders, lambda one: self._plan_limits(one, self._find_view()), self._turn)
+        self._daemons = FractionDaemons(bus, live)
+        self._utilization = UtilizationFiles(bus, live, ledger, folders)
+        self._limits_sync = LimitsSync(
+            ledger, folders, lambda one: self._plan_limits(one, self._find_view()), self._turn
+        )
         self._untold: dict[int, str] = {}
         self._log = get_logger(component=self.name)
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
         """Offer the node's fractions until cancelled; ready when the kubelet has registered the resources."""
-        self._reasons.begin()
+        self._decisions.begin()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(
                 self._waker.follow, self._bus.watch_all(*WATCHED, client=self.name), name="fractions states"
@@ -171,17 +169,17 @@ class Fractions:
             )
             while not self._refresh():
                 await self._waker.wait()
-            with self._relay.lead_to(self):
+            with self._plugins.component.filled(self):
                 tasks.start_soon(
-                    tell_known, self._bus, self._relay.plugins.keys, task_status.started, name="fractions told"
+                    tell_known, self._bus, self._plugins.plugins.keys, task_status.started, name="fractions told"
                 )
-                tasks.start_soon(self._requests.run, name="fractions pods")
-                tasks.start_soon(self._choices.run, name="fractions choices")
-                tasks.start_soon(self._tending.run, name="fractions tended")
-                tasks.start_soon(self._tending.prepare_promised, name="fractions promised")
+                tasks.start_soon(self._pods.run, name="fractions pods")
+                tasks.start_soon(self._choice_check.run, name="fractions choices")
+                tasks.start_soon(self._reconciler.run, name="fractions tended")
+                tasks.start_soon(self._reconciler.prepare_promised, name="fractions promised")
                 tasks.start_soon(self._end_finished, name="fractions finished")
-                tasks.start_soon(self._measuring.run, name="fractions measured")
-                tasks.start_soon(self._renewing.run, name="fractions renewed")
+                tasks.start_soon(self._utilization.run, name="fractions measured")
+                tasks.start_soon(self._limits_sync.run, name="fractions renewed")
                 tasks.start_soon(self._tell_named, name="fractions named")
                 while True:
                     await self._waker.wait()
@@ -195,16 +193,16 @@ class Fractions:
         if inventory is None or offering is None or table is None:
             return False
         driver, verdicts = self._bus.latest(DriverState), health.value if health else None
-        obstacle = self._reasons.tell_runtime() or (driver.value.obstacle if driver else "")
+        obstacle = self._decisions.tell_runtime() or (driver.value.obstacle if driver else "")
         view = self._view = self._look_at(inventory.value, offering.value, verdicts, obstacle)
         lists = plan_lists(view, table)
         for resource, devices in lists.items():
-            plugin = self._relay.plugins.get(resource)
-            if not isinstance(plugin, TokenPlugin):
-                plugin = self._relay.plugins[resource] = TokenPlugin(resource, self._relay, self._live)
+            plugin = self._plugins.plugins.get(resource)
+            if not isinstance(plugin, FractionPlugin):
+                plugin = self._plugins.plugins[resource] = FractionPlugin(resource, self._plugins.component, self._live)
             plugin.update(devices)
-        for resource in self._relay.plugins.keys() - lists.keys():
-            del self._relay.plugins[resource]
+        for resource in self._plugins.plugins.keys() - lists.keys():
+            del self._plugins.plugins[resource]
         cause = self._news.take(inventory, health, offering, driver)
         offers = PartOffers(resources=tuple(sorted(lists)), unfit=view.unfit)
         if self._live.now.fractions.publish:
@@ -217,7 +215,8 @@ class Fractions:
         self, inventory: Inventory, offering: Offering, health: HealthReport | None, obstacle: str
     ) -> PartView:
         """The view of now; the previous object while all inputs are unchanged, as when a pod comes."""
-        foreign, daemons = self._tending.foreign, list_daemon_faults(inventory, self._daemons.state)
+        mps = self._bus.latest(MpsState)
+        foreign, daemons = self._reconciler.foreign, list_daemon_faults(inventory, mps.value if mps else None)
         settings, has_mps = self._live.now.fractions, self._live.now.uses_mps
         origin = (inventory, offering, health, obstacle, settings, foreign, daemons, has_mps)
         if self._view is None or origin != self._origin:
@@ -238,7 +237,7 @@ class Fractions:
             self._tell_refused(resource, len(devices), error)
             raise
         if cdi_name:
-            self._tending.note_promised(cdi_name)
+            self._reconciler.note_promised(cdi_name)
         runtime = self._bus.latest(RuntimeState)
         return render_answer(cdi_name, runtime.value if runtime is not None else None)
 
@@ -250,7 +249,7 @@ class Fractions:
                 if resource == list_resources(view.profile)[0]:
                     await self._start(view, devices)
                 elif not self._find_table().is_redeemed(resource, devices):
-                    await self._callers.check_memory(view, resource, devices)
+                    await self._resolver.check_memory(view, resource, devices)
         except AllocationError as error:
             self._tell_refused(resource, len(devices), error)
             raise
@@ -276,7 +275,7 @@ class Fractions:
             changed = change_parts(found[0], wish.cores, wish.memory_bytes)
             view = self._find_view()
             try:
-                await self._tending.change(found[0], changed, view.capacities, self._plan_limits(changed, view))
+                await self._reconciler.change(found[0], changed, view.capacities, self._plan_limits(changed, view))
             except NodeagentError as error:
                 raise ControlRefused(str(error)) from error
         self._tell_bound(changed, f"set by {wish.who}")
@@ -284,16 +283,17 @@ class Fractions:
         return f"{describe_pod(changed)} has {describe_parts(changed)}{later}"
 
     async def _start(self, view: PartView, devices: Sequence[DeviceId]) -> None:
-        if lack := self._reasons.tell_runtime():
+        runtime = self._bus.latest(RuntimeState)
+        if lack := explain_no_cdi(runtime.value if runtime is not None else None):
             raise PartsUnavailable(lack)
         # The names say which containers wait for room, and which wait no more.
         table = self._find_table()
-        caller, pod = await self._callers.identify(view, table, devices, by_name=self._reasons.anybody_waits)
-        settings, daemons = self._live.now, self._daemons.state
-        start = Start(caller, pod, settings.fractions, daemons, has_mps=settings.uses_mps)
+        caller, pod = await self._resolver.identify(view, table, devices, by_name=self._decisions.anybody_waits)
+        settings, mps = self._live.now, self._bus.latest(MpsState)
+        start = Start(caller, pod, settings.fractions, mps.value if mps else None, has_mps=settings.uses_mps)
         try:
             # A pod that finished a moment ago is in no pod's way: schedulers count on its room.
-            await self._tending.end_finished(looks=1)
+            await self._reconciler.end_finished(looks=1)
             async with self._turn:
                 # Changes since then count, such as a lost GPU.
                 view, table = self._find_view(), self._find_table()
@@ -301,27 +301,27 @@ class Fractions:
                 binding = await self._bind(choice, view, table)
         except NoRoom as error:
             if not caller.pod.name:
-                caller, _ = await self._callers.identify(view, table, devices, by_name=True)
-            self._reasons.tell_waiting(caller.describe(), error.reason, error.looked_at)
+                caller, _ = await self._resolver.identify(view, table, devices, by_name=True)
+            self._decisions.tell_waiting(caller.describe(), error.reason, error.looked_at)
             raise
-        self._reasons.tell_waiting(caller.describe(), "")
+        self._decisions.tell_waiting(caller.describe(), "")
         _refuse_broken(binding, view)
         await self._write_files(binding, view, list_names(table, binding))
         for number in choice.leaving:
-            await self._tending.remove_files(table.bindings[number])
+            await self._reconciler.remove_files(table.bindings[number])
 
     async def _end_finished(self) -> None:
         known = frozenset[str]()
         while True:
-            known = await self._requests.wait_finished(known)
-            await self._tending.end_finished()
+            known = await self._pods.wait_finished(known)
+            await self._reconciler.end_finished()
 
     async def _tell_named(self) -> None:
         """Publish bindings made before their pods had names, as soon as the names are known."""
         while True:
             await self._nameless.wait()
             for pause in NAME_PAUSES_SECONDS:
-                has_all = await self._tending.name_all()
+                has_all = await self._reconciler.name_all()
                 self._tell_untold()
                 await anyio.sleep(pause)
                 if has_all:
@@ -345,7 +345,7 @@ class Fractions:
             return binding
         if choice.problem:
             self._log.warning("scheduler_choice_not_read", pod=binding.pod.name, problem=choice.problem)
-        self._reasons.note_bound(binding.number, render_placement(choice.placement), choice.overruled)
+        self._decisions.note_bound(binding.number, render_placement(choice.placement), choice.overruled)
         if binding.pod.name:
             self._tell_bound(binding, choice.placement.rule)
         else:
@@ -357,7 +357,7 @@ class Fractions:
         fact = PartBound(number=binding.number, pod=binding.pod, container=binding.container, gpus=gpus, reason=reason)
         self._bus.publish_fact(fact, source=self.name)
         self._log.info("part_bound", pod=binding.pod.name, container=binding.container, gpus=list(gpus))
-        self._reasons.tell_bound(self._find_table().bindings)
+        self._decisions.tell_bound(self._find_table().bindings)
 
     async def _write_files(self, binding: Binding, view: PartView, names: tuple[str, ...]) -> None:
         folder = await self._folders.write(names[0], self._plan_limits(binding, view))
@@ -366,7 +366,7 @@ class Fractions:
         if binding.enforcement is Enforcement.MPS:
             access = await self._daemons.wait_access(binding)
             mounts, environment = (*access.mounts, *mounts), dict(access.environment)
-        await self._specs.write_part(names, [part.gpu for part in binding.parts], mounts, environment)
+        await self._specs().write_part(names, [part.gpu for part in binding.parts], mounts, environment)
 
     def _plan_limits(self, binding: Binding, view: PartView) -> tuple[PartLimit, ...]:
         settings = self._live.now.fractions

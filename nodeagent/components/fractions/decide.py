@@ -1,6 +1,6 @@
 """The fractions on offer now: the profile in force, the device ids, the space of the GPUs; pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Final
 
@@ -17,6 +17,7 @@ from nodeagent.model.parts import PartLimit
 from nodeagent.model.plugin import AdvertisedDevice
 from nodeagent.model.values import Value
 from nodeagent.model.wording import render_bytes
+from nodeagent.rules.fractions.bound import RenderedBound, render_bound
 from nodeagent.rules.fractions.profiles import CoresProfile, Profile, SharesProfile, plan_profile
 from nodeagent.rules.fractions.published import HeldBack, plan_published, render_published
 from nodeagent.rules.fractions.tokens import plan_tokens
@@ -259,3 +260,29 @@ def describe_parts(binding: Binding) -> str:
     return ", ".join(
         f"{part.cores} cores and {render_bytes(part.memory_bytes)} of {part.gpu}" for part in binding.parts
     )
+
+
+class Publisher:
+    """Renders the node's annotations for schedulers, each anew only after a change of content."""
+
+    def __init__(self, report_left_out: Callable[[int], None]) -> None:
+        """`report_left_out` takes the number of pods that the annotation has no room for, once until all fit again."""
+        self._gpus: tuple[PartView, str] | None = None
+        self._bound: tuple[PartView, PartTable, RenderedBound] | None = None
+        self._report_left_out = report_left_out
+
+    def render_gpus(self, view: PartView) -> str:
+        """The annotation about GPUs; empty without GPUs."""
+        if self._gpus is None or self._gpus[0] is not view:
+            self._gpus = (view, publish_view(view))
+        return self._gpus[1]
+
+    def render_bound(self, view: PartView, table: PartTable) -> str:
+        """The annotation about bindings; empty where the node publishes no GPUs."""
+        if self._bound is None or self._bound[0] is not view or self._bound[1] is not table:
+            before = self._bound[2].left_out if self._bound is not None else 0
+            rendered = render_bound(table.bindings.values(), view.inventory) if view.gpus else RenderedBound("")
+            self._bound = (view, table, rendered)
+            if rendered.left_out and not before:
+                self._report_left_out(rendered.left_out)
+        return self._bound[2].text

@@ -41,6 +41,7 @@ from nodeagent.core.channels.bus import Bus
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.backoff import BackoffSettings, decide_delay
+from nodeagent.core.life.handle import Handle
 from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.host.files.sealed_store import SealedStore
 from nodeagent.model.cluster import MIG_CONFIG_LABEL, ClusterWishes
@@ -52,7 +53,14 @@ from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import Change
 from nodeagent.model.mig import MigState
 from nodeagent.model.offering import Offering
-from nodeagent.model.ports import ChangeKeeper, ClientPausing, GpuPartitioning, PodEviction, ProcessPlaces
+from nodeagent.model.ports import (
+    ChangeKeeper,
+    ClientPausing,
+    GpuPartitioning,
+    PartitionMaking,
+    PodEviction,
+    ProcessPlaces,
+)
 from nodeagent.rules.mig.change import OWNER, Outcome
 from nodeagent.rules.mig.layouts import Layout, LayoutsRead
 
@@ -102,11 +110,12 @@ class Mig:
         files: MigFiles,
         *,
         relay: ApplyingRelay,
+        partitions: Handle[PartitionMaking],
         cluster: ClusterAccess,
     ) -> None:
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self._keeper, self._store, self._read_file = files
-        self._relay, self._has_cluster = relay, cluster.has_labels
+        self._relay, self._partitions, self._has_cluster = relay, partitions, cluster.has_labels
         self._reporter = reporter = MigReporter(bus, conditions, lambda wish: self._decide() == wish)
         self._sessions = SessionDesk(gpus.partitioning)
         users, turn = Users(reporter.read, gpus.places), anyio.Lock()
@@ -138,7 +147,7 @@ class Mig:
                 tasks.start_soon(self._watch_facts, name="mig facts")
                 task_status.started()
                 await self._resumer.finish(await self._wait_known())
-                with self._relay.make_with(self._maker):
+                with self._partitions.filled(self._maker):
                     await self._wait_label()
                     while True:
                         await self._give_back()

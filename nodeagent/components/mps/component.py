@@ -6,7 +6,7 @@ Refuses to start a second daemon on a GPU, and to forget a changed GPU before it
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
@@ -20,7 +20,6 @@ from nodeagent.components.mps.holders import (
     name_others,
 )
 from nodeagent.components.mps.modes import ModeDesk
-from nodeagent.components.mps.relay import MpsClaimsRelay
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.mailbox import Waker
@@ -52,6 +51,9 @@ from nodeagent.rules.mps.daemons import (
 from nodeagent.rules.mps.parts import plan_part_daemons
 from nodeagent.rules.offer.resources import plan_offer
 
+if TYPE_CHECKING:
+    from nodeagent.core.life.handle import Handle
+
 V = TypeVar("V")
 
 JOURNAL_RETRY_SECONDS = 1.0
@@ -76,12 +78,12 @@ class Mps:
         *,
         partitioning: GpuPartitioning,
         journal: ChangeKeeper,
-        relay: MpsClaimsRelay,
+        handle: "Handle[Mps]",
         places: ProcessPlaces | None = None,
     ) -> None:
         """Wire the component; `places` finds the pods of processes."""
         self._bus, self._conditions, self._live = bus, conditions, live
-        self._journal, self._relay, self._places = journal, relay, places
+        self._journal, self._handle, self._places = journal, handle, places
         self._around = Surroundings(
             host=host,
             modes=ModeDesk(partitioning, anyio.Lock(), partial(anyio.CancelScope, shield=True)),
@@ -114,7 +116,7 @@ class Mps:
             )
             task_status.started()
             self._resume(await self._wait_known(), tasks)
-            with self._relay.lead_to(self):
+            with self._handle.filled(self):
                 while True:
                     self._refresh(tasks)
                     await self._waker.wait()

@@ -17,18 +17,15 @@ class Gathered(Generic[T]):
     """The value; any number of readers."""
 
     def __init__(self, value: T) -> None:
-        self._value, self._changed_at, self._changed = value, 0.0, anyio.Event()
-
-    @property
-    def value(self) -> T:
-        """The present value."""
-        return self._value
+        self.value = value
+        """The present value; only `put` sets it."""
+        self._changed_at, self._changed = 0.0, anyio.Event()
 
     def put(self, value: T) -> bool:
         """Set the value; `False` where the new value is equal."""
-        if value == self._value:
+        if value == self.value:
             return False
-        self._value, self._changed_at = value, anyio.current_time()
+        self.value, self._changed_at = value, anyio.current_time()
         self._changed.set()
         self._changed = anyio.Event()
         return True
@@ -37,11 +34,11 @@ class Gathered(Generic[T]):
         """The value once different from `known`, with changes of the window gathered; at once for `None`."""
         began: float | None = None
         while True:
-            began = None if known == self._value else self._changed_at if began is None else began
+            began = None if known == self.value else self._changed_at if began is None else began
             passed = 0.0 if began is None else anyio.current_time() - began
-            pause = decide_pause(known, self._value, passed, window_seconds)
+            pause = decide_pause(known, self.value, passed, window_seconds)
             if pause == 0:
-                return self._value
+                return self.value
             with anyio.move_on_after(pause):
                 await self._changed.wait()
 

@@ -6,7 +6,7 @@ Decides nothing: devices, answers and refusals are up to the plugin.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, cast
@@ -18,13 +18,13 @@ from nodeagent.edge.grpc.calls import CallRefused, CrashReporter, Methods, Repli
 from nodeagent.edge.grpc.errors import Status
 from nodeagent.edge.grpc.server import GrpcServer, open_grpc_server
 from nodeagent.edge.kubelet.call_times import Call, CallTimes, Outcome
-from nodeagent.edge.kubelet.messages import render_answer, render_devices, render_options
 from nodeagent.edge.kubelet.proto import device_plugin_pb2 as wire
-from nodeagent.model.errors import AllocationError, DeviceUnknown, Hearing, JournalUnavailable, RequestInvalid
+from nodeagent.model.errors import AllocationError, DeviceUnknown, JournalUnavailable, RequestInvalid
 from nodeagent.model.ids import DeviceId
-from nodeagent.model.plugin import AdvertisedDevice
+from nodeagent.model.plugin import AdvertisedDevice, ContainerAnswer, PluginOptions
 from nodeagent.model.ports import DevicePlugin
 
+API_VERSION: Final = "v1beta1"
 HANG_UP_SECONDS: Final = 2.0
 """How long the kubelet may take to close the connection after a stream was ended on purpose."""
 
@@ -165,15 +165,19 @@ class PluginServer:
     async def _allocate(self, request: wire.AllocateRequest) -> wire.AllocateResponse:
         """Allocate for one container at a time; as a rule a pod has a single container with devices."""
         response = wire.AllocateResponse()
-        with _REFUSALS:
+        try:
             for container in request.container_requests:
                 answer = await self._plugin.allocate(_names(container.devices_ids))
                 render_answer(answer, response.container_responses.add())
+        except AllocationError as error:
+            raise _refuse(error) from error
         return response
 
     async def _pre_start(self, request: wire.PreStartContainerRequest) -> wire.PreStartContainerResponse:
-        with _REFUSALS:
+        try:
             await self._plugin.pre_start([DeviceId(device) for device in request.devices_ids])
+        except AllocationError as error:
+            raise _refuse(error) from error
         return wire.PreStartContainerResponse()
 
 
@@ -182,14 +186,45 @@ def _names(texts: Sequence[str]) -> Sequence[DeviceId]:
     return cast("list[DeviceId]", list(texts))
 
 
-def _refuse(error: AllocationError) -> None:
-    """Answer the kubelet with the plugin's refusal; the user reads the text in the pod's event."""
-    raise CallRefused(_STATUSES.get(type(error), Status.FAILED_PRECONDITION), str(error)) from error
+def _refuse(error: AllocationError) -> CallRefused:
+    """The plugin's refusal for the kubelet; the user reads the text in the pod's event."""
+    return CallRefused(_STATUSES.get(type(error), Status.FAILED_PRECONDITION), str(error))
 
 
-_REFUSALS: Final = Hearing(AllocationError, _refuse)
 _STATUSES: Final[dict[type[AllocationError], Status]] = {
     RequestInvalid: Status.INVALID_ARGUMENT,
     DeviceUnknown: Status.NOT_FOUND,
     JournalUnavailable: Status.UNAVAILABLE,
 }
+
+
+def render_options(options: PluginOptions) -> wire.DevicePluginOptions:
+    """The options, for the registration and for the kubelet's question alike."""
+    return wire.DevicePluginOptions(
+        pre_start_required=options.pre_start, get_preferred_allocation_available=options.preferred_allocation
+    )
+
+
+def render_devices(devices: Iterable[AdvertisedDevice]) -> wire.ListAndWatchResponse:
+    """The whole list; a device with an unknown NUMA node carries no topology, because -1 would be refused."""
+    # Filled in place: built from parts, 1,600 devices take 5 ms of the event loop instead of 2.
+    response = wire.ListAndWatchResponse()
+    for device in devices:
+        line = response.devices.add(ID=device.id, health="Healthy" if device.healthy else "Unhealthy")
+        if device.numa_node is not None and device.numa_node >= 0:
+            line.topology.nodes.add(ID=device.numa_node)
+    return response
+
+
+def render_answer(answer: ContainerAnswer, message: wire.ContainerAllocateResponse) -> None:
+    """Fill a container's answer into the message for the pod."""
+    message.envs.update(answer.environment)
+    for mount in answer.mounts:
+        message.mounts.add(container_path=mount.container_path, host_path=mount.host_path, read_only=mount.read_only)
+    for device in answer.devices:
+        message.devices.add(
+            container_path=device.container_path, host_path=device.host_path, permissions=device.permissions
+        )
+    message.annotations.update(answer.annotations)
+    for name in answer.cdi_devices:
+        message.cdi_devices.add(name=name)

@@ -6,7 +6,7 @@ from typing import Final
 from nodeagent.edge.grpc.caller import call_unary
 from nodeagent.edge.grpc.errors import AnswerBroken, AnswerRefused
 from nodeagent.edge.kubelet.errors import KubeletUnavailable, RegistrationRefused
-from nodeagent.edge.kubelet.messages import API_VERSION, render_options
+from nodeagent.edge.kubelet.plugin_server import API_VERSION, render_options
 from nodeagent.edge.kubelet.proto.device_plugin_pb2 import RegisterRequest
 from nodeagent.model.ids import ResourceName
 from nodeagent.model.plugin import PluginOptions

@@ -18,8 +18,7 @@ from nodeagent.core.life.ticker import until_beat
 from nodeagent.edge.grpc.calls import CrashReporter, Methods
 from nodeagent.edge.grpc.server import GrpcServer
 from nodeagent.edge.kubelet.call_times import CallTimes
-from nodeagent.edge.kubelet.messages import API_VERSION
-from nodeagent.edge.kubelet.plugin_server import PluginServer
+from nodeagent.edge.kubelet.plugin_server import API_VERSION, PluginServer
 from nodeagent.edge.kubelet.plugin_session import STABLE_SECONDS, plan_pause
 from nodeagent.edge.kubelet.registration import PluginCard, Registration
 from nodeagent.edge.kubelet.socket_watch import STANDING_LOOK_SECONDS, wait_present

@@ -17,7 +17,7 @@ from nodeagent.model.values import Value
 from nodeagent.rules.fractions.profiles import CoresProfile, Profile, SharesProfile
 from nodeagent.rules.fractions.published import name_profile
 from nodeagent.rules.fractions.requests import read_counts, read_quantity, read_shares
-from nodeagent.rules.placement.evaluators import Demand
+from nodeagent.rules.placement.place import Demand
 
 _ANY_SIZE: Final = 1 << 62
 """The assumed memory of a GPU as long as the GPU is not known."""

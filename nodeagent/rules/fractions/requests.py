@@ -14,7 +14,7 @@ from nodeagent.model.journal import GpuPart
 from nodeagent.model.values import Value
 from nodeagent.model.wording import render_bytes
 from nodeagent.rules.fractions.profiles import MIB, CoresProfile, SharesProfile
-from nodeagent.rules.placement.evaluators import Demand
+from nodeagent.rules.placement.place import Demand
 from nodeagent.rules.placement.space import CORES
 
 _QUANTITY: Final = re.compile(r"\+?([0-9]{1,18})(k|M|G|T|Ki|Mi|Gi|Ti|[eE][0-9])?")

@@ -1,4 +1,4 @@
-"""How the node's container runtime learns of fractions, and whether there is any way; pure.
+"""How a container gets its fractions: by its runtime, if there is any way, and with the mounts for its limits; pure.
 
 Fractions go by CDI names resolved only when the container starts. For a runtime without CDI the
 runtime shim resolves the same names at the same moment. Without either the GPU would have to be chosen at the
@@ -7,6 +7,7 @@ admission, from ids picked by the kubelet for each resource by itself: a guess, 
 
 from typing import Final
 
+from nodeagent.model.parts import PLACE, LibraryFiles, PartFolder
 from nodeagent.model.plugin import ContainerAnswer, ContainerMount
 from nodeagent.model.runtime import RuntimeState
 from nodeagent.model.shim_names import place_request
@@ -41,3 +42,29 @@ def render_answer(cdi_name: str, state: RuntimeState | None) -> ContainerAnswer:
         request = ContainerMount(container_path=place_request(cdi_name), host_path="/dev/null", read_only=False)
         return ContainerAnswer(mounts=(request,))
     return ContainerAnswer(cdi_devices=(cdi_name,))
+
+
+PRELOAD: Final = "/etc/ld.so.preload"
+"""The file by which a container's dynamic linker loads libraries before all others."""
+
+OWN_BYTES: Final = 1 << 20
+"""For the usage file of a container that shares a claim, several times: processes that start at once each make one."""
+
+
+def plan_part_mounts(folder: PartFolder, library: LibraryFiles | None) -> tuple[ContainerMount, ...]:
+    """The mounts; the library's are among them where the library enforces the limits."""
+    mounts = [ContainerMount(container_path=f"{PLACE}/limits", host_path=folder.limits)]
+    if folder.shared:
+        mounts += [
+            ContainerMount(container_path=f"{PLACE}/shared", host_path=folder.shared, read_only=False),
+            ContainerMount(container_path=f"{PLACE}/own", memory_bytes=OWN_BYTES, read_only=False),
+        ]
+    else:
+        mounts.append(ContainerMount(container_path=f"{PLACE}/usage", host_path=folder.usage, read_only=False))
+    if library is not None:
+        name = library.library.rpartition("/")[2]
+        mounts += [
+            ContainerMount(container_path=f"{PLACE}/{name}", host_path=library.library),
+            ContainerMount(container_path=PRELOAD, host_path=library.preload),
+        ]
+    return tuple(mounts)

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from nodeagent.components.cdi.decide import decide_changes, plan_own_paths, render_specs
-from nodeagent.components.cdi.plan_specs import SpecWishes, plan_specs
+from nodeagent.components.cdi.decide import decide_changes, plan_own_paths
+from nodeagent.components.cdi.plan_specs import SpecWishes, plan_specs, render_specs
 from nodeagent.edge.host.driver.driver_files import DriverFileFinder
 from nodeagent.edge.host.driver.driver_libraries import DriverLibraries
 from nodeagent.edge.host.driver.roots import DriverRoots

@@ -10,12 +10,11 @@ from msgspec.structs import replace
 from nodeagent.components.deviceplugin.advertise import View, plan_list
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.sharing import SharedResource, SharingSettings, TimeSlicing
-from nodeagent.edge.kubelet.messages import render_devices
+from nodeagent.edge.kubelet.plugin_server import render_devices
 from nodeagent.model.gpu import Inventory, PathKind
 from nodeagent.rules.offer.devices import Resource
 from nodeagent.rules.offer.resources import plan_resources
-from nodeagent.rules.placement.evaluators import Demand
-from nodeagent.rules.placement.place import place
+from nodeagent.rules.placement.place import Demand, place
 from nodeagent.rules.placement.prefer import Preference
 from nodeagent.rules.placement.space import plan_space
 from nodeagent.rules.placement.topology import plan_topology

@@ -18,10 +18,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nodeagent.components.cdi.decide import render_specs
 from nodeagent.components.cdi.keep_shim import plan_policy
 from nodeagent.components.cdi.plan_shim import plan_shim_table
-from nodeagent.components.cdi.plan_specs import SpecWishes, plan_specs
+from nodeagent.components.cdi.plan_specs import SpecWishes, plan_specs, render_specs
 from nodeagent.config.schema import Settings
 from nodeagent.edge.host.driver.driver_files import DriverFileFinder
 from nodeagent.edge.host.driver.driver_libraries import DriverLibraries

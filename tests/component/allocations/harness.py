@@ -1,4 +1,4 @@
-"""The keeper of allocations with a disk and a kubelet round it."""
+"""The journal of allocations and its component, with a disk and a kubelet round it."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -7,11 +7,10 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 
-from nodeagent.components.allocations.book import Node
 from nodeagent.components.allocations.component import Allocations
-from nodeagent.components.allocations.journal import parse_journal
+from nodeagent.components.allocations.journal_format import parse_journal
+from nodeagent.components.allocations.journal_task import Journal, Node
 from nodeagent.components.allocations.ledger import Ledger, replay
-from nodeagent.components.allocations.relay import JournalRelay
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.core.channels.bus import Bus
@@ -26,15 +25,23 @@ NODE = Node("machine", "boot")
 
 
 class World:
-    """Everything round one keeper, which may be started again and again."""
+    """The journal and its surroundings; the component may be started again and again."""
 
     def __init__(self, clock: FakeClock, settings: Settings | None = None) -> None:
         self.clock = clock
         self.store, self.kubelet = FakeStore(), FakeKubelet()
         self.live = LiveSettings(settings or Settings())
-        self.relay = JournalRelay("/state/allocations.journal")
         self.bus = Bus(clock)
         self.conditions = Conditions(self.bus, clock, CATALOGUE)
+        self.journal = Journal(
+            self.bus,
+            self.conditions,
+            clock,
+            self.live,
+            self.kubelet,
+            open_store=lambda: self.store,
+            read_node=lambda: NODE,
+        )
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Allocations]:
@@ -44,9 +51,7 @@ class World:
             self.clock,
             self.live,
             self.kubelet,
-            store=self.store,
-            relay=self.relay,
-            node=NODE,
+            self.journal,
         )
         async with anyio.create_task_group() as tasks:
             await tasks.start(lambda task_status: keeper.run(task_status=task_status))
@@ -86,7 +91,7 @@ async def told() -> None:
 
 async def held_by_an_earlier_run(world: World) -> None:
     """A pod holds a device, the kubelet restarts and has lost its memory."""
-    await world.relay.record(GPU, device_ids("a"))
+    await world.journal.record(GPU, device_ids("a"))
     world.kubelet.listing = listing(holding("train", "a"))
     await anyio.sleep(11)
     world.kubelet.run_name, world.kubelet.run_since_seconds = "second", world.clock.wall()

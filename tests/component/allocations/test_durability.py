@@ -4,7 +4,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from nodeagent.components.allocations.journal import encode_records
+from nodeagent.components.allocations.journal_format import encode_records
 from nodeagent.components.allocations.ledger import Opened
 from nodeagent.components.allocations.roles.grants import Granted
 from nodeagent.config.schema import Settings
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.virtual_time
 async def test_an_allocation_is_durable_before_it_is_answered(world: World) -> None:
     """When `record` returns the journal holds it; everybody is told in the next turn of the loop."""
     async with world.running():
-        allocation = await world.relay.record(GPU, device_ids("ab"))
+        allocation = await world.journal.record(GPU, device_ids("ab"))
         assert world.durable_devices() == ["a", "b"]
         await told()
         assert world.published() == {"a": "-", "b": "-"}
@@ -33,11 +33,11 @@ async def test_an_allocation_is_durable_before_it_is_answered(world: World) -> N
 async def test_what_was_granted_is_told_before_what_follows(world: World) -> None:
     """Nobody hears of a refusal before the grants that came before it, nor of an end before the beginning."""
     async with world.running():
-        await world.relay.record(GPU, device_ids("a"))
-        await world.relay.record(GPU, device_ids("b"))
+        await world.journal.record(GPU, device_ids("a"))
+        await world.journal.record(GPU, device_ids("b"))
         world.store.failure = "disk full"
         with pytest.raises(JournalUnavailable):
-            await world.relay.record(GPU, device_ids("c"))
+            await world.journal.record(GPU, device_ids("c"))
         heard = [type(one) for one in world.facts(DevicesAllocated, AllocationRefused)]
         assert heard == [DevicesAllocated, DevicesAllocated, AllocationRefused]
 
@@ -45,17 +45,17 @@ async def test_what_was_granted_is_told_before_what_follows(world: World) -> Non
 async def test_a_grant_is_told_even_when_the_keeper_stops(world: World) -> None:
     """What the kubelet was told everybody is told, at the latest as the component ends."""
     async with world.running():
-        await world.relay.record(GPU, device_ids("a"))
+        await world.journal.record(GPU, device_ids("a"))
     assert len(world.facts(DevicesAllocated)) == 1
 
 
 async def test_a_record_that_fails_changes_nothing(world: World) -> None:
     """The disk fails after the next ledger was worked out: the present one stays."""
     async with world.running():
-        await world.relay.record(GPU, device_ids("a"))
+        await world.journal.record(GPU, device_ids("a"))
         world.store.failure = "disk full"
         with pytest.raises(JournalUnavailable):
-            await world.relay.record(GPU, device_ids("b"))
+            await world.journal.record(GPU, device_ids("b"))
         await told()
         assert world.published() == {"a": "-"}
         assert world.durable_devices() == ["a"]
@@ -64,10 +64,10 @@ async def test_a_record_that_fails_changes_nothing(world: World) -> None:
 async def test_a_restarted_keeper_knows_what_the_last_one_wrote(world: World) -> None:
     """Allocations outlive the agent, and numbers go on."""
     async with world.running():
-        first = await world.relay.record(GPU, device_ids("a"))
+        first = await world.journal.record(GPU, device_ids("a"))
     assert not world.store.is_open
     async with world.running():
-        second = await world.relay.record(GPU, device_ids("b"))
+        second = await world.journal.record(GPU, device_ids("b"))
         await told()
         assert world.published() == {"a": "-", "b": "-"}
     assert second.number == first.number + 1
@@ -76,58 +76,58 @@ async def test_a_restarted_keeper_knows_what_the_last_one_wrote(world: World) ->
 async def test_nobody_is_answered_while_nobody_keeps_the_journal(world: World) -> None:
     """Before the start and after the end an Allocate fails at once, and other questions have empty answers."""
     with pytest.raises(JournalUnavailable, match="starting or has failed"):
-        await world.relay.record(GPU, device_ids("a"))
-    await world.relay.identify(GPU, device_ids("a"))
-    assert not world.relay.doubtful()
-    assert world.relay.history == ()
+        await world.journal.record(GPU, device_ids("a"))
+    await world.journal.identify(GPU, device_ids("a"))
+    assert not world.journal.doubtful()
+    assert world.journal.history == ()
     async with world.running():
         pass
     with pytest.raises(JournalUnavailable):
-        await world.relay.record(GPU, device_ids("a"))
+        await world.journal.record(GPU, device_ids("a"))
 
 
 async def test_only_what_somebody_relies_on_is_synced(world: World) -> None:
     """An answer to the kubelet waits for the disk; what the kubelet says can be heard again."""
     async with world.running():
-        await world.relay.record(GPU, device_ids("a"))
+        await world.journal.record(GPU, device_ids("a"))
         assert world.store.synced
         world.kubelet.listing = listing(holding("train", "a"))
-        await world.relay.identify(GPU, device_ids("a"))
+        await world.journal.identify(GPU, device_ids("a"))
         assert not world.store.synced
 
 
 async def test_a_full_disk_refuses_and_heals(world: World) -> None:
     """While the journal cannot be written no pod is admitted; when it can be, everything goes on by itself."""
     async with world.running():
-        await world.relay.record(GPU, device_ids("a"))
+        await world.journal.record(GPU, device_ids("a"))
         world.store.failure = "no space left on device"
         with pytest.raises(JournalUnavailable, match="no space left"):
-            await world.relay.record(GPU, device_ids("b"))
+            await world.journal.record(GPU, device_ids("b"))
         assert world.published() == {"a": "-"}
         assert "journal-unavailable" in world.set_conditions()
         world.store.failure = ""
         await anyio.sleep(2)
         assert "journal-unavailable" not in world.set_conditions()
-        await world.relay.record(GPU, device_ids("b"))
+        await world.journal.record(GPU, device_ids("b"))
     assert world.durable_devices() == ["a", "b"]
 
 
 async def test_no_container_starts_whose_name_is_not_written_down(world: World) -> None:
     """A restart would lose the name, and with it the only ground on which its devices can be defended."""
     async with world.running():
-        await world.relay.record(GPU, device_ids("a"))
-        await world.relay.record(GPU, device_ids("b"))
+        await world.journal.record(GPU, device_ids("a"))
+        await world.journal.record(GPU, device_ids("b"))
         world.kubelet.listing = listing(holding("train", "a"))
-        await world.relay.identify(GPU, device_ids("a"))
+        await world.journal.identify(GPU, device_ids("a"))
         world.store.failure = "no space left on device"
         world.kubelet.listing = listing(holding("train", "a"), holding("infer", "b"))
         with pytest.raises(JournalUnavailable, match="no space left"):
-            await world.relay.identify(GPU, device_ids("b"))
+            await world.journal.identify(GPU, device_ids("b"))
         world.kubelet.run_name = "second"
-        await world.relay.identify(GPU, device_ids("a"))
+        await world.journal.identify(GPU, device_ids("a"))
         world.store.failure = ""
         await anyio.sleep(2)
-        await world.relay.identify(GPU, device_ids("b"))
+        await world.journal.identify(GPU, device_ids("b"))
     assert world.durable().entries[2].allocation.pod == pod_named("infer")
 
 
@@ -136,9 +136,9 @@ async def test_an_allocate_right_after_the_disk_is_back_succeeds(world: World) -
     async with world.running():
         world.store.failure = "no space left on device"
         with pytest.raises(JournalUnavailable):
-            await world.relay.record(GPU, device_ids("a"))
+            await world.journal.record(GPU, device_ids("a"))
         world.store.failure = ""
-        await world.relay.record(GPU, device_ids("b"))
+        await world.journal.record(GPU, device_ids("b"))
         assert world.durable_devices() == ["b"]
         assert "journal-unavailable" not in world.set_conditions()
 
@@ -148,7 +148,7 @@ async def test_degraded_operation_admits_and_makes_up_for_it(clock: FakeClock) -
     world = World(clock, Settings(journal=JournalSettings(on_failure="degrade")))
     async with world.running():
         world.store.failure = "read-only file system"
-        await world.relay.record(GPU, device_ids("a"))
+        await world.journal.record(GPU, device_ids("a"))
         await told()
         assert world.published() == {"a": "-"}
         assert "journal-unavailable" in world.set_conditions()
@@ -161,7 +161,7 @@ async def test_degraded_operation_admits_and_makes_up_for_it(clock: FakeClock) -
 async def test_what_the_kubelet_says_is_kept_while_the_disk_fails(world: World) -> None:
     """Names and releases are learnt in memory and written when the disk is back."""
     async with world.running():
-        await world.relay.record(GPU, device_ids("a"))
+        await world.journal.record(GPU, device_ids("a"))
         world.store.failure = "input/output error"
         world.kubelet.listing = listing(holding("train", "a"))
         await anyio.sleep(12)
@@ -178,7 +178,7 @@ async def test_an_agent_starts_although_its_disk_fails(world: World) -> None:
         assert "journal-unavailable" in world.set_conditions()
         world.store.failure = ""
         await anyio.sleep(2)
-        await world.relay.record(GPU, device_ids("a"))
+        await world.journal.record(GPU, device_ids("a"))
     assert world.durable_devices() == ["a"]
 
 
@@ -186,12 +186,12 @@ async def test_a_journal_that_cannot_be_opened_is_not_written_over(clock: FakeCl
     """What the last agent left is read before anything is written, however late, and joined with what is new."""
     world = World(clock, Settings(journal=JournalSettings(on_failure="degrade")))
     async with world.running():
-        await world.relay.record(GPU, device_ids("a"))
-        await world.relay.record(GPU, device_ids("b"))
+        await world.journal.record(GPU, device_ids("a"))
+        await world.journal.record(GPU, device_ids("b"))
     world.store.failure = "input/output error"
     world.kubelet.listing = listing(holding("train", "a"))
     async with world.running():
-        await world.relay.record(GPU, device_ids("c"))
+        await world.journal.record(GPU, device_ids("c"))
         await told()
         assert world.published() == {"a": "train", "c": "-"}
         world.store.failure = ""
@@ -231,7 +231,7 @@ async def test_a_long_journal_is_begun_anew(clock: FakeClock) -> None:
     async with world.running():
         began = world.store.begun
         for _ in range(100):
-            await world.relay.record(GPU, device_ids("a"))
+            await world.journal.record(GPU, device_ids("a"))
         assert world.store.begun > began
         assert world.store.size_bytes < 3 * 4096
     assert world.durable_devices() == ["a"]
@@ -245,7 +245,7 @@ async def test_a_journal_is_begun_anew_between_pods(clock: FakeClock) -> None:
         await anyio.sleep(0.5)
         began = world.store.begun
         while world.store.size_bytes <= 4096 / 2:
-            await world.relay.record(GPU, device_ids("a"))
+            await world.journal.record(GPU, device_ids("a"))
         assert world.store.begun == began
         await anyio.sleep(1)
         assert world.store.begun == began + 1
@@ -259,9 +259,9 @@ async def test_a_cancelled_call_leaves_journal_and_ledger_alike(world: World) ->
     async with world.running():
         world.store.append_seconds = 0.5
         with anyio.move_on_after(0.1):
-            await world.relay.record(GPU, device_ids("a"))
+            await world.journal.record(GPU, device_ids("a"))
         await anyio.sleep(1)
-        await world.relay.record(GPU, device_ids("b"))
+        await world.journal.record(GPU, device_ids("b"))
         await told()
         assert world.published() == {"a": "-", "b": "-"}
     assert world.durable_devices() == ["a", "b"]
@@ -272,10 +272,10 @@ async def test_what_is_under_way_to_a_slow_disk_is_waited_for(world: World) -> N
     async with world.running():
         world.store.append_seconds = 0.5
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(world.relay.record, GPU, device_ids("a"))
+            tasks.start_soon(world.journal.record, GPU, device_ids("a"))
             await anyio.sleep(0.1)
             world.store.append_seconds = None
-            tasks.start_soon(world.relay.record, GPU, device_ids("b"))
+            tasks.start_soon(world.journal.record, GPU, device_ids("b"))
             await anyio.sleep(0.1)
             assert world.published() == {}
         assert world.published() == {"a": "-", "b": "-"}
@@ -287,7 +287,7 @@ async def test_racing_calls_are_written_one_after_the_other(world: World) -> Non
     got: list[int] = []
 
     async def ask(device: str) -> None:
-        got.append((await world.relay.record(GPU, device_ids(device))).number)
+        got.append((await world.journal.record(GPU, device_ids(device))).number)
 
     async with world.running():
         async with anyio.create_task_group() as tasks:
@@ -305,7 +305,7 @@ async def test_a_disk_that_is_nearly_full_is_told_of_before_a_pod_is_refused(wor
         world.store.room = (4096, None)
         await anyio.sleep(31)
         assert "state-directory-full" in world.set_conditions()
-        await world.relay.record(GPU, device_ids("a"))
+        await world.journal.record(GPU, device_ids("a"))
         world.store.room = (1 << 40, 3)
         await anyio.sleep(31)
         assert "state-directory-full" in world.set_conditions()
@@ -314,3 +314,39 @@ async def test_a_disk_that_is_nearly_full_is_told_of_before_a_pod_is_refused(wor
         world.store.failure, world.store.room = "", (1 << 40, 1000)
         await anyio.sleep(31)
         assert "state-directory-full" not in world.set_conditions()
+
+
+async def test_a_write_of_the_last_life_is_not_part_of_the_next(world: World) -> None:
+    """A disk that answers late answers the life that asked: the next one begins with what the file has."""
+    async with anyio.create_task_group() as tasks:
+        async with world.running():
+            await world.journal.record(GPU, device_ids("a"))
+            world.store.append_seconds = 1.0
+            tasks.start_soon(world.journal.record, GPU, device_ids("b"))
+            await anyio.sleep(0.5)
+        world.store.append_seconds = 0.001
+        async with world.running():
+            assert world.durable_devices() == ["a", "b"]
+            assert world.journal.ledger.table == world.durable().table
+            await world.journal.record(GPU, device_ids("c"))
+            assert world.durable_devices() == ["a", "b", "c"]
+
+
+async def test_a_writer_that_waited_for_the_last_life_is_refused(world: World) -> None:
+    """What was decided by the ledger of a life that is over is not written by the next before it has recovered."""
+    refused: list[JournalUnavailable] = []
+
+    async def record(device: str) -> None:
+        try:
+            await world.journal.record(GPU, device_ids(device))
+        except JournalUnavailable as error:
+            refused.append(error)
+
+    async with anyio.create_task_group() as tasks:
+        async with world.running():
+            world.store.append_seconds = 1.0
+            tasks.start_soon(record, "a")
+            tasks.start_soon(record, "b")
+            await anyio.sleep(0.5)
+    assert [one.reason for one in refused] == ["the part that keeps it is starting or has failed: try again"]
+    assert world.durable_devices() == ["a"]

@@ -19,12 +19,12 @@ pytestmark = pytest.mark.virtual_time
 async def test_identity_is_learnt_when_the_container_starts(world: World) -> None:
     """One question names the holder; a second start of the same container needs none."""
     async with world.running():
-        await world.relay.record(GPU, device_ids("a"))
+        await world.journal.record(GPU, device_ids("a"))
         world.kubelet.listing = listing(holding("train", "a"))
         asked = world.kubelet.lists_asked
         await anyio.sleep(0.01)
-        await world.relay.identify(GPU, device_ids("a"))
-        await world.relay.identify(GPU, device_ids("a"))
+        await world.journal.identify(GPU, device_ids("a"))
+        await world.journal.identify(GPU, device_ids("a"))
         assert world.published() == {"a": "train"}
         assert world.kubelet.lists_asked == asked + 1
     assert world.durable().entries[1].allocation.pod == pod_named("train")
@@ -33,9 +33,9 @@ async def test_identity_is_learnt_when_the_container_starts(world: World) -> Non
 async def test_a_silent_kubelet_is_not_in_the_way_of_a_start(world: World) -> None:
     """A list that cannot be had changes nothing, fails nobody, and is a condition until it is back."""
     async with world.running():
-        await world.relay.record(GPU, device_ids("a"))
+        await world.journal.record(GPU, device_ids("a"))
         world.kubelet.listing = None
-        await world.relay.identify(GPU, device_ids("a"))
+        await world.journal.identify(GPU, device_ids("a"))
         assert "pod-resources-unavailable" in world.set_conditions()
         world.kubelet.listing = listing(holding("train", "a"))
         await anyio.sleep(11)
@@ -53,14 +53,14 @@ async def test_a_list_that_never_comes_ends_in_time(world: World, monkeypatch: p
     async with world.running():
         monkeypatch.setattr(world.kubelet, "read_pods", hang)
         began = anyio.current_time()
-        await world.relay.identify(GPU, device_ids("a"))
+        await world.journal.identify(GPU, device_ids("a"))
         assert anyio.current_time() - began == pytest.approx(world.live.now.kubelet.call_timeout_seconds)
 
 
 async def test_devices_of_a_finished_pod_are_freed_by_polling(world: World) -> None:
     """The kubelet sends no word of a release; two lists without the pod, half a minute apart, are one."""
     async with world.running():
-        await world.relay.record(GPU, device_ids("a"))
+        await world.journal.record(GPU, device_ids("a"))
         world.kubelet.listing = listing(holding("train", "a"))
         await anyio.sleep(11)
         world.kubelet.listing = listing()
@@ -69,7 +69,7 @@ async def test_devices_of_a_finished_pod_are_freed_by_polling(world: World) -> N
         await anyio.sleep(25)
         assert world.published() == {}
         assert [freed.devices for freed in world.facts(DevicesFreed)] == [device_ids("a")]
-        assert [ended.allocation.devices for ended in world.relay.history] == [device_ids("a")]
+        assert [ended.allocation.devices for ended in world.journal.history] == [device_ids("a")]
     assert world.durable_devices() == []
 
 
@@ -77,11 +77,11 @@ async def test_a_forgetful_kubelet_is_refused_a_held_device(world: World) -> Non
     """The device of a living pod is not given away a second time, and is told as doubtful before."""
     async with world.running():
         await held_by_an_earlier_run(world)
-        assert world.relay.doubtful() == set(device_ids("a"))
+        assert world.journal.doubtful() == set(device_ids("a"))
         with pytest.raises(DeviceHeld, match="held by team/train"):
-            await world.relay.record(GPU, device_ids("ab"))
+            await world.journal.record(GPU, device_ids("ab"))
         assert [refused.devices for refused in world.facts(AllocationRefused)] == [device_ids("ab")]
-        await world.relay.record(GPU, device_ids("b"))
+        await world.journal.record(GPU, device_ids("b"))
         await anyio.sleep(22)
         assert world.published() == {"a": "train!", "b": "-"}
         assert "allocations-differ" in world.set_conditions()
@@ -94,7 +94,7 @@ async def test_the_refusal_can_be_switched_off(clock: FakeClock) -> None:
     world = World(clock, Settings(device_plugin=DevicePluginSettings(refuse_held_devices=False)))
     async with world.running():
         await held_by_an_earlier_run(world)
-        await world.relay.record(GPU, device_ids("a"))
+        await world.journal.record(GPU, device_ids("a"))
 
 
 async def test_a_kubelet_that_remembers_is_trusted(world: World) -> None:
@@ -103,9 +103,9 @@ async def test_a_kubelet_that_remembers_is_trusted(world: World) -> None:
         await held_by_an_earlier_run(world)
         world.kubelet.listing = listing(holding("train", "a"))
         await anyio.sleep(2)
-        assert not world.relay.doubtful()
+        assert not world.journal.doubtful()
         asked = world.kubelet.lists_asked
-        await world.relay.record(GPU, device_ids("a"))
+        await world.journal.record(GPU, device_ids("a"))
         assert world.kubelet.lists_asked == asked
         await told()
         assert world.published() == {"a": "-"}
@@ -116,7 +116,7 @@ async def test_nothing_in_the_way_is_not_refused(world: World) -> None:
     async with world.running():
         await held_by_an_earlier_run(world)
         world.kubelet.listing = listing(holding("other", "a"))
-        granted = await world.relay.record(GPU, device_ids("a"))
+        granted = await world.journal.record(GPU, device_ids("a"))
         await told()
         assert world.facts(DevicesAllocated)[-1].number == granted.number
 
@@ -129,11 +129,11 @@ async def test_the_checkpoint_helps_where_the_kubelet_is_silent(world: World) ->
         containers=(ContainerDevices(pod=uid, container="main", resource=GPU, devices=device_ids("a")),)
     )
     async with world.running():
-        assert world.relay.doubtful() == set(device_ids("a"))
+        assert world.journal.doubtful() == set(device_ids("a"))
         world.kubelet.listing = listing(holding("train", "a"))
         await anyio.sleep(11)
         assert world.published() == {"a": "train"}
-        assert not world.relay.doubtful()
+        assert not world.journal.doubtful()
 
 
 async def test_a_node_without_a_kubelet_has_an_empty_table(world: World) -> None:
@@ -141,7 +141,7 @@ async def test_a_node_without_a_kubelet_has_an_empty_table(world: World) -> None
     world.kubelet.is_down = True
     async with world.running():
         await anyio.sleep(30)
-        await world.relay.record(GPU, device_ids("a"))
+        await world.journal.record(GPU, device_ids("a"))
         await told()
         assert world.published() == {"a": "-"}
         assert world.kubelet.lists_asked == 0

@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from nodeagent.components.allocations.journal import encode_records
+from nodeagent.components.allocations.journal_format import encode_records
 from nodeagent.components.allocations.ledger import FORMAT, Opened
 from nodeagent.components.allocations.roles.grants import Granted
 from nodeagent.config.schema import Settings
@@ -27,21 +27,21 @@ async def test_a_newer_journal_is_left_as_it_is_until_it_is_moved_away(world: Wo
     async with world.running():
         await anyio.sleep(5)
         with pytest.raises(JournalUnavailable) as refused:
-            await world.relay.record(GPU, device_ids("a"))
+            await world.journal.record(GPU, device_ids("a"))
         assert str(refused.value) == (
             "cannot write the allocation journal /state/allocations.journal: it has format 3, "
             "and this version reads formats 1 to 2: upgrade the agent, or move the file away"
         )
         with pytest.raises(JournalUnavailable, match="format 3"):
-            await world.relay.set_door(gpu("a"), Door.NONE)
-        assert world.relay.doors() is None
+            await world.journal.set_door(gpu("a"), Door.NONE)
+        assert world.journal.doors() is None
         assert world.bus.latest(ChosenDoors) is None
         (condition,) = [one for one in world.conditions.all_set() if one.code == "journal-unavailable"]
         assert condition.detail == str(refused.value)
         assert (world.store.current, world.store.begun, world.store.set_aside_names) == (NEWER, 0, [])
         world.store.current = None
         await anyio.sleep(2)
-        await world.relay.record(GPU, device_ids("a"))
+        await world.journal.record(GPU, device_ids("a"))
         assert "journal-unavailable" not in world.set_conditions()
     assert world.durable_devices() == ["a"]
 
@@ -51,7 +51,7 @@ async def test_a_newer_journal_is_left_as_it_is_by_degraded_operation_too(clock:
     world = World(clock, Settings(journal=JournalSettings(on_failure="degrade")))
     world.store.current, world.store.previous = None, NEWER
     async with world.running():
-        await world.relay.record(GPU, device_ids("a"))
+        await world.journal.record(GPU, device_ids("a"))
         await anyio.sleep(5)
         assert world.published() == {"a": "-"}
     assert (world.store.current, world.store.previous) == (None, NEWER)
@@ -63,7 +63,7 @@ async def test_a_journal_of_format_1_is_taken_over(world: World) -> None:
     world.store.current = old
     async with world.running():
         assert world.durable_devices() == ["a"]
-        assert world.relay.doors() == {}
+        assert world.journal.doors() == {}
     assert b'"format":2' in (world.store.current or b"")
     assert world.store.previous == old
 
@@ -71,14 +71,14 @@ async def test_a_journal_of_format_1_is_taken_over(world: World) -> None:
 async def test_a_door_outlives_the_agent(world: World) -> None:
     """It is durable before the call returns, told to everybody, and known again after a restart."""
     async with world.running():
-        await world.relay.set_door(gpu("a"), Door.NONE)
-        await world.relay.set_door(gpu("b"), Door.FRACTIONS)
+        await world.journal.set_door(gpu("a"), Door.NONE)
+        await world.journal.set_door(gpu("b"), Door.FRACTIONS)
         assert world.store.synced
         assert world.durable().doors == {gpu("a"): Door.NONE, gpu("b"): Door.FRACTIONS}
-        await world.relay.set_door(gpu("b"), None)
-    assert world.relay.doors() is None
+        await world.journal.set_door(gpu("b"), None)
+    assert world.journal.doors() is None
     async with world.running():
-        assert world.relay.doors() == {gpu("a"): Door.NONE}
+        assert world.journal.doors() == {gpu("a"): Door.NONE}
         told = world.bus.latest(ChosenDoors)
         assert told is not None
         assert told.value == ChosenDoors(doors={gpu("a"): Door.NONE})
@@ -90,8 +90,8 @@ async def test_a_door_that_cannot_be_written_is_not_set(clock: FakeClock) -> Non
     async with world.running():
         world.store.failure = "no space left on device"
         with pytest.raises(JournalUnavailable, match="no space left"):
-            await world.relay.set_door(gpu("a"), Door.NONE)
-        assert world.relay.doors() == {}
+            await world.journal.set_door(gpu("a"), Door.NONE)
+        assert world.journal.doors() == {}
         world.store.failure = ""
         await anyio.sleep(2)
     assert world.durable().doors == {}
@@ -100,5 +100,5 @@ async def test_a_door_that_cannot_be_written_is_not_set(clock: FakeClock) -> Non
 async def test_no_door_is_set_while_nobody_keeps_the_journal(world: World) -> None:
     """Before the start nobody knows, which is not the same as no door."""
     with pytest.raises(JournalUnavailable, match="starting or has failed"):
-        await world.relay.set_door(gpu("a"), Door.NONE)
-    assert world.relay.doors() is None
+        await world.journal.set_door(gpu("a"), Door.NONE)
+    assert world.journal.doors() is None

@@ -13,7 +13,7 @@ import pytest
 
 from nodeagent.app.control import Control
 from nodeagent.app.node_label import NAME, SEAL, Recalled, recall_label
-from nodeagent.components.fractions.relay import PartsRelay
+from nodeagent.components.fractions.plugin_task import FractionPlugins
 from nodeagent.components.inventory.relay import ForgettingRelay
 from nodeagent.components.mig.relay import ApplyingRelay
 from nodeagent.components.offering.relay import ChoosingRelay
@@ -113,7 +113,7 @@ async def open_control(
         forgetting=ForgettingRelay(),
         choosing=ChoosingRelay(),
         applying=ApplyingRelay(),
-        parts=PartsRelay(),
+        parts=FractionPlugins(),
     )
     try:
         yield control

@@ -10,14 +10,15 @@ from msgspec import json
 from msgspec.structs import replace
 
 from nodeagent.components.cdi.component import REVIEW_SECONDS, Cdi
-from nodeagent.components.cdi.relay import PartSpecsRelay
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.handle import Handle
 from nodeagent.core.life.report import Degraded
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState
+from nodeagent.model.errors import SpecsUnavailable
 from nodeagent.model.events import CdiSpecsWritten, ConfigurationReloaded
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.runtime import CdiState, RuntimeKind, RuntimeState
@@ -44,7 +45,7 @@ class Surroundings:
         self.bus = Bus(clock)
         self.conditions = Conditions(self.bus, clock, CATALOGUE)
         self.driver, self.directories, self.hook = FakeDriverFiles(make_files(2)), FakeDirectories(), FakeHook()
-        self.parts = PartSpecsRelay()
+        self.handle: Handle[Cdi] = Handle(SpecsUnavailable)
         self.live = LiveSettings(Settings())
         self.configure(**settings)
 
@@ -60,7 +61,9 @@ class Surroundings:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        cdi = Cdi(self.bus, self.conditions, self.live, self.driver, self.directories, hook=self.hook, parts=self.parts)
+        cdi = Cdi(
+            self.bus, self.conditions, self.live, self.driver, self.directories, hook=self.hook, handle=self.handle
+        )
         async with anyio.create_task_group() as tasks:
             await tasks.start(lambda *, task_status: cdi.run(task_status=task_status))
             yield

@@ -87,7 +87,7 @@ class Node(Surroundings):
             self.directories,
             hook=self.hook,
             shim=keeper,
-            parts=self.parts,
+            handle=self.handle,
         )
         async with anyio.create_task_group() as tasks:
             await tasks.start(lambda *, task_status: cdi.run(task_status=task_status))

@@ -7,9 +7,8 @@ from typing import Any
 import anyio
 from msgspec.structs import replace
 
-from nodeagent.components.allocations.book import Node
 from nodeagent.components.allocations.component import Allocations
-from nodeagent.components.allocations.relay import JournalRelay
+from nodeagent.components.allocations.journal_task import Journal, Node
 from nodeagent.components.claims.component import Claims
 from nodeagent.components.claims.make import Makers, ServeClaims, Surroundings
 from nodeagent.components.claims.sharing import ShareFiles, Turns
@@ -180,14 +179,17 @@ class World:
         self.bus = Bus(clock)
         self.conditions = Conditions(self.bus, clock, CATALOGUE)
         self.store, self.kubelet = FakeStore(), FakeKubelet()
-        self.journal = JournalRelay("/state/allocations.journal")
+        self.journal = Journal(
+            self.bus, self.conditions, clock, self.live, self.kubelet,
+            open_store=lambda: self.store, read_node=lambda: Node("machine", "boot"),
+        )  # fmt: skip
         self.specs, self.mps, self.partitions = FakeSpecs(), FakeMps(), FakePartitions()
         self.folders, self.slices = FakeFolders(), dict[GpuUuid, int]()
         self.broken_tool = ""
         self.makers = Makers(
-            specs=self.specs,
-            partitions=self.partitions,
-            mps=self.mps,
+            specs=lambda: self.specs,
+            partitions=lambda: self.partitions,
+            mps=lambda: self.mps,
             shares=ShareFiles(self.live, self.folders, FakeLibrary()),
             gives_shares=True,
             turns=Turns(FakeCards(self.slices, self)),
@@ -224,10 +226,7 @@ class World:
     @asynccontextmanager
     async def keeping(self) -> AsyncIterator[None]:
         """The journal is kept."""
-        keeper = Allocations(
-            self.bus, self.conditions, self.clock, self.live, self.kubelet,
-            store=self.store, relay=self.journal, node=Node("machine", "boot"),
-        )  # fmt: skip
+        keeper = Allocations(self.bus, self.conditions, self.clock, self.live, self.kubelet, self.journal)
         async with anyio.create_task_group() as tasks:
             await tasks.start(lambda task_status: keeper.run(task_status=task_status))
             yield

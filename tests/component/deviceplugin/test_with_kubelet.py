@@ -10,9 +10,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from nodeagent.components.allocations.book import Node
 from nodeagent.components.allocations.component import Allocations
-from nodeagent.components.allocations.relay import JournalRelay
+from nodeagent.components.allocations.journal_task import Journal, Node
 from nodeagent.components.deviceplugin.component import DevicePlugins
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
@@ -59,12 +58,15 @@ class Agent:
         conditions = Conditions(self.bus, clock, CATALOGUE)
         self.bus.publish_state(self.inventory, source="test")
         account = KubeletAccount(self.kubelet.device_plugins_dir, self.kubelet.pod_resources_socket)
-        relay = JournalRelay(str(self.state_dir))
-        keeper = Allocations(
+        journal = Journal(
             self.bus, conditions, clock, self.live, account,
-            store=JournalDisk(self.state_dir, write_seconds=30.0), relay=relay, node=Node("machine", "boot"),
+            open_store=lambda: JournalDisk(self.state_dir, write_seconds=30.0),
+            read_node=lambda: Node("machine", "boot"),
         )  # fmt: skip
-        plugins = DevicePlugins(self.bus, conditions, self.live, relay, serve=self._serve, read_facts=self._read_facts)
+        keeper = Allocations(self.bus, conditions, clock, self.live, account, journal)
+        plugins = DevicePlugins(
+            self.bus, conditions, self.live, journal, serve=self._serve, read_facts=self._read_facts
+        )
         try:
             async with anyio.create_task_group() as tasks:
                 await tasks.start(lambda task_status: keeper.run(task_status=task_status))

@@ -6,8 +6,7 @@ from contextlib import asynccontextmanager
 import anyio
 
 from nodeagent.components.devices.component import Devices
-from nodeagent.components.devices.plugin.component import ClassPlugin
-from nodeagent.components.devices.relay import ClassesRelay
+from nodeagent.components.devices.plugin_task import ClassPlugin, ClassPlugins
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.devices import DeviceClass, DevicesSettings
@@ -107,15 +106,15 @@ class World:
         self.conditions = Conditions(self.bus, clock, CATALOGUE)
         self.live = LiveSettings(plan(make_class(nodes=["/dev/x*"])))
         self.journal, self.scan, self.specs = FakeJournal(), FakeScan(), FakeSpecs()
-        self.relay = ClassesRelay(self.live, self.journal)
+        self.plugins = ClassPlugins(self.live, self.journal)
 
     @asynccontextmanager
     async def running(self, *classes: DeviceClass) -> AsyncIterator[None]:
         if classes:
             self.live.replace(plan(*classes))
-            self.relay.follow(classes)
+            self.plugins.follow(classes)
         component = Devices(
-            self.bus, self.conditions, self.clock, self.live, self.relay, scan=self.scan, specs=self.specs
+            self.bus, self.conditions, self.clock, self.live, self.plugins, scan=self.scan, specs=self.specs
         )
 
         async def run() -> None:
@@ -147,7 +146,7 @@ class World:
 
     @property
     def plugin(self) -> ClassPlugin:
-        return self.relay.plugins[THING]
+        return self.plugins.plugins[THING]
 
     async def listed(self) -> dict[str, bool]:
         """What the kubelet would be told now."""

@@ -139,16 +139,16 @@ async def test_classes_come_and_go_with_the_configuration(world: World) -> None:
     one, two = make_class(nodes=["/dev/x0"]), make_class("b.com/other", nodes=["/dev/x1"])
     async with world.running(one, two):
         other = ResourceName("b.com/other")
-        assert world.relay.list_plugins().keys() == {THING, other}
+        assert world.plugins.list_plugins().keys() == {THING, other}
         held_other = held(render_id(other, "x1"), resource=other)
         await world.hold(held_other)
         await world.reload(plan(one))
-        assert world.relay.plugins.keys() == {THING}
+        assert world.plugins.plugins.keys() == {THING}
         assert "nodeagent-device-b.com-other.json" in world.specs.files
         await world.hold()
         assert world.specs.files.keys() == {SPEC}
         await world.reload(plan())
-        assert world.relay.plugins == {}
+        assert world.plugins.plugins == {}
 
 
 async def test_a_specification_that_cannot_be_written_keeps_its_devices_back(world: World) -> None:
@@ -255,11 +255,11 @@ async def test_what_is_near_the_gpu_that_the_container_was_just_given_is_preferr
         await world.hold(nameless)
         gpus = [DeviceId(gpu_uuid(index)) for index in range(2)]
         asked = ResourceName("nvidia.com/gpu")
-        assert world.relay.narrow(asked, gpus, [], 1) == gpus[1:]
-        assert world.relay.narrow(asked, gpus, [], 2) == gpus
+        assert world.plugins.narrow(asked, gpus, [], 1) == gpus[1:]
+        assert world.plugins.narrow(asked, gpus, [], 2) == gpus
         await world.hold()
-        assert world.relay.narrow(asked, gpus, [], 1) == gpus
-    assert world.relay.narrow(asked, gpus, [], 1) == gpus
+        assert world.plugins.narrow(asked, gpus, [], 1) == gpus
+    assert world.plugins.narrow(asked, gpus, [], 1) == gpus
 
 
 async def test_before_the_first_look_nothing_is_offered(world: World) -> None:

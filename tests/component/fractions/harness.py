@@ -6,14 +6,13 @@ from typing import Any
 
 import anyio
 
-from nodeagent.components.allocations.book import Node
 from nodeagent.components.allocations.component import Allocations
-from nodeagent.components.allocations.journal import parse_journal
+from nodeagent.components.allocations.journal_format import parse_journal
+from nodeagent.components.allocations.journal_task import Journal, Node
 from nodeagent.components.allocations.ledger import replay
-from nodeagent.components.allocations.relay import JournalRelay
 from nodeagent.components.fractions.component import NAME_PAUSES_SECONDS, Fractions
-from nodeagent.components.fractions.relay import PartsRelay
-from nodeagent.components.fractions.tending.sources import Sources
+from nodeagent.components.fractions.plugin_task import FractionPlugins
+from nodeagent.components.fractions.reconcile_task import Sources
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
@@ -203,7 +202,11 @@ class World:
         self.bus = Bus(clock)
         self.conditions = Conditions(self.bus, clock, CATALOGUE)
         self.store, self.kubelet = FakeStore(), FakeKubelet()
-        self.journal, self.relay = JournalRelay("/state/allocations.journal"), PartsRelay()
+        self.journal = Journal(
+            self.bus, self.conditions, clock, self.live, self.kubelet,
+            open_store=lambda: self.store, read_node=lambda: Node("machine", "boot"),
+        )  # fmt: skip
+        self.relay = FractionPlugins()
         self.specs, self.folders, self.library = FakeSpecs(), FakeFolders(), FakeLibrary()
         self.pods: FakePods | None = None
         self.containers: tuple[PodContainer, ...] | None = ()
@@ -222,10 +225,7 @@ class World:
     @asynccontextmanager
     async def keeping(self) -> AsyncIterator[None]:
         """The journal is kept."""
-        keeper = Allocations(
-            self.bus, self.conditions, self.clock, self.live, self.kubelet,
-            store=self.store, relay=self.journal, node=Node("machine", "boot"),
-        )  # fmt: skip
+        keeper = Allocations(self.bus, self.conditions, self.clock, self.live, self.kubelet, self.journal)
         async with anyio.create_task_group() as tasks:
             await tasks.start(lambda task_status: keeper.run(task_status=task_status))
             yield
@@ -253,7 +253,8 @@ class World:
     def build(self) -> Fractions:
         return Fractions(
             self.bus, self.conditions, self.clock, self.live, self.relay,
-            ledger=self.journal, kubelet=self.kubelet, specs=self.specs, folders=self.folders, library=self.library,
+            ledger=self.journal, kubelet=self.kubelet, specs=lambda: self.specs,
+            folders=self.folders, library=self.library,
             sources=Sources(self._list_containers, self.places),
             open_pods=None if self.pods is None else self._open_pods,
         )  # fmt: skip

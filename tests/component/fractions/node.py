@@ -9,15 +9,13 @@ from typing import Any
 import anyio
 from msgspec.structs import replace
 
-from nodeagent.components.allocations.book import Node
 from nodeagent.components.allocations.component import Allocations
-from nodeagent.components.allocations.relay import JournalRelay
+from nodeagent.components.allocations.journal_task import Journal, Node
 from nodeagent.components.cdi.component import Cdi
-from nodeagent.components.cdi.relay import PartSpecsRelay
 from nodeagent.components.deviceplugin.component import DevicePlugins
 from nodeagent.components.fractions.component import Fractions
-from nodeagent.components.fractions.relay import PartsRelay
-from nodeagent.components.fractions.tending.sources import Sources
+from nodeagent.components.fractions.plugin_task import FractionPlugins
+from nodeagent.components.fractions.reconcile_task import Sources
 from nodeagent.components.offering.component import OfferingComponent
 from nodeagent.components.offering.relay import ChoosingRelay
 from nodeagent.config.live import LiveSettings
@@ -28,6 +26,7 @@ from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.clock import SystemClock
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.component import Component
+from nodeagent.core.life.handle import Handle
 from nodeagent.edge.host.files.cdi_files import SpecFiles
 from nodeagent.edge.host.files.journal_disk import JournalDisk
 from nodeagent.edge.host.vgpu.limits_file import DeviceLimit, read_limits
@@ -37,6 +36,7 @@ from nodeagent.edge.kubelet.plugin_session import PluginSession
 from nodeagent.edge.kubelet.proto.device_plugin_pb2 import ContainerAllocateResponse
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState
+from nodeagent.model.errors import SpecsUnavailable
 from nodeagent.model.journal import Binding, PartTable
 from nodeagent.model.parts import ContainerState, PodContainer
 from nodeagent.model.plugin import AdvertisedResource, HandoutFacts
@@ -72,7 +72,7 @@ class Agent:
         board = make_node(8)
         self.inventory = replace(board, gpus=tuple(replace(gpu, memory_total_bytes=MEMORY_BYTES) for gpu in board.gpus))
         self.bus, self.conditions = self._make_bus()
-        self.choosing, self.journal = ChoosingRelay(), JournalRelay(str(self.state_dir))
+        self.choosing = ChoosingRelay()
 
     def _make_bus(self) -> tuple[Bus, Conditions]:
         bus = Bus(SystemClock())
@@ -98,23 +98,25 @@ class Agent:
                 worker.close()
 
     def _build(self, account: KubeletAccount, workers: list[WorkerThread]) -> list[Component]:
-        clock, parts, specs = SystemClock(), PartsRelay(), PartSpecsRelay()
-        journal = self.journal = JournalRelay(str(self.state_dir))
+        clock, plugins = SystemClock(), FractionPlugins()
+        specs: Handle[Cdi] = Handle(SpecsUnavailable)
         common = (self.bus, self.conditions)
+        journal = self.journal = Journal(
+            *common, clock, self.live, account,
+            open_store=lambda: JournalDisk(self.state_dir, write_seconds=30.0),
+            read_node=lambda: Node("machine", "boot"),
+        )  # fmt: skip
         directories = SpecFiles(self.cdi_dir, others=(), worker=workers[0])
         return [
-            Allocations(
-                *common, clock, self.live, account,
-                store=JournalDisk(self.state_dir, write_seconds=30.0), relay=journal, node=Node("machine", "boot"),
-            ),
+            Allocations(*common, clock, self.live, account, journal),
             OfferingComponent(*common, self.live, journal, self.choosing),
-            Cdi(*common, self.live, FakeDriverFiles(make_files(8)), directories, parts=specs),
+            Cdi(*common, self.live, FakeDriverFiles(make_files(8)), directories, handle=specs),
             DevicePlugins(
-                *common, self.live, journal, serve=self._serve, read_facts=self._read_facts, others=parts
+                *common, self.live, journal, serve=self._serve, read_facts=self._read_facts, others=plugins
             ),
             Fractions(
-                *common, clock, self.live, parts,
-                ledger=journal, kubelet=account, specs=specs,
+                *common, clock, self.live, plugins,
+                ledger=journal, kubelet=account, specs=specs.get,
                 folders=HostPartFolders(self.state_dir / "parts", workers[1]),
                 library=FakeLibrary(), sources=Sources(self._list_containers),
             ),

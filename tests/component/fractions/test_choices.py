@@ -4,7 +4,7 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.components.fractions.requests.component import POD_SECONDS
+from nodeagent.components.fractions.pod_resolver_task import POD_SECONDS
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.parts import ContainerRequest, PartReasons, PodRequest
 from tests.component.fractions.harness import FakePods, Held, World

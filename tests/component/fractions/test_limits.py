@@ -6,7 +6,7 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.components.fractions.renewing.component import RENEW_SECONDS
+from nodeagent.components.fractions.limits_sync_task import RENEW_SECONDS
 from nodeagent.model.errors import ControlRefused, NodeagentError, PartsUnavailable
 from nodeagent.model.events import PartBound
 from nodeagent.model.journal import Enforcement

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from nodeagent.edge.kubelet.proto.device_plugin_pb2 import ContainerAllocateResponse
-from nodeagent.edge.simulated.kubelet.kubelet import StandInKubelet
+from nodeagent_sim.kubelet.kubelet import StandInKubelet
 from tests.component.made_up_vendor.program import CELSIUS, GPUS, VENDOR
 from tests.support.files.short_directory import short_dir
 from tests.support.programs.agent_process import AgentProcess, running_agent

@@ -1,6 +1,6 @@
 """The component that cuts GPUs, over simulated ones: who sees them, who has them, and who asks, is played here."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -8,24 +8,25 @@ import anyio
 
 from nodeagent.components.inventory.diff import diff_inventories
 from nodeagent.components.mig.component import ClusterAccess, GpuAccess, Mig, MigFiles
-from nodeagent.components.mig.relay import ApplyingRelay
+from nodeagent.components.mig.relay import NOBODY, ApplyingRelay
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.mig import MigSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.handle import Handle
 from nodeagent.edge.host.files.sealed_store import Stored
 from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
 from nodeagent.model.cluster import ClusterWishes
 from nodeagent.model.conditions import CATALOGUE
-from nodeagent.model.errors import JournalUnavailable
+from nodeagent.model.errors import ControlRefused, JournalUnavailable
 from nodeagent.model.events import GpuSeenStale, MigChangeEnded
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
 from nodeagent.model.journal import Change, Step
-from nodeagent.model.mig import MigState
+from nodeagent.model.mig import MigState, PartitionWish
 from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource, PluginState
-from nodeagent.model.ports import ProcessPlaces
+from nodeagent.model.ports import PartitionMaking, ProcessPlaces
 from nodeagent.rules.mig.layouts import LayoutsRead
 from nodeagent_sim.gpus.profile import load_profile
 from nodeagent_sim.gpus.source import SimulatedGpus
@@ -140,6 +141,7 @@ class World:
         self.gpus = SimulatedGpus(PROFILES[profile], clock=clock, deadline_seconds=5.0)
         self.gpus.set_holders({})
         self.book, self.store, self.relay = Book(), Store(), ApplyingRelay()
+        self.partitions: Handle[PartitionMaking] = Handle(lambda: ControlRefused(NOBODY))
         self.file = LayoutsRead()
         self.places = places
         self.has_cluster = self.is_blind = False
@@ -148,6 +150,11 @@ class World:
         self.hidden: set[int] = set()
         """GPUs that cannot be seen."""
         self._generation = 0
+
+    def list_partitions(self) -> Mapping[str, PartitionWish] | None:
+        """The devices wanted by key, where the component makes single devices."""
+        maker = self.partitions.value
+        return maker.partitions() if maker is not None else None
 
     async def look(self) -> Inventory:
         """What the inventory component does: see the GPUs and tell of them, and of those that have come or gone."""
@@ -176,6 +183,7 @@ class World:
                 GpuAccess(self.gpus, self.places),
                 MigFiles(self.book, self.store, self._read_file),  # type: ignore[arg-type]  # as far as it is used
                 relay=self.relay,
+                partitions=self.partitions,
                 cluster=ClusterAccess(self.cluster, self.cluster, has_labels=self.has_cluster),
             )
             await tasks.start(lambda *, task_status: component.run(task_status=task_status))

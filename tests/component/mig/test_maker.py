@@ -27,7 +27,7 @@ def wish_for(gpu: Gpu, profile: str = "1g.10gb", start: int = 2) -> PartitionWis
 async def ready(world: World) -> Gpu:
     """The first GPU, once devices can be made."""
     for _ in range(100):
-        if world.relay.partitions() is not None:
+        if world.list_partitions() is not None:
             break
         await anyio.sleep(0.1)
     return (await world.look()).gpus[0]
@@ -38,18 +38,18 @@ async def test_a_device_is_made_and_taken_away(clock: FakeClock) -> None:
     world = World(clock)
     async with world.running():
         gpu = await ready(world)
-        made = await world.relay.make_partition(CLAIM, wish_for(gpu))
+        made = await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
         assert (made.profile, made.placement_start, made.parent) == ("1g.10gb", 2, gpu.uuid)
-        assert await world.relay.make_partition(CLAIM, wish_for(gpu)) == made
-        second = await world.relay.make_partition(OTHER, wish_for(gpu, "3g.40gb", 4))
-        assert world.relay.partitions() == {CLAIM: wish_for(gpu), OTHER: wish_for(gpu, "3g.40gb", 4)}
+        assert await world.partitions.get().make_partition(CLAIM, wish_for(gpu)) == made
+        second = await world.partitions.get().make_partition(OTHER, wish_for(gpu, "3g.40gb", 4))
+        assert world.list_partitions() == {CLAIM: wish_for(gpu), OTHER: wish_for(gpu, "3g.40gb", 4)}
         assert (await world.profiles())[:2] == [["1g.10gb", "3g.40gb"], ["whole"]]
-        await world.relay.remove_partition(CLAIM)
-        await world.relay.remove_partition(CLAIM)
+        await world.partitions.get().remove_partition(CLAIM)
+        await world.partitions.get().remove_partition(CLAIM)
         assert [device.uuid for device in (await world.look()).gpus[0].mig_devices] == [second.uuid]
-        await world.relay.remove_partition(OTHER)
+        await world.partitions.get().remove_partition(OTHER)
         assert (await world.profiles())[0] == ["whole"]
-        assert world.relay.partitions() == {}
+        assert world.list_partitions() == {}
         assert world.book.ended == ["done", "done"]
         assert not world.state.changes
 
@@ -62,7 +62,7 @@ async def test_a_gpu_that_somebody_else_has_cut_is_looked_at_at_once(clock: Fake
         await world.gpus.write_partition(gpu.uuid, Write(kind=WriteKind.MODE_ON))
         await world.gpus.write_partition(gpu.uuid, Write(kind=WriteKind.RESET))
         with anyio.fail_after(SEEN_SECONDS / 2):
-            made = await world.relay.make_partition(CLAIM, wish_for(gpu))
+            made = await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
         assert made.parent == gpu.uuid
         assert [fact.gpu for fact in world.facts(GpuSeenStale)] == [gpu.uuid]
 
@@ -74,11 +74,11 @@ async def test_what_lies_beside_it_is_never_touched(clock: FakeClock) -> None:
         gpu = await ready(world)
         before = (await world.look()).gpus[0].mig_devices
         with pytest.raises(ControlRefused, match=r"there is no room for 7g\.80gb at slot 0: GPU instance"):
-            await world.relay.make_partition(CLAIM, wish_for(gpu, "7g.80gb", 0))
+            await world.partitions.get().make_partition(CLAIM, wish_for(gpu, "7g.80gb", 0))
         with pytest.raises(ControlRefused, match=r"it has no profile 1g\.5gb"):
-            await world.relay.make_partition(CLAIM, wish_for(gpu, "1g.5gb", 0))
+            await world.partitions.get().make_partition(CLAIM, wish_for(gpu, "1g.5gb", 0))
         assert (await world.look()).gpus[0].mig_devices == before
-        assert world.relay.partitions() == {}
+        assert world.list_partitions() == {}
 
 
 async def test_mig_is_not_switched_on_for_it_while_somebody_has_the_gpu(clock: FakeClock) -> None:
@@ -88,9 +88,9 @@ async def test_mig_is_not_switched_on_for_it_while_somebody_has_the_gpu(clock: F
         gpu = await ready(world)
         world.hold(gpu.uuid)
         with pytest.raises(ControlRefused, match=r"GPU 0 is used by ns/train-0 \(main\)"):
-            await world.relay.make_partition(CLAIM, wish_for(gpu))
+            await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
         world.hold()
-        await world.relay.make_partition(CLAIM, wish_for(gpu))
+        await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
 
 
 async def test_mig_is_not_switched_on_for_it_while_a_claim_has_the_gpu(clock: FakeClock) -> None:
@@ -102,7 +102,7 @@ async def test_mig_is_not_switched_on_for_it_while_a_claim_has_the_gpu(clock: Fa
         claim = PreparedClaim(uid="u", namespace="ml", name="whole", devices=(device,), since_seconds=0.0)
         world.bus.publish_state(ClaimBook(claims={"u": claim}), source="allocations")
         with pytest.raises(ControlRefused, match="GPU 0 is used by claim ml/whole"):
-            await world.relay.make_partition(CLAIM, wish_for(gpu))
+            await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
 
 
 @pytest.mark.parametrize("kind", ["mode-on", "create", "create-compute"])
@@ -113,11 +113,11 @@ async def test_a_device_that_cannot_be_made_leaves_nothing(clock: FakeClock, kin
         gpu = await ready(world)
         await world.gpus.inject("mig-refuse", [kind])
         with pytest.raises(PartitionRefused, match="unknown error"):
-            await world.relay.make_partition(CLAIM, wish_for(gpu))
+            await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
         assert (await world.profiles())[0] == ["whole"]
-        assert world.relay.partitions() == {}
+        assert world.list_partitions() == {}
         await world.gpus.inject("mig-refuse", ["none"])
-        await world.relay.make_partition(CLAIM, wish_for(gpu))
+        await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
 
 
 async def test_what_cannot_be_taken_back_stays_known(clock: FakeClock) -> None:
@@ -128,11 +128,11 @@ async def test_what_cannot_be_taken_back_stays_known(clock: FakeClock) -> None:
         await world.gpus.inject("mig-refuse", ["create-compute"])
         await world.gpus.inject("mig-refuse", ["destroy", "99"])
         with pytest.raises(PartitionRefused):
-            await world.relay.make_partition(CLAIM, wish_for(gpu))
+            await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
         assert "mig-half-way" in world.codes()
-        assert world.relay.partitions() == {CLAIM: wish_for(gpu)}
+        assert world.list_partitions() == {CLAIM: wish_for(gpu)}
         await world.gpus.inject("mig-refuse", ["none"])
-        await world.relay.remove_partition(CLAIM)
+        await world.partitions.get().remove_partition(CLAIM)
         assert (await world.profiles())[0] == ["whole"]
         assert not world.codes()
 
@@ -142,15 +142,15 @@ async def test_a_device_that_is_used_stays(clock: FakeClock) -> None:
     world = World(clock)
     async with world.running():
         gpu = await ready(world)
-        made = await world.relay.make_partition(CLAIM, wish_for(gpu))
+        made = await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
         world.gpus.set_holders({made.uuid: "pod"})
         await anyio.sleep(5)
         with pytest.raises(PartitionRefused, match="in use"):
-            await world.relay.remove_partition(CLAIM)
-        assert await world.relay.make_partition(CLAIM, wish_for(gpu)) == made
+            await world.partitions.get().remove_partition(CLAIM)
+        assert await world.partitions.get().make_partition(CLAIM, wish_for(gpu)) == made
         world.gpus.set_holders({})
         await anyio.sleep(1)
-        await world.relay.remove_partition(CLAIM)
+        await world.partitions.get().remove_partition(CLAIM)
         assert (await world.profiles())[0] == ["whole"]
 
 
@@ -159,11 +159,11 @@ async def test_that_mig_stays_on_keeps_nobody_waiting(clock: FakeClock) -> None:
     world = World(clock)
     async with world.running():
         gpu = await ready(world)
-        await world.relay.make_partition(CLAIM, wish_for(gpu))
+        await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
         await world.gpus.inject("mig-refuse", ["mode-off"])
-        await world.relay.remove_partition(CLAIM)
+        await world.partitions.get().remove_partition(CLAIM)
         assert (await world.profiles())[0] == []
-        assert world.relay.partitions() == {}
+        assert world.list_partitions() == {}
 
 
 @pytest.mark.parametrize("step", range(1, 8))
@@ -175,19 +175,19 @@ async def test_whoever_is_killed_leaves_all_or_nothing(clock: FakeClock, step: i
     gpu: Gpu | None = None
     async with world.running():
         gpu = await ready(world)
-        await world.relay.make_partition(CLAIM, wish_for(gpu))
+        await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
         told = True
-        await world.relay.remove_partition(CLAIM)
+        await world.partitions.get().remove_partition(CLAIM)
     assert gpu is not None
     world.book.kill_at = 0
     async with world.running():
         await ready(world)
-        held = world.relay.partitions()
+        held = world.list_partitions()
         assert held in ({}, {CLAIM: wish_for(gpu)})
         assert (await world.profiles())[0] == (["1g.10gb"] if held else ["whole"])
         assert not (told and step < 5 and not held)
-        await world.relay.make_partition(CLAIM, wish_for(gpu))
-        await world.relay.remove_partition(CLAIM)
+        await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
+        await world.partitions.get().remove_partition(CLAIM)
         assert (await world.profiles())[0] == ["whole"]
         assert not world.book.under_way
 
@@ -197,13 +197,13 @@ async def test_a_boot_takes_devices_and_the_next_question_brings_them_back(clock
     world = World(clock)
     async with world.running():
         gpu = await ready(world)
-        made = await world.relay.make_partition(CLAIM, wish_for(gpu))
+        made = await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
         async with world.gpus.begin() as session:
             boot = Holding(number=0, key="", wish=wish_for(gpu), has_created=True)
             for write in plan_removal(boot, await session.read(gpu), []):
                 await session.write(gpu, write)
         await world.look()
-        again = await world.relay.make_partition(CLAIM, wish_for(gpu))
+        again = await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
         assert (again.profile, again.placement_start) == (made.profile, made.placement_start)
 
 
@@ -212,9 +212,9 @@ async def test_a_key_has_one_device(clock: FakeClock) -> None:
     world = World(clock)
     async with world.running():
         gpu = await ready(world)
-        await world.relay.make_partition(CLAIM, wish_for(gpu))
+        await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
         with pytest.raises(ControlRefused, match=r"has 1g\.10gb at slot 2"):
-            await world.relay.make_partition(CLAIM, wish_for(gpu, start=3))
+            await world.partitions.get().make_partition(CLAIM, wish_for(gpu, start=3))
 
 
 async def test_a_journal_that_fails_lets_nothing_begin(clock: FakeClock) -> None:
@@ -224,7 +224,7 @@ async def test_a_journal_that_fails_lets_nothing_begin(clock: FakeClock) -> None
         gpu = await ready(world)
         world.book.breaks_after = 0
         with pytest.raises(JournalUnavailable):
-            await world.relay.make_partition(CLAIM, wish_for(gpu))
+            await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
         assert (await world.profiles())[0] == ["whole"]
 
 
@@ -233,15 +233,15 @@ async def test_a_journal_that_is_not_known_is_not_an_empty_one(clock: FakeClock)
     world = World(clock)
     async with world.running():
         gpu = await ready(world)
-        made = await world.relay.make_partition(CLAIM, wish_for(gpu))
+        made = await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
         world.book.is_known = False
-        assert world.relay.partitions() is None
+        assert world.list_partitions() is None
         with pytest.raises(ControlRefused, match="the journal is not known yet: ask again"):
-            await world.relay.make_partition(CLAIM, wish_for(gpu))
+            await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
         with pytest.raises(ControlRefused, match="the journal is not known yet: ask again"):
-            await world.relay.remove_partition(CLAIM)
+            await world.partitions.get().remove_partition(CLAIM)
         world.book.is_known = True
-        assert await world.relay.make_partition(CLAIM, wish_for(gpu)) == made
+        assert await world.partitions.get().make_partition(CLAIM, wish_for(gpu)) == made
         assert (await world.profiles())[0] == ["1g.10gb"]
 
 
@@ -252,10 +252,10 @@ async def test_a_device_that_is_not_seen_is_not_given(clock: FakeClock) -> None:
         gpu = await ready(world)
         world.is_blind = True
         with pytest.raises(ControlRefused, match=r"GPU 0: 1g\.10gb at slot 2 was made, and is not seen: ask again"):
-            await world.relay.make_partition(CLAIM, wish_for(gpu))
-        assert world.relay.partitions() == {CLAIM: wish_for(gpu)}
+            await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
+        assert world.list_partitions() == {CLAIM: wish_for(gpu)}
         (seen,) = (await world.look()).gpus[0].mig_devices
-        assert await world.relay.make_partition(CLAIM, wish_for(gpu)) == seen
+        assert await world.partitions.get().make_partition(CLAIM, wish_for(gpu)) == seen
 
 
 async def test_a_device_that_was_seen_before_anybody_waited_for_it_is_the_answer(
@@ -273,7 +273,7 @@ async def test_a_device_that_was_seen_before_anybody_waited_for_it_is_the_answer
             return made
 
         monkeypatch.setattr(world.gpus, "write_partition", write_and_look)
-        made = await world.relay.make_partition(CLAIM, wish_for(gpu))
+        made = await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
         assert (made,) == (await world.look()).gpus[0].mig_devices
 
 
@@ -282,16 +282,16 @@ async def test_a_device_that_is_gone_is_not_taken_for_the_one_made_in_its_place(
     world = World(clock)
     async with world.running():
         gpu = await ready(world)
-        await world.relay.make_partition(OTHER, wish_for(gpu, start=3))
-        before = await world.relay.make_partition(CLAIM, wish_for(gpu))
+        await world.partitions.get().make_partition(OTHER, wish_for(gpu, start=3))
+        before = await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
         world.is_blind = True
-        await world.relay.remove_partition(CLAIM)
+        await world.partitions.get().remove_partition(CLAIM)
         with pytest.raises(ControlRefused, match="GPU 0 is not seen as it is by now: ask again"):
-            await world.relay.make_partition(CLAIM, wish_for(gpu))
-        assert world.relay.partitions() == {OTHER: wish_for(gpu, start=3)}
+            await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
+        assert world.list_partitions() == {OTHER: wish_for(gpu, start=3)}
         await world.look()
         world.is_blind = False
-        after = await world.relay.make_partition(CLAIM, wish_for(gpu))
+        after = await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
         assert after in (await world.look()).gpus[0].mig_devices
         assert after.uuid != before.uuid
 
@@ -312,8 +312,8 @@ async def test_a_driver_that_makes_nothing_is_told(clock: FakeClock, monkeypatch
         gpu = await ready(world)
         ignore_writes(world, monkeypatch)
         with pytest.raises(GpuError, match="GPU 0 is not as it shall be although the driver refused nothing"):
-            await world.relay.make_partition(CLAIM, wish_for(gpu))
-        assert world.relay.partitions() == {}
+            await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
+        assert world.list_partitions() == {}
         assert world.book.ended == ["undone"]
 
 
@@ -322,25 +322,25 @@ async def test_a_driver_that_takes_nothing_away_is_told(clock: FakeClock, monkey
     world = World(clock)
     async with world.running():
         gpu = await ready(world)
-        await world.relay.make_partition(CLAIM, wish_for(gpu))
+        await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
         with monkeypatch.context() as patch:
             ignore_writes(world, patch)
             with pytest.raises(GpuError, match="GPU 0 is as it was although the driver refused nothing"):
-                await world.relay.remove_partition(CLAIM)
-        assert world.relay.partitions() == {CLAIM: wish_for(gpu)}
-        await world.relay.remove_partition(CLAIM)
+                await world.partitions.get().remove_partition(CLAIM)
+        assert world.list_partitions() == {CLAIM: wish_for(gpu)}
+        await world.partitions.get().remove_partition(CLAIM)
         assert (await world.profiles())[0] == ["whole"]
         assert world.book.ended == ["done"]
 
 
 async def test_nobody_cuts_before_the_part_runs() -> None:
     """And says so."""
-    relay = World(FakeClock()).relay
-    assert relay.partitions() is None
+    partitions = World(FakeClock()).partitions
+    assert partitions.value is None
     with pytest.raises(ControlRefused, match="does not cut GPUs"):
-        await relay.make_partition(CLAIM, PartitionWish(gpu=GpuUuid("GPU-0"), profile="1g.10gb", start=0))
+        await partitions.get().make_partition(CLAIM, PartitionWish(gpu=GpuUuid("GPU-0"), profile="1g.10gb", start=0))
     with pytest.raises(ControlRefused, match="does not cut GPUs"):
-        await relay.remove_partition(CLAIM)
+        await partitions.get().remove_partition(CLAIM)
 
 
 async def test_what_a_later_version_began_is_left_alone(clock: FakeClock) -> None:
@@ -351,7 +351,7 @@ async def test_what_a_later_version_began_is_left_alone(clock: FakeClock) -> Non
     async with world.running():
         await ready(world)
         assert gpu is world.gpus
-        assert world.relay.partitions() == {}
+        assert world.list_partitions() == {}
         assert "mig-half-way" in world.codes()
 
 
@@ -361,11 +361,11 @@ async def test_layouts_and_devices_take_turns(clock: FakeClock) -> None:
     async with world.running():
         gpus = (await world.look()).gpus
         await ready(world)
-        await world.relay.make_partition(CLAIM, wish_for(gpus[1]))
+        await world.partitions.get().make_partition(CLAIM, wish_for(gpus[1]))
         world.hold(gpus[0].uuid)
         world.ask("all-1g.10gb")
         await world.until(lambda state: any("waits" in one.doing for one in state.changes))
-        made = await world.relay.make_partition(OTHER, wish_for(gpus[1], start=3))
+        made = await world.partitions.get().make_partition(OTHER, wish_for(gpus[1], start=3))
         assert made.parent == gpus[1].uuid
         world.hold()
         state = await world.until_standing("success")

@@ -10,8 +10,8 @@ from typing import Any
 
 import anyio
 
+from nodeagent.app.optional_parts import NO_DAEMONS
 from nodeagent.components.mps.component import Mps
-from nodeagent.components.mps.relay import MpsClaimsRelay
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.mps import MpsSettings
@@ -22,12 +22,14 @@ from nodeagent.core.channels.bus import Bus
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.handle import Handle
 from nodeagent.core.values import ActiveConditions
 from nodeagent.edge.mps.host import HostMps, MpsHostSettings
 from nodeagent.edge.mps.processes import find_daemon
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState
+from nodeagent.model.errors import MpsRefused
 from nodeagent.model.events import ConfigurationReloaded
 from nodeagent.model.gpu import ComputeMode, Inventory
 from nodeagent.model.ids import GpuUuid
@@ -81,7 +83,8 @@ class World:
         self.live = LiveSettings(settings)
         self.gpus = SimulatedGpus(PROFILES[profile], clock=clock, deadline_seconds=5.0)
         self.gpus.set_holders({})
-        self.book, self.relay, self.places = Book(), MpsClaimsRelay(), places
+        self.book, self.places = Book(), places
+        self.handle: Handle[Mps] = Handle(lambda: MpsRefused(NO_DAEMONS))
         self._worker = WorkerThread("files of a test")
         program = fake.program if fake is not None else program
         self.host: MpsHost = SimulatedMps() if program is None else self._make_host(program)
@@ -134,7 +137,7 @@ class World:
                 self.host,
                 partitioning=self.gpus,
                 journal=self.book,
-                relay=self.relay,
+                handle=self.handle,
                 places=self.places,
             )
             await tasks.start(lambda *, task_status: component.run(task_status=task_status))

@@ -24,26 +24,26 @@ async def test_a_claim_has_a_daemon_of_its_own(make_world: Callable[..., World],
     async with world.running():
         gpus = (await world.uuids())[:2]
         limits = MpsLimits(thread_percentage=30, memory_mib={gpus[1]: 100})
-        access = await world.relay.open_claim("uid-1", gpus, limits)
+        access = await world.handle.get().open_claim("uid-1", gpus, limits)
         assert access.environment == {"CUDA_MPS_PIPE_DIRECTORY": "/tmp/nvidia-mps"}
         host_paths = [Path(mount.host_path) for mount in access.mounts]
         assert host_paths == [world.root / world.state.daemons[0].name / "pipe", world.root / "shm"]
         assert (await world.modes())[:3] == [EXCLUSIVE, EXCLUSIVE, DEFAULT]
-        assert await world.relay.open_claim("uid-1", gpus, limits) == access
+        assert await world.handle.get().open_claim("uid-1", gpus, limits) == access
         with pytest.raises(MpsRefused, match="with other limits"):
-            await world.relay.open_claim("uid-1", gpus, MpsLimits())
+            await world.handle.get().open_claim("uid-1", gpus, MpsLimits())
         with pytest.raises(MpsRefused, match="the claim uid-1"):
-            await world.relay.open_claim("uid-2", gpus[:1], MpsLimits())
+            await world.handle.get().open_claim("uid-2", gpus[:1], MpsLimits())
         told = fake.ask(host_paths[0], "get_default_active_thread_percentage", "get_default_device_pinned_mem_limit 1")
         assert told == ["30.0", "100M"]
         (first,) = world.state.daemons
     async with world.running():
         (again,) = await world.until_phase(MpsPhase.READY)
         assert again.pid == first.pid
-        await world.relay.close_claim("uid-1")
+        await world.handle.get().close_claim("uid-1")
         assert not world.state.daemons
         assert await world.modes() == [DEFAULT] * 8
-        await world.relay.close_claim("uid-1")
+        await world.handle.get().close_claim("uid-1")
 
 
 async def test_a_claim_that_cannot_have_its_daemon_is_told_why_and_leaves_nothing(
@@ -55,15 +55,15 @@ async def test_a_claim_that_cannot_have_its_daemon_is_told_why_and_leaves_nothin
     async with world.running():
         gpus = await world.uuids()
         with pytest.raises(MpsRefused, match="no CUDA-capable device"):
-            await world.relay.open_claim("uid-1", gpus, MpsLimits())
+            await world.handle.get().open_claim("uid-1", gpus, MpsLimits())
         await world.until_gone()
         assert set(await world.modes()) == {DEFAULT}
         fake.behave()
-        await world.relay.open_claim("uid-1", gpus, MpsLimits())
+        await world.handle.get().open_claim("uid-1", gpus, MpsLimits())
         with pytest.raises(MpsRefused, match="is not on this node"):
-            await world.relay.open_claim("uid-2", [gpus[0], gpus[0][:-1] + "x"], MpsLimits())  # type: ignore[list-item]
+            await world.handle.get().open_claim("uid-2", [gpus[0], gpus[0][:-1] + "x"], MpsLimits())  # type: ignore[list-item]
     with pytest.raises(MpsRefused, match=r"set mps\.claims to true"):
-        await world.relay.close_claim("uid-1")
+        await world.handle.get().close_claim("uid-1")
 
 
 async def test_a_claim_that_is_asked_for_again_while_its_daemon_is_broken_keeps_it(
@@ -73,7 +73,7 @@ async def test_a_claim_that_is_asked_for_again_while_its_daemon_is_broken_keeps_
     world = make_world(sharing=slice_time(2), claims=True)
     async with world.running():
         gpus = await world.uuids()
-        access = await world.relay.open_claim("uid-1", gpus, MpsLimits())
+        access = await world.handle.get().open_claim("uid-1", gpus, MpsLimits())
     for _ in range(2):
         async with world.running():
             (daemon,) = await world.until_phase(MpsPhase.READY)
@@ -82,10 +82,10 @@ async def test_a_claim_that_is_asked_for_again_while_its_daemon_is_broken_keeps_
             os.kill(daemon.pid, signal.SIGKILL)
             await world.until_phase(MpsPhase.BROKEN)
             with pytest.raises(MpsRefused, match="is not ready"):
-                await world.relay.open_claim("uid-1", gpus, MpsLimits())
+                await world.handle.get().open_claim("uid-1", gpus, MpsLimits())
             fake.behave()
             await world.until_phase(MpsPhase.READY)
-            assert await world.relay.open_claim("uid-1", gpus, MpsLimits()) == access
+            assert await world.handle.get().open_claim("uid-1", gpus, MpsLimits()) == access
 
 
 def make_part(number: int, gpu: GpuUuid, cores: int, mib: int, enforcement: Enforcement = Enforcement.MPS) -> Binding:

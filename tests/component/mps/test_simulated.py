@@ -170,7 +170,7 @@ async def test_a_daemon_of_a_claim_is_not_started_again_without_its_gpu(clock: F
     world = World(clock, tmp_path, sharing=slice_time(2), claims=True)
     gpus = (await world.uuids())[:1]
     async with world.running():
-        await world.relay.open_claim("uid", gpus, MpsLimits())
+        await world.handle.get().open_claim("uid", gpus, MpsLimits())
         (daemon,) = world.state.daemons
         inventory = await world.look()
         world.bus.publish_state(type(inventory)(generation=99, gpus=inventory.gpus[1:]), source="inventory")
@@ -180,7 +180,7 @@ async def test_a_daemon_of_a_claim_is_not_started_again_without_its_gpu(clock: F
         state = await world.until(lambda state: state.daemons[0].reason == told)
         assert state.daemons[0].phase is MpsPhase.BROKEN
         assert await world.find(daemon.name) is None
-        await world.relay.close_claim("uid")
+        await world.handle.get().close_claim("uid")
         assert world.book.ended == ["gone"]
     world.close()
 
@@ -205,12 +205,12 @@ async def test_a_claim_waits_half_a_minute_for_its_daemon(clock: FakeClock, tmp_
     async with world.running():
         world.drive(DriverPhase.NOT_LOADED)
         with pytest.raises(MpsRefused, match="the driver is not ready"):
-            await world.relay.open_claim("uid", gpus, MpsLimits())
+            await world.handle.get().open_claim("uid", gpus, MpsLimits())
         assert anyio.current_time() >= 30
         await world.until_gone()
         world.drive(DriverPhase.READY)
-        assert (await world.relay.open_claim("uid", gpus, MpsLimits())).environment
-        await world.relay.close_claim("uid")
+        assert (await world.handle.get().open_claim("uid", gpus, MpsLimits())).environment
+        await world.handle.get().close_claim("uid")
         assert not world.state.daemons
     world.close()
 
@@ -220,12 +220,12 @@ async def test_a_claim_whose_gpu_cannot_be_given_back_is_not_closed(clock: FakeC
     world = World(clock, tmp_path, sharing=slice_time(2), claims=True)
     gpus = (await world.uuids())[:1]
     async with world.running():
-        await world.relay.open_claim("uid", gpus, MpsLimits())
+        await world.handle.get().open_claim("uid", gpus, MpsLimits())
         world.book.settles = False
         with pytest.raises(MpsRefused, match=r"has yet to end: .*no space left"):
-            await world.relay.close_claim("uid")
+            await world.handle.get().close_claim("uid")
         world.book.settles = True
-        await world.relay.close_claim("uid")
+        await world.handle.get().close_claim("uid")
         assert set(await world.modes()) == {ComputeMode.DEFAULT}
     world.close()
 

@@ -10,23 +10,20 @@ import shutil
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 from anyio.abc import TaskStatus
 from msgspec.structs import replace
 
-from nodeagent.components.allocations.book import Node
 from nodeagent.components.allocations.component import Allocations
-from nodeagent.components.allocations.relay import JournalRelay
+from nodeagent.components.allocations.journal_task import Journal, Node
 from nodeagent.components.cdi.component import Cdi
-from nodeagent.components.cdi.relay import PartSpecsRelay
 from nodeagent.components.claims.make import Makers
 from nodeagent.components.claims.sharing import ShareFiles, Turns
 from nodeagent.components.mig.component import ClusterAccess, GpuAccess, Mig, MigFiles
 from nodeagent.components.mig.relay import ApplyingRelay
 from nodeagent.components.mps.component import Mps
-from nodeagent.components.mps.relay import MpsClaimsRelay
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.claims import ClaimsSettings
@@ -36,10 +33,12 @@ from nodeagent.config.sections.mps import MpsSettings
 from nodeagent.config.sections.plugin import DevicePluginSettings
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.clock import SystemClock
+from nodeagent.core.life.handle import Handle
 from nodeagent.edge.host.files.cdi_files import SpecFiles
 from nodeagent.edge.host.files.journal_disk import JournalDisk
 from nodeagent.edge.host.vgpu.part_folders import HostPartFolders
 from nodeagent.model.driver import DriverPhase, DriverState
+from nodeagent.model.errors import ControlRefused, MpsRefused, SpecsUnavailable
 from nodeagent.model.events import GpuSeenStale, MigChangeEnded
 from nodeagent.model.gpu import ComputeMode, Inventory
 from nodeagent.model.health import HealthReport
@@ -56,6 +55,9 @@ from tests.component.fractions.harness import FakeLibrary
 from tests.component.mig.harness import Store
 from tests.support.claims import behind_claims
 from tests.support.waiting import wait_until
+
+if TYPE_CHECKING:
+    from nodeagent.model.ports import PartitionMaking
 
 PROFILE: Final = replace(load_profile("dgx-h100"), jobs=False)
 
@@ -137,14 +139,15 @@ class Agent(World):
             device_plugin=DevicePluginSettings(mps_root=machine.specs.parent / "mps"),
         )
         self.live = LiveSettings(settings)
-        self.journal = JournalRelay(str(machine.state))
         self._workers = [WorkerThread(name) for name in ("cdi directories", "cdi files", "shares")]
-        self.parts, self.mig, self.daemons = PartSpecsRelay(), ApplyingRelay(), MpsClaimsRelay()
+        self.cdi: Handle[Cdi] = Handle(SpecsUnavailable)
+        self.mig: Handle[PartitionMaking] = Handle(lambda: ControlRefused("there is no component"))
+        self.daemons: Handle[Mps] = Handle(lambda: MpsRefused("there is no component"))
         folders = HostPartFolders(machine.shares, self._workers[2])
         self.makers = Makers(
-            specs=self.parts,
-            partitions=self.mig,
-            mps=self.daemons,
+            specs=self.cdi.get,
+            partitions=self.mig.get,
+            mps=self.daemons.get,
             shares=ShareFiles(self.live, folders, FakeLibrary()),
             gives_shares=True,
             turns=Turns(self.cards),
@@ -154,11 +157,11 @@ class Agent(World):
     @asynccontextmanager
     async def at_work(self) -> AsyncIterator["Agent"]:
         """From its start, with everything recovered, to its orderly end."""
-        store = JournalDisk(self.machine.state)
-        keeper = Allocations(
+        self.journal = Journal(
             self.bus, self.conditions, self.clock, self.live, self.kubelet,
-            store=store, relay=self.journal, node=Node("machine", self.machine.boot),
+            open_store=lambda: JournalDisk(self.machine.state), read_node=lambda: Node("machine", self.machine.boot),
         )  # fmt: skip
+        keeper = Allocations(self.bus, self.conditions, self.clock, self.live, self.kubelet, self.journal)
         files = SpecFiles(
             self.machine.specs,
             others=(),
@@ -171,13 +174,13 @@ class Agent(World):
             stack.callback(tasks.cancel_scope.cancel)
             await tasks.start(lambda *, task_status: keeper.run(task_status=task_status))
             await self._look()
-            cdi = Cdi(self.bus, self.conditions, self.live, MadeUpDriverFiles(), files, parts=self.parts)
+            cdi = Cdi(self.bus, self.conditions, self.live, MadeUpDriverFiles(), files, handle=self.cdi)
             self.claims = self.build()
             # Before the parts: what they take back as they start is followed, too.
             await tasks.start(self._follow)
             for part in (cdi, self._build_mig(), self._build_mps(), self.claims):
                 await tasks.start(lambda *, task_status, part=part: part.run(task_status=task_status))
-            await wait_until(lambda: self.mig.partitions() is not None)
+            await wait_until(lambda: self.mig.value is not None)
             yield self
         for worker in self._workers:
             worker.close()
@@ -201,13 +204,13 @@ class Agent(World):
         return Mig(
             self.bus, self.conditions, self.clock, self.live, GpuAccess(self.cards),
             MigFiles(self.journal, Store(), _read_no_file),  # type: ignore[arg-type]  # as far as it is used
-            relay=self.mig, cluster=ClusterAccess(),
+            relay=ApplyingRelay(), partitions=self.mig, cluster=ClusterAccess(),
         )  # fmt: skip
 
     def _build_mps(self) -> Mps:
         return Mps(
             self.bus, self.conditions, self.clock, self.live, SimulatedMps(),
-            partitioning=self.cards, journal=self.journal, relay=self.daemons, places=None,
+            partitioning=self.cards, journal=self.journal, handle=self.daemons, places=None,
         )  # fmt: skip
 
 

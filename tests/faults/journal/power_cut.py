@@ -18,7 +18,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from nodeagent.components.allocations.journal import encode_records
+from nodeagent.components.allocations.journal_format import encode_records
 from nodeagent.components.allocations.ledger import Opened
 from nodeagent.components.allocations.roles.grants import Granted
 from nodeagent.edge.host.files import atomic_file, journal_file

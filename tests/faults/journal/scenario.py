@@ -13,12 +13,11 @@ from typing import Any, Final
 
 import anyio
 
-from nodeagent.components.allocations.book import Node
 from nodeagent.components.allocations.component import Allocations
-from nodeagent.components.allocations.journal import parse_journal
+from nodeagent.components.allocations.journal_format import parse_journal
+from nodeagent.components.allocations.journal_task import Journal, Node
 from nodeagent.components.allocations.ledger import Ledger, replay
 from nodeagent.components.allocations.recovery import Found, recover_ledger
-from nodeagent.components.allocations.relay import JournalRelay
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.plugin import JournalSettings
@@ -111,22 +110,16 @@ async def live_once(directory: Path, acknowledged: int, life: int) -> None:
     kubelet = FakeKubelet()
     bus, clock = Bus(SystemClock()), SystemClock()
     settings = Settings(journal=JournalSettings(rotate_bytes=4096, history_entries=HISTORY_MAX))
-    relay = JournalRelay(str(directory))
-    keeper = Allocations(
-        bus,
-        Conditions(bus, clock, CATALOGUE),
-        clock,
-        LiveSettings(settings),
-        kubelet,
-        store=JournalDisk(directory),
-        relay=relay,
-        node=NODE,
+    conditions, live = Conditions(bus, clock, CATALOGUE), LiveSettings(settings)
+    journal = Journal(
+        bus, conditions, clock, live, kubelet, open_store=lambda: JournalDisk(directory), read_node=lambda: NODE
     )
+    keeper = Allocations(bus, conditions, clock, live, kubelet, journal)
 
     async def allocate(name: str) -> None:
         device = DeviceId(f"GPU-{life}-{name}")
         try:
-            await relay.record(GPU, (device,))
+            await journal.record(GPU, (device,))
         except JournalUnavailable:
             return
         # not one of the steps: dying before it is dying after the step before it, and a reply never fails
@@ -136,7 +129,7 @@ async def live_once(directory: Path, acknowledged: int, life: int) -> None:
         await tasks.start(lambda task_status: keeper.run(task_status=task_status))
         await allocate("first")
         kubelet.listing = listing(holding("train", f"{life}-first"))
-        await relay.identify(GPU, (DeviceId(f"GPU-{life}-first"),))
+        await journal.identify(GPU, (DeviceId(f"GPU-{life}-first"),))
         # Large enough that this life begins its journal anew, after what earlier lives have left in it.
         for number in range(3):
             await allocate(f"padding-{number}-" + "x" * 3000 * 3 ** (life - 1))

@@ -15,7 +15,7 @@ import pytest
 import structlog
 
 from nodeagent.components.allocations.component import Allocations
-from nodeagent.components.allocations.relay import JournalRelay
+from nodeagent.components.allocations.journal_task import Journal
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.core.channels.bus import Bus
@@ -61,13 +61,13 @@ class Disk:
 
 
 async def check(directory: Path) -> None:
-    bus, clock, relay = Bus(SystemClock()), SystemClock(), JournalRelay(str(directory))
+    bus, clock, kubelet, live = Bus(SystemClock()), SystemClock(), FakeKubelet(), LiveSettings(Settings())
     conditions = Conditions(bus, clock, CATALOGUE)
     disk = Disk(directory)
-    keeper = Allocations(
-        bus, conditions, clock, LiveSettings(Settings()), FakeKubelet(),
-        store=JournalDisk(directory), relay=relay, node=NODE,
-    )  # fmt: skip
+    journal = Journal(
+        bus, conditions, clock, live, kubelet, open_store=lambda: JournalDisk(directory), read_node=lambda: NODE
+    )
+    keeper = Allocations(bus, conditions, clock, live, kubelet, journal)
 
     def is_unavailable() -> bool:
         return any(condition.code == "journal-unavailable" for condition in conditions.all_set())
@@ -75,7 +75,7 @@ async def check(directory: Path) -> None:
     async def record_often(device: str) -> None:
         """One record may still fit into the last block, many do not."""
         for _ in range(64):
-            await relay.record(GPU, device_ids(device))
+            await journal.record(GPU, device_ids(device))
 
     async def refuse(device: str, words: str) -> None:
         with pytest.raises(JournalUnavailable, match=words):
@@ -90,29 +90,26 @@ async def check(directory: Path) -> None:
 
     async with anyio.create_task_group() as tasks:
         await tasks.start(lambda task_status: keeper.run(task_status=task_status))
-        await relay.record(GPU, device_ids("a"))
+        await journal.record(GPU, device_ids("a"))
         disk.fill()
         await refuse("b", "no space left on device")
         disk.empty()
         await heal()
-        await relay.record(GPU, device_ids("c"))
-        await relay.record(GPU, device_ids("d"))
+        await journal.record(GPU, device_ids("c"))
+        await journal.record(GPU, device_ids("d"))
         # the keeper holds the journal open for writing, which forbids a change to read-only until it has let go
         disk.fill()
         await refuse("e", "no space left on device")
         tasks.cancel_scope.cancel()
     disk.empty()
     disk.make_read_only()
-    keeper = Allocations(
-        bus, conditions, clock, LiveSettings(Settings()), FakeKubelet(),
-        store=JournalDisk(directory), relay=relay, node=NODE,
-    )  # fmt: skip
+    keeper = Allocations(bus, conditions, clock, live, kubelet, journal)
     async with anyio.create_task_group() as tasks:
         await tasks.start(lambda task_status: keeper.run(task_status=task_status))
         await refuse("f", "read-only file system")
         disk.make_writable()
         await heal()
-        await relay.record(GPU, device_ids("g"))
+        await journal.record(GPU, device_ids("g"))
         tasks.cancel_scope.cancel()
     faults = find_faults(directory, "GPU-a GPU-c GPU-d GPU-g")
     assert not faults, faults

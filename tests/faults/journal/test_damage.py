@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from nodeagent.components.allocations.journal import encode_records
+from nodeagent.components.allocations.journal_format import encode_records
 from nodeagent.components.allocations.ledger import Ledger, Opened, Record, replay
 from nodeagent.components.allocations.recovery import Found, recover_ledger
 from nodeagent.components.allocations.roles.grants import Freed, Identified

@@ -5,11 +5,11 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodeagent.components.allocations.journal import encode_records, parse_journal
+from nodeagent.components.allocations.journal_format import encode_records, parse_journal
 from nodeagent.components.allocations.ledger import Ledger, Opened, Record, apply_record, open_record, replay
-from nodeagent.components.allocations.reconcile import Absence, KubeletRun, Look, reconcile
+from nodeagent.components.allocations.reconcile import Absence, Look, reconcile
 from nodeagent.components.allocations.recovery import Found, merge_ledgers, recover_ledger
-from nodeagent.components.allocations.refuse import decide_refusal, find_doubtful, find_holders
+from nodeagent.components.allocations.refuse import KubeletRun, decide_refusal, find_doubtful, find_holders
 from nodeagent.components.allocations.roles.grants import Forgotten, Freed, Granted, Identified
 from nodeagent.model.ports import ContainerDevices, PodListing
 from tests.support.allocations import GPU, device_ids, listing, make_entry, pod_named

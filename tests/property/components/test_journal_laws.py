@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodeagent.components.allocations.journal import encode_records, parse_journal
+from nodeagent.components.allocations.journal_format import encode_records, parse_journal
 from nodeagent.components.allocations.ledger import (
     Ledger,
     Opened,

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nodeagent.model.gpu import Inventory, PathKind
-from nodeagent.rules.placement.evaluators import Demand
-from nodeagent.rules.placement.place import Placement, place
+from nodeagent.rules.placement.place import Demand, Placement, place
 from nodeagent.rules.placement.space import CORES, plan_space
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
 from tests.support.placement import BLOCK, GIB

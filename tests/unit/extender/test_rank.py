@@ -7,8 +7,8 @@ import pytest
 from nodeagent.extender.account import find_shape, summarise
 from nodeagent.extender.rank import measure_fragment, measure_link, rank_part, rank_whole, score_rank
 from nodeagent.model.gpu import Inventory
-from nodeagent.rules.placement.evaluators import Demand, evaluate_fragment, evaluate_link
 from nodeagent.rules.placement.hierarchy import Tree
+from nodeagent.rules.placement.place import Demand, evaluate_fragment, evaluate_link
 from tests.support.placement import GIB, WHOLE, account, eight, six
 
 

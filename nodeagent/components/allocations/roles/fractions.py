@@ -8,9 +8,12 @@ a record is written, and a container already running is adopted even beyond the 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
+from msgspec.structs import replace
+
 from nodeagent.components.allocations.roles.grants import Ended
 from nodeagent.model.allocation import Allocation
-from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.errors import BindingRefused
+from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
 from nodeagent.model.journal import Binding, GpuPart, PartTable, Reservation
 from nodeagent.model.values import Value
 from nodeagent.model.wording import render_bytes
@@ -65,6 +68,42 @@ def refuse_binding(
         if problem := _find_excess(part, fractions.sum_parts(part.gpu, without), capacity):
             return problem
     return ""
+
+
+def plan_binding(
+    fractions: PartTable,
+    binding: Binding,
+    capacities: Iterable[GpuPart] | None,
+    leaving: Sequence[int],
+    claimed: Collection[GpuUuid],
+    next_number: int,
+    at_seconds: float,
+) -> tuple[Sequence[FractionRecord], Binding]:
+    """The records that give a container its fractions, and the binding with its number.
+
+    Args:
+        fractions: The present reservations and bindings.
+        binding: A new binding, of number 0, or a living binding with other limits.
+        capacities: The whole cores and memory of each GPU; `None` for a running container, adopted as it is.
+        leaving: Numbers of bindings to release with the same commit.
+        claimed: The GPUs of prepared claims.
+        next_number: The ledger's next number.
+        at_seconds: The time of the records.
+
+    Raises:
+        BindingRefused: The binding must not be recorded.
+    """
+    kept = [
+        Reserved(reservation=replace(each, number=next_number + count))
+        for count, each in enumerate(list_kept(fractions, binding, leaving))
+    ]
+    new = binding if binding.number else replace(binding, number=next_number + len(kept))
+    reason = find_flaw(fractions, new) if capacities is None else refuse_binding(fractions, new, capacities, leaving)
+    reason = reason or next((f"a claim has {part.gpu}" for part in new.parts if part.gpu in claimed), "")
+    if reason:
+        raise BindingRefused(reason)
+    ended = [Released(number=number, at_seconds=at_seconds, why="superseded") for number in leaving]
+    return [*ended, *kept, Bound(binding=new)], new
 
 
 def _is_within(part: GpuPart, held: GpuPart) -> bool:

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from nodeagent.components.cdi.plan_parts import render_mount
+from nodeagent.components.cdi.plan_specs import render_mount
 from nodeagent.edge.host.vgpu.layout import PROCESS, PROCESSES, USAGE_HEADER
 from nodeagent.edge.host.vgpu.usage_file import bound_usage
 from nodeagent.model.parts import PartFolder
-from nodeagent.rules.fractions.mounts import plan_part_mounts
+from nodeagent.rules.fractions.runtime import plan_part_mounts
 from tests.component.vgpu.build import build_ledger_program
 from tests.component.vgpu.place import Place
 

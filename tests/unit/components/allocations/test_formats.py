@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from nodeagent.components.allocations.journal import encode_records, parse_journal
+from nodeagent.components.allocations.journal_format import encode_records, parse_journal
 from nodeagent.components.allocations.ledger import FORMAT, Ledger, Opened, Record, apply_records, open_record, replay
 from nodeagent.components.allocations.recovery import Found, Recovered, recover_ledger
 from nodeagent.components.allocations.roles.changes import Settled

@@ -4,7 +4,7 @@ import zlib
 
 import pytest
 
-from nodeagent.components.allocations.journal import (
+from nodeagent.components.allocations.journal_format import (
     Line,
     Withdrawn,
     encode_records,

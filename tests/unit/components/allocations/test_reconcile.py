@@ -7,7 +7,6 @@ import pytest
 from nodeagent.components.allocations.ledger import Ledger, apply_record
 from nodeagent.components.allocations.reconcile import (
     Absence,
-    KubeletRun,
     Look,
     Reconciliation,
     adopt_checkpoint,
@@ -15,6 +14,7 @@ from nodeagent.components.allocations.reconcile import (
     lacks_uid,
     reconcile,
 )
+from nodeagent.components.allocations.refuse import KubeletRun
 from nodeagent.components.allocations.roles.grants import Entry, Forgotten, Freed, Identified
 from nodeagent.model.allocation import AllocationSource, PodIdentity
 from nodeagent.model.ids import DeviceId, ResourceName

@@ -4,7 +4,7 @@ import zlib
 
 import pytest
 
-from nodeagent.components.allocations.journal import encode_records
+from nodeagent.components.allocations.journal_format import encode_records
 from nodeagent.components.allocations.ledger import FORMAT, Ledger, Opened, Record, replay
 from nodeagent.components.allocations.recovery import Found, Recovered, merge_ledgers, recover_ledger
 from nodeagent.components.allocations.roles.claims import Prepared

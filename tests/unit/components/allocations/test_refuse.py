@@ -2,8 +2,7 @@
 
 import pytest
 
-from nodeagent.components.allocations.reconcile import KubeletRun
-from nodeagent.components.allocations.refuse import decide_refusal, find_doubtful, find_holders
+from nodeagent.components.allocations.refuse import KubeletRun, decide_refusal, find_doubtful, find_holders
 from nodeagent.components.allocations.roles.grants import Entry
 from nodeagent.model.allocation import Allocation, PodIdentity
 from nodeagent.model.ports import PodListing

@@ -8,17 +8,15 @@ from msgspec.structs import replace
 from nodeagent.components.cdi.decide import (
     CODES,
     Layout,
-    SpecInvalid,
     decide_changes,
     decide_problems,
     decide_public,
     decide_wishes,
     describe_other_version,
     plan_own_paths,
-    render_specs,
     render_state,
 )
-from nodeagent.components.cdi.plan_specs import SpecWishes, plan_specs
+from nodeagent.components.cdi.plan_specs import SpecInvalid, SpecWishes, plan_specs, render_specs
 from nodeagent.components.cdi.registry import SpecReading
 from nodeagent.components.cdi.spec import build_spec
 from nodeagent.model.cdi import DriverFiles, SpecContent

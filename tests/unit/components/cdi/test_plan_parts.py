@@ -6,8 +6,7 @@ import pytest
 from msgspec import json
 from msgspec.structs import replace
 
-from nodeagent.components.cdi.plan_parts import PartUndescribed, plan_part
-from nodeagent.components.cdi.plan_specs import SpecWishes, plan_common_edits
+from nodeagent.components.cdi.plan_specs import PartUndescribed, SpecWishes, plan_common_edits, plan_part
 from nodeagent.components.cdi.spec import render_spec
 from nodeagent.components.cdi.validate import find_spec_problems
 from nodeagent.model.gpu import Inventory

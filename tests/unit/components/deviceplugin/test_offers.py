@@ -1,7 +1,7 @@
 """What each resource's answers are made of."""
 
 from nodeagent.components.deviceplugin.advertise import View
-from nodeagent.components.deviceplugin.offers import find_held, make_plan
+from nodeagent.components.deviceplugin.answer import find_held, make_plan
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.plugin import DevicePluginSettings
 from nodeagent.model.allocation import Allocation, AllocationTable

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from nodeagent.components.fractions.tending.adopt import Adoption, list_unknown_names, plan_adoptions
-from nodeagent.components.fractions.tending.judge import PartLook
+from nodeagent.components.fractions.adopt import Adoption, list_unknown_names, plan_adoptions
+from nodeagent.components.fractions.judge import FractionPoll
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.journal import GpuPart, PartTable
@@ -39,7 +39,7 @@ def hold(
 
 def see(
     *noted: ContainerDevices, running: Sequence[str] | None = ("main",), users: Mapping[int, str] | None = None
-) -> PartLook:
+) -> FractionPoll:
     """All but init containers stand in the list too; the users of GPUs are pods by uid."""
     listed = tuple(
         ContainerDevices(pod=NAMED, container=each.container, resource=each.resource, devices=each.devices)
@@ -49,7 +49,7 @@ def see(
     containers = [
         PodContainer(id=name, pod_uid="uid-a", name=name, state=ContainerState.RUNNING) for name in running or ()
     ]
-    return PartLook(
+    return FractionPoll(
         PodListing(pods=(NAMED,), containers=listed),
         KubeletCheckpoint(containers=noted),
         None if running is None else tuple(containers),
@@ -59,7 +59,7 @@ def see(
 
 
 def adopt(
-    look: PartLook, limits: Mapping[str, Sequence[PartLimit]] | None = None, profile: str = "tencent"
+    look: FractionPoll, limits: Mapping[str, Sequence[PartLimit]] | None = None, profile: str = "tencent"
 ) -> tuple[Adoption, ...]:
     return plan_adoptions(PartTable(), look, make_view(profile=profile), limits or {})
 

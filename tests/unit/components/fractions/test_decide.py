@@ -23,8 +23,7 @@ from nodeagent.model.offering import Door
 from nodeagent.model.parts import PartLimit
 from nodeagent.rules.fractions.profiles import MIB, CoresProfile, SharesProfile, plan_profile
 from nodeagent.rules.fractions.published import read_published
-from nodeagent.rules.placement.evaluators import Demand
-from nodeagent.rules.placement.place import place
+from nodeagent.rules.placement.place import Demand, place
 from tests.support.books import CORE, MEMORY
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
 from tests.support.parts import (

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.components.fractions.tending.foreign import (
+from nodeagent.components.fractions.foreign import (
     ForeignProcess,
     describe_foreign,
     find_foreign,

@@ -3,7 +3,7 @@
 import pytest
 
 from nodeagent.components.fractions.decide import describe_binding
-from nodeagent.components.fractions.tending.judge import PartLook, judge_all
+from nodeagent.components.fractions.judge import FractionPoll, judge_all
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.ids import ResourceName
 from nodeagent.model.journal import PartTable
@@ -41,13 +41,13 @@ def look(
     *,
     containers: tuple[PodContainer, ...] | None = (),
     user: str | None = "",
-) -> PartLook:
+) -> FractionPoll:
     """Long after a look that found all of it over; `user` is the pod whose process uses the GPU."""
     users = None if user is None else {gpu_uuid(0): frozenset({user} - {""})}
-    return PartLook(listing, checkpoint, containers, users, 100.0)
+    return FractionPoll(listing, checkpoint, containers, users, 100.0)
 
 
-def judge(table: PartTable, seen: PartLook) -> list[Action]:
+def judge(table: PartTable, seen: FractionPoll) -> list[Action]:
     judgement = judge_all(table, seen, {1: 0.0, 3: 0.0})
     return [finding.action for finding in judgement.findings.values()]
 
@@ -91,7 +91,7 @@ def test_a_promise_is_kept_while_anybody_has_its_ids(
         (NUMBERED, look(LISTED, None), Action.FREEZE),
     ],
 )
-def test_a_binding_ends_when_all_agree(pod: PodIdentity, seen: PartLook, action: Action) -> None:
+def test_a_binding_ends_when_all_agree(pod: PodIdentity, seen: FractionPoll, action: Action) -> None:
     """Kubelet, processes and containers; who cannot be asked is not taken for one that says no."""
     assert judge(bound(pod), seen) == [action]
 

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from nodeagent.components.fractions.publish import Publisher
+from nodeagent.components.fractions.decide import Publisher
 from tests.support.parts import make_bound, make_parted, make_pod, make_table, make_view, part
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodeagent.edge.kubelet.messages import render_answer, render_devices, render_options
+from nodeagent.edge.kubelet.plugin_server import render_answer, render_devices, render_options
 from nodeagent.edge.kubelet.proto.device_plugin_pb2 import ContainerAllocateResponse
 from nodeagent.model.ids import DeviceId
 from nodeagent.model.plugin import (

@@ -8,7 +8,7 @@ from nodeagent.model.errors import RequestInvalid
 from nodeagent.model.scheduling import SeenContainer, SeenPod
 from nodeagent.rules.fractions.demands import ContainerDemand, PodDemand, Profiles, Stage, read_demand
 from nodeagent.rules.fractions.profiles import CoresProfile, SharesProfile
-from nodeagent.rules.placement.evaluators import Demand
+from nodeagent.rules.placement.place import Demand
 
 BOTH = Profiles(cores=CoresProfile(), shares=SharesProfile())
 CORE, MEMORY, SHARE = "tencent.com/vcuda-core", "tencent.com/vcuda-memory", "nvidia.com/gpu"

@@ -2,7 +2,7 @@
 
 from nodeagent.model.parts import PLACE, LibraryFiles, PartFolder
 from nodeagent.model.plugin import ContainerMount
-from nodeagent.rules.fractions.mounts import OWN_BYTES, PRELOAD, plan_part_mounts
+from nodeagent.rules.fractions.runtime import OWN_BYTES, PRELOAD, plan_part_mounts
 
 LIBRARY = LibraryFiles(library="/state/vgpu/lib.so", preload="/state/vgpu/preload")
 LIMITS = ContainerMount(container_path=f"{PLACE}/limits", host_path="/state/a/limits")

@@ -15,7 +15,7 @@ from nodeagent.rules.fractions.requests import (
     read_counts,
     read_shares,
 )
-from nodeagent.rules.placement.evaluators import Demand
+from nodeagent.rules.placement.place import Demand
 from tests.support.gpus import gpu_uuid
 from tests.support.placement import GIB
 

@@ -13,8 +13,7 @@ from nodeagent.rules.fractions.selection import (
     narrow,
     read_selection,
 )
-from nodeagent.rules.placement.evaluators import Demand
-from nodeagent.rules.placement.place import place
+from nodeagent.rules.placement.place import Demand, place
 from tests.support.gpus import gpu_uuid, make_inventory
 from tests.support.placement import account, make_sized
 

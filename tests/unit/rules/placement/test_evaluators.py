@@ -6,8 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.model.gpu import Inventory, PathKind
-from nodeagent.rules.placement.evaluators import Demand, evaluate_fragment, evaluate_link, evaluate_share
-from nodeagent.rules.placement.place import place
+from nodeagent.rules.placement.place import Demand, evaluate_fragment, evaluate_link, evaluate_share, place
 from nodeagent.rules.placement.space import Space
 from tests.support.gpus import make_gpu, make_inventory, make_node
 from tests.support.placement import BLOCK, GIB, WHOLE, account, eight, make_sized, six

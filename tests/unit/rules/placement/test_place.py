@@ -6,8 +6,7 @@ from msgspec.structs import replace
 
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import GpuPart
-from nodeagent.rules.placement.evaluators import Demand
-from nodeagent.rules.placement.place import Placement, place, render_placement
+from nodeagent.rules.placement.place import Demand, Placement, place, render_placement
 from nodeagent.rules.placement.space import Space, plan_space
 from nodeagent.rules.placement.topology import describe_score
 from tests.support.gpus import gpu_uuid, make_inventory

@@ -16,7 +16,7 @@ from nodeagent.rules.fractions.runtime import explain_no_cdi
 _SOURCE = "fractions"
 
 
-class Reasons:
+class DecisionLog:
     """The decision log; a helper of the component `fractions`."""
 
     def __init__(self, bus: Bus, conditions: Conditions) -> None:

@@ -9,7 +9,6 @@ from typing import Final
 import anyio
 
 from nodeagent.components.fractions.decide import name_files
-from nodeagent.components.fractions.renewing.decide import is_outdated
 from nodeagent.core.life.ticker import Ticker
 from nodeagent.core.log.lines import get_logger
 from nodeagent.model.errors import NodeagentError
@@ -21,7 +20,7 @@ RENEW_SECONDS: Final = 60.0
 """The first comparison matters most; later differences are rare, and each comparison reads all files."""
 
 
-class Renewing:
+class LimitsSync:
     """A task of the component `fractions`."""
 
     def __init__(
@@ -62,3 +61,17 @@ class Renewing:
 
     def _table(self) -> PartTable:
         return self._ledger.parts() or PartTable()
+
+
+def is_outdated(told: Sequence[PartLimit], due: Sequence[PartLimit]) -> bool:
+    """Whether the file is to be written again.
+
+    Settings hold from the start of a container on, so changed settings make no file outdated. Nor is a file outdated
+    that is missing or names other GPUs: the next start writes the file.
+    """
+    if [each.gpu for each in told] != [each.gpu for each in due]:
+        return False
+    return any(
+        one.memory_bytes != other.memory_bytes or (None not in (one.cores, other.cores) and one.cores != other.cores)
+        for one, other in zip(told, due, strict=True)
+    )

@@ -18,15 +18,13 @@ DAEMON_SECONDS: Final = 3.0
 """Less than a whole start may take; after longer the kubelet asks again."""
 
 
-class PartDaemons:
+class FractionDaemons:
     """Belongs to the component `fractions`."""
 
     def __init__(self, bus: Bus, live: LiveSettings) -> None:
         self._bus, self._live = bus, live
 
-    @property
-    def state(self) -> MpsState | None:
-        """The MPS daemons of now; `None` where the agent runs no daemons."""
+    def _read_state(self) -> MpsState | None:
         latest = self._bus.latest(MpsState)
         return latest.value if latest is not None else None
 
@@ -39,8 +37,8 @@ class PartDaemons:
         (part,) = binding.parts
         limits = plan_part_limits(binding, part.gpu)
         with anyio.move_on_after(DAEMON_SECONDS), self._bus.watch(MpsState, client="part daemons") as states:
-            while explain_part_daemon(part.gpu, self.state, limits):
+            while explain_part_daemon(part.gpu, self._read_state(), limits):
                 await anext(states)
-        if reason := explain_part_daemon(part.gpu, self.state, limits):
+        if reason := explain_part_daemon(part.gpu, self._read_state(), limits):
             raise PartsUnavailable(f"{part.gpu}: {reason}; see `nodeagent mps`")
         return plan_part_access(self._live.now, binding)

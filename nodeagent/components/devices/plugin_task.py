@@ -4,17 +4,24 @@ Outlives the component behind it: during a restart of the component the last lis
 Refuses to answer before the journal holds the allocation.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from nodeagent.components.devices.offer import ClassOffer, explain_unfitness, select
 from nodeagent.config.live import LiveSettings
+from nodeagent.config.sections.devices import DeviceClass
 from nodeagent.core.channels.gathered import Gathered
-from nodeagent.model.errors import DeviceUnhealthy, DeviceUnknown
+from nodeagent.core.life.handle import Handle
+from nodeagent.model.errors import DeviceUnhealthy, DeviceUnknown, NodeagentError
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.plugin import AdvertisedDevice, ContainerAnswer, PluginOptions
-from nodeagent.model.ports import AllocationJournal
+from nodeagent.model.ports import AllocationJournal, DevicePlugin
 from nodeagent.rules.devices.answer import plan_answer
-from nodeagent.rules.devices.prefer import prefer_devices
+from nodeagent.rules.devices.group import name_resource
+from nodeagent.rules.devices.prefer import narrow_gpus, prefer_devices
+
+if TYPE_CHECKING:
+    from nodeagent.components.devices.component import Devices
 
 
 class ClassPlugin:
@@ -72,3 +79,38 @@ class ClassPlugin:
                 if reason := explain_unfitness(self._offer, device):
                     raise DeviceUnhealthy(device, reason)
         await self._journal.identify(self._resource, devices)
+
+
+class ClassPlugins:
+    """The plugins of all classes, kept as long as the process lives; implements the port `PluginSource`.
+
+    All resources of the settings are present from the first moment, so that the device plugin takes none of them, with
+    devices still held, for a resource that is offered no more.
+    """
+
+    def __init__(self, live: LiveSettings, journal: AllocationJournal) -> None:
+        self._live, self._journal = live, journal
+        self.plugins: dict[ResourceName, ClassPlugin] = {}
+        self.component: Handle[Devices] = Handle(lambda: NodeagentError("the devices are not known yet"))
+        self.follow(live.now.devices.classes)
+
+    def narrow(
+        self, resource: ResourceName, available: Sequence[DeviceId], must_include: Sequence[DeviceId], size: int
+    ) -> Sequence[DeviceId]:
+        """The available GPUs nearest to the devices just given to the same container."""
+        devices = self.component.value
+        near = devices.score_gpus(resource) if devices is not None else {}
+        return narrow_gpus(available, must_include, size, near)
+
+    def follow(self, classes: Iterable[DeviceClass]) -> None:
+        """Keep a plugin for each of the classes and for no other."""
+        wanted = [name_resource(each) for each in classes]
+        for name in self.plugins.keys() - set(wanted):
+            del self.plugins[name]
+        for name in wanted:
+            if name not in self.plugins:
+                self.plugins[name] = ClassPlugin(name, self._live, self._journal)
+
+    def list_plugins(self) -> Mapping[ResourceName, DevicePlugin]:
+        """The plugin of each resource."""
+        return self.plugins

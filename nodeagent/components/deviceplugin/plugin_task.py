@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from uuid import uuid4
 
 from nodeagent.components.deviceplugin.advertise import explain_loss, explain_unfitness, plan_list
-from nodeagent.components.deviceplugin.answer import plan_answer, select_devices
-from nodeagent.components.deviceplugin.offers import ResourceOffer
+from nodeagent.components.deviceplugin.answer import ResourceOffer, plan_answer, select_devices
 from nodeagent.core.channels.envelope import Cause
 from nodeagent.core.channels.gathered import Gathered
 from nodeagent.model.errors import DeviceUnhealthy

@@ -1,14 +1,54 @@
-"""The utilization to write for each container, from the use of all processes in one sample; pure."""
+"""Writes the GPUs' utilization for containers with each measurement: the vGPU library reckons with the numbers.
+
+Refuses to hold up containers: where a file cannot be written, the library goes on by its own estimates.
+"""
 
 from collections.abc import Mapping
 
 from nodeagent.components.fractions.decide import name_files
+from nodeagent.config.live import LiveSettings
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.log.lines import get_logger
+from nodeagent.model.errors import NodeagentError
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import Enforcement, PartTable
 from nodeagent.model.parts import PartMeasure
+from nodeagent.model.ports import PartFolders, PartLedger
 from nodeagent.model.telemetry import NodeSample
 from nodeagent.model.usage import ContainerUse, PartUsage
 from nodeagent.rules.placement.space import CORES
+
+
+class UtilizationFiles:
+    """A task of the component `fractions`."""
+
+    def __init__(self, bus: Bus, live: LiveSettings, ledger: PartLedger, folders: PartFolders) -> None:
+        """`ledger` has the bindings, `folders` the containers' files."""
+        self._bus, self._live, self._ledger, self._folders = bus, live, ledger, folders
+        self._problem = ""
+        self._log = get_logger(component="fractions")
+
+    async def run(self) -> None:
+        """Write each measurement once, until cancelled."""
+        with self._bus.watch(PartUsage, client="fractions measured") as usages:
+            async for usage in usages:
+                if self._live.now.fractions.limit_compute:
+                    await self._tell(usage.value)
+
+    async def _tell(self, usage: PartUsage) -> None:
+        sample = self._bus.latest(NodeSample)
+        table = self._ledger.parts() or PartTable()
+        measures = plan_measures(table, usage, sample.value if sample is not None else None)
+        if not measures:
+            return
+        problem = ""
+        try:
+            await self._folders.measure(measures)
+        except NodeagentError as error:
+            problem = str(error)
+        if problem and problem != self._problem:
+            self._log.warning("measure_not_told", reason=problem)
+        self._problem = problem
 
 
 def plan_measures(

@@ -12,7 +12,7 @@ import anyio
 
 from nodeagent.components.fractions.bind import plan_correction
 from nodeagent.components.fractions.decide import PartView
-from nodeagent.components.fractions.requests.component import Requests
+from nodeagent.components.fractions.pod_resolver_task import NodePods
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.mailbox import Waker
@@ -22,11 +22,11 @@ GATHER_SECONDS: Final = 0.05
 """How long changes are gathered: several containers of a pod start together."""
 
 
-class Choices:
+class ChoiceCheck:
     """A task of the component `fractions`."""
 
-    def __init__(self, bus: Bus, live: LiveSettings, requests: Requests, find_view: Callable[[], PartView]) -> None:
-        self._bus, self._live, self._requests, self._find_view = bus, live, requests, find_view
+    def __init__(self, bus: Bus, live: LiveSettings, pods: NodePods, find_view: Callable[[], PartView]) -> None:
+        self._bus, self._live, self._pods, self._find_view = bus, live, pods, find_view
         self._waker = Waker()
         self._followings = 0
         self._corrected: dict[int, Mapping[str, str]] = {}
@@ -47,20 +47,20 @@ class Choices:
                 self._compare()
 
     async def _follow_pods(self) -> None:
-        known = self._requests.known
+        known = self._pods.known
         while True:
-            known = await self._requests.wait_other(known, 0.0)
+            known = await self._pods.wait_other(known, 0.0)
             self._waker.wake()
 
     def _compare(self) -> None:
         settings, table = self._live.now.fractions, self._bus.latest(PartTable)
         if table is None or not (settings.use_scheduler_choice and settings.correct_choice):
             return
-        if self._followings != self._requests.followings:
-            self._followings = self._requests.followings
+        if self._followings != self._pods.followings:
+            self._followings = self._pods.followings
             self._corrected.clear()
         bindings, view = table.value.bindings, self._find_view()
-        pods = {each.pod.uid: each for each in self._requests.known.values()}
+        pods = {each.pod.uid: each for each in self._pods.known.values()}
         for number in self._corrected.keys() - bindings.keys():
             del self._corrected[number]
         for number, binding in bindings.items():
@@ -68,4 +68,4 @@ class Choices:
             correction = plan_correction(view, pod, binding) if pod is not None and not pod.is_finished else None
             if correction is not None and self._corrected.get(number) != correction.annotations:
                 self._corrected[number] = correction.annotations
-                self._requests.correct(correction)
+                self._pods.correct(correction)

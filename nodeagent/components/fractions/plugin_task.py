@@ -3,25 +3,56 @@
 Outlives the component: while the component restarts the list stands, and calls are to be repeated.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from nodeagent.components.fractions.relay import PartsRelay
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.gathered import Gathered
-from nodeagent.model.errors import DeviceUnhealthy, DeviceUnknown
+from nodeagent.core.life.handle import Handle
+from nodeagent.model.errors import ControlRefused, DeviceUnhealthy, DeviceUnknown, PartsUnavailable
 from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.parts import PartWish
 from nodeagent.model.plugin import AdvertisedDevice, ContainerAnswer, PluginOptions, PluginState
+from nodeagent.model.ports import DevicePlugin
 from nodeagent.rules.fractions.tokens import prefer_tokens
 
+if TYPE_CHECKING:
+    from nodeagent.components.fractions.component import Fractions
 
-class TokenPlugin:
+
+class FractionPlugins:
+    """The plugin of each resource, kept as long as the process lives; implements `PluginSource` and `PartSetting`."""
+
+    def __init__(self) -> None:
+        self.component: Handle[Fractions] = Handle(
+            lambda: PartsUnavailable("the part that gives them is starting or has failed: try again")
+        )
+        """The component, which answers the kubelet's calls."""
+        self.plugins: dict[ResourceName, DevicePlugin] = {}
+
+    def list_plugins(self) -> Mapping[ResourceName, DevicePlugin]:
+        """The plugin of each resource."""
+        return self.plugins
+
+    async def set_part(self, wish: PartWish) -> str:
+        """Give a running container other limits, by a person's order.
+
+        Raises:
+            ControlRefused: No such container, the GPU has not so much left, or the component is not running.
+        """
+        if self.component.value is None:
+            raise ControlRefused("no parts of GPUs are given: `fractions.enabled` is off, or the part is starting")
+        return await self.component.value.set_part(wish)
+
+
+class FractionPlugin:
     """A resource of fractions for the kubelet; implements the port `DevicePlugin`."""
 
     options = PluginOptions(preferred_allocation=True, pre_start=True)
 
-    def __init__(self, resource: ResourceName, relay: PartsRelay, live: LiveSettings) -> None:
-        self._resource, self._relay, self._live = resource, relay, live
+    def __init__(self, resource: ResourceName, component: "Handle[Fractions]", live: LiveSettings) -> None:
+        self._resource, self._component, self._live = resource, component, live
         self._list: Gathered[tuple[AdvertisedDevice, ...]] = Gathered(())
         self._healthy: dict[DeviceId, bool] = {}
 
@@ -54,7 +85,7 @@ class TokenPlugin:
                 raise DeviceUnknown(self._resource, device)
             if not self._healthy[device]:
                 raise DeviceUnhealthy(device, "nothing of its GPU can be given now, see `nodeagent status`")
-        return await self._relay.find_keeper().allocate(self._resource, devices)
+        return await self._component.get().allocate(self._resource, devices)
 
     async def pre_start(self, devices: Sequence[DeviceId]) -> None:
         """Give the starting container its fractions.
@@ -62,7 +93,7 @@ class TokenPlugin:
         Raises:
             AllocationError: The container must not start now.
         """
-        await self._relay.find_keeper().pre_start(self._resource, devices)
+        await self._component.get().pre_start(self._resource, devices)
 
 
 async def tell_known(bus: Bus, list_offered: Callable[[], Collection[ResourceName]], tell: Callable[[], None]) -> None:

@@ -30,7 +30,7 @@ from nodeagent.rules.fractions.recovery import (
 Holders: TypeAlias = Mapping[tuple[ResourceName, frozenset[DeviceId]], Sequence[PodIdentity]]
 
 
-class PartLook(NamedTuple):
+class FractionPoll(NamedTuple):
     """The answers of all sources in a single poll; `None` for a failed source."""
 
     listing: PodListing | None
@@ -65,7 +65,7 @@ class Judgement(NamedTuple):
         return tuple(number for number, finding in self.findings.items() if finding.action is Action.ORPHAN)
 
 
-def find_identities(table: PartTable, look: PartLook) -> tuple[Binding, ...]:
+def find_identities(table: PartTable, look: FractionPoll) -> tuple[Binding, ...]:
     """Bindings with a newly completed identity of the pod, name and uid.
 
     At the binding the kubelet's list or checkpoint was silent; without the uid no other source can be asked.
@@ -82,7 +82,7 @@ def list_halves(table: PartTable) -> tuple[Binding, ...]:
     return tuple(each for each in table.bindings.values() if not (each.pod.name and each.pod.uid))
 
 
-def judge_all(table: PartTable, look: PartLook, over_since: Mapping[int, float]) -> Judgement:
+def judge_all(table: PartTable, look: FractionPoll, over_since: Mapping[int, float]) -> Judgement:
     """Judge each reservation and each binding separately."""
     findings: dict[int, Finding] = {}
     holders = find_holders(look)
@@ -95,7 +95,7 @@ def judge_all(table: PartTable, look: PartLook, over_since: Mapping[int, float])
     return Judgement(findings, {number: over_since.get(number, look.now_seconds) for number in doubtful})
 
 
-def find_holders(look: PartLook) -> Holders:
+def find_holders(look: FractionPoll) -> Holders:
     """The holders of exactly these ids by the kubelet's list and checkpoint; indexed once, as there may be hundreds."""
     holders: dict[tuple[ResourceName, frozenset[DeviceId]], list[PodIdentity]] = {}
     listed = look.listing.containers if look.listing is not None else ()
@@ -105,7 +105,7 @@ def find_holders(look: PartLook) -> Holders:
 
 
 def _weigh_promise(
-    reservation: Reservation, look: PartLook, holders: Holders, over_since: Mapping[int, float]
+    reservation: Reservation, look: FractionPoll, holders: Holders, over_since: Mapping[int, float]
 ) -> Evidence:
     """The pod of a reservation is unknown: any holder of exactly its ids counts."""
     kubelet = Kubelet.UNREADABLE
@@ -122,7 +122,7 @@ def _weigh_promise(
 
 
 def _weigh_binding(
-    table: PartTable, binding: Binding, look: PartLook, holders: Holders, over_since: Mapping[int, float]
+    table: PartTable, binding: Binding, look: FractionPoll, holders: Holders, over_since: Mapping[int, float]
 ) -> Evidence:
     return Evidence(
         own=Own.BOUND,
@@ -135,7 +135,7 @@ def _weigh_binding(
     )
 
 
-def _ask_kubelet(table: PartTable, binding: Binding, look: PartLook, holders: Holders) -> Kubelet:
+def _ask_kubelet(table: PartTable, binding: Binding, look: FractionPoll, holders: Holders) -> Kubelet:
     if look.listing is None:
         return Kubelet.UNREADABLE
     if not binding.pod.name and look.checkpoint is None:
@@ -165,7 +165,7 @@ def _is_of(entry: PodIdentity, pod: PodIdentity) -> bool:
     return entry.uid == pod.uid if entry.uid and not entry.name else is_same_pod(entry, pod)
 
 
-def _ask_gpus(binding: Binding, look: PartLook) -> Process:
+def _ask_gpus(binding: Binding, look: FractionPoll) -> Process:
     if look.users is None:
         return Process.UNKNOWN
     users = (look.users.get(part.gpu, frozenset()) for part in binding.parts)
@@ -191,7 +191,7 @@ def _is_in(container: PodContainer, pod: PodIdentity) -> bool:
     return (container.namespace, container.pod) == (pod.namespace, pod.name)
 
 
-def list_users_of_library(table: PartTable, look: PartLook) -> tuple[Binding, ...]:
+def list_users_of_library(table: PartTable, look: FractionPoll) -> tuple[Binding, ...]:
     """The bindings under the vGPU library whose pods have processes on their GPUs, as far as seen."""
     users = look.users or {}
     return tuple(

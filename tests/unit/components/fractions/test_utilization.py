@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.components.fractions.measuring.decide import plan_measures
+from nodeagent.components.fractions.utilization_task import plan_measures
 from nodeagent.components.usage.measure import measure
 from nodeagent.model.journal import Binding, Enforcement
 from nodeagent.model.parts import PartMeasure

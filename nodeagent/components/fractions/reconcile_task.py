@@ -10,9 +10,9 @@ from typing import Final, NamedTuple, TypeVar
 import anyio
 from msgspec.structs import replace
 
+from nodeagent.components.fractions.adopt import Adoption, list_unknown_names, plan_adoptions
 from nodeagent.components.fractions.decide import PartView, describe_binding, list_file_names, name_files, read_name
-from nodeagent.components.fractions.tending.adopt import Adoption, list_unknown_names, plan_adoptions
-from nodeagent.components.fractions.tending.foreign import (
+from nodeagent.components.fractions.foreign import (
     ForeignProcess,
     describe_foreign,
     find_foreign,
@@ -20,14 +20,14 @@ from nodeagent.components.fractions.tending.foreign import (
     list_unread,
     sum_foreign,
 )
-from nodeagent.components.fractions.tending.judge import (
-    PartLook,
+from nodeagent.components.fractions.judge import (
+    FractionPoll,
     find_identities,
     judge_all,
     list_halves,
     list_users_of_library,
 )
-from nodeagent.components.fractions.tending.sources import KubeletRecords, Sources, list_or_explain
+from nodeagent.components.fractions.pod_resolver_task import KubeletRecords
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.mailbox import Waker
@@ -39,12 +39,13 @@ from nodeagent.model.errors import AllocationError, NodeagentError
 from nodeagent.model.events import PartReleased
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import Binding, Enforcement, GpuPart, PartTable
-from nodeagent.model.parts import PartLimit
+from nodeagent.model.parts import PartLimit, PodContainer
 from nodeagent.model.ports import (
     PartFolders,
     PartLedger,
     PartSpecs,
     PodListing,
+    ProcessPlaces,
 )
 from nodeagent.model.telemetry import NodeSample
 from nodeagent.rules.placement.space import CORES
@@ -59,14 +60,23 @@ FINISHED_SECONDS: Final = 1.0
 """How often, and how far apart, a finished pod is polled until all of it is gone; then with all others."""
 
 
+class Sources(NamedTuple):
+    """The sources about containers beside the kubelet."""
+
+    list_containers: Callable[[], Awaitable[tuple[PodContainer, ...]]]
+    """Asks the container runtime."""
+    places: ProcessPlaces | None = None
+    """Finds the container of a process; `None` where GPUs and processes are simulated."""
+
+
 class Files(NamedTuple):
     """The CDI specifications and folders of containers."""
 
-    specs: PartSpecs
+    specs: Callable[[], PartSpecs]
     folders: PartFolders
 
 
-class Tending:
+class FractionReconciler:
     """A task of the component `fractions`."""
 
     def __init__(
@@ -217,10 +227,10 @@ class Tending:
         """
         listing = await _try(self._kubelet.read_pods)
         checkpoint = await _try(self._kubelet.read_checkpoint)
-        await self._name(PartLook(listing, checkpoint, None, None, self._clock.monotonic()))
+        await self._name(FractionPoll(listing, checkpoint, None, None, self._clock.monotonic()))
         return not list_halves(self._table())
 
-    async def _name(self, look: PartLook) -> None:
+    async def _name(self, look: FractionPoll) -> None:
         """Record newly known names.
 
         Each takes the lock anew: a hundred names may come, and a starting container does not wait for the rest.
@@ -239,7 +249,7 @@ class Tending:
                     self._log.warning("parts_not_written", error=str(error))
                     return
 
-    async def _tell_without_library(self, look: PartLook) -> None:
+    async def _tell_without_library(self, look: FractionPoll) -> None:
         """Raise a condition for containers whose pods use a GPU while the vGPU library never came up."""
         found: dict[str, str] = {}
         for binding in list_users_of_library(self._table(), look):
@@ -248,7 +258,7 @@ class Tending:
                 found[str(binding.number)] = describe_binding(binding)
         self._conditions.replace("part-library-absent", found)
 
-    async def _prune(self, look: PartLook) -> None:
+    async def _prune(self, look: FractionPoll) -> None:
         """Remove the files of ended containers, once no adoption is possible."""
         if look.listing is None or look.checkpoint is None:
             return
@@ -259,12 +269,12 @@ class Tending:
         known = list_file_names(table)
         for name in (name for name in names if name not in known):
             try:
-                await self._files.specs.remove_part(name)
+                await self._files.specs().remove_part(name)
                 await self._files.folders.remove(name)
             except NodeagentError as error:
                 self._log.warning("part_files_left", name=name, error=str(error))
 
-    async def _adopt_all(self, look: PartLook) -> None:
+    async def _adopt_all(self, look: FractionPoll) -> None:
         """Adopt ids held in the kubelet's records but missing in the journal."""
         view, limits = self._view(), dict[str, tuple[PartLimit, ...]]()
         for name in list_unknown_names(self._table(), look, view):
@@ -304,14 +314,14 @@ class Tending:
         usual = Enforcement(self._live.now.fractions.enforcement)
         return Enforcement.ADVISE if usual is Enforcement.MPS and len(parts) > 1 else usual
 
-    async def _look(self) -> PartLook:
+    async def _look(self) -> FractionPoll:
         """Ask all sources; a failed source differs from an empty answer."""
         now, finished = self._clock.monotonic(), self._finished()
         listing = await _try(self._kubelet.read_pods)
         checkpoint = await _try(self._kubelet.read_checkpoint)
-        containers, silence = await list_or_explain(self._sources)
+        containers, silence = await _list_or_explain(self._sources)
         users, unread = await self._find_users()
-        return PartLook(listing, checkpoint, containers, users, now, finished, unread, silence)
+        return FractionPoll(listing, checkpoint, containers, users, now, finished, unread, silence)
 
     async def _find_users(self) -> tuple[Mapping[GpuUuid, frozenset[str]] | None, frozenset[GpuUuid]]:
         """By GPU the pods with processes on it, `None` without a fresh sample of the driver; and the unread GPUs."""
@@ -346,7 +356,7 @@ class Tending:
     async def remove_files(self, binding: Binding) -> None:
         """Remove the files of an ended container; files left by a failure are pruned later."""
         try:
-            await self._files.specs.remove_part(name_files(binding))
+            await self._files.specs().remove_part(name_files(binding))
             await self._files.folders.remove(name_files(binding))
         except NodeagentError as error:
             self._log.warning("part_files_left", binding=binding.number, error=str(error))
@@ -362,3 +372,11 @@ async def _try(ask: Callable[[], Awaitable[T]]) -> T | None:
         return await ask()
     except NodeagentError:
         return None
+
+
+async def _list_or_explain(sources: Sources) -> tuple[tuple[PodContainer, ...] | None, str]:
+    """The containers of the runtime; or `None`, and why the runtime does not answer."""
+    try:
+        return await sources.list_containers(), ""
+    except NodeagentError as error:
+        return None, str(error)

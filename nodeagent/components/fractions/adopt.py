@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from nodeagent.components.fractions.decide import PartView, list_resources
-from nodeagent.components.fractions.tending.judge import PartLook
+from nodeagent.components.fractions.judge import FractionPoll
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
 from nodeagent.model.journal import GpuPart, PartTable
@@ -41,20 +41,20 @@ class Adoption(NamedTuple):
     """The source that gave the GPUs."""
 
 
-def list_unknown_names(table: PartTable, look: PartLook, view: PartView) -> tuple[str, ...]:
+def list_unknown_names(table: PartTable, look: FractionPoll, view: PartView) -> tuple[str, ...]:
     """The unqualified names of containers missing in the journal, for finding their limits files."""
     groups = _list_unknown(table, look, view)
     return tuple(_unqualify(entry.cdi_names) for group in groups for entry in group if entry.cdi_names)
 
 
 def plan_adoptions(
-    table: PartTable, look: PartLook, view: PartView, limits: Mapping[str, Sequence[PartLimit]]
+    table: PartTable, look: FractionPoll, view: PartView, limits: Mapping[str, Sequence[PartLimit]]
 ) -> tuple[Adoption, ...]:
     """All containers with ids missing in the journal; `limits` are the contents of their limits files, by name."""
     return tuple(_adopt(group, look, view, limits) for group in _list_unknown(table, look, view))
 
 
-def _list_unknown(table: PartTable, look: PartLook, view: PartView) -> tuple[tuple[ContainerDevices, ...], ...]:
+def _list_unknown(table: PartTable, look: FractionPoll, view: PartView) -> tuple[tuple[ContainerDevices, ...], ...]:
     """The checkpoint's entries of pods still in the list; entries with the same ids make a single binding."""
     if look.listing is None or look.checkpoint is None:
         return ()
@@ -71,7 +71,7 @@ def _list_unknown(table: PartTable, look: PartLook, view: PartView) -> tuple[tup
 
 
 def _adopt(
-    group: Sequence[ContainerDevices], look: PartLook, view: PartView, limits: Mapping[str, Sequence[PartLimit]]
+    group: Sequence[ContainerDevices], look: FractionPoll, view: PartView, limits: Mapping[str, Sequence[PartLimit]]
 ) -> Adoption:
     # First the name used for the files.
     named = sorted(group, key=lambda each: _unqualify(each.cdi_names) not in limits)
@@ -90,21 +90,21 @@ def _adopt(
     return Adoption(pod, entry.container, tuple(promises), parts, source)
 
 
-def _name_pod(entry: ContainerDevices, look: PartLook) -> PodIdentity:
+def _name_pod(entry: ContainerDevices, look: FractionPoll) -> PodIdentity:
     """The pod with the checkpoint's uid and the list's name, joined by the same ids."""
     assert look.listing is not None
     assert look.checkpoint is not None
     return find_other_half(Records(listed=look.listing.containers, noted=look.checkpoint.containers), entry.pod)
 
 
-def _is_listed(entry: ContainerDevices, look: PartLook) -> bool:
+def _is_listed(entry: ContainerDevices, look: FractionPoll) -> bool:
     """Whether the kubelet's list has a container of the same name with just these ids."""
     assert look.listing is not None
     wanted = (entry.resource, entry.container, frozenset(entry.devices))
     return any((each.resource, each.container, frozenset(each.devices)) == wanted for each in look.listing.containers)
 
 
-def _find_memory(entry: ContainerDevices, look: PartLook, view: PartView) -> tuple[DeviceId, ...]:
+def _find_memory(entry: ContainerDevices, look: FractionPoll, view: PartView) -> tuple[DeviceId, ...]:
     if not isinstance(view.profile, CoresProfile) or look.checkpoint is None:
         return ()
     wanted = (view.profile.memory, entry.pod.uid, entry.container)
@@ -118,7 +118,7 @@ def _find_memory(entry: ContainerDevices, look: PartLook, view: PartView) -> tup
     )
 
 
-def _runs(entry: ContainerDevices, look: PartLook) -> bool:
+def _runs(entry: ContainerDevices, look: FractionPoll) -> bool:
     """Whether the runtime has the container; without an answer a container in the kubelet's list may be running."""
     if look.containers is None:
         return _is_listed(entry, look)
@@ -131,7 +131,7 @@ def _runs(entry: ContainerDevices, look: PartLook) -> bool:
 def _find_parts(
     entry: ContainerDevices,
     memory: tuple[DeviceId, ...],
-    look: PartLook,
+    look: FractionPoll,
     view: PartView,
     limits: Sequence[PartLimit],
 ) -> tuple[tuple[GpuPart, ...], str]:

@@ -1,1 +1,0 @@
-"""The plugin of whole or shared GPUs, for the kubelet's questions."""

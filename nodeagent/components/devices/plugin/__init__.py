@@ -1,1 +1,0 @@
-"""The plugin of a device class, for the kubelet's questions."""

@@ -1,1 +1,0 @@
-"""The starting container, by the kubelet's records and the API server."""

@@ -1,1 +1,0 @@
-"""The schedulers' choices, compared with the GPUs of containers."""

@@ -1,1 +1,0 @@
-"""Files with the GPUs' utilization, for containers whose compute is limited."""

@@ -1,1 +1,0 @@
-"""The device plugin of a resource of fractions."""

@@ -1,1 +1,0 @@
-"""Why containers have certain GPUs, and why others wait."""

@@ -1,1 +1,0 @@
-"""The requests of the node's pods, and the schedulers' choices on the pods."""

@@ -19,13 +19,10 @@ from nodeagent.app.sides.kubelet import KubeletSide
 from nodeagent.app.sides.usage import UsageSide
 from nodeagent.components.driver.component import Driver
 from nodeagent.components.health.component import Health
-from nodeagent.components.health.relay import ClearingRelay
 from nodeagent.components.health.verdict_store import VERDICTS_VERSION
 from nodeagent.components.inventory.component import InventoryComponent
-from nodeagent.components.inventory.relay import ForgettingRelay
 from nodeagent.components.inventory.roster import STORE
 from nodeagent.components.offering.component import OfferingComponent
-from nodeagent.components.offering.relay import ChoosingRelay
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.core.channels.bus import Bus
@@ -37,6 +34,7 @@ from nodeagent.core.life.backoff import BackoffSettings
 from nodeagent.core.life.budget import BudgetSettings
 from nodeagent.core.life.component import Component, ComponentSpec
 from nodeagent.core.life.gates import Gates
+from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.core.life.report import ComponentReport
 from nodeagent.core.life.runner import RunnerSettings
 from nodeagent.core.life.supervisor import Supervisor, SupervisorSettings
@@ -69,7 +67,7 @@ class Composition:
         self.capacity = self._decide_capacity()
         self.introspection = Introspection()
         self.kubelet = KubeletSide(self.bus, self.conditions, self.clock, live, self.node)
-        self.clearing, self.forgetting, self.choosing = ClearingRelay(), ForgettingRelay(), ChoosingRelay()
+        self.orders = OrderHandlers()
         registers = settings.device_plugin.enabled or settings.fractions.enabled or bool(settings.devices.classes)
         self.late = LateStart(
             self.bus, lambda: self.gates, PLUGIN_GATE if registers else None, list_first_modules(settings)
@@ -84,7 +82,15 @@ class Composition:
             made_up=hardware.made_up if plan.simulation is not None else None,
         )
         self.cluster = ClusterSide(
-            self.bus, self.conditions, self.clock, live, self.late, plan.environ, self.node, lambda: self.control
+            self.bus,
+            self.conditions,
+            self.clock,
+            live,
+            self.late,
+            plan.environ,
+            self.node,
+            self.orders,
+            lambda: self.control,
         )
         self.optional = OptionalParts(
             (self.bus, self.conditions, self.clock, live),
@@ -94,6 +100,7 @@ class Composition:
             self._open_store,
             lambda: self.gates,
             self.node,
+            self.orders,
         )
         specs = self.specs()
         self.gates = Gates(list_gates(specs), clock=self.clock)
@@ -104,17 +111,13 @@ class Composition:
             self.bus,
             self.conditions,
             live,
+            self.orders,
             load_again=plan.load_again,
             recalled=plan.recalled,
             label_store=SealedStore(SealedFile(plan.recalled.file, *SEAL)),
             crash=self.supervisor.inject,
             gpus=hardware.gpus,
             faults=hardware.faults,
-            clearing=self.clearing,
-            forgetting=self.forgetting,
-            choosing=self.choosing,
-            applying=self.optional.applying,
-            parts=self.kubelet.parts,
         )
 
     def specs(self) -> tuple[ComponentSpec, ...]:
@@ -215,11 +218,11 @@ class Composition:
     def _build_inventory(self) -> Component:
         store = self._open_store(*STORE)
         return InventoryComponent(
-            self.bus, self.conditions, self.clock, self.hardware.gpus, self.live, store, self.forgetting
+            self.bus, self.conditions, self.clock, self.hardware.gpus, self.live, store, self.orders
         )
 
     def _build_offering(self) -> Component:
-        return OfferingComponent(self.bus, self.conditions, self.live, self.kubelet.relay, self.choosing)
+        return OfferingComponent(self.bus, self.conditions, self.live, self.kubelet.relay, self.orders)
 
     def _open_store(self, name: str, seal: str, version: int) -> SealedStore:
         node = self.live.now.node
@@ -234,7 +237,7 @@ class Composition:
             self.clock,
             self.live,
             self._open_store("verdicts.json", "nodeagent-verdicts", VERDICTS_VERSION),
-            self.clearing,
+            self.orders,
             kernel_log=None if is_simulated else settings.health.kernel_log,
         )
 
@@ -296,7 +299,7 @@ class Composition:
         return WebComponent(
             self.bus,
             view,
-            self.control,
+            self.orders,
             self.live,
             public=self.listeners.public,
             admin=self.listeners.admin,

@@ -18,6 +18,7 @@ from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.component import Component, ComponentSpec
 from nodeagent.core.life.gates import Gates
+from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.edge.host.files.sealed_store import SealedStore
 from nodeagent.model.mig import MEMORY
 from nodeagent.model.slices import SliceContent
@@ -51,12 +52,13 @@ class OptionalParts:
         open_store: Callable[[str, str, int], SealedStore],
         read_gates: Callable[[], Gates],
         node: str,
+        orders: OrderHandlers,
     ) -> None:
         self._house, self._sides = house, sides
         self._live = house[-1]
         self._kubelet, self._containers, self._cluster = sides
         self._hardware, self._late, self._open_store = hardware, late, open_store
-        self._read_gates, self._node = read_gates, node
+        self._read_gates, self._node, self._orders = read_gates, node, orders
         self.applying, self.mps_claims = ApplyingRelay(), MpsClaimsRelay()
 
     def specs(self) -> tuple[ComponentSpec, ...]:
@@ -96,7 +98,7 @@ class OptionalParts:
         """The MIG side for the life of the process, if the agent cuts GPUs."""
         from nodeagent.app.sides.mig import MigSide  # noqa: PLC0415 - off means that it is not loaded
 
-        return MigSide(*self._house)
+        return MigSide(*self._house, self._orders)
 
     @cached_property
     def mps_side(self) -> "MpsSide":
@@ -155,7 +157,7 @@ class OptionalParts:
     def _build_fractions(self) -> Component:
         from nodeagent.app.sides.parts import build_fractions  # noqa: PLC0415 - nothing of it is loaded where it is off
 
-        return build_fractions(*self._house, self._sides, self._hardware.made_up)
+        return build_fractions(*self._house, self._sides, self._hardware.made_up, self._orders)
 
     def _build_mig(self) -> Component:
         partitioning = self._hardware.partitioning

@@ -18,6 +18,7 @@ from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.component import Component, ComponentSpec
+from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.kube.credentials import Credentials, find_credentials
 
@@ -54,10 +55,11 @@ class ClusterSide:
         late: LateStart,
         environ: Mapping[str, str],
         node_name: str,
+        orders: OrderHandlers,
         read_control: Callable[[], Control],
     ) -> None:
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
-        self._late, self._read_control = late, read_control
+        self._late, self._orders, self._read_control = late, orders, read_control
         self._workers = [WorkerThread("node facts"), WorkerThread("feature file")]
         self._node_name = node_name
         self._credentials = self._find_credentials(environ)
@@ -170,8 +172,7 @@ class ClusterSide:
     def _build_wishes(self) -> Component:
         from nodeagent.components.wishes.component import Wishes  # noqa: PLC0415 - see `late`
 
-        control = self._read_control()
-        return Wishes(self._bus, self._conditions, self._live, control, control)
+        return Wishes(self._bus, self._conditions, self._live, self._orders, self._read_control())
 
     @property
     def has_api(self) -> bool:

@@ -15,6 +15,7 @@ from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.errors import CoreError
+from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.edge.host.files.sealed_store import SealedStore
 from nodeagent.edge.host.processes.process_places import HostProcessPlaces
 from nodeagent.model.ports import ChangeKeeper, GpuPartitioning
@@ -52,7 +53,10 @@ def _read(path: Path) -> LayoutsRead:
 class MigSide:
     """Objects that outlive a restart of the component."""
 
-    def __init__(self, bus: Bus, conditions: Conditions, clock: Clock, live: LiveSettings) -> None:
+    def __init__(
+        self, bus: Bus, conditions: Conditions, clock: Clock, live: LiveSettings, orders: OrderHandlers
+    ) -> None:
+        self._orders = orders
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self._file = LayoutsFile(live)
         # The processes of simulated GPUs are made up: their numbers must not be looked up on this host.
@@ -78,6 +82,7 @@ class MigSide:
             keeper,
             store=open_store(*STORE),
             relay=relay,
+            orders=self._orders,
             read_file=self._file.read,
             places=self._places,
             eviction=cluster,

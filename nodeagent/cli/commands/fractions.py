@@ -1,9 +1,10 @@
 """The commands about parts of GPUs."""
 
-from nodeagent.cli.commands.shared import ASKING, CONFIG, RECORD, SET, SIMULATION, TABLE
+from nodeagent.cli.commands.shared import ASKING, RECORD, TABLE, command_order
 from nodeagent.cli.frame.command import Argument, Command, Example
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.parts.arguments import parse_cores, parse_size
+from nodeagent.model.orders import SET_PART
 
 _POD = Argument(("pod",), "the pod; NAME alone means it in every namespace", metavar="NAMESPACE/NAME")
 
@@ -33,23 +34,22 @@ FRACTIONS = Command(
             arguments=(*ASKING, *RECORD, _POD),
             examples=(Example("nodeagent fractions explain ml/train-0", "why this GPU, or why none"),),
         ),
-        Command(
+        command_order(
             "set",
-            "give a running container other limits",
-            runs="nodeagent.cli.parts.commands:change",
-            exits=(ExitCode.UNREACHABLE,),
+            SET_PART,
+            _POD,
+            Argument(("--container",), "which, where the pod has several with parts", metavar="NAME"),
+            Argument(("--cores",), "hundredths of a GPU's compute, 1 to 99", metavar="N", parse=parse_cores),
+            Argument(
+                ("--memory",),
+                "of the GPU, such as 8GiB or 512Mi",
+                metavar="SIZE",
+                dest="memory_bytes",
+                parse=parse_size,
+            ),
             description=(
                 "Within what its GPU has left. The container sees it at its next allocation, and keeps it when it is\n"
                 "started again; what it uses already is not taken away. Who and when are logged."
-            ),
-            arguments=(
-                CONFIG,
-                SET,
-                SIMULATION,
-                _POD,
-                Argument(("--container",), "which, where the pod has several with parts", metavar="NAME"),
-                Argument(("--cores",), "hundredths of a GPU's compute, 1 to 99", metavar="N", parse=parse_cores),
-                Argument(("--memory",), "of the GPU, such as 8GiB or 512Mi", metavar="SIZE", parse=parse_size),
             ),
             examples=(Example("nodeagent fractions set ml/train-0 --cores 50 --memory 8GiB", "while it runs"),),
         ),

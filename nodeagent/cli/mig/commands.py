@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from nodeagent.cli.agent.settings import load_for, load_for_looking
 from nodeagent.cli.answers.answer import Answerer, NoAgent, say_simulated
 from nodeagent.cli.answers.client import find_agent
+from nodeagent.cli.answers.orders import give
 from nodeagent.cli.answers.output import write_answer, write_table
 from nodeagent.cli.answers.table import read_environment
 from nodeagent.cli.frame.exit_codes import ExitCode
@@ -113,9 +114,7 @@ def apply(arguments: argparse.Namespace, streams: Streams) -> int:
     """Have the running agent cut the GPUs, and wait for the end with `--wait`."""
     environ = read_environment(arguments)
     settings = load_for(arguments, environ).settings
-    agent = find_agent(settings, environ, change=True)
-    who = environ.get("SUDO_USER") or environ.get("USER") or ""
-    said = agent.post(f"{API}/layout", {"layout": arguments.layout or "", "who": who})
+    agent, said = give(arguments, settings, environ)
     if not arguments.json:
         print(f"{say_simulated(agent)}{said}", file=streams.out, flush=True)
     elif arguments.wait == 0:

@@ -4,9 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
-from nodeagent.model.errors import ControlRefused, PartsUnavailable
+from nodeagent.model.errors import PartsUnavailable
 from nodeagent.model.ids import DeviceId, ResourceName
-from nodeagent.model.parts import PartWish
 from nodeagent.model.plugin import ContainerAnswer
 from nodeagent.model.ports import DevicePlugin
 
@@ -30,17 +29,9 @@ class PartKeeper(Protocol):
         """
         ...
 
-    async def set_part(self, wish: PartWish) -> str:
-        """Give a running container other limits; returns a text with the new limits.
-
-        Raises:
-            ControlRefused: No such container, or the GPU has not so much left.
-        """
-        ...
-
 
 class PartsRelay:
-    """The handle; implements the ports `PluginSource` and `PartSetting`."""
+    """The handle; implements the port `PluginSource`."""
 
     def __init__(self) -> None:
         self._keeper: PartKeeper | None = None
@@ -59,16 +50,6 @@ class PartsRelay:
     def list_plugins(self) -> Mapping[ResourceName, DevicePlugin]:
         """The plugin of each resource."""
         return self.plugins
-
-    async def set_part(self, wish: PartWish) -> str:
-        """Give a running container other limits, by a person's order.
-
-        Raises:
-            ControlRefused: No such container, the GPU has not so much left, or the component is not running.
-        """
-        if self._keeper is None:
-            raise ControlRefused("no parts of GPUs are given: `fractions.enabled` is off, or the part is starting")
-        return await self._keeper.set_part(wish)
 
     def find_keeper(self) -> PartKeeper:
         """The component behind the handle.

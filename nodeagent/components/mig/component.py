@@ -44,6 +44,7 @@ from nodeagent.core.channels.mailbox import Waker
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.backoff import BackoffSettings, decide_delay
+from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.host.files.sealed_store import SealedStore
 from nodeagent.model.allocation import AllocationTable
@@ -57,6 +58,7 @@ from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import Change, PartTable
 from nodeagent.model.mig import GpuChange, MigState
 from nodeagent.model.offering import Offering
+from nodeagent.model.orders import APPLY_LAYOUT, LayoutCommand
 from nodeagent.model.plugin import PluginState
 from nodeagent.model.ports import ChangeKeeper, ClientPausing, GpuPartitioning, PodEviction, ProcessPlaces
 from nodeagent.model.telemetry import NodeSample
@@ -89,6 +91,7 @@ class Mig:
         *,
         store: SealedStore,
         relay: ApplyingRelay,
+        orders: OrderHandlers,
         read_file: Callable[[], Awaitable[LayoutsRead]],
         places: ProcessPlaces | None = None,
         eviction: PodEviction | None = None,
@@ -98,7 +101,7 @@ class Mig:
         """Wire the component; `places` finds the pods of processes, `has_cluster`: a label may be read some day."""
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self._sessions = SessionDesk(partitioning)
-        self._keeper, self._store, self._relay = keeper, store, relay
+        self._keeper, self._store, self._relay, self._orders = keeper, store, relay, orders
         self._read_file, self._has_cluster = read_file, has_cluster
         users, turn = Users(self.read, places), anyio.Lock()
         clearer = Clearer(lambda: live.now.mig, eviction)
@@ -119,7 +122,7 @@ class Mig:
     async def run(self, *, task_status: TaskStatus[None]) -> None:
         """Finish changes begun before, then follow the request in force, until cancelled."""
         await self._recall()
-        with self._relay.lead_to(self):
+        with self._orders.carrying_out(APPLY_LAYOUT, self.apply_layout):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._waker.follow, self._bus.watch_all(*WATCHED, client=self.name), name="mig states")
                 tasks.start_soon(self._watch_facts, name="mig facts")
@@ -133,9 +136,13 @@ class Mig:
                             self._row.end()
                         await self.wait_news(GIVE_BACK_SECONDS if self._clients.owed else self._again.rest_seconds())
 
-    async def apply_layout(self, name: str, who: str) -> str:
-        """Have the GPUs cut as a layout says; the port's contract is in `model.ports`."""
-        wanted = name or self._decide().layout
+    async def apply_layout(self, command: LayoutCommand) -> str:
+        """Apply a MIG layout, or the layout before for an empty name: after the answer, and kept over restarts.
+
+        Raises:
+            ControlRefused: No such layout, or an impossible layout.
+        """
+        wanted, who = command.layout or self._decide().layout, command.who
         inventory = self.read(Inventory)
         if not wanted or inventory is None:
             raise ControlRefused("no layout is asked for: name one, see `nodeagent mig show`")

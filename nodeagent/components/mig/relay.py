@@ -3,32 +3,17 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from nodeagent.model.errors import ControlRefused
 from nodeagent.model.gpu import MigDevice
 from nodeagent.model.mig import PartitionWish
-from nodeagent.model.ports import LayoutApplying, PartitionMaking
-
-_NOBODY = (
-    "this agent does not cut GPUs: set mig.manage to true; where it is, the part has yet to start or has failed, see"
-    " `nodeagent status`"
-)
+from nodeagent.model.orders import APPLY_LAYOUT
+from nodeagent.model.ports import PartitionMaking
 
 
 class ApplyingRelay:
-    """Implements `model.ports.LayoutApplying` and `PartitionMaking` for as long as the process lives."""
+    """Implements `model.ports.PartitionMaking` for as long as the process lives."""
 
     def __init__(self) -> None:
-        self._keeper: LayoutApplying | None = None
         self._maker: PartitionMaking | None = None
-
-    @contextmanager
-    def lead_to(self, keeper: LayoutApplying) -> Iterator[None]:
-        """Forward layout requests to this component for as long as the block lasts."""
-        self._keeper = keeper
-        try:
-            yield
-        finally:
-            self._keeper = None
 
     @contextmanager
     def make_with(self, maker: PartitionMaking) -> Iterator[None]:
@@ -38,16 +23,6 @@ class ApplyingRelay:
             yield
         finally:
             self._maker = None
-
-    async def apply_layout(self, name: str, who: str) -> str:
-        """Have the GPUs cut as a layout says, on a person's word.
-
-        Raises:
-            ControlRefused: The layout is not feasible, or no component cuts GPUs at the moment.
-        """
-        if self._keeper is None:
-            raise ControlRefused(_NOBODY)
-        return await self._keeper.apply_layout(name, who)
 
     async def make_partition(self, key: str, wish: PartitionWish) -> MigDevice:
         """The MIG device of a key from now on.
@@ -71,5 +46,5 @@ class ApplyingRelay:
 
     def _reach(self) -> PartitionMaking:
         if self._maker is None:
-            raise ControlRefused(_NOBODY)
+            raise APPLY_LAYOUT.refuse()
         return self._maker

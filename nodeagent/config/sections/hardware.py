@@ -9,9 +9,8 @@ from nodeagent.config.compound import ListOf, MapOf
 from nodeagent.config.kinds import AbsolutePath, Flag, Maybe, Number, OneOf, Text, Whole
 from nodeagent.config.knobs import Section, knob
 from nodeagent.config.sections.health_limits import HealthLimits
+from nodeagent.model.orders import RELEASE_SECONDS
 
-RELEASE_SECONDS = (1.0, 86400.0)
-"""Shortest and longest release, by setting or command: a driver upgrade takes minutes."""
 SIMULATED = "simulated:"
 GPU_SOURCE = Text("nvml or simulated:PROFILE", rf"nvml|{SIMULATED}[A-Za-z0-9/._-]+")
 GPU_SELECTOR = Text("an index, a UUID, a PCI address or a model pattern such as NVIDIA A100*", r".+", 256)

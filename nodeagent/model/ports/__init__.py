@@ -16,19 +16,15 @@ from nodeagent.model.ports.containers import (
     SpecDirectories,
     Withdraw,
 )
-from nodeagent.model.ports.control import AgentControl, ConfigurationControl, PartSetting
+from nodeagent.model.ports.control import ConfigurationControl
 from nodeagent.model.ports.devices import ClassSpecs, DeviceScan
 from nodeagent.model.ports.hardware import (
     DeviceNodes,
-    DoorChoosing,
     DriverProbe,
     FaultInjector,
-    GpuClearing,
     GpuEvent,
-    GpuForgetting,
     GpuPartitioning,
     GpuSource,
-    LayoutApplying,
     NodeFactSource,
     PartitionSession,
     ProcessEnding,
@@ -51,7 +47,6 @@ from nodeagent.model.ports.partitions import PartitionMaking
 from nodeagent.model.ports.slices import PcieRoots, SliceApi
 
 __all__ = [
-    "AgentControl",
     "AllocationJournal",
     "ChangeKeeper",
     "ClaimApi",
@@ -67,19 +62,15 @@ __all__ = [
     "DeviceNodes",
     "DevicePlugin",
     "DeviceScan",
-    "DoorChoosing",
     "DriverFileSource",
     "DriverProbe",
     "FaultInjector",
-    "GpuClearing",
     "GpuDoorKeeper",
     "GpuEvent",
-    "GpuForgetting",
     "GpuPartitioning",
     "GpuSource",
     "KubeletCheckpoint",
     "LabelFile",
-    "LayoutApplying",
     "MpsClaims",
     "MpsHost",
     "NodeApi",
@@ -87,7 +78,6 @@ __all__ = [
     "PartFolders",
     "PartLedger",
     "PartLibrary",
-    "PartSetting",
     "PartSpecs",
     "PartitionMaking",
     "PartitionSession",

@@ -17,6 +17,7 @@ from nodeagent.components.fractions.tending.sources import Sources
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState
@@ -26,6 +27,7 @@ from nodeagent.model.health import HealthReport
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
 from nodeagent.model.journal import Binding, PartTable
 from nodeagent.model.offering import Offering
+from nodeagent.model.orders import SET_PART, PartCommand
 from nodeagent.model.parts import (
     LibraryFiles,
     PartFolder,
@@ -204,6 +206,7 @@ class World:
         self.conditions = Conditions(self.bus, clock, CATALOGUE)
         self.store, self.kubelet = FakeStore(), FakeKubelet()
         self.journal, self.relay = JournalRelay("/state/allocations.journal"), PartsRelay()
+        self.orders = OrderHandlers()
         self.specs, self.folders, self.library = FakeSpecs(), FakeFolders(), FakeLibrary()
         self.pods: FakePods | None = None
         self.containers: tuple[PodContainer, ...] | None = ()
@@ -253,10 +256,14 @@ class World:
     def build(self) -> Fractions:
         return Fractions(
             self.bus, self.conditions, self.clock, self.live, self.relay,
-            ledger=self.journal, kubelet=self.kubelet, specs=self.specs, folders=self.folders, library=self.library,
+            orders=self.orders, ledger=self.journal,
+            kubelet=self.kubelet, specs=self.specs, folders=self.folders, library=self.library,
             sources=Sources(self._list_containers, self.places),
             open_pods=None if self.pods is None else self._open_pods,
         )  # fmt: skip
+
+    async def set_part(self, **limits: Any) -> str:
+        return await self.orders.give(SET_PART, PartCommand(**limits, who="me"))
 
     async def _list_containers(self) -> tuple[PodContainer, ...]:
         if self.containers is None:

@@ -14,6 +14,7 @@ from nodeagent.config.schema import Settings
 from nodeagent.config.sections.mig import MigSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.edge.host.files.sealed_store import Stored
 from nodeagent.edge.simulated.profile import load_profile
 from nodeagent.edge.simulated.source import SimulatedGpus
@@ -26,6 +27,7 @@ from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
 from nodeagent.model.journal import Change, Step
 from nodeagent.model.mig import MigState
+from nodeagent.model.orders import APPLY_LAYOUT, LayoutCommand
 from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource, PluginState
 from nodeagent.model.ports import ProcessPlaces
 from nodeagent.rules.mig.layouts import LayoutsRead
@@ -139,7 +141,7 @@ class World:
         self.live = LiveSettings(Settings(mig=MigSettings(manage=True, **mig)))
         self.gpus = SimulatedGpus(PROFILES[profile], clock=clock, deadline_seconds=5.0)
         self.gpus.set_holders({})
-        self.book, self.store, self.relay = Book(), Store(), ApplyingRelay()
+        self.book, self.store, self.relay, self.orders = Book(), Store(), ApplyingRelay(), OrderHandlers()
         self.file = LayoutsRead()
         self.places = places
         self.has_cluster = self.is_blind = False
@@ -177,6 +179,7 @@ class World:
                 self.book,
                 store=self.store,  # type: ignore[arg-type]  # as far as it is used
                 relay=self.relay,
+                orders=self.orders,
                 read_file=self._read_file,
                 places=self.places,
                 eviction=self.cluster,
@@ -186,6 +189,9 @@ class World:
             await tasks.start(lambda *, task_status: component.run(task_status=task_status))
             yield self
             tasks.cancel_scope.cancel()
+
+    async def apply(self, layout: str) -> str:
+        return await self.orders.give(APPLY_LAYOUT, LayoutCommand(layout=layout, who="me"))
 
     async def _read_file(self) -> LayoutsRead:
         return self.file

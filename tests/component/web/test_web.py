@@ -57,7 +57,7 @@ class Stage:
         self.web = WebComponent(
             self.bus,
             view,
-            FakeControl(),
+            FakeControl().orders,
             self.live,
             public=self.public,
             admin=self.admin,

@@ -37,6 +37,7 @@ from nodeagent.config.sections.mps import MpsSettings
 from nodeagent.config.sections.plugin import DevicePluginSettings
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.clock import SystemClock
+from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.edge.host.files.cdi_files import SpecFiles
 from nodeagent.edge.host.files.journal_disk import JournalDisk
 from nodeagent.edge.host.vgpu.part_folders import HostPartFolders
@@ -202,7 +203,7 @@ class Agent(World):
         return Mig(
             self.bus, self.conditions, self.clock, self.live, self.cards, self.journal,
             store=Store(),  # type: ignore[arg-type]  # as far as it is used
-            relay=self.mig, read_file=_read_no_file,
+            relay=self.mig, orders=OrderHandlers(), read_file=_read_no_file,
         )  # fmt: skip
 
     def _build_mps(self) -> Mps:

@@ -70,7 +70,7 @@ class ClearCommand(AuthoredCommand, frozen=True):
     def __post_init__(self) -> None:
         """Refuse an empty reason."""
         if not self.reason.strip():
-            raise ValueError("a GPU is cleared for a reason: it is kept with who cleared the GPU and when")
+            raise ValueError("say why with `reason` (--reason): it is kept with who cleared the GPU and when")
 
 
 class ForgetCommand(AuthoredCommand, frozen=True):
@@ -107,7 +107,7 @@ class PartCommand(AuthoredCommand, frozen=True):
     def __post_init__(self) -> None:
         """Refuse a command without any limit."""
         if self.cores is None and self.memory_bytes is None:
-            raise ValueError("nothing to set: give cores, memory, or both")
+            raise ValueError("nothing to set: give `cores` (--cores), `memory_bytes` (--memory), or both")
 
 
 C = TypeVar("C", bound=Command)

@@ -113,23 +113,7 @@ class Fractions:
         sources: Sources,
         open_pods: Callable[[], Awaitable[PodRequests]] | None = None,
     ) -> None:
-        """Wire the component up.
-
-        Args:
-            bus: Where the GPUs' states come from and bindings are published.
-            conditions: Where this component's conditions are set.
-            clock: The time.
-            live: The settings in force.
-            relay: The handle through which the kubelet's calls arrive.
-            orders: Where this component carries the order for other limits out.
-            ledger: The journal of fractions.
-            kubelet: The holders of devices by the kubelet's own records.
-            specs: Writes the CDI specifications of fractions.
-            folders: The limits files that containers read.
-            library: The vGPU library.
-            sources: The container runtime and the host's processes.
-            open_pods: Opens the pods by the API server; `None` where no API server can be asked.
-        """
+        """Wire the component up; `open_pods` opens the pods by the API server, where an API server can be asked."""
         self._bus, self._clock, self._live, self._relay, self._orders = bus, clock, live, relay, orders
         self._ledger, self._specs, self._folders = ledger, specs, folders
         self._library = library

@@ -147,8 +147,7 @@ class Health:
         Raises:
             ControlRefused: No such GPU, or a GPU without a fault.
         """
-        who, reason = command.who, command.reason.strip()
-        gpu, cleared = self._judge.clear(command.gpu, self._now(), who, reason)
+        gpu, cleared = self._judge.clear(command.gpu, self._now(), who := command.who, reason := command.reason.strip())
         async with self._turn:
             await self._write_verdicts()
         fact = GpuCleared(gpu=gpu.uuid, who=who, reason=reason, cleared=cleared)

@@ -100,9 +100,8 @@ class Mig:
     ) -> None:
         """Wire the component; `places` finds the pods of processes, `has_cluster`: a label may be read some day."""
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
-        self._sessions = SessionDesk(partitioning)
         self._keeper, self._store, self._relay, self._orders = keeper, store, relay, orders
-        self._read_file, self._has_cluster = read_file, has_cluster
+        self._sessions, self._read_file, self._has_cluster = SessionDesk(partitioning), read_file, has_cluster
         users, turn = Users(self.read, places), anyio.Lock()
         clearer = Clearer(lambda: live.now.mig, eviction)
         self._maker = Maker(self, keeper, SessionDesk(partitioning), users, turn, clock.wall)
@@ -112,9 +111,8 @@ class Mig:
         )
         self._changer = Changer(self, keeper, self._sessions, users, turn, clearer, self._clients, held, clock.wall)
         self._remembered, self._row = Remembered(), Row(self, self._changer)
-        self._boot, self._asked = "", 0
+        self._boot, self._asked, self._settled = "", 0, Settled()
         self._resumer = Resumer(self, self._changer, self._maker.finish, self._tell_resumed)
-        self._settled = Settled()
         self._again = Again(clock.monotonic, lambda tries: decide_delay(AGAIN, tries, SystemRandom()))
         self._changes: dict[GpuUuid, GpuChange] = {}
         self._waker, self._log = Waker(), get_logger(component=self.name)
@@ -137,11 +135,7 @@ class Mig:
                         await self.wait_news(GIVE_BACK_SECONDS if self._clients.owed else self._again.rest_seconds())
 
     async def apply_layout(self, command: LayoutCommand) -> str:
-        """Apply a MIG layout, or the layout before for an empty name: after the answer, and kept over restarts.
-
-        Raises:
-            ControlRefused: No such layout, or an impossible layout.
-        """
+        """Apply a MIG layout, or the layout before for an empty name: after the answer, and kept over restarts."""
         wanted, who = command.layout or self._decide().layout, command.who
         inventory = self.read(Inventory)
         if not wanted or inventory is None:
@@ -160,9 +154,8 @@ class Mig:
         self._publish(MigState(layout=wanted, origin=who, standing="pending"))
         self._log.info("layout_asked_for", layout=wanted, who=who, differing=len(judgement.differing))
         self._waker.wake()
-        if not judgement.differing:
-            return f"{wanted} is in place"
-        return f"{wanted} is asked for: {len(judgement.differing)} of {len(inventory.gpus)} GPUs change"
+        changing = f"is asked for: {len(judgement.differing)} of {len(inventory.gpus)} GPUs change"
+        return f"{wanted} {changing if judgement.differing else 'is in place'}"
 
     async def _watch_facts(self) -> None:
         with self._bus.listen(ConfigurationReloaded, GpuAppeared, client=self.name) as facts:

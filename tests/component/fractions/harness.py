@@ -205,8 +205,7 @@ class World:
         self.bus = Bus(clock)
         self.conditions = Conditions(self.bus, clock, CATALOGUE)
         self.store, self.kubelet = FakeStore(), FakeKubelet()
-        self.journal, self.relay = JournalRelay("/state/allocations.journal"), PartsRelay()
-        self.orders = OrderHandlers()
+        self.journal, self.relay, self.orders = JournalRelay("/state/journal"), PartsRelay(), OrderHandlers()
         self.specs, self.folders, self.library = FakeSpecs(), FakeFolders(), FakeLibrary()
         self.pods: FakePods | None = None
         self.containers: tuple[PodContainer, ...] | None = ()
@@ -256,9 +255,8 @@ class World:
     def build(self) -> Fractions:
         return Fractions(
             self.bus, self.conditions, self.clock, self.live, self.relay,
-            orders=self.orders, ledger=self.journal,
-            kubelet=self.kubelet, specs=self.specs, folders=self.folders, library=self.library,
-            sources=Sources(self._list_containers, self.places),
+            orders=self.orders, ledger=self.journal, kubelet=self.kubelet, specs=self.specs,
+            folders=self.folders, library=self.library, sources=Sources(self._list_containers, self.places),
             open_pods=None if self.pods is None else self._open_pods,
         )  # fmt: skip
 

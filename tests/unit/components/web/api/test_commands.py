@@ -47,7 +47,7 @@ def test_a_body_that_is_no_object_reaches_no_handler(order: Order[Any], body: by
 
 def test_a_gpu_is_cleared_for_a_reason() -> None:
     """An empty reason is none."""
-    with pytest.raises(CommandMalformed, match="for a reason"):
+    with pytest.raises(CommandMalformed, match="say why"):
         parse_command(CLEAR_GPU, b'{"gpu": "3", "reason": " "}', 0, 7)
 
 

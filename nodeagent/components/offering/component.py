@@ -9,7 +9,14 @@ from typing import Final
 import anyio
 from anyio.abc import TaskStatus
 
-from nodeagent.components.offering.decide import NO_CLAIMS, NO_PARTS, decide_conditions, list_served, plan_offering
+from nodeagent.components.offering.decide import (
+    NO_CLAIMS,
+    NO_PARTS,
+    decide_conditions,
+    find_switch,
+    list_served,
+    plan_offering,
+)
 from nodeagent.components.offering.gone import HELD_GONE, list_held_gone
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
@@ -82,8 +89,8 @@ class OfferingComponent:
         served = list_served(self._live.now)
         if door is not None and door not in served:
             reason = f"nobody here serves the door {door}; choose {' or '.join(sorted(served))}"
-            key = {Door.FRACTIONS: "fractions", Door.CLAIMS: "claims"}[door]
-            raise ControlRefused(f"{reason}, or set `{key}.enabled` and restart the agent")
+            setting = find_switch(door, self._live.now).setting
+            raise ControlRefused(f"{reason}, or set `{setting}` and restart the agent")
         try:
             await self._memory.set_door(gpu.uuid, door)
         except JournalUnavailable as error:

@@ -177,7 +177,7 @@ class OptionalParts:
     def _open_mig_cluster(self) -> "MigCluster | None":
         from nodeagent.app.sides.mig_owed import MigCluster  # noqa: PLC0415 - off means that it is not loaded
 
-        return MigCluster(self._cluster.open_evictions) if self._cluster.is_in_use else None
+        return MigCluster(self._cluster.open_evictions) if self._cluster.has_api else None
 
     def _build_mps(self) -> Component:
         partitioning = self._hardware.partitioning

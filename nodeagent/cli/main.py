@@ -16,7 +16,7 @@ from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.frame.parser import build_parser
 
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-TELL_MACHINE = "nodeagent.cli.answers.machine:tell_machine"
+TELL_MACHINE = "nodeagent.cli.answers.answer:tell_machine"
 
 
 class Streams(Struct, frozen=True):

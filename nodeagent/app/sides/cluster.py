@@ -76,11 +76,6 @@ class ClusterSide:
         wishes = ComponentSpec("wishes", lambda: self._wrap("wishes", self._build_wishes), stop_stage=STOP_STAGE)
         return (labeler, cluster, wishes)
 
-    @property
-    def is_in_use(self) -> bool:
-        """Whether the API server is asked at all."""
-        return self._credentials is not None
-
     def _wrap(self, name: str, build: Callable[[], Component]) -> Component:
         modules = (f"nodeagent.components.{name}.component", "nodeagent.edge.host.files.feature_file")
         return self._late.wrap(name, build, *(API_MODULES if self._credentials is not None else ()), *modules)

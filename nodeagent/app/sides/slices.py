@@ -43,7 +43,7 @@ class SlicesSide:
 
     def specs(self) -> tuple[ComponentSpec, ...]:
         """The component; without an API server a condition and no component."""
-        if not self._cluster.is_in_use:
+        if not self._cluster.has_api:
             reason = "there is no API server to tell: set kubernetes.kubeconfig, or run as a pod"
             self._conditions.set("slices-not-written", detail=reason)
             return ()

@@ -2,8 +2,8 @@
 
 from nodeagent.cli.commands.shared import CONFIG, NODE, SET, command_order
 from nodeagent.cli.frame.command import Argument, Command, Example
-from nodeagent.cli.frame.durations import parse_duration
 from nodeagent.cli.frame.exit_codes import ExitCode
+from nodeagent.cli.frame.values import parse_duration
 from nodeagent.model import orders
 
 RUN = Command(

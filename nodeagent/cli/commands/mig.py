@@ -2,8 +2,8 @@
 
 from nodeagent.cli.commands.shared import ASKING, RECORD, TABLE, command_order
 from nodeagent.cli.frame.command import Argument, Command, Example
-from nodeagent.cli.frame.durations import parse_duration
 from nodeagent.cli.frame.exit_codes import ExitCode
+from nodeagent.cli.frame.values import parse_duration
 from nodeagent.model.orders import APPLY_LAYOUT
 
 LAYOUT = Argument(("layout",), "its name: of the configuration, of a file, or such as all-1g.10gb", metavar="LAYOUT")
@@ -18,7 +18,7 @@ MIG = Command(
         Command(
             "show",
             "what each GPU is cut into, and which layout is asked for",
-            runs="nodeagent.cli.mig.commands:show",
+            runs="nodeagent.cli.gpu.mig:show",
             exits=(ExitCode.NO_DRIVER,),
             description="Asks the running agent; where there is none, or with --gpus, the driver itself.",
             arguments=(*ASKING, *TABLE),
@@ -27,7 +27,7 @@ MIG = Command(
         Command(
             "plan",
             "what a layout would change, like a diff",
-            runs="nodeagent.cli.mig.commands:plan",
+            runs="nodeagent.cli.gpu.mig:plan",
             exits=(ExitCode.UNWELL, ExitCode.NO_DRIVER),
             description=(
                 "Nothing is changed. Layouts are those of the running agent; where there is none, or with --gpus,\n"
@@ -57,7 +57,7 @@ MIG = Command(
                 parse=parse_duration,
             ),
             STEPS,
-            runs="nodeagent.cli.mig.commands:apply",
+            runs="nodeagent.cli.gpu.mig:apply",
             exits=(ExitCode.UNWELL,),
             description=(
                 "The agent must have `mig.manage` on. GPUs that are right are not touched; those who use what goes\n"
@@ -73,7 +73,7 @@ MIG = Command(
         Command(
             "assert",
             "whether the GPUs are cut as a layout says",
-            runs="nodeagent.cli.mig.commands:check",
+            runs="nodeagent.cli.gpu.mig:check",
             exits=(ExitCode.UNWELL, ExitCode.NO_DRIVER),
             description="Says nothing where they are. Exit code 1: they are not, and a line for each says why.",
             arguments=(*ASKING, *RECORD, LAYOUT, LAYOUTS),
@@ -82,7 +82,7 @@ MIG = Command(
         Command(
             "export",
             "the layout that there is now, as a file of layouts",
-            runs="nodeagent.cli.mig.commands:export",
+            runs="nodeagent.cli.gpu.mig:export",
             exits=(ExitCode.NO_DRIVER,),
             description="In the format that mig-parted reads too.",
             arguments=(

@@ -12,9 +12,8 @@ from nodeagent.cli.commands.shared import (
     command_order,
 )
 from nodeagent.cli.frame.command import Argument, Command, Example
-from nodeagent.cli.frame.durations import parse_duration
 from nodeagent.cli.frame.exit_codes import ExitCode
-from nodeagent.cli.gpu.arguments import parse_xid
+from nodeagent.cli.frame.values import parse_duration, parse_xid
 from nodeagent.model.orders import CLEAR_GPU, DOOR_WORDS, FORGET_GPU, SET_DOOR
 
 STATUS = Command(

@@ -15,9 +15,9 @@ from nodeagent.cli.answers.orders import give
 from nodeagent.cli.answers.output import write_answer, write_table
 from nodeagent.cli.answers.table import read_environment
 from nodeagent.cli.frame.exit_codes import ExitCode
+from nodeagent.cli.gpu.mig_view import describe_changes, describe_state, render_plan, tabulate_gpus
 from nodeagent.cli.gpu.source import API, read_gpus
 from nodeagent.cli.main import CommandFailed, Streams
-from nodeagent.cli.mig.view import describe_changes, describe_state, render_plan, tabulate_gpus
 from nodeagent.components.mig.judge import advise, find_other
 from nodeagent.components.mig.wish import find_layout, render_layouts
 from nodeagent.components.web.api.layouts import LayoutsRecord, record_layouts

@@ -29,7 +29,7 @@ import sys
 from nodeagent.app import compose
 from nodeagent.app.sides import cluster as cluster_side
 from nodeagent.cli import main
-words = {"nodeagent.model.slices", "nodeagent.model.ports.slices", "nodeagent.config.sections.claim_slices"}
+words = {"nodeagent.model.slices", "nodeagent.model.ports.slices", "nodeagent.config.sections.claims"}
 print(sorted(name for name in sys.modules if "slices" in name and name not in words))
 """
 

@@ -5,7 +5,7 @@ import pytest
 from nodeagent.cli.answers import orders
 from nodeagent.cli.answers.table import Layout, lay_out
 from nodeagent.cli.frame.exit_codes import ExitCode
-from nodeagent.cli.parts.commands import _tell_undivided, tabulate
+from nodeagent.cli.gpu.fractions import _tell_undivided, tabulate
 from nodeagent.components.usage.measure import measure
 from nodeagent.components.web.api.parts import PartsRecord, record_parts
 from nodeagent.model.parts import PartReasons

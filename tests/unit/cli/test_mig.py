@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from nodeagent.cli.answers import orders
 from nodeagent.cli.answers.answer import NoAgent
 from nodeagent.cli.frame.exit_codes import ExitCode
-from nodeagent.cli.mig import commands
-from nodeagent.cli.mig.view import describe_changes, describe_gpu, describe_state, tabulate_gpus
+from nodeagent.cli.gpu import mig as commands
+from nodeagent.cli.gpu.mig_view import describe_changes, describe_gpu, describe_state, tabulate_gpus
 from nodeagent.components.web.api.layouts import LayoutsRecord, record_layouts
 from nodeagent.components.web.api.records import GpuRecord, GpusRecord
 from nodeagent.config.sections.mig import LayoutEntry, MigSettings

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.cli.agent.simulations import claim_place
-from nodeagent.cli.answers.machine import tell_machine
+from nodeagent.cli.answers.answer import tell_machine
 from nodeagent.cli.answers.places import find_admin_socket
 from nodeagent.cli.commands import ROOT
 from nodeagent.cli.frame.command import Command

@@ -59,7 +59,7 @@ class LogSettings(Section):
     level: Literal["debug", "info", "warning", "error"] = knob(
         OneOf(("debug", "info", "warning", "error")),
         "info",
-        "least severity that is written",
+        "the least severity of written log lines",
         "changes of state are worth a line, repeated states are not logged at any level above debug",
         reload=True,
     )
@@ -104,7 +104,8 @@ class HttpSettings(Section):
     max_connections_per_address: int = knob(
         Whole(4, 65536),
         128,
-        "connections of one address at a time; beyond, the one of its own that has waited longest makes room",
+        "connections of one address at a time; for a further connection the address's longest"
+        " idle connection is closed",
         "one address must not have them all; a proxy may have half",
     )
     max_concurrent_scrapes: int = knob(

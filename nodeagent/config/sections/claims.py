@@ -34,7 +34,7 @@ class SlicesSettings(Section):
         (),
         "what findings of health do, rule by rule; the first that fits a finding counts, and where none fits, what is"
         " suspect is only told and all else gives the device to nobody new",
-        "who runs on a device that fails may still come to its end, and nobody new should begin there",
+        "pods on a failing device may come to their end, and new pods should begin elsewhere",
         reload=True,
     )
 
@@ -74,7 +74,7 @@ class ClaimsSettings(Section):
     instance: str = knob(
         INSTANCE,
         "",
-        "what tells the sockets of two agents apart of which one takes over from the other, such as the pod's uid",
+        "a name, such as the pod's uid, that keeps the sockets of two agents apart while one takes over from the other",
         "with fixed names the new agent's sockets take the place of the old one's",
     )
     mig_on_demand: bool = knob(
@@ -82,7 +82,7 @@ class ClaimsSettings(Section):
         default=False,
         what="offer every MIG device that a GPU could be cut into, and make the one that a claim gets;"
         " needs `mig.manage`",
-        why="what is offered is what there is",
+        why="only MIG devices that exist are offered",
     )
     shares: bool = knob(
         Flag(),

@@ -63,7 +63,7 @@ class ExtenderSettings(Section):
         "pack",
         "which nodes come first: pack leaves the least on a GPU, spread fills the emptiest; a pod may say otherwise by"
         " hami.io/node-scheduler-policy",
-        "whole nodes stay free for pods that need them",
+        "whole nodes stay free for pods that need whole nodes",
     )
     assume_seconds: float = knob(
         Number(1, 86400),
@@ -103,7 +103,7 @@ class ExtenderSettings(Section):
         "kube-scheduler waits 5 seconds for an extender unless it is told otherwise",
     )
     requests_per_second: float = knob(
-        Number(1, 10000), 100.0, "requests to the API server in the long run", "one for each pod that is scheduled"
+        Number(1, 10000), 100.0, "requests to the API server in the long run", "each scheduled pod costs one request"
     )
     request_burst: int = knob(Whole(1, 10000), 200, "requests to the API server at once", "a deployment scaled up")
     max_request_bytes: int = knob(
@@ -116,5 +116,5 @@ class ExtenderSettings(Section):
         Whole(1, 1024),
         4,
         "questions answered at a time; further ones wait in the order of their coming, for 5 seconds at most",
-        "kube-scheduler asks one after the other, and what takes time is the writing of choices",
+        "kube-scheduler asks one question after the other, and the time goes into writing choices",
     )

@@ -41,7 +41,7 @@ class GpusSettings(Section):
     exclude: tuple[str, ...] = knob(
         ListOf(GPU_SELECTOR),
         (),
-        "GPUs that are left alone although they are included",
+        "GPUs that the agent leaves alone although `include` names the GPUs",
         "none is",
         reload=True,
     )
@@ -49,8 +49,8 @@ class GpusSettings(Section):
     expected: int | None = knob(
         Maybe(Whole(0, 1024)),
         None,
-        "how many GPUs this node has; fewer are an error, and one that has vanished beyond it is no longer missed",
-        "the agent remembers the GPUs that it has seen",
+        "the number of GPUs of this node; fewer are an error, and a vanished GPU beyond the number is not missed",
+        "the agent remembers all GPUs seen before",
         reload=True,
     )
 
@@ -85,14 +85,15 @@ class DriverSettings(Section):
         Flag(),
         default=True,
         what="create missing device nodes and repair their links under /dev/char",
-        why="without them containers lose their GPUs, and no other part of a bare node makes them",
+        why="without device nodes containers lose their GPUs, and no other program of a bare node makes the nodes",
         reload=True,
     )
     validation_markers: bool = knob(
         Flag(),
         default=False,
         what="keep the marker files that operands of NVIDIA's operator wait for",
-        why="only a node with such operands reads them, and there another validator may write them",
+        why="only operands of the GPU Operator read the markers, and on such a node another validator"
+        " may write the markers",
         reload=True,
     )
     validation_dir: Path = knob(
@@ -104,7 +105,7 @@ class DriverSettings(Section):
     call_timeout_seconds: float = knob(
         Number(0.1, 300),
         5.0,
-        "time one NVML call may take before the worker that makes it is replaced",
+        "time an NVML call may take before the worker process is replaced",
         "the slowest healthy call, the first after a cold start, takes about two",
         reload=True,
     )
@@ -165,7 +166,7 @@ class HealthSettings(HealthLimits):
         ListOf(XID, distinct=False),
         (),
         "XIDs that never make a GPU unhealthy, in addition to the profile's; all for none at all",
-        "the variable is the one that NVIDIA's device plugin reads",
+        "NVIDIA's device plugin reads the same variable",
         reload=True,
         also_env="DP_DISABLE_HEALTHCHECKS",
     )
@@ -173,7 +174,7 @@ class HealthSettings(HealthLimits):
         ListOf(XID, distinct=False),
         (),
         "XIDs that do make a GPU unhealthy although they are disabled",
-        "the variable is the one that NVIDIA's device plugin reads",
+        "NVIDIA's device plugin reads the same variable",
         reload=True,
         also_env="DP_ENABLE_HEALTHCHECKS",
     )

@@ -31,7 +31,7 @@ class HealthLimits(Section):
     retired_double_bit_window_seconds: float = knob(
         Number(60, 31536000),
         604800.0,
-        "the window in which one more page counts",
+        "the window in which one more retired page counts",
         "a week, as above",
         reload=True,
     )

@@ -43,7 +43,7 @@ class MigSettings(Section):
         Maybe(LAYOUT_NAME),
         None,
         "the layout while the node has no label nvidia.com/mig.config",
-        "GPUs stay as they are",
+        "the agent cuts no GPU unasked",
         reload=True,
     )
     layouts: tuple[LayoutEntry, ...] = knob(

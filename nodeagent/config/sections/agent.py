@@ -25,7 +25,7 @@ class NodeSettings(Section):
         AbsolutePath(),
         Path("/var/lib/nodeagent"),
         "what must outlive a reboot: allocation journal, health verdicts, previous runtime configuration",
-        "the file system hierarchy's place for it",
+        "the file system hierarchy's place for state",
     )
     run_dir: Path = knob(
         AbsolutePath(),
@@ -89,8 +89,8 @@ class HttpSettings(Section):
     allowed_hosts: tuple[str, ...] = knob(
         ListOf(HOST_NAME),
         (),
-        "names in `Host` under which the agent may be asked, besides its addresses, its own names and `*.svc`; "
-        "`*.example.com` is every name below it, `*` is any",
+        "names accepted in the header `Host`, besides the agent's addresses, the machine's names"
+        " and `*.svc`; `*.example.com` is every name below example.com, `*` is any name",
         "asked over loopback, another name is refused: a page of that name would have pointed it at this machine; with "
         "names given here, connections from other machines are held to them too",
         reload=True,
@@ -106,7 +106,7 @@ class HttpSettings(Section):
         128,
         "connections of one address at a time; for a further connection the address's longest"
         " idle connection is closed",
-        "one address must not have them all; a proxy may have half",
+        "a single address must not take all connections; a proxy may take half",
     )
     max_concurrent_scrapes: int = knob(
         Whole(1, 1024),
@@ -151,7 +151,7 @@ class SupervisorSettings(Section):
         Number(0.01, 3600),
         0.5,
         "shortest pause before a failed component is started again",
-        "one hiccup costs next to nothing",
+        "a single crash is over after a short pause",
         reload=True,
     )
     restart_max_seconds: float = knob(

@@ -32,8 +32,9 @@ class SlicesSettings(Section):
     taints: tuple[TaintRule, ...] = knob(
         ListOf(Nested(TaintRule)),
         (),
-        "what findings of health do, rule by rule; the first that fits a finding counts, and where none fits, what is"
-        " suspect is only told and all else gives the device to nobody new",
+        "the effect of health findings, rule by rule; the first rule that fits a finding counts;"
+        " without a rule a suspect device is only reported, and any other finding keeps new pods"
+        " away",
         "pods on a failing device may come to their end, and new pods should begin elsewhere",
         reload=True,
     )

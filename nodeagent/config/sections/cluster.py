@@ -33,7 +33,7 @@ class LabelsSettings(Section):
         Number(0, 3600),
         10.0,
         "how long a change must last before it is published; changes of capacity are published at once",
-        "what flaps must not move pods",
+        "labels that change to and fro must not move pods",
         reload=True,
     )
     per_model: bool = knob(
@@ -128,7 +128,7 @@ class KubernetesSettings(Section):
         Flag(),
         default=True,
         what="write Kubernetes events for what a person must know",
-        why="they show in kubectl describe node",
+        why="events show in `kubectl describe node`",
         reload=True,
     )
     startup_taint: str | None = knob(
@@ -161,7 +161,7 @@ class MetricsSettings(Section):
         Maybe(AbsolutePath()),
         None,
         "list of fields in DCGM exporter's CSV format; it replaces the default list",
-        "the default list is what existing dashboards use",
+        "existing dashboards use the fields of the default list",
     )
     stale_after_seconds: float = knob(
         Number(1, 86400),
@@ -204,7 +204,7 @@ class MetricsSettings(Section):
         Flag(),
         default=False,
         what="write pod_name, pod_namespace, container_name instead of pod, namespace, container",
-        why="only dashboards of the 1.x exporter need them",
+        why="only dashboards of the 1.x exporter need the old labels",
         reload=True,
     )
     pod_uid: bool = knob(
@@ -214,7 +214,7 @@ class MetricsSettings(Section):
         Flag(),
         default=False,
         what="write the labels of pods as an info series",
-        why="it needs permission to read pods",
+        why="the labels need permission to read pods",
         reload=True,
     )
     pod_label_allowlist: tuple[str, ...] = knob(

@@ -64,7 +64,7 @@ class RuntimeSettings(Section):
     kind: Literal["auto", "containerd", "crio", "docker", "podman"] = knob(
         OneOf(("auto", "containerd", "crio", "docker", "podman")),
         "auto",
-        "which runtime serves the kubelet, or on a machine without one, people",
+        "the container runtime of the kubelet, or, on a machine without a kubelet, of the machine's users",
         "it is found from the kubelet's endpoint, sockets and processes",
     )
     socket: Path | None = knob(
@@ -111,7 +111,7 @@ class RuntimeSettings(Section):
         30.0,
         "how long a restarted runtime, its service manager included, may take without getting on before the change is"
         " rolled back; twice its last start where that is longer, and at most ten times as long while it gets on",
-        "it answers within seconds even with many containers",
+        "a runtime answers within seconds even with many containers",
         reload=True,
     )
     repairs_per_hour: int = knob(

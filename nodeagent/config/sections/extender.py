@@ -40,9 +40,9 @@ class ExtenderSettings(Section):
     choice_keys_file: Path | None = knob(
         Maybe(AbsolutePath()),
         None,
-        "a file of keys, one a line, by which the extender proves that a choice on a pod is its own: the first makes"
-        " digests, each is believed, and a changed file is read while it runs; without it a choice counts whoever"
-        " wrote it",
+        "a file of keys, one a line, by which the extender recognises its own choices on pods:"
+        " the first key signs, every key is accepted, and a changed file is read while the"
+        " extender runs; without the file a choice counts whoever wrote the choice",
         "the chart makes one; all replicas need the same",
     )
     profiles: tuple[ProfileName, ...] = knob(
@@ -75,7 +75,8 @@ class ExtenderSettings(Section):
         Number(0, 3600),
         30.0,
         "how long a pod counts on its node that was deleted before it had finished, as by force",
-        "its containers run on for a moment, and the node gives back what they had after two looks ten seconds apart",
+        "containers run on for a moment after a pod's end, and the node frees the fractions after"
+        " two looks ten seconds apart",
     )
     propose_seconds: float = knob(
         Number(1, 3600),

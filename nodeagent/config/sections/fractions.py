@@ -24,7 +24,7 @@ class FractionsSettings(Section):
     enabled: bool = knob(
         Flag(),
         default=False,
-        what="give GPUs behind the door `fractions` in parts; `doors.rules` says which those are",
+        what="give out GPUs behind the door `fractions` in fractions; `doors.rules` chooses the GPUs",
         why="a GPU is given whole unless somebody asks for another way",
     )
     profile: ProfileName = knob(
@@ -50,20 +50,21 @@ class FractionsSettings(Section):
     core_limit_annotation: str = knob(
         QUALIFIED,
         "tencent.com/vcuda-core-limit",
-        "annotation by which a pod may use more compute than its part while nobody else does (tencent)",
+        "the annotation by which a pod may use more compute than its fraction while no other pod"
+        " uses the GPU (tencent)",
         "pods have this annotation already",
     )
     predicate_annotation: str = knob(
         PREFIX,
         "tencent.com/predicate-gpu-idx-",
-        "annotation in which a scheduler says its choice, before the container's number (tencent)",
+        "the annotation of a scheduler's choice of GPUs, followed by the container's number (tencent)",
         "gpu-admission writes this annotation",
     )
     share_resource: str = knob(
         QUALIFIED,
         "nvidia.com/gpu",
         "the resource that counts GPU fractions by container (profile hami)",
-        "what pods of HAMi ask for",
+        "pods of HAMi ask for this resource",
     )
     shares_per_gpu: int = knob(Whole(1, 1024), 10, "shares of one GPU at most (hami)", "as in HAMi")
     memory_overcommit_ratio: float = knob(
@@ -75,8 +76,9 @@ class FractionsSettings(Section):
     enforcement: EnforcementName = knob(
         OneOf[EnforcementName](("advise", "library", "mps")),
         "advise",
-        "what holds a container to its part: advise only tells of it, library puts the vGPU library into the container,"
-        " mps has it work through an MPS daemon of its GPU, which limits each of its processes",
+        "how a container is held to its fraction: advise only passes the limits on, library puts"
+        " the vGPU library into the container, mps has the container work through an MPS daemon of"
+        " the GPU, which limits each process",
         "neither has been measured on real hardware yet; mps waits for a restart where it comes for the first time",
         reload=True,
         makes_part="mps".__eq__,
@@ -101,7 +103,7 @@ class FractionsSettings(Section):
         None,
         "address and port at which use is told as by Tencent's gpu-manager: /usage, /graph, /version and /metric;"
         " and at /metrics under the metric names of HAMi's monitor",
-        "whoever asks gpu-manager or HAMi today need not be changed first; nobody else needs it",
+        "only programs that ask gpu-manager or HAMi today need the address",
     )
     usage_socket: Path | None = knob(
         Maybe(AbsolutePath()),
@@ -129,7 +131,7 @@ class FractionsSettings(Section):
         ("nvidia-cuda-mps-server", "nv-hostengine", "dcgm-exporter", "Xorg"),
         "names of processes of the host that may use GPUs given in parts beside everybody; what any other program uses"
         " that was given nothing is nobody's to promise, and no container gets such a GPU alone",
-        "they serve all, or take next to nothing",
+        "these programs serve all pods, or take next to no memory",
         reload=True,
     )
     context_mib: int = knob(

@@ -73,7 +73,7 @@ class DriverSettings(Section):
         Maybe(AbsolutePath()),
         None,
         "the host's root under which dev/nvidia* lie; empty means the driver's, or / where that has none",
-        "they lie together except with some driver containers",
+        "device nodes lie below the driver root except with some driver containers",
     )
     nvml_library: Path | None = knob(
         Maybe(AbsolutePath()),
@@ -100,7 +100,7 @@ class DriverSettings(Section):
         AbsolutePath(),
         Path("/run/nvidia/validations"),
         "where the marker files are kept",
-        "the place in which operands look",
+        "operands of the GPU Operator look in this directory",
     )
     call_timeout_seconds: float = knob(
         Number(0.1, 300),
@@ -113,7 +113,7 @@ class DriverSettings(Section):
         Number(1, 3600),
         30.0,
         "pause between full checks of module, device nodes and library",
-        "changes are noticed at once by events; this finds what sends none",
+        "events report most changes at once; the regular check finds changes without events",
         reload=True,
     )
     cuda_smoke_test: bool = knob(
@@ -201,7 +201,7 @@ class HealthSettings(HealthLimits):
         Whole(1, 100),
         2,
         "looks in a row that must be clean before a GPU returns to healthy",
-        "one clean reading may be luck",
+        "a single clean reading may be luck",
         reload=True,
     )
     unknown_after_missed_polls: int = knob(

@@ -116,6 +116,6 @@ class HealthLimits(Section):
         Whole(1, 1000000),
         10,
         "passing link errors of NVSwitches in an hour above which the GPUs with NVLink are suspect",
-        "single ones are retried and harm nothing",
+        "the switch retries after a single error, without harm",
         reload=True,
     )

@@ -36,18 +36,19 @@ class MpsSettings(Section):
     shared_memory_mib: int | None = knob(
         Maybe(Whole(16, 1 << 24)),
         None,
-        "MiB of memory that all of them may put there with mps.shared_memory own, where the agent may mount it; where"
-        " it may not, it is what the file system of `device_plugin.mps_root` has left, and `nodeagent doctor` says so",
+        "MiB that all MPS clients together may use with mps.shared_memory own, where the agent"
+        " may mount a file system; elsewhere the limit is the room left in the file system of"
+        " `device_plugin.mps_root`, and `nodeagent doctor` says so",
         "half of the machine's, as with NVIDIA's device plugin",
     )
     program: Path | None = knob(
         Maybe(AbsolutePath()),
         None,
-        "nvidia-cuda-mps-control, as the driver root names it",
+        "the path of nvidia-cuda-mps-control below the driver root",
         "the agent looks where drivers install the program",
     )
     start_timeout_seconds: float = knob(
-        Number(1, 120), 10.0, "how long a daemon may take until it listens", "it takes a fraction of a second"
+        Number(1, 120), 10.0, "how long a daemon may take until it listens", "a daemon starts in a fraction of a second"
     )
     answer_timeout_seconds: float = knob(
         Number(0.5, 60), 5.0, "how long a daemon may take for one answer", "a daemon answers in milliseconds"

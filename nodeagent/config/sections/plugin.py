@@ -31,7 +31,7 @@ class KubeletSettings(Section):
     pod_resources_socket: Path = knob(
         AbsolutePath(),
         Path("/var/lib/kubelet/pod-resources/kubelet.sock"),
-        "where the kubelet tells which pod holds what; follows root_dir unless set",
+        "the kubelet's socket for the devices of each pod; follows root_dir unless set",
         "the kubelet's default",
     )
     plugins_registry_dir: Path | None = knob(
@@ -44,7 +44,7 @@ class KubeletSettings(Section):
         Number(0.5, 3600),
         10.0,
         "pause between looks for devices that pods have given back",
-        "the kubelet sends no event for it",
+        "the kubelet sends no event when a pod's devices change",
         reload=True,
     )
     call_timeout_seconds: float = knob(
@@ -135,7 +135,7 @@ class DevicePluginSettings(Section):
         ListOf(Whole(0, 2047)),
         (),
         "IMEX channels that every GPU container gets",
-        "only multi-node NVLink domains have them",
+        "only multi-node NVLink domains have IMEX channels",
         reload=True,
     )
     imex_required: bool = knob(

@@ -151,7 +151,7 @@ class SharingSettings(Section):
         Maybe(Nested(Mps)),
         None,
         "share at the same time; wins over timeSlicing",
-        "a GPU belongs to one container; where it comes for the first time it waits for a restart",
+        "a GPU belongs to one container; the section added to a running agent waits for a restart",
         reload=True,
         makes_part=bool,
     )

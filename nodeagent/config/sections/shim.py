@@ -31,7 +31,7 @@ class ShimSettings(Section):
     dir: Path = knob(
         AbsolutePath(),
         Path("/var/lib/nodeagent"),
-        "where the program is installed on the host, with what it looks up in a directory `shim` beside it",
+        "the host's directory for the shim's program, with the shim's table in a directory `shim` beside the program",
         "it must be seen by the container runtime under the same path; this is where the agent may write everywhere",
     )
     nvidia_name_dir: Path | None = knob(
@@ -100,7 +100,7 @@ class ShimSettings(Section):
     capabilities: tuple[DriverCapability, ...] = knob(
         ListOf(OneOf(CAPABILITIES)),
         CAPABILITIES,
-        "what of the driver containers may ask for by NVIDIA_DRIVER_CAPABILITIES",
+        "the capabilities of the driver that containers may ask for by NVIDIA_DRIVER_CAPABILITIES",
         "containers may use every capability of the driver",
         reload=True,
     )
@@ -121,14 +121,14 @@ class ShimSettings(Section):
     swarm_resources: tuple[str, ...] = knob(
         ListOf(VARIABLE),
         (),
-        "variables in which a scheduler of Swarm's kind names GPUs; they take the place of NVIDIA_VISIBLE_DEVICES",
-        "only such a scheduler sets them",
+        "variables in which a scheduler of Swarm's kind names GPUs, in place of NVIDIA_VISIBLE_DEVICES",
+        "only a scheduler of Swarm's kind sets the variables",
         reload=True,
     )
     annotation_prefixes: tuple[str, ...] = knob(
         ListOf(PREFIX),
         ("cdi.k8s.io/",),
-        "annotations whose keys begin so name CDI devices",
+        "prefixes of the annotations that name CDI devices",
         "container runtimes use this prefix",
         reload=True,
     )

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from nodeagent.app.plan import Endpoints, SimulationPlan
 from nodeagent.cli.agent.launch import launch
 from nodeagent.cli.agent.settings import load_for
-from nodeagent.cli.answers.client import find_agent
+from nodeagent.cli.answers.orders import give
 from nodeagent.cli.answers.places import SimulationRecord, list_simulations, write_record
 from nodeagent.cli.answers.table import SIMULATION_VARIABLE, read_environment
 from nodeagent.cli.frame.exit_codes import ExitCode
@@ -125,9 +125,8 @@ def _announce(
 def inject(arguments: argparse.Namespace, streams: Streams) -> int:
     """Inject a fault into the running simulation, or list the faults."""
     environ = read_environment(arguments)
-    agent = find_agent(load_for(arguments, environ).settings, environ, change=True, to_simulation=True)
-    command = {"fault": arguments.fault or "help", "arguments": arguments.arguments}
-    print(agent.post("/api/v1/faults", command), file=streams.out)
+    _, done = give(arguments, load_for(arguments, environ).settings, environ, to_simulation=True)
+    print(done, file=streams.out)
     return ExitCode.OK
 
 

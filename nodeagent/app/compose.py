@@ -19,13 +19,10 @@ from nodeagent.components.allocations.tabulate import tabulate_history
 from nodeagent.components.driver.component import Driver, DriverHost
 from nodeagent.components.exporter.component import AgentCounts, AgentFactsSource, Exporter
 from nodeagent.components.health.component import Health
-from nodeagent.components.health.relay import ClearingRelay
 from nodeagent.components.health.verdict_store import VERDICTS_VERSION
 from nodeagent.components.inventory.component import InventoryComponent
-from nodeagent.components.inventory.relay import ForgettingRelay
 from nodeagent.components.inventory.roster import STORE
 from nodeagent.components.offering.component import OfferingComponent
-from nodeagent.components.offering.relay import ChoosingRelay
 from nodeagent.components.web.api.build import Identity
 from nodeagent.components.web.component import Listening, Sources, WebComponent
 from nodeagent.components.web.past import PAST_VERSION
@@ -41,6 +38,7 @@ from nodeagent.core.life.backoff import BackoffSettings
 from nodeagent.core.life.budget import BudgetSettings
 from nodeagent.core.life.component import Component, ComponentSpec
 from nodeagent.core.life.gates import Gates
+from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.core.life.report import ComponentReport
 from nodeagent.core.life.runner import RunnerSettings
 from nodeagent.core.life.supervisor import Supervisor, SupervisorSettings
@@ -70,7 +68,7 @@ class Composition:
         self.capacity = self._decide_capacity()
         self.introspection = Introspection()
         self.kubelet = KubeletSide(self.bus, self.conditions, self.clock, live, self.node, hardware.vendor)
-        self.clearing, self.forgetting, self.choosing = ClearingRelay(), ForgettingRelay(), ChoosingRelay()
+        self.orders = OrderHandlers()
         self.containers = ContainerSide(self.bus, self.conditions, self.clock, live, plan, hardware.driver_files)
         simulation = hardware.simulation
         self.usage = UsageSide(
@@ -81,7 +79,7 @@ class Composition:
             made_up=simulation.places if simulation is not None and plan.simulation is not None else None,
         )
         self.cluster = ClusterSide(
-            self.bus, self.conditions, self.clock, live, plan.environ, self.node, lambda: self.control
+            self.bus, self.conditions, self.clock, live, plan.environ, self.node, self.orders, lambda: self.control
         )
         self.optional = OptionalParts(
             (self.bus, self.conditions, self.clock, live),
@@ -90,6 +88,7 @@ class Composition:
             self._open_store,
             lambda: self.gates,
             self.node,
+            self.orders,
         )
         specs = self.specs()
         self.gates = Gates(list_gates(specs), clock=self.clock)
@@ -100,17 +99,13 @@ class Composition:
             self.bus,
             self.conditions,
             live,
+            self.orders,
             load_again=plan.load_again,
             recalled=plan.recalled,
             label_store=SealedStore(SealedFile(plan.recalled.file, *SEAL)),
             crash=self.supervisor.inject,
             gpus=hardware.gpus,
             faults=hardware.faults,
-            clearing=self.clearing,
-            forgetting=self.forgetting,
-            choosing=self.choosing,
-            applying=self.optional.applying,
-            parts=self.kubelet.fractions,
         )
 
     def specs(self) -> tuple[ComponentSpec, ...]:
@@ -207,11 +202,11 @@ class Composition:
     def _build_inventory(self) -> Component:
         store = self._open_store(*STORE)
         return InventoryComponent(
-            self.bus, self.conditions, self.clock, self.hardware.gpus, self.live, store, self.forgetting
+            self.bus, self.conditions, self.clock, self.hardware.gpus, self.live, store, self.orders
         )
 
     def _build_offering(self) -> Component:
-        return OfferingComponent(self.bus, self.conditions, self.live, self.kubelet.journal, self.choosing)
+        return OfferingComponent(self.bus, self.conditions, self.live, self.kubelet.journal, self.orders)
 
     def _open_store(self, name: str, seal: str, version: int) -> SealedStore:
         node = self.live.now.node
@@ -226,7 +221,7 @@ class Composition:
             self.clock,
             self.live,
             self._open_store("verdicts.json", "nodeagent-verdicts", VERDICTS_VERSION),
-            self.clearing,
+            self.orders,
             kernel_log=None if is_simulated else settings.health.kernel_log,
         )
 
@@ -271,7 +266,7 @@ class Composition:
         return WebComponent(
             self.bus,
             view,
-            self.control,
+            self.orders,
             self.live,
             Listening(
                 public=self.listeners.public,

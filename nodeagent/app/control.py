@@ -1,11 +1,11 @@
-"""What a person may tell the running agent to do; the admin socket and SIGHUP end here.
+"""The orders that no component carries out: the configuration, the driver's handles, simulated faults, crashes.
 
-Owns only the order of steps: each step is carried out by the component in charge.
+SIGHUP ends here, too.
 """
 
 import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -22,21 +22,22 @@ from nodeagent.core.channels.bus import Bus
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.errors import CoreError
+from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.core.log.lines import configure_logging, get_logger
 from nodeagent.edge.host.files.sealed_store import SealedStore
 from nodeagent.model.errors import ControlRefused, DriverError, FaultUnknown, GpuUnknown
 from nodeagent.model.events import ConfigurationRejected, ConfigurationReloaded, FaultInjected
-from nodeagent.model.offering import Door
-from nodeagent.model.parts import PartWish
-from nodeagent.model.ports import (
-    DoorChoosing,
-    FaultInjector,
-    GpuClearing,
-    GpuForgetting,
-    GpuSource,
-    LayoutApplying,
-    PartSetting,
+from nodeagent.model.orders import (
+    CRASH,
+    INJECT_FAULT,
+    RELEASE,
+    RELOAD,
+    RESUME,
+    CrashCommand,
+    FaultCommand,
+    ReleaseCommand,
 )
+from nodeagent.model.ports import FaultInjector, GpuSource
 
 READ_SECONDS = 10.0
 SOURCE = "control"
@@ -44,13 +45,14 @@ NOT_REMEMBERED = "configuration-not-remembered"
 
 
 class Control:
-    """Implements `model.ports.AgentControl` and `model.ports.ConfigurationControl`."""
+    """Carries these orders out; implements `model.ports.ConfigurationControl`."""
 
     def __init__(
         self,
         bus: Bus,
         conditions: Conditions,
         live: LiveSettings,
+        orders: OrderHandlers,
         *,
         load_again: Callable[[str], Loaded],
         recalled: Recalled,
@@ -58,16 +60,9 @@ class Control:
         crash: Callable[[str, Exception], None],
         gpus: GpuSource,
         faults: FaultInjector | None,
-        clearing: GpuClearing,
-        forgetting: GpuForgetting,
-        choosing: DoorChoosing,
-        applying: LayoutApplying,
-        parts: PartSetting,
     ) -> None:
         self._bus, self._conditions, self._live = bus, conditions, live
         self._load_again, self._crash, self._gpus, self._faults = load_again, crash, gpus, faults
-        self._clearing, self._forgetting, self._choosing = clearing, forgetting, choosing
-        self._applying, self._parts = applying, parts
         self._reader = WorkerThread("configuration reader")
         self._node_label, self._stored_label, self._label_store = recalled.in_force, recalled.label, label_store
         # A reload waiting for a change of the label must not then bring back the configuration of the label before.
@@ -75,6 +70,11 @@ class Control:
         self._resume_at: float | None = None
         self._release_changed = anyio.Event()
         self._log = get_logger(component=SOURCE)
+        orders.add(RELOAD, lambda _: self.reload())
+        orders.add(INJECT_FAULT, self.inject_fault)
+        orders.add(CRASH, self.crash_component)
+        orders.add(RELEASE, self.release)
+        orders.add(RESUME, lambda _: self.resume())
         if recalled.refusal:
             conditions.set("named-configuration-unknown", detail=recalled.refusal)
         if recalled.trouble:
@@ -168,8 +168,9 @@ class Control:
             sentences.append(f"needs a restart: {', '.join(str(change) for change in plan.changed_needs_restart)}")
         return "; ".join(sentences)
 
-    async def inject_fault(self, fault: str, arguments: Sequence[str]) -> str:
-        """Have the simulation misbehave."""
+    async def inject_fault(self, command: FaultCommand) -> str:
+        """Have the simulation misbehave; the fault `help` lists all faults."""
+        fault, arguments = command.fault, command.arguments
         if self._faults is None:
             raise ControlRefused("this agent has real GPUs; only a simulation can be told to misbehave")
         if fault == "help":
@@ -181,25 +182,25 @@ class Control:
         self._bus.publish_fact(FaultInjected(fault=fault, target=" ".join(arguments)), source=SOURCE)
         return done
 
-    async def crash_component(self, name: str, reason: str) -> str:
+    async def crash_component(self, command: CrashCommand) -> str:
         """End a component as if it had failed."""
         try:
-            self._crash(name, InjectedCrash(reason))
+            self._crash(command.component, InjectedCrash(command.reason))
         except CoreError as error:
             raise ControlRefused(str(error)) from error
-        return f"{name} was ended as if it had failed; it restarts by itself"
+        return f"{command.component} was ended as if it had failed; it restarts by itself"
 
-    async def release(self, reason: str, seconds: float | None) -> str:
+    async def release(self, command: ReleaseCommand) -> str:
         """Give up every GPU handle, for so long at most."""
-        lasts = seconds if seconds is not None else self._live.now.driver.release_seconds
+        lasts = command.seconds if command.seconds is not None else self._live.now.driver.release_seconds
         until = datetime.now(tz=UTC) + timedelta(seconds=lasts)
         try:
-            await self._gpus.release(f"{reason}, until {until:%Y-%m-%d %H:%M:%S} UTC at the latest")
+            await self._gpus.release(f"{command.reason}, until {until:%Y-%m-%d %H:%M:%S} UTC at the latest")
         except DriverError as error:
             raise ControlRefused(str(error)) from error
         self._resume_at = anyio.current_time() + lasts
         self._release_changed.set()
-        self._log.info("driver_released", reason=reason, seconds=lasts)
+        self._log.info("driver_released", reason=command.reason, seconds=lasts)
         return f"all GPU handles are given up; `nodeagent resume`, or {lasts:g} s from now, takes the driver back"
 
     async def resume(self) -> str:
@@ -212,26 +213,6 @@ class Control:
         self._release_changed.set()
         self._log.info("driver_resumed")
         return "the driver is taken back"
-
-    async def clear_gpu(self, name: str, reason: str, who: str) -> str:
-        """Take a GPU back into service on a person's word."""
-        return await self._clearing.clear_gpu(name, reason, who)
-
-    async def forget_gpu(self, name: str, who: str) -> str:
-        """No longer miss a GPU that is gone for good."""
-        return await self._forgetting.forget_gpu(name, who)
-
-    async def set_door(self, name: str, door: Door | None, who: str) -> str:
-        """Give a GPU out in another allocation mode."""
-        return await self._choosing.set_door(name, door, who)
-
-    async def apply_layout(self, name: str, who: str) -> str:
-        """Have the GPUs cut as a layout says."""
-        return await self._applying.apply_layout(name, who)
-
-    async def set_part(self, wish: PartWish) -> str:
-        """Give a running container other limits."""
-        return await self._parts.set_part(wish)
 
     async def run(self) -> None:
         """End a release forgotten by its author; runs until cancelled."""

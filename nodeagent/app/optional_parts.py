@@ -15,7 +15,6 @@ from nodeagent.app.sides.mig_owed import MigCluster, build_owed
 from nodeagent.app.sides.mps import MpsSide
 from nodeagent.app.sides.parts import build_fractions
 from nodeagent.app.sides.slices import SlicesSide
-from nodeagent.components.mig.relay import NOBODY, ApplyingRelay
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.clock import Clock
@@ -23,9 +22,11 @@ from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.component import Component, ComponentSpec
 from nodeagent.core.life.gates import Gates
 from nodeagent.core.life.handle import Handle
+from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.edge.host.files.sealed_store import SealedStore
-from nodeagent.model.errors import ControlRefused, MpsRefused
+from nodeagent.model.errors import MpsRefused
 from nodeagent.model.mig import MEMORY
+from nodeagent.model.orders import APPLY_LAYOUT
 from nodeagent.model.slices import SliceContent
 
 if TYPE_CHECKING:
@@ -51,14 +52,14 @@ class OptionalParts:
         open_store: Callable[[str, str, int], SealedStore],
         read_gates: Callable[[], Gates],
         node: str,
+        orders: OrderHandlers,
     ) -> None:
         self._house, self._sides = house, sides
         self._live = house[-1]
         self._kubelet, self._containers, self._cluster = sides
         self._hardware, self._open_store = hardware, open_store
-        self._read_gates, self._node = read_gates, node
-        self.applying = ApplyingRelay()
-        self.partitions: Handle[PartitionMaking] = Handle(lambda: ControlRefused(NOBODY))
+        self._read_gates, self._node, self._orders = read_gates, node, orders
+        self.partitions: Handle[PartitionMaking] = Handle(APPLY_LAYOUT.refuse)
         self.mps: Handle[Mps] = Handle(lambda: MpsRefused(NO_DAEMONS))
 
     def specs(self) -> tuple[ComponentSpec, ...]:
@@ -94,7 +95,7 @@ class OptionalParts:
     @cached_property
     def mig_side(self) -> MigSide:
         """The MIG side for the life of the process, if the agent cuts GPUs."""
-        return MigSide(*self._house)
+        return MigSide(*self._house, self._orders)
 
     @cached_property
     def mps_side(self) -> MpsSide:
@@ -143,15 +144,13 @@ class OptionalParts:
         return (ComponentSpec("claims", self._build_claims, needs=needs, opens=("claims_known",), stop_stage=10),)
 
     def _build_fractions(self) -> Component:
-        return build_fractions(*self._house, self._sides, self._hardware.simulation)
+        return build_fractions(*self._house, self._sides, self._hardware.simulation, self._orders)
 
     def _build_mig(self) -> Component:
         partitioning = self._hardware.partitioning
         assert partitioning is not None
         cluster = self._open_mig_cluster()
-        return self.mig_side.build(
-            partitioning, self._kubelet.journal, self.applying, self.partitions, self._open_store, cluster
-        )
+        return self.mig_side.build(partitioning, self._kubelet.journal, self.partitions, self._open_store, cluster)
 
     def _build_owed(self) -> Component:
         _, conditions, clock, _ = self._house

@@ -17,7 +17,7 @@ from nodeagent.cli.frame.parser import build_parser
 from nodeagent.model.errors import SourceUnusable
 
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-TELL_MACHINE = "nodeagent.cli.answers.machine:tell_machine"
+TELL_MACHINE = "nodeagent.cli.answers.answer:tell_machine"
 
 
 class Streams(Struct, frozen=True):

@@ -20,7 +20,7 @@ from nodeagent.config.knobs import Findings, Place, RejectedError, is_absent, re
 from nodeagent.config.named import choose_configuration
 from nodeagent.config.nvidia import Translation, translate_nvidia
 from nodeagent.config.rules import decide_breaches
-from nodeagent.config.schema import NOT_BUILT, Settings
+from nodeagent.config.schema import Settings
 from nodeagent.config.sources import read_environment, read_flags
 from nodeagent.config.tree import DEFAULT, EMPTY, Mapping, Node, Origin, merge
 from nodeagent.config.yaml_tree import parse_yaml
@@ -78,7 +78,7 @@ def load_settings(
     parts.extend(_read_file(text) for text in named.texts)
     if named.texts or named.problems:
         loaded = decide()
-    said = [*files.notices, *named.notices, *(notice for part in parts for notice in part.notices), *loaded.notices]
+    said = [*files.notices, *named.notices, *(notice for part in parts for notice in part.notices)]
     read = tuple(text.path for text in (*files.texts, *named.texts))
     return msgspec.structs.replace(loaded, notices=tuple(said), files=read, unchosen=unchosen)
 
@@ -118,7 +118,7 @@ def decide_settings(layers: Iterable[Node], problems: Sequence[Problem] = ()) ->
         findings.problems.append(Problem(_nearest(findings.origins, path), path, message))
     if findings.problems:
         raise ConfigurationInvalid(findings.problems)
-    return Loaded(settings, findings.origins, tuple(_not_built(tree)))
+    return Loaded(settings, findings.origins)
 
 
 def _read_file(text: ConfigText) -> Translation:
@@ -147,11 +147,3 @@ def _nearest(origins: MappingOf[str, Origin], path: str) -> Origin:
     while path and path not in origins:
         path = path[: max(path.rfind("."), path.rfind("["), 0)]
     return origins.get(path, DEFAULT)
-
-
-def _not_built(tree: Node) -> Iterable[str]:
-    """One notice for each given section without code behind."""
-    entries = tree.entries if isinstance(tree, Mapping) else {}
-    for name in sorted(NOT_BUILT & entries.keys()):
-        if not is_absent(entries[name]):
-            yield f"section {name} is accepted, its part is not built yet"

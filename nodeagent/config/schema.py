@@ -6,7 +6,7 @@ Every setting is declared once, in `sections`, the source of the reference page 
 Owns the list of sections, and the list of sections without code behind; reads no files.
 """
 
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from nodeagent.config.compound import Nested
 from nodeagent.config.knobs import Section, knob
@@ -32,10 +32,6 @@ from nodeagent.config.sections.sharing import ResourcesSettings, SharingSettings
 from nodeagent.config.sections.shim import ShimSettings
 
 S = TypeVar("S", bound=Section)
-
-# Sections without code behind yet: read and judged like all others, with a notice that such settings have no effect.
-# The change that adds the code takes the section off this list.
-NOT_BUILT: Final[frozenset[str]] = frozenset()
 
 
 def _section(kind: type[S]) -> S:

@@ -105,18 +105,6 @@ class PodContainer(Value, frozen=True):
     """Of the pod, as the kubelet has passed it to the runtime."""
 
 
-class PartWish(Value, frozen=True):
-    """Other limits for a running container, as a person requests them; `None` leaves a limit unchanged."""
-
-    pod: str
-    """The pod's name, with the namespace and a slash before it where the name alone is ambiguous."""
-    container: str = ""
-    """The container, where the pod has several with fractions."""
-    cores: int | None = None
-    memory_bytes: int | None = None
-    who: str = ""
-
-
 class ChoiceCorrection(Value, frozen=True):
     """A pod's annotations in place of a scheduler's choice, where a container of the pod has other GPUs."""
 

@@ -49,7 +49,7 @@ PLANTED: tuple[tuple[str, str, str], ...] = (
     (EDGES, "nodeagent.edge.host.files.pseudo_file", "nodeagent.edge.nvml.errors"),
     (WITHOUT, "nodeagent.app.hardware", "nodeagent_sim.node"),
     (WITHOUT, "nodeagent.cli.agent.settings", "nodeagent_sim.gpus.profile"),
-    (WITHOUT, "nodeagent.model.units", "nodeagent_sim.gpus.hardware"),
+    (WITHOUT, "nodeagent.model.wording", "nodeagent_sim.gpus.hardware"),
     (UPWARDS, "nodeagent_sim.gpus.world", "nodeagent_sim.kubelet.pods"),
     (UPWARDS, "nodeagent_sim.cluster", "nodeagent_sim.command"),
     (TOUCHES, "nodeagent_sim.gpus.world", "nodeagent.edge.kubelet.errors"),

@@ -19,6 +19,7 @@ from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.component import Component, ComponentSpec
+from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.host.files.feature_file import FeatureFile
 from nodeagent.edge.kube.client import ClientSettings, KubeClient
@@ -49,10 +50,11 @@ class ClusterSide:
         live: LiveSettings,
         environ: Mapping[str, str],
         node_name: str,
+        orders: OrderHandlers,
         read_control: Callable[[], Control],
     ) -> None:
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
-        self._read_control = read_control
+        self._orders, self._read_control = orders, read_control
         self._workers = [WorkerThread("node facts"), WorkerThread("feature file")]
         self._node_name = node_name
         self._credentials = self._find_credentials(environ)
@@ -150,8 +152,7 @@ class ClusterSide:
         )
 
     def _build_wishes(self) -> Component:
-        control = self._read_control()
-        return Wishes(self._bus, self._conditions, self._live, control, control)
+        return Wishes(self._bus, self._conditions, self._live, self._orders, self._read_control())
 
     def use_client(self) -> KubeClient:
         """The client of the API server, only to be called where `is_in_use`."""

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from nodeagent.app.sides.mig_owed import STORE, MigCluster
 from nodeagent.components.mig.component import ClusterAccess, GpuAccess, Mig, MigFiles
-from nodeagent.components.mig.relay import ApplyingRelay
 from nodeagent.config.errors import Problem
 from nodeagent.config.files import read_config_file
 from nodeagent.config.live import LiveSettings
@@ -16,6 +15,7 @@ from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.errors import CoreError
 from nodeagent.core.life.handle import Handle
+from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.edge.host.files.sealed_store import SealedStore
 from nodeagent.edge.host.processes.process_places import HostProcessPlaces
 from nodeagent.model.ports import ChangeKeeper, GpuPartitioning, PartitionMaking
@@ -53,7 +53,10 @@ def _read(path: Path) -> LayoutsRead:
 class MigSide:
     """Objects that outlive a restart of the component."""
 
-    def __init__(self, bus: Bus, conditions: Conditions, clock: Clock, live: LiveSettings) -> None:
+    def __init__(
+        self, bus: Bus, conditions: Conditions, clock: Clock, live: LiveSettings, orders: OrderHandlers
+    ) -> None:
+        self._orders = orders
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self._file = LayoutsFile(live)
         # The processes of simulated GPUs are made up: their numbers must not be looked up on this host.
@@ -65,7 +68,6 @@ class MigSide:
         self,
         partitioning: GpuPartitioning,
         keeper: ChangeKeeper,
-        relay: ApplyingRelay,
         partitions: Handle[PartitionMaking],
         open_store: Callable[[str, str, int], SealedStore],
         cluster: MigCluster | None,
@@ -78,7 +80,7 @@ class MigSide:
             self._live,
             GpuAccess(partitioning, self._places),
             MigFiles(keeper, open_store(*STORE), self._file.read),
-            relay=relay,
+            orders=self._orders,
             partitions=partitions,
             cluster=ClusterAccess(cluster, cluster, has_labels=cluster is not None),
         )

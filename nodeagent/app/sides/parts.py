@@ -13,6 +13,7 @@ from nodeagent.core.channels.bus import Bus
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.edge.container_runtime.cri import list_containers
 from nodeagent.edge.container_runtime.errors import RuntimeSilent
 from nodeagent.edge.host.processes.process_places import HostProcessPlaces
@@ -35,6 +36,7 @@ def build_fractions(
     live: LiveSettings,
     sides: tuple[KubeletSide, ContainerSide, ClusterSide],
     simulation: Simulation | None,
+    orders: OrderHandlers,
 ) -> Fractions:
     """The component for fractions."""
     kubelet, containers, cluster = sides
@@ -54,6 +56,7 @@ def build_fractions(
         clock,
         live,
         kubelet.fractions,
+        orders=orders,
         ledger=kubelet.journal,
         kubelet=kubelet.account,
         specs=containers.cdi.get,

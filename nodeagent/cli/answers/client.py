@@ -30,6 +30,7 @@ from nodeagent.edge.host.errors import DirectoryNotPrivate
 from nodeagent.edge.host.files.private_directory import name_user
 from nodeagent.edge.host.processes.socket_owners import is_trusted, read_peer_user, read_port_users
 from nodeagent.edge.http.messages import SERVER
+from nodeagent.model.orders import C, Order
 
 T = TypeVar("T")
 
@@ -116,13 +117,13 @@ class AgentClient:
             self._connection.close()
         raise CommandFailed(f"the agent at {self.where} went away", ExitCode.UNREACHABLE)
 
-    def post(self, path: str, command: Mapping[str, object]) -> str:
-        """Give the agent a command; the agent's report in a sentence.
+    def give(self, order: Order[C], command: C) -> str:
+        """Have the agent carry an order out; the agent's report in a sentence.
 
         Raises:
             CommandFailed: The agent refused, with its reason.
         """
-        return self.decode(self._ask("POST", path, json.dumps(command).encode()), CommandDone).done
+        return self.decode(self._ask("POST", order.path, msgspec.json.encode(command)), CommandDone).done
 
     def _ask(self, method: str, path: str, body: bytes | None) -> bytes:
         try:

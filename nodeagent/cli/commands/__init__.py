@@ -1,13 +1,10 @@
 """THE list of commands; `docs/cli.md` is generated from the list."""
 
 from nodeagent.cli.commands.agent import EXTENDER, RELEASE, RELOAD, RESUME, RUN, SIMULATE
-from nodeagent.cli.commands.claims import CLAIMS
-from nodeagent.cli.commands.devices import DEVICES
-from nodeagent.cli.commands.fractions import FRACTIONS
+from nodeagent.cli.commands.devices import CLAIMS, DEVICES, FRACTIONS, MPS
 from nodeagent.cli.commands.mig import MIG
-from nodeagent.cli.commands.mps import MPS
 from nodeagent.cli.commands.node import ALLOCATIONS, AUDIT, DOCTOR, EVENTS, GPUS, STATUS, TOP
-from nodeagent.cli.commands.parts import CDI, LABELS, METRICS, RENDER, RUNTIME
+from nodeagent.cli.commands.outputs import CDI, LABELS, METRICS, RENDER, RUNTIME
 from nodeagent.cli.commands.program import COMPLETION, CONFIGURATION, UNINSTALL, VERSION
 from nodeagent.cli.frame.command import Argument, Command
 

@@ -1,9 +1,10 @@
 """Commands that run the agent or control a running agent."""
 
-from nodeagent.cli.commands.shared import CONFIG, NODE, SET, SIMULATION
+from nodeagent.cli.commands.shared import CONFIG, NODE, SET, command_order
 from nodeagent.cli.frame.command import Argument, Command, Example
-from nodeagent.cli.frame.durations import parse_duration
 from nodeagent.cli.frame.exit_codes import ExitCode
+from nodeagent.cli.frame.values import parse_duration
+from nodeagent.model import orders
 
 RUN = Command(
     "run",
@@ -65,19 +66,20 @@ EXTENDER = Command(
 )
 
 
-FAULT = Command(
+FAULT = command_order(
     "fault",
-    "have a running simulation misbehave",
-    runs="nodeagent_sim.command:inject",
-    exits=(ExitCode.UNREACHABLE,),
-    description="Talks to the simulation over its admin socket. Without arguments it lists the faults there are.",
-    arguments=(
-        CONFIG,
-        SET,
-        SIMULATION,
-        Argument(("fault",), "which fault", metavar="FAULT", nargs="?", offers="nodeagent_sim.command:list_faults"),
-        Argument(("arguments",), "its arguments", metavar="ARGUMENT", nargs="*"),
+    orders.INJECT_FAULT,
+    Argument(
+        ("fault",),
+        "which fault",
+        metavar="FAULT",
+        nargs="?",
+        default="help",
+        offers="nodeagent_sim.command:list_faults",
     ),
+    Argument(("arguments",), "its arguments", metavar="ARGUMENT", nargs="*"),
+    runs="nodeagent_sim.command:inject",
+    description="Talks to the simulation over its admin socket. Without arguments it lists the faults there are.",
     examples=(
         Example("nodeagent simulate fault", "what can be broken"),
         Example("nodeagent simulate fault xid 79 3", "GPU 3 falls off the bus"),
@@ -134,40 +136,31 @@ SIMULATE = Command(
 )
 
 
-RELOAD = Command(
+RELOAD = command_order(
     "reload",
-    "have the running agent read its configuration anew, and say what changed",
-    runs="nodeagent.cli.node.control:reload",
-    exits=(ExitCode.UNREACHABLE,),
-    arguments=(CONFIG, SET, SIMULATION),
+    orders.RELOAD,
     examples=(Example("nodeagent reload", "after an edit that `nodeagent config check` likes; SIGHUP with an answer"),),
 )
 
 
-RELEASE = Command(
+RELEASE = command_order(
     "release",
-    "have the running agent give up every GPU handle, so that the driver can be unloaded or a GPU reset",
-    runs="nodeagent.cli.node.control:release",
-    exits=(ExitCode.UNREACHABLE,),
-    description="Devices keep their last state meanwhile. `nodeagent gpu holders` shows who else holds the driver.",
-    arguments=(
-        CONFIG,
-        SET,
-        SIMULATION,
-        Argument(
-            ("--for",), "take it back after so long (driver.release_seconds)", metavar="DURATION", parse=parse_duration
-        ),
-        Argument(("--reason",), "why; shown on every surface", metavar="TEXT"),
+    orders.RELEASE,
+    Argument(
+        ("--for",),
+        "take it back after so long (driver.release_seconds)",
+        metavar="DURATION",
+        dest="seconds",
+        parse=parse_duration,
     ),
+    Argument(("--reason",), "why; shown on every surface", metavar="TEXT"),
+    description="Devices keep their last state meanwhile. `nodeagent gpu holders` shows who else holds the driver.",
     examples=(Example("nodeagent release --for 10m --reason 'driver upgrade'", "before `modprobe -r nvidia`"),),
 )
 
 
-RESUME = Command(
+RESUME = command_order(
     "resume",
-    "have the running agent take the driver back, in whatever version it now is",
-    runs="nodeagent.cli.node.control:resume",
-    exits=(ExitCode.UNREACHABLE,),
-    arguments=(CONFIG, SET, SIMULATION),
+    orders.RESUME,
     examples=(Example("nodeagent resume", "after `modprobe nvidia`; it happens by itself at the end of the release"),),
 )

@@ -1,10 +1,20 @@
 """Commands that show the node as a whole: its state, its GPUs, their holders."""
 
-from nodeagent.cli.commands.shared import ASKING, CONFIG, GPU, POD, RECORD, SET, SIMULATION, TABLE, TABLES
+from nodeagent.cli.commands.shared import (
+    ASKING,
+    CONFIG,
+    GPU,
+    POD,
+    RECORD,
+    SET,
+    TABLE,
+    TABLES,
+    command_order,
+)
 from nodeagent.cli.frame.command import Argument, Command, Example
-from nodeagent.cli.frame.durations import parse_duration
 from nodeagent.cli.frame.exit_codes import ExitCode
-from nodeagent.cli.gpu.arguments import parse_xid
+from nodeagent.cli.frame.values import parse_duration, parse_xid
+from nodeagent.model.orders import CLEAR_GPU, DOOR_WORDS, FORGET_GPU, SET_DOOR
 
 STATUS = Command(
     "status",
@@ -215,19 +225,12 @@ GPUS = Command(
             arguments=(*ASKING, *TABLE, POD),
             examples=(Example("nodeagent gpu holders", "who keeps the driver from being unloaded"),),
         ),
-        Command(
+        command_order(
             "clear",
-            "take a GPU back into service that only a person can clear",
-            runs="nodeagent.cli.gpu.commands:clear",
-            exits=(ExitCode.UNREACHABLE,),
+            CLEAR_GPU,
+            Argument(("gpu",), "index, UUID or PCI address", metavar="GPU"),
+            Argument(("--reason",), "why; it is required", metavar="TEXT", default=""),
             description="Who, when and why are written down. What is still bad at the next look is found again.",
-            arguments=(
-                CONFIG,
-                SET,
-                SIMULATION,
-                Argument(("gpu",), "index, UUID or PCI address", metavar="GPU"),
-                Argument(("--reason",), "why; it is required", metavar="TEXT"),
-            ),
             examples=(Example("nodeagent gpu clear 3 --reason 'board replaced'", "after service"),),
         ),
         Command(
@@ -239,52 +242,40 @@ GPUS = Command(
             arguments=(*ASKING, *TABLE, GPU),
             examples=(Example("nodeagent gpu doors", "what `doors.rules` and people have chosen"),),
         ),
-        Command(
+        command_order(
             "set-door",
-            "take a GPU out of service for the kubelet, or give it back",
+            SET_DOOR,
+            Argument(("gpu",), "index, UUID or PCI address", metavar="GPU"),
+            Argument(
+                ("door",),
+                "whole, fractions or claims (where they are on), none, or configured",
+                choices=DOOR_WORDS,
+            ),
+            Argument(
+                ("--wait",),
+                "after the other words: until the door is as wanted, or for so long, with a line for each change",
+                metavar="DURATION",
+                nargs="?",
+                default=0.0,
+                parse=parse_duration,
+            ),
             runs="nodeagent.cli.gpu.doors:choose",
-            exits=(ExitCode.UNWELL, ExitCode.UNREACHABLE),
+            exits=(ExitCode.UNWELL,),
             description=(
                 "The choice outranks `doors.rules` and is remembered over restarts, until `configured` takes it back.\n"
                 "Pods keep what they have: the door changes as soon as nobody has the GPU, and with `doors.change`\n"
                 "at drain nobody new gets it until then. Exit code 1: with --wait DURATION, somebody still had it."
-            ),
-            arguments=(
-                CONFIG,
-                SET,
-                SIMULATION,
-                Argument(("gpu",), "index, UUID or PCI address", metavar="GPU"),
-                Argument(
-                    ("door",),
-                    "whole, fractions or claims (where they are on), none, or configured",
-                    choices=("whole", "fractions", "claims", "none", "configured"),
-                ),
-                Argument(
-                    ("--wait",),
-                    "after the other words: until the door is as wanted, or for so long, with a line for each change",
-                    metavar="DURATION",
-                    nargs="?",
-                    default=0.0,
-                    parse=parse_duration,
-                ),
             ),
             examples=(
                 Example("nodeagent gpu set-door 3 none --wait", "before the board is taken out"),
                 Example("nodeagent gpu set-door 3 configured", "afterwards"),
             ),
         ),
-        Command(
+        command_order(
             "forget",
-            "say that a GPU which has vanished is gone for good",
-            runs="nodeagent.cli.gpu.commands:forget",
-            exits=(ExitCode.UNREACHABLE,),
+            FORGET_GPU,
+            Argument(("gpu",), "UUID, PCI address, or the index that it had", metavar="GPU"),
             description="It is no longer missed, until it comes back and vanishes again. Who and when are logged.",
-            arguments=(
-                CONFIG,
-                SET,
-                SIMULATION,
-                Argument(("gpu",), "UUID, PCI address, or the index that it had", metavar="GPU"),
-            ),
             examples=(Example("nodeagent gpu forget 3", "after it was taken out"),),
         ),
     ),

@@ -1,6 +1,10 @@
-"""Arguments shared by several commands."""
+"""Arguments shared by several commands, and the commands that give orders."""
 
-from nodeagent.cli.frame.command import Argument
+from typing import Any
+
+from nodeagent.cli.frame.command import Argument, Command, Example
+from nodeagent.cli.frame.exit_codes import ExitCode
+from nodeagent.model.orders import Order
 
 CONFIG = Argument(
     ("--config", "-c"),
@@ -64,3 +68,25 @@ SIMULATION = Argument(
 
 ASKING = (*NODE, SIMULATION)
 """The arguments of every command that asks the running agent about the node."""
+
+
+def command_order(
+    name: str,
+    order: Order[Any],
+    *arguments: Argument,
+    description: str = "",
+    examples: tuple[Example, ...] = (),
+    runs: str = "nodeagent.cli.answers.orders:run",
+    exits: tuple[ExitCode, ...] = (),
+) -> Command:
+    """The command that gives an order; an argument of the order has the name of the order's field."""
+    return Command(
+        name,
+        order.summary,
+        runs=runs,
+        order=order,
+        exits=(*exits, ExitCode.UNREACHABLE),
+        description=description,
+        arguments=(CONFIG, SET, SIMULATION, *arguments),
+        examples=examples,
+    )

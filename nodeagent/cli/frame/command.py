@@ -6,6 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from nodeagent.cli.frame.exit_codes import ALWAYS, ExitCode
+from nodeagent.model.orders import Order
 
 
 class Argument(Struct, frozen=True):
@@ -50,6 +51,8 @@ class Command(Struct, frozen=True):
     exits: tuple[ExitCode, ...] = ()
     """Possible exit codes, besides `exit_codes.ALWAYS`."""
     subcommands: tuple["Command", ...] = ()
+    order: Order[Any] | None = None
+    """The order given to the running agent, with the command's arguments of the same names."""
     of_machine: bool = False
     """Whether the command is about this machine, also while a running simulation answers other commands."""
 

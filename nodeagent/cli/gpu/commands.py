@@ -1,11 +1,9 @@
-"""`nodeagent gpu list|topology|health|xids|holders|clear|forget`."""
+"""`nodeagent gpu list|topology|health|xids|holders`."""
 
 import argparse
 import time
 
 from nodeagent.cli.agent.settings import load_for, load_for_looking
-from nodeagent.cli.answers.answer import say_simulated
-from nodeagent.cli.answers.client import find_agent
 from nodeagent.cli.answers.output import write_answer, write_table
 from nodeagent.cli.answers.selection import is_pod, name_holders, narrow_gpus, warn_of_pod
 from nodeagent.cli.answers.table import read_environment, wants_colour
@@ -23,7 +21,7 @@ from nodeagent.cli.gpu.view import (
     tabulate_topology,
     tabulate_xids,
 )
-from nodeagent.cli.main import CommandFailed, Streams
+from nodeagent.cli.main import Streams
 from nodeagent.components.health.evidence.xids import CATALOGUE, XidEntry, find_xid
 from nodeagent.components.health.policy import XidPolicy, apply_policy, plan_policy
 from nodeagent.components.web.api.records import GpusRecord
@@ -128,33 +126,10 @@ def show_holders(arguments: argparse.Namespace, streams: Streams) -> int:
     return ExitCode.OK
 
 
-def clear(arguments: argparse.Namespace, streams: Streams) -> int:
-    """Take a GPU back into service."""
-    environ = read_environment(arguments)
-    reason = (arguments.reason or "").strip()
-    if not reason:
-        raise CommandFailed("say why with --reason: it is kept with who cleared the GPU and when", ExitCode.BAD_INPUT)
-    agent = find_agent(load_for(arguments, environ).settings, environ, change=True)
-    who = environ.get("SUDO_USER") or environ.get("USER") or ""
-    done = agent.post("/api/v1/clear", {"gpu": arguments.gpu, "reason": reason, "who": who})
-    print(f"{say_simulated(agent)}{done}", file=streams.out)
-    return ExitCode.OK
-
-
 def _narrow(arguments: argparse.Namespace, streams: Streams, records: GpusRecord) -> GpusRecord:
     """The GPUs filtered by `--gpu` and `--pod`."""
     warn_of_pod(arguments.pod, name_holders(records.gpus), streams)
     return narrow_gpus(records, arguments.gpu, arguments.pod)
-
-
-def forget(arguments: argparse.Namespace, streams: Streams) -> int:
-    """Forget a GPU that is gone for good, so that it is no longer missed."""
-    environ = read_environment(arguments)
-    agent = find_agent(load_for(arguments, environ).settings, environ, change=True)
-    who = environ.get("SUDO_USER") or environ.get("USER") or ""
-    done = agent.post("/api/v1/forget", {"gpu": arguments.gpu, "who": who})
-    print(f"{say_simulated(agent)}{done}", file=streams.out)
-    return ExitCode.OK
 
 
 def _record_xid(entry: XidEntry, policy: XidPolicy) -> XidRecord:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from nodeagent.cli.agent.settings import load_for, load_for_looking
 from nodeagent.cli.answers.answer import say_simulated
 from nodeagent.cli.answers.client import find_agent
+from nodeagent.cli.answers.orders import give
 from nodeagent.cli.answers.output import write_table
 from nodeagent.cli.answers.table import read_environment
 from nodeagent.cli.frame.exit_codes import ExitCode
@@ -34,9 +35,7 @@ def choose(arguments: argparse.Namespace, streams: Streams) -> int:
     """Choose another allocation mode for a GPU, and wait for the change with `--wait`."""
     environ = read_environment(arguments)
     settings = load_for(arguments, environ).settings
-    agent = find_agent(settings, environ, change=True)
-    who = environ.get("SUDO_USER") or environ.get("USER") or ""
-    done = agent.post(f"{API}/door", {"gpu": arguments.gpu, "door": arguments.door, "who": who})
+    agent, done = give(arguments, settings, environ)
     print(f"{say_simulated(agent)}{done}", file=streams.out, flush=True)
     # The flag without a value waits without a limit; no flag is a wait of 0.
     return _wait(arguments, settings, environ, streams, told=done) if arguments.wait != 0 else ExitCode.OK

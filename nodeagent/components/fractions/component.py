@@ -47,6 +47,7 @@ from nodeagent.core.channels.mailbox import Waker
 from nodeagent.core.channels.news import News
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.core.log.lines import get_logger
 from nodeagent.model.driver import DriverState
 from nodeagent.model.errors import (
@@ -65,7 +66,8 @@ from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.journal import Binding, Enforcement, PartTable
 from nodeagent.model.mps import MpsState
 from nodeagent.model.offering import Offering
-from nodeagent.model.parts import PartLimit, PartOffers, PartWish
+from nodeagent.model.orders import SET_PART, PartCommand
+from nodeagent.model.parts import PartLimit, PartOffers
 from nodeagent.model.plugin import ContainerAnswer
 from nodeagent.model.ports import PartFolders, PartLedger, PartLibrary, PartSpecs
 from nodeagent.model.runtime import RuntimeState
@@ -98,6 +100,7 @@ class Fractions:
         live: LiveSettings,
         plugins: FractionPlugins,
         *,
+        orders: OrderHandlers,
         ledger: PartLedger,
         kubelet: KubeletRecords,
         specs: Callable[[], PartSpecs],
@@ -106,23 +109,8 @@ class Fractions:
         sources: Sources,
         open_pods: Callable[[], Awaitable[PodRequests]] | None = None,
     ) -> None:
-        """Wire the component up.
-
-        Args:
-            bus: Where the GPUs' states come from and bindings are published.
-            conditions: Where this component's conditions are set.
-            clock: The time.
-            live: The settings in force.
-            plugins: The plugins through which the kubelet's calls arrive.
-            ledger: The journal of fractions.
-            kubelet: The holders of devices by the kubelet's own records.
-            specs: Finds the writer of CDI specifications of fractions; raises `SpecsUnavailable` while there is none.
-            folders: The limits files that containers read.
-            library: The vGPU library.
-            sources: The container runtime and the host's processes.
-            open_pods: Opens the pods by the API server; `None` where no API server can be asked.
-        """
-        self._bus, self._clock, self._live, self._plugins = bus, clock, live, plugins
+        """Wire the component up; `open_pods` opens the pods by the API server, where an API server can be asked."""
+        self._bus, self._clock, self._live, self._plugins, self._orders = bus, clock, live, plugins, orders
         self._ledger, self._specs, self._folders = ledger, specs, folders
         self._library = library
         self._pods = NodePods(open_pods)
@@ -169,7 +157,7 @@ class Fractions:
             )
             while not self._refresh():
                 await self._waker.wait()
-            with self._plugins.component.filled(self):
+            with self._plugins.component.filled(self), self._orders.carrying_out(SET_PART, self.set_part):
                 tasks.start_soon(
                     tell_known, self._bus, self._plugins.plugins.keys, task_status.started, name="fractions told"
                 )
@@ -264,21 +252,25 @@ class Fractions:
             self._tell_refused(resource, len(devices), failed)
             raise failed from error
 
-    async def set_part(self, wish: PartWish) -> str:
-        """Give a running container other limits; the port's contract is in `model.ports`."""
+    async def set_part(self, command: PartCommand) -> str:
+        """Give a running container other limits; the answer has the limits in force.
+
+        Raises:
+            ControlRefused: No such container, or too little left of the GPU.
+        """
         async with self._turn:
-            found = find_bindings(self._find_table(), wish.pod, wish.container)
+            found = find_bindings(self._find_table(), command.pod, command.container)
             if len(found) != 1:
                 several = ", ".join(map(describe_pod, found))
-                unknown = f"{wish.pod} has no part of a GPU here: `nodeagent fractions list` says who has one"
-                raise ControlRefused(f"{wish.pod} means {several}: name one" if found else unknown)
-            changed = change_parts(found[0], wish.cores, wish.memory_bytes)
+                unknown = f"{command.pod} has no part of a GPU here: `nodeagent fractions list` says who has one"
+                raise ControlRefused(f"{command.pod} means {several}: name one" if found else unknown)
+            changed = change_parts(found[0], command.cores, command.memory_bytes)
             view = self._find_view()
             try:
                 await self._reconciler.change(found[0], changed, view.capacities, self._plan_limits(changed, view))
             except NodeagentError as error:
                 raise ControlRefused(str(error)) from error
-        self._tell_bound(changed, f"set by {wish.who}")
+        self._tell_bound(changed, f"set by {command.who}")
         later = " from its next start on, as MPS takes it then" if changed.enforcement is Enforcement.MPS else ""
         return f"{describe_pod(changed)} has {describe_parts(changed)}{later}"
 

@@ -10,9 +10,8 @@ from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.gathered import Gathered
 from nodeagent.core.life.handle import Handle
-from nodeagent.model.errors import ControlRefused, DeviceUnhealthy, DeviceUnknown, PartsUnavailable
+from nodeagent.model.errors import DeviceUnhealthy, DeviceUnknown, PartsUnavailable
 from nodeagent.model.ids import DeviceId, ResourceName
-from nodeagent.model.parts import PartWish
 from nodeagent.model.plugin import AdvertisedDevice, ContainerAnswer, PluginOptions, PluginState
 from nodeagent.model.ports import DevicePlugin
 from nodeagent.rules.fractions.tokens import prefer_tokens
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class FractionPlugins:
-    """The plugin of each resource, kept as long as the process lives; implements `PluginSource` and `PartSetting`."""
+    """The plugin of each resource, kept as long as the process lives; implements `PluginSource`."""
 
     def __init__(self) -> None:
         self.component: Handle[Fractions] = Handle(
@@ -34,16 +33,6 @@ class FractionPlugins:
     def list_plugins(self) -> Mapping[ResourceName, DevicePlugin]:
         """The plugin of each resource."""
         return self.plugins
-
-    async def set_part(self, wish: PartWish) -> str:
-        """Give a running container other limits, by a person's order.
-
-        Raises:
-            ControlRefused: No such container, the GPU has not so much left, or the component is not running.
-        """
-        if self.component.value is None:
-            raise ControlRefused("no parts of GPUs are given: `fractions.enabled` is off, or the part is starting")
-        return await self.component.value.set_part(wish)
 
 
 class FractionPlugin:

@@ -27,7 +27,6 @@ from nodeagent.components.health.policy import plan_policy
 from nodeagent.components.health.poll_schedule import MonitoringGaps, PollIntervals, PollKind, PollSchedule
 from nodeagent.components.health.problems import decide_problems
 from nodeagent.components.health.records import StoredVerdicts
-from nodeagent.components.health.relay import ClearingRelay
 from nodeagent.components.health.render import list_changes
 from nodeagent.components.health.verdict_store import (
     StoredVerdictsUnreadable,
@@ -42,6 +41,7 @@ from nodeagent.core.channels.mailbox import Waker
 from nodeagent.core.channels.news import News
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.core.life.ticker import until_beat
 from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.host.errors import KernelLogUnavailable
@@ -61,6 +61,7 @@ from nodeagent.model.driver import DriverState
 from nodeagent.model.events import GpuCleared, GpuEventReported, XidReported
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport, Verdict
+from nodeagent.model.orders import CLEAR_GPU, ClearCommand
 from nodeagent.model.telemetry import EventWatch, NodeSample
 
 REWRITE_SECONDS = 30.0
@@ -87,13 +88,13 @@ class Health:
         clock: Clock,
         live: LiveSettings,
         store: SealedStore,
-        relay: ClearingRelay,
+        orders: OrderHandlers,
         *,
         kernel_log: Path | None = None,
     ) -> None:
         """`store` keeps verdicts over restarts; `kernel_log`, the second source, is absent in a simulation."""
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
-        self._store, self._relay, self._kernel_log = store, relay, kernel_log
+        self._store, self._orders, self._kernel_log = store, orders, kernel_log
         self._log = get_logger(component=self.name)
         self._judge = Judge(StoredVerdicts(boot_id=""))
         self._turn = anyio.Lock()
@@ -120,7 +121,7 @@ class Health:
                 self._note_states(self._bus.latest(Inventory), self._bus.latest(DriverState))
                 await self._publish_changes(is_written=True)  # by the agent before: it says nothing else
                 async with anyio.create_task_group() as tasks:
-                    with self._relay.lead_to(self):
+                    with self._orders.carrying_out(CLEAR_GPU, self.clear_gpu):
                         tasks.start_soon(self._follow_states, name="health states")
                         tasks.start_soon(self._follow_samples, name="health looks")
                         tasks.start_soon(self._notice_silence, name="health silence")
@@ -140,13 +141,13 @@ class Health:
             await self._is_judged.wait()
         task_status.started()
 
-    async def clear_gpu(self, name: str, reason: str, who: str) -> str:
+    async def clear_gpu(self, command: ClearCommand) -> str:
         """Take a GPU back on a person's word, durable before the answer.
 
         Raises:
             ControlRefused: No such GPU, or a GPU without a fault.
         """
-        gpu, cleared = self._judge.clear(name, self._now(), who, reason)
+        gpu, cleared = self._judge.clear(command.gpu, self._now(), who := command.who, reason := command.reason.strip())
         async with self._turn:
             await self._write_verdicts()
         fact = GpuCleared(gpu=gpu.uuid, who=who, reason=reason, cleared=cleared)

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from nodeagent.components.inventory.diff import decide_inventory, diff_inventories
 from nodeagent.components.inventory.expected import Expectation, decide_expectation
 from nodeagent.components.inventory.problems import decide_problems
-from nodeagent.components.inventory.relay import ForgettingRelay
 from nodeagent.components.inventory.reports import Reports, WorkerRestarts
 from nodeagent.components.inventory.roster import (
     Roster,
@@ -28,6 +27,7 @@ from nodeagent.core.channels.mailbox import Waker
 from nodeagent.core.channels.news import News
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.core.life.ticker import Ticker
 from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.host.files.sealed_store import SealedStore
@@ -42,6 +42,7 @@ from nodeagent.model.events import (
     MigChangeEnded,
 )
 from nodeagent.model.gpu import GpuReadout, Inventory, KnownGpu
+from nodeagent.model.orders import FORGET_GPU, ForgetCommand
 from nodeagent.model.ports import GpuSource
 from nodeagent.model.telemetry import DriverAccess, EventWatch, NodeSample
 
@@ -75,11 +76,11 @@ class InventoryComponent:
         source: GpuSource,
         live: LiveSettings,
         store: SealedStore,
-        relay: ForgettingRelay,
+        orders: OrderHandlers,
     ) -> None:
-        """`store` keeps known GPUs over restarts; `relay` brings a person's order to forget a GPU."""
+        """`store` keeps known GPUs over restarts."""
         self._bus, self._conditions, self._clock, self._source, self._live = bus, conditions, clock, source, live
-        self._store, self._relay = store, relay
+        self._store, self._orders = store, orders
         self._known: tuple[KnownGpu, ...] = ()
         self._stored = Roster(source="")
         self._expected = Expectation()
@@ -103,25 +104,25 @@ class InventoryComponent:
             await self._wait_anything_known()
             await self._read_inventory_until_known()
             task_status.started()
-            with self._relay.lead_to(self):
+            with self._orders.carrying_out(FORGET_GPU, self.forget_gpu):
                 await self._keep()
         finally:
             self._store.close()
 
-    async def forget_gpu(self, name: str, who: str) -> str:
+    async def forget_gpu(self, command: ForgetCommand) -> str:
         """No longer miss a GPU that has vanished, on a person's word.
 
         Raises:
             ControlRefused: No such GPU is missed.
         """
         missed = tuple(one for one in self._known if one.gone_since_seconds is not None)
-        gone = find_known(missed, name)
+        gone = find_known(missed, command.gpu)
         if gone is None:
             listed = ", ".join(f"GPU {one.index} ({one.uuid})" for one in missed)
-            raise ControlRefused(f"no GPU {name} is missed: {listed or 'none is'}")
+            raise ControlRefused(f"no GPU {command.gpu} is missed: {listed or 'none is'}")
         self._known = tuple(one for one in self._known if one is not gone)
-        self._bus.publish_fact(GpuForgotten(gpu=gone.uuid, who=who), source=self.name)
-        self._log.warning("gpu_forgotten", gpu=gone.uuid, who=who)
+        self._bus.publish_fact(GpuForgotten(gpu=gone.uuid, who=command.who), source=self.name)
+        self._log.warning("gpu_forgotten", gpu=gone.uuid, who=command.who)
         await self._read_inventory()
         await self._remember()
         return f"GPU {gone.index} ({gone.uuid}) is gone for good: it is no longer missed"

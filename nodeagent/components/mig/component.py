@@ -18,7 +18,6 @@ from nodeagent.components.mig.changing import Changer, Occupants, WishChanged
 from nodeagent.components.mig.clients import GIVE_BACK_SECONDS, PAUSED, Clients
 from nodeagent.components.mig.judge import Judgement, judge
 from nodeagent.components.mig.maker import Maker
-from nodeagent.components.mig.relay import ApplyingRelay
 from nodeagent.components.mig.report_task import HALF, REBOOT, WATCHED, MigReporter
 from nodeagent.components.mig.request import (
     Drift,
@@ -42,6 +41,7 @@ from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.backoff import BackoffSettings, decide_delay
 from nodeagent.core.life.handle import Handle
+from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.host.files.sealed_store import SealedStore
 from nodeagent.model.cluster import MIG_CONFIG_LABEL, ClusterWishes
@@ -53,6 +53,7 @@ from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import Change
 from nodeagent.model.mig import MigState
 from nodeagent.model.offering import Offering
+from nodeagent.model.orders import APPLY_LAYOUT, LayoutCommand
 from nodeagent.model.ports import (
     ChangeKeeper,
     ClientPausing,
@@ -109,13 +110,13 @@ class Mig:
         gpus: GpuAccess,
         files: MigFiles,
         *,
-        relay: ApplyingRelay,
+        orders: OrderHandlers,
         partitions: Handle[PartitionMaking],
         cluster: ClusterAccess,
     ) -> None:
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self._keeper, self._store, self._read_file = files
-        self._relay, self._partitions, self._has_cluster = relay, partitions, cluster.has_labels
+        self._orders, self._partitions, self._has_cluster = orders, partitions, cluster.has_labels
         self._reporter = reporter = MigReporter(bus, conditions, lambda wish: self._decide() == wish)
         self._sessions = SessionDesk(gpus.partitioning)
         users, turn = Users(reporter.read, gpus.places), anyio.Lock()
@@ -141,7 +142,7 @@ class Mig:
     async def run(self, *, task_status: TaskStatus[None]) -> None:
         """Finish changes begun before, then follow the request in force, until cancelled."""
         await self._recall()
-        with self._relay.lead_to(self):
+        with self._orders.carrying_out(APPLY_LAYOUT, self.apply_layout):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._waker.follow, self._bus.watch_all(*WATCHED, client=self.name), name="mig states")
                 tasks.start_soon(self._watch_facts, name="mig facts")
@@ -157,9 +158,9 @@ class Mig:
                             GIVE_BACK_SECONDS if self._clients.owed else self._retry.rest_seconds()
                         )
 
-    async def apply_layout(self, name: str, who: str) -> str:
-        """Have the GPUs cut as a layout says; the port's contract is in `model.ports`."""
-        wanted = name or self._decide().layout
+    async def apply_layout(self, command: LayoutCommand) -> str:
+        """Apply a MIG layout, or the layout before for an empty name: after the answer, and kept over restarts."""
+        wanted, who = command.layout or self._decide().layout, command.who
         inventory = self._reporter.read(Inventory)
         if not wanted or inventory is None:
             raise ControlRefused("no layout is asked for: name one, see `nodeagent mig show`")
@@ -177,9 +178,8 @@ class Mig:
         self._reporter.publish(MigState(layout=wanted, origin=who, standing="pending"))
         self._log.info("layout_asked_for", layout=wanted, who=who, differing=len(judgement.differing))
         self._waker.wake()
-        if not judgement.differing:
-            return f"{wanted} is in place"
-        return f"{wanted} is asked for: {len(judgement.differing)} of {len(inventory.gpus)} GPUs change"
+        changing = f"is asked for: {len(judgement.differing)} of {len(inventory.gpus)} GPUs change"
+        return f"{wanted} {changing if judgement.differing else 'is in place'}"
 
     async def _watch_facts(self) -> None:
         with self._bus.listen(ConfigurationReloaded, GpuAppeared, client=self.name) as facts:

@@ -1,7 +1,7 @@
 """How a layout compares with the node's GPUs: right, to be changed, or impossible; pure."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Final
+from typing import assert_never
 
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import GpuUuid
@@ -11,9 +11,6 @@ from nodeagent.rules.mig.layouts import Layout
 from nodeagent.rules.mig.partitions import is_met, read_partitions
 from nodeagent.rules.mig.steps import Goal, check_goal
 from nodeagent.rules.mig.wanted import UNSAID, Wanted, want_of_gpus
-
-_SHARED: Final = frozenset({Door.FRACTIONS, Door.CLAIMS})
-"""Allocation modes in which the MIG component could not keep new users out while the GPU changes."""
 
 
 class Judgement(Value, frozen=True):
@@ -76,13 +73,23 @@ def find_other(gpu: Gpu, door: Door | None, held: Collection[GpuUuid] = ()) -> s
     """The other owner of this GPU's partitions, as text; empty if there is no other."""
     if gpu.uuid in held:
         return "has MIG devices that claims have"
-    return f"goes through the door {door}" if door in _SHARED else ""
+    return f"goes through the door {door}" if door is not None and _is_shared(door) else ""
 
 
 def list_others(offering: Offering | None, held: Collection[GpuUuid]) -> frozenset[GpuUuid]:
     """The GPUs with another owner by now."""
     doors = offering.doors if offering is not None else ()
-    return frozenset({*held, *(each.gpu for each in doors if each.door in _SHARED)})
+    return frozenset({*held, *(each.gpu for each in doors if _is_shared(each.door))})
+
+
+def _is_shared(door: Door) -> bool:
+    """Whether the MIG component could not keep new users out while a GPU of the allocation mode changes."""
+    match door:
+        case Door.FRACTIONS | Door.CLAIMS:
+            return True
+        case Door.WHOLE | Door.NONE:
+            return False
+    assert_never(door)
 
 
 def advise(gpu: Gpu) -> str:

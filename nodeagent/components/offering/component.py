@@ -9,15 +9,22 @@ from typing import Final
 import anyio
 from anyio.abc import TaskStatus
 
-from nodeagent.components.offering.decide import NO_CLAIMS, NO_PARTS, decide_conditions, list_served, plan_offering
+from nodeagent.components.offering.decide import (
+    NO_CLAIMS,
+    NO_PARTS,
+    decide_conditions,
+    find_switch,
+    list_served,
+    plan_offering,
+)
 from nodeagent.components.offering.gone import HELD_GONE, list_held_gone
-from nodeagent.components.offering.relay import ChoosingRelay
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.envelope import Envelope
 from nodeagent.core.channels.mailbox import Waker
 from nodeagent.core.channels.news import News
 from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.core.log.lines import get_logger
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.claims import ClaimBook
@@ -26,6 +33,7 @@ from nodeagent.model.events import ConfigurationReloaded, DoorChanged, DoorChose
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.journal import ChosenDoors, PartTable
 from nodeagent.model.offering import Door, Offering
+from nodeagent.model.orders import CONFIGURED, SET_DOOR, DoorCommand
 from nodeagent.model.ports import GpuDoorKeeper
 from nodeagent.rules.selectors import find_named
 
@@ -42,16 +50,16 @@ class OfferingComponent:
     _chosen: Envelope[DoorChosen] | None = None
 
     def __init__(
-        self, bus: Bus, conditions: Conditions, live: LiveSettings, memory: GpuDoorKeeper, choosing: ChoosingRelay
+        self, bus: Bus, conditions: Conditions, live: LiveSettings, memory: GpuDoorKeeper, orders: OrderHandlers
     ) -> None:
         self._bus, self._conditions, self._live = bus, conditions, live
-        self._memory, self._choosing = memory, choosing
+        self._memory, self._orders = memory, orders
         self._waker, self._news = Waker(), News()
         self._log = get_logger(component=self.name)
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
         """Follow the inputs of allocation modes until cancelled; ready when each GPU has a mode."""
-        with self._choosing.lead_to(self):
+        with self._orders.carrying_out(SET_DOOR, self.set_door):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(
                     self._waker.follow, self._bus.watch_all(*_WATCHED, client=self.name), name="offering states"
@@ -65,24 +73,31 @@ class OfferingComponent:
                     await anyio.sleep(GATHER_SECONDS)
                     self._refresh()
 
-    async def set_door(self, name: str, door: Door | None, who: str) -> str:
-        """Change a GPU's allocation mode; the port's contract is in `model.ports`."""
+    async def set_door(self, command: DoorCommand) -> str:
+        """Set a GPU's allocation mode, kept over restarts; a held GPU changes its mode when its holders are gone.
+
+        Raises:
+            ControlRefused: No such GPU or mode, or the choice could not be made durable.
+        """
+        door = None if command.door == CONFIGURED else Door(command.door)
         inventory = self._bus.latest(Inventory)
-        gpu = find_named(inventory.value, name) if inventory is not None else None
+        gpu = find_named(inventory.value, command.gpu) if inventory is not None else None
         if gpu is None:
-            raise ControlRefused(f"no GPU {name}: name it by index, UUID or PCI address, see `nodeagent gpu list`")
+            raise ControlRefused(
+                f"no GPU {command.gpu}: name it by index, UUID or PCI address, see `nodeagent gpu list`"
+            )
         served = list_served(self._live.now)
         if door is not None and door not in served:
             reason = f"nobody here serves the door {door}; choose {' or '.join(sorted(served))}"
-            key = {Door.FRACTIONS: "fractions", Door.CLAIMS: "claims"}[door]
-            raise ControlRefused(f"{reason}, or set `{key}.enabled` and restart the agent")
+            setting = find_switch(door, self._live.now).setting
+            raise ControlRefused(f"{reason}, or set `{setting}` and restart the agent")
         try:
             await self._memory.set_door(gpu.uuid, door)
         except JournalUnavailable as error:
             raise ControlRefused(f"the door stays as it was: {error}") from error
-        fact = DoorChosen(gpu=gpu.uuid, door=None if door is None else str(door), who=who)
+        fact = DoorChosen(gpu=gpu.uuid, door=None if door is None else str(door), who=command.who)
         self._chosen = self._bus.publish_fact(fact, source=self.name)
-        self._log.info("door_chosen", gpu=gpu.uuid, door=fact.door, who=who)
+        self._log.info("door_chosen", gpu=gpu.uuid, door=fact.door, who=command.who)
         self._refresh()
         offering = self._bus.latest(Offering)
         assert offering is not None

@@ -1,7 +1,7 @@
 """The allocation modes of all GPUs, and the conditions about modes; pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple, assert_never
 
 from msgspec.structs import replace
 
@@ -11,21 +11,36 @@ from nodeagent.model.claims import ClaimBook
 from nodeagent.model.gpu import Gpu, MissingGpu
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import PartTable
-from nodeagent.model.offering import Door, Offering
+from nodeagent.model.offering import Door, DoorHolder, Offering
 from nodeagent.rules.offer.doors import decide_door, list_claim_holders, list_holders, list_part_holders, plan_doors
 
 NO_PARTS: Final = PartTable()
 NO_CLAIMS: Final = ClaimBook()
 
 
+class Switch(NamedTuple):
+    """Whether a component serves an allocation mode, and the setting that decides."""
+
+    is_on: bool
+    setting: str = ""
+    """Empty for a mode that is always served."""
+
+
+def find_switch(door: Door, settings: Settings) -> Switch:
+    """The switch of an allocation mode."""
+    match door:
+        case Door.WHOLE | Door.NONE:
+            return Switch(is_on=True)
+        case Door.FRACTIONS:
+            return Switch(settings.fractions.enabled, "fractions.enabled")
+        case Door.CLAIMS:
+            return Switch(settings.claims.enabled, "claims.enabled")
+    assert_never(door)
+
+
 def list_served(settings: Settings) -> frozenset[Door]:
     """Allocation modes with a component that gives out GPUs; other modes give out nothing."""
-    served = {Door.WHOLE, Door.NONE}
-    if settings.fractions.enabled:
-        served.add(Door.FRACTIONS)
-    if settings.claims.enabled:
-        served.add(Door.CLAIMS)
-    return frozenset(served)
+    return frozenset(door for door in Door if find_switch(door, settings).is_on)
 
 
 def plan_offering(
@@ -44,11 +59,7 @@ def plan_offering(
     doors = (
         decide_door(
             wish,
-            (
-                *list_holders(known[wish.gpu], held, Door.WHOLE),
-                *list_part_holders(wish.gpu, parts),
-                *list_claim_holders(wish.gpu, claims),
-            )
+            tuple(one for door in Door for one in _list_holders(door, known[wish.gpu], held, parts, claims))
             if _is_anybody_elsewhere(wish.door, held, parts, claims)
             else (),
             settings.doors.change,
@@ -70,8 +81,37 @@ def _describe_undecided(names: Sequence[str], missing: Sequence[MissingGpu]) -> 
 
 def _is_anybody_elsewhere(door: Door, held: Sequence[Allocation], parts: PartTable, claims: ClaimBook) -> bool:
     """Whether a holder came by another mode than the wanted mode."""
-    inside = {Door.WHOLE: bool(held), Door.FRACTIONS: bool(parts.bindings), Door.CLAIMS: bool(claims.claims)}
-    return any(is_taken for each, is_taken in inside.items() if each is not door)
+    return any(_is_taken(each, held, parts, claims) for each in Door if each is not door)
+
+
+def _is_taken(door: Door, held: Sequence[Allocation], parts: PartTable, claims: ClaimBook) -> bool:
+    """Whether any GPU has a holder by the allocation mode."""
+    match door:
+        case Door.WHOLE:
+            return bool(held)
+        case Door.FRACTIONS:
+            return bool(parts.bindings)
+        case Door.CLAIMS:
+            return bool(claims.claims)
+        case Door.NONE:
+            return False
+    assert_never(door)
+
+
+def _list_holders(
+    door: Door, gpu: Gpu, held: Sequence[Allocation], parts: PartTable, claims: ClaimBook
+) -> tuple[DoorHolder, ...]:
+    """The holders of a GPU by the allocation mode."""
+    match door:
+        case Door.WHOLE:
+            return list_holders(gpu, held, door)
+        case Door.FRACTIONS:
+            return list_part_holders(gpu.uuid, parts)
+        case Door.CLAIMS:
+            return list_claim_holders(gpu.uuid, claims)
+        case Door.NONE:
+            return ()
+    assert_never(door)
 
 
 def decide_conditions(offering: Offering, served: frozenset[Door]) -> dict[str, dict[str, str]]:

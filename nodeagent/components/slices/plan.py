@@ -19,7 +19,7 @@ from nodeagent.components.slices.describe import (
     describe_shares,
 )
 from nodeagent.components.slices.taints import decide_taints, explain_closed
-from nodeagent.config.sections.claim_slices import TaintRule
+from nodeagent.config.sections.claims import TaintRule
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.mig import MigState

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
-from nodeagent.config.sections.claim_slices import TaintRule
+from nodeagent.config.sections.claims import TaintRule
 from nodeagent.model.health import DeviceHealth, FoundFault, HealthReport, Verdict
 from nodeagent.model.mig import MigState
 from nodeagent.model.slices import DeviceTaint, TaintEffect

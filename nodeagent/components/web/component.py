@@ -7,21 +7,16 @@ states of other components: the last published value is shown.
 import gzip
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import anyio
 import anyio.lowlevel
 from anyio.abc import TaskStatus
 from msgspec import json
 
-from nodeagent.components.web.api.admin import (
-    CommandDone,
-    CommandMalformed,
-    may_command,
-)
+from nodeagent.components.web.api.admin import CommandDone, CommandMalformed, may_command, parse_command
 from nodeagent.components.web.api.claims import record_slices
-from nodeagent.components.web.api.commands import Commands, Order
 from nodeagent.components.web.api.gpu_records import find_gpu_record
 from nodeagent.components.web.api.index import INDEX
 from nodeagent.components.web.api.latest import list_records
@@ -46,6 +41,7 @@ from nodeagent.components.web.view import NodeView
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.core.life.ticker import until_beat
 from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.host.files.sealed_store import SealedStore
@@ -56,7 +52,7 @@ from nodeagent.edge.http.messages import HTML, TEXT, Answer, Handler, Request, R
 from nodeagent.edge.http.routes import Route, Routes, render_problem
 from nodeagent.edge.http.server import HttpServer, ServerLimits
 from nodeagent.model.errors import ControlRefused
-from nodeagent.model.ports import AgentControl
+from nodeagent.model.orders import ORDERS, Order
 from nodeagent.model.slices import PublishedSlices, SliceContent
 
 V = TypeVar("V")
@@ -98,14 +94,14 @@ class WebComponent:
         self,
         bus: Bus,
         view: NodeView,
-        control: AgentControl,
+        orders: OrderHandlers,
         live: LiveSettings,
         listening: Listening,
         sources: Sources,
         conditions: Conditions,
         past: SealedStore,
     ) -> None:
-        self._bus, self._view, self._control, self._live = bus, view, control, live
+        self._bus, self._view, self._orders, self._live = bus, view, orders, live
         self._listening, self._sources = listening, sources
         self._hosts = AllowedHosts(listening.names, live.now.http.allowed_hosts)
         self._conditions, self._store = conditions, past
@@ -340,16 +336,15 @@ class WebComponent:
     # Changes -----------------------------------------------------------------------------------------------------
 
     def _changing(self) -> list[Route]:
-        commands = Commands(self._control).list()
-        return [Route("POST", path, self._command(act)) for path, act in commands.items()]
+        return [Route("POST", order.path, self._answer_order(order)) for order in ORDERS]
 
-    def _command(self, act: Callable[[Order], Awaitable[str]]) -> Handler:
+    def _answer_order(self, order: Order[Any]) -> Handler:
         async def answer(request: Request) -> Answer:
             peer = request.peer
             if not may_command(peer.uid, os.geteuid()):
                 return render_problem(403, "not allowed", f"uid {peer.uid} may not change anything")
             try:
-                done = await act(Order(body=request.body, uid=peer.uid, pid=peer.pid))
+                done = await self._orders.give(order, parse_command(order, request.body, peer.uid, peer.pid))
             except CommandMalformed as error:
                 return render_problem(400, str(error), "see /api/v1/ for what each command takes")
             except ControlRefused as error:

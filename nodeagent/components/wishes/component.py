@@ -12,6 +12,7 @@ from nodeagent.config.live import LiveSettings
 from nodeagent.config.named import LABEL
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.core.log.lines import get_logger
 from nodeagent.core.values import Envelope
 from nodeagent.model.cluster import MIG_CONFIG_LABEL, ClusterNode, ClusterWishes
@@ -19,7 +20,8 @@ from nodeagent.model.driver import DriverState
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.events import WishRefused
 from nodeagent.model.gpu import Inventory
-from nodeagent.model.ports import AgentControl, ConfigurationControl
+from nodeagent.model.orders import RELEASE, RESUME, NoArguments, ReleaseCommand
+from nodeagent.model.ports import ConfigurationControl
 
 LOOK_AGAIN_SECONDS = 5.0
 
@@ -34,11 +36,11 @@ class Wishes:
         bus: Bus,
         conditions: Conditions,
         live: LiveSettings,
-        control: AgentControl,
+        orders: OrderHandlers,
         configurations: ConfigurationControl,
     ) -> None:
         self._bus, self._conditions, self._live = bus, conditions, live
-        self._control, self._configurations = control, configurations
+        self._orders, self._configurations = orders, configurations
         self._pause = Pause()
         # Unknown until the first node request: the label in force at the start, and its problems.
         self._followed: str | None = None
@@ -67,10 +69,10 @@ class Wishes:
         step = decide_step(wanted, self._pause, now, lasts)
         try:
             if step is Step.RELEASE:
-                await self._control.release(wanted, lasts)
+                await self._orders.give(RELEASE, ReleaseCommand(reason=wanted, seconds=lasts))
                 self._pause = Pause(label=wanted, released_until=now + lasts)
             elif step is Step.RESUME:
-                await self._control.resume()
+                await self._orders.give(RESUME, NoArguments())
                 self._pause = Pause()
         except NodeagentError as error:
             self._log.warning("pause_not_honoured", pause=wanted, reason=str(error))

@@ -25,7 +25,7 @@ class NodeSettings(Section):
         AbsolutePath(),
         Path("/var/lib/nodeagent"),
         "what must outlive a reboot: allocation journal, health verdicts, previous runtime configuration",
-        "the file system hierarchy's place for it",
+        "the file system hierarchy's place for state",
     )
     run_dir: Path = knob(
         AbsolutePath(),
@@ -59,7 +59,7 @@ class LogSettings(Section):
     level: Literal["debug", "info", "warning", "error"] = knob(
         OneOf(("debug", "info", "warning", "error")),
         "info",
-        "least severity that is written",
+        "the least severity of written log lines",
         "changes of state are worth a line, repeated states are not logged at any level above debug",
         reload=True,
     )
@@ -89,8 +89,8 @@ class HttpSettings(Section):
     allowed_hosts: tuple[str, ...] = knob(
         ListOf(HOST_NAME),
         (),
-        "names in `Host` under which the agent may be asked, besides its addresses, its own names and `*.svc`; "
-        "`*.example.com` is every name below it, `*` is any",
+        "names accepted in the header `Host`, besides the agent's addresses, the machine's names"
+        " and `*.svc`; `*.example.com` is every name below example.com, `*` is any name",
         "asked over loopback, another name is refused: a page of that name would have pointed it at this machine; with "
         "names given here, connections from other machines are held to them too",
         reload=True,
@@ -104,8 +104,9 @@ class HttpSettings(Section):
     max_connections_per_address: int = knob(
         Whole(4, 65536),
         128,
-        "connections of one address at a time; beyond, the one of its own that has waited longest makes room",
-        "one address must not have them all; a proxy may have half",
+        "connections of one address at a time; for a further connection the address's longest"
+        " idle connection is closed",
+        "a single address must not take all connections; a proxy may take half",
     )
     max_concurrent_scrapes: int = knob(
         Whole(1, 1024),
@@ -150,7 +151,7 @@ class SupervisorSettings(Section):
         Number(0.01, 3600),
         0.5,
         "shortest pause before a failed component is started again",
-        "one hiccup costs next to nothing",
+        "a single crash is over after a short pause",
         reload=True,
     )
     restart_max_seconds: float = knob(

@@ -1,11 +1,44 @@
-"""`claims`: GPUs given by claims of dynamic resource allocation, under names in use by workloads already."""
+"""`claims`: devices by dynamic resource allocation, and what schedulers see of the devices."""
 
 from pathlib import Path
+from typing import Literal, TypeAlias
 
-from nodeagent.config.compound import Nested
-from nodeagent.config.kinds import AbsolutePath, Flag, Text
-from nodeagent.config.knobs import Section, knob
-from nodeagent.config.sections.claim_slices import SlicesSettings
+from nodeagent.config.compound import ListOf, Nested
+from nodeagent.config.kinds import AbsolutePath, Flag, OneOf, Text
+from nodeagent.config.knobs import Section, knob, required
+
+EffectWord: TypeAlias = Literal["None", "NoSchedule", "NoExecute"]
+
+FINDING = Text("a finding such as xid-79, a pattern such as xid-*, or a verdict", r"[a-z0-9*?\[\]!-]+", 63)
+
+
+class TaintRule(Section):
+    """The effect of a health finding on pods with the device, and on later pods."""
+
+    finding: str = required(
+        FINDING,
+        "the finding: by name or pattern (`xid-79`, `xid-*`, `remap-failed`), or by its verdict (`unhealthy`,"
+        " `suspect`, `unknown`)",
+    )
+    effect: EffectWord = required(
+        OneOf[EffectWord](("None", "NoSchedule", "NoExecute")),
+        "None only tells, NoSchedule gives the device to nobody new, NoExecute also ends the pods that have it",
+    )
+
+
+class SlicesSettings(Section):
+    """The devices for claims as published to schedulers."""
+
+    taints: tuple[TaintRule, ...] = knob(
+        ListOf(Nested(TaintRule)),
+        (),
+        "the effect of health findings, rule by rule; the first rule that fits a finding counts;"
+        " without a rule a suspect device is only reported, and any other finding keeps new pods"
+        " away",
+        "pods on a failing device may come to their end, and new pods should begin elsewhere",
+        reload=True,
+    )
+
 
 _PART = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
 DRIVER_NAME = Text("a DNS sub-domain such as gpu.nvidia.com", rf"{_PART}(\.{_PART})*", 63)
@@ -42,7 +75,7 @@ class ClaimsSettings(Section):
     instance: str = knob(
         INSTANCE,
         "",
-        "what tells the sockets of two agents apart of which one takes over from the other, such as the pod's uid",
+        "a name, such as the pod's uid, that keeps the sockets of two agents apart while one takes over from the other",
         "with fixed names the new agent's sockets take the place of the old one's",
     )
     mig_on_demand: bool = knob(
@@ -50,7 +83,7 @@ class ClaimsSettings(Section):
         default=False,
         what="offer every MIG device that a GPU could be cut into, and make the one that a claim gets;"
         " needs `mig.manage`",
-        why="what is offered is what there is",
+        why="only MIG devices that exist are offered",
     )
     shares: bool = knob(
         Flag(),

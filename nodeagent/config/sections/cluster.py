@@ -33,7 +33,7 @@ class LabelsSettings(Section):
         Number(0, 3600),
         10.0,
         "how long a change must last before it is published; changes of capacity are published at once",
-        "what flaps must not move pods",
+        "labels that change to and fro must not move pods",
         reload=True,
     )
     per_model: bool = knob(
@@ -77,7 +77,7 @@ class KubernetesSettings(Section):
         Maybe(AbsolutePath()),
         None,
         "credentials; empty means the service account of the pod",
-        "a DaemonSet has one",
+        "a pod of a DaemonSet has a service account",
     )
     namespace: str | None = knob(
         Maybe(NAMESPACE),
@@ -88,14 +88,15 @@ class KubernetesSettings(Section):
     pod_name: str | None = knob(
         Maybe(POD_NAME),
         None,
-        "the agent's own pod, whose DaemonSet then owns NodeFeature objects; empty means nobody owns them",
-        "only DaemonSets tell it",
+        "the agent's own pod, whose DaemonSet then owns NodeFeature objects; empty means"
+        " NodeFeature objects without an owner",
+        "only the chart's DaemonSet passes the name",
         also_env="POD_NAME",
     )
     request_timeout_seconds: float = knob(
         Number(0.5, 300),
         10.0,
-        "time one request may take",
+        "time a request to the API server may take",
         "an API server that is slower than this is as good as away",
         reload=True,
     )
@@ -120,21 +121,21 @@ class KubernetesSettings(Section):
         Flag(),
         default=True,
         what="keep the node condition nvidia.com/GPUReady",
-        why="autoscalers and people look there",
+        why="autoscalers and people look at node conditions",
         reload=True,
     )
     events: bool = knob(
         Flag(),
         default=True,
         what="write Kubernetes events for what a person must know",
-        why="they show in kubectl describe node",
+        why="events show in `kubectl describe node`",
         reload=True,
     )
     startup_taint: str | None = knob(
         Maybe(TAINT),
         None,
         "taint that is taken off the node once its GPUs are ready",
-        "node pools that start with a taint name it here",
+        "node pools whose nodes start with a taint name the taint here",
         reload=True,
     )
     taint_again: bool = knob(
@@ -148,7 +149,7 @@ class KubernetesSettings(Section):
         Whole(1, 1000),
         5,
         "failed attempts to get the GPUs ready after which the node is reported as lost for good",
-        "autoscalers then replace it",
+        "autoscalers then replace the node",
         reload=True,
     )
 
@@ -160,7 +161,7 @@ class MetricsSettings(Section):
         Maybe(AbsolutePath()),
         None,
         "list of fields in DCGM exporter's CSV format; it replaces the default list",
-        "the default list is what existing dashboards use",
+        "existing dashboards use the fields of the default list",
     )
     stale_after_seconds: float = knob(
         Number(1, 86400),
@@ -196,14 +197,14 @@ class MetricsSettings(Section):
         Flag(),
         default=True,
         what="say which pod, namespace and container holds each GPU",
-        why="the agent knows it without asking anybody",
+        why="the agent knows the pods of all devices from its journal",
         reload=True,
     )
     old_namespace_labels: bool = knob(
         Flag(),
         default=False,
         what="write pod_name, pod_namespace, container_name instead of pod, namespace, container",
-        why="only dashboards of the 1.x exporter need them",
+        why="only dashboards of the 1.x exporter need the old labels",
         reload=True,
     )
     pod_uid: bool = knob(
@@ -213,7 +214,7 @@ class MetricsSettings(Section):
         Flag(),
         default=False,
         what="write the labels of pods as an info series",
-        why="it needs permission to read pods",
+        why="the labels need permission to read pods",
         reload=True,
     )
     pod_label_allowlist: tuple[str, ...] = knob(
@@ -234,6 +235,6 @@ class MetricsSettings(Section):
         Flag(),
         default=True,
         what="share the use of a GPU out among the pods on it, from process accounting",
-        why="a shared GPU without it tells nobody who uses it",
+        why="without these series nobody sees which process uses a shared GPU",
         reload=True,
     )

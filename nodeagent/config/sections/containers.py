@@ -12,20 +12,21 @@ class CdiSettings(Section):
     """The specification that tells container runtimes the device nodes, files and hooks of a GPU."""
 
     enabled: bool = knob(
-        Flag(), default=True, what="write CDI specifications", why="containers get their GPUs through them"
+        Flag(), default=True, what="write CDI specifications", why="containers get their GPUs through these files"
     )
     dir: Path = knob(
         AbsolutePath(),
         Path("/var/run/cdi"),
         "where specifications are written",
-        "runtimes read it, and a reboot empties it, as it should",
+        "container runtimes read this directory, and a reboot empties it, as driver files may have changed",
     )
     hooks: Literal["auto", "none", "ldcache"] = knob(
         OneOf(("auto", "none", "ldcache")),
         "auto",
         "run a small program that makes a container's linker cache when it is created, or nothing;"
         " auto: where that program is put in place and has been seen to run on the host",
-        "programs that look for libraries by `ldconfig -p` need the cache; all others find them where they are mounted",
+        "programs that look for libraries by `ldconfig -p` need the cache; other programs find"
+        " the mounted libraries without it",
         reload=True,
     )
     device_groups: Literal["auto", "always", "never"] = knob(
@@ -63,23 +64,26 @@ class RuntimeSettings(Section):
     kind: Literal["auto", "containerd", "crio", "docker", "podman"] = knob(
         OneOf(("auto", "containerd", "crio", "docker", "podman")),
         "auto",
-        "which runtime serves the kubelet, or on a machine without one, people",
+        "the container runtime of the kubelet, or, on a machine without a kubelet, of the machine's users",
         "it is found from the kubelet's endpoint, sockets and processes",
     )
     socket: Path | None = knob(
-        Maybe(AbsolutePath()), None, "the runtime's CRI socket; empty means that it is found", "it is found"
+        Maybe(AbsolutePath()),
+        None,
+        "the runtime's CRI socket; empty means the socket of the runtime found on this node",
+        "the agent finds the runtime's own",
     )
     config_file: Path | None = knob(
         Maybe(AbsolutePath()),
         None,
         "the runtime's main configuration file; empty means that it is found",
-        "it is found",
+        "the agent finds the runtime's own",
     )
     legacy_class: bool = knob(
         Flag(),
         default=False,
         what="add the runtime class entry named nvidia, for NVIDIA's program; with runtime.shim it is the agent's own",
-        why="only pods that ask for that runtime class need it",
+        why="only pods with the runtime class nvidia need the class",
     )
     shim: bool = knob(
         Flag(),
@@ -98,7 +102,7 @@ class RuntimeSettings(Section):
     restart_command: tuple[str, ...] = knob(
         ListOf(Text("a word of a command", r".+", 1024), distinct=False),
         (),
-        "the command that restarts the runtime, word by word; empty means that it is found",
+        "the command that restarts the runtime, word by word; empty means the agent's own choice",
         "it is that of the distribution, or restarts the unit of the process behind the socket",
         reload=True,
     )
@@ -107,13 +111,13 @@ class RuntimeSettings(Section):
         30.0,
         "how long a restarted runtime, its service manager included, may take without getting on before the change is"
         " rolled back; twice its last start where that is longer, and at most ten times as long while it gets on",
-        "it answers within seconds even with many containers",
+        "a runtime answers within seconds even with many containers",
         reload=True,
     )
     repairs_per_hour: int = knob(
         Whole(0, 60),
         3,
         "how often a setting that another program undoes is put back",
-        "after that it is a conflict that a person must settle",
+        "a file overwritten more often is a conflict for a person to settle",
         reload=True,
     )

@@ -79,7 +79,9 @@ class DeviceClass(Section):
         "a ready-made class to begin with; what is written beside it outranks it",
         "the class is written out",
     )
-    resource: str | None = knob(Maybe(QUALIFIED), None, "what pods ask for", "must be given unless `use` gives it")
+    resource: str | None = knob(
+        Maybe(QUALIFIED), None, "pods ask for this resource", "must be given unless `use` gives it"
+    )
     nodes: tuple[str, ...] = knob(
         ListOf(NODE_PATTERN), (), "which nodes are devices of this class, by path", "by what else is said of them"
     )

@@ -31,15 +31,15 @@ class DoorsSettings(Section):
     rules: tuple[DoorRule, ...] = knob(
         ListOf(Nested(DoorRule)),
         (),
-        "doors by GPU, rule by rule; the first that fits a GPU counts, no fit means whole",
+        "doors by GPU, rule by rule; the first rule that fits a GPU counts, a GPU without a rule is given whole",
         "every GPU is given whole",
         reload=True,
     )
     change: DoorChange = knob(
         OneOf[DoorChange](("drain", "wait")),
         "drain",
-        "while somebody still has a GPU that shall go through another door: drain gives it to nobody new, wait goes on"
-        " giving it through the old door",
-        "a GPU that is given out again and again would never change",
+        "while pods still hold a GPU that shall go through another door: drain gives the GPU to"
+        " no new pod, wait goes on giving out the GPU through the old door",
+        "a GPU that gets new pods again and again would never change its door",
         reload=True,
     )

@@ -40,9 +40,9 @@ class ExtenderSettings(Section):
     choice_keys_file: Path | None = knob(
         Maybe(AbsolutePath()),
         None,
-        "a file of keys, one a line, by which the extender proves that a choice on a pod is its own: the first makes"
-        " digests, each is believed, and a changed file is read while it runs; without it a choice counts whoever"
-        " wrote it",
+        "a file of keys, one a line, by which the extender recognises its own choices on pods:"
+        " the first key signs, every key is accepted, and a changed file is read while the"
+        " extender runs; without the file a choice counts whoever wrote the choice",
         "the chart makes one; all replicas need the same",
     )
     profiles: tuple[ProfileName, ...] = knob(
@@ -63,7 +63,7 @@ class ExtenderSettings(Section):
         "pack",
         "which nodes come first: pack leaves the least on a GPU, spread fills the emptiest; a pod may say otherwise by"
         " hami.io/node-scheduler-policy",
-        "whole nodes stay free for pods that need them",
+        "whole nodes stay free for pods that need whole nodes",
     )
     assume_seconds: float = knob(
         Number(1, 86400),
@@ -75,7 +75,8 @@ class ExtenderSettings(Section):
         Number(0, 3600),
         30.0,
         "how long a pod counts on its node that was deleted before it had finished, as by force",
-        "its containers run on for a moment, and the node gives back what they had after two looks ten seconds apart",
+        "containers run on for a moment after a pod's end, and the node frees the fractions after"
+        " two looks ten seconds apart",
     )
     propose_seconds: float = knob(
         Number(1, 3600),
@@ -103,7 +104,7 @@ class ExtenderSettings(Section):
         "kube-scheduler waits 5 seconds for an extender unless it is told otherwise",
     )
     requests_per_second: float = knob(
-        Number(1, 10000), 100.0, "requests to the API server in the long run", "one for each pod that is scheduled"
+        Number(1, 10000), 100.0, "requests to the API server in the long run", "each scheduled pod costs one request"
     )
     request_burst: int = knob(Whole(1, 10000), 200, "requests to the API server at once", "a deployment scaled up")
     max_request_bytes: int = knob(
@@ -116,5 +117,5 @@ class ExtenderSettings(Section):
         Whole(1, 1024),
         4,
         "questions answered at a time; further ones wait in the order of their coming, for 5 seconds at most",
-        "kube-scheduler asks one after the other, and what takes time is the writing of choices",
+        "kube-scheduler asks one question after the other, and the time goes into writing choices",
     )

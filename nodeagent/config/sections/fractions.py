@@ -24,7 +24,7 @@ class FractionsSettings(Section):
     enabled: bool = knob(
         Flag(),
         default=False,
-        what="give GPUs behind the door `fractions` in parts; `doors.rules` says which those are",
+        what="give out GPUs behind the door `fractions` in fractions; `doors.rules` chooses the GPUs",
         why="a GPU is given whole unless somebody asks for another way",
     )
     profile: ProfileName = knob(
@@ -32,42 +32,53 @@ class FractionsSettings(Section):
         "tencent",
         "by which names parts are asked for: tencent counts hundredths of a GPU and blocks of memory, hami counts"
         " shares and reads from the pod how large each is (needs the API server)",
-        "with it a request says all there is to know",
+        "with the resource a pod's request is complete",
     )
     core_resource: str = knob(
-        QUALIFIED, "tencent.com/vcuda-core", "resource that counts hundredths of a GPU (tencent)", "what pods ask for"
+        QUALIFIED,
+        "tencent.com/vcuda-core",
+        "resource that counts hundredths of a GPU (tencent)",
+        "pods ask for this resource",
     )
     memory_resource: str = knob(
-        QUALIFIED, "tencent.com/vcuda-memory", "resource that counts blocks of memory (tencent)", "what pods ask for"
+        QUALIFIED,
+        "tencent.com/vcuda-memory",
+        "resource that counts blocks of memory (tencent)",
+        "pods ask for this resource",
     )
     block_mib: int = knob(Whole(1, 65536), 256, "MiB of memory in one block (tencent)", "as in Tencent's gpu-manager")
     core_limit_annotation: str = knob(
         QUALIFIED,
         "tencent.com/vcuda-core-limit",
-        "annotation by which a pod may use more compute than its part while nobody else does (tencent)",
-        "what pods already say",
+        "the annotation by which a pod may use more compute than its fraction while no other pod"
+        " uses the GPU (tencent)",
+        "pods have this annotation already",
     )
     predicate_annotation: str = knob(
         PREFIX,
         "tencent.com/predicate-gpu-idx-",
-        "annotation in which a scheduler says its choice, before the container's number (tencent)",
-        "what gpu-admission writes",
+        "the annotation of a scheduler's choice of GPUs, followed by the container's number (tencent)",
+        "gpu-admission writes this annotation",
     )
     share_resource: str = knob(
-        QUALIFIED, "nvidia.com/gpu", "resource that counts shares (hami)", "what pods of HAMi ask for"
+        QUALIFIED,
+        "nvidia.com/gpu",
+        "the resource that counts GPU fractions by container (profile hami)",
+        "pods of HAMi ask for this resource",
     )
     shares_per_gpu: int = knob(Whole(1, 1024), 10, "shares of one GPU at most (hami)", "as in HAMi")
     memory_overcommit_ratio: float = knob(
         Number(1.0, 10.0),
         1.0,
         "how much memory is promised for each byte that there is; more than 1 promises more than there is",
-        "a promise that cannot be kept ends in somebody's error",
+        "memory promised twice ends in an out-of-memory error of some container",
     )
     enforcement: EnforcementName = knob(
         OneOf[EnforcementName](("advise", "library", "mps")),
         "advise",
-        "what holds a container to its part: advise only tells of it, library puts the vGPU library into the container,"
-        " mps has it work through an MPS daemon of its GPU, which limits each of its processes",
+        "how a container is held to its fraction: advise only passes the limits on, library puts"
+        " the vGPU library into the container, mps has the container work through an MPS daemon of"
+        " the GPU, which limits each process",
         "neither has been measured on real hardware yet; mps waits for a restart where it comes for the first time",
         reload=True,
         makes_part="mps".__eq__,
@@ -77,14 +88,14 @@ class FractionsSettings(Section):
         "nodeagent.io/gpu-enforcement",
         "annotation by which a pod chooses another enforcement for itself: advise, library, or mps where"
         " the agent looks after MPS daemons",
-        "one program that the library does not suit need not keep it from all others",
+        "a single program that fails with the library is no reason to switch the library off for all pods",
         reload=True,
     )
     allow_advise: bool = knob(
         Flag(),
         default=False,
         what="let that annotation choose advise where `fractions.enforcement` is another: the pod is held to nothing",
-        why="whoever writes a pod would free it of its limits, and take what others were promised",
+        why="the author of a pod could lift the pod's limits, and take compute and memory promised to other pods",
         reload=True,
     )
     usage_listen: Address | None = knob(
@@ -92,7 +103,7 @@ class FractionsSettings(Section):
         None,
         "address and port at which use is told as by Tencent's gpu-manager: /usage, /graph, /version and /metric;"
         " and at /metrics under the metric names of HAMi's monitor",
-        "whoever asks gpu-manager or HAMi today need not be changed first; nobody else needs it",
+        "only programs that ask gpu-manager or HAMi today need the address",
     )
     usage_socket: Path | None = knob(
         Maybe(AbsolutePath()),
@@ -120,7 +131,7 @@ class FractionsSettings(Section):
         ("nvidia-cuda-mps-server", "nv-hostengine", "dcgm-exporter", "Xorg"),
         "names of processes of the host that may use GPUs given in parts beside everybody; what any other program uses"
         " that was given nothing is nobody's to promise, and no container gets such a GPU alone",
-        "they serve all, or take next to nothing",
+        "these programs serve all pods, or take next to no memory",
         reload=True,
     )
     context_mib: int = knob(
@@ -135,7 +146,8 @@ class FractionsSettings(Section):
     publish: bool = knob(
         Flag(),
         default=True,
-        what="say in annotations of the node what its GPUs are, and who has which parts, for the scheduler's extender",
+        what="publish the node's GPUs and the fractions of each pod in annotations of the node, for"
+        " the scheduler's extender",
         why="without it a scheduler knows how many cores are free, and not on how many GPUs",
         reload=True,
     )
@@ -151,6 +163,6 @@ class FractionsSettings(Section):
         default=True,
         what="write on a pod which GPUs it has where a scheduler's choice could not be obeyed; needs the right to"
         " change pods, deploy/rbac-fractions.yaml",
-        why="the scheduler would count them on GPUs that have room",
+        why="the scheduler would count the pod's fractions on other GPUs than the pod's own",
         reload=True,
     )

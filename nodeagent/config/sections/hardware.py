@@ -9,9 +9,8 @@ from nodeagent.config.compound import ListOf, MapOf
 from nodeagent.config.kinds import AbsolutePath, Flag, Maybe, Number, OneOf, Text, Whole
 from nodeagent.config.knobs import Section, knob
 from nodeagent.config.sections.health_limits import HealthLimits
+from nodeagent.model.orders import RELEASE_SECONDS
 
-RELEASE_SECONDS = (1.0, 86400.0)
-"""Shortest and longest release, by setting or command: a driver upgrade takes minutes."""
 SIMULATED = "simulated:"
 GPU_SOURCE = Text("nvml or simulated:PROFILE", rf"nvml|{SIMULATED}[A-Za-z0-9/._-]+")
 GPU_SELECTOR = Text("an index, a UUID, a PCI address or a model pattern such as NVIDIA A100*", r".+", 256)
@@ -42,7 +41,7 @@ class GpusSettings(Section):
     exclude: tuple[str, ...] = knob(
         ListOf(GPU_SELECTOR),
         (),
-        "GPUs that are left alone although they are included",
+        "GPUs that the agent leaves alone although `include` names the GPUs",
         "none is",
         reload=True,
     )
@@ -50,8 +49,8 @@ class GpusSettings(Section):
     expected: int | None = knob(
         Maybe(Whole(0, 1024)),
         None,
-        "how many GPUs this node has; fewer are an error, and one that has vanished beyond it is no longer missed",
-        "the agent remembers the GPUs that it has seen",
+        "the number of GPUs of this node; fewer are an error, and a vanished GPU beyond the number is not missed",
+        "the agent remembers all GPUs seen before",
         reload=True,
     )
 
@@ -74,7 +73,7 @@ class DriverSettings(Section):
         Maybe(AbsolutePath()),
         None,
         "the host's root under which dev/nvidia* lie; empty means the driver's, or / where that has none",
-        "they lie together except with some driver containers",
+        "device nodes lie below the driver root except with some driver containers",
     )
     nvml_library: Path | None = knob(
         Maybe(AbsolutePath()),
@@ -86,26 +85,27 @@ class DriverSettings(Section):
         Flag(),
         default=True,
         what="create missing device nodes and repair their links under /dev/char",
-        why="without them containers lose their GPUs, and no other part of a bare node makes them",
+        why="without device nodes containers lose their GPUs, and no other program of a bare node makes the nodes",
         reload=True,
     )
     validation_markers: bool = knob(
         Flag(),
         default=False,
         what="keep the marker files that operands of NVIDIA's operator wait for",
-        why="only a node with such operands reads them, and there another validator may write them",
+        why="only operands of the GPU Operator read the markers, and on such a node another validator"
+        " may write the markers",
         reload=True,
     )
     validation_dir: Path = knob(
         AbsolutePath(),
         Path("/run/nvidia/validations"),
         "where the marker files are kept",
-        "the place in which operands look",
+        "operands of the GPU Operator look in this directory",
     )
     call_timeout_seconds: float = knob(
         Number(0.1, 300),
         5.0,
-        "time one NVML call may take before the worker that makes it is replaced",
+        "time an NVML call may take before the worker process is replaced",
         "the slowest healthy call, the first after a cold start, takes about two",
         reload=True,
     )
@@ -113,7 +113,7 @@ class DriverSettings(Section):
         Number(1, 3600),
         30.0,
         "pause between full checks of module, device nodes and library",
-        "changes are noticed at once by events; this finds what sends none",
+        "events report most changes at once; the regular check finds changes without events",
         reload=True,
     )
     cuda_smoke_test: bool = knob(
@@ -166,7 +166,7 @@ class HealthSettings(HealthLimits):
         ListOf(XID, distinct=False),
         (),
         "XIDs that never make a GPU unhealthy, in addition to the profile's; all for none at all",
-        "the variable is the one that NVIDIA's device plugin reads",
+        "NVIDIA's device plugin reads the same variable",
         reload=True,
         also_env="DP_DISABLE_HEALTHCHECKS",
     )
@@ -174,7 +174,7 @@ class HealthSettings(HealthLimits):
         ListOf(XID, distinct=False),
         (),
         "XIDs that do make a GPU unhealthy although they are disabled",
-        "the variable is the one that NVIDIA's device plugin reads",
+        "NVIDIA's device plugin reads the same variable",
         reload=True,
         also_env="DP_ENABLE_HEALTHCHECKS",
     )
@@ -201,7 +201,7 @@ class HealthSettings(HealthLimits):
         Whole(1, 100),
         2,
         "looks in a row that must be clean before a GPU returns to healthy",
-        "one clean reading may be luck",
+        "a single clean reading may be luck",
         reload=True,
     )
     unknown_after_missed_polls: int = knob(

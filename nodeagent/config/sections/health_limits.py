@@ -31,7 +31,7 @@ class HealthLimits(Section):
     retired_double_bit_window_seconds: float = knob(
         Number(60, 31536000),
         604800.0,
-        "the window in which one more page counts",
+        "the window in which one more retired page counts",
         "a week, as above",
         reload=True,
     )
@@ -116,6 +116,6 @@ class HealthLimits(Section):
         Whole(1, 1000000),
         10,
         "passing link errors of NVSwitches in an hour above which the GPUs with NVLink are suspect",
-        "single ones are retried and harm nothing",
+        "the switch retries after a single error, without harm",
         reload=True,
     )

@@ -43,14 +43,14 @@ class MigSettings(Section):
         Maybe(LAYOUT_NAME),
         None,
         "the layout while the node has no label nvidia.com/mig.config",
-        "GPUs stay as they are",
+        "the agent cuts no GPU unasked",
         reload=True,
     )
     layouts: tuple[LayoutEntry, ...] = knob(
         ListOf(Nested(LayoutEntry)),
         (),
-        "layouts by name; they outrank those of the file, which outrank all-disabled, all-enabled, all-balanced and"
-        " all-<profile>, which every node has",
+        "layouts by name: these outrank the layouts of `layouts_file`, and both outrank the"
+        " built-in all-disabled, all-enabled, all-balanced and all-<profile>",
         "the well-known names go far",
         reload=True,
     )
@@ -64,8 +64,9 @@ class MigSettings(Section):
     when_busy: WhenBusy = knob(
         OneOf[WhenBusy](("wait", "refuse", "evict")),
         "wait",
-        "while somebody has or uses what a change would take away: wait until nobody does, and give it to nobody new"
-        " meanwhile; refuse the change; or evict the pods through the API server, as their disruption budgets allow",
+        "while a pod has or uses a MIG device that a change would take away: wait for the pod's"
+        " end, and give the device to no new pod; refuse the change; or evict the pods through the"
+        " API server, as their disruption budgets allow",
         "a change that is asked for is wanted, and nobody is to be disturbed",
         reload=True,
     )

@@ -18,7 +18,7 @@ class MpsSettings(Section):
         "gpu",
         "one daemon for each GPU, or one for all GPUs of a resource as NVIDIA's device plugin has it; containers can"
         " have shares of several GPUs only with the second",
-        "a fault that ends a daemon's clients then ends those of one GPU",
+        "a fault that ends a daemon's clients is then limited to the clients of one GPU",
     )
     claims: bool = knob(
         Flag(),
@@ -36,26 +36,28 @@ class MpsSettings(Section):
     shared_memory_mib: int | None = knob(
         Maybe(Whole(16, 1 << 24)),
         None,
-        "MiB of memory that all of them may put there with mps.shared_memory own, where the agent may mount it; where"
-        " it may not, it is what the file system of `device_plugin.mps_root` has left, and `nodeagent doctor` says so",
+        "MiB that all MPS clients together may use with mps.shared_memory own, where the agent"
+        " may mount a file system; elsewhere the limit is the room left in the file system of"
+        " `device_plugin.mps_root`, and `nodeagent doctor` says so",
         "half of the machine's, as with NVIDIA's device plugin",
     )
     program: Path | None = knob(
         Maybe(AbsolutePath()),
         None,
-        "nvidia-cuda-mps-control, as the driver root names it",
-        "it is looked for where drivers put it",
+        "the path of nvidia-cuda-mps-control below the driver root",
+        "the agent looks where drivers install the program",
     )
     start_timeout_seconds: float = knob(
-        Number(1, 120), 10.0, "how long a daemon may take until it listens", "it takes a fraction of a second"
+        Number(1, 120), 10.0, "how long a daemon may take until it listens", "a daemon starts in a fraction of a second"
     )
     answer_timeout_seconds: float = knob(
-        Number(0.5, 60), 5.0, "how long a daemon may take for one answer", "it takes milliseconds"
+        Number(0.5, 60), 5.0, "how long a daemon may take for one answer", "a daemon answers in milliseconds"
     )
     look_seconds: float = knob(
         Number(1, 600),
         15.0,
         "pause between looks at servers and clients; that a daemon dies is noticed at once",
-        "a look reads its log and its processes; it is asked where they say something new, and every two minutes",
+        "each look reads a daemon's log and processes; the daemon itself is asked after news"
+        " there, and every two minutes",
         reload=True,
     )

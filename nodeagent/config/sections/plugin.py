@@ -31,7 +31,7 @@ class KubeletSettings(Section):
     pod_resources_socket: Path = knob(
         AbsolutePath(),
         Path("/var/lib/kubelet/pod-resources/kubelet.sock"),
-        "where the kubelet tells which pod holds what; follows root_dir unless set",
+        "the kubelet's socket for the devices of each pod; follows root_dir unless set",
         "the kubelet's default",
     )
     plugins_registry_dir: Path | None = knob(
@@ -44,14 +44,14 @@ class KubeletSettings(Section):
         Number(0.5, 3600),
         10.0,
         "pause between looks for devices that pods have given back",
-        "the kubelet sends no event for it",
+        "the kubelet sends no event when a pod's devices change",
         reload=True,
     )
     call_timeout_seconds: float = knob(
         Number(0.1, 300),
         5.0,
         "time one call to the kubelet may take",
-        "it answers in milliseconds unless it is restarting",
+        "the kubelet answers in milliseconds, unless the kubelet is restarting",
         reload=True,
     )
 
@@ -65,7 +65,9 @@ class DevicePluginSettings(Section):
         what="offer GPUs to the kubelet",
         why="pods wait for it; off where another device plugin stays in charge",
     )
-    resource_prefix: str = knob(DOMAIN, "nvidia.com", "domain of the resource names", "what pods already ask for")
+    resource_prefix: str = knob(
+        DOMAIN, "nvidia.com", "domain of the resource names", "pods ask for resources of this prefix already"
+    )
     mig_strategy: Literal["none", "single", "mixed"] = knob(
         OneOf(("none", "single", "mixed")),
         "none",
@@ -98,7 +100,7 @@ class DevicePluginSettings(Section):
         Text("a prefix that ends in a slash", r"[A-Za-z0-9.-]+/", 253),
         "cdi.k8s.io/",
         "prefix of the annotation key with cdi-annotations",
-        "the one that runtimes look for",
+        "container runtimes look for this prefix",
         reload=True,
     )
     shared_allocation_policy: Literal["distributed", "packed"] = knob(
@@ -108,16 +110,32 @@ class DevicePluginSettings(Section):
         "as in NVIDIA's device plugin",
         reload=True,
     )
-    gdrcopy: bool = knob(Flag(), default=False, what="hand out GDRCopy devices", why="needs its module", reload=True)
-    gds: bool = knob(
-        Flag(), default=False, what="hand out GPUDirect Storage devices", why="needs its module", reload=True
+    gdrcopy: bool = knob(
+        Flag(),
+        default=False,
+        what="hand out GDRCopy devices",
+        why="the devices need a kernel module of their own",
+        reload=True,
     )
-    mofed: bool = knob(Flag(), default=False, what="hand out InfiniBand devices", why="needs their driver", reload=True)
+    gds: bool = knob(
+        Flag(),
+        default=False,
+        what="hand out GPUDirect Storage devices",
+        why="the devices need a kernel module of their own",
+        reload=True,
+    )
+    mofed: bool = knob(
+        Flag(),
+        default=False,
+        what="hand out InfiniBand devices",
+        why="InfiniBand devices need a driver of their own",
+        reload=True,
+    )
     imex_channel_ids: tuple[int, ...] = knob(
         ListOf(Whole(0, 2047)),
         (),
         "IMEX channels that every GPU container gets",
-        "only multi-node NVLink domains have them",
+        "only multi-node NVLink domains have IMEX channels",
         reload=True,
     )
     imex_required: bool = knob(
@@ -131,7 +149,7 @@ class DevicePluginSettings(Section):
         AbsolutePath(),
         Path("/run/nvidia/mps"),
         "where pipes and shared memory of MPS are",
-        "the place that charts of this field use",
+        "Helm charts for GPUs use this directory",
     )
     health_coalesce_seconds: float = knob(
         Number(0, 5),
@@ -151,13 +169,13 @@ class DevicePluginSettings(Section):
         Maybe(AbsolutePath()),
         None,
         "directory of named configurations, one file each, chosen by the node label nvidia.com/device-plugin.config",
-        "one configuration serves every node",
+        "a single configuration serves every node",
     )
     default_config: str | None = knob(
         Maybe(FILE_NAME),
         None,
         "the named configuration of a node without that label",
-        "the only one there is, or the one named default",
+        "the only configuration of the directory, or the configuration named default",
         reload=True,
     )
 

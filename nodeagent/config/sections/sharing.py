@@ -103,12 +103,15 @@ class TimeSlicing(Section):
     """Devices shared by time slicing, without limits between containers."""
 
     renameByDefault: bool = knob(  # noqa: N815  # NVIDIA's spelling
-        Flag(), default=False, what="add .shared to the resource names", why="pods keep asking for what they asked for"
+        Flag(),
+        default=False,
+        what="add .shared to the resource names",
+        why="pods go on asking for the resource's former name",
     )
     failRequestsGreaterThanOne: bool = knob(  # noqa: N815  # NVIDIA's spelling
         Flag(),
         default=False,
-        what="refuse containers that ask for more than one share",
+        what="refuse containers that ask for more than one replica of the GPU",
         why="as in NVIDIA's device plugin; more shares give no more of a GPU, so turning it on is wise",
     )
     resources: tuple[SharedResource, ...] = required(
@@ -121,12 +124,15 @@ class Mps(Section):
     """Devices shared at the same time through NVIDIA's multi-process service."""
 
     renameByDefault: bool = knob(  # noqa: N815  # NVIDIA's spelling
-        Flag(), default=False, what="add .shared to the resource names", why="pods keep asking for what they asked for"
+        Flag(),
+        default=False,
+        what="add .shared to the resource names",
+        why="pods go on asking for the resource's former name",
     )
     failRequestsGreaterThanOne: bool = knob(  # noqa: N815  # NVIDIA's spelling
         Flag(),
         default=True,
-        what="refuse containers that ask for more than one share",
+        what="refuse containers that ask for more than one replica of the GPU",
         why="as in NVIDIA's device plugin: a share is a fixed part of one GPU",
     )
     resources: tuple[SharedResource, ...] = required(
@@ -145,7 +151,7 @@ class SharingSettings(Section):
         Maybe(Nested(Mps)),
         None,
         "share at the same time; wins over timeSlicing",
-        "a GPU belongs to one container; where it comes for the first time it waits for a restart",
+        "a GPU belongs to one container; the section added to a running agent waits for a restart",
         reload=True,
         makes_part=bool,
     )

@@ -31,7 +31,7 @@ class ShimSettings(Section):
     dir: Path = knob(
         AbsolutePath(),
         Path("/var/lib/nodeagent"),
-        "where the program is installed on the host, with what it looks up in a directory `shim` beside it",
+        "the host's directory for the shim's program, with the shim's table in a directory `shim` beside the program",
         "it must be seen by the container runtime under the same path; this is where the agent may write everywhere",
     )
     nvidia_name_dir: Path | None = knob(
@@ -39,7 +39,7 @@ class ShimSettings(Section):
         None,
         "a directory of the host in which the program is found as nvidia-container-runtime too, also with .cdi and"
         " .legacy behind; empty for none",
-        "only what looks for that name on PATH needs it, such as k3s",
+        "only programs such as k3s look for the name nvidia-container-runtime on PATH",
     )
     default_runtime: bool = knob(
         Flag(),
@@ -59,7 +59,7 @@ class ShimSettings(Section):
         OneOf(("auto", "cdi", "legacy")),
         "auto",
         "how names of devices are understood: as CDI names where all are qualified, always, or never",
-        "it is what images and scripts expect",
+        "images and scripts expect this mode",
         reload=True,
     )
     accept_environment: bool = knob(
@@ -79,7 +79,7 @@ class ShimSettings(Section):
     disable_require: bool = knob(
         Flag(),
         default=False,
-        what="start containers whose NVIDIA_REQUIRE_ variables this driver does not meet",
+        what="start containers even where the driver does not meet their NVIDIA_REQUIRE_ variables",
         why="they would fail later, with less of a reason",
         reload=True,
     )
@@ -87,49 +87,49 @@ class ShimSettings(Section):
         Flag(),
         default=False,
         what="pass over NVIDIA_IMEX_CHANNELS",
-        why="who asks for a channel needs it",
+        why="a container that asks for a channel needs the channel",
         reload=True,
     )
     default_kind: str = knob(
         CDI_KIND,
         "nvidia.com/gpu",
         "the CDI kind of a name without one, in mode cdi",
-        "it is the kind that everybody uses",
+        "device names of this kind are in common use",
         reload=True,
     )
     capabilities: tuple[DriverCapability, ...] = knob(
         ListOf(OneOf(CAPABILITIES)),
         CAPABILITIES,
-        "what of the driver containers may ask for by NVIDIA_DRIVER_CAPABILITIES",
-        "all that there is",
+        "the capabilities of the driver that containers may ask for by NVIDIA_DRIVER_CAPABILITIES",
+        "containers may use every capability of the driver",
         reload=True,
     )
     debug: Path | None = knob(
         Maybe(AbsolutePath()),
         None,
         "a file of the host for the shim's messages besides the low-level runtime's own log; empty for none",
-        "the container runtime shows them",
+        "the container runtime shows the shim's messages",
         reload=True,
     )
     runtimes: tuple[str, ...] = knob(
         ListOf(PROGRAM, 1),
         ("runc", "crun"),
-        "the low-level runtime behind it: the first of these that is there, by path or on PATH",
-        "one of them is on every node",
+        "the low-level runtimes behind the shim, by path or on PATH; the first that exists is used",
+        "every node has one of these runtimes",
         reload=True,
     )
     swarm_resources: tuple[str, ...] = knob(
         ListOf(VARIABLE),
         (),
-        "variables in which a scheduler of Swarm's kind names GPUs; they take the place of NVIDIA_VISIBLE_DEVICES",
-        "only such a scheduler sets them",
+        "variables in which a scheduler of Swarm's kind names GPUs, in place of NVIDIA_VISIBLE_DEVICES",
+        "only a scheduler of Swarm's kind sets the variables",
         reload=True,
     )
     annotation_prefixes: tuple[str, ...] = knob(
         ListOf(PREFIX),
         ("cdi.k8s.io/",),
-        "annotations whose keys begin so name CDI devices",
-        "it is the prefix that container runtimes use",
+        "prefixes of the annotations that name CDI devices",
+        "container runtimes use this prefix",
         reload=True,
     )
     management_namespaces: tuple[str, ...] = knob(

@@ -7,11 +7,10 @@ from nodeagent.model.conditions.agent import AGENT_CONDITIONS
 from nodeagent.model.conditions.cluster import CLUSTER_CONDITIONS
 from nodeagent.model.conditions.containers import CONTAINERS_CONDITIONS
 from nodeagent.model.conditions.definition import ConditionDefinition
-from nodeagent.model.conditions.devices import DEVICES_CONDITIONS
 from nodeagent.model.conditions.driver import DRIVER_CONDITIONS
 from nodeagent.model.conditions.hardware import HARDWARE_CONDITIONS
 from nodeagent.model.conditions.mig import MIG_CONDITIONS
-from nodeagent.model.conditions.offering import OFFERING_CONDITIONS
+from nodeagent.model.conditions.offering import DEVICES_CONDITIONS, OFFERING_CONDITIONS
 from nodeagent.model.conditions.parts import PARTS_CONDITIONS
 
 CATALOGUE: tuple[ConditionDefinition, ...] = (

@@ -39,10 +39,4 @@ AGENT_CONDITIONS: tuple[ConditionDefinition, ...] = (
         title="the limit of open files is low, fewer connections are taken than the settings allow",
         remedy="raise it (`LimitNOFILE=` of the unit, the container runtime's limit), or lower `http.max_connections`",
     ),
-    ConditionDefinition(
-        code="part-not-built",
-        severity="info",
-        title="a configured part of nodeagent is not built yet",
-        remedy="remove the section, or keep it for the release that has the part",
-    ),
 )

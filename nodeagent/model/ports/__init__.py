@@ -14,18 +14,14 @@ from nodeagent.model.ports.containers import (
     ShimHost,
     Withdraw,
 )
-from nodeagent.model.ports.control import AgentControl, ConfigurationControl, PartSetting
+from nodeagent.model.ports.control import ConfigurationControl
 from nodeagent.model.ports.hardware import (
     DeviceNodes,
-    DoorChoosing,
     DriverProbe,
     FaultInjector,
-    GpuClearing,
     GpuEvent,
-    GpuForgetting,
     GpuPartitioning,
     GpuSource,
-    LayoutApplying,
     PartitionSession,
     ProcessEnding,
     ProcessPlace,
@@ -45,7 +41,6 @@ from nodeagent.model.ports.mps import MpsClaims, MpsHost
 from nodeagent.model.ports.partitions import PartitionMaking
 
 __all__ = [
-    "AgentControl",
     "AllocationJournal",
     "ChangeKeeper",
     "ClaimApi",
@@ -59,25 +54,20 @@ __all__ = [
     "ContainerRuntime",
     "DeviceNodes",
     "DevicePlugin",
-    "DoorChoosing",
     "DriverFileSource",
     "DriverProbe",
     "FaultInjector",
-    "GpuClearing",
     "GpuDoorKeeper",
     "GpuEvent",
-    "GpuForgetting",
     "GpuPartitioning",
     "GpuSource",
     "KubeletCheckpoint",
     "LabelFile",
-    "LayoutApplying",
     "MpsClaims",
     "MpsHost",
     "PartFolders",
     "PartLedger",
     "PartLibrary",
-    "PartSetting",
     "PartSpecs",
     "PartitionMaking",
     "PartitionSession",

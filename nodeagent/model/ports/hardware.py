@@ -8,7 +8,6 @@ from nodeagent.model.driver import DriverEvidence, NodeRepair
 from nodeagent.model.events import GpuEventReported, XidReported
 from nodeagent.model.gpu import ComputeMode, Gpu, GpuReadout
 from nodeagent.model.mig import GpuPartitions, Write
-from nodeagent.model.offering import Door
 from nodeagent.model.telemetry import NodeSample
 from nodeagent.model.values import Value
 
@@ -148,56 +147,6 @@ class FaultInjector(Protocol):
             FaultUnknown: No such fault.
             GpuUnknown: No such GPU.
             ValueError: An invalid argument; the message names the argument and the reason.
-        """
-        ...
-
-
-class GpuClearing(Protocol):
-    """Clears a GPU's faults on a person's word."""
-
-    async def clear_gpu(self, name: str, reason: str, who: str) -> str:
-        """Forget the faults of a GPU; reports the forgotten faults. Persisting faults are found again at the next poll.
-
-        Raises:
-            ControlRefused: No such GPU, no fault to clear, or health is not judged at the moment.
-        """
-
-
-class GpuForgetting(Protocol):
-    """Forgets a GPU removed for good."""
-
-    async def forget_gpu(self, name: str, who: str) -> str:
-        """No longer miss a vanished GPU; reports the GPU.
-
-        Raises:
-            ControlRefused: No such GPU is missed, or the inventory is not kept at the moment.
-        """
-
-
-class DoorChoosing(Protocol):
-    """Sets the allocation mode of a GPU on a person's word."""
-
-    async def set_door(self, name: str, door: Door | None, who: str) -> str:
-        """Set a GPU's allocation mode, or the configured mode for `None`; reports how the GPU's mode stands now.
-
-        The choice is kept over restarts. A held GPU changes its mode as soon as its holders are gone.
-
-        Raises:
-            ControlRefused: No such GPU or mode, no durable store, or allocation modes are not managed now.
-        """
-        ...
-
-
-class LayoutApplying(Protocol):
-    """Applies a MIG layout on a person's word."""
-
-    async def apply_layout(self, name: str, who: str) -> str:
-        """Apply a MIG layout, or the layout before for an empty name; reports the planned changes.
-
-        The layout is applied after the answer, and kept over restarts.
-
-        Raises:
-            ControlRefused: No such layout, an impossible layout, or GPUs are not partitioned at the moment.
         """
         ...
 

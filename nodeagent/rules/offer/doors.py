@@ -10,7 +10,7 @@ been none.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, assert_never
 
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.doors import ALL, DoorChange, DoorRule
@@ -85,9 +85,29 @@ def _wish(gpu: Gpu, rules: Sequence[DoorRule], override: Door | None, *, ours: b
     door, reason = _choose(gpu, rules, override)
     if not ours:
         door, reason = Door.NONE, _LEFT_ALONE
-    elif door is Door.FRACTIONS and gpu.mig_enabled:
+    elif gpu.mig_enabled and not _takes_mig(door):
         door, reason = Door.NONE, f"{reason}: {_CUT}"
     return DoorWish(gpu=gpu.uuid, index=gpu.index, address=gpu.pci.address, door=door, reason=reason)
+
+
+def _takes_mig(door: Door) -> bool:
+    """Whether a GPU with MIG on can be given out in the allocation mode."""
+    match door:
+        case Door.FRACTIONS:
+            return False
+        case Door.WHOLE | Door.CLAIMS | Door.NONE:
+            return True
+    assert_never(door)
+
+
+def _gives_out(door: Door) -> bool:
+    """Whether new pods may get a GPU of the allocation mode at all."""
+    match door:
+        case Door.WHOLE | Door.FRACTIONS | Door.CLAIMS:
+            return True
+        case Door.NONE:
+            return False
+    assert_never(door)
 
 
 def _choose(gpu: Gpu, rules: Sequence[DoorRule], override: Door | None) -> tuple[Door, str]:
@@ -213,6 +233,6 @@ def decide_door(wish: DoorWish, holders: Sequence[DoorHolder], change: DoorChang
         door=door,
         wanted=wish.door,
         reason=wish.reason,
-        is_open=not (strangers or draining or door is Door.NONE),
+        is_open=_gives_out(door) and not (strangers or draining),
         waits_for=strangers if door is wish.door else tuple(holders),
     )

@@ -12,6 +12,7 @@ from nodeagent.config.load import load_settings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.clock import SystemClock
 from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.model.conditions import CATALOGUE
 
 IN_POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
@@ -29,7 +30,7 @@ async def find_parts(live: LiveSettings, environ: Mapping[str, str]) -> tuple[li
     clock = SystemClock()
     bus = Bus(clock)
     conditions = Conditions(bus, clock, CATALOGUE)
-    side = ClusterSide(bus, conditions, clock, live, environ, "node-1", no_control)
+    side = ClusterSide(bus, conditions, clock, live, environ, "node-1", OrderHandlers(), no_control)
     names = [spec.name for spec in side.specs()]
     await side.aclose()
     return names, {each.code for each in conditions.all_set()}

@@ -13,15 +13,12 @@ import pytest
 
 from nodeagent.app.control import Control
 from nodeagent.app.node_label import NAME, SEAL, Recalled, recall_label
-from nodeagent.components.fractions.plugin_task import FractionPlugins
-from nodeagent.components.inventory.relay import ForgettingRelay
-from nodeagent.components.mig.relay import ApplyingRelay
-from nodeagent.components.offering.relay import ChoosingRelay
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.load import Loaded, load_settings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.clock import SystemClock
 from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.edge.host.files.sealed_file import SealedFile
 from nodeagent.edge.host.files.sealed_store import SealedStore
 from nodeagent.model.conditions import CATALOGUE
@@ -79,13 +76,6 @@ def is_shared(live: LiveSettings) -> bool:
     return live.now.sharing.timeSlicing is not None
 
 
-class NobodyClears:
-    """No GPU is cleared here."""
-
-    async def clear_gpu(self, name: str, reason: str, who: str) -> str:
-        raise AssertionError("nobody asked for a GPU to be cleared")
-
-
 @asynccontextmanager
 async def open_control(
     main: Path,
@@ -103,17 +93,13 @@ async def open_control(
         bus,
         conditions,
         live,
+        OrderHandlers(),
         load_again=load_again or partial(load, main),
         recalled=recalled or Recalled(file),
         label_store=SealedStore(SealedFile(file, *SEAL)),
         crash=lambda *_: None,
         gpus=gpus,
         faults=None,
-        clearing=NobodyClears(),
-        forgetting=ForgettingRelay(),
-        choosing=ChoosingRelay(),
-        applying=ApplyingRelay(),
-        parts=FractionPlugins(),
     )
     try:
         yield control

@@ -16,6 +16,7 @@ from nodeagent.core.channels.bus import Bus
 from nodeagent.core.clock import SystemClock
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.gates import Gates
+from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.model.conditions import CATALOGUE
 from tests.fakes.apiserver import NODE, FakeApiServer
 from tests.support.programs.agent_process import AgentProcess, running_agent
@@ -77,7 +78,7 @@ async def test_without_an_api_server_there_is_nobody_to_tell(
     def no_control() -> Control:
         raise AssertionError("nothing is built here")
 
-    cluster = ClusterSide(bus, conditions, clock, live, {}, "node-1", no_control)
+    cluster = ClusterSide(bus, conditions, clock, live, {}, "node-1", OrderHandlers(), no_control)
     side = SlicesSide(bus, conditions, clock, live, cluster, "node-1", lambda: Gates((), clock=clock))
     assert [spec.name for spec in side.specs()] == parts
     assert {one.code for one in conditions.all_set()} == codes

@@ -16,6 +16,7 @@ from nodeagent.components.fractions.reconcile_task import Sources
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState
@@ -25,6 +26,7 @@ from nodeagent.model.health import HealthReport
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
 from nodeagent.model.journal import Binding, PartTable
 from nodeagent.model.offering import Offering
+from nodeagent.model.orders import SET_PART, PartCommand
 from nodeagent.model.parts import (
     LibraryFiles,
     PartFolder,
@@ -206,7 +208,7 @@ class World:
             self.bus, self.conditions, clock, self.live, self.kubelet,
             open_store=lambda: self.store, read_node=lambda: Node("machine", "boot"),
         )  # fmt: skip
-        self.relay = FractionPlugins()
+        self.relay, self.orders = FractionPlugins(), OrderHandlers()
         self.specs, self.folders, self.library = FakeSpecs(), FakeFolders(), FakeLibrary()
         self.pods: FakePods | None = None
         self.containers: tuple[PodContainer, ...] | None = ()
@@ -253,11 +255,13 @@ class World:
     def build(self) -> Fractions:
         return Fractions(
             self.bus, self.conditions, self.clock, self.live, self.relay,
-            ledger=self.journal, kubelet=self.kubelet, specs=lambda: self.specs,
-            folders=self.folders, library=self.library,
-            sources=Sources(self._list_containers, self.places),
+            orders=self.orders, ledger=self.journal, kubelet=self.kubelet, specs=lambda: self.specs,
+            folders=self.folders, library=self.library, sources=Sources(self._list_containers, self.places),
             open_pods=None if self.pods is None else self._open_pods,
         )  # fmt: skip
+
+    async def set_part(self, **limits: Any) -> str:
+        return await self.orders.give(SET_PART, PartCommand(**limits, who="me"))
 
     async def _list_containers(self) -> tuple[PodContainer, ...]:
         if self.containers is None:

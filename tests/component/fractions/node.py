@@ -17,7 +17,6 @@ from nodeagent.components.fractions.component import Fractions
 from nodeagent.components.fractions.plugin_task import FractionPlugins
 from nodeagent.components.fractions.reconcile_task import Sources
 from nodeagent.components.offering.component import OfferingComponent
-from nodeagent.components.offering.relay import ChoosingRelay
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.plugin import KubeletSettings
@@ -27,6 +26,7 @@ from nodeagent.core.clock import SystemClock
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.component import Component
 from nodeagent.core.life.handle import Handle
+from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.edge.host.files.cdi_files import SpecFiles
 from nodeagent.edge.host.files.journal_disk import JournalDisk
 from nodeagent.edge.host.vgpu.limits_file import DeviceLimit, read_limits
@@ -38,6 +38,7 @@ from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import SpecsUnavailable
 from nodeagent.model.journal import Binding, PartTable
+from nodeagent.model.orders import SET_DOOR, DoorCommand, DoorWord
 from nodeagent.model.parts import ContainerState, PodContainer
 from nodeagent.model.plugin import AdvertisedResource, HandoutFacts
 from nodeagent.model.ports import DevicePlugin
@@ -72,7 +73,7 @@ class Agent:
         board = make_node(8)
         self.inventory = replace(board, gpus=tuple(replace(gpu, memory_total_bytes=MEMORY_BYTES) for gpu in board.gpus))
         self.bus, self.conditions = self._make_bus()
-        self.choosing = ChoosingRelay()
+        self.orders = OrderHandlers()
 
     def _make_bus(self) -> tuple[Bus, Conditions]:
         bus = Bus(SystemClock())
@@ -109,14 +110,14 @@ class Agent:
         directories = SpecFiles(self.cdi_dir, others=(), worker=workers[0])
         return [
             Allocations(*common, clock, self.live, account, journal),
-            OfferingComponent(*common, self.live, journal, self.choosing),
+            OfferingComponent(*common, self.live, journal, self.orders),
             Cdi(*common, self.live, FakeDriverFiles(make_files(8)), directories, handle=specs),
             DevicePlugins(
                 *common, self.live, journal, serve=self._serve, read_facts=self._read_facts, others=plugins
             ),
             Fractions(
                 *common, clock, self.live, plugins,
-                ledger=journal, kubelet=account, specs=specs.get,
+                orders=self.orders, ledger=journal, kubelet=account, specs=specs.get,
                 folders=HostPartFolders(self.state_dir / "parts", workers[1]),
                 library=FakeLibrary(), sources=Sources(self._list_containers),
             ),
@@ -144,6 +145,9 @@ class Agent:
 
     async def _read_facts(self, _: Settings) -> HandoutFacts:
         return HandoutFacts()
+
+    async def choose(self, gpu: str, door: DoorWord) -> str:
+        return await self.orders.give(SET_DOOR, DoorCommand(gpu=gpu, door=door, who="me"))
 
     @property
     def table(self) -> PartTable:

@@ -11,7 +11,7 @@ from nodeagent.model.errors import ControlRefused, NodeagentError, PartsUnavaila
 from nodeagent.model.events import PartBound
 from nodeagent.model.journal import Enforcement
 from nodeagent.model.mps import MpsLimits, MpsPhase, MpsState
-from nodeagent.model.parts import PartFolder, PartLimit, PartMeasure, PartWish, PodRequest
+from nodeagent.model.parts import PartFolder, PartLimit, PartMeasure, PodRequest
 from nodeagent.model.telemetry import GpuSample, NodeSample, ProcessSample
 from nodeagent.model.usage import ContainerUse, PartUsage, PartUse
 from nodeagent.rules.mps.parts import name_part_daemon, plan_part_access
@@ -82,7 +82,7 @@ async def test_a_container_that_mps_holds_waits_for_its_daemon(world: World) -> 
         assert [mount.container_path for mount in world.specs.files[name][name][1]] == [
             "/tmp/nvidia-mps", "/dev/shm", "/run/nodeagent/vgpu/limits", "/run/nodeagent/vgpu/usage",
         ]  # fmt: skip
-        said = await world.relay.set_part(PartWish(pod="train", cores=20, who="me"))
+        said = await world.set_part(pod="train", cores=20)
         assert said.endswith("from its next start on, as MPS takes it then")
         await world.start(held)
         assert world.specs.environments[name]["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "20"
@@ -106,16 +106,16 @@ async def test_limits_of_a_running_container_are_changed(world: World) -> None:
     async with world.running():
         held = await world.admit("train", 30, 32)
         before = await world.start(held)
-        said = await world.relay.set_part(PartWish(pod="train", cores=50, memory_bytes=GIB, who="me"))
+        said = await world.set_part(pod="train", cores=50, memory_bytes=GIB)
         assert said == f"ns/train (main) has 50 cores and 1 GiB of {gpu_uuid(0)}"
         assert world.table.bindings[before.number].parts == (part(0, 50, 1),)
         (limits,) = world.folders.limits.values()
         assert (limits[0].cores, limits[0].memory_bytes) == (None, GIB)
         world.live.replace(make_settings(limit_compute=True))
-        await world.relay.set_part(PartWish(pod="train", cores=40, who="me"))
+        await world.set_part(pod="train", cores=40)
         (limits,) = world.folders.limits.values()
         assert (limits[0].cores, limits[0].memory_bytes) == (40, GIB)
-        await world.relay.set_part(PartWish(pod="train", cores=50, who="me"))
+        await world.set_part(pod="train", cores=50)
         assert world.facts(PartBound)[-1].reason == "set by me"
         assert (await world.start(held)).parts == (part(0, 50, 1),)
 
@@ -126,15 +126,15 @@ async def test_limits_that_the_container_was_not_told_are_not_given_away(world: 
         binding = await world.start(await world.admit("train", 30, 32))
         world.folders.broken = "input/output error"
         with pytest.raises(ControlRefused, match="input/output error"):
-            await world.relay.set_part(PartWish(pod="train", cores=10, memory_bytes=GIB, who="me"))
+            await world.set_part(pod="train", cores=10, memory_bytes=GIB)
         assert world.table.bindings == {binding.number: binding}
         assert world.durable_bindings() == [binding]
         assert len(world.facts(PartBound)) == 1
         with pytest.raises(ControlRefused, match="32 GiB"):
-            await world.relay.set_part(PartWish(pod="ns/train", memory_bytes=33 * GIB, who="me"))
+            await world.set_part(pod="ns/train", memory_bytes=33 * GIB)
         world.folders.broken = "read-only file system"
         with pytest.raises(ControlRefused, match="read-only file system"):
-            await world.relay.set_part(PartWish(pod="train", container="main", cores=10, who="me"))
+            await world.set_part(pod="train", container="main", cores=10)
 
 
 async def test_limits_that_are_in_the_journal_alone_reach_the_container(world: World) -> None:
@@ -143,7 +143,7 @@ async def test_limits_that_are_in_the_journal_alone_reach_the_container(world: W
         held = await world.admit("train", 30, 32)
         binding = await world.start(held)
         ((name, before),) = world.folders.limits.items()
-        await world.relay.set_part(PartWish(pod="train", memory_bytes=GIB, who="me"))
+        await world.set_part(pod="train", memory_bytes=GIB)
         after = world.folders.limits[name]
     world.folders.limits[name] = before
     async with world.running():
@@ -265,7 +265,7 @@ async def test_whose_limits_are_meant_must_be_clear(world: World) -> None:
             ("train", r"means ns/train \(main\), ns/train \(side\)"),
         ):
             with pytest.raises(ControlRefused, match=why):
-                await world.relay.set_part(PartWish(pod=pod, cores=1, who="me"))
-        await world.relay.set_part(PartWish(pod="train", container="side", cores=1, who="me"))
+                await world.set_part(pod=pod, cores=1)
+        await world.set_part(pod="train", container="side", cores=1)
     with pytest.raises(ControlRefused):
-        await world.relay.set_part(PartWish(pod="train", container="side", cores=2, who="me"))
+        await world.set_part(pod="train", container="side", cores=2)

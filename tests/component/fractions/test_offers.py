@@ -10,7 +10,7 @@ from nodeagent.model.events import ConfigurationReloaded
 from nodeagent.model.health import Verdict
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.offering import Door
-from nodeagent.model.parts import ContainerRequest, PartOffers, PartWish, PodRequest
+from nodeagent.model.parts import ContainerRequest, PartOffers, PodRequest
 from nodeagent.model.ports import ContainerDevices, KubeletCheckpoint, PodListing
 from nodeagent.model.runtime import RuntimeKind, RuntimeState
 from nodeagent.model.shim_names import read_request
@@ -231,7 +231,7 @@ async def test_what_containers_have_is_published(world: World) -> None:
         assert read() == {}
         binding = await world.start(held)
         assert read() == {held.pod.uid: {"main": (part(0, 50, 8),)}}
-        await world.relay.set_part(PartWish(pod="train", cores=60, who="me"))
+        await world.set_part(pod="train", cores=60)
         await anyio.sleep(0.1)
         assert read() == {held.pod.uid: {"main": (part(0, 60, 8),)}}
         world.live.replace(make_settings(publish=False))

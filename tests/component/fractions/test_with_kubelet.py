@@ -9,7 +9,6 @@ import anyio
 import pytest
 
 from nodeagent.model.journal import GpuPart, PartTable
-from nodeagent.model.offering import Door
 from nodeagent_sim.kubelet.pods import ContainerStartFailed, Pod, PodPhase
 from tests.component.fractions.node import GPU, MEMORY_BYTES, Agent, Given, node, run_pod
 from tests.support.books import CORE, MEMORY
@@ -193,11 +192,11 @@ async def test_a_gpu_goes_from_whole_to_parts_and_back_while_pods_run(short_dir:
         await kubelet.add_pod("team", "parts", {CORE: 30, MEMORY: 8})
         (part,) = agent.binding("parts").parts
         await agent.wait_named()
-        said = await agent.choosing.set_door(str(part.gpu), Door.WHOLE, "me")
+        said = await agent.choose(str(part.gpu), "whole")
         assert "until team/parts (main) is gone" in said
         await kubelet.wait_until(lambda: kubelet.offers()[CORE].allocatable == 200)
         await kubelet.start_containers("team", "parts")
         await agent.end_pod("parts")
         await kubelet.wait_until(lambda: kubelet.offers()[GPU].allocatable == 6)
-        await agent.choosing.set_door(str(part.gpu), None, "me")
+        await agent.choose(str(part.gpu), "configured")
         await kubelet.wait_until(lambda: kubelet.offers()[CORE].allocatable == 300)

@@ -11,19 +11,19 @@ from msgspec.structs import replace
 
 from nodeagent.components.driver.component import DRIVER_GATE, Driver, DriverHost
 from nodeagent.components.health.component import Health
-from nodeagent.components.health.relay import ClearingRelay
 from nodeagent.components.health.verdict_store import VERDICTS_VERSION
 from nodeagent.components.inventory.component import InventoryComponent
-from nodeagent.components.inventory.relay import ForgettingRelay
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.gates import Gates
+from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.edge.host.files.sealed_file import SealedFile
 from nodeagent.edge.host.files.sealed_store import SealedStore
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
+from nodeagent.model.orders import CLEAR_GPU, ClearCommand
 from nodeagent.model.values import Value
 from nodeagent_sim.gpus.profile import list_profiles, load_profile
 from nodeagent_sim.gpus.source import SimulatedGpus
@@ -93,7 +93,7 @@ class Node:
         settings = Settings()
         inventory = replace(settings.inventory, sample_seconds=sample_seconds)
         self.live = LiveSettings(replace(settings, health=replace(settings.health, **health), inventory=inventory))
-        self.relay = ClearingRelay()
+        self.orders = OrderHandlers()
         self.store = WatchedStore(state_dir / "verdicts.json", self.bus)
         self.kernel_log = kernel_log
 
@@ -107,10 +107,10 @@ class Node:
             self.gpus,
             self.live,
             open_gpu_store(self.state_dir),
-            ForgettingRelay(),
+            self.orders,
         )
         health = Health(
-            self.bus, self.conditions, self.clock, self.live, self.store, self.relay, kernel_log=self.kernel_log
+            self.bus, self.conditions, self.clock, self.live, self.store, self.orders, kernel_log=self.kernel_log
         )
         async with anyio.create_task_group() as tasks:
             await tasks.start(lambda *, task_status: driver.run(task_status=task_status))
@@ -118,6 +118,9 @@ class Node:
             await tasks.start(lambda *, task_status: health.run(task_status=task_status))
             yield self
             tasks.cancel_scope.cancel()
+
+    async def clear(self, gpu: str, reason: str, who: str) -> str:
+        return await self.orders.give(CLEAR_GPU, ClearCommand(gpu=gpu, reason=reason, who=who))
 
     async def break_it(self, fault: str, *arguments: str) -> None:
         await self.gpus.inject(fault, arguments)

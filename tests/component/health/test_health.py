@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from nodeagent.components.health.component import REWRITE_SECONDS, Health
-from nodeagent.components.health.relay import ClearingRelay
+from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import ControlRefused
 from nodeagent.model.events import GpuCleared, VerdictChanged, XidReported
@@ -123,7 +123,7 @@ async def test_failed_remap_waits_for_a_person(tmp_path: Path) -> None:
         await node.break_it("reset", "4")
         await anyio.sleep(600)
         assert node.device(4).verdict is UNHEALTHY
-        done = await node.relay.clear_gpu("4", "board tested", "ada (uid 0, pid 1)")
+        done = await node.clear("4", "board tested", "ada (uid 0, pid 1)")
         assert "remap-failed" in done
         assert node.device(4).verdict is HEALTHY
         await anyio.sleep(60)
@@ -137,14 +137,14 @@ async def test_clearing_is_refused_with_a_reason(tmp_path: Path) -> None:
     """An unknown GPU, a GPU with no faults, an agent that does not judge."""
     node = Node(tmp_path)
     with pytest.raises(ControlRefused, match="not judged yet"):
-        await node.relay.clear_gpu("0", "why", "ada")
+        await node.clear("0", "why", "ada")
     async with node.running():
         with pytest.raises(ControlRefused, match="no GPU 9"):
-            await node.relay.clear_gpu("9", "why", "ada")
+            await node.clear("9", "why", "ada")
         with pytest.raises(ControlRefused, match="nothing is held against GPU 0"):
-            await node.relay.clear_gpu("0", "why", "ada")
+            await node.clear("0", "why", "ada")
     with pytest.raises(ControlRefused, match="not judged yet"):
-        await node.relay.clear_gpu("0", "why", "ada")
+        await node.clear("0", "why", "ada")
 
 
 async def test_event_marks_the_mig_instance_it_names(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ async def test_old_sample_proves_nothing(tmp_path: Path) -> None:
             node.clock,
             node.live,
             WatchedStore(tmp_path / "other.json", node.bus),
-            ClearingRelay(),
+            OrderHandlers(),
         )
         async with anyio.create_task_group() as tasks:
             await tasks.start(lambda *, task_status: again.run(task_status=task_status))
@@ -276,7 +276,7 @@ async def test_disk_that_fails_stops_no_verdict(tmp_path: Path) -> None:
         await node.break_it("xid", "48", "0")
         assert await node.wait_verdict(0, UNHEALTHY) < 0.1
         assert node.details("health-not-durable") == ["no space left"]
-        done = await node.relay.clear_gpu("0", "why", "ada")
+        done = await node.clear("0", "why", "ada")
         assert "could not be written down" in done
         node.store.broken = ""
         await anyio.sleep(6)
@@ -286,7 +286,7 @@ async def test_disk_that_fails_stops_no_verdict(tmp_path: Path) -> None:
 async def test_health_waits_for_a_node_that_nobody_knows(tmp_path: Path) -> None:
     """Nothing is said of devices before somebody has said which there are, nor by a driver's word alone."""
     node = Node(tmp_path)
-    health = Health(node.bus, node.conditions, node.clock, node.live, node.store, node.relay)
+    health = Health(node.bus, node.conditions, node.clock, node.live, node.store, node.orders)
     async with anyio.create_task_group() as tasks:
         await tasks.start(lambda *, task_status: health.run(task_status=task_status))
         assert node.report.devices == ()
@@ -300,7 +300,7 @@ async def test_devices_may_be_known_before_the_driver_is_judged(tmp_path: Path) 
     """Each of the two states counts as soon as it is there."""
     node = Node(tmp_path)
     node.bus.publish_state(make_inventory([make_gpu(0)]), source="test")
-    health = Health(node.bus, node.conditions, node.clock, node.live, node.store, node.relay)
+    health = Health(node.bus, node.conditions, node.clock, node.live, node.store, node.orders)
     async with anyio.create_task_group() as tasks:
         await tasks.start(lambda *, task_status: health.run(task_status=task_status))
         assert [device.verdict for device in node.report.devices] == [UNKNOWN]

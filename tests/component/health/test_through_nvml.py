@@ -8,15 +8,14 @@ import anyio
 from msgspec.structs import replace
 
 from nodeagent.components.health.component import Health
-from nodeagent.components.health.relay import ClearingRelay
 from nodeagent.components.health.verdict_store import VERDICTS_VERSION
 from nodeagent.components.inventory.component import InventoryComponent
-from nodeagent.components.inventory.relay import ForgettingRelay
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.clock import SystemClock
 from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.edge.host.files.sealed_file import SealedFile
 from nodeagent.edge.host.files.sealed_store import SealedStore
 from nodeagent.edge.nvml.agent.asker import NvmlSettings
@@ -69,8 +68,8 @@ async def judging(fake: FakeNvml, state_dir: Path, base: NvmlSettings = PATIENT)
     bus.publish_state(DriverState(phase=DriverPhase.READY, driver_version="570.172.08"), source="test")
     store = SealedStore(SealedFile(state_dir / "verdicts.json", "nodeagent-verdicts", VERDICTS_VERSION))
     async with running_gpus(fake, base) as gpus, anyio.create_task_group() as tasks:
-        inventory = InventoryComponent(bus, conditions, clock, gpus, live, open_gpu_store(state_dir), ForgettingRelay())
-        health = Health(bus, conditions, clock, live, store, ClearingRelay())
+        inventory = InventoryComponent(bus, conditions, clock, gpus, live, open_gpu_store(state_dir), OrderHandlers())
+        health = Health(bus, conditions, clock, live, store, OrderHandlers())
         await tasks.start(lambda *, task_status: inventory.run(task_status=task_status))
         await tasks.start(lambda *, task_status: health.run(task_status=task_status))
         verdicts = Verdicts(bus)

@@ -8,15 +8,16 @@ import anyio
 import anyio.to_thread
 
 from nodeagent.components.inventory.component import InventoryComponent
-from nodeagent.components.inventory.relay import ForgettingRelay
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import DriverError
 from nodeagent.model.gpu import GpuReadout, Inventory
+from nodeagent.model.orders import FORGET_GPU, ForgetCommand
 from nodeagent.model.ports import GpuEvent
 from nodeagent.model.telemetry import DriverAccess, NodeSample
 from tests.support.files.gpu_store import open_gpu_store
@@ -71,7 +72,7 @@ class Stage:
     """The component with everything round it."""
 
     def __init__(self, clock: FakeClock, state_dir: Path) -> None:
-        self.clock, self.state_dir, self.relay = clock, state_dir, ForgettingRelay()
+        self.clock, self.state_dir, self.orders = clock, state_dir, OrderHandlers()
         self.bus = Bus(clock)
         self.bus.publish_state(DriverState(phase=DriverPhase.READY), source="test")
         self.conditions = Conditions(self.bus, clock, CATALOGUE)
@@ -82,7 +83,7 @@ class Stage:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         store = open_gpu_store(self.state_dir)
-        component = InventoryComponent(self.bus, self.conditions, self.clock, self.gpus, self.live, store, self.relay)
+        component = InventoryComponent(self.bus, self.conditions, self.clock, self.gpus, self.live, store, self.orders)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._run, component)
             yield
@@ -93,6 +94,9 @@ class Stage:
         async with anyio.create_task_group() as tasks:
             await tasks.start(lambda *, task_status: component.run(task_status=task_status))
             self.started.set()
+
+    async def forget(self, gpu: str) -> str:
+        return await self.orders.give(FORGET_GPU, ForgetCommand(gpu=gpu, who="me"))
 
     def inventory(self) -> Inventory | None:
         envelope = self.bus.latest(Inventory)

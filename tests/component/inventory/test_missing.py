@@ -36,13 +36,13 @@ async def test_a_gpu_that_vanished_is_missed_until_a_person_says_that_it_is_gone
         await again.started.wait()
         assert make_uuid(1) in again.details("gpu-vanished")[0]
         with pytest.raises(ControlRefused, match="no GPU 0 is missed: GPU 1"):
-            await again.relay.forget_gpu("0", "me")
+            await again.forget("0")
         with again.bus.listen(GpuForgotten, client="test") as facts:
-            assert "gone for good" in await again.relay.forget_gpu("1", "me")
+            assert "gone for good" in await again.forget("1")
             assert (await anext(facts)).value == GpuForgotten(gpu=make_uuid(1), who="me")
         assert again.codes() == []
     with pytest.raises(ControlRefused, match="not known yet"):
-        await again.relay.forget_gpu("1", "me")
+        await again.forget("1")
     third = Stage(stage.clock, stage.state_dir)
     third.gpus.readout = make_readout(make_gpu(0))
     async with third.running():
@@ -58,7 +58,7 @@ async def test_a_gpu_is_forgotten_also_while_the_driver_is_away(stage: Stage) ->
         await anyio.sleep(stage.live.now.inventory.rescan_seconds + 0.1)
         assert stage.codes() == ["gpu-vanished"]
         stage.gpus.readout = DriverUnavailable("list GPUs", "gone")
-        await stage.relay.forget_gpu(make_uuid(1), "me")
+        await stage.forget(make_uuid(1))
     again = Stage(stage.clock, stage.state_dir)
     again.gpus.readout = make_readout(make_gpu(0))
     async with again.running():

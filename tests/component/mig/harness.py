@@ -8,23 +8,24 @@ import anyio
 
 from nodeagent.components.inventory.diff import diff_inventories
 from nodeagent.components.mig.component import ClusterAccess, GpuAccess, Mig, MigFiles
-from nodeagent.components.mig.relay import NOBODY, ApplyingRelay
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.mig import MigSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.handle import Handle
+from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.edge.host.files.sealed_store import Stored
 from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
 from nodeagent.model.cluster import ClusterWishes
 from nodeagent.model.conditions import CATALOGUE
-from nodeagent.model.errors import ControlRefused, JournalUnavailable
+from nodeagent.model.errors import JournalUnavailable
 from nodeagent.model.events import GpuSeenStale, MigChangeEnded
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
 from nodeagent.model.journal import Change, Step
 from nodeagent.model.mig import MigState, PartitionWish
+from nodeagent.model.orders import APPLY_LAYOUT, LayoutCommand
 from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource, PluginState
 from nodeagent.model.ports import PartitionMaking, ProcessPlaces
 from nodeagent.rules.mig.layouts import LayoutsRead
@@ -140,8 +141,8 @@ class World:
         self.live = LiveSettings(Settings(mig=MigSettings(manage=True, **mig)))
         self.gpus = SimulatedGpus(PROFILES[profile], clock=clock, deadline_seconds=5.0)
         self.gpus.set_holders({})
-        self.book, self.store, self.relay = Book(), Store(), ApplyingRelay()
-        self.partitions: Handle[PartitionMaking] = Handle(lambda: ControlRefused(NOBODY))
+        self.book, self.store, self.orders = Book(), Store(), OrderHandlers()
+        self.partitions: Handle[PartitionMaking] = Handle(APPLY_LAYOUT.refuse)
         self.file = LayoutsRead()
         self.places = places
         self.has_cluster = self.is_blind = False
@@ -182,13 +183,16 @@ class World:
                 self.live,
                 GpuAccess(self.gpus, self.places),
                 MigFiles(self.book, self.store, self._read_file),  # type: ignore[arg-type]  # as far as it is used
-                relay=self.relay,
+                orders=self.orders,
                 partitions=self.partitions,
                 cluster=ClusterAccess(self.cluster, self.cluster, has_labels=self.has_cluster),
             )
             await tasks.start(lambda *, task_status: component.run(task_status=task_status))
             yield self
             tasks.cancel_scope.cancel()
+
+    async def apply(self, layout: str) -> str:
+        return await self.orders.give(APPLY_LAYOUT, LayoutCommand(layout=layout, who="me"))
 
     async def _read_file(self) -> LayoutsRead:
         return self.file

@@ -105,6 +105,6 @@ async def test_a_person_outranks_what_the_label_said_before(clock: FakeClock) ->
         world.ask("all-1g.10gb")
         await world.until(is_cutting)
         world.ask("all-enabled")
-        await world.relay.apply_layout("all-balanced", "me")
+        await world.apply("all-balanced")
         state = await world.until_standing("success")
         assert (state.layout, state.origin) == ("all-balanced", "me")

@@ -104,7 +104,7 @@ async def test_a_change_may_be_refused_instead(clock: FakeClock) -> None:
         assert world.codes() == {"mig-change-failed"}
         assert await world.profiles() == [WHOLE] * 8
         world.hold()
-        assert await world.relay.apply_layout("", "me") == "all-1g.10gb is asked for: 8 of 8 GPUs change"
+        assert await world.apply("") == "all-1g.10gb is asked for: 8 of 8 GPUs change"
         await world.until_standing("success")
         assert not world.codes()
 
@@ -151,7 +151,7 @@ async def test_what_cannot_be_is_refused_before_anything_changes(clock: FakeCloc
         assert world.book.ended == []
         assert [(fact.value, fact.reason) for fact in world.facts(WishRefused)] == [(layout, state.detail)]
         with pytest.raises(ControlRefused) as refused:
-            await world.relay.apply_layout(layout, "me")
+            await world.apply(layout)
         assert reason in str(refused.value)
 
 
@@ -176,7 +176,7 @@ async def test_what_was_asked_for_last_is_had_again_after_a_boot(clock: FakeCloc
     """Instances do not survive one; without an API server too."""
     world = World(clock)
     async with world.running():
-        await world.relay.apply_layout("all-balanced", "me")
+        await world.apply("all-balanced")
         await world.until_standing("success")
     again = World(clock)
     again.store.body = world.store.body
@@ -193,10 +193,10 @@ async def test_what_cannot_be_remembered_is_not_made_up(clock: FakeClock) -> Non
     async with world.running():
         assert (await world.until(lambda state: True)).layout == ""
         world.store.trouble = "disk full"
-        await world.relay.apply_layout("all-enabled", "me")
+        await world.apply("all-enabled")
         await world.until_standing("success")
         assert await world.profiles() == [[]] * 8
-        assert await world.relay.apply_layout("all-enabled", "me") == "all-enabled is in place"
+        assert await world.apply("all-enabled") == "all-enabled is in place"
     assert world.store.body is None
 
 
@@ -223,7 +223,7 @@ async def test_a_gpu_that_somebody_cuts_otherwise_is_told(clock: FakeClock) -> N
         await anyio.sleep(60)
         assert world.codes() == {"mig-drifted"}
         assert (await world.profiles())[3] == ["7g.80gb"]
-        await world.relay.apply_layout("", "me")
+        await world.apply("")
         await world.until(lambda state: state.standing == "success" and "mig-drifted" not in world.codes())
         assert (await world.profiles())[3] == SEVEN
 
@@ -373,10 +373,10 @@ async def test_nobody_asked_has_nothing_to_repeat(clock: FakeClock) -> None:
     """And where nobody cuts GPUs nobody can be asked."""
     world = World(clock)
     with pytest.raises(ControlRefused, match=r"set mig\.manage to true"):
-        await world.relay.apply_layout("all-enabled", "me")
+        await world.apply("all-enabled")
     async with world.running():
         with pytest.raises(ControlRefused, match="no layout is asked for"):
-            await world.relay.apply_layout("", "me")
+            await world.apply("")
 
 
 class Places:

@@ -148,7 +148,7 @@ async def test_a_reset_that_this_machine_does_not_do_is_left_to_its_boot(clock: 
         state = await world.until_standing("failed")
         assert state.detail.endswith("nor did a boot of the node")
         await world.gpus.inject("mig-refuse", ["none"])
-        await world.relay.apply_layout("", "me")
+        await world.apply("")
         await world.until_standing("success")
         assert not world.codes()
 
@@ -396,5 +396,5 @@ async def test_a_gpu_that_comes_and_goes_is_not_cut_for_ever(clock: FakeClock) -
             await anyio.sleep(400)
         assert world.book.ended == ["undone"] * TRIES
         await world.gpus.inject("mig-refuse", ["none"])
-        await world.relay.apply_layout("", "me")
+        await world.apply("")
         await world.until_standing("success")

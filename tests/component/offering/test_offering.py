@@ -9,12 +9,12 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.offering.component import OfferingComponent
-from nodeagent.components.offering.relay import ChoosingRelay
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.doors import DoorRule, DoorsSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.errors import ControlRefused, JournalUnavailable
@@ -22,6 +22,7 @@ from nodeagent.model.events import ConfigurationReloaded, DoorChanged, DoorChose
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
 from nodeagent.model.journal import ChosenDoors
 from nodeagent.model.offering import Door, GpuDoor, Offering
+from nodeagent.model.orders import SET_DOOR, DoorCommand, DoorWord
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
 from tests.support.parts import make_bound, make_settings, make_table, part
 from tests.support.virtual_time import FakeClock
@@ -58,11 +59,11 @@ class World:
         self.bus = Bus(clock)
         self.conditions = Conditions(self.bus, clock, CATALOGUE)
         self.live = LiveSettings(Settings(doors=DoorsSettings(**doors)))
-        self.memory, self.choosing = Memory(self.bus), ChoosingRelay()
+        self.memory, self.orders = Memory(self.bus), OrderHandlers()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["World"]:
-        component = OfferingComponent(self.bus, self.conditions, self.live, self.memory, self.choosing)
+        component = OfferingComponent(self.bus, self.conditions, self.live, self.memory, self.orders)
         async with anyio.create_task_group() as tasks:
             await tasks.start(lambda *, task_status: component.run(task_status=task_status))
             yield self
@@ -88,6 +89,9 @@ class World:
         assert envelope is not None
         return envelope.value.doors[index]
 
+    async def choose(self, gpu: str, door: DoorWord) -> str:
+        return await self.orders.give(SET_DOOR, DoorCommand(gpu=gpu, door=door, who="me"))
+
     def codes(self) -> set[str]:
         return {condition.code for condition in self.conditions.all_set()}
 
@@ -112,7 +116,7 @@ async def test_nothing_is_said_before_gpus_and_holders_are_known() -> None:
         await anyio.sleep(1)
         assert world.bus.latest(Offering) is None
         with pytest.raises(ControlRefused, match="no GPU 7"):
-            await world.choosing.set_door("7", Door.NONE, "me")
+            await world.choose("7", "none")
         world.tell()
         await anyio.sleep(1)
         assert world.door(0).door is Door.WHOLE
@@ -128,21 +132,21 @@ async def test_a_free_gpu_changes_its_door_at_once_and_back() -> None:
     """Who chose is told first, then what came of it."""
     async with open_world() as world:
         with world.bus.listen(DoorChosen, DoorChanged, client="test") as facts:
-            assert await world.choosing.set_door("1", Door.NONE, "me") == "GPU 1: door none (set by a person)"
+            assert await world.choose("1", "none") == "GPU 1: door none (set by a person)"
             chosen, changed = await anext(facts), await anext(facts)
         assert chosen.value == DoorChosen(gpu=gpu_uuid(1), door="none", who="me")
         assert changed.value == DoorChanged(
             gpu=gpu_uuid(1), before=Door.WHOLE, after=Door.NONE, reason="set by a person"
         )
         assert world.memory.chosen == {gpu_uuid(1): Door.NONE}
-        assert await world.choosing.set_door(gpu_uuid(1), None, "me") == "GPU 1: door whole (the default)"
+        assert await world.choose(gpu_uuid(1), "configured") == "GPU 1: door whole (the default)"
         assert world.memory.chosen == {}
 
 
 async def test_a_gpu_that_somebody_has_changes_when_nobody_has_it() -> None:
     """Until then it is said who is waited for."""
     async with open_world(1) as world:
-        said = await world.choosing.set_door("1", Door.NONE, "me")
+        said = await world.choose("1", "none")
         assert said == (
             "GPU 1: door whole until ns/train-1 (main) is gone, then none (set by a person);"
             " nobody new gets it until then"
@@ -159,7 +163,7 @@ async def test_a_choice_that_cannot_be_remembered_changes_nothing() -> None:
     async with open_world() as world:
         world.memory.broken = True
         with pytest.raises(ControlRefused, match=r"the door stays as it was: .*no space left"):
-            await world.choosing.set_door("1", Door.NONE, "me")
+            await world.choose("1", "none")
         assert world.door(1).door is Door.WHOLE
 
 
@@ -170,7 +174,7 @@ async def test_what_nobody_serves_is_refused() -> None:
             ControlRefused,
             match="nobody here serves the door fractions; choose none or whole, or set",
         ):
-            await world.choosing.set_door("1", Door.FRACTIONS, "me")
+            await world.choose("1", "fractions")
 
 
 async def test_rules_that_change_while_the_agent_runs_change_doors() -> None:
@@ -186,7 +190,7 @@ async def test_rules_that_change_while_the_agent_runs_change_doors() -> None:
 async def test_nobody_can_choose_while_nobody_looks_after_the_doors() -> None:
     """The part is starting, or has failed."""
     with pytest.raises(ControlRefused, match="the doors are not known yet"):
-        await World().choosing.set_door("0", Door.NONE, "me")
+        await World().choose("0", "none")
 
 
 async def test_what_changes_no_door_is_not_told_again() -> None:
@@ -202,16 +206,16 @@ async def test_whoever_has_a_part_is_waited_for_and_the_door_is_served_where_it_
     """By the journal's word on parts; without the switch the refusal says what to set."""
     async with open_world() as world:
         with pytest.raises(ControlRefused, match=r"nobody here serves the door fractions; .*set `fractions\.enabled`"):
-            await world.choosing.set_door("1", Door.FRACTIONS, "me")
+            await world.choose("1", "fractions")
         with pytest.raises(ControlRefused) as caught:
-            await world.choosing.set_door("1", Door.CLAIMS, "me")
+            await world.choose("1", "claims")
         assert "fractions.enabled" not in str(caught.value)
         world.live.replace(make_settings(1))
         world.bus.publish_fact(ConfigurationReloaded(changed=("fractions",)), source="test")
         await anyio.sleep(1)
         assert (world.door(1).door, world.door(1).is_open) == (Door.FRACTIONS, True)
         world.bus.publish_state(make_table(bindings=[make_bound(7, [1], part(1, 30, 8))]), source="allocations")
-        said = await world.choosing.set_door("1", Door.WHOLE, "me")
+        said = await world.choose("1", "whole")
         assert "door fractions until ns/a (main) is gone, then whole" in said
         world.bus.publish_state(make_table(), source="allocations")
         await anyio.sleep(1)

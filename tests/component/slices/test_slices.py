@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from nodeagent.components.slices.component import SliceNode, Slices
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
-from nodeagent.config.sections.claim_slices import SlicesSettings, TaintRule
-from nodeagent.config.sections.claims import ClaimsSettings
+from nodeagent.config.sections.claims import ClaimsSettings, SlicesSettings, TaintRule
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
 from nodeagent.edge.host.devices.pcie_roots import HostPcieRoots

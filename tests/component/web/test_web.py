@@ -64,7 +64,7 @@ class Stage:
         self.web = WebComponent(
             self.bus,
             view,
-            FakeControl(),
+            FakeControl().orders,
             self.live,
             Listening(public=self.public, admin=self.admin, names=("n",), capacity=Capacity(10, 10)),
             Sources(metrics=self._scrape, introspect=dict, list_history=list, list_slices=list),

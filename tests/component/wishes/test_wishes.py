@@ -16,13 +16,13 @@ from nodeagent.config.sections.mig import MigSettings
 from nodeagent.config.sections.plugin import DevicePluginSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.model.cluster import ClusterNode, ClusterWishes
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import ControlRefused
 from nodeagent.model.events import WishRefused
-from nodeagent.model.offering import Door
-from nodeagent.model.parts import PartWish
+from nodeagent.model.orders import RELEASE, RESUME, ReleaseCommand
 from tests.support.gpus import make_gpu, make_inventory
 from tests.support.virtual_time import FakeClock
 
@@ -39,35 +39,14 @@ class FakeControl:
     def __init__(self) -> None:
         self.done: list[str] = []
         self.refusal: ControlRefused | None = None
+        self.orders = OrderHandlers()
+        self.orders.add(RELEASE, self.release)
+        self.orders.add(RESUME, lambda _: self.resume())
 
-    async def reload(self) -> str:
-        raise AssertionError("nobody asked for a reload")
-
-    async def inject_fault(self, fault: str, arguments: object) -> str:
-        raise AssertionError("nobody asked for a fault")
-
-    async def crash_component(self, name: str, reason: str) -> str:
-        raise AssertionError("nobody asked for a crash")
-
-    async def clear_gpu(self, name: str, reason: str, who: str) -> str:
-        raise AssertionError("nobody asked for a GPU to be cleared")
-
-    async def forget_gpu(self, name: str, who: str) -> str:
-        raise AssertionError("nobody asked for a GPU to be forgotten")
-
-    async def set_door(self, name: str, door: Door | None, who: str) -> str:
-        raise AssertionError("nobody asked for another door")
-
-    async def apply_layout(self, name: str, who: str) -> str:
-        raise AssertionError("nobody asked for another layout")
-
-    async def set_part(self, wish: PartWish) -> str:
-        raise AssertionError(f"nobody asked for {wish}")
-
-    async def release(self, reason: str, seconds: float | None) -> str:
+    async def release(self, command: ReleaseCommand) -> str:
         if self.refusal is not None:
             raise self.refusal
-        self.done.append(f"release {reason}")
+        self.done.append(f"release {command.reason}")
         return ""
 
     async def resume(self) -> str:
@@ -95,7 +74,7 @@ class Stage:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Stage"]:
-        wishes = Wishes(self.bus, self.conditions, self.live, self.control, self.control)
+        wishes = Wishes(self.bus, self.conditions, self.live, self.control.orders, self.control)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._listen)
             await tasks.start(lambda *, task_status: wishes.run(task_status=task_status))

@@ -22,7 +22,6 @@ from nodeagent.components.cdi.component import Cdi
 from nodeagent.components.claims.make import Makers
 from nodeagent.components.claims.sharing import ShareFiles, Turns
 from nodeagent.components.mig.component import ClusterAccess, GpuAccess, Mig, MigFiles
-from nodeagent.components.mig.relay import ApplyingRelay
 from nodeagent.components.mps.component import Mps
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
@@ -34,6 +33,7 @@ from nodeagent.config.sections.plugin import DevicePluginSettings
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.clock import SystemClock
 from nodeagent.core.life.handle import Handle
+from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.edge.host.files.cdi_files import SpecFiles
 from nodeagent.edge.host.files.journal_disk import JournalDisk
 from nodeagent.edge.host.vgpu.part_folders import HostPartFolders
@@ -204,7 +204,7 @@ class Agent(World):
         return Mig(
             self.bus, self.conditions, self.clock, self.live, GpuAccess(self.cards),
             MigFiles(self.journal, Store(), _read_no_file),  # type: ignore[arg-type]  # as far as it is used
-            relay=ApplyingRelay(), partitions=self.mig, cluster=ClusterAccess(),
+            orders=OrderHandlers(), partitions=self.mig, cluster=ClusterAccess(),
         )  # fmt: skip
 
     def _build_mps(self) -> Mps:

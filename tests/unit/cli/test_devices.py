@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from nodeagent.cli.answers.answer import NoAgent
-from nodeagent.cli.devices import commands
 from nodeagent.cli.frame.exit_codes import ExitCode
+from nodeagent.cli.node import devices as commands
 from nodeagent.components.web.api.records import DeviceClassRecord, DeviceRecord
 from nodeagent.config.schema import Settings
 from nodeagent.model.devices import HostDevice, Standing

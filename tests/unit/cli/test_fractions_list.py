@@ -2,10 +2,10 @@
 
 import pytest
 
+from nodeagent.cli.answers import orders
 from nodeagent.cli.answers.table import Layout, lay_out
 from nodeagent.cli.frame.exit_codes import ExitCode
-from nodeagent.cli.parts import commands
-from nodeagent.cli.parts.commands import _tell_undivided, tabulate
+from nodeagent.cli.gpu.fractions import _tell_undivided, tabulate
 from nodeagent.components.usage.measure import measure
 from nodeagent.components.web.api.parts import PartsRecord, record_parts
 from nodeagent.model.parts import PartReasons
@@ -61,7 +61,7 @@ class Simulation:
 
     where, simulated = "simulation 1", ""
 
-    def post(self, _path: str, _wish: object) -> str:
+    def give(self, _order: object, _command: object) -> str:
         self.simulated = "t4"
         return "done"
 
@@ -69,7 +69,7 @@ class Simulation:
 @pytest.mark.may_block("commands read files in their own short-lived loop")
 def test_a_change_in_a_simulation_says_so_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """As everything does that a simulation answers."""
-    monkeypatch.setattr(commands, "find_agent", lambda *_, **__: Simulation())
+    monkeypatch.setattr(orders, "find_agent", lambda *_, **__: Simulation())
     code, out, _ = run_here("fractions", "set", "ml/train", "--cores", "5")
     assert code == ExitCode.OK
     assert out.splitlines() == ["simulation 1: a made-up t4; nothing of this is about this machine", "done"]

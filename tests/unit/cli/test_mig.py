@@ -1,21 +1,23 @@
 """The commands about MIG layouts, with made-up GPUs and an agent that says what the test says."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
 from msgspec.structs import replace
 
+from nodeagent.cli.answers import orders
 from nodeagent.cli.answers.answer import NoAgent
 from nodeagent.cli.frame.exit_codes import ExitCode
-from nodeagent.cli.mig import commands
-from nodeagent.cli.mig.view import describe_changes, describe_gpu, describe_state, tabulate_gpus
+from nodeagent.cli.gpu import mig as commands
+from nodeagent.cli.gpu.mig_view import describe_changes, describe_gpu, describe_state, tabulate_gpus
 from nodeagent.components.web.api.records import GpuRecord, GpusRecord, LayoutsRecord, record_layouts
 from nodeagent.config.sections.mig import LayoutEntry, MigSettings
 from nodeagent.model.mig import IN_LINE, GpuChange, MigState
 from nodeagent.model.offering import Door, GpuDoor
+from nodeagent.model.orders import APPLY_LAYOUT, LayoutCommand
 from nodeagent.rules.mig.layouts import read_layouts
 from tests.support.gpus import gpu_uuid, make_gpu
 from tests.support.mig import make_mig_gpu
@@ -159,14 +161,14 @@ class Agent:
 
     def __init__(self, states: Iterator[MigState]) -> None:
         self._states, self._newest = states, MigState()
-        self.told: list[Mapping[str, object]] = []
+        self.told: list[LayoutCommand] = []
 
     def find(self, *_: object, **__: object) -> "Agent":
         self.is_found = True
         return self
 
-    def post(self, path: str, command: Mapping[str, object]) -> str:
-        assert path == "/api/v1/layout"
+    def give(self, order: object, command: LayoutCommand) -> str:
+        assert order is APPLY_LAYOUT
         self._answer()
         self.told.append(command)
         return "it is asked for"
@@ -185,7 +187,8 @@ def apply(
     monkeypatch: pytest.MonkeyPatch, states: Sequence[MigState], *words: str
 ) -> tuple[Agent, int, list[str], str]:
     agent = Agent(iter(states))
-    monkeypatch.setattr(commands, "find_agent", agent.find)
+    for module in (commands, orders):
+        monkeypatch.setattr(module, "find_agent", agent.find)
     monkeypatch.setattr(commands, "LOOK_SECONDS", 0.0)
     monkeypatch.setenv("SUDO_USER", "me")
     code, out, err = run_here("mig", "apply", *words)
@@ -204,8 +207,8 @@ def test_apply_asks_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a name for the layout that is asked for already; without --wait it does not wait."""
     agent, code, out, _ = apply(monkeypatch, (), "all-enabled")
     assert (code, out) == (ExitCode.OK, ["it is asked for"])
-    assert agent.told == [{"layout": "all-enabled", "who": "me"}]
-    assert apply(monkeypatch, ())[0].told == [{"layout": "", "who": "me"}]
+    assert agent.told == [LayoutCommand(layout="all-enabled", who="me")]
+    assert apply(monkeypatch, ())[0].told == [LayoutCommand(who="me")]
 
 
 def test_apply_waits_with_a_line_for_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -337,7 +340,8 @@ def test_layouts_are_those_of_the_agent_that_answers(monkeypatch: pytest.MonkeyP
     file.write_text("version: v1\nmig-configs: {filed: [{devices: all, mig-enabled: true}]}\n")
     running = MigSettings(layouts=(LayoutEntry(name="lab", devices={"7g.80gb": 1}),), layouts_file=file)
     agent = LayoutsOnly(record_layouts(running))
-    monkeypatch.setattr(commands, "find_agent", agent.find)
+    for module in (commands, orders):
+        monkeypatch.setattr(module, "find_agent", agent.find)
     monkeypatch.setattr(commands, "read_gpus", agent.read_gpus)
     config = tmp_path / "config.yaml"
     config.write_text("mig:\n  layouts:\n    - {name: mine, devices: {7g.80gb: 1}}\n")
@@ -353,7 +357,8 @@ def test_layouts_are_those_of_the_agent_that_answers(monkeypatch: pytest.MonkeyP
 def test_a_file_that_only_the_agent_can_see_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """It may run in a container with a root of its own; what is made of the hardware is known all the same."""
     agent = LayoutsOnly(record_layouts(MigSettings(layouts_file=tmp_path / "elsewhere.yaml")))
-    monkeypatch.setattr(commands, "find_agent", agent.find)
+    for module in (commands, orders):
+        monkeypatch.setattr(module, "find_agent", agent.find)
     monkeypatch.setattr(commands, "read_gpus", agent.read_gpus)
     assert run_here("mig", "plan", "all-disabled")[0] == ExitCode.OK
     code, _, err = run_here("mig", "plan", "filed")

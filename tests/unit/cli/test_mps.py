@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.cli.frame.exit_codes import ExitCode
-from nodeagent.cli.mps import commands
+from nodeagent.cli.gpu import mps as commands
 from nodeagent.components.web.api.records import GpuRecord, GpusRecord
 from nodeagent.model.mps import MpsClient, MpsLimits, MpsPhase, MpsState
 from tests.support.gpus import gpu_uuid, make_gpu

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.config import files, load
+from nodeagent.config import files
 from nodeagent.config.errors import ConfigurationInvalid, Problem
 from nodeagent.config.load import decide_settings, load_settings
 from nodeagent.config.schema import Settings
@@ -104,14 +104,6 @@ def test_layer_that_is_no_mapping_is_refused() -> None:
     """Whoever hands in layers of their own gets the same judgement."""
     with pytest.raises(ConfigurationInvalid, match="give a mapping of keys"):
         decide_settings([Scalar("5", HERE)])
-
-
-def test_settings_of_parts_that_are_not_built_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Such a section is judged, accepted and named; an empty one is not worth a word."""
-    monkeypatch.setattr(load, "NOT_BUILT", frozenset({"cdi", "runtime"}))
-    loaded = load_text(tmp_path, "cdi: {hooks: ldcache}\nruntime:\nhttp: {listen: 'h:1'}\n")
-    assert loaded.notices == ("section cdi is accepted, its part is not built yet",)
-    assert loaded.settings.cdi.hooks == "ldcache"
 
 
 def test_kubelet_root_moves_the_pod_resources_socket_only(tmp_path: Path) -> None:

@@ -5,9 +5,9 @@ import re
 import pytest
 
 from nodeagent.config.kinds import Number
-from nodeagent.config.knobs import Findings, Knob, Place, knobs_of
+from nodeagent.config.knobs import Findings, Knob, Place
 from nodeagent.config.reference import flow
-from nodeagent.config.schema import NOT_BUILT, Settings
+from nodeagent.config.schema import Settings
 from nodeagent.config.sources import inner_section, walk_knobs
 from nodeagent.config.tree import Sequence
 from tests.unit.config.helpers import tree_of
@@ -42,11 +42,6 @@ def test_durations_and_sizes_carry_their_unit(path: str, declared: Knob) -> None
     """A number with a fraction is a quantity, and its name says of what."""
     if isinstance(declared.kind, Number):
         assert path.endswith(("_seconds", "_per_second", "_ratio"))
-
-
-def test_parts_that_are_not_built_are_sections() -> None:
-    """The list names sections that exist."""
-    assert knobs_of(Settings).keys() >= NOT_BUILT
 
 
 def test_names_that_scripts_rely_on_exist() -> None:

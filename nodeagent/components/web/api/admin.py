@@ -1,83 +1,10 @@
 """The bodies of commands on the admin socket, and which peers may send them; pure."""
 
-from typing import Final, Literal, TypeVar
-
 from msgspec import DecodeError, ValidationError, json
+from msgspec.structs import replace
 
+from nodeagent.model.orders import AuthoredCommand, C, Order
 from nodeagent.model.values import Value
-
-C = TypeVar("C", bound=Value)
-
-
-class FaultCommand(Value, frozen=True):
-    """Have the simulation misbehave."""
-
-    fault: str
-    arguments: tuple[str, ...] = ()
-
-
-class CrashCommand(Value, frozen=True):
-    """End a component as if it had failed."""
-
-    component: str
-    reason: str = "injected over the admin socket"
-
-
-class ReleaseCommand(Value, frozen=True):
-    """Give up the GPU handles."""
-
-    reason: str = "asked for over the admin socket"
-    seconds: float | None = None
-
-
-class ClearCommand(Value, frozen=True):
-    """Take a GPU back into service."""
-
-    gpu: str
-    reason: str
-    who: str = ""
-    """The person's own word for themselves; the peer's uid is noted beside it."""
-
-
-class ForgetCommand(Value, frozen=True):
-    """A vanished GPU is gone for good."""
-
-    gpu: str
-    who: str = ""
-    """As for a clearing."""
-
-
-CONFIGURED: Final = "configured"
-
-
-class DoorCommand(Value, frozen=True):
-    """Give a GPU out in another allocation mode, called door."""
-
-    gpu: str
-    door: Literal["whole", "fractions", "claims", "none", "configured"]
-    """`configured` leaves the choice to the configuration again."""
-    who: str = ""
-    """As for a clearing."""
-
-
-class LayoutCommand(Value, frozen=True):
-    """Have the GPUs cut as a layout says."""
-
-    layout: str = ""
-    """Empty for the layout already asked for."""
-    who: str = ""
-    """As for a clearing."""
-
-
-class PartCommand(Value, frozen=True):
-    """Give a running container other limits."""
-
-    pod: str
-    container: str = ""
-    cores: int | None = None
-    memory_bytes: int | None = None
-    who: str = ""
-    """As for a clearing."""
 
 
 class CommandDone(Value, frozen=True):
@@ -93,21 +20,28 @@ class CommandMalformed(Exception):
         super().__init__(f"malformed command: {reason}")
 
 
-def parse_command(body: bytes, kind: type[C]) -> C:
-    """The command in a body; an empty body is an empty object.
+def parse_command(order: Order[C], body: bytes, uid: int, pid: int) -> C:
+    """The arguments of an order in a body, with its author; an empty body is an empty object.
 
     Raises:
         CommandMalformed: The body is not JSON, or of another form; the message says where.
     """
+    if not order.fields:
+        return order.arguments()
     try:
-        return json.decode(body or b"{}", type=kind)
+        command = json.decode(body or b"{}", type=order.arguments)
     except (ValidationError, DecodeError) as error:
         raise CommandMalformed(str(error)) from error
     except RecursionError as error:
         raise CommandMalformed("it is nested too deep") from error
+    return (
+        replace(command, who=describe_person(command.who, uid, pid))
+        if isinstance(command, AuthoredCommand)
+        else command
+    )
 
 
-def describe_person(claimed: str, uid: int | None, pid: int | None) -> str:
+def describe_person(claimed: str, uid: int, pid: int) -> str:
     """The author of a command: the claimed name, and the peer's uid and pid from the kernel."""
     name = "".join(character for character in claimed if character.isprintable())[:64].strip()
     proof = f"uid {uid}, pid {pid}"

@@ -1,5 +1,6 @@
 """The calls of the API, as listed by the API itself."""
 
+from nodeagent.model.orders import ORDERS
 from nodeagent.model.values import Value
 
 
@@ -54,21 +55,6 @@ INDEX = Index(
             gives="server-sent events; ?types=A,B chooses, ?since=SEQ catches up, ?follow=false gives a list",
         ),
         Endpoint(call="GET /api/v1/debug", gives="tasks, bus depths and lags, loop lag"),
-        Endpoint(call="POST /api/v1/reload", gives="reads the configuration anew", where=ADMIN),
-        Endpoint(call="POST /api/v1/faults", gives='has the simulation misbehave: {"fault", "arguments"}', where=ADMIN),
-        Endpoint(call="POST /api/v1/crash", gives='ends a component: {"component", "reason"}', where=ADMIN),
-        Endpoint(call="POST /api/v1/release", gives='gives up GPU handles: {"reason", "seconds"}', where=ADMIN),
-        Endpoint(call="POST /api/v1/resume", gives="takes the driver back", where=ADMIN),
-        Endpoint(
-            call="POST /api/v1/clear", gives='takes a GPU back into service: {"gpu", "reason", "who"}', where=ADMIN
-        ),
-        Endpoint(call="POST /api/v1/forget", gives='no longer misses a GPU that is gone: {"gpu", "who"}', where=ADMIN),
-        Endpoint(call="POST /api/v1/layout", gives='has the GPUs cut as a layout says: {"layout", "who"}', where=ADMIN),
-        Endpoint(call="POST /api/v1/door", gives='has a GPU go through a door: {"gpu", "door", "who"}', where=ADMIN),
-        Endpoint(
-            call="POST /api/v1/part",
-            gives='gives a running container other limits: {"pod", "container", "cores", "memory_bytes", "who"}',
-            where=ADMIN,
-        ),
+        *(Endpoint(call=f"POST {order.path}", gives=order.describe(), where=ADMIN) for order in ORDERS),
     ),
 )

@@ -6,17 +6,7 @@ from typing import Any
 import msgspec
 
 from nodeagent import __version__
-from nodeagent.components.web.api.admin import (
-    ClearCommand,
-    CommandDone,
-    CrashCommand,
-    DoorCommand,
-    FaultCommand,
-    ForgetCommand,
-    LayoutCommand,
-    PartCommand,
-    ReleaseCommand,
-)
+from nodeagent.components.web.api.admin import CommandDone
 from nodeagent.components.web.api.claims import ClaimsRecord, SlicesRecord
 from nodeagent.components.web.api.index import ADMIN, INDEX, Index
 from nodeagent.components.web.api.parts import PartsRecord
@@ -37,6 +27,7 @@ from nodeagent.model.labels import LabelState
 from nodeagent.model.mig import MigState
 from nodeagent.model.mps import MpsState
 from nodeagent.model.offering import GpuDoor
+from nodeagent.model.orders import ORDERS
 from nodeagent.model.usage import PartUsage
 from nodeagent.model.values import Value
 
@@ -79,19 +70,8 @@ ANSWERS: dict[str, Any] = {
 }
 """The form of each GET's answer."""
 
-COMMANDS: dict[str, Any] = {
-    "/api/v1/faults": FaultCommand,
-    "/api/v1/crash": CrashCommand,
-    "/api/v1/release": ReleaseCommand,
-    "/api/v1/clear": ClearCommand,
-    "/api/v1/forget": ForgetCommand,
-    "/api/v1/door": DoorCommand,
-    "/api/v1/layout": LayoutCommand,
-    "/api/v1/part": PartCommand,
-    "/api/v1/reload": None,
-    "/api/v1/resume": None,
-}
-"""The form of each POST's body."""
+COMMANDS: dict[str, Any] = {order.path: order.arguments for order in ORDERS if order.fields}
+"""The form of each POST's body, where it has one."""
 
 TEXTS = {"/livez", "/readyz", "/metrics"}
 
@@ -131,9 +111,9 @@ PROBLEMS: dict[str, dict[int, str]] = {
 @cache
 def build_openapi() -> Schema:
     """The whole document."""
-    kinds = [*ANSWERS.values(), *(kind for kind in COMMANDS.values() if kind is not None), CommandDone, Problem]
+    kinds = [*ANSWERS.values(), *COMMANDS.values(), CommandDone, Problem]
     schemas, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
-    named = dict(zip([*ANSWERS, *(path for path, kind in COMMANDS.items() if kind is not None)], schemas, strict=False))
+    named = dict(zip([*ANSWERS, *COMMANDS], schemas, strict=False))
     paths: dict[str, Schema] = {}
     for endpoint in INDEX.calls:
         method, _, path = endpoint.call.partition(" ")

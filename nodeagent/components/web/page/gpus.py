@@ -1,6 +1,7 @@
 """The GPUs on the page: a tile each, with the last minutes, the MIG devices as blocks, and the holders; pure."""
 
 from collections.abc import Iterable, Mapping
+from typing import assert_never
 
 from nodeagent.components.web.api.records import GpuRecord, PartHolder, StateRecord
 from nodeagent.components.web.page.markup import SYMBOLS, age, esc, gpu_path, mark, pairs, pod_link, prose, section
@@ -68,7 +69,7 @@ _WEIGHTS = {Verdict.HEALTHY: 0, Verdict.UNKNOWN: 1, Verdict.SUSPECT: 2, Verdict.
 
 def tell_vacancy(record: GpuRecord) -> str:
     """Whether, or how much of, a GPU without a holder is free; empty if none is."""
-    if record.door is not None and record.door.door is Door.FRACTIONS:
+    if record.door is not None and _is_divided(record.door.door):
         return "free, in parts" if record.door.is_open and decide_style(record)[0] != "bad" else ""
     parts, free = len(record.gpu.mig_devices), record.free
     if free is None:
@@ -80,6 +81,16 @@ def tell_vacancy(record: GpuRecord) -> str:
         return ""
     is_whole = record.gpu.uuid in free or len(free) == parts
     return "free" if is_whole else f"{len(free)} of {parts} MIG devices free"
+
+
+def _is_divided(door: Door) -> bool:
+    """Whether a GPU of the allocation mode has room for others beside its holders."""
+    match door:
+        case Door.FRACTIONS:
+            return True
+        case Door.WHOLE | Door.CLAIMS | Door.NONE:
+            return False
+    assert_never(door)
 
 
 def find_verdict(health: Iterable[DeviceHealth], uuid: str) -> DeviceHealth | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.cli.answers.machine import tell_machine
+from nodeagent.cli.answers.answer import tell_machine
 from nodeagent.cli.answers.places import find_admin_socket
 from nodeagent.cli.commands import ROOT
 from nodeagent.cli.frame.command import Command

@@ -11,8 +11,7 @@ from nodeagent.cli.doctor.facts import (
     ProcessFacts,
     SocketFacts,
 )
-from nodeagent.cli.doctor.verdicts import Check, Grade
-from nodeagent.cli.doctor.view import render_checks
+from nodeagent.cli.doctor.verdicts import Check, Grade, render_checks
 from nodeagent.components.cdi.registry import SpecReading
 from nodeagent.components.runtime.choose import ChosenRuntime, NoRuntime
 from nodeagent.edge.nvml.agent.protocol import read_code

@@ -17,10 +17,10 @@ from nodeagent.cli.commands import ROOT
 from nodeagent.cli.commands.shared import JSON
 from nodeagent.cli.frame.command import Command
 from nodeagent.cli.frame.completion import walk
-from nodeagent.cli.frame.durations import parse_duration
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.frame.parser import build_parser
 from nodeagent.cli.frame.reference import render_cli_page
+from nodeagent.cli.frame.values import parse_duration
 from nodeagent.cli.main import CommandFailed
 from nodeagent.config.load import load_settings
 from nodeagent.config.schema import Settings

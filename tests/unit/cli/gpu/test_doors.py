@@ -1,13 +1,15 @@
 """Waiting for a door, with an agent that answers what the test says."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 from msgspec.structs import replace
 
+from nodeagent.cli.answers import orders
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.gpu import doors
 from nodeagent.model.offering import Door, DoorHolder, GpuDoor
+from nodeagent.model.orders import DoorCommand
 from tests.support.gpus import gpu_uuid
 from tests.support.programs.command_line import run_here
 from tests.support.samples import make_address
@@ -38,9 +40,9 @@ class Agent:
 
     def __init__(self, lists: Iterator[tuple[GpuDoor, ...]]) -> None:
         self._lists, self._newest = lists, tuple[GpuDoor, ...]()
-        self.told: list[Mapping[str, object]] = []
+        self.told: list[DoorCommand] = []
 
-    def post(self, _path: str, command: Mapping[str, object]) -> str:
+    def give(self, _order: object, command: DoorCommand) -> str:
         self.told.append(command)
         return self.read("", None)[0].describe()
 
@@ -54,6 +56,7 @@ def choose(
 ) -> tuple[Agent, int, list[str], str]:
     agent = Agent(iter(lists))
     monkeypatch.setattr(doors, "find_agent", lambda *_, **__: agent)
+    monkeypatch.setattr(orders, "find_agent", lambda *_, **__: agent)
     monkeypatch.setattr(doors, "LOOK_SECONDS", 0.0)
     code, out, err = run_here("gpu", "set-door", "3", "none", *words)
     return agent, code, out.splitlines(), err
@@ -63,7 +66,7 @@ def test_without_waiting_it_says_how_the_door_stands(monkeypatch: pytest.MonkeyP
     """And has told the agent which GPU and which door."""
     agent, code, lines, _ = choose(monkeypatch, [(waiting(FIRST),)])
     assert (code, lines) == (0, [waiting(FIRST).describe()])
-    assert [(one["gpu"], one["door"]) for one in agent.told] == [("3", "none")]
+    assert [(one.gpu, one.door) for one in agent.told] == [("3", "none")]
 
 
 def test_waiting_tells_each_change_once_and_ends_with_the_last(monkeypatch: pytest.MonkeyPatch) -> None:

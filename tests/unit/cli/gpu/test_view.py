@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.cli.answers.table import UNCUT, Layout, Table, lay_out
-from nodeagent.cli.gpu.arguments import parse_xid
+from nodeagent.cli.frame.values import parse_xid
 from nodeagent.cli.gpu.view import (
     advise,
     explain_topology,

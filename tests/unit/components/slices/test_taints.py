@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.slices.taints import decide_taints, explain_closed
-from nodeagent.config.sections.claim_slices import EffectWord, TaintRule
+from nodeagent.config.sections.claims import EffectWord, TaintRule
 from nodeagent.model.health import HealthReport, Verdict
 from nodeagent.model.mig import GpuChange, MigState
 from nodeagent.model.slices import DeviceTaint

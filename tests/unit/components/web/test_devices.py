@@ -3,8 +3,8 @@
 from msgspec.structs import replace
 
 from nodeagent.cli.answers.table import Layout, lay_out
-from nodeagent.cli.devices.view import describe_classes, render_proposals, tabulate_devices
 from nodeagent.cli.doctor.check_cluster import check_devices
+from nodeagent.cli.node.devices import describe_classes, render_proposals, tabulate_devices
 from nodeagent.cli.top.view import build_top, render_top
 from nodeagent.components.exporter.families.gpus import build_device_families
 from nodeagent.components.labeler.node_wide import label_devices

@@ -1,6 +1,6 @@
 """Which classes a host could have."""
 
-from nodeagent.cli.devices.commands import read_ready
+from nodeagent.cli.node.devices import read_ready
 from nodeagent.config.sections.devices_ready import READY
 from nodeagent.model.devices import PciPlace
 from nodeagent.rules.devices.discover import propose

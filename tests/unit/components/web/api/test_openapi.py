@@ -3,7 +3,8 @@
 from msgspec import json
 
 from nodeagent.components.web.api.index import INDEX
-from nodeagent.components.web.api.openapi import ANSWERS, COMMANDS, TEXTS, build_openapi
+from nodeagent.components.web.api.openapi import ANSWERS, TEXTS, build_openapi
+from nodeagent.model.orders import ORDERS
 from tests.support.nodes import make_rich_state
 from tests.support.texts.json_schema import find_breaks
 
@@ -21,7 +22,7 @@ def test_every_call_is_described_and_nothing_else() -> None:
     """The document has the calls of the index, each with its method and the form of its answer."""
     described = {f"{method.upper()} {path}" for path, methods in DOCUMENT["paths"].items() for method in methods}
     assert described == {endpoint.call for endpoint in INDEX.calls}
-    assert {call.split()[1] for call in described} == set(ANSWERS) | set(COMMANDS) | TEXTS
+    assert {call.split()[1] for call in described} == set(ANSWERS) | {order.path for order in ORDERS} | TEXTS
 
 
 def test_every_reference_leads_somewhere() -> None:

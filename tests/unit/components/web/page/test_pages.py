@@ -5,12 +5,7 @@ from msgspec import json
 from msgspec.structs import replace
 
 from nodeagent.components.web.api.admin import (
-    CommandMalformed,
-    CrashCommand,
-    FaultCommand,
-    ReleaseCommand,
     may_command,
-    parse_command,
 )
 from nodeagent.components.web.api.build import Identity, Known, build_state
 from nodeagent.components.web.api.gpu_records import find_gpu_record, join_gpus
@@ -279,16 +274,6 @@ def test_following_is_asked_for_in_two_words() -> None:
     assert not parse_query({}, {"follow": "false"}).is_followed
     with pytest.raises(QueryMalformed, match="follow"):
         parse_query({}, {"follow": "no"})
-
-
-def test_commands_are_checked_before_anything_happens() -> None:
-    """A malformed command is refused with the place of the mistake."""
-    assert parse_command(b'{"fault":"xid","arguments":["79","3"]}', FaultCommand).arguments == ("79", "3")
-    assert parse_command(b"", ReleaseCommand).seconds is None
-    with pytest.raises(CommandMalformed, match="component"):
-        parse_command(b"{}", CrashCommand)
-    with pytest.raises(CommandMalformed, match="malformed command: "):
-        parse_command(b"{", FaultCommand)
 
 
 @pytest.mark.parametrize(("peer", "own", "allowed"), [(0, 5, True), (5, 5, True), (6, 5, False), (-1, 0, False)])

@@ -1,4 +1,4 @@
-"""Commands about single areas of the agent: containers, labels, metrics."""
+"""Commands about what the agent writes and serves: CDI files, runtime configuration, metrics, labels."""
 
 from nodeagent.cli.commands.shared import ASKING, CONFIG, NODE, RECORD, SET, TABLE
 from nodeagent.cli.frame.command import Argument, Command, Example

@@ -11,12 +11,13 @@ from msgspec.structs import replace
 from nodeagent.cli.agent.settings import load_for, load_for_looking
 from nodeagent.cli.answers.answer import Answerer, NoAgent, say_simulated
 from nodeagent.cli.answers.client import find_agent
+from nodeagent.cli.answers.orders import give
 from nodeagent.cli.answers.output import write_answer, write_table
 from nodeagent.cli.answers.table import read_environment
 from nodeagent.cli.frame.exit_codes import ExitCode
+from nodeagent.cli.gpu.mig_view import describe_changes, describe_state, render_plan, tabulate_gpus
 from nodeagent.cli.gpu.source import API, read_gpus
 from nodeagent.cli.main import CommandFailed, Streams
-from nodeagent.cli.mig.view import describe_changes, describe_state, render_plan, tabulate_gpus
 from nodeagent.components.mig.judge import advise, find_other
 from nodeagent.components.mig.request import find_layout, render_layouts
 from nodeagent.components.web.api.records import GpuRecord, LayoutsRecord, record_layouts
@@ -112,9 +113,7 @@ def apply(arguments: argparse.Namespace, streams: Streams) -> int:
     """Have the running agent cut the GPUs, and wait for the end with `--wait`."""
     environ = read_environment(arguments)
     settings = load_for(arguments, environ).settings
-    agent = find_agent(settings, environ, change=True)
-    who = environ.get("SUDO_USER") or environ.get("USER") or ""
-    said = agent.post(f"{API}/layout", {"layout": arguments.layout or "", "who": who})
+    agent, said = give(arguments, settings, environ)
     if not arguments.json:
         print(f"{say_simulated(agent)}{said}", file=streams.out, flush=True)
     elif arguments.wait == 0:

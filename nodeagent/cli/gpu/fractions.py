@@ -1,11 +1,10 @@
-"""`nodeagent fractions list|explain|set`."""
+"""`nodeagent fractions list|explain`."""
 
 import argparse
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from nodeagent.cli.agent.settings import load_for, load_for_looking
-from nodeagent.cli.answers.answer import say_simulated
+from nodeagent.cli.agent.settings import load_for_looking
 from nodeagent.cli.answers.client import find_agent
 from nodeagent.cli.answers.output import write_answer, write_table
 from nodeagent.cli.answers.table import Table, read_environment
@@ -94,25 +93,6 @@ def explain(arguments: argparse.Namespace, streams: Streams) -> int:
     write_answer(
         arguments, streams, PartsRecord(bound=bound, waiting=waiting), "".join(f"{line}\n" for line in lines), agent
     )
-    return ExitCode.OK
-
-
-def change(arguments: argparse.Namespace, streams: Streams) -> int:
-    """Other limits for a running container."""
-    environ = read_environment(arguments)
-    if arguments.cores is None and arguments.memory is None:
-        raise CommandFailed("nothing to set: give --cores, --memory, or both", ExitCode.BAD_INPUT)
-    agent = find_agent(load_for(arguments, environ).settings, environ, change=True)
-    wish = {
-        "pod": arguments.pod,
-        "container": arguments.container or "",
-        "cores": arguments.cores,
-        "memory_bytes": arguments.memory,
-        "who": environ.get("SUDO_USER") or environ.get("USER") or "",
-    }
-    # The source of an answer is known only with the answer.
-    done = agent.post(f"{API}/part", wish)
-    print(f"{say_simulated(agent)}{done}", file=streams.out, flush=True)
     return ExitCode.OK
 
 

@@ -1,1 +1,0 @@
-"""The commands about MIG layouts: the present layout, a plan of changes, and their application."""

@@ -1,1 +1,0 @@
-"""The command about MPS daemons: their state and their clients."""

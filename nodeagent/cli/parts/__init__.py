@@ -1,1 +1,0 @@
-"""Fractions of GPUs: their holders, the decisions behind them, and other limits for a running container."""

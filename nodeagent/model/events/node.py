@@ -1,5 +1,7 @@
 """Events of the node in its cluster, and of the configuration."""
 
+from typing import ClassVar
+
 from nodeagent.model.values import Value
 
 
@@ -40,6 +42,8 @@ class ConfigurationRejected(Value, frozen=True):
 
 class WishRefused(Value, frozen=True):
     """A node request, by a label, was refused."""
+
+    shown_as: ClassVar[str] = "WishRefused"
 
     label: str
     value: str

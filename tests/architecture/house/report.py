@@ -10,6 +10,7 @@ from tests.architecture.house.docstrings import Docstring, count_pronouns, list_
 from tests.architecture.house.names import list_names, list_sources
 from tests.architecture.house.protocols import find_singles
 from tests.architecture.house.words import RETIRED
+from tests.architecture.house.words_in_functions import list_retired_in_functions
 
 SHORT_FILE_LINES: Final = 40
 _DEEP: Final = ("components", "edge", "rules")
@@ -45,6 +46,8 @@ def measure(root: Path, with_crossings: bool) -> Iterator[Row]:
                 yield Row(f"files that {call} crosses", len(files), CALLS[call], tuple(files))
     yield Row("lines of source", sum(map(_count_lines, list_sources(package))))
     yield Row("lines of tests", sum(map(_count_lines, list_sources(root / "tests"))))
+    inner = list_retired_in_functions(root / "nodeagent")
+    yield Row("names of functions and parameters with a retired word", len(inner), None, tuple(inner))
 
 
 def list_retired(package: Path) -> list[str]:

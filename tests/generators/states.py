@@ -63,6 +63,7 @@ SAID_BY: Final[dict[type[Value], str]] = {
     ClusterLink: "cluster",
     PodLabelTable: "cluster",
 }
+_NAMES: Final = frozenset(state.__name__ for state in SAID_BY)
 
 
 def fill_states(page: str) -> str:
@@ -84,12 +85,11 @@ def is_component(folder: Path) -> bool:
 
 def list_looked_at(folder: Path) -> set[str]:
     """The states whose classes the shells of a component pass on as values."""
-    names = {state.__name__ for state in SAID_BY}
     return {
         name
         for path in folder.rglob("component.py")
         for name in _find_values(ast.parse(path.read_text(encoding="utf-8")))
-        if name in names
+        if name in _NAMES
     }
 
 

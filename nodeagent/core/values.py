@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from nodeagent.core.channels.envelope import Envelope
+from nodeagent.core.channels.envelope import Envelope, name_type
 from nodeagent.core.life.report import ComponentReport, Phase
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "LoopLag",
     "Phase",
     "Severity",
+    "name_type",
 ]
 
 Severity: TypeAlias = Literal["info", "warning", "error"]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import cached_property
+from typing import ClassVar
 
 from msgspec import field
 
@@ -95,6 +96,8 @@ class ClaimStanding(Value, frozen=True):
 
 class ClaimBook(Value, frozen=True, dict=True):
     """State: all claims made ready on the node, by uid."""
+
+    shown_as: ClassVar[str] = "ClaimBook"
 
     claims: Mapping[str, PreparedClaim] = field(default_factory=dict)
 

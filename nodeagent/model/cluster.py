@@ -1,7 +1,7 @@
 """The node as the cluster has it, and everything the agent publishes about the node."""
 
 from enum import StrEnum
-from typing import Literal
+from typing import ClassVar, Literal
 
 from msgspec import field
 
@@ -61,6 +61,8 @@ class ClusterNode(Value, frozen=True):
 
 class ClusterWishes(Value, frozen=True):
     """State: node requests, read from labels; each component reads its own."""
+
+    shown_as: ClassVar[str] = "ClusterWishes"
 
     pause: str = ""
     """The label that requests the release of all GPU handles, as `key=value`; empty without a request."""

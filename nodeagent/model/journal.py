@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from functools import cached_property
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from msgspec import field
 
@@ -78,6 +78,8 @@ class Binding(Value, frozen=True):
 
 class PartTable(Value, frozen=True, dict=True):
     """State: all promised and bound fractions of GPUs, by number."""
+
+    shown_as: ClassVar[str] = "PartTable"
 
     reservations: Mapping[int, Reservation] = field(default_factory=dict)
     """Redeemed reservations too: their device ids are held until the binding is released."""
@@ -222,5 +224,7 @@ class Change(Value, frozen=True):
 
 class ChosenDoors(Value, frozen=True):
     """State: the allocation modes set by a person, which outrank the configuration and outlive a restart."""
+
+    shown_as: ClassVar[str] = "ChosenDoors"
 
     doors: Mapping[GpuUuid, Door] = field(default_factory=dict)

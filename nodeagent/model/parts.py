@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
+from typing import ClassVar, Final
 
 from msgspec import field
 
@@ -117,6 +117,8 @@ class ChoiceCorrection(Value, frozen=True):
 class PartReasons(Value, frozen=True):
     """State: how GPUs were chosen, in lines of text, since the agent began."""
 
+    shown_as: ClassVar[str] = "PartReasons"
+
     bound: Mapping[int, tuple[str, ...]] = {}
     """By the number of the binding."""
     waiting: Mapping[str, tuple[str, ...]] = {}
@@ -127,6 +129,8 @@ class PartReasons(Value, frozen=True):
 
 class PartOffers(Value, frozen=True):
     """State: the resources that count fractions, and their GPUs."""
+
+    shown_as: ClassVar[str] = "PartOffers"
 
     resources: tuple[ResourceName, ...] = ()
     unfit: Mapping[GpuUuid, str] = {}

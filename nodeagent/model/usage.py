@@ -1,5 +1,7 @@
 """How containers use their fractions of GPUs."""
 
+from typing import ClassVar
+
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import Enforcement
@@ -64,6 +66,8 @@ class UndividedUse(Value, frozen=True):
 
 class PartUsage(Value, frozen=True):
     """State: the use of GPUs by each container with fractions, by the newest sample."""
+
+    shown_as: ClassVar[str] = "PartUsage"
 
     time_seconds: float = 0.0
     """Of the sample; 0 before a current sample."""

@@ -9,41 +9,61 @@ import re
 from pathlib import Path
 from typing import Final
 
+from nodeagent.model.allocation import AllocationTable, ClaimTable
+from nodeagent.model.claims import ClaimBook, ClaimStanding
+from nodeagent.model.cluster import ClusterLink, ClusterNode, ClusterWishes, PodLabelTable
+from nodeagent.model.devices import DeviceTable
+from nodeagent.model.driver import DriverState
 from nodeagent.model.events import STATES
+from nodeagent.model.gpu import Inventory
+from nodeagent.model.health import HealthReport
+from nodeagent.model.journal import ChosenDoors, PartTable
+from nodeagent.model.labels import LabelState
+from nodeagent.model.mig import MigState
+from nodeagent.model.mps import MpsState
+from nodeagent.model.offering import Offering
+from nodeagent.model.parts import PartOffers, PartReasons
+from nodeagent.model.plugin import PluginState
+from nodeagent.model.runtime import CdiState, RuntimeState
+from nodeagent.model.slices import PublishedSlices
+from nodeagent.model.telemetry import EventWatch, NodeSample
+from nodeagent.model.usage import PartUsage
+from nodeagent.model.values import Value
 
 ROOT: Final = Path(__file__).parents[2]
 COMPONENTS: Final = ROOT / "nodeagent" / "components"
 _BLOCK: Final = re.compile(r"(<!-- made: states -->\n).*?(<!-- end -->)", re.DOTALL)
 
-SAID_BY: Final[dict[str, str]] = {
-    "DriverState": "driver",
-    "Inventory": "inventory",
-    "NodeSample": "inventory",
-    "EventWatch": "inventory",
-    "HealthReport": "health",
-    "RuntimeState": "runtime",
-    "CdiState": "cdi",
-    "PluginState": "deviceplugin",
-    "Offering": "offering",
-    "MigState": "mig",
-    "DeviceTable": "devices",
-    "MpsState": "mps",
-    "AllocationTable": "allocations",
-    "ChosenDoors": "allocations",
-    "PartTable": "allocations",
-    "PartOffers": "fractions",
-    "PartReasons": "fractions",
-    "PartUsage": "usage",
-    "ClaimTable": "allocations",
-    "ClaimBook": "allocations",
-    "ClaimStanding": "claims",
-    "PublishedSlices": "slices",
-    "LabelState": "labeler",
-    "ClusterNode": "cluster",
-    "ClusterWishes": "cluster",
-    "ClusterLink": "cluster",
-    "PodLabelTable": "cluster",
+SAID_BY: Final[dict[type[Value], str]] = {
+    DriverState: "driver",
+    Inventory: "inventory",
+    NodeSample: "inventory",
+    EventWatch: "inventory",
+    HealthReport: "health",
+    RuntimeState: "runtime",
+    CdiState: "cdi",
+    PluginState: "deviceplugin",
+    Offering: "offering",
+    MigState: "mig",
+    DeviceTable: "devices",
+    MpsState: "mps",
+    AllocationTable: "allocations",
+    ChosenDoors: "allocations",
+    PartTable: "allocations",
+    PartOffers: "fractions",
+    PartReasons: "fractions",
+    PartUsage: "usage",
+    ClaimTable: "allocations",
+    ClaimBook: "allocations",
+    ClaimStanding: "claims",
+    PublishedSlices: "slices",
+    LabelState: "labeler",
+    ClusterNode: "cluster",
+    ClusterWishes: "cluster",
+    ClusterLink: "cluster",
+    PodLabelTable: "cluster",
 }
+_NAMES: Final = frozenset(state.__name__ for state in SAID_BY)
 
 
 def fill_states(page: str) -> str:
@@ -51,9 +71,9 @@ def fill_states(page: str) -> str:
     looks = {folder.name: list_looked_at(folder) for folder in sorted(COMPONENTS.iterdir()) if is_component(folder)}
     rows = ["| State | said by | looked at by |", "| --- | --- | --- |"]
     for state in STATES:
-        name = state.__name__
-        lookers = [part for part, seen in looks.items() if name in seen and part not in {SAID_BY[name], "web"}]
-        rows.append(f"| `{name}` | {SAID_BY[name]} | {', '.join(lookers) or 'web alone'} |")
+        name, said_by = state.__name__, SAID_BY[state]
+        lookers = [part for part, seen in looks.items() if name in seen and part not in {said_by, "web"}]
+        rows.append(f"| `{name}` | {said_by} | {', '.join(lookers) or 'web alone'} |")
     table = "\n".join([*rows, ""])
     return _BLOCK.sub(lambda found: found[1] + table + found[2], page)
 
@@ -69,7 +89,7 @@ def list_looked_at(folder: Path) -> set[str]:
         name
         for path in (*folder.rglob("component.py"), *folder.rglob("*_task.py"))
         for name in _find_values(ast.parse(path.read_text(encoding="utf-8")))
-        if name in SAID_BY
+        if name in _NAMES
     }
 
 

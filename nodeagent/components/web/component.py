@@ -321,7 +321,7 @@ class WebComponent:
                     item, line = None, b""
                     with anyio.move_on_after(KEEPALIVE_SECONDS):
                         item = await anext(tap)
-                    if item is not None and item.seq > newest and query.wants(type(item.value).__name__):
+                    if item is not None and item.seq > newest and query.wants(item.type_name):
                         teller.names = self._view.names()
                         line = render_event(build_event(item, teller))
                     # Unwanted events keep coming too; a reader needs a sign of life all the same.

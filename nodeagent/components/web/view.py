@@ -141,7 +141,7 @@ class NodeView:
 
     def find_newest(self) -> int:
         """The number of the last event that is more than a reading; 0 without events."""
-        told = (one.seq for one in self._bus.history() if type(one.value).__name__ not in QUIET_TYPES)
+        told = (one.seq for one in self._bus.history() if one.type_name not in QUIET_TYPES)
         return max(told, default=0)
 
     def names(self) -> Names:

@@ -27,7 +27,7 @@ import threading
 from collections.abc import Iterable
 from typing import Any, Final, TypeVar, overload
 
-from nodeagent.core.channels.envelope import Cause, Envelope, cause_of
+from nodeagent.core.channels.envelope import Cause, Envelope, cause_of, name_type
 from nodeagent.core.channels.history import History
 from nodeagent.core.channels.subscription import (
     BusStatistics,
@@ -205,7 +205,7 @@ class Bus:
             published=self._seq,
             retained=sum(len(by_key) for by_key in self._retained.values()),
             publishers=tuple(
-                PublisherStatistics(source, topic.__name__, count)
+                PublisherStatistics(source, name_type(topic), count)
                 for (source, topic), count in sorted(self._published.items(), key=lambda item: (item[0][0], -item[1]))
             ),
             listeners=tuple(each.statistics(self.now()) for each in every.values()),

@@ -30,6 +30,17 @@ class Envelope(Struct, Generic[T], frozen=True):
     repeats: int = 0
     """In the history: the number of equal facts between the first and this fact, counted and no longer kept."""
 
+    @property
+    def type_name(self) -> str:
+        """The name of the value's type for users."""
+        return name_type(type(self.value))
+
+
+def name_type(kind: type) -> str:
+    """The name of a type of events for users: `shown_as`, where the code has another name for the class."""
+    name: str = getattr(kind, "shown_as", kind.__name__)
+    return name
+
 
 Cause: TypeAlias = int | Envelope[Any] | None
 """A cause: an envelope, the seq of an envelope, or `None` for unknown."""

@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nodeagent.core.channels.envelope import Envelope
+from nodeagent.core.channels.envelope import Envelope, name_type
 from nodeagent.core.channels.mailbox import BoundedQueue, Mailbox, Slots
 from nodeagent.core.values import ListenerStatistics
 
@@ -111,7 +111,7 @@ class Subscription(ABC, Generic[Stored, Item]):
 
     def topic_names(self) -> tuple[str, ...]:
         """The names of the classes read, for people."""
-        return tuple(topic.__name__ for topic in self.topics)
+        return tuple(name_type(topic) for topic in self.topics)
 
     def statistics(self, now: float) -> ListenerStatistics:
         """How this reader keeps up at monotonic time `now`."""

@@ -1,5 +1,7 @@
 """Allocations to containers: given, refused and taken back."""
 
+from typing import ClassVar
+
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
 from nodeagent.model.values import Value
@@ -50,6 +52,8 @@ class AllocationDiffered(Value, frozen=True):
 class PartBound(Value, frozen=True):
     """A container was given its fractions of GPUs."""
 
+    shown_as: ClassVar[str] = "PartBound"
+
     number: int
     pod: PodIdentity
     container: str
@@ -60,12 +64,16 @@ class PartBound(Value, frozen=True):
 class PartReleased(Value, frozen=True):
     """A binding has ended, or a promise never redeemed was taken back."""
 
+    shown_as: ClassVar[str] = "PartReleased"
+
     number: int
     reason: str
 
 
 class PartProcessEnded(Value, frozen=True):
     """A process was ended because its container had more of a GPU's memory than its fraction."""
+
+    shown_as: ClassVar[str] = "PartProcessEnded"
 
     number: int
     pod: PodIdentity
@@ -78,6 +86,8 @@ class PartProcessEnded(Value, frozen=True):
 
 class PartRefused(Value, frozen=True):
     """Fractions of GPUs were not promised, or a container with a promise must wait."""
+
+    shown_as: ClassVar[str] = "PartRefused"
 
     resource: ResourceName
     count: int

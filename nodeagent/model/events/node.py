@@ -1,5 +1,7 @@
 """Facts about the node, its containers and its devices of other vendors."""
 
+from typing import ClassVar
+
 from nodeagent.model.devices import Standing
 from nodeagent.model.ids import DeviceId
 from nodeagent.model.values import Value
@@ -42,6 +44,8 @@ class ConfigurationRejected(Value, frozen=True):
 
 class WishRefused(Value, frozen=True):
     """A node request, by a label, was refused."""
+
+    shown_as: ClassVar[str] = "WishRefused"
 
     label: str
     value: str

@@ -1,5 +1,7 @@
 """Changes of how GPUs are given out: allocation modes, MIG layouts, daemons of MPS."""
 
+from typing import ClassVar
+
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.offering import Door
 from nodeagent.model.values import Value
@@ -44,6 +46,8 @@ class MpsDaemonEnded(Value, frozen=True):
 class DoorChosen(Value, frozen=True):
     """A person set the allocation mode of a GPU; the journal held the choice first."""
 
+    shown_as: ClassVar[str] = "DoorChosen"
+
     gpu: GpuUuid
     door: str | None
     """`None` where the configuration decides again."""
@@ -52,6 +56,8 @@ class DoorChosen(Value, frozen=True):
 
 class DoorChanged(Value, frozen=True):
     """The allocation mode of a GPU is another than before."""
+
+    shown_as: ClassVar[str] = "DoorChanged"
 
     gpu: GpuUuid
     before: Door

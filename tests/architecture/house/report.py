@@ -11,6 +11,7 @@ from tests.architecture.house.names import PACKAGES, list_names, list_sources
 from tests.architecture.house.protocols import find_singles
 from tests.architecture.house.vendor import find_unowned
 from tests.architecture.house.words import RETIRED
+from tests.architecture.house.words_in_functions import list_retired_in_functions
 
 SHORT_FILE_LINES: Final = 40
 SHORT_FILES_MAX: Final = 171
@@ -53,6 +54,8 @@ def measure(root: Path, with_crossings: bool) -> Iterator[Row]:
                 yield Row(f"files that {call} crosses", len(files), CALLS[call], tuple(files))
     yield Row("lines of source", sum(map(_count_lines, sources)))
     yield Row("lines of tests", sum(map(_count_lines, list_sources(root / "tests"))))
+    inner = list_retired_in_functions(root / "nodeagent")
+    yield Row("names of functions and parameters with a retired word", len(inner), None, tuple(inner))
 
 
 def list_short(package: Path) -> list[Path]:

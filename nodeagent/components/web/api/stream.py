@@ -53,7 +53,7 @@ def build_event(envelope: Envelope[Any], teller: Teller) -> EventRecord:
     return EventRecord(
         seq=envelope.seq,
         time_seconds=envelope.time,
-        type=type(envelope.value).__name__,
+        type=envelope.type_name,
         source=envelope.source,
         value=envelope.value,
         key=envelope.key,

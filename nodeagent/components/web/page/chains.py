@@ -67,7 +67,7 @@ class Told(NamedTuple):
 def tell_history(history: Iterable[Envelope[Any]], names: Names) -> list[Told]:
     """The bus's history in words."""
     teller = Teller(names)
-    return [Told(each.seq, each.cause, each.time, type(each.value).__name__, teller.tell(each)) for each in history]
+    return [Told(each.seq, each.cause, each.time, each.type_name, teller.tell(each)) for each in history]
 
 
 def tell_records(records: Iterable[EventRecord]) -> list[Told]:

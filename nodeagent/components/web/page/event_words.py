@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nodeagent.core.values import ActiveConditions, Envelope
+from nodeagent.core.values import ActiveConditions, Envelope, name_type
 from nodeagent.model.cluster import ClusterLink
 from nodeagent.model.driver import DriverState
 from nodeagent.model.events import (
@@ -115,10 +115,10 @@ class Teller:
 def describe_event(value: Any, names: Names) -> str:
     """The sentence for an event alone; empty for events not worth a sentence."""
     kind = type(value)
-    if kind.__name__ in QUIET:
+    if name_type(kind) in QUIET:
         return ""
     describe = WORDS.get(kind)
-    return describe(value, names) if describe is not None else str(kind.__name__)
+    return describe(value, names) if describe is not None else name_type(kind)
 
 
 def _list(devices: Sequence[str], names: Names) -> str:

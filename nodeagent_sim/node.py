@@ -14,7 +14,7 @@ from nodeagent.config.live import LiveSettings
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.edge.host.vgpu.part_folders import HostPartFolders
 from nodeagent.model.cdi import DriverFiles
-from nodeagent.model.labels import NodeFacts, NvidiaFunction, VgpuGuest
+from nodeagent.model.labels import NodeFacts, VendorFunction, VgpuGuest
 from nodeagent.model.parts import LibraryFiles
 from nodeagent.model.ports import PartFolders, PartLibrary
 from nodeagent_sim.cluster import follow_journal
@@ -64,7 +64,7 @@ def simulate_facts(profile: str) -> Callable[[NodeFacts], NodeFacts]:
         InvalidProfile: The profile's file cannot be read or contradicts itself.
     """
     loaded = load_profile(profile)
-    functions = tuple(NvidiaFunction(address=seat.address, pci_class=_3D_CONTROLLER) for seat in loaded.seats)
+    functions = tuple(VendorFunction(address=seat.address, pci_class=_3D_CONTROLLER) for seat in loaded.seats)
     return lambda facts: replace(facts, machine_type=f"Simulated {loaded.name}", functions=functions, vgpu=VgpuGuest())
 
 

@@ -5,17 +5,18 @@ from typing import ClassVar, Literal
 
 from msgspec import field
 
+from nodeagent.model.nvidia import DOMAIN, LABEL_PREFIX
 from nodeagent.model.values import Value
 
-READY_CONDITION = "nvidia.com/GPUReady"
-PREFIX = "nvidia.com/"
+READY_CONDITION = f"{DOMAIN}/GPUReady"
+PREFIX = LABEL_PREFIX
 DEVICE_PREFIX = "devices.nodeagent.io/"
 """Prefix of the label and condition of a device class; the class's word follows."""
-MIG_CONFIG_LABEL = "nvidia.com/mig.config"
+MIG_CONFIG_LABEL = f"{DOMAIN}/mig.config"
 MIG_STATE_LABEL = f"{MIG_CONFIG_LABEL}.state"
 MIG_UNDER_WAY = ("pending", "rebooting")
 """Values of the MIG state label while a layout is being applied."""
-DEPLOY_LABEL = "nvidia.com/gpu.deploy."
+DEPLOY_LABEL = f"{DOMAIN}/gpu.deploy."
 """Prefix of the labels by which DaemonSets of operands choose nodes; the operand's name follows."""
 PAUSED_FOR_MIG = "paused-for-mig-change"
 

@@ -10,7 +10,7 @@ class DeviceInfo(Value, frozen=True):
     """A container's use of a GPU."""
 
     id: str
-    """PCI address, as NVML spells it."""
+    """PCI address, as the driver spells it."""
     card_idx: str
     """The GPU's number."""
     gpu: float

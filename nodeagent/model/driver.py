@@ -2,6 +2,8 @@
 
 from enum import StrEnum
 
+from msgspec import field
+
 from nodeagent.model.ids import PciAddress
 from nodeagent.model.nvidia import LIBRARY
 from nodeagent.model.values import Value
@@ -98,7 +100,8 @@ class DriverState(Value, frozen=True):
     detail: str = ""
     remedy: str = ""
     driver_version: str = ""
-    nvml_version: str = ""
+    interface_version: str = field(default="", name="nvml_version")
+    """Of the driver's library; the name in JSON is older than the word."""
     cuda_version: tuple[int, int] | None = None
     module_version: str = ""
     library_path: str = ""

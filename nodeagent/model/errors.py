@@ -21,7 +21,7 @@ NodeagentError
 │   ├── ClaimRefused           a claim that cannot be made ready, or not now
 │   ├── CallerUnclear          the container about to start cannot be identified for certain
 │   └── JournalUnavailable     the answer cannot be made durable
-├── MpsRefused                 a daemon of NVIDIA's multi-process service cannot be had
+├── MpsRefused                 a daemon of the multi-process service cannot be had
 ├── MpsSilent                  such a daemon does not answer
 ├── PublicationUnreadable      a node's published description of its GPUs makes no sense
 ├── SourceUnusable             GPUs cannot come from where the settings say
@@ -32,6 +32,7 @@ NodeagentError
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from nodeagent.model.nvidia import LIBRARY
 from nodeagent.model.wording import suggest
 
 
@@ -56,7 +57,7 @@ class DriverMismatch(DriverError):
 
     def __init__(self, library_version: str, module_version: str) -> None:
         super().__init__(
-            f"NVML library {library_version or 'of unknown version'} does not fit kernel module"
+            f"{LIBRARY} library {library_version or 'of unknown version'} does not fit kernel module"
             f" {module_version or 'of unknown version'}: reload the module or reboot"
         )
         self.library_version, self.module_version = library_version, module_version
@@ -112,7 +113,7 @@ class AllocationError(NodeagentError):
 
 
 class RequestInvalid(AllocationError):
-    """An invalid request of the kubelet; worded as NVIDIA's device plugin does, for tools match the words."""
+    """An invalid request of the kubelet; worded as the vendor's device plugin does, for tools match the words."""
 
     def __init__(self, resource: str, reason: str) -> None:
         super().__init__(f'invalid allocation request for "{resource}": invalid request: {reason}')
@@ -196,11 +197,11 @@ class SpecsUnavailable(NodeagentError):
 
 
 class MpsRefused(NodeagentError):
-    """A daemon of NVIDIA's multi-process service cannot be had, or not now; the message says why."""
+    """A daemon of the multi-process service cannot be had, or not now; the message says why."""
 
 
 class MpsSilent(NodeagentError):
-    """A daemon of NVIDIA's multi-process service does not answer."""
+    """A daemon of the multi-process service does not answer."""
 
 
 class PublicationUnreadable(NodeagentError):

@@ -20,7 +20,7 @@ class PciIdentity(Value, frozen=True):
 
     address: PciAddress
     device_id: int
-    """Device in the upper half, vendor in the lower, as in NVML: 0x233010DE."""
+    """Device in the upper half, vendor in the lower, as the driver has them: 0x233010DE."""
     subsystem_id: int = 0
     link_generation_max: int | None = None
     link_width_max: int | None = None
@@ -110,7 +110,7 @@ class Fabric(Value, frozen=True):
 
     phase: FabricPhase
     status_code: int = 0
-    """NVML return code of the registration; meaningful only in the phase `COMPLETED`."""
+    """The driver's return code of the registration; meaningful only in the phase `COMPLETED`."""
     cluster_uuid: str = ""
     clique_id: int = 0
     health_mask: int = 0
@@ -137,7 +137,7 @@ class Gpu(Value, frozen=True):
     """A physical GPU. A field that could not be read is `None` or empty and named in `unreadable`."""
 
     index: int
-    """NVML's index: not the minor number of the device node, and not stable across reboots."""
+    """The driver's index: not the minor number of the device node, and not stable across reboots."""
     uuid: GpuUuid
     name: str
     pci: PciIdentity
@@ -228,7 +228,7 @@ class KnownGpu(Value, frozen=True):
 
 
 class ComputeMode(IntEnum):
-    """Which processes may use a GPU, as NVML numbers the modes."""
+    """Which processes may use a GPU, as the driver numbers the modes."""
 
     DEFAULT = 0
     """Any number of processes."""

@@ -18,8 +18,8 @@ class LabelState(Value, frozen=True):
     """Values wanted once they have lasted, by key; empty for a label to be removed."""
 
 
-class NvidiaFunction(Value, frozen=True):
-    """A function of NVIDIA's on the PCI bus, whatever its purpose."""
+class VendorFunction(Value, frozen=True):
+    """A function of the GPU vendor's on the PCI bus, whatever its purpose."""
 
     address: PciAddress
     pci_class: str
@@ -41,6 +41,6 @@ class NodeFacts(Value, frozen=True):
     kernel_release: str = ""
     os_id: str = ""
     os_version_id: str = ""
-    functions: tuple[NvidiaFunction, ...] = ()
+    functions: tuple[VendorFunction, ...] = ()
     vgpu: VgpuGuest | None = None
     """`None` where the PCI bus could not be asked."""

@@ -108,7 +108,7 @@ class DaemonProcess(Value, frozen=True):
 
 
 OWN_NAME: Final = "zz-nodeagent"
-"""Directories are read in the order of names and the last file wins: NVIDIA's toolkit names its file `99-nvidia`."""
+"""Directories are read in the order of names and the last file wins: the GPU toolkit names its file `99-nvidia`."""
 FORMER_NAME: Final = "99-nodeagent"
 """The name in earlier releases of the agent."""
 

@@ -6,11 +6,12 @@ Planned by the cdi component, written by the host's edge, read by a program in C
 from enum import IntFlag
 from typing import Literal, TypeAlias
 
+from nodeagent.model.nvidia import DOMAIN
 from nodeagent.model.values import Value
 
 
 class Capability(IntFlag):
-    """The driver capabilities of a container; the words of NVIDIA_DRIVER_CAPABILITIES."""
+    """The driver capabilities of a container; the words of `NVIDIA_DRIVER_CAPABILITIES`."""
 
     COMPUTE = 0x01
     UTILITY = 0x02
@@ -102,7 +103,7 @@ class ShimPolicy(Value, frozen=True):
     accept_mounts: bool = False
     disable_require: bool = False
     ignore_imex: bool = False
-    default_kind: str = "nvidia.com/gpu"
+    default_kind: str = f"{DOMAIN}/gpu"
     supported: Capability = EVERY_CAPABILITY
     debug: str = ""
     """A file for messages; empty for no file."""

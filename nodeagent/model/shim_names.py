@@ -2,18 +2,20 @@
 
 from typing import Final
 
+from nodeagent.model.nvidia import CONTAINER_DEVICES, RUNTIME_PROGRAM, TOOLKIT_DIRECTORY
+
 SHIM_PROGRAM: Final = "nodeagent-oci-shim"
 SHIM_PLACE: Final = "shim"
 """The directory of the shim's table, beside the program."""
 LEGACY_SUFFIX: Final = ".legacy"
 """Suffix of a name under which the shim takes no CDI names."""
-NVIDIA_NAMES: Final = tuple(f"nvidia-container-runtime{suffix}" for suffix in ("", ".cdi", LEGACY_SUFFIX))
-"""The shim's names in place of NVIDIA's program."""
-REQUESTS: Final = "/var/run/nvidia-container-devices"
+RUNTIME_NAMES: Final = tuple(f"{RUNTIME_PROGRAM}{suffix}" for suffix in ("", ".cdi", LEGACY_SUFFIX))
+"""The shim's names in place of the vendor's program."""
+REQUESTS: Final = CONTAINER_DEVICES
 """Mounts of /dev/null below name the devices of a container; its image's environment does not count then."""
 _CDI_REQUESTS: Final = f"{REQUESTS}/cdi/"
-USUAL_DIRECTORIES: Final = ("/usr/local/nvidia/toolkit", "/usr/local/bin", "/usr/bin")
-"""The usual directories of NVIDIA's program."""
+USUAL_DIRECTORIES: Final = (TOOLKIT_DIRECTORY, "/usr/local/bin", "/usr/bin")
+"""The usual directories of the vendor's program."""
 
 
 def place_request(name: str) -> str:

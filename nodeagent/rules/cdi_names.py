@@ -26,7 +26,7 @@ SWITCH_KIND: Final = f"{DOMAIN}/nvswitch"
 
 
 def list_public_kinds(vendor: Vendor) -> tuple[str, ...]:
-    """The kinds for people and other programs; the nodes of the kinds beside GPUs' exist with NVIDIA's driver only."""
+    """The kinds for people and other programs; the nodes of the kinds beside GPUs' exist with one driver only."""
     return name_public_kind(vendor), MANAGEMENT_KIND, SWITCH_KIND
 
 

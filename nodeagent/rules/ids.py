@@ -23,7 +23,7 @@ GONE: Final = " (gone)"
 _SHARE: Final = "::"
 _PART: Final = ":"
 DEVICE_PREFIX: Final = "DEV-"
-"""Of devices other than NVIDIA's; the rest of such an id belongs to the device class."""
+"""Of devices other than the driver's GPUs; the rest of such an id belongs to the device class."""
 _OURS: Final = ("GPU-", "MIG-", DEVICE_PREFIX)
 _NUMBER: Final = "0|[1-9][0-9]{0,5}"
 _TOKEN: Final = re.compile(rf"(core|mem|gpu)-n(x|{_NUMBER})-g([0-9a-f]{{8}})-({_NUMBER})")
@@ -61,7 +61,7 @@ def render_device_id(uuid: str, share: int | None = None) -> DeviceId:
 
 
 def render_bus_id(address: str) -> str:
-    """A PCI address in NVML's spelling: `00000000:3B:00.0`."""
+    """A PCI address in the driver's spelling: `00000000:3B:00.0`."""
     domain, _, rest = address.partition(":")
     return f"{domain:0>8}:{rest}".upper()
 

@@ -12,10 +12,11 @@ from functools import lru_cache
 
 from nodeagent.model.gpu import Gpu, Inventory, MigDevice
 from nodeagent.model.ids import parse_pci_address
+from nodeagent.model.nvidia import VENDOR
 from nodeagent.rules.ids import list_mig_names, render_index
 
 # A display adapter inside some workstations that the driver lists but that is no GPU to work with.
-_NO_WORK = frozenset({"DGX Display", "NVIDIA DGX Display"})
+_NO_WORK = frozenset({"DGX Display", f"{VENDOR.name} DGX Display"})
 
 
 @lru_cache(maxsize=256)

@@ -100,7 +100,7 @@ def _look_at_shim(settings: Settings) -> ShimSight:
 
 
 def _count_toolkit_containers(settings: Settings) -> int:
-    ours = frozenset(map(str, (settings.shim.program, *settings.shim.nvidia_names)))
+    ours = frozenset(map(str, (settings.shim.program, *settings.shim.further_names)))
     return count_toolkit_users(ours, HostPaths(settings.node.host_root), see_processes(settings))
 
 

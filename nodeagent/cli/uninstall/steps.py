@@ -41,7 +41,7 @@ from nodeagent.edge.host.shim.users import count_users
 from nodeagent.edge.host.vgpu.part_folders import MEMORY as USAGE_MEMORY
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.mig import MEMORY
-from nodeagent.model.shim_names import NVIDIA_NAMES, USUAL_DIRECTORIES
+from nodeagent.model.shim_names import RUNTIME_NAMES, USUAL_DIRECTORIES
 from nodeagent.rules.cdi_names import CLAIM_FILES, PART_FILES, name_claim_file, name_part_file
 from nodeagent.rules.devices.answer import SPEC_PREFIX
 from nodeagent.rules.devices.group import name_resource
@@ -141,8 +141,8 @@ def remove_shim(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
     host, shared, what = HostPaths(settings.node.host_root), settings.node.state_dir, "runtime shim"
     program = settings.shim.program
     # The names of the setting, and the usual names of an earlier setting.
-    usual = (Path(directory) / name for directory in USUAL_DIRECTORIES for name in NVIDIA_NAMES)
-    names = tuple(dict.fromkeys((*settings.shim.nvidia_names, *usual)))
+    usual = (Path(directory) / name for directory in USUAL_DIRECTORIES for name in RUNTIME_NAMES)
+    names = tuple(dict.fromkeys((*settings.shim.further_names, *usual)))
     here = locate_shared(program, host, shared)
     ours = [
         place

@@ -51,7 +51,7 @@ class ShimKeeper:
         program, directory = settings.program, settings.table_dir
         if not self._live.now.runtime.shim:
             return ShimPass(written=(str(directory),) if await self._give_up(settings, directory) else ())
-        written = [str(program)] if await self._host.install(program, settings.nvidia_names) else []
+        written = [str(program)] if await self._host.install(program, settings.further_names) else []
         table = self._plan(inventory, files, hook, cuda, await self._host.read_marks())
         if await self._write(table):
             written.append(str(directory))

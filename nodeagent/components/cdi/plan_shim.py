@@ -141,7 +141,7 @@ def _name_device(kind: str, gpu: Gpu, names: tuple[str, ...], edits: ShimEdits, 
 
 
 def _list_bus_ids(address: str) -> tuple[str, ...]:
-    """`0000:07:00.0` as the kernel has it, as NVML has it, and without its domain where that is 0."""
+    """`0000:07:00.0` as the kernel has it, as the driver has it, and without its domain where that is 0."""
     domain, _, place = address.partition(":")
     return (address, f"{domain:0>8}:{place}", *((place,) if not domain.strip("0") else ()))
 

@@ -1,4 +1,4 @@
-"""NVIDIA's opaque configurations of devices in classes and claims: `GpuConfig` and `MigDeviceConfig`.
+"""The DRA driver's opaque configurations of devices in classes and claims: `GpuConfig` and `MigDeviceConfig`.
 
 Owns strict reading, and the precedence of several for a device: the claim's before the class's, the later before the
 earlier, and the driver's defaults at the end.
@@ -12,10 +12,11 @@ from typing import Final, NamedTuple
 from nodeagent.model.claims import ClaimResult, OpaqueConfig
 from nodeagent.model.errors import ClaimRefused
 from nodeagent.model.journal import SharingWay
+from nodeagent.model.nvidia import DOMAIN
 from nodeagent.model.wording import suggest
 from nodeagent.rules.claims.quantity import QuantityUnreadable, parse_quantity
 
-API_VERSION: Final = "resource.nvidia.com/v1beta1"
+API_VERSION: Final = f"resource.{DOMAIN}/v1beta1"
 FROM_CLASS, FROM_CLAIM = "FromClass", "FromClaim"
 INTERVALS: Final = ("Default", "Short", "Medium", "Long")
 GPU_KIND, MIG_KIND = "GpuConfig", "MigDeviceConfig"

@@ -25,6 +25,7 @@ from nodeagent.model.events import (
     WishRefused,
 )
 from nodeagent.model.health import Verdict
+from nodeagent.model.nvidia import VENDOR
 from nodeagent.model.values import Value
 from nodeagent.rules.ids import GONE, Names
 
@@ -65,7 +66,7 @@ def _tell_vanished(fact: GpuVanished) -> NodeEvent:
 
 def _tell_driver(fact: DriverChanged) -> NodeEvent:
     if fact.after is DriverPhase.READY:
-        return NodeEvent(reason="GPUDriverReady", note="the NVIDIA driver works", warning=False)
+        return NodeEvent(reason="GPUDriverReady", note=f"the {VENDOR.name} driver works", warning=False)
     return NodeEvent(reason="GPUDriverNotReady", note=f"{fact.after}: {fact.detail}", about=fact.after)
 
 

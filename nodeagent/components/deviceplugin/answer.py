@@ -1,7 +1,7 @@
 """The values behind each resource's answers, planned again only after a change of their sources, and the answers.
 
 An answer to Allocate has everything that a container needs in order to use its devices.
-Owns the strategies of NVIDIA's device plugin, alone and combined, and the refusal of invalid requests.
+Owns the strategies of the vendor's device plugin, alone and combined, and the refusal of invalid requests.
 Refuses to read anything: the node's facts were read beforehand, so that an answer takes microseconds.
 """
 
@@ -16,7 +16,7 @@ from nodeagent.model.errors import DeviceUnknown, RequestInvalid
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
 from nodeagent.model.mps import MpsAccess
-from nodeagent.model.nvidia import CAPABILITY_NODE, IMEX_CHANNELS
+from nodeagent.model.nvidia import ANNOTATION_INFIX, CAPABILITY_NODE, EXTRA_VARIABLES, IMEX_CHANNELS, IMEX_VARIABLE
 from nodeagent.model.plugin import ContainerAnswer, ContainerDevice, ContainerMount, HandoutFacts
 from nodeagent.model.shim_names import REQUESTS
 from nodeagent.rules.cdi_names import ALL, CHANNEL_KIND, EXTRA_KINDS, name_own_kind, qualify
@@ -66,22 +66,22 @@ def plan_answer(
     if "envvar" in strategies:
         environment[facts.vendor.visible_devices] = ",".join(names)
         if facts.imex_channels:
-            environment["NVIDIA_IMEX_CHANNELS"] = ",".join(map(str, facts.imex_channels))
+            environment[IMEX_VARIABLE] = ",".join(map(str, facts.imex_channels))
     if "volume-mounts" in strategies:
         environment[facts.vendor.visible_devices] = REQUESTS
         mounts = tuple(_plan_mounts(names, facts.imex_channels))
     environment |= {
         variable: "enabled"
         for variable, wanted in (
-            ("NVIDIA_GDRCOPY", settings.gdrcopy),
-            ("NVIDIA_GDS", settings.gds),
-            ("NVIDIA_MOFED", settings.mofed),
+            (EXTRA_VARIABLES["gdrcopy"], settings.gdrcopy),
+            (EXTRA_VARIABLES["gds"], settings.gds),
+            (EXTRA_VARIABLES["mofed"], settings.mofed),
         )
         if wanted
     }
     annotations = {}
     if "cdi-annotations" in strategies:
-        annotations[f"{settings.cdi_annotation_prefix}nvidia-device-plugin_{annotation_token}"] = ",".join(qualified)
+        annotations[f"{settings.cdi_annotation_prefix}{ANNOTATION_INFIX}{annotation_token}"] = ",".join(qualified)
     specs: tuple[ContainerDevice, ...] = ()
     if settings.pass_device_specs and {"envvar", "volume-mounts"} & set(strategies):
         specs = tuple(_spec(path, facts.dev_root) for path in dict.fromkeys(_node_paths(devices, facts)))

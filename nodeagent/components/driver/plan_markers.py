@@ -1,4 +1,4 @@
-"""The marker files under /run/nvidia/validations, and their content.
+"""The marker files under `/run/nvidia/validations`, and their content.
 
 Other operands wait for `driver-ready` and read the file with the shell's source command, so the content must stay valid
 shell with the same names in the same order. A marker exists exactly while its statement is true.
@@ -7,6 +7,7 @@ shell with the same names in the same order. A marker exists exactly while its s
 import shlex
 from collections.abc import Mapping
 
+from nodeagent.model.nvidia import DEV_ROOT_VARIABLE, DRIVER_ROOT_VARIABLE
 from nodeagent.model.values import Value
 
 DRIVER_READY = "driver-ready"
@@ -40,9 +41,9 @@ def render_driver_marker(place: DriverPlace) -> str:
     dev_is_driver = place.dev_root == place.driver_root
     lines = (
         ("IS_HOST_DRIVER", "true" if place.is_host_driver else "false"),
-        ("NVIDIA_DRIVER_ROOT", place.driver_root),
+        (DRIVER_ROOT_VARIABLE, place.driver_root),
         ("DRIVER_ROOT_CTR_PATH", driver_mount),
-        ("NVIDIA_DEV_ROOT", place.dev_root),
+        (DEV_ROOT_VARIABLE, place.dev_root),
         ("DEV_ROOT_CTR_PATH", driver_mount if dev_is_driver else _HOST_IN_CONTAINER),
     )
     # Quoting changes nothing of an ordinary path and keeps a strange one from being run by the reader's shell.

@@ -92,7 +92,7 @@ with everything but letters, digits and underscores made an underscore, and `lab
 `metrics.pod_label_allowlist` says which keys. It needs the rights of `deploy/rbac-pod-labels.yaml`, and one watch of
 the node's own pods.
 
-A GPU that a pod was given by dynamic resource allocation, through NVIDIA's driver `gpu.nvidia.com`, names that pod like
+A GPU that a pod was given by dynamic resource allocation, through the DRA driver `gpu.nvidia.com`, names that pod like
 any other, and beside it `dra_claim_name`, `dra_claim_namespace`, `dra_driver_name`, `dra_pool_name` and
 `dra_device_name`, on MIG instances also `dra_mig_profile` and `dra_mig_device_uuid`. The kubelet tells of the claim;
 the device is found by the driver's name for it, `gpu-<minor number>` or

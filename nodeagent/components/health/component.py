@@ -67,7 +67,7 @@ from nodeagent.model.telemetry import EventWatch, NodeSample
 REWRITE_SECONDS = 30.0
 """How old the proof of health in the file may become; the next agent trusts one of less than a minute."""
 HOLD_LOG_SECONDS = 0.5
-"""How long a line of the kernel log waits for NVML to tell the same."""
+"""How long a line of the kernel log waits for the driver to report the same."""
 LOG_RETRY_SECONDS = 60.0
 RETRY_WRITE_SECONDS = 5.0
 FIRST_LOOK_SECONDS = 2.0
@@ -304,7 +304,7 @@ class Health:
         self._judge.hold_line(key)
 
     async def _report_line(self, key: object) -> None:
-        """Report a fault that only the log has; a fault that NVML has reported meanwhile gets the log's text."""
+        """Report a fault that only the log has; a fault that the driver has reported meanwhile gets the log's text."""
         await anyio.sleep(HOLD_LOG_SECONDS)
         reported = self._held_lines.pop(key)
         self._judge.release_line(key)

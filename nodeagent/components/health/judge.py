@@ -78,7 +78,7 @@ class Judge:
     @property
     def is_driver_away(self) -> bool:
         """Whether the driver's own condition explains unknown GPUs."""
-        # NVML works without the nodes that only containers need.
+        # The driver's library works without the nodes that only containers need.
         return self._driver is not None and self._driver.phase not in {DriverPhase.READY, DriverPhase.NODES_MISSING}
 
     @property

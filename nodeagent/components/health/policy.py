@@ -1,6 +1,6 @@
 """The node's policy for XIDs.
 
-The policy is profile, rules by number and class, and two lists that NVIDIA's device plugin reads from the environment.
+The policy is profile, rules by number and class, and two lists that the vendor's plugin reads from the environment.
 The strongest comes first: enabled, disabled, rule by number, rule by class, profile.
 Refuses levels: polled levels (memory, links, recovery action) hold whatever the policy for XIDs.
 """
@@ -17,7 +17,7 @@ from nodeagent.model.health import ReturnRule, Verdict
 from nodeagent.model.values import Value
 
 PLUGIN_IGNORES: Final = frozenset({13, 31, 43, 45, 68, 109})
-"""What NVIDIA's device plugin takes for the application's own fault."""
+"""What the vendor's device plugin takes for the application's own fault."""
 _NEVER_ACT: Final = frozenset({14, 106, 107, 154, 162})
 """Injected numbers, test messages, and changes whose value is read as a level: no fault is in them."""
 _ALL: Final = frozenset({"all", "xids", "0"})

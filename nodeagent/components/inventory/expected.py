@@ -7,9 +7,10 @@ last number of the label holds.
 from collections.abc import Mapping
 from typing import Final
 
+from nodeagent.model.nvidia import DOMAIN
 from nodeagent.model.values import Value
 
-LABEL: Final = "nvidia.com/gpu.expected.count"
+LABEL: Final = f"{DOMAIN}/gpu.expected.count"
 COUNT_MAX: Final = 1024
 """As for `gpus.expected`."""
 

@@ -13,10 +13,11 @@ from nodeagent.model.driver import DriverState
 from nodeagent.model.gpu import FabricPhase, Gpu
 from nodeagent.model.health import HealthReport, Verdict
 from nodeagent.model.labels import NodeFacts
+from nodeagent.model.nvidia import LABEL_PREFIX
 
 Label = tuple[str, str]
 
-PREFIX = "nvidia.com/"
+PREFIX = LABEL_PREFIX
 UNKNOWN = "unknown"
 _MODES = {"0300": "graphics", "0302": "compute"}
 

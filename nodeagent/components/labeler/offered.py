@@ -1,6 +1,6 @@
 """Labels about the device ids that the kubelet is offered of a resource.
 
-Owns the keys `nvidia.com/resource.…`, written for resources that NVIDIA's labels cannot describe: NVIDIA's labels know
+Owns the keys `nvidia.com/resource.…`, written for resources that feature discovery cannot describe: its labels know
 one name for whole GPUs, one model, and one number of replicas.
 """
 
@@ -15,7 +15,7 @@ _SHARED = "-SHARED"
 
 
 def label_offered(devices: Sequence[Offered], told: Mapping[str, str]) -> Iterator[Label]:
-    """The resources whose number differs from NVIDIA's labels."""
+    """The resources whose number differs from the labels of feature discovery."""
     counts, said = _count(devices), _read(told)
     for name in sorted(counts.keys() | said.keys()):
         if counts[name] == said[name]:
@@ -36,7 +36,7 @@ def _count(devices: Iterable[Offered]) -> Counter[str]:
 
 
 def _read(labels: Mapping[str, str]) -> Counter[str]:
-    """The numbers of NVIDIA's labels; zero for a resource without an offer."""
+    """The numbers of the labels of feature discovery; zero for a resource without an offer."""
     counts: Counter[str] = Counter()
     for key, replicas in labels.items():
         stem = key.removesuffix(".replicas")
@@ -49,6 +49,6 @@ def _read(labels: Mapping[str, str]) -> Counter[str]:
 
 
 def _spell(name: str) -> str:
-    """A resource in a label's key: NVIDIA's domain goes without saying, another is set before an underscore."""
+    """A resource in a label's key: the vendor's domain goes without saying, another is set before an underscore."""
     domain, _, base = name.rpartition("/")
     return base if domain == DEFAULT_PREFIX else f"{domain}_{base}"

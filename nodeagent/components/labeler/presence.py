@@ -19,7 +19,7 @@ _RELEASE = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
 
 
 def label_presence(facts: NodeFacts) -> Iterator[Label]:
-    """Labels for a card of NVIDIA's; a display class makes the node a GPU node."""
+    """Labels for a card of the vendor's; a display class makes the node a GPU node."""
     classes = {function.pci_class for function in facts.functions}
     if any(each.startswith((_DISPLAY, _NETWORK)) for each in classes):
         yield f"{FEATURE}pci-10de.present", "true"

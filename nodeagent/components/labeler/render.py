@@ -45,7 +45,7 @@ class NodePicture(Value, frozen=True):
     offering: Offering | None = None
     """`None` where nobody looks after doors: every GPU is given whole."""
     devices: DeviceTable | None = None
-    """Of other kinds than NVIDIA's GPUs."""
+    """Of other kinds than the driver's GPUs."""
 
 
 class LabelSet(Value, frozen=True):

@@ -73,7 +73,7 @@ def label_resources(gpus: Sequence[Gpu], settings: Settings, closed: Container[s
 
 
 def _label_known(gpus: Sequence[Gpu], offered: Sequence[Offered], strategy: str) -> Iterator[Label]:
-    """NVIDIA's labels; a later label replaces an earlier label of the same key."""
+    """The labels of feature discovery; a later label replaces an earlier label of the same key."""
     group = choose_model(gpus)
     yield from _label_gpus(group, offered)
     if strategy == "none":

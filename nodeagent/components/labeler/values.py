@@ -1,6 +1,6 @@
 """Legal label values, made from names of the hardware.
 
-Owns the rules of label values: NVIDIA's own clean-up first, so that known names keep their known values, then the API
+Owns the rules of label values: GFD's own clean-up first, so that known names keep their known values, then the API
 server's rules. Refuses to invent: a name without legal characters gives no label.
 """
 

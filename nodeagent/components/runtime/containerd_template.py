@@ -11,6 +11,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from nodeagent.components.runtime.choose import ChosenRuntime
+from nodeagent.model.nvidia import RUNTIME_PROGRAM
 from nodeagent.model.runtime import ConfigFile, ConfigTree, RuntimeFlavour
 from nodeagent.model.runtimes.containerd import list_snap_places
 
@@ -20,12 +21,11 @@ IMPORTED: Final = ("config-v3.toml.d", "config.toml.d")
 """The directories beside the main file that the main files of k3s and RKE2 import, for versions 3 and 2."""
 _GO_SUFFIX: Final = ".tmpl"
 _DEFAULT_RUNTIME: Final = "runc"
-_GPU_RUNTIME: Final = "nvidia-container-runtime"
 _RUNTIME_TYPE: Final = "io.containerd.runc.v2"
 
 
 def find_gpu_lock(runtime: ChosenRuntime) -> str:
-    """The file by which MicroK8s' start script takes NVIDIA's runtime for the default; empty elsewhere."""
+    """The file by which MicroK8s' start script takes the GPU runtime for the default; empty elsewhere."""
     if runtime.flavour is not RuntimeFlavour.MICROK8S:
         return ""
     return str(PurePosixPath(runtime.config_file).parent.parent / "var/lock/gpu")
@@ -36,7 +36,7 @@ def fill_template(runtime: ChosenRuntime, tree: ConfigTree) -> ConfigTree:
     lock = find_gpu_lock(runtime)
     if not lock:
         return tree
-    default = _GPU_RUNTIME if any(file.path == lock for file in tree.files) else _DEFAULT_RUNTIME
+    default = RUNTIME_PROGRAM if any(file.path == lock for file in tree.files) else _DEFAULT_RUNTIME
     variables = {
         **list_snap_places(runtime.config_file),
         b"${RUNTIME}": default.encode(),

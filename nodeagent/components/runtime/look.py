@@ -9,14 +9,13 @@ from nodeagent.components.runtime.planners import PLANNERS
 from nodeagent.components.runtime.toml_edit import ConfigUneditable, ConfigUnparsable
 from nodeagent.config.sections.containers import RuntimeSettings
 from nodeagent.config.sections.shim import ShimSettings
+from nodeagent.model.nvidia import RUNTIME_PROGRAM
 from nodeagent.model.ports import ContainerRuntime
 from nodeagent.model.runtime import ConfigTree, RuntimeKind, RuntimeState
 from nodeagent.model.shim_names import LEGACY_SUFFIX
 from nodeagent.model.values import Value
 
-_NO_WRAPPER = (
-    "the program nvidia-container-runtime is not on this node: install it, or set `runtime.legacy_class: false`"
-)
+_NO_WRAPPER = f"the program {RUNTIME_PROGRAM} is not on this node: install it, or set `runtime.legacy_class: false`"
 
 
 class ShimWish(Value, frozen=True):
@@ -33,7 +32,7 @@ class ShimWish(Value, frozen=True):
 
 def decide_shim(settings: ShimSettings, program: str) -> ShimWish | None:
     """The shim as the settings want it; `None` without the shim's program in place."""
-    names = tuple(map(str, settings.nvidia_names))
+    names = tuple(map(str, settings.further_names))
     if not program:
         return None
     takes_names = settings.mode != "legacy"

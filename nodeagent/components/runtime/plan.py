@@ -5,11 +5,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from nodeagent.model.nvidia import RUNTIME_CLASS
 from nodeagent.model.runtime import ConfigFile, ConfigTree, FileChange
 from nodeagent.model.values import Value
 
 HEADER: Final = b"# Written by nodeagent; `nodeagent runtime unconfigure` takes it away.\n"
-CLASS: Final = "nvidia"
+CLASS: Final = RUNTIME_CLASS
 
 
 class Wanted(Value, frozen=True):

@@ -35,6 +35,7 @@ from nodeagent.components.runtime.plan import (
     plan_move,
 )
 from nodeagent.components.runtime.toml_edit import KeyPath, get, get_table, parse_toml, set_keys
+from nodeagent.model.nvidia import RUNTIME_PROGRAM, VENDOR
 from nodeagent.model.runtime import FORMER_NAME, OWN_NAME, ConfigTree, FileChange, RuntimeFlavour
 
 _RUNC: Final = "runc"
@@ -170,8 +171,9 @@ class _Planner:
             return (
                 f"{self._runtime.flavour} writes containerd's configuration itself at every start:"
                 f" take the setting out of its template beside {self._main.path}; it adds the class"
-                f" `{CLASS}` by itself, at its next start, once it finds a program called nvidia-container-runtime:"
-                " the NVIDIA container runtime, or the shim by `shim.nvidia_name_dir: /usr/local/nvidia/toolkit`"
+                f" `{CLASS}` by itself, at its next start, once it finds a program called {RUNTIME_PROGRAM}:"
+                f" the {VENDOR.name} container runtime,"
+                " or the shim by `shim.nvidia_name_dir: /usr/local/nvidia/toolkit`"
             )
         if missing and self.config.ignored_tables:
             return f"containerd {self._runtime.version}: {self.config.ignored_tables}"

@@ -1,6 +1,6 @@
-"""The published description of a device: attributes and capacities, by the names of NVIDIA's driver.
+"""The published description of a device: attributes and capacities, by the names of the vendor's DRA driver.
 
-Owns the names, those of the API included, so that selectors and classes for NVIDIA's driver keep their meaning. An
+Owns the names, those of the API included, so that selectors and classes for the vendor's keep their meaning. An
 unknown attribute is left out: a selector for the attribute does not match.
 """
 
@@ -57,7 +57,7 @@ def describe_attributes(device: NamedDevice, around: Surroundings, *, on_demand:
 
 def _list_kind(device: NamedDevice, *, on_demand: bool) -> tuple[tuple[str, Attribute | None], ...]:
     if device.is_gpu:
-        # NVIDIA's driver once published the index, and selectors of that time still ask for the index.
+        # The vendor's driver once published the index, and selectors of that time still ask for the index.
         return (("type", "gpu"), ("uuid", device.gpu.uuid), ("index", device.gpu.index))
     uuid = device.mig.uuid if device.mig is not None and not on_demand else None
     return (("type", "mig"), ("parentUUID", device.gpu.uuid), ("profile", _find_profile(device)), ("uuid", uuid))
@@ -191,7 +191,7 @@ def count_need(device: NamedDevice) -> CounterSet:
 
 
 def _make_set(gpu: Gpu, amounts: Mapping[str, int], slots: range) -> CounterSet:
-    """A set of counters under the names of NVIDIA's driver."""
+    """A set of counters under the names of the vendor's DRA driver."""
     counters = {_HUMP.sub("-", name).lower(): value for name, value in amounts.items() if value}
     return CounterSet(
         name=f"{name_gpu(gpu)}-counter-set", counters=counters | {f"memory-slice-{slot}": 1 for slot in slots}

@@ -8,7 +8,7 @@ from nodeagent.config.kinds import AbsolutePath, Flag, Maybe, OneOf, Text
 from nodeagent.config.knobs import Section, knob
 from nodeagent.config.sections.cluster import NAMESPACE
 from nodeagent.config.sections.hardware import VARIABLE
-from nodeagent.model.shim_names import NVIDIA_NAMES, SHIM_PLACE, SHIM_PROGRAM
+from nodeagent.model.shim_names import RUNTIME_NAMES, SHIM_PLACE, SHIM_PROGRAM
 
 DriverCapability = Literal["compat32", "compute", "display", "graphics", "ngx", "utility", "video"]
 CAPABILITIES: tuple[DriverCapability, ...] = (
@@ -152,6 +152,6 @@ class ShimSettings(Section):
         return self.dir / SHIM_PLACE
 
     @property
-    def nvidia_names(self) -> tuple[Path, ...]:
+    def further_names(self) -> tuple[Path, ...]:
         """Further names of the program, where configured."""
-        return tuple(self.nvidia_name_dir / name for name in NVIDIA_NAMES) if self.nvidia_name_dir is not None else ()
+        return tuple(self.nvidia_name_dir / name for name in RUNTIME_NAMES) if self.nvidia_name_dir is not None else ()

@@ -3,6 +3,7 @@
 from nodeagent.model.driver import DriverPhase
 from nodeagent.model.health import Verdict
 from nodeagent.model.ids import DeviceUuid, GpuUuid
+from nodeagent.model.nvidia import EVENT_SOURCE
 from nodeagent.model.values import Value
 
 
@@ -13,7 +14,7 @@ class XidReported(Value, frozen=True):
     xid: int
     gpu_instance_id: int | None = None
     compute_instance_id: int | None = None
-    source: str = "nvml"
+    source: str = EVENT_SOURCE
     """`nvml` or `kernel_log`."""
     message: str = ""
 
@@ -23,12 +24,12 @@ class GpuEventReported(Value, frozen=True):
 
     gpu: GpuUuid
     kind: str
-    """As NVML names the event: `double_bit_ecc`, `single_bit_ecc_storm`, `dram_retirement`, `dram_retirement_failure`,
+    """The driver's own word: `double_bit_ecc`, `single_bit_ecc_storm`, `dram_retirement`, `dram_retirement_failure`,
     `non_fatal_poison`, `fatal_poison`, `mig_layout`, `recovery_action`, `unavailable`; and `watch_resumed`, after which
     other events may have been missed. The simulation also reports `gpu_lost`, `gpu_back` after a power cycle, `bind`
     and `unbind`."""
     data: int = 0
-    """The event's data: of `recovery_action` the action, NVML's field 230."""
+    """The event's data: of `recovery_action` the action, the driver's field 230."""
 
 
 class GpuAppeared(Value, frozen=True):

@@ -79,7 +79,7 @@ class RuntimeRestarted(Value, frozen=True):
 
 
 class DeviceFound(Value, frozen=True):
-    """A device of another kind than NVIDIA's GPUs appeared."""
+    """A device of another kind than the driver's GPUs appeared."""
 
     device: DeviceId
     name: str

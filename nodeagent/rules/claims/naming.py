@@ -1,6 +1,6 @@
 """The names of GPUs, MIG devices and places of MIG devices in resource slices, and back.
 
-Owns the names, as in NVIDIA's driver: `gpu-<minor>`, `gpu-<minor>-mig-<profile>-<profile id>-<start>`. An
+Owns the names, as in the vendor's DRA driver: `gpu-<minor>`, `gpu-<minor>-mig-<profile>-<profile id>-<start>`. An
 allocation carries nothing else, so a name is made of values that outlive restarts and reboots, and is found again as
 long as the GPU is there.
 

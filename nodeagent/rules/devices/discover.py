@@ -1,17 +1,16 @@
 """Possible classes of this host: ready-made classes with devices here, and accelerators of no such class.
 
-Owns the proposals and their words. Refuses to propose NVIDIA's GPUs, which the agent gives by itself.
+Owns the proposals and their words. Refuses to propose the driver's GPUs, which the agent gives by itself.
 """
 
 from collections.abc import Iterable
-from typing import Final
 
 from nodeagent.config.sections.devices import DeviceClass
 from nodeagent.model.devices import HostDevices
+from nodeagent.model.nvidia import PCI_VENDOR
 from nodeagent.model.values import Value
 from nodeagent.rules.devices.group import matches, plan_classes
 
-_NVIDIA: Final = 0x10DE
 _DISPLAY, _ACCELERATOR = 0x03, 0x12
 
 
@@ -50,7 +49,7 @@ def _propose_unknown(classes: tuple[DeviceClass, ...], host: HostDevices) -> Ite
     kinds: dict[tuple[int, int], list[str]] = {}
     for node in host.nodes:
         place = host.functions.get(node.pci) if node.pci is not None else None
-        if place is None or place.vendor == _NVIDIA or place.pci_class >> 16 not in (_DISPLAY, _ACCELERATOR):
+        if place is None or place.vendor == PCI_VENDOR or place.pci_class >> 16 not in (_DISPLAY, _ACCELERATOR):
             continue
         if not any(matches(each, node, host) for each in classes):
             kinds.setdefault((place.vendor, place.pci_class >> 8), []).append(node.path)

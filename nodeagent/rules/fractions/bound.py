@@ -16,9 +16,10 @@ from nodeagent.model.errors import PublicationUnreadable
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import Binding, GpuPart
+from nodeagent.model.nvidia import DOMAIN
 from nodeagent.rules.fractions.annotations import decode_annotation
 
-BOUND_ANNOTATION: Final = "nvidia.com/gpu-fractions-bound"
+BOUND_ANNOTATION: Final = f"{DOMAIN}/gpu-fractions-bound"
 FORM: Final = 1
 LONGEST: Final = 65536
 """Characters: a quarter of an object's limit for annotations, and about eight hundred containers."""

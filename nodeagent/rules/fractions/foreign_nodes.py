@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from nodeagent.model.errors import PublicationUnreadable, RequestInvalid
 from nodeagent.model.ids import GpuUuid
+from nodeagent.model.nvidia import HAMI_REGISTER
 from nodeagent.rules.fractions.bound import BOUND_ANNOTATION, read_bound
 from nodeagent.rules.fractions.profiles import MIB, CoresProfile, SharesProfile
 from nodeagent.rules.fractions.published import ANNOTATION, Published, PublishedGpu, read_published
@@ -18,7 +19,7 @@ from nodeagent.rules.fractions.requests import read_quantity
 from nodeagent.rules.placement.hierarchy import Tree
 from nodeagent.rules.placement.space import CORES, GpuRoom, Space
 
-REGISTERED: Final = "hami.io/node-nvidia-register"
+REGISTERED: Final = HAMI_REGISTER
 _LONGEST: Final = 262144
 _GPUS_MAX: Final = 256
 

@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 
 from nodeagent.config.sections.fractions import FractionsSettings
 from nodeagent.model.ids import ResourceName
+from nodeagent.model.nvidia import DOMAIN
 from nodeagent.model.values import Value
 
 MIB: Final = 1 << 20
@@ -32,10 +33,10 @@ class CoresProfile(Value, frozen=True):
 class SharesProfile(Value, frozen=True):
     """One counted resource, the share; other resources of the pod give the size of each share."""
 
-    share: ResourceName = ResourceName("nvidia.com/gpu")
-    memory_mib: str = "nvidia.com/gpumem"
-    memory_percent: str = "nvidia.com/gpumem-percentage"
-    cores: str = "nvidia.com/gpucores"
+    share: ResourceName = ResourceName(f"{DOMAIN}/gpu")
+    memory_mib: str = f"{DOMAIN}/gpumem"
+    memory_percent: str = f"{DOMAIN}/gpumem-percentage"
+    cores: str = f"{DOMAIN}/gpucores"
     shares_per_gpu: int = 10
     block_bytes: int = MIB
     """The unit of memory requests."""

@@ -19,6 +19,7 @@ from nodeagent.config.sections.fractions import EnforcementName, ProfileName
 from nodeagent.model.errors import PublicationUnreadable
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import GpuUuid
+from nodeagent.model.nvidia import DOMAIN
 from nodeagent.model.values import Value
 from nodeagent.rules.fractions.annotations import decode_annotation
 from nodeagent.rules.fractions.bound import BoundParts
@@ -27,7 +28,7 @@ from nodeagent.rules.mps.limits import find_most_clients
 from nodeagent.rules.placement.hierarchy import Tree
 from nodeagent.rules.placement.space import GpuRoom, Space
 
-ANNOTATION: Final = "nvidia.com/gpu-fractions"
+ANNOTATION: Final = f"{DOMAIN}/gpu-fractions"
 FORM: Final = 1
 _LONGEST: Final = 65536
 _GPUS_MAX: Final = 256

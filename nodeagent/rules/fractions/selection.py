@@ -10,13 +10,14 @@ from typing import Final
 from msgspec.structs import replace
 
 from nodeagent.model.ids import GpuUuid
+from nodeagent.model.nvidia import DOMAIN
 from nodeagent.model.values import Value
 from nodeagent.rules.placement.space import Space
 
-WANTED_MODELS: Final = "nvidia.com/use-gputype"
-UNWANTED_MODELS: Final = "nvidia.com/nouse-gputype"
-WANTED_GPUS: Final = "nvidia.com/use-gpuuuid"
-UNWANTED_GPUS: Final = "nvidia.com/nouse-gpuuuid"
+WANTED_MODELS: Final = f"{DOMAIN}/use-gputype"
+UNWANTED_MODELS: Final = f"{DOMAIN}/nouse-gputype"
+WANTED_GPUS: Final = f"{DOMAIN}/use-gpuuuid"
+UNWANTED_GPUS: Final = f"{DOMAIN}/nouse-gpuuuid"
 SELECTING: Final = (WANTED_MODELS, UNWANTED_MODELS, WANTED_GPUS, UNWANTED_GPUS)
 _LONGEST: Final = 8192
 """Characters of an annotation to read: two hundred UUIDs."""

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import GpuPart
+from nodeagent.model.nvidia import VENDOR
 from nodeagent.model.values import Value
 from nodeagent.rules.fractions.profiles import MIB, CoresProfile, Profile, SharesProfile
 
@@ -202,4 +203,4 @@ def _render_allocated(profile: SharesProfile, choice: Choice) -> dict[str, str]:
 
 
 def _render_device(part: GpuPart) -> str:
-    return f"{part.gpu},NVIDIA,{part.memory_bytes // MIB},{part.cores}:"
+    return f"{part.gpu},{VENDOR.name},{part.memory_bytes // MIB},{part.cores}:"

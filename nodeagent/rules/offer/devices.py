@@ -10,6 +10,7 @@ from nodeagent.config.schema import Settings
 from nodeagent.config.sections.sharing import DEFAULT_PREFIX, ResourcePattern
 from nodeagent.model.gpu import Gpu, MigDevice
 from nodeagent.model.ids import DeviceId, DeviceUuid, GpuUuid, ResourceName
+from nodeagent.model.nvidia import SOCKET_PREFIX
 from nodeagent.model.values import Value
 from nodeagent.rules.ids import render_device_id, render_index
 from nodeagent.rules.mig.profiles import plain_profile
@@ -47,9 +48,9 @@ class Resource(Value, frozen=True):
 
     @property
     def socket(self) -> str:
-        """The bare name of the resource's socket: well known for NVIDIA's names, and never another resource's."""
+        """The bare name of the resource's socket: well known for the vendor's names, and never another resource's."""
         domain, _, base = self.name.partition("/")
-        return f"{'nvidia' if domain == DEFAULT_PREFIX else domain}-{base}.sock"
+        return f"{SOCKET_PREFIX if domain == DEFAULT_PREFIX else domain}-{base}.sock"
 
 
 class ResourceProblem(Value, frozen=True):
@@ -145,7 +146,7 @@ _WHOLE_GPU: Final = "gpu"
 
 
 def full_name(name: str, prefix: str) -> ResourceName:
-    """The name under the node's prefix; a domain other than NVIDIA's own is taken as meant."""
+    """The name under the node's prefix; a domain other than the vendor's own is taken as meant."""
     domain, slash, base = name.rpartition("/")
     return ResourceName(name if slash and domain != DEFAULT_PREFIX else f"{prefix}/{base}")
 

@@ -21,7 +21,7 @@ Sharing: TypeAlias = TimeSlicing | Mps
 
 
 def find_sharing(settings: SharingSettings) -> Sharing | None:
-    """The section in force; MPS wins, as in NVIDIA's device plugin."""
+    """The section in force; MPS wins, as in the vendor's device plugin."""
     return settings.mps or settings.timeSlicing
 
 

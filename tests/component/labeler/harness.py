@@ -19,7 +19,7 @@ from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
-from nodeagent.model.labels import LabelState, NodeFacts, NvidiaFunction
+from nodeagent.model.labels import LabelState, NodeFacts, VendorFunction
 from tests.fakes.node_api import FakeNodeApi
 from tests.support.gpus import gpu_uuid, make_gpu
 from tests.support.virtual_time import FakeClock
@@ -34,7 +34,7 @@ class FakeFacts(HostNodeFacts):
     """The node's facts, or why they cannot be had."""
 
     def __init__(self) -> None:
-        functions = (NvidiaFunction(address=make_gpu(0).pci.address, pci_class="0302"),)
+        functions = (VendorFunction(address=make_gpu(0).pci.address, pci_class="0302"),)
         self.facts: NodeFacts | NodeagentError = NodeFacts(functions=functions)
         self.looks = 0
 

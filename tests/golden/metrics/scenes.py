@@ -37,7 +37,7 @@ def render_scene(profile: str, *, every_field: bool = False, openmetrics: bool =
 
 def _driver() -> DriverState:
     return DriverState(
-        phase=DriverPhase.READY, driver_version="580.95.05", nvml_version="13.580.95.05", cuda_version=(13, 0)
+        phase=DriverPhase.READY, driver_version="580.95.05", interface_version="13.580.95.05", cuda_version=(13, 0)
     )
 
 

@@ -78,7 +78,7 @@ def refuse_claim(
             return f"device {device.device} is held by a pod that got it from the device plugin"
         for other, theirs in others:
             if _excludes(device, theirs):
-                # Worded as NVIDIA's driver does, for tools match it.
+                # Worded as the vendor's DRA driver does, for tools match it.
                 return f"requested device {device.device} is already allocated to different claim {other.uid}"
     return _find_excess(claim, (device for _, device in others), capacities)
 

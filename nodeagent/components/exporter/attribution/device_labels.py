@@ -12,6 +12,7 @@ from nodeagent.components.exporter.attribution.holders import Holder
 from nodeagent.components.exporter.catalogue.field import Entity, Identity, LabelField
 from nodeagent.components.exporter.catalogue.selection import Selected
 from nodeagent.components.exporter.exposition import escape_label
+from nodeagent.model.nvidia import DEVICE_NAME
 from nodeagent.rules.ids import render_bus_id
 
 HostLabel = Literal["Hostname", "hostname", "none"]
@@ -97,7 +98,7 @@ def _list_fixed(entity: Entity, style: LabelStyle) -> list[tuple[str, str]]:
         ("gpu", str(gpu.index)),
         ("uuid" if style.old_namespace else "UUID", str(gpu.uuid)),
         ("pci_bus_id", render_bus_id(gpu.pci.address)),
-        ("device", f"nvidia{gpu.index}"),
+        ("device", DEVICE_NAME.format(index=gpu.index)),
         ("modelName", model),
     ]
     pairs.extend(list_instance_labels(entity))

@@ -1,6 +1,6 @@
 """Which pods hold which device, from the table of allocations and the claims of dynamic allocation; pure.
 
-Owns the parser for device names of NVIDIA's DRA driver: `gpu-3` is the GPU with the minor number 3, and
+Owns the parser for device names of the vendor's DRA driver: `gpu-3` is the GPU with the minor number 3, and
 `gpu-3-mig-9-4-2` the GPU's instance from memory slice 4 on, 2 slices wide.
 """
 
@@ -11,12 +11,12 @@ from typing import Final
 from nodeagent.components.exporter.catalogue.field import Entity
 from nodeagent.model.allocation import Allocation, AllocationSource, AllocationTable, ClaimedDevice, ClaimTable
 from nodeagent.model.gpu import Gpu, Inventory
+from nodeagent.model.nvidia import DRA_DRIVER, LABEL_PREFIX
 from nodeagent.model.values import Value
 from nodeagent.rules.claims.naming import find_device
 from nodeagent.rules.ids import find_uuid
 
-OURS: Final = "nvidia.com/"
-DRA_DRIVER: Final = "gpu.nvidia.com"
+OURS: Final = LABEL_PREFIX
 _EARLIER_NAME: Final = re.compile(r"gpu-(\d+)-mig-\d+-(\d+)-(\d+)")
 
 
@@ -92,7 +92,7 @@ def _list_claimants(claims: ClaimTable, gpus: tuple[Gpu, ...]) -> Iterator[tuple
 def _find_claimed(claimed: ClaimedDevice, gpus: tuple[Gpu, ...]) -> str:
     """The UUID of a claim's device; `None` for other drivers, and for names without a device on the node.
 
-    Earlier versions of NVIDIA's driver named a MIG device by place and size, without the profile.
+    Earlier versions of the vendor's DRA driver named a MIG device by place and size, without the profile.
     """
     if claimed.driver != DRA_DRIVER:
         return ""

@@ -86,7 +86,7 @@ class PodAccounts:
             if activity is not None:
                 usage.idle_seconds = (usage.idle_seconds or 0.0) + (passed_seconds if activity < IDLE_RATIO else 0.0)
         if entity.instance is not None:
-            # Instances divide the GPU by size and work; pods on one instance divide it evenly, NVML tells no more.
+            # Instances divide the GPU by size and work; pods on one instance divide it evenly, no driver tells more.
             activity = _read_engine(entity)
             weight = slices * (activity if activity is not None else 1.0)
             owners: list[Share | None] = [*shares] or [None]

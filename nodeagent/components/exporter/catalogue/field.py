@@ -76,7 +76,7 @@ class Identity:
 
     gpu: Gpu
     driver_version: str = ""
-    nvml_version: str = ""
+    interface_version: str = ""
     cuda_version: tuple[int, int] | None = None
 
 

@@ -18,7 +18,7 @@ def _capability(identity: Identity) -> str:
 
 LABELS = (
     LabelField("DCGM_FI_DRIVER_VERSION", 1, "Version of the driver.", lambda i: i.driver_version, default=True),
-    LabelField("DCGM_FI_NVML_VERSION", 2, "Version of NVML.", lambda i: i.nvml_version),
+    LabelField("DCGM_FI_NVML_VERSION", 2, "Version of NVML.", lambda i: i.interface_version),
     LabelField("DCGM_FI_CUDA_DRIVER_VERSION", 5, "Newest CUDA the driver takes.", _cuda_version),
     LabelField("DCGM_FI_DEV_NAME", 50, "Product name.", lambda i: i.gpu.name),
     LabelField("DCGM_FI_DEV_BRAND", 51, "Brand.", lambda i: i.gpu.brand),

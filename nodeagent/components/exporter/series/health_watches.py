@@ -1,4 +1,4 @@
-"""DCGM's health watches, as far as NVML's readings allow; pure.
+"""DCGM's health watches, as far as the driver's readings allow; pure.
 
 Owns the rules behind `DCGM_EXP_GPU_HEALTH_STATUS` and the last minute of readings. The watches are DCGM's judgement,
 for existing dashboards; nodeagent's own judgement is the health report.

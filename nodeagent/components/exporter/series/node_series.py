@@ -147,7 +147,7 @@ def _label(entity: Entity, known: Knowledge, holders: Holders, wishes: Wishes) -
     identity = Identity(
         entity.gpu,
         driver.driver_version if driver is not None else "",
-        driver.nvml_version if driver is not None else "",
+        driver.interface_version if driver is not None else "",
         driver.cuda_version if driver is not None else None,
     )
     labels = make_device_labels(entity, identity, wishes.selection.labels, list_holders(entity, holders), wishes.style)

@@ -1,6 +1,6 @@
 """Which lines of the kernel log are news: the same fault in both sources is one fault, and the log has the text.
 
-Owns the matching of lines with GPUs, and with reports of NVML.
+Owns the matching of lines with GPUs, and with reports of the driver.
 """
 
 from typing import Final
@@ -8,6 +8,7 @@ from typing import Final
 from nodeagent.model.events import XidReported
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import GpuUuid, PciAddress
+from nodeagent.model.nvidia import EVENT_SOURCE
 from nodeagent.model.values import Value
 
 XID_UNDECODABLE, XID_OFF_THE_BUS, XID_NOT_INITIALISED = 999, 79, 143
@@ -29,7 +30,7 @@ def report_line(
     message: str,
     instances: tuple[int | None, int | None] = (None, None),
 ) -> XidReported | None:
-    """A line of the log in the form of NVML's report; `None` for a line about no GPU of the inventory."""
+    """A line of the log in the form of the driver's report; `None` for a line about no GPU of the inventory."""
     gpu = find_gpu_at(inventory, address)
     if gpu is None:
         return None
@@ -51,21 +52,21 @@ def key_of(reported: XidReported) -> XidKey:
 class RecentXids(Value, frozen=True):
     """The XIDs that each source reported in the last seconds."""
 
-    nvml: tuple[tuple[XidKey, float], ...] = ()
+    driver: tuple[tuple[XidKey, float], ...] = ()
     log: tuple[tuple[XidKey, float], ...] = ()
 
 
 def remember_xid(recent: RecentXids, reported: XidReported, at: float) -> RecentXids:
     """Remember a report, and forget reports too old to match another."""
     entry = (key_of(reported), at)
-    nvml = tuple(one for one in recent.nvml if at - one[1] <= 2 * SAME_SECONDS)
+    driver = tuple(one for one in recent.driver if at - one[1] <= 2 * SAME_SECONDS)
     log = tuple(one for one in recent.log if at - one[1] <= 2 * SAME_SECONDS)
-    if reported.source == "nvml":
-        return RecentXids(nvml=(*(one for one in nvml if one[0] != entry[0]), entry), log=log)
-    return RecentXids(nvml=nvml, log=(*(one for one in log if one[0] != entry[0]), entry))
+    if reported.source == EVENT_SOURCE:
+        return RecentXids(driver=(*(one for one in driver if one[0] != entry[0]), entry), log=log)
+    return RecentXids(driver=driver, log=(*(one for one in log if one[0] != entry[0]), entry))
 
 
 def is_duplicate(recent: RecentXids, reported: XidReported, at: float) -> bool:
     """Whether the other source has reported the fault already."""
-    others = recent.log if reported.source == "nvml" else recent.nvml
+    others = recent.log if reported.source == EVENT_SOURCE else recent.driver
     return any(key == key_of(reported) and abs(at - when) <= SAME_SECONDS for key, when in others)

@@ -19,6 +19,7 @@ from nodeagent.components.health.remedies import Remedy
 from nodeagent.model.gpu import Fabric, FabricPhase, Gpu
 from nodeagent.model.health import ReturnRule
 from nodeagent.model.ids import PciAddress
+from nodeagent.model.nvidia import LIBRARY
 from nodeagent.model.telemetry import GpuSample
 
 RECOVERY_ACTION: Final = "recovery-action"
@@ -159,7 +160,7 @@ def _remember(gpu: Gpu, sample: GpuSample, before: LevelMemory) -> LevelMemory:
 
 
 def _remember_peers(gpu: Gpu, before: Mapping[PciAddress, int]) -> Mapping[PciAddress, int]:
-    """NVML reports the remote end of a link only while the link is up."""
+    """The driver reports the remote end of a link only while the link is up."""
     now = Counter(
         link.remote for link in gpu.nvlinks if link.active and link.remote is not None and not link.remote_is_switch
     )
@@ -250,7 +251,7 @@ def _judge_fabric(
     memory = replace(memory, fabric_waiting_since_at=since)
     if fabric.phase is not FabricPhase.COMPLETED and at - since < limits.fabric_patience_seconds:
         return None, memory
-    code = f", NVML code {fabric.status_code}" if fabric.status_code else ""
+    code = f", {LIBRARY} code {fabric.status_code}" if fabric.status_code else ""
     reason = f"not registered with the NVLink fabric: {fabric.phase.replace('_', ' ')}{code}"
     return unhealthy("fabric", reason, Remedy.CHECK_LINKS, _L), memory
 

@@ -102,7 +102,7 @@ class GpusRecord(Value, frozen=True):
 
 
 class DeviceRecord(Value, frozen=True):
-    """A device of another kind than NVIDIA's GPUs, and its holders."""
+    """A device of another kind than the driver's GPUs, and its holders."""
 
     device: HostDevice
     holders: tuple[str, ...] = ()
@@ -164,7 +164,7 @@ class StateRecord(Value, frozen=True):
     mps: MpsState | None = None
     """`None` where MPS daemons are off."""
     devices: tuple[DeviceClassRecord, ...] = ()
-    """Of other kinds than NVIDIA's GPUs, by class."""
+    """Of other kinds than the driver's GPUs, by class."""
     slices: PublishedSlices | None = None
     """`None` where no devices for claims are published."""
     notices: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Devices of other kinds than NVIDIA's GPUs, and the node's devices as seen by schedulers, on the page; pure.
+"""Devices of other kinds than the driver's GPUs, and the node's devices as seen by schedulers, on the page; pure.
 
 Empty without a configured class, and where no claims are served.
 """

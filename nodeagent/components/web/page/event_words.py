@@ -50,6 +50,7 @@ from nodeagent.model.events import (
 )
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import NOT_LOOKED_AT, HealthReport, Verdict
+from nodeagent.model.nvidia import LABEL_PREFIX
 from nodeagent.model.telemetry import EventWatch
 from nodeagent.model.wording import render_bytes
 from nodeagent.rules.ids import GONE, Names, find_uuid
@@ -136,7 +137,7 @@ def _because(reason: str) -> str:
 
 def _list_labels(keys: Sequence[str]) -> str:
     """Keys without the common prefix, with the time stamp last."""
-    words = sorted((key.removeprefix("nvidia.com/") for key in keys), key=lambda word: (word == "gfd.timestamp", word))
+    words = sorted((key.removeprefix(LABEL_PREFIX) for key in keys), key=lambda word: (word == "gfd.timestamp", word))
     return ", ".join(words[:LABELS_TOLD]) + (" …" if len(words) > LABELS_TOLD else "")
 
 

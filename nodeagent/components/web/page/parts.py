@@ -33,6 +33,7 @@ from nodeagent.model.driver import DriverState
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.labels import LabelState
 from nodeagent.model.mps import MpsDaemon, MpsPhase
+from nodeagent.model.nvidia import LIBRARY
 from nodeagent.model.wording import render_took
 from nodeagent.rules.ids import name_device, parse_device_id
 
@@ -230,7 +231,7 @@ def _driver_facts(driver: DriverState | None) -> list[tuple[str, str]]:
     kind = {True: ", open kernel module", False: ", proprietary kernel module", None: ""}[driver.open_module]
     cuda = "CUDA {}.{}".format(*driver.cuda_version) if driver.cuda_version is not None else ""
     versions = [f"module {driver.module_version}{kind}" if driver.module_version else "", cuda]
-    versions.append(f"NVML {driver.nvml_version}" if driver.nvml_version else "")
+    versions.append(f"{LIBRARY} {driver.interface_version}" if driver.interface_version else "")
     facts = [
         (
             "Driver",

@@ -15,7 +15,7 @@ from nodeagent.edge.host.devices.gpu_arrival import NVIDIA_VENDOR
 from nodeagent.edge.host.errors import HostStuck
 from nodeagent.edge.host.files.pseudo_file import list_names, read_attribute, read_number, read_raw_attribute
 from nodeagent.model.ids import parse_pci_address
-from nodeagent.model.labels import NodeFacts, NvidiaFunction, VgpuGuest
+from nodeagent.model.labels import NodeFacts, VendorFunction, VgpuGuest
 
 _PCI_DEVICES = Path("bus/pci/devices")
 _OS_RELEASE = (Path("etc/os-release"), Path("usr/lib/os-release"))
@@ -117,13 +117,13 @@ def _find_vgpu(places: list[Path]) -> VgpuGuest | None:
     return found
 
 
-def _read_function(place: Path) -> tuple[NvidiaFunction, ...]:
+def _read_function(place: Path) -> tuple[VendorFunction, ...]:
     try:
         address = parse_pci_address(place.name)
     except ValueError:
         # Only the kernel makes these names; a name that is no address is no function.
         return ()
-    return (NvidiaFunction(address=address, pci_class=f"{(read_number(place / 'class') or 0) >> 8:04x}"),)
+    return (VendorFunction(address=address, pci_class=f"{(read_number(place / 'class') or 0) >> 8:04x}"),)
 
 
 def _read_os_release(host_root: Path) -> dict[str, str]:

@@ -13,7 +13,7 @@ from nodeagent.edge.host.errors import HostError
 from nodeagent.edge.host.files.pseudo_file import list_names, read_raw_attribute
 from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.model.runtimes import RUNTIMES
-from nodeagent.model.shim_names import NVIDIA_NAMES
+from nodeagent.model.shim_names import RUNTIME_NAMES
 
 _RUNTIME_FLAGS: Final = frozenset({"-r", "--runtime"})
 
@@ -26,7 +26,7 @@ def count_users(programs: frozenset[str], host: HostPaths, proc_root: Path = Pat
 def count_toolkit_users(ours: frozenset[str], host: HostPaths, proc_root: Path = Path("/proc")) -> int:
     """The number of containers created by a runtime of NVIDIA's toolkit, rather than by ours under NVIDIA's names."""
     made_by = (*_list_noted(host), *_list_told(proc_root))
-    return sum(Path(program).name in NVIDIA_NAMES and program not in ours for program in made_by)
+    return sum(Path(program).name in RUNTIME_NAMES and program not in ours for program in made_by)
 
 
 def _list_noted(host: HostPaths) -> Iterator[str]:

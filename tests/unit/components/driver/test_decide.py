@@ -149,7 +149,7 @@ def test_pass_through_has_its_own_remedy() -> None:
 def test_state_carries_the_versions() -> None:
     """What is known about versions is kept in every phase."""
     state = look().state
-    assert (state.driver_version, state.nvml_version, state.cuda_version) == ("580.173.02", "13.580", (13, 0))
+    assert (state.driver_version, state.interface_version, state.cuda_version) == ("580.173.02", "13.580", (13, 0))
     assert (state.module_version, state.library_path, state.open_module) == ("580.173.02", "/lib/x", None)
     assert look(None, stuck="x", open_module=True).state.driver_version == "580.173.02"
     assert look(None, stuck="x", open_module=True).state.open_module is True

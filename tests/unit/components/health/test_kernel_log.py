@@ -36,7 +36,7 @@ def test_hearsay_does_not_grow() -> None:
     for number in range(1000):
         heard = remember_xid(heard, xid(48, "nvml"), float(number) / 100)
         heard = remember_xid(heard, xid(number, "kernel_log"), float(number) / 100)
-    assert (len(heard.nvml), len(heard.log)) == (1, 401)
+    assert (len(heard.driver), len(heard.log)) == (1, 401)
 
 
 def test_gpu_is_found_by_its_slot() -> None:

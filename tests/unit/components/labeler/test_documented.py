@@ -16,7 +16,7 @@ from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.ids import ResourceName
-from nodeagent.model.labels import NodeFacts, NvidiaFunction, VgpuGuest
+from nodeagent.model.labels import NodeFacts, VendorFunction, VgpuGuest
 from tests.support.devices import make_class
 from tests.support.gpus import make_gpu
 from tests.unit.components.labeler.harness import resources
@@ -45,7 +45,7 @@ def list_written() -> set[str]:
     gpu = make_gpu(0)
     guest = NodePicture(
         facts=NodeFacts(
-            functions=(NvidiaFunction(address=gpu.pci.address, pci_class="0300"),),
+            functions=(VendorFunction(address=gpu.pci.address, pci_class="0300"),),
             vgpu=VgpuGuest(present=True, host_driver_version="550.54.16", host_driver_branch="r550_40"),
         ),
         driver=DriverState(phase=DriverPhase.READY, driver_version="570.172.08"),

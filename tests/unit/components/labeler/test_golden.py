@@ -17,7 +17,7 @@ from nodeagent.config.sections.cluster import LabelsSettings
 from nodeagent.config.sections.plugin import DevicePluginSettings
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Inventory
-from nodeagent.model.labels import NodeFacts, NvidiaFunction, VgpuGuest
+from nodeagent.model.labels import NodeFacts, VendorFunction, VgpuGuest
 from nodeagent_sim.gpus.profile import list_profiles, load_profile
 from nodeagent_sim.gpus.source import SimulatedGpus
 
@@ -47,7 +47,7 @@ def render_case(profile: str, settings: Settings) -> str:
             kernel_release="6.8.0-51-generic",
             os_id="ubuntu",
             os_version_id="24.04",
-            functions=tuple(NvidiaFunction(address=seat.address, pci_class="0302") for seat in spec.seats),
+            functions=tuple(VendorFunction(address=seat.address, pci_class="0302") for seat in spec.seats),
             vgpu=VgpuGuest(),
         ),
         driver=DriverState(phase=DriverPhase.READY, driver_version=spec.driver.version, cuda_version=spec.driver.cuda),

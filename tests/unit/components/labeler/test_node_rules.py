@@ -14,7 +14,7 @@ from nodeagent.config.sections.hardware import GpusSettings
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Fabric, FabricPhase, Gpu, Inventory
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
-from nodeagent.model.labels import NodeFacts, NvidiaFunction, VgpuGuest
+from nodeagent.model.labels import NodeFacts, VendorFunction, VgpuGuest
 from tests.support.gpus import gpu_uuid, make_gpu
 from tests.unit.components.labeler.harness import P, resources
 
@@ -101,7 +101,7 @@ def test_mode_is_what_all_gpus_are(classes: tuple[str, ...], mode: str) -> None:
     """One GPU of another class, or one that the bus does not show, makes the mode unknown."""
     gpus = [make_gpu(index) for index in range(2)]
     functions = tuple(
-        NvidiaFunction(address=gpu.pci.address, pci_class=each) for gpu, each in zip(gpus, classes, strict=False)
+        VendorFunction(address=gpu.pci.address, pci_class=each) for gpu, each in zip(gpus, classes, strict=False)
     )
     assert node(*gpus, facts=NodeFacts(functions=functions))[f"{P}gpu.mode"] == mode
 
@@ -159,7 +159,7 @@ def test_gpus_that_are_not_offered_are_not_counted() -> None:
             for index in range(4)
         ),
     )
-    facts = NodeFacts(functions=(NvidiaFunction(address=gpus[0].pci.address, pci_class="0302"),))
+    facts = NodeFacts(functions=(VendorFunction(address=gpus[0].pci.address, pci_class="0302"),))
     picture = NodePicture(facts=facts, driver=READY, inventory=Inventory(generation=1, gpus=gpus), health=report)
 
     def count(include: tuple[str, ...] = (), exclude: tuple[str, ...] = ()) -> dict[str, str]:
@@ -191,7 +191,7 @@ def test_gpus_that_are_not_offered_are_not_counted() -> None:
 )
 def test_presence_is_told_by_class(classes: tuple[str, ...], keys: set[str]) -> None:
     """A bridge is no GPU; a display function is one, before there is a driver."""
-    functions = tuple(NvidiaFunction(address=make_gpu(0).pci.address, pci_class=each) for each in classes)
+    functions = tuple(VendorFunction(address=make_gpu(0).pci.address, pci_class=each) for each in classes)
     labels = dict(label_presence(NodeFacts(functions=functions)))
     assert {key.rpartition("/")[2] for key in labels} == keys
     assert set(labels.values()) <= {"true"}
@@ -212,7 +212,7 @@ def test_host_labels_are_spelled_as_nfd_does() -> None:
 
 
 def picture(driver: DriverState = READY, **more: Any) -> NodePicture:
-    functions = (NvidiaFunction(address=make_gpu(0).pci.address, pci_class="0302"),)
+    functions = (VendorFunction(address=make_gpu(0).pci.address, pci_class="0302"),)
     return NodePicture(facts=NodeFacts(functions=functions), driver=driver, **more)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from nodeagent.edge.host.machine.node_facts import parse_vgpu, read_node_facts
 from nodeagent.model.ids import PciAddress
-from nodeagent.model.labels import NodeFacts, NvidiaFunction, VgpuGuest
+from nodeagent.model.labels import NodeFacts, VendorFunction, VgpuGuest
 
 RECORD = bytes([0, 22]) + b"550.54.16\0" + b"r550_40\0\0\0"
 
@@ -86,7 +86,7 @@ def test_facts_are_read_from_the_host(tmp_path: Path) -> None:
     facts = read(tmp_path)
     assert (facts.machine_type, facts.kernel_release) == ("DGX H100", "6.8.0-51-generic")
     assert (facts.os_id, facts.os_version_id) == ("ubuntu", "24.04")
-    assert facts.functions == (NvidiaFunction(address=PciAddress("0000:17:00.0"), pci_class="0302"),)
+    assert facts.functions == (VendorFunction(address=PciAddress("0000:17:00.0"), pci_class="0302"),)
     assert facts.vgpu == VgpuGuest()
 
 

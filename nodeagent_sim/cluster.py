@@ -8,11 +8,11 @@ from nodeagent.components.fractions.decide import name_files
 from nodeagent.core.channels.bus import Bus
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.cluster import ClusterNode
-from nodeagent.model.journal import PartTable
+from nodeagent.model.journal import FractionTable
 from nodeagent.model.plugin import PluginState
 from nodeagent.model.ports import GpuSource
 from nodeagent.rules.ids import find_uuid
-from nodeagent_sim.gpus.crowd import PartWork
+from nodeagent_sim.gpus.containers import FractionWork
 from nodeagent_sim.gpus.source import SimulatedGpus
 from nodeagent_sim.kubelet.kubelet import StandInKubelet
 from nodeagent_sim.kubelet.pod_script import PodScript
@@ -27,7 +27,7 @@ async def run_stand_in_kubelet(root: Path, bus: Bus, gpus: GpuSource, *, pods: i
         if isinstance(gpus, SimulatedGpus):
             tasks.start_soon(_follow_holders, kubelet, gpus, name="holders")
             tasks.start_soon(_follow_pods, kubelet, bus, gpus, name="holders of parts")
-            tasks.start_soon(_follow_parts, kubelet, bus, gpus, name="parts")
+            tasks.start_soon(_follow_fractions, kubelet, bus, gpus, name="parts")
         if pods:
             tasks.start_soon(PodScript(kubelet, lanes=pods, seed=seed).run, name="pods")
 
@@ -49,29 +49,29 @@ async def _follow_pods(kubelet: StandInKubelet, bus: Bus, gpus: SimulatedGpus) -
     """Let a pod with fractions work only while running: fractions with live processes are not given back."""
     while True:
         running = _find_running(kubelet)
-        _tell_works(kubelet, bus, gpus)
+        _announce_working(kubelet, bus, gpus)
         await kubelet.wait_until(lambda: _find_running(kubelet) != running)  # noqa: B023 - awaited within the turn
 
 
-async def _follow_parts(kubelet: StandInKubelet, bus: Bus, gpus: SimulatedGpus) -> None:
-    with bus.watch(PartTable, client="simulated containers") as tables:
+async def _follow_fractions(kubelet: StandInKubelet, bus: Bus, gpus: SimulatedGpus) -> None:
+    with bus.watch(FractionTable, client="simulated containers") as tables:
         async for _ in tables:
-            _tell_works(kubelet, bus, gpus)
+            _announce_working(kubelet, bus, gpus)
 
 
-def _tell_works(kubelet: StandInKubelet, bus: Bus, gpus: SimulatedGpus) -> None:
-    table = bus.latest(PartTable)
-    gpus.set_works(plan_works(table.value if table is not None else PartTable(), _find_running(kubelet)))
+def _announce_working(kubelet: StandInKubelet, bus: Bus, gpus: SimulatedGpus) -> None:
+    table = bus.latest(FractionTable)
+    gpus.set_works(plan_works(table.value if table is not None else FractionTable(), _find_running(kubelet)))
 
 
 def _find_running(kubelet: StandInKubelet) -> frozenset[str]:
     return frozenset(pod.uid for pod in kubelet.pods if pod.phase is PodPhase.RUNNING)
 
 
-def plan_works(table: PartTable, running: frozenset[str]) -> tuple[PartWork, ...]:
+def plan_works(table: FractionTable, running: frozenset[str]) -> tuple[FractionWork, ...]:
     """The work of each container of running pods on its fractions."""
     return tuple(
-        PartWork(
+        FractionWork(
             pod=f"{binding.pod.namespace}/{binding.pod.name}",
             pod_uid=binding.pod.uid,
             container=binding.container,

@@ -12,11 +12,11 @@ from nodeagent.app.hardware import ExtraReadings, Hardware
 from nodeagent.app.simulator import Simulation, Simulator
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.children.worker_thread import WorkerThread
-from nodeagent.edge.host.vgpu.part_folders import HostPartFolders
+from nodeagent.edge.host.vgpu.fraction_folders import HostFractionFolders
 from nodeagent.model.cdi import DriverFiles
+from nodeagent.model.fractions import LibraryFiles
 from nodeagent.model.labels import NodeFacts, VendorFunction, VgpuGuest
-from nodeagent.model.parts import LibraryFiles
-from nodeagent.model.ports import PartFolders, PartLibrary
+from nodeagent.model.ports import FractionFolders, VgpuLibrary
 from nodeagent_sim.cluster import follow_journal
 from nodeagent_sim.gpus.profile import load_profile
 from nodeagent_sim.gpus.source import SimulatedGpus
@@ -78,7 +78,7 @@ class MadeUpDriverFiles:
 
 
 class MadeUpLibrary:
-    """The port `PartLibrary`: paths for specifications that no runtime reads."""
+    """The port `VgpuLibrary`: paths for specifications that no runtime reads."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -88,8 +88,8 @@ class MadeUpLibrary:
         return LibraryFiles(library=str(self._directory / "library.so"), preload=str(self._directory / "preload"))
 
 
-class MadeUpFolders(HostPartFolders):
-    """The port `PartFolders`: real files, but for the library's own writing."""
+class MadeUpFolders(HostFractionFolders):
+    """The port `FractionFolders`: real files, but for the library's own writing."""
 
     def __init__(self, root: Path, worker: WorkerThread, gpus: SimulatedGpus) -> None:
         super().__init__(root, worker)
@@ -102,7 +102,7 @@ class MadeUpFolders(HostPartFolders):
 
 def _build_part_files(
     gpus: SimulatedGpus, folders: Path, library: Path, worker: WorkerThread
-) -> tuple[PartFolders, PartLibrary]:
+) -> tuple[FractionFolders, VgpuLibrary]:
     return MadeUpFolders(folders, worker, gpus), MadeUpLibrary(library)
 
 

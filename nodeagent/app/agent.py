@@ -17,7 +17,7 @@ from nodeagent.components.driver.decide import decide_driver
 from nodeagent.core.heap import keep_heap_small
 from nodeagent.core.life.report import ComponentReport, Phase
 from nodeagent.core.life.shutdown import ExitWatchdog, Shutdown
-from nodeagent.core.log.lines import configure_logging, get_logger, tell_repeats
+from nodeagent.core.log.lines import configure_logging, get_logger, report_repeats
 from nodeagent.core.values import ActiveConditions
 from nodeagent.edge.host.files.audit_file import open_audit
 from nodeagent.edge.host.machine.systemd_notify import SystemdNotifier
@@ -57,7 +57,7 @@ def run_agent(plan: AgentPlan, choose: ChooseHardware = choose_hardware) -> None
             with open_audit(settings.node.state_dir):
                 anyio.run(_run, plan, listeners, choose)
         finally:
-            tell_repeats(everything=True)
+            report_repeats(everything=True)
 
 
 async def _run(plan: AgentPlan, listeners: Listeners, choose: ChooseHardware) -> None:
@@ -98,10 +98,10 @@ def _start_background(
     tasks.start_soon(parts.conditions.run, name="conditions")
     tasks.start_soon(parts.introspection.run, name="introspection")
     tasks.start_soon(parts.control.run, name="control")
-    tasks.start_soon(_tell_repeats, name="repeated log lines")
+    tasks.start_soon(_report_repeats, name="repeated log lines")
     reachable = anyio.Event()
     tasks.start_soon(_announce, plan, parts, notifier, reachable, name="announcer")
-    tasks.start_soon(_tell_systemd, parts, notifier, name="systemd status")
+    tasks.start_soon(_report_to_systemd, parts, notifier, name="systemd status")
     if notifier.watchdog_seconds is not None:
         tasks.start_soon(_feed_watchdog, notifier, notifier.watchdog_seconds / 2, name="systemd watchdog")
     if plan.simulation is not None:
@@ -137,7 +137,7 @@ async def _announce(plan: AgentPlan, parts: Composition, notifier: SystemdNotifi
     reachable.set()
 
 
-async def _tell_systemd(parts: Composition, notifier: SystemdNotifier) -> None:
+async def _report_to_systemd(parts: Composition, notifier: SystemdNotifier) -> None:
     """Keep the status line of `systemctl status` equal to the worst condition."""
     with parts.bus.watch(ActiveConditions, client="systemd status") as states:
         async for state in states:
@@ -145,11 +145,11 @@ async def _tell_systemd(parts: Composition, notifier: SystemdNotifier) -> None:
             notifier.status(f"{conditions[0].title}: {conditions[0].detail}" if conditions else "all is well")
 
 
-async def _tell_repeats() -> None:
+async def _report_repeats() -> None:
     """Report repeated log lines to their end, even after the repeats stop."""
     while True:
         await anyio.sleep(TELL_REPEATS_SECONDS)
-        tell_repeats()
+        report_repeats()
 
 
 async def _feed_watchdog(notifier: SystemdNotifier, period_seconds: float) -> None:

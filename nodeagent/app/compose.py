@@ -9,23 +9,23 @@ from nodeagent.app.control import Control
 from nodeagent.app.endpoints import Listeners
 from nodeagent.app.hardware import ChooseHardware, Hardware, choose_hardware
 from nodeagent.app.node_label import SEAL
-from nodeagent.app.optional_parts import DEVICES_GATE, OptionalParts
+from nodeagent.app.optional_components import DEVICES_GATE, OptionalComponents
 from nodeagent.app.plan import AgentPlan
-from nodeagent.app.sides.cluster import ClusterSide
-from nodeagent.app.sides.container import ContainerSide
-from nodeagent.app.sides.kubelet import KubeletSide
-from nodeagent.app.sides.usage import UsageSide
+from nodeagent.app.wiring.cluster import ClusterWiring
+from nodeagent.app.wiring.container import ContainerWiring
+from nodeagent.app.wiring.kubelet import KubeletWiring
+from nodeagent.app.wiring.usage import UsageWiring
 from nodeagent.components.allocations.tabulate import tabulate_history
 from nodeagent.components.driver.component import Driver, DriverHost
 from nodeagent.components.exporter.component import AgentCounts, AgentFactsSource, Exporter
 from nodeagent.components.health.component import Health
 from nodeagent.components.health.verdict_store import VERDICTS_VERSION
 from nodeagent.components.inventory.component import InventoryComponent
-from nodeagent.components.inventory.roster import STORE
+from nodeagent.components.inventory.gpu_store import STORE
 from nodeagent.components.offering.component import OfferingComponent
 from nodeagent.components.web.api.build import Identity
 from nodeagent.components.web.component import Listening, Sources, WebComponent
-from nodeagent.components.web.past import PAST_VERSION
+from nodeagent.components.web.event_store import EVENT_STORE_VERSION
 from nodeagent.components.web.view import NodeView
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
@@ -67,21 +67,21 @@ class Composition:
         self.conditions = Conditions(self.bus, self.clock, CATALOGUE)
         self.capacity = self._decide_capacity()
         self.introspection = Introspection()
-        self.kubelet = KubeletSide(self.bus, self.conditions, self.clock, live, self.node, hardware.vendor)
+        self.kubelet = KubeletWiring(self.bus, self.conditions, self.clock, live, self.node, hardware.vendor)
         self.orders = OrderHandlers()
-        self.containers = ContainerSide(self.bus, self.conditions, self.clock, live, plan, hardware.driver_files)
+        self.containers = ContainerWiring(self.bus, self.conditions, self.clock, live, plan, hardware.driver_files)
         simulation = hardware.simulation
-        self.usage = UsageSide(
+        self.usage = UsageWiring(
             self.bus,
             self.conditions,
             self.clock,
             live,
             made_up=simulation.places if simulation is not None and plan.simulation is not None else None,
         )
-        self.cluster = ClusterSide(
+        self.cluster = ClusterWiring(
             self.bus, self.conditions, self.clock, live, plan.environ, self.node, self.orders, lambda: self.control
         )
-        self.optional = OptionalParts(
+        self.optional = OptionalComponents(
             (self.bus, self.conditions, self.clock, live),
             (self.kubelet, self.containers, self.cluster),
             hardware,
@@ -100,7 +100,7 @@ class Composition:
             self.conditions,
             live,
             self.orders,
-            load_again=plan.load_again,
+            reload_settings=plan.reload_settings,
             recalled=plan.recalled,
             label_store=SealedStore(SealedFile(plan.recalled.file, *SEAL)),
             crash=self.supervisor.inject,
@@ -282,7 +282,7 @@ class Composition:
                 list_slices=self.optional.list_slices,
             ),
             conditions=self.conditions,
-            past=self._open_store("events.json", "nodeagent-events", PAST_VERSION),
+            past=self._open_store("events.json", "nodeagent-events", EVENT_STORE_VERSION),
         )
 
     def _decide_capacity(self) -> Capacity:

@@ -54,7 +54,7 @@ class Control:
         live: LiveSettings,
         orders: OrderHandlers,
         *,
-        load_again: Callable[[str], Loaded],
+        reload_settings: Callable[[str], Loaded],
         recalled: Recalled,
         label_store: SealedStore,
         crash: Callable[[str, Exception], None],
@@ -62,7 +62,7 @@ class Control:
         faults: FaultInjector | None,
     ) -> None:
         self._bus, self._conditions, self._live = bus, conditions, live
-        self._load_again, self._crash, self._gpus, self._faults = load_again, crash, gpus, faults
+        self._load_again, self._crash, self._gpus, self._faults = reload_settings, crash, gpus, faults
         self._reader = WorkerThread("configuration reader")
         self._node_label, self._stored_label, self._label_store = recalled.in_force, recalled.label, label_store
         # A reload waiting for a change of the label must not then bring back the configuration of the label before.

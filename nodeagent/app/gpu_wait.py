@@ -11,7 +11,7 @@ from typing import Final
 
 from nodeagent.app.endpoints import ADMIN_SOCKET
 from nodeagent.app.host_root import see_dev_root, see_in_host_root
-from nodeagent.components.inventory.roster import STORE, RosterUnreadable, decode_roster
+from nodeagent.components.inventory.gpu_store import STORE, GpuStoreUnreadable, decode_gpu_store
 from nodeagent.config.schema import Settings
 from nodeagent.core.log.lines import configure_logging, get_logger
 from nodeagent.edge.host.devices import gpu_arrival
@@ -20,7 +20,7 @@ from nodeagent.edge.host.driver.roots import CONTAINER_DRIVER_ROOT
 from nodeagent.edge.host.files.sealed_file import SealedFile
 from nodeagent.edge.http.listeners import open_tcp_listener, open_unix_listener
 
-LOOK_SECONDS: Final = 20
+POLL_INTERVAL_SECONDS: Final = 20
 
 
 def wait_for_gpu(settings: Settings) -> None:
@@ -37,27 +37,31 @@ def wait_for_gpu(settings: Settings) -> None:
     public = open_tcp_listener(address.host, address.port, key="http.listen")
     admin = open_unix_listener(settings.node.run_dir / ADMIN_SOCKET, key="node.run_dir", mode=0o600)
     host, port = public.getsockname()[:2]
-    get_logger(component="agent").info("gpu_awaited", listen=f"{host}:{port}", looks_every_seconds=LOOK_SECONDS)
+    get_logger(component="agent").info(
+        "gpu_awaited", listen=f"{host}:{port}", looks_every_seconds=POLL_INTERVAL_SECONDS
+    )
     for listener in (public, admin):
         listener.set_inheritable(True)
     numbers = (str(public.fileno()), str(admin.fileno()))
-    waiting = (*numbers, str(LOOK_SECONDS), pci_devices, *dev_directories)
+    waiting = (*numbers, str(POLL_INTERVAL_SECONDS), pci_devices, *dev_directories)
     again = (sys.executable, *sys.orig_argv[1:])
     os.execv(sys.executable, [sys.executable, "-I", "-S", gpu_arrival.__file__, *waiting, "--", *again])  # noqa: S606
 
 
 def _has_work(settings: Settings) -> bool:
     is_made_up = settings.gpus.simulated_profile is not None
-    return is_made_up or bool(settings.devices.classes) or _has_known_gpu(settings.node.state_dir, settings.gpus.source)
+    return (
+        is_made_up or bool(settings.devices.classes) or _has_stored_gpu(settings.node.state_dir, settings.gpus.source)
+    )
 
 
-def _has_known_gpu(state_dir: Path, source: str) -> bool:
+def _has_stored_gpu(state_dir: Path, source: str) -> bool:
     """Whether an earlier agent has seen a GPU here; true if its store cannot be read."""
     name, seal, version = STORE
     found = SealedFile(state_dir / name, seal, version).read()
     try:
-        roster = decode_roster(found.body) if found.body is not None else None
-    except RosterUnreadable:
+        roster = decode_gpu_store(found.body) if found.body is not None else None
+    except GpuStoreUnreadable:
         return True
     return bool(found.troubles or (roster is not None and roster.source == source and roster.gpus))
 

@@ -34,13 +34,13 @@ class Recalled(Struct, frozen=True):
 
 
 def recall_label(
-    loaded: Loaded, load_again: Callable[[str], Loaded], environ: Mapping[str, str]
+    loaded: Loaded, reload_settings: Callable[[str], Loaded], environ: Mapping[str, str]
 ) -> tuple[Loaded, Recalled]:
     """The settings with the configuration followed last, or else the given settings.
 
     Args:
         loaded: The settings with the default configuration.
-        load_again: The same sources with the configuration of a label; raises `ConfigurationInvalid`.
+        reload_settings: The same sources with the configuration of a label; raises `ConfigurationInvalid`.
         environ: The environment, where the address of an API server may be found.
     """
     settings = loaded.settings
@@ -56,7 +56,7 @@ def recall_label(
     if not label:
         return loaded, Recalled(file, trouble=trouble)
     try:
-        chosen = load_again(label)
+        chosen = reload_settings(label)
     except ConfigurationInvalid as error:
         refusal = "; ".join(str(problem) for problem in error.problems)
     else:

@@ -5,14 +5,14 @@ import anyio
 from nodeagent.app.hardware import choose_hardware
 from nodeagent.app.node_facts import choose_node_facts
 from nodeagent.components.driver.decide import decide_driver
-from nodeagent.components.labeler.render import NodePicture
+from nodeagent.components.labeler.render import LabelFacts
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.model.gpu import Inventory
 
 
-async def look_at_node(settings: Settings, node_name: str) -> NodePicture:
+async def observe_node(settings: Settings, node_name: str) -> LabelFacts:
     """What labels are made of; without health, which takes longer than a single look.
 
     Raises:
@@ -31,4 +31,4 @@ async def look_at_node(settings: Settings, node_name: str) -> NodePicture:
             worker.close()
             tasks.cancel_scope.cancel()
     inventory = Inventory(generation=1, gpus=readout.gpus) if readout is not None else None
-    return NodePicture(facts=facts, driver=driver, inventory=inventory)
+    return LabelFacts(facts=facts, driver=driver, inventory=inventory)

@@ -5,16 +5,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from nodeagent.app.hardware import Hardware, is_mps_used
-from nodeagent.app.sides.claims import build_claims
-from nodeagent.app.sides.cluster import ClusterSide
-from nodeagent.app.sides.container import ContainerSide
-from nodeagent.app.sides.devices import DevicesSide
-from nodeagent.app.sides.kubelet import KubeletSide
-from nodeagent.app.sides.mig import MigSide
-from nodeagent.app.sides.mig_owed import MigCluster, build_owed
-from nodeagent.app.sides.mps import MpsSide
-from nodeagent.app.sides.parts import build_fractions
-from nodeagent.app.sides.slices import SlicesSide
+from nodeagent.app.wiring.claims import build_claims
+from nodeagent.app.wiring.cluster import ClusterWiring
+from nodeagent.app.wiring.container import ContainerWiring
+from nodeagent.app.wiring.devices import DevicesWiring
+from nodeagent.app.wiring.fractions import build_fractions
+from nodeagent.app.wiring.kubelet import KubeletWiring
+from nodeagent.app.wiring.mig import MigWiring
+from nodeagent.app.wiring.mig_paused_clients import MigCluster, build_paused_clients
+from nodeagent.app.wiring.mps import MpsWiring
+from nodeagent.app.wiring.slices import SlicesWiring
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.clock import Clock
@@ -41,20 +41,20 @@ NO_DAEMONS = (
 )
 
 
-class OptionalParts:
+class OptionalComponents:
     """The optional components with their dependencies, made at first use."""
 
     def __init__(
         self,
         house: tuple[Bus, Conditions, Clock, LiveSettings],
-        sides: tuple[KubeletSide, ContainerSide, ClusterSide],
+        sides: tuple[KubeletWiring, ContainerWiring, ClusterWiring],
         hardware: Hardware,
         open_store: Callable[[str, str, int], SealedStore],
         read_gates: Callable[[], Gates],
         node: str,
         orders: OrderHandlers,
     ) -> None:
-        self._house, self._sides = house, sides
+        self._house, self._wiring = house, sides
         self._live = house[-1]
         self._kubelet, self._containers, self._cluster = sides
         self._hardware, self._open_store = hardware, open_store
@@ -67,53 +67,53 @@ class OptionalParts:
         settings = self._live.now
         return (
             *(self._device_specs() if settings.devices.classes else ()),
-            *(self._part_specs() if settings.fractions.enabled else ()),
-            *(self._mig_specs() if settings.mig.manage else self._owed_specs()),
+            *(self._fraction_specs() if settings.fractions.enabled else ()),
+            *(self._mig_specs() if settings.mig.manage else self._paused_clients_specs()),
             *(self._mps_specs() if is_mps_used(settings) else ()),
             *(self._claim_specs() if settings.claims.enabled else ()),
         )
 
     def slice_specs(self) -> tuple[ComponentSpec, ...]:
         """The component for resource slices."""
-        return self.slices_side.specs() if self._live.now.claims.enabled else ()
+        return self.slices_wiring.specs() if self._live.now.claims.enabled else ()
 
     def list_slices(self) -> Sequence[SliceContent]:
         """The published resource slices; empty where no claims are served."""
-        return self.slices_side.contents if self._live.now.claims.enabled else ()
+        return self.slices_wiring.contents if self._live.now.claims.enabled else ()
 
     def close(self) -> None:
         """Let the threads of all parts made so far end."""
-        for name in ("devices_side", "mig_side", "mps_side", "slices_side"):
+        for name in ("devices_wiring", "mig_wiring", "mps_wiring", "slices_wiring"):
             if name in self.__dict__:
                 self.__dict__[name].close()
 
     @cached_property
-    def devices_side(self) -> DevicesSide:
+    def devices_wiring(self) -> DevicesWiring:
         """The device side for the life of the process, with device classes configured."""
-        return DevicesSide(*self._house, self._kubelet)
+        return DevicesWiring(*self._house, self._kubelet)
 
     @cached_property
-    def mig_side(self) -> MigSide:
+    def mig_wiring(self) -> MigWiring:
         """The MIG side for the life of the process, if the agent cuts GPUs."""
-        return MigSide(*self._house, self._orders)
+        return MigWiring(*self._house, self._orders)
 
     @cached_property
-    def mps_side(self) -> MpsSide:
+    def mps_wiring(self) -> MpsWiring:
         """The MPS side for the life of the process, if the agent looks after daemons."""
-        return MpsSide(*self._house, self.mps)
+        return MpsWiring(*self._house, self.mps)
 
     @cached_property
-    def slices_side(self) -> SlicesSide:
+    def slices_wiring(self) -> SlicesWiring:
         """The side of resource slices for the life of the process, if claims are served."""
-        return SlicesSide(*self._house, self._cluster, self._node, self._read_gates)
+        return SlicesWiring(*self._house, self._cluster, self._node, self._read_gates)
 
     def _device_specs(self) -> tuple[ComponentSpec, ...]:
         needs, opens = ("allocations_recovered",), (DEVICES_GATE,)
-        build = self.devices_side.build
+        build = self.devices_wiring.build
         return (ComponentSpec("devices", build, needs=needs, opens=opens, vital=True, stop_stage=10),)
 
-    def _part_specs(self) -> tuple[ComponentSpec, ...]:
-        gates = self._containers.list_gates_of_parts()
+    def _fraction_specs(self) -> tuple[ComponentSpec, ...]:
+        gates = self._containers.list_fraction_gates()
         fractions = ComponentSpec(
             "fractions",
             self._build_fractions,
@@ -128,11 +128,11 @@ class OptionalParts:
         # The component waits for GPUs and journal itself: paused clients are unpaused without them, too.
         return (ComponentSpec("mig", self._build_mig, stop_stage=10),)
 
-    def _owed_specs(self) -> tuple[ComponentSpec, ...]:
+    def _paused_clients_specs(self) -> tuple[ComponentSpec, ...]:
         """Only if an earlier agent has cut GPUs: a kill may have left other DaemonSets paused."""
         if not any(self._live.now.node.state_dir.glob(f"{MEMORY}*")):
             return ()
-        return (ComponentSpec(MIG_OWED, self._build_owed, stop_stage=10),)
+        return (ComponentSpec(MIG_OWED, self._build_paused_clients, stop_stage=10),)
 
     def _mps_specs(self) -> tuple[ComponentSpec, ...]:
         needs = ("inventory_known", "allocations_recovered", "doors_known")
@@ -144,17 +144,17 @@ class OptionalParts:
         return (ComponentSpec("claims", self._build_claims, needs=needs, opens=("claims_known",), stop_stage=10),)
 
     def _build_fractions(self) -> Component:
-        return build_fractions(*self._house, self._sides, self._hardware.simulation, self._orders)
+        return build_fractions(*self._house, self._wiring, self._hardware.simulation, self._orders)
 
     def _build_mig(self) -> Component:
         partitioning = self._hardware.partitioning
         assert partitioning is not None
         cluster = self._open_mig_cluster()
-        return self.mig_side.build(partitioning, self._kubelet.journal, self.partitions, self._open_store, cluster)
+        return self.mig_wiring.build(partitioning, self._kubelet.journal, self.partitions, self._open_store, cluster)
 
-    def _build_owed(self) -> Component:
+    def _build_paused_clients(self) -> Component:
         _, conditions, clock, _ = self._house
-        return build_owed(conditions, clock, self._open_store, self._open_mig_cluster())
+        return build_paused_clients(conditions, clock, self._open_store, self._open_mig_cluster())
 
     def _open_mig_cluster(self) -> MigCluster | None:
         return MigCluster(self._cluster.open_evictions) if self._cluster.is_in_use else None
@@ -162,11 +162,11 @@ class OptionalParts:
     def _build_mps(self) -> Component:
         partitioning = self._hardware.partitioning
         assert partitioning is not None
-        return self.mps_side.build(partitioning, self._kubelet.journal)
+        return self.mps_wiring.build(partitioning, self._kubelet.journal)
 
     def _build_claims(self) -> Component:
         settings = self._live.now
         partitions = self.partitions.get if settings.mig.manage else None
         mps = self.mps.get if settings.mps.claims else None
         cards = self._hardware.partitioning
-        return build_claims(self._house, self._sides, pool=self._node, partitions=partitions, mps=mps, cards=cards)
+        return build_claims(self._house, self._wiring, pool=self._node, partitions=partitions, mps=mps, cards=cards)

@@ -33,7 +33,7 @@ class AgentPlan(Struct, frozen=True):
     """A run of the agent."""
 
     loaded: Loaded
-    load_again: Callable[[str], Loaded]
+    reload_settings: Callable[[str], Loaded]
     """For a reload: the same sources, read anew, with the named configuration of the given node label.
 
     Raises `ConfigurationInvalid`.

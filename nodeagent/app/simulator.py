@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nodeagent.core.channels.bus import Bus
     from nodeagent.core.children.worker_thread import WorkerThread
     from nodeagent.model.labels import NodeFacts
-    from nodeagent.model.ports import DriverFileSource, MpsHost, PartFolders, PartLibrary, ProcessPlaces
+    from nodeagent.model.ports import DriverFileSource, FractionFolders, MpsHost, ProcessPlaces, VgpuLibrary
 
 PACKAGE = "nodeagent_sim"
 NODE_MODULE = f"{PACKAGE}.node"
@@ -40,7 +40,7 @@ class Simulation(Struct, frozen=True):
 
     places: "ProcessPlaces"
     """The pods of processes, which are as simulated as the GPUs."""
-    build_part_files: "Callable[[Path, Path, WorkerThread], tuple[PartFolders, PartLibrary]]"
+    build_part_files: "Callable[[Path, Path, WorkerThread], tuple[FractionFolders, VgpuLibrary]]"
     """Files of simulated containers with fractions, from the folders of the fractions and of the library."""
     follow_journal: "Callable[[Bus], Coroutine[Any, Any, None]]"
     """Has the pods of a real cluster work on their GPUs."""

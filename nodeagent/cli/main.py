@@ -17,7 +17,7 @@ from nodeagent.cli.frame.parser import build_parser
 from nodeagent.model.errors import SourceUnusable
 
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-TELL_MACHINE = "nodeagent.cli.answers.answer:tell_machine"
+DESCRIBE_MACHINE = "nodeagent.cli.answers.answer:describe_machine"
 
 
 class Streams(Struct, frozen=True):
@@ -42,7 +42,7 @@ def run_command_line(words: Sequence[str], streams: Streams) -> int:
     try:
         run: Callable[..., int] = _import_command(arguments.chosen.runs)
         if arguments.chosen.of_machine:
-            _import_command(TELL_MACHINE)(arguments, streams.err)
+            _import_command(DESCRIBE_MACHINE)(arguments, streams.err)
         code = run(arguments, streams)
         # Flushed here, for an error of our own: at exit the interpreter complains with words and a code of its own.
         streams.out.flush()

@@ -17,11 +17,11 @@ from nodeagent.config.sections.agent import (
     ShutdownSettings,
     SupervisorSettings,
 )
+from nodeagent.config.sections.allocation_modes import AllocationModeSettings
 from nodeagent.config.sections.claims import ClaimsSettings
 from nodeagent.config.sections.cluster import KubernetesSettings, LabelsSettings, MetricsSettings
 from nodeagent.config.sections.containers import CdiSettings, RuntimeSettings
 from nodeagent.config.sections.devices import DevicesSettings
-from nodeagent.config.sections.doors import DoorsSettings
 from nodeagent.config.sections.extender import ExtenderSettings
 from nodeagent.config.sections.fractions import FractionsSettings
 from nodeagent.config.sections.hardware import DriverSettings, GpusSettings, HealthSettings, InventorySettings
@@ -50,7 +50,7 @@ class Settings(Section):
     inventory: InventorySettings = _section(InventorySettings)
     health: HealthSettings = _section(HealthSettings)
     kubelet: KubeletSettings = _section(KubeletSettings)
-    doors: DoorsSettings = _section(DoorsSettings)
+    doors: AllocationModeSettings = _section(AllocationModeSettings)
     mig: MigSettings = _section(MigSettings)
     fractions: FractionsSettings = _section(FractionsSettings)
     devices: DevicesSettings = _section(DevicesSettings)

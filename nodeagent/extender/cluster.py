@@ -16,16 +16,16 @@ from typing import Final, Generic, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nodeagent.extender.account import Account, Tenant
 from nodeagent.extender.gpu_pod import CHOICE_DIGEST, GpuPod, read_gpu_pod
-from nodeagent.extender.place_pod import Parts
+from nodeagent.extender.node_space import NodeSpace, Tenant
+from nodeagent.extender.place_pod import Fractions
 from nodeagent.extender.trust.digest import ChoiceDigests
 from nodeagent.model.errors import PublicationUnreadable
 from nodeagent.model.scheduling import SeenNode, SeenPod
 from nodeagent.model.values import Value
 from nodeagent.rules.fractions.demands import PodDemand, Profiles
 from nodeagent.rules.fractions.foreign_nodes import read_node
-from nodeagent.rules.fractions.profiles import CoresProfile, SharesProfile
+from nodeagent.rules.fractions.profiles import CoresProfile, CountedProfile
 from nodeagent.rules.fractions.published import Published
 from nodeagent.rules.placement.hierarchy import Tree
 
@@ -51,7 +51,7 @@ class Hold(Value, frozen=True):
     node: str
     until_seconds: float
     pod: GpuPod
-    parts: Parts | None = None
+    parts: Fractions | None = None
     """The promised fractions; `None` for a choice read from the pod."""
     written: Mapping[str, str] | None = None
     """The annotations being written on the pod, until the watch reports them; `None` where nothing is written."""
@@ -85,7 +85,7 @@ class NodeEntry(Struct):
     """The node's GPUs for fractions; `None` on most nodes."""
     problem: str = ""
     """Why the node's annotations are unreadable."""
-    account: Account | None = None
+    account: NodeSpace | None = None
     """Made at the first question, and dropped with the next change."""
 
 
@@ -133,7 +133,7 @@ class Cluster:
             return
         entry.said, entry.account = said, None
         try:
-            cores, shares = self.profiles.cores or CoresProfile(), self.profiles.shares or SharesProfile()
+            cores, shares = self.profiles.cores or CoresProfile(), self.profiles.shares or CountedProfile()
             entry.published, entry.problem = read_node(cores, shares, node.annotations, node.capacity), ""
         except PublicationUnreadable as error:
             entry.published, entry.problem = None, str(error)
@@ -201,7 +201,7 @@ class Cluster:
             self.drop_pod(uid, now)
 
     def assume(
-        self, pod: GpuPod, node: str, parts: Parts, written: Mapping[str, str] | None, until_seconds: float
+        self, pod: GpuPod, node: str, parts: Fractions, written: Mapping[str, str] | None, until_seconds: float
     ) -> None:
         """A pod was promised fractions on a node, seen by the API server or not."""
         self._forget(pod.uid)
@@ -268,20 +268,20 @@ class Cluster:
                 self.holds[uid] = hold
             self._count(uid)
 
-    def find_account(self, name: str) -> Account | None:
+    def find_space(self, name: str) -> NodeSpace | None:
         """A node's account as of now; `None` for an unknown node and a node without fractions."""
         entry = self.nodes.get(name)
         if entry is None or entry.published is None:
             return None
         account = entry.account
         if account is None:
-            account = entry.account = Account(self.profiles, entry.published, self._list_tenants(name))
+            account = entry.account = NodeSpace(self.profiles, entry.published, self._list_tenants(name))
         return account
 
     def prepare(self, names: Iterable[str]) -> None:
         """Make the accounts of these nodes and their numbers ahead of questions."""
         for name in names:
-            account = self.find_account(name)
+            account = self.find_space(name)
             if account is not None:
                 account.prepare()
 

@@ -9,30 +9,30 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from typing import Final, NamedTuple
 
-from nodeagent.extender.account import Account, Look, Summary, Verdict
 from nodeagent.extender.cluster import Cluster
 from nodeagent.extender.gpu_pod import GpuPod, Policy
-from nodeagent.extender.place_pod import PodPlacement, place_pod
-from nodeagent.extender.rank import Rank, find_largest_part, find_most_whole, rank_part, rank_whole, score_rank
-from nodeagent.extender.sums import sum_demand
-from nodeagent.extender.texts import (
+from nodeagent.extender.messages import (
     ELSEWHERE,
     NOT_ASKED,
     NOTHING,
     TOGETHER,
     UNKNOWN,
     Lack,
+    describe_beside,
+    describe_held,
+    describe_lack,
+    describe_no_daemons,
+    describe_other_names,
     measure_lack,
-    tell_beside,
-    tell_held,
-    tell_lack,
-    tell_no_daemons,
-    tell_other_names,
 )
+from nodeagent.extender.node_space import NodeSpace, SpaceView, Summary, Verdict
+from nodeagent.extender.place_pod import PodPlacement, place_pod
+from nodeagent.extender.rank import Rank, find_largest_fraction, find_most_whole, rank_fraction, rank_whole, score_rank
+from nodeagent.extender.sums import sum_demand
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import Enforcement
 from nodeagent.rules.fractions.demands import PodDemand
-from nodeagent.rules.fractions.enforcement import tell_several
+from nodeagent.rules.fractions.enforcement import explain_several
 from nodeagent.rules.fractions.selection import narrow
 from nodeagent.rules.placement.place import Demand
 from nodeagent.rules.placement.space import Space
@@ -113,7 +113,7 @@ class Decider:
 
     def place(self, pod: GpuPod, name: str, wishes: Mapping[int, Sequence[GpuUuid]] | None = None) -> PodPlacement:
         """The evaluators' placement on one node with fractions; `wishes` are preferred GPUs by container number."""
-        account = self._cluster.find_account(name)
+        account = self._cluster.find_space(name)
         assert account is not None
         assert pod.demand is not None
         space = narrow(account.look(pod)[0].space, account.published.models, pod.selection)
@@ -124,7 +124,7 @@ class Decider:
 
         By the kind of pod: for the node until the next change, and for all nodes in the same state.
         """
-        account = self._cluster.find_account(name)
+        account = self._cluster.find_space(name)
         if account is None:
             return UNKNOWN
         assert pod.demand is not None
@@ -135,7 +135,7 @@ class Decider:
             placement = place_pod(space, pod.demand)
             if placement.failed is None:
                 return placement
-            verdict = kind.note_failure(space, tell_beside(placement.failed))
+            verdict = kind.note_failure(space, describe_beside(placement.failed))
         account.remember(kind.number, verdict)
         return verdict.text
 
@@ -144,14 +144,14 @@ class Decider:
 
         Only the evaluators know every conflict on a GPU, and that a pod's own init container blocks nobody.
         """
-        if self._cluster.find_account(choice.node) is None:
+        if self._cluster.find_space(choice.node) is None:
             return False
         chosen = _list_gpus(choice.placement)
         return _list_gpus(self.place(pod, choice.node, chosen)) == chosen
 
     def judge(self, pod: GpuPod, name: str) -> Verdict:
         """The verdict of the numbers on one node with fractions."""
-        account = self._cluster.find_account(name)
+        account = self._cluster.find_space(name)
         assert account is not None
         assert pod.demand is not None
         return self._find_kind(pod, pod.demand).judge(account)
@@ -162,7 +162,7 @@ class Decider:
         found = _Sorted([], {}, {})
         for name in dict.fromkeys(names):
             entry = nodes.get(name)
-            account = None if entry is None else entry.account or self._cluster.find_account(name)
+            account = None if entry is None else entry.account or self._cluster.find_space(name)
             if account is not None:
                 verdict = account.verdicts.get(kind.number) or account.remember(kind.number, kind.judge(account))
             elif entry is None:
@@ -233,7 +233,9 @@ class Search:
 
 def _list_gpus(placement: PodPlacement) -> dict[int, tuple[GpuUuid, ...]]:
     """The GPUs of each container; fewer containers than the pod has where the pod does not fit."""
-    return {number: tuple(sorted(part.gpu for part in each.shares)) for number, each in placement.placements.items()}
+    return {
+        number: tuple(sorted(fraction.gpu for fraction in each.shares)) for number, each in placement.placements.items()
+    }
 
 
 class Kind:
@@ -248,7 +250,7 @@ class Kind:
             (each.demand.gpus for each in demand.containers if not each.demand.is_exclusive), default=0
         )
         self._most_whole = find_most_whole(demand)
-        self._largest = find_largest_part(demand)
+        self._largest = find_largest_fraction(demand)
         self._demands = tuple(dict.fromkeys(each.demand for each in demand.containers))
         """The containers' demands, equal demands once."""
         first = self._demands[0]
@@ -261,17 +263,17 @@ class Kind:
         self._failures: dict[object, Verdict] = {}
         """By the state of a node's GPUs, where the numbers found room and the evaluators did not."""
 
-    def judge(self, account: Account) -> Verdict:
+    def judge(self, account: NodeSpace) -> Verdict:
         """The verdict on one node."""
         published, selection = account.published, self._selection
         if self._demand.profile != published.profile:
-            return Verdict(None, tell_other_names(self._demand, published.profile), is_hopeless=True)
+            return Verdict(None, describe_other_names(self._demand, published.profile), is_hopeless=True)
         if published.enforcement is not None and (refusal := self._refuse_mps(account)):
             return Verdict(None, refusal, is_hopeless=True)
         now, empty = account.look(self._pod)
         if not selection.is_empty:
             models = published.models
-            now, empty = (Look(narrow(each.space, models, selection), each.where) for each in (now, empty))
+            now, empty = (SpaceView(narrow(each.space, models, selection), each.where) for each in (now, empty))
         return self._judge(account, now, empty)
 
     def find_failure(self, space: Space) -> Verdict | None:
@@ -285,19 +287,19 @@ class Kind:
         verdict = self._failures[_read_state(space)] = Verdict(None, text)
         return verdict
 
-    def _refuse_mps(self, account: Account) -> str:
+    def _refuse_mps(self, account: NodeSpace) -> str:
         """Why MPS could never hold the pod to its fractions on this node, where MPS has to."""
         if self._pod.enforcement is Enforcement.MPS and not account.published.has_mps:
-            return tell_no_daemons(self._key)
+            return describe_no_daemons(self._key)
         is_too_many = self._most_parts > 1 and account.is_held_by_mps(self._pod)
-        return f"{self._key}: {tell_several(self._most_parts)}" if is_too_many else ""
+        return f"{self._key}: {explain_several(self._most_parts)}" if is_too_many else ""
 
-    def _judge(self, account: Account, now: Look, empty: Look) -> Verdict:
+    def _judge(self, account: NodeSpace, now: SpaceView, empty: SpaceView) -> Verdict:
         if self._part is not None and (tightest := now.summary.find_tightest(*self._part)) is not None:
-            return now.summary.spread if self._policy == "spread" else rank_part(now.summary, tightest)
+            return now.summary.spread if self._policy == "spread" else rank_fraction(now.summary, tightest)
         lacking = self._find_lacking(now.summary)
         if lacking is None and self._sums is not None and not self._sums.fit(now.summary):
-            text = tell_held(TOGETHER, account.held, len(account.published.gpus))
+            text = describe_held(TOGETHER, account.held, len(account.published.gpus))
             return Verdict(None, text, is_hopeless=not self._sums.fit(empty.summary))
         if lacking is None:
             return self._rank(now.summary)
@@ -311,7 +313,7 @@ class Kind:
             return rank_whole(summary, self._most_whole, self._policy)
         if self._policy == "spread":
             return summary.spread
-        return rank_part(summary, summary.measure_tightest(self._largest))
+        return rank_fraction(summary, summary.measure_tightest(self._largest))
 
     def _find_lacking(self, summary: Summary) -> Demand | None:
         """The demand of the first container with too few GPUs, whatever the other containers get."""
@@ -320,15 +322,15 @@ class Kind:
                 return demand
         return None
 
-    def _tell(self, account: Account, look: Look, demand: Demand, *, is_hopeless: bool) -> Verdict:
+    def _tell(self, account: NodeSpace, look: SpaceView, demand: Demand, *, is_hopeless: bool) -> Verdict:
         """The verdict for a lack; shared by the thousands of nodes with the same lack."""
         lack = measure_lack(look.summary, demand)
         gpus = len(account.published.gpus) if account.held else 0
         key = (lack, id(demand), is_hopeless, look.where, account.held, gpus)
         verdict = self._told.get(key)
         if verdict is None:
-            text = tell_lack(lack, demand, allowed=not self._selection.is_empty, where=look.where)
-            verdict = self._told[key] = Verdict(None, tell_held(text, account.held, gpus), is_hopeless)
+            text = describe_lack(lack, demand, allowed=not self._selection.is_empty, where=look.where)
+            verdict = self._told[key] = Verdict(None, describe_held(text, account.held, gpus), is_hopeless)
         return verdict
 
 

@@ -17,7 +17,7 @@ from nodeagent.model.wording import render_bytes
 from nodeagent.rules.placement.place import render_placement
 from nodeagent.rules.placement.space import GpuRoom
 
-NODES_TOLD: Final = 10
+NODES_LISTED: Final = 10
 """The most nodes reported in full, and the most names for each reason; the others are counted."""
 
 
@@ -67,11 +67,11 @@ def explain_pod(cluster: Cluster, decider: Decider, pod: GpuPod) -> Story:
     """Judge every node as if the pod came now and had nothing yet."""
     demand = pod.demand
     assert demand is not None
-    state = _tell_state(cluster, pod)
+    state = _describe_state(cluster, pod)
     with cluster.aside(pod.uid):
         found = decider.filter(pod, tuple(cluster.nodes), only_best=False)
         best = tuple(
-            _tell_node(cluster, decider, pod, name) for name in decider.list_best(pod, found.fitting, NODES_TOLD)
+            _describe_node(cluster, decider, pod, name) for name in decider.list_best(pod, found.fitting, NODES_LISTED)
         )
     grouped: defaultdict[str, list[str]] = defaultdict(list)
     for name, text in (*found.failed.items(), *found.hopeless.items()):
@@ -86,41 +86,41 @@ def explain_pod(cluster: Cluster, decider: Decider, pod: GpuPod) -> Story:
         fits=len(found.fitting),
         best=best,
         reasons=tuple(
-            Reason(text=text, count=len(names), nodes=tuple(sorted(names)[:NODES_TOLD])) for text, names in ordered
+            Reason(text=text, count=len(names), nodes=tuple(sorted(names)[:NODES_LISTED])) for text, names in ordered
         ),
-        counted=NodeStory(node=node, gpus=_tell_gpus(cluster, node)) if node else None,
+        counted=NodeStory(node=node, gpus=_describe_gpus(cluster, node)) if node else None,
     )
 
 
-def _tell_state(cluster: Cluster, pod: GpuPod) -> str:
+def _describe_state(cluster: Cluster, pod: GpuPod) -> str:
     hold = cluster.holds.get(pod.uid)
     if hold is not None:
         return f"promised to {hold.node}, not bound yet"
     if not pod.node:
         return "waiting: no node has been chosen"
-    account = cluster.find_account(pod.node)
+    account = cluster.find_space(pod.node)
     if account is None:
         return f"bound to {pod.node}, which gives out no parts of GPUs or is not known"
     if pod.uid in account.guessed:
         return f"bound to {pod.node}; which GPUs it has nobody says, so it is counted where the node would put it"
-    return f"bound to {pod.node}, on {', '.join(sorted({part.gpu for part in account.taken[pod.uid]}))}"
+    return f"bound to {pod.node}, on {', '.join(sorted({fraction.gpu for fraction in account.taken[pod.uid]}))}"
 
 
-def _tell_node(cluster: Cluster, decider: Decider, pod: GpuPod, name: str) -> NodeStory:
+def _describe_node(cluster: Cluster, decider: Decider, pod: GpuPod, name: str) -> NodeStory:
     demand = pod.demand
     assert demand is not None
     names = {each.number: each.name for each in demand.containers}
     placements = decider.place(pod, name).placements
     told = {names[number]: render_placement(placement) for number, placement in placements.items()}
-    return NodeStory(node=name, containers=told, gpus=_tell_gpus(cluster, name))
+    return NodeStory(node=name, containers=told, gpus=_describe_gpus(cluster, name))
 
 
-def _tell_gpus(cluster: Cluster, name: str) -> tuple[GpuLine, ...]:
-    account = cluster.find_account(name)
-    return tuple(map(_tell_room, account.space.rooms)) if account is not None else ()
+def _describe_gpus(cluster: Cluster, name: str) -> tuple[GpuLine, ...]:
+    account = cluster.find_space(name)
+    return tuple(map(_describe_room, account.space.rooms)) if account is not None else ()
 
 
-def _tell_room(room: GpuRoom) -> GpuLine:
+def _describe_room(room: GpuRoom) -> GpuLine:
     return GpuLine(
         index=room.index,
         uuid=room.gpu,

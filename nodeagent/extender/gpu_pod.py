@@ -11,11 +11,11 @@ from nodeagent.model.errors import RequestInvalid
 from nodeagent.model.journal import Enforcement
 from nodeagent.model.scheduling import SeenPod
 from nodeagent.model.values import Value
+from nodeagent.rules.fractions.choices import read_chosen_node
 from nodeagent.rules.fractions.demands import PodDemand, Profiles, read_demand
-from nodeagent.rules.fractions.enforcement import read_enforcement_wish
+from nodeagent.rules.fractions.enforcement import read_enforcement_choice
 from nodeagent.rules.fractions.profiles import CoresProfile, Profile
 from nodeagent.rules.fractions.selection import Selection, read_selection
-from nodeagent.rules.fractions.wishes import read_chosen_node
 
 Policy: TypeAlias = Literal["pack", "spread"]
 _LONGEST: Final = 8192
@@ -66,7 +66,7 @@ def read_gpu_pod(profiles: Profiles, pod: SeenPod) -> GpuPod | None:
         if demand is None:
             return None
         if not demand.is_exclusive:
-            enforcement = read_enforcement_wish(profiles.enforcement, pod.annotations)
+            enforcement = read_enforcement_choice(profiles.enforcement, pod.annotations)
     except RequestInvalid as error:
         problem = f"{error.resource}: {error.reason}"
     profile = profiles.find(demand.profile) if demand is not None else None

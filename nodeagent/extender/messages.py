@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from nodeagent.extender.account import Summary
+from nodeagent.extender.node_space import Summary
 from nodeagent.model.wording import render_bytes
 from nodeagent.rules.fractions.demands import ContainerDemand, PodDemand
 from nodeagent.rules.placement.place import Demand
@@ -30,12 +30,12 @@ HELD: Final[Mapping[str, str]] = {
 _HELD_BACK: Final = "held back"
 
 
-def tell_other_names(demand: PodDemand, theirs: str) -> str:
+def describe_other_names(demand: PodDemand, theirs: str) -> str:
     """Node and pod name fractions by different resource names."""
     return f"this node gives out parts of GPUs by the names of {theirs}, the pod asks by those of {demand.profile}"
 
 
-def tell_no_daemons(key: str) -> str:
+def describe_no_daemons(key: str) -> str:
     """The pod asks for MPS on a node without MPS daemons."""
     return f"nobody looks after MPS daemons on this node, and the pod asks for mps ({key})"
 
@@ -60,7 +60,7 @@ def measure_lack(summary: Summary, demand: Demand) -> Lack:
     return Lack(enough, summary.count(demand) if demand.gpus > 1 else 0)
 
 
-def tell_lack(lack: Lack, demand: Demand, *, allowed: bool, where: str = "") -> str:
+def describe_lack(lack: Lack, demand: Demand, *, allowed: bool, where: str = "") -> str:
     """The lack for a container.
 
     Args:
@@ -71,21 +71,21 @@ def tell_lack(lack: Lack, demand: Demand, *, allowed: bool, where: str = "") -> 
     """
     which = where + (" that the pod allows" if allowed else "")
     if demand.cores >= CORES:
-        return _tell_whole(lack.both, demand.gpus, which)
+        return _describe_whole(lack.both, demand.gpus, which)
     room = render_bytes(demand.memory_bytes) if demand.memory_percent is None else f"{demand.memory_percent} %"
     memory = f"{room} of memory"
     if lack.both:
-        part = f"{demand.cores} cores and {memory}" if demand.cores else memory
-        return f"{_count(lack.both)}{which} with {part} free, {demand.gpus} are asked for"
+        fraction = f"{demand.cores} cores and {memory}" if demand.cores else memory
+        return f"{_count(lack.both)}{which} with {fraction} free, {demand.gpus} are asked for"
     if not lack.cores:
-        part = f"{demand.cores} cores" if demand.cores else "any cores"
-        return f"no GPU{which} with {part} free"
+        fraction = f"{demand.cores} cores" if demand.cores else "any cores"
+        return f"no GPU{which} with {fraction} free"
     if not demand.cores:
         return f"no GPU{which} with {memory} free"
     return f"{_count(lack.cores)}{which} with {demand.cores} cores free, but none also with {memory}"
 
 
-def _tell_whole(free: int, wanted: int, which: str) -> str:
+def _describe_whole(free: int, wanted: int, which: str) -> str:
     if wanted == 1:
         return f"no GPU{which} that nobody has a part of"
     have = "no GPU" if free == 0 else _count(free)
@@ -96,7 +96,7 @@ def _count(number: int) -> str:
     return "1 GPU" if number == 1 else f"{number} GPUs"
 
 
-def tell_held(text: str, held: Sequence[str], gpus: int) -> str:
+def describe_held(text: str, held: Sequence[str], gpus: int) -> str:
     """The lack, and how many GPUs are held back and why; the latter alone where all GPUs are held back.
 
     Args:
@@ -113,6 +113,6 @@ def tell_held(text: str, held: Sequence[str], gpus: int) -> str:
     return told if len(held) == gpus else f"{text} ({told})"
 
 
-def tell_beside(container: ContainerDemand) -> str:
+def describe_beside(container: ContainerDemand) -> str:
     """A container without room beside the pod's other containers."""
     return f"no room for {container.demand.describe()} (container {container.name}) beside the pod's other containers"

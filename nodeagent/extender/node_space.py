@@ -17,13 +17,13 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from nodeagent.extender.gpu_pod import GpuPod
-from nodeagent.extender.place_pod import Parts, place_pod, sum_parts
+from nodeagent.extender.place_pod import Fractions, place_pod, sum_fractions
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import Enforcement
+from nodeagent.rules.fractions.choices import read_scheduler_choice
 from nodeagent.rules.fractions.demands import Profiles, Stage
 from nodeagent.rules.fractions.published import Published
-from nodeagent.rules.fractions.wishes import read_wish
-from nodeagent.rules.mps.parts import refuse_neighbour
+from nodeagent.rules.mps.fractions import refuse_neighbour
 from nodeagent.rules.placement.grouping import mask_of
 from nodeagent.rules.placement.hierarchy import Tree
 from nodeagent.rules.placement.place import Demand
@@ -39,7 +39,7 @@ class Tenant(NamedTuple):
     """A pod that counts on a node."""
 
     pod: GpuPod
-    parts: Parts | None = None
+    parts: Fractions | None = None
     """The pod's fractions, where known without the pod's annotations."""
 
 
@@ -161,7 +161,7 @@ def summarise(space: Space) -> Summary:
     )
 
 
-class Look:
+class SpaceView:
     """A node's account as seen by some of the pods."""
 
     def __init__(self, space: Space, where: str = "") -> None:
@@ -175,12 +175,12 @@ class Look:
         return summarise(self.space)
 
 
-class Account:
+class NodeSpace:
     """One node's account at one moment; a change makes a new account."""
 
     def __init__(self, profiles: Profiles, published: Published, tenants: Mapping[str, Tenant]) -> None:
         self.published = published
-        self.taken: dict[str, Parts] = {}
+        self.taken: dict[str, Fractions] = {}
         """Each pod's fractions, by the pod's uid."""
         self.guessed: frozenset[str] = frozenset()
         """Pods whose GPUs are unknown."""
@@ -193,17 +193,17 @@ class Account:
         # Not the same for all nodes, or one answer in so many would wait until all caches are cleared at once.
         self._most = _REMEMBERED_MAX + next(_serial) % _REMEMBERED_MAX
         self.space = self._count(profiles, tenants)
-        self._looks: dict[bool, tuple[Look, Look]] = {}
+        self._looks: dict[bool, tuple[SpaceView, SpaceView]] = {}
 
     @cached_property
-    def plain(self) -> tuple[Look, Look]:
+    def plain(self) -> tuple[SpaceView, SpaceView]:
         """The views of pods without a conflict with MPS."""
-        return Look(self.space), Look(self.published.space)
+        return SpaceView(self.space), SpaceView(self.published.space)
 
-    def look(self, pod: GpuPod) -> tuple[Look, Look]:
+    def look(self, pod: GpuPod) -> tuple[SpaceView, SpaceView]:
         """The pod's two views: the account now, and the account without any pod."""
         by_mps = self.is_held_by_mps(pod)
-        return self.plain if by_mps is None else self._look_by(by_mps=by_mps)
+        return self.plain if by_mps is None else self._view_by(by_mps=by_mps)
 
     @cached_property
     def held(self) -> tuple[str, ...]:
@@ -214,16 +214,16 @@ class Account:
         """Compute the numbers for any pod ahead of questions."""
         looks = [*self.plain]
         if self.published.has_mps:
-            looks += [*self._look_by(by_mps=True), *self._look_by(by_mps=False)]
+            looks += [*self._view_by(by_mps=True), *self._view_by(by_mps=False)]
         for look in looks:
             _ = look.summary
 
-    def _look_by(self, *, by_mps: bool) -> tuple[Look, Look]:
+    def _view_by(self, *, by_mps: bool) -> tuple[SpaceView, SpaceView]:
         if by_mps not in self._looks:
             where = OPEN_TO_MPS if by_mps else OUTSIDE_OF_MPS
             spaces = self._keep(self.space, by_mps=by_mps), self._keep(self.published.space, by_mps=by_mps, empty=True)
             now, empty = (
-                Look(space, "" if space is before else where)
+                SpaceView(space, "" if space is before else where)
                 for space, before in zip(spaces, (self.space, self.published.space), strict=True)
             )
             self._looks[by_mps] = now, empty
@@ -246,41 +246,41 @@ class Account:
         return verdict
 
     def _count(self, profiles: Profiles, tenants: Mapping[str, Tenant]) -> Space:
-        space, unknown = self.published.space, list[tuple[GpuPod, Mapping[int, Parts]]]()
+        space, unknown = self.published.space, list[tuple[GpuPod, Mapping[int, Fractions]]]()
         for uid, tenant in tenants.items():
             # By the key: an earlier choice of the pod is no report of its containers.
             bound = self._find_bound(tenant.pod, self.published.bound.get(uid, {}))
-            parts = self._read_parts(profiles, tenant, bound)
-            if parts is None:
+            fractions = self._read_fractions(profiles, tenant, bound)
+            if fractions is None:
                 unknown.append((tenant.pod, bound))
             else:
-                self.taken[uid] = parts
-                self._note(tenant.pod, parts)
+                self.taken[uid] = fractions
+                self._note(tenant.pod, fractions)
         # All fractions at once: each step by itself would make the whole space anew.
-        space = space.occupy(part for parts in self.taken.values() for part in parts)
+        space = space.occupy(fraction for fractions in self.taken.values() for fraction in fractions)
         for pod, bound in sorted(unknown, key=lambda each: (each[0].created, each[0].uid)):
             assert pod.demand is not None
             by_mps = self.is_held_by_mps(pod)
             seen = space if by_mps is None else self._keep(space, by_mps=by_mps)
             guess = place_pod(seen, pod.demand)
-            parts = guess.parts
+            fractions = guess.parts
             if bound:
                 shares = {number: placement.shares for number, placement in guess.placements.items()}
-                parts = sum_parts(pod.demand, {**shares, **bound})
-            self.taken[pod.uid] = parts
-            self._note(pod, parts)
-            space = space.occupy(parts)
+                fractions = sum_fractions(pod.demand, {**shares, **bound})
+            self.taken[pod.uid] = fractions
+            self._note(pod, fractions)
+            space = space.occupy(fractions)
         self.guessed = frozenset(pod.uid for pod, _ in unknown)
         return space
 
-    def _note(self, pod: GpuPod, parts: Parts) -> None:
+    def _note(self, pod: GpuPod, parts: Fractions) -> None:
         """Count the pod's GPUs as used through MPS or past MPS, where the node has MPS daemons."""
         if self.published.has_mps:
-            for part in parts:
-                if part.cores < CORES and self.is_held_by_mps(pod):
-                    self._clients[part.gpu] += 1
+            for fraction in parts:
+                if fraction.cores < CORES and self.is_held_by_mps(pod):
+                    self._clients[fraction.gpu] += 1
                 else:
-                    self._others.add(part.gpu)
+                    self._others.add(fraction.gpu)
 
     def _keep(self, space: Space, *, by_mps: bool, empty: bool = False) -> Space:
         """The space without the GPUs that MPS keeps from such a pod; the same space where MPS keeps none."""
@@ -291,25 +291,25 @@ class Account:
             rooms.append(replace(room, withheld=reason) if reason and not room.withheld else room)
         return space if tuple(rooms) == space.rooms else replace(space, rooms=tuple(rooms))
 
-    def _find_bound(self, pod: GpuPod, bound: Mapping[str, Parts]) -> Mapping[int, Parts]:
+    def _find_bound(self, pod: GpuPod, bound: Mapping[str, Fractions]) -> Mapping[int, Fractions]:
         """The fractions reported by the node, by the container's number."""
         assert pod.demand is not None
         return {each.number: bound[each.name] for each in pod.demand.containers if each.name in bound}
 
-    def _read_parts(self, profiles: Profiles, tenant: Tenant, bound: Mapping[int, Parts]) -> Parts | None:
+    def _read_fractions(self, profiles: Profiles, tenant: Tenant, bound: Mapping[int, Fractions]) -> Fractions | None:
         """A pod's fractions on this node; `None` if unknown for any running container."""
         demand = tenant.pod.demand
         assert demand is not None
         running = [each.number for each in demand.containers if each.stage is not Stage.INIT]
         if bound and bound.keys() >= set(running):
             # All containers have started, so the init containers are over.
-            return sum_parts(demand, {number: bound[number] for number in running})
+            return sum_fractions(demand, {number: bound[number] for number in running})
         if tenant.parts is not None:
             return tenant.parts
         found = {**self._read_choice(profiles, tenant.pod), **bound}
-        return sum_parts(demand, found) if found and found.keys() >= set(running) else None
+        return sum_fractions(demand, found) if found and found.keys() >= set(running) else None
 
-    def _read_choice(self, profiles: Profiles, pod: GpuPod) -> Mapping[int, Parts]:
+    def _read_choice(self, profiles: Profiles, pod: GpuPod) -> Mapping[int, Fractions]:
         """The fractions in the pod's annotations, by the container's number; empty where the choice is of no use."""
         demand = pod.demand
         assert demand is not None
@@ -320,9 +320,9 @@ class Account:
         profile = profiles.find(demand.profile)
         assert profile is not None
         rooms = {room.gpu: room for room in self.published.space.rooms}
-        found: dict[int, Parts] = {}
+        found: dict[int, Fractions] = {}
         for each in demand.containers:
-            wish = read_wish(
+            wish = read_scheduler_choice(
                 profile,
                 pod.choice,
                 self.published.gpus,

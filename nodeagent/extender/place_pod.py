@@ -8,13 +8,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from nodeagent.model.ids import GpuUuid
-from nodeagent.model.journal import GpuPart
+from nodeagent.model.journal import GpuFraction
 from nodeagent.model.values import Value
 from nodeagent.rules.fractions.demands import ContainerDemand, PodDemand, Stage
 from nodeagent.rules.placement.place import Placement, place
 from nodeagent.rules.placement.space import Space
 
-Parts = tuple[GpuPart, ...]
+Fractions = tuple[GpuFraction, ...]
 
 
 class PodPlacement(Value, frozen=True):
@@ -22,7 +22,7 @@ class PodPlacement(Value, frozen=True):
 
     placements: Mapping[int, Placement]
     """By the container's number; without later containers where one does not fit."""
-    parts: Parts = ()
+    parts: Fractions = ()
     """The pod's fractions on the node in all; empty where the pod does not fit."""
     failed: ContainerDemand | None = None
     """The container that does not fit."""
@@ -54,14 +54,14 @@ def place_pod(space: Space, demand: PodDemand, wishes: Mapping[int, Sequence[Gpu
     for container in demand.containers:
         if container.stage is Stage.INIT:
             beside = [placements[each.number] for each in demand.containers if _runs_beside(each, container)]
-            early = space.occupy(part for placement in beside for part in placement.shares)
+            early = space.occupy(fraction for placement in beside for fraction in placement.shares)
             wish = wished.get(container.number) or _find_wish(container, placements)
             placement = place(early, container.demand, wish=wish)
             placements[container.number] = placement
             if not placement.shares:
                 return PodPlacement(placements=placements, failed=container)
-    parts = {number: placement.shares for number, placement in placements.items()}
-    return PodPlacement(placements=placements, parts=sum_parts(demand, parts))
+    fractions = {number: placement.shares for number, placement in placements.items()}
+    return PodPlacement(placements=placements, parts=sum_fractions(demand, fractions))
 
 
 def _runs_beside(other: ContainerDemand, container: ContainerDemand) -> bool:
@@ -73,44 +73,47 @@ def _find_wish(container: ContainerDemand, placements: Mapping[int, Placement]) 
     """The GPUs of a container with the same number of GPUs, so that the pod takes no more than necessary."""
     for placement in placements.values():
         if placement.demand.gpus == container.demand.gpus:
-            return tuple(part.gpu for part in placement.shares)
+            return tuple(fraction.gpu for fraction in placement.shares)
     return ()
 
 
-def sum_parts(demand: PodDemand, parts: Mapping[int, Parts]) -> Parts:
+def sum_fractions(demand: PodDemand, parts: Mapping[int, Fractions]) -> Fractions:
     """The fractions of the whole pod: all running containers, and of each GPU the excess of an init container."""
     running = [
-        part for each in demand.containers if each.stage is not Stage.INIT for part in parts.get(each.number, ())
+        fraction
+        for each in demand.containers
+        if each.stage is not Stage.INIT
+        for fraction in parts.get(each.number, ())
     ]
     taken = list(running)
     for container in demand.containers:
         if container.stage is Stage.INIT:
             early = [
-                part
+                fraction
                 for each in demand.containers
                 if each is container or _runs_beside(each, container)
-                for part in parts.get(each.number, ())
+                for fraction in parts.get(each.number, ())
             ]
             taken += _list_excess(early, taken)
     return tuple(taken)
 
 
-def _list_excess(early: Iterable[GpuPart], taken: Iterable[GpuPart]) -> list[GpuPart]:
+def _list_excess(early: Iterable[GpuFraction], taken: Iterable[GpuFraction]) -> list[GpuFraction]:
     """The needs on each GPU beyond the fractions already taken."""
     needed, has = _add(early), _add(taken)
     excess = []
     for gpu, (cores, memory, users) in needed.items():
         cores_had, memory_had, users_had = has.get(gpu, (0, 0, 0))
-        more = GpuPart(gpu=gpu, cores=max(0, cores - cores_had), memory_bytes=max(0, memory - memory_had))
+        more = GpuFraction(gpu=gpu, cores=max(0, cores - cores_had), memory_bytes=max(0, memory - memory_had))
         if more.cores or more.memory_bytes or users > users_had:
             excess.append(more)
     return excess
 
 
-def _add(parts: Iterable[GpuPart]) -> Mapping[GpuUuid, tuple[int, int, int]]:
+def _add(parts: Iterable[GpuFraction]) -> Mapping[GpuUuid, tuple[int, int, int]]:
     """Cores, memory and users of each GPU."""
     total: defaultdict[GpuUuid, tuple[int, int, int]] = defaultdict(lambda: (0, 0, 0))
-    for part in parts:
-        cores, memory, users = total[part.gpu]
-        total[part.gpu] = cores + part.cores, memory + part.memory_bytes, users + 1
+    for fraction in parts:
+        cores, memory, users = total[fraction.gpu]
+        total[fraction.gpu] = cores + fraction.cores, memory + fraction.memory_bytes, users + 1
     return total

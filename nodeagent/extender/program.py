@@ -18,7 +18,7 @@ import anyio
 from nodeagent.config.schema import Settings
 from nodeagent.core.clock import SystemClock
 from nodeagent.core.life.shutdown import ExitWatchdog, Shutdown
-from nodeagent.core.log.lines import configure_logging, get_logger, tell_repeats
+from nodeagent.core.log.lines import configure_logging, get_logger, report_repeats
 from nodeagent.edge.http.access import Access, open_access
 from nodeagent.edge.http.capacity import decide_capacity, read_descriptor_limit
 from nodeagent.edge.http.hosts import AllowedHosts
@@ -34,13 +34,13 @@ from nodeagent.extender.cluster import Cluster
 from nodeagent.extender.decide import Decider
 from nodeagent.extender.errors import SetupInvalid
 from nodeagent.extender.gpu_pod import GpuPod
-from nodeagent.extender.picture import Picture
 from nodeagent.extender.replica import Replica
 from nodeagent.extender.service import Patience, Service
 from nodeagent.extender.trust.digest import ChoiceDigests
 from nodeagent.extender.trust.files import Certificates, KeyFile, watch_files
+from nodeagent.extender.watches import ClusterWatches
 from nodeagent.rules.fractions.demands import Profiles
-from nodeagent.rules.fractions.profiles import plan_cores, plan_shares
+from nodeagent.rules.fractions.profiles import plan_cores, plan_counted_profiles
 
 
 def plan_profiles(settings: Settings) -> Profiles:
@@ -48,7 +48,7 @@ def plan_profiles(settings: Settings) -> Profiles:
     names, section = settings.extender.profiles, settings.fractions
     return Profiles(
         cores=plan_cores(section) if "tencent" in names else None,
-        shares=plan_shares(section) if "hami" in names else None,
+        shares=plan_counted_profiles(section) if "hami" in names else None,
         enforcement=section.enforcement_annotation,
     )
 
@@ -98,7 +98,7 @@ def run_extender(plan: ExtenderPlan) -> None:
     try:
         anyio.run(_run, plan, credentials)
     finally:
-        tell_repeats(everything=True)
+        report_repeats(everything=True)
 
 
 async def _run(plan: ExtenderPlan, credentials: Credentials) -> None:
@@ -122,8 +122,8 @@ async def _run(plan: ExtenderPlan, credentials: Credentials) -> None:
                     tasks.start_soon(watch_files, keys, certificates, use, name="files")
                     tasks.start_soon(picture.run, name="picture")
                     tasks.start_soon(replica.run, name="replica")
-                    tasks.start_soon(_tell_repeats, name="repeated log lines")
-                    tasks.start_soon(_tell_ready, picture, name="ready")
+                    tasks.start_soon(_report_repeats, name="repeated log lines")
+                    tasks.start_soon(_report_ready, picture, name="ready")
                     async with AsyncExitStack() as served:
                         for server, place in _make_servers(settings, service, access, listener, probes):
                             await served.enter_async_context(server.serving(place))
@@ -157,14 +157,14 @@ def _use_digests(cluster: Cluster, digests: ChoiceDigests) -> None:
     cluster.use_digests(digests, SystemClock().monotonic())
 
 
-def _tell_foreign(pod: GpuPod) -> None:
+def _report_foreign(pod: GpuPod) -> None:
     reason = "no extender of this cluster made the choice on this pod, which holds nothing"
     _log.warning("choice_not_ours", pod=pod.title, node=pod.chosen_node, reason=reason)
 
 
 async def _compose(
     settings: Settings, client: KubeClient, certificates: Certificates
-) -> tuple[Picture, Replica, Service]:
+) -> tuple[ClusterWatches, Replica, Service]:
     section, clock = settings.extender, SystemClock()
     spread = Random()  # noqa: S311 - spreads load, keeps no secret
     silence = settings.kubernetes.watch_silence_seconds
@@ -172,9 +172,9 @@ async def _compose(
         plan_profiles(settings),
         assume_seconds=section.assume_seconds,
         linger_seconds=section.linger_seconds,
-        on_foreign=_tell_foreign,
+        on_foreign=_report_foreign,
     )
-    picture = Picture(
+    picture = ClusterWatches(
         cluster,
         watch_nodes(client, spread, silence_seconds=silence),
         watch_pods(client, spread, silence_seconds=silence),
@@ -248,7 +248,7 @@ def _plan_client(settings: Settings) -> ClientSettings:
     )
 
 
-async def _tell_ready(picture: Picture) -> None:
+async def _report_ready(picture: ClusterWatches) -> None:
     await picture.wait_ready()
     _log.info("extender_ready", nodes=len(picture.cluster.nodes), pods=len(picture.cluster.pods))
 
@@ -263,10 +263,10 @@ def settle_heap() -> None:
     gc.set_threshold(YOUNG_OBJECTS, 10, 10)
 
 
-async def _tell_repeats() -> None:
+async def _report_repeats() -> None:
     while True:
         await anyio.sleep(TELL_REPEATS_SECONDS)
-        tell_repeats()
+        report_repeats()
 
 
 def _refuse_reload() -> None:

@@ -7,8 +7,8 @@ Whole GPUs go where they gain the most or break the least, and then to the fulle
 
 from typing import Final, TypeAlias
 
-from nodeagent.extender.account import Shape, Summary, Verdict
 from nodeagent.extender.gpu_pod import Policy
+from nodeagent.extender.node_space import Shape, Summary, Verdict
 from nodeagent.rules.fractions.demands import PodDemand
 from nodeagent.rules.placement.place import Demand
 from nodeagent.rules.placement.space import CORES
@@ -26,14 +26,14 @@ def find_most_whole(demand: PodDemand) -> int:
     return max((each.demand.gpus for each in demand.containers if each.demand.cores >= CORES), default=0)
 
 
-def find_largest_part(demand: PodDemand) -> Demand | None:
+def find_largest_fraction(demand: PodDemand) -> Demand | None:
     """The demand of the container with the largest fraction; `None` where a container asks for whole GPUs."""
     if find_most_whole(demand):
         return None
     return max((each.demand for each in demand.containers), key=lambda each: (each.cores, each.memory_bytes))
 
 
-def rank_part(summary: Summary, tightest: tuple[int, int]) -> Verdict:
+def rank_fraction(summary: Summary, tightest: tuple[int, int]) -> Verdict:
     """A node's rank for a fraction when nodes are packed.
 
     `tightest` are the free cores and blocks of the GPU for the fraction.

@@ -55,7 +55,7 @@ class Replica:
         """Take turns until cancelled; then give the lease up, so that another replica need not wait for its end."""
         try:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._sweep_again, name="sweep")
+                tasks.start_soon(self._repeat_sweep, name="sweep")
                 while self._lease is not None:
                     await self.take_turn(self._lease)
                     await anyio.sleep(self._seconds / TURNS)
@@ -95,7 +95,7 @@ class Replica:
                 swept += 1
         return swept
 
-    async def _sweep_again(self) -> None:
+    async def _repeat_sweep(self) -> None:
         while True:
             await anyio.sleep(SWEEP_SECONDS)
             if not self.leads:

@@ -30,7 +30,7 @@ from nodeagent.extender.errors import ChoiceNotWritten, PodUnknown, QuestionMalf
 from nodeagent.extender.explain import explain_pod
 from nodeagent.extender.gpu_pod import GpuPod
 from nodeagent.extender.metrics import Counts, Tally, render_metrics
-from nodeagent.extender.picture import Picture
+from nodeagent.extender.watches import ClusterWatches
 from nodeagent.extender.wire import (
     Asked,
     parse_question,
@@ -41,8 +41,8 @@ from nodeagent.extender.wire import (
 )
 from nodeagent.model.cluster import ApiCall
 from nodeagent.model.scheduling import SeenPod
-from nodeagent.rules.fractions.wishes import Choice as Written
-from nodeagent.rules.fractions.wishes import ChosenPart, render_choice
+from nodeagent.rules.fractions.choices import Choice as Written
+from nodeagent.rules.fractions.choices import ChosenFraction, render_choice
 
 VERSIONS_MAX: Final = 10_000
 """The most pods whose version after the extender's own write is remembered."""
@@ -80,7 +80,7 @@ class Service:
 
     def __init__(
         self,
-        picture: Picture,
+        picture: ClusterWatches,
         decider: Decider,
         annotations: PodAnnotations,
         clock: Clock,
@@ -91,7 +91,7 @@ class Service:
         list_certificates: Callable[[], Mapping[str, float]] = dict,
     ) -> None:
         """`list_certificates` returns the certificates' ends by owner."""
-        self._picture, self._cluster, self._decider = picture, picture.cluster, decider
+        self._watches, self._cluster, self._decider = picture, picture.cluster, decider
         self._annotations, self._clock, self._patience = annotations, clock, patience
         self._versions: dict[str, str] = {}
         self._leads, self._count_requests, self._list_certificates = leads, count_requests, list_certificates
@@ -132,7 +132,7 @@ class Service:
         """A handler for one verb: reads the question, and counts the result."""
 
         async def handle(request: Request) -> Answer:
-            if not self._picture.is_ready:
+            if not self._watches.is_ready:
                 self.tally.note(verb, "not_synced", 0.0)
                 detail = "it has not seen all nodes and pods yet; the scheduler asks again"
                 return render_problem(503, "the extender has just started", detail, headers={"Retry-After": "1"})
@@ -211,7 +211,7 @@ class Service:
             if pod is None or pod.demand is None:
                 return pod
             with anyio.move_on_after(KNOWN_SECONDS):
-                await self._picture.wait_seen(asked.uid, "")
+                await self._watches.wait_seen(asked.uid, "")
             known = self._cluster.pods.get(asked.uid)
         if known is None or (known.namespace, known.name) != (asked.namespace, asked.name):
             raise PodUnknown(f"{asked.namespace}/{asked.name}")
@@ -300,7 +300,7 @@ class Service:
         if seconds is None:
             return
         with anyio.move_on_after(seconds) as scope:
-            await self._picture.wait_seen(pod.uid, version)
+            await self._watches.wait_seen(pod.uid, version)
         if scope.cancelled_caught:
             self._cluster.release(pod.uid)
             raise ChoiceNotWritten(pod.title, f"it was written and not seen again within {seconds:g} s")
@@ -324,20 +324,20 @@ class Service:
             self._cluster.release(pod.uid)
 
     def _render(self, pod: GpuPod, choice: Choice) -> dict[str, str]:
-        account = self._cluster.find_account(choice.node)
+        account = self._cluster.find_space(choice.node)
         assert account is not None
         assert pod.demand is not None
         profile = self._cluster.profiles.find(pod.demand.profile)
         assert profile is not None
         indexes = {room.gpu: room.index for room in account.space.rooms}
-        parts = {
-            number: tuple(ChosenPart(index=indexes[part.gpu], part=part) for part in placement.shares)
+        fractions = {
+            number: tuple(ChosenFraction(index=indexes[fraction.gpu], part=fraction) for fraction in placement.shares)
             for number, placement in choice.placement.placements.items()
         }
         written = Written(
             node=choice.node,
             time_nanoseconds=int(self._clock.wall() * 1e9),
-            parts=parts,
+            parts=fractions,
             containers=pod.containers,
             init_containers=pod.init_containers,
             has_uuids=account.published.has_uuids,
@@ -363,9 +363,9 @@ class Service:
             pods=len(cluster.pods),
             promises=len(cluster.holds),
             expired=cluster.expired,
-            relists=self._picture.relists,
-            silent_seconds=self._picture.silent_seconds,
-            is_synced=self._picture.is_ready,
+            relists=self._watches.relists,
+            silent_seconds=self._watches.silent_seconds,
+            is_synced=self._watches.is_ready,
             leads=self._leads(),
             foreign=cluster.foreign,
             keys=len(cluster.digests.keys),
@@ -378,9 +378,9 @@ class Service:
         return Response(b"ok\n", content_type=TEXT)
 
     async def _readyz(self, _request: Request) -> Answer:
-        if not self._picture.is_ready:
+        if not self._watches.is_ready:
             return Response(b"[-] not all nodes and pods were listed and counted yet\n", 503, TEXT)
-        silent = self._picture.silent_seconds
+        silent = self._watches.silent_seconds
         if silent > SILENT_SECONDS:
             return Response(f"[-] a watch has been away for {silent:.0f} s\n".encode(), 503, TEXT)
         return Response(b"[+] the cluster is seen\n", content_type=TEXT)

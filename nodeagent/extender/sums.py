@@ -7,7 +7,7 @@ each GPU could take. A pod within the bounds may still not fit.
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from nodeagent.extender.account import Summary
+from nodeagent.extender.node_space import Summary
 from nodeagent.rules.fractions.demands import PodDemand, Stage
 from nodeagent.rules.placement.space import CORES
 
@@ -15,7 +15,7 @@ _BOUNDS_MAX: Final = 4
 """The most bounds: each is held against every GPU of thousands of nodes."""
 
 
-class Part(NamedTuple):
+class UniformDemand(NamedTuple):
     """The cores and memory of a container on one GPU, as far as they are the same on each."""
 
     cores: int
@@ -25,7 +25,7 @@ class Part(NamedTuple):
 class Bound(NamedTuple):
     """A number of fractions of at least this size."""
 
-    least: Part
+    least: UniformDemand
     number: int
 
 
@@ -46,7 +46,7 @@ class Sums(NamedTuple):
         return all(_count_room(summary, bound.least) >= bound.number for bound in self.bounds)
 
 
-def _count_room(summary: Summary, least: Part) -> int:
+def _count_room(summary: Summary, least: UniformDemand) -> int:
     """How many fractions of this size the GPUs could take at most."""
     cores, memory = least
     if not memory:
@@ -59,34 +59,34 @@ def _count_room(summary: Summary, least: Part) -> int:
 def sum_demand(demand: PodDemand) -> Sums | None:
     """The running containers' sums; `None` for at most one container, exactly judged by the node's numbers."""
     running = [each.demand for each in demand.containers if each.stage is not Stage.INIT]
-    parts = [
-        Part(each.cores, 0 if each.memory_percent is not None or each.is_exclusive else each.memory_bytes)
+    fractions = [
+        UniformDemand(each.cores, 0 if each.memory_percent is not None or each.is_exclusive else each.memory_bytes)
         for each in running
         for _ in range(each.gpus)
     ]
     if len(running) < 2:
         return None
     return Sums(
-        whole=sum(part.cores >= CORES for part in parts),
-        cores=sum(part.cores for part in parts),
-        memory_bytes=sum(part.memory_bytes for part in parts),
-        bounds=_list_bounds(parts),
+        whole=sum(fraction.cores >= CORES for fraction in fractions),
+        cores=sum(fraction.cores for fraction in fractions),
+        memory_bytes=sum(fraction.memory_bytes for fraction in fractions),
+        bounds=_list_bounds(fractions),
     )
 
 
-def _list_bounds(parts: Iterable[Part]) -> tuple[Bound, ...]:
+def _list_bounds(parts: Iterable[UniformDemand]) -> tuple[Bound, ...]:
     """For each size in cores and in memory, the fractions of at least the size; the largest bounds are kept."""
     parts = list(parts)
     found = set[Bound]()
-    for cores in {part.cores for part in parts}:
-        found.add(_bound([part for part in parts if part.cores >= cores]))
-    for memory in {part.memory_bytes for part in parts}:
-        found.add(_bound([part for part in parts if part.memory_bytes >= memory]))
+    for cores in {fraction.cores for fraction in parts}:
+        found.add(_bound([fraction for fraction in parts if fraction.cores >= cores]))
+    for memory in {fraction.memory_bytes for fraction in parts}:
+        found.add(_bound([fraction for fraction in parts if fraction.memory_bytes >= memory]))
     bounds = [bound for bound in found if any(bound.least)]
     bounds.sort(key=lambda bound: (-bound.number * bound.least.cores, -bound.number * bound.least.memory_bytes))
     return tuple(bounds[:_BOUNDS_MAX])
 
 
-def _bound(parts: list[Part]) -> Bound:
-    least = Part(min(part.cores for part in parts), min(part.memory_bytes for part in parts))
+def _bound(parts: list[UniformDemand]) -> Bound:
+    least = UniformDemand(min(fraction.cores for fraction in parts), min(fraction.memory_bytes for fraction in parts))
     return Bound(least, len(parts))

@@ -31,7 +31,7 @@ _PREPARED_TOGETHER = 32
 _log = get_logger(component="extender")
 
 
-class Picture:
+class ClusterWatches:
     """The two watches and the index that they feed."""
 
     def __init__(
@@ -90,7 +90,7 @@ class Picture:
         while (pod := self.cluster.pods.get(uid)) is None or number_of(pod.version) < number_of(version):
             await self._changed.wait()
 
-    async def _keep(self, watch: FleetWatch[T], book: "_Book[T]") -> None:
+    async def _keep(self, watch: FleetWatch[T], book: "_ObjectIndex[T]") -> None:
         backoff, relists = Backoff(_BACKOFF, self._rng), Backoff(_RELISTS, self._rng)
         version = ""
         while True:
@@ -114,7 +114,7 @@ class Picture:
                 _log.warning("watch_lost", what=book.what, reason=str(error))
             await anyio.sleep(recovers.delay_after_failure(ran_seconds=self._read_clock() - began))
 
-    async def _list(self, watch: FleetWatch[T], book: "_Book[T]") -> str:
+    async def _list(self, watch: FleetWatch[T], book: "_ObjectIndex[T]") -> str:
         """List page by page, so that only the indexed facts of each object stay."""
         names: set[str] = set()
         version = ""
@@ -134,7 +134,7 @@ class Picture:
         self._changed = anyio.Event()
 
 
-class _Book(Protocol[C_contra]):
+class _ObjectIndex(Protocol[C_contra]):
     """The index of one kind of object."""
 
     what: str

@@ -136,10 +136,10 @@ def _has(raw: msgspec.Raw) -> bool:
 
 def _read_names(raw: msgspec.Raw, most: int) -> tuple[str, ...]:
     if len(memoryview(raw)) > (most + 1) * NAME_BYTES:
-        raise QuestionTooLarge(_tell_too_many(most))
+        raise QuestionTooLarge(_describe_too_many(most))
     names = decode_as(raw, list[NodeName], "a list of node names")
     if len(names) > most:
-        raise QuestionTooLarge(_tell_too_many(most))
+        raise QuestionTooLarge(_describe_too_many(most))
     return tuple(names)
 
 
@@ -159,7 +159,7 @@ def _decode_counted(raw: msgspec.Raw, kind: type[D], what: str, most: int) -> D:
         raise
 
 
-def _tell_too_many(most: int) -> str:
+def _describe_too_many(most: int) -> str:
     return f"a list of node names with more than {most} entries"
 
 

@@ -94,7 +94,7 @@ class ClaimStanding(Value, frozen=True):
     last_error: str = ""
 
 
-class ClaimBook(Value, frozen=True, dict=True):
+class ReadyClaims(Value, frozen=True, dict=True):
     """State: all claims made ready on the node, by uid."""
 
     shown_as: ClassVar[str] = "ClaimBook"

@@ -60,7 +60,7 @@ class ClusterNode(Value, frozen=True):
     """Conditions under `devices.nodeagent.io/`."""
 
 
-class ClusterWishes(Value, frozen=True):
+class NodeRequests(Value, frozen=True):
     """State: node requests, read from labels; each component reads its own."""
 
     shown_as: ClassVar[str] = "ClusterWishes"

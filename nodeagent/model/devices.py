@@ -11,7 +11,7 @@ from nodeagent.model.ids import DeviceId, PciAddress, ResourceName
 from nodeagent.model.values import Value
 
 
-class ScanWish(Value, frozen=True):
+class ScanRequest(Value, frozen=True):
     """Which device nodes a scan of the host is for."""
 
     patterns: tuple[str, ...] = ()

@@ -15,7 +15,7 @@ NodeagentError
 │   │   └── DeviceUnknown      a device not of the resource
 │   ├── DeviceUnhealthy        known, but not fit for work
 │   ├── DeviceHeld             a living pod holds the device
-│   ├── PartsUnavailable       fractions of GPUs cannot be given at the moment
+│   ├── FractionsUnavailable       fractions of GPUs cannot be given at the moment
 │   ├── NoRoom                 a fraction larger than any GPU has free now
 │   ├── BindingRefused         a binding in conflict with the ledger
 │   ├── ClaimRefused           a claim that cannot be made ready, or not now
@@ -149,7 +149,7 @@ class ClaimRefused(AllocationError):
     """A claim that cannot be made ready as it is, or not now; the message reaches the pod's event."""
 
 
-class PartsUnavailable(AllocationError):
+class FractionsUnavailable(AllocationError):
     """Fractions of GPUs cannot be given at the moment; the kubelet asks again."""
 
     def __init__(self, reason: str) -> None:
@@ -231,7 +231,7 @@ class ControlRefused(NodeagentError):
 E = TypeVar("E", bound=Exception)
 
 
-class Hearing(Generic[E]):
+class OnError(Generic[E]):
     """`with` calls `hear` with an error of this kind that leaves the block; `hear` may raise another error instead."""
 
     __slots__ = ("_hear", "_kind")

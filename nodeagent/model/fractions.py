@@ -21,7 +21,7 @@ class LibraryFiles(Value, frozen=True):
     preload: str
 
 
-class PartLimit(Value, frozen=True):
+class FractionLimit(Value, frozen=True):
     """A container's limits on a GPU; `None` for no limit."""
 
     gpu: GpuUuid
@@ -34,7 +34,7 @@ class PartLimit(Value, frozen=True):
     """Memory of each CUDA context by itself, counted as the container's."""
 
 
-class PartMeasure(Value, frozen=True):
+class MeasuredUtilization(Value, frozen=True):
     """A GPU's utilization in hundredths of the time: the container's library corrects its estimates by it."""
 
     number: int
@@ -45,7 +45,7 @@ class PartMeasure(Value, frozen=True):
     """By all."""
 
 
-class PartFolder(Value, frozen=True):
+class LimitsFolder(Value, frozen=True):
     """Where the limits of a container stand on the host."""
 
     limits: str
@@ -114,7 +114,7 @@ class ChoiceCorrection(Value, frozen=True):
     reason: str
 
 
-class PartReasons(Value, frozen=True):
+class FractionDecisions(Value, frozen=True):
     """State: how GPUs were chosen, in lines of text, since the agent began."""
 
     shown_as: ClassVar[str] = "PartReasons"
@@ -127,7 +127,7 @@ class PartReasons(Value, frozen=True):
     """How many choices of schedulers were not obeyed, by the kind of reason."""
 
 
-class PartOffers(Value, frozen=True):
+class FractionOffers(Value, frozen=True):
     """State: the resources that count fractions, and their GPUs."""
 
     shown_as: ClassVar[str] = "PartOffers"

@@ -215,7 +215,7 @@ class MissingGpu(Value, frozen=True):
     reason: str
 
 
-class KnownGpu(Value, frozen=True):
+class StoredGpu(Value, frozen=True):
     """A GPU that the node has or had, as stored over restarts."""
 
     uuid: GpuUuid
@@ -256,7 +256,7 @@ class Inventory(Value, frozen=True, dict=True):
     pairs: tuple[GpuPair, ...] = ()
     switches: tuple[NvSwitch, ...] = ()
     missing: tuple[MissingGpu, ...] = ()
-    vanished: tuple[KnownGpu, ...] = ()
+    vanished: tuple[StoredGpu, ...] = ()
     """GPUs that the node had and has no more, until a person confirms the removal."""
     shortfall: int = 0
     """How many further GPUs are expected, unknown except for their number."""

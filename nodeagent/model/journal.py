@@ -10,10 +10,10 @@ from msgspec import field
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.ids import DeviceId, DeviceUuid, GpuUuid, ResourceName
 from nodeagent.model.mps import MpsLimits
-from nodeagent.model.offering import Door
+from nodeagent.model.offering import AllocationMode
 from nodeagent.model.values import Value
 
-Tokens: TypeAlias = tuple[ResourceName, frozenset[DeviceId]]
+DeviceIds: TypeAlias = tuple[ResourceName, frozenset[DeviceId]]
 """Device ids of a resource, in any order."""
 
 
@@ -31,12 +31,12 @@ class Reservation(Value, frozen=True):
     """The run of the kubelet that asked; empty where the run is not known (any more)."""
 
     @property
-    def tokens(self) -> Tokens:
+    def tokens(self) -> DeviceIds:
         """The resource and the device ids, in any order."""
         return self.resource, frozenset(self.devices)
 
 
-class GpuPart(Value, frozen=True):
+class GpuFraction(Value, frozen=True):
     """An amount of a single GPU."""
 
     gpu: GpuUuid
@@ -61,7 +61,7 @@ class Binding(Value, frozen=True):
     """Numbers of the redeemed reservations: one for each resource of the container."""
     pod: PodIdentity
     container: str
-    parts: tuple[GpuPart, ...]
+    parts: tuple[GpuFraction, ...]
     since_seconds: float
     cdi_name: str = ""
     """The device of the CDI specification written for the container."""
@@ -76,7 +76,7 @@ class Binding(Value, frozen=True):
     """The sources that agreed on the container's identity."""
 
 
-class PartTable(Value, frozen=True, dict=True):
+class FractionTable(Value, frozen=True, dict=True):
     """State: all promised and bound fractions of GPUs, by number."""
 
     shown_as: ClassVar[str] = "PartTable"
@@ -100,9 +100,9 @@ class PartTable(Value, frozen=True, dict=True):
         return {gpu: tuple(bindings) for gpu, bindings in found.items()}
 
     @cached_property
-    def promised(self) -> Mapping[Tokens, tuple[int, ...]]:
+    def promised(self) -> Mapping[DeviceIds, tuple[int, ...]]:
         """The reservations of each set of device ids, the oldest first; a copied table inherits the index."""
-        found: dict[Tokens, tuple[int, ...]] = {}
+        found: dict[DeviceIds, tuple[int, ...]] = {}
         for number, reservation in sorted(self.reservations.items()):
             found[reservation.tokens] = (*found.get(reservation.tokens, ()), number)
         return found
@@ -120,7 +120,7 @@ class PartTable(Value, frozen=True, dict=True):
         number = self.redeemed.get(reservation)
         return None if number is None else self.bindings[number]
 
-    def sum_parts(self, gpu: GpuUuid, without: Collection[int] = ()) -> GpuPart:
+    def sum_fractions(self, gpu: GpuUuid, without: Collection[int] = ()) -> GpuFraction:
         """How much of a GPU is bound, without the bindings of these numbers."""
         # Not by `by_gpu`: a container waits for the sum of a single GPU, and the index would be built for nothing else.
         parts = [
@@ -129,7 +129,7 @@ class PartTable(Value, frozen=True, dict=True):
             for part in binding.parts
             if part.gpu == gpu and binding.number not in without
         ]
-        return GpuPart(
+        return GpuFraction(
             gpu=gpu, cores=sum(part.cores for part in parts), memory_bytes=sum(part.memory_bytes for part in parts)
         )
 
@@ -164,7 +164,7 @@ class PreparedDevice(Value, frozen=True):
     uuid: DeviceUuid
     """Empty for a MIG device before its creation."""
     cdi_names: tuple[str, ...] = ()
-    part: GpuPart | None = None
+    part: GpuFraction | None = None
     """The fraction of the GPU; `None` for all of the device."""
     gpu: GpuUuid = GpuUuid("")
     """The GPU itself, or the parent of the MIG device."""
@@ -222,9 +222,9 @@ class Change(Value, frozen=True):
     """In the order of execution."""
 
 
-class ChosenDoors(Value, frozen=True):
+class ChosenAllocationModes(Value, frozen=True):
     """State: the allocation modes set by a person, which outrank the configuration and outlive a restart."""
 
     shown_as: ClassVar[str] = "ChosenDoors"
 
-    doors: Mapping[GpuUuid, Door] = field(default_factory=dict)
+    doors: Mapping[GpuUuid, AllocationMode] = field(default_factory=dict)

@@ -92,7 +92,7 @@ class Write(Value, frozen=True, omit_defaults=True):
         )
 
 
-class PartitionWish(Value, frozen=True):
+class PartitionRequest(Value, frozen=True):
     """A requested single MIG device, and its place on the GPU."""
 
     gpu: GpuUuid

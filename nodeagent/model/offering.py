@@ -13,7 +13,7 @@ _NAMED: Final = 4
 """Holders named singly in a sentence."""
 
 
-class Door(StrEnum):
+class AllocationMode(StrEnum):
     """Allocation modes; a GPU has exactly one at each moment."""
 
     WHOLE = "whole"
@@ -26,10 +26,10 @@ class Door(StrEnum):
     """Not at all."""
 
 
-class DoorHolder(Value, frozen=True):
+class ModeHolder(Value, frozen=True):
     """A holder of a GPU, or of a fraction or MIG device: the GPU's mode cannot change before the holder is gone."""
 
-    door: Door
+    door: AllocationMode
     """The allocation mode by which the holder got the device."""
     name: str
     """The holder where no pod is known: `allocation 12`."""
@@ -44,20 +44,20 @@ class DoorHolder(Value, frozen=True):
         return f"{pod} ({self.container})" if self.container else pod
 
 
-class GpuDoor(Value, frozen=True):
+class GpuAllocationMode(Value, frozen=True):
     """A GPU's allocation mode: the present, the wanted, and the holders in between."""
 
     gpu: GpuUuid
     index: int
     address: PciAddress
-    door: Door
+    door: AllocationMode
     """The present mode of allocation, by which the holders came too."""
-    wanted: Door
+    wanted: AllocationMode
     reason: str
     """Why the wanted mode is wanted: a rule, a person, the default."""
     is_open: bool
     """Whether new pods may get the GPU."""
-    waits_for: tuple[DoorHolder, ...] = ()
+    waits_for: tuple[ModeHolder, ...] = ()
     """Holders to be gone before the mode is as wanted."""
 
     @property
@@ -80,14 +80,14 @@ class GpuDoor(Value, frozen=True):
 class Offering(Value, frozen=True):
     """State: the allocation mode of each GPU."""
 
-    doors: tuple[GpuDoor, ...] = ()
+    doors: tuple[GpuAllocationMode, ...] = ()
     """In index order."""
     problems: tuple[str, ...] = ()
     """Mistakes in the rules, a sentence each."""
     undecided: str = ""
     """The GPUs that do not answer, and the rules that may mean such a GPU; empty where all is decided."""
 
-    def list_closed(self, gpus: Iterable[Gpu], door: Door) -> dict[GpuUuid, str]:
+    def list_closed(self, gpus: Iterable[Gpu], door: AllocationMode) -> dict[GpuUuid, str]:
         """Of these GPUs the ones with nothing for new pods in this allocation mode, and why."""
         known = {each.gpu: each for each in self.doors}
         standing = {gpu.uuid: known.get(gpu.uuid) for gpu in gpus}
@@ -101,16 +101,16 @@ class Offering(Value, frozen=True):
         """The GPUs with holders to be gone before the mode is as wanted."""
         return frozenset(each.gpu for each in self.doors if not each.is_settled)
 
-    def list_open(self, door: Door) -> frozenset[GpuUuid]:
+    def list_open(self, door: AllocationMode) -> frozenset[GpuUuid]:
         """The GPUs with something for new pods in this allocation mode."""
         return frozenset(each.gpu for each in self.doors if each.door is door and each.is_open)
 
-    def list_behind(self, door: Door) -> frozenset[GpuUuid]:
+    def list_behind(self, door: AllocationMode) -> frozenset[GpuUuid]:
         """The GPUs of this allocation mode, whether new pods may get them or not."""
         return frozenset(each.gpu for each in self.doors if each.door is door)
 
 
-def _join(holders: Sequence[DoorHolder]) -> str:
+def _join(holders: Sequence[ModeHolder]) -> str:
     """`ns/a (c) is`, `ns/a (c) and ns/b (c) are`; holders beyond the first few are counted."""
     names = list(dict.fromkeys(holder.describe() for holder in holders))
     shown, more = names[:_NAMED], len(names) - _NAMED

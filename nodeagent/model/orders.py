@@ -10,8 +10,8 @@ from nodeagent.model.errors import ControlRefused
 from nodeagent.model.values import Value
 
 CONFIGURED: Final = "configured"
-DoorWord: TypeAlias = Literal["whole", "fractions", "claims", "none", "configured"]
-DOOR_WORDS: Final[tuple[str, ...]] = get_args(DoorWord)
+ModeWord: TypeAlias = Literal["whole", "fractions", "claims", "none", "configured"]
+DOOR_WORDS: Final[tuple[str, ...]] = get_args(ModeWord)
 RELEASE_SECONDS: Final = (1.0, 86400.0)
 """The shortest and the longest release of the driver."""
 
@@ -79,11 +79,11 @@ class ForgetCommand(AuthoredCommand, frozen=True):
     gpu: str
 
 
-class DoorCommand(AuthoredCommand, frozen=True):
+class AllocationModeCommand(AuthoredCommand, frozen=True):
     """Give a GPU out in another allocation mode, called door."""
 
     gpu: str
-    door: DoorWord
+    door: ModeWord
     """`configured` leaves the choice to the configuration again."""
 
 
@@ -94,7 +94,7 @@ class LayoutCommand(AuthoredCommand, frozen=True):
     """Empty for the layout already asked for."""
 
 
-class PartCommand(AuthoredCommand, frozen=True):
+class LimitsCommand(AuthoredCommand, frozen=True):
     """Give a running container other limits; an absent limit stays as it is."""
 
     pod: str
@@ -187,13 +187,13 @@ APPLY_LAYOUT = Order(
 SET_DOOR = Order(
     path="/api/v1/door",
     summary="take a GPU out of service for the kubelet, or give it back",
-    arguments=DoorCommand,
+    arguments=AllocationModeCommand,
     absent="the doors are not known yet, or their part has failed: see `nodeagent status`",
 )
 SET_PART = Order(
     path="/api/v1/part",
     summary="give a running container other limits",
-    arguments=PartCommand,
+    arguments=LimitsCommand,
     absent="no parts of GPUs are given: `fractions.enabled` is off, or the part is starting",
 )
 

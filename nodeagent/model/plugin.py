@@ -83,7 +83,7 @@ class Unoffered(Value, frozen=True):
         return self.cause is UnofferedCause.PARTITIONED
 
 
-class OfferAccount(Value, frozen=True):
+class OfferSummary(Value, frozen=True):
     """The node's devices past, present and expected, and those of them that pods cannot get, to the last device."""
 
     gpus: int
@@ -144,7 +144,7 @@ class PluginState(Value, frozen=True):
     """State: every resource advertised by the node, and the devices not offered."""
 
     resources: tuple[AdvertisedResource, ...] = ()
-    account: OfferAccount | None = None
+    account: OfferSummary | None = None
     """`None` where the device plugin is switched off."""
 
 

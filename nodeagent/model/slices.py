@@ -22,7 +22,7 @@ class Version(Value, frozen=True):
 Attribute: TypeAlias = str | bool | int | Version
 
 
-class ShareRule(Value, frozen=True):
+class CapacityPolicy(Value, frozen=True):
     """How much of a capacity a claim may take, and how much a claim takes by default."""
 
     default: int
@@ -35,7 +35,7 @@ class Capacity(Value, frozen=True):
     """A device's amount of a capacity."""
 
     value: int
-    share: ShareRule | None = None
+    share: CapacityPolicy | None = None
     """The rule for several claims that divide the capacity."""
 
 

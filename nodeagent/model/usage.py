@@ -9,7 +9,7 @@ from nodeagent.model.values import Value
 from nodeagent.model.wording import render_bytes
 
 
-class PartUse(Value, frozen=True):
+class FractionUse(Value, frozen=True):
     """A container's fraction of a GPU, and its use; `None` where the use cannot be read."""
 
     gpu: GpuUuid
@@ -49,7 +49,7 @@ class ContainerUse(Value, frozen=True):
     since_seconds: float
     why: str = ""
     """The reason for the choice of these GPUs."""
-    parts: tuple[PartUse, ...] = ()
+    parts: tuple[FractionUse, ...] = ()
 
 
 class UndividedUse(Value, frozen=True):
@@ -64,7 +64,7 @@ class UndividedUse(Value, frozen=True):
     processes: tuple[int, ...] = ()
 
 
-class PartUsage(Value, frozen=True):
+class FractionUsage(Value, frozen=True):
     """State: the use of GPUs by each container with fractions, by the newest sample."""
 
     shown_as: ClassVar[str] = "PartUsage"
@@ -76,9 +76,9 @@ class PartUsage(Value, frozen=True):
     undivided: tuple[UndividedUse, ...] = ()
 
     @property
-    def named(self) -> "PartUsage":
+    def named(self) -> "FractionUsage":
         """Without pods whose name is not known yet: two such pods would be reported as a single pod."""
-        return PartUsage(
+        return FractionUsage(
             time_seconds=self.time_seconds,
             containers=tuple(one for one in self.containers if one.pod.name),
             undivided=tuple(one for one in self.undivided if one.pod.name),

@@ -33,7 +33,7 @@ def list_public_kinds(vendor: Vendor) -> tuple[str, ...]:
 PUBLIC_KINDS: Final = list_public_kinds(VENDOR)
 CHANNEL_KIND: Final = f"{VENDOR.cdi_domain}/imex-channel"
 EXTRA_KINDS: Final = {name: f"{VENDOR.cdi_domain}/{name}" for name in ("gdrcopy", "gds", "mofed")}
-PART_KIND: Final = f"{VENDOR.cdi_domain}/part"
+FRACTION_KIND: Final = f"{VENDOR.cdi_domain}/part"
 """Of one container's fractions: each has an opaque name of its own."""
 CLAIM_KIND: Final = f"k8s.{DRA_DRIVER}/claim"
 """Of the devices of a claim, under the DRA driver's own kind: each has a name of its own."""
@@ -51,13 +51,13 @@ def qualify(kind: str, name: str) -> str:
     return f"{kind}={name}"
 
 
-PART_FILES: Final = f"{PART_KIND.replace('/', '-')}-"
+FRACTION_FILES: Final = f"{FRACTION_KIND.replace('/', '-')}-"
 """The prefix of the files that define one container's fractions each."""
 
 
-def name_part_file(name: str) -> str:
+def name_fraction_file(name: str) -> str:
     """The file with the definition of a container's fractions; `name` is unqualified."""
-    return f"{PART_FILES}{name}.json"
+    return f"{FRACTION_FILES}{name}.json"
 
 
 CLAIM_FILES: Final = f"{CLAIM_KIND.replace('/', '-')}_"

@@ -29,7 +29,7 @@ _NUMBER: Final = "0|[1-9][0-9]{0,5}"
 _TOKEN: Final = re.compile(rf"(core|mem|gpu)-n(x|{_NUMBER})-g([0-9a-f]{{8}})-({_NUMBER})")
 
 
-class TokenKind(StrEnum):
+class FractionIdKind(StrEnum):
     """The unit of a token."""
 
     CORE = "core"
@@ -37,10 +37,10 @@ class TokenKind(StrEnum):
     SHARE = "gpu"
 
 
-class Token(NamedTuple):
+class FractionId(NamedTuple):
     """A unit of a fraction."""
 
-    kind: TokenKind
+    kind: FractionIdKind
     numa_node: int | None
     group: str
     """The group's name, by `name_group`."""
@@ -71,7 +71,7 @@ def find_uuid(device_id: str) -> str:
     return parse_device_id(device_id)[0]
 
 
-def is_share(device_id: str) -> bool:
+def is_replica(device_id: str) -> bool:
     """Whether a kubelet device id means a replica rather than a whole device."""
     return parse_device_id(device_id)[1] is not None
 
@@ -119,15 +119,15 @@ def name_group(uuid: str) -> str:
     return sha256(uuid.encode()).hexdigest()[:8]
 
 
-def render_token(token: Token) -> DeviceId:
+def render_fraction_id(token: FractionId) -> DeviceId:
     """A token as a kubelet device id."""
     node = "x" if token.numa_node is None else token.numa_node
     return DeviceId(f"{token.kind}-n{node}-g{token.group}-{token.number}")
 
 
 @lru_cache(maxsize=1 << 15)
-def parse_token(device_id: str) -> Token | None:
-    """The inverse of `render_token`; `None` for any other text.
+def parse_fraction_id(device_id: str) -> FractionId | None:
+    """The inverse of `render_fraction_id`; `None` for any other text.
 
     Remembered, because the kubelet names all free ids whenever a pod comes, thousands on a large node.
     """
@@ -135,4 +135,4 @@ def parse_token(device_id: str) -> Token | None:
     if found is None:
         return None
     kind, node, group, number = found.groups()
-    return Token(TokenKind(kind), None if node == "x" else int(node), group, int(number))
+    return FractionId(FractionIdKind(kind), None if node == "x" else int(node), group, int(number))

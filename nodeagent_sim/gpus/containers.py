@@ -12,7 +12,7 @@ UNLIMITED_SHARE = 0.5
 """Use of a GPU's compute by a container without a limit of compute."""
 
 
-class PartWork(Value, frozen=True):
+class FractionWork(Value, frozen=True):
     """A container at work on its fraction of one GPU."""
 
     pod: str
@@ -33,10 +33,10 @@ class PartWork(Value, frozen=True):
 
 
 @dataclass(slots=True)
-class Crowd:
+class SimulatedContainers:
     """All containers with fractions, and misbehaviour of some."""
 
-    works: tuple[PartWork, ...] = ()
+    works: tuple[FractionWork, ...] = ()
     over_percent: dict[str, int] = field(default_factory=dict)
     """By pod, use of the fraction's memory in percent, despite all limits."""
     without_library: set[str] = field(default_factory=set)

@@ -10,7 +10,7 @@ from random import Random
 
 from nodeagent.model.gpu import ComputeMode
 from nodeagent.model.ids import GpuUuid
-from nodeagent_sim.gpus.crowd import PartWork
+from nodeagent_sim.gpus.containers import FractionWork
 from nodeagent_sim.gpus.load import Tenant
 from nodeagent_sim.gpus.mig_geometry import PlacedInstance
 from nodeagent_sim.gpus.profile import Seat
@@ -78,7 +78,7 @@ class GpuState:
     uuid: GpuUuid
     random: Random
     tenants: list[Tenant] = field(default_factory=list)
-    parts: dict[PartWork, Tenant] = field(default_factory=dict)
+    parts: dict[FractionWork, Tenant] = field(default_factory=dict)
     """Jobs of containers with a fraction of the GPU."""
     mig_layout: tuple[str, ...] | None = None
     """Profile names while MIG is on, `None` while it is off."""

@@ -96,7 +96,7 @@ GEOMETRIES: dict[str, Geometry] = {
 }
 
 
-def compute_memory_part(memory_mib: int, total_bytes: int) -> int:
+def compute_memory_eighths(memory_mib: int, total_bytes: int) -> int:
     """The gigabytes in a profile's name: eighths rounded up, of the whole rounded up, halves away from zero."""
     eighths = math.ceil(8 * memory_mib * MIB / total_bytes)
     return math.floor(eighths * math.ceil(total_bytes / 2**30) / 8 + 0.5)
@@ -139,7 +139,7 @@ def plan_layout(model: GpuModel, names: tuple[str, ...]) -> tuple[PlacedInstance
 
 
 def _render_name(shape: Shape, row: MigRow, total_bytes: int) -> str:
-    return f"{shape.slices}g.{compute_memory_part(row.memory_mib, total_bytes)}gb{shape.suffix}"
+    return f"{shape.slices}g.{compute_memory_eighths(row.memory_mib, total_bytes)}gb{shape.suffix}"
 
 
 def _place(wanted: list[MigShape], taken: frozenset[int], geometry: Geometry) -> tuple[PlacedInstance, ...] | None:

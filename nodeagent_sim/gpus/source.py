@@ -20,7 +20,7 @@ from nodeagent.model.ids import GpuUuid
 from nodeagent.model.mig import NEWEST, GpuPartitions, Write, WriteKind
 from nodeagent.model.ports import GpuEvent, PartitionSession, ProcessPlace
 from nodeagent.model.telemetry import NodeSample
-from nodeagent_sim.gpus.crowd import PartWork
+from nodeagent_sim.gpus.containers import FractionWork
 from nodeagent_sim.gpus.faults import apply_fault, list_faults
 from nodeagent_sim.gpus.partitions import apply_write, read_partitions
 from nodeagent_sim.gpus.profile import Profile
@@ -57,16 +57,16 @@ class SimulatedGpus:
         self._changes_noticed = 0
         """Changes seen by the driver probe, so that no change between a probe and a wait is missed."""
         self._events: deque[tuple[int, GpuEvent]] = deque(maxlen=EVENTS_KEPT)
-        self._events_told = 0
+        self._events_reported = 0
 
     def set_holders(self, holders: Mapping[str, str] | None) -> None:
         """Set the devices that pods hold, by device UUID; `None` lets the simulation make up its own jobs."""
-        self._tell_time()
+        self._describe_time()
         self._world.set_holders(holders)
 
-    def set_works(self, works: tuple[PartWork, ...]) -> None:
+    def set_works(self, works: tuple[FractionWork, ...]) -> None:
         """Set the containers at work on fractions of GPUs."""
-        self._tell_time()
+        self._describe_time()
         self._world.set_works(works)
 
     def has_library(self, folder: str) -> bool:
@@ -94,7 +94,7 @@ class SimulatedGpus:
 
     async def wait_change(self) -> None:
         """Return at the next injected fault, release or resume, or when a hung driver comes back."""
-        self._tell_time()
+        self._describe_time()
         if self._changes == self._changes_noticed:
             ends = [end for end in self._world.driver.hung_until.values() if end > self._world.now_seconds]
             with anyio.move_on_after(min(ends) - self._world.now_seconds if ends else None):
@@ -118,7 +118,7 @@ class SimulatedGpus:
 
     def events(self) -> AsyncIterator[GpuEvent]:
         """Events injected from now on."""
-        return self._follow_events(self._events_told)
+        return self._follow_events(self._events_reported)
 
     async def release(self, reason: str) -> None:
         """Release the simulated driver."""
@@ -172,7 +172,7 @@ class SimulatedGpus:
 
     async def inject(self, fault: str, arguments: Sequence[str]) -> str:
         """Apply a fault to the world, and wake all tasks waiting for a change."""
-        self._tell_time()
+        self._describe_time()
         outcome = apply_fault(self._world, fault, arguments)
         for event in outcome.events:
             self._report(event)
@@ -180,8 +180,8 @@ class SimulatedGpus:
         return outcome.sentence
 
     def _report(self, event: GpuEvent) -> None:
-        self._events.append((self._events_told, event))
-        self._events_told += 1
+        self._events.append((self._events_reported, event))
+        self._events_reported += 1
 
     async def _follow_events(self, first: int) -> AsyncIterator[GpuEvent]:
         while True:
@@ -218,15 +218,15 @@ class SimulatedGpus:
         Raises:
             DriverStuck: The call took longer than the deadline.
         """
-        self._tell_time()
+        self._describe_time()
         with anyio.move_on_after(self._deadline_seconds) as scope:
             await self._wait_unhung(call)
             if self._world.driver.slow_seconds and not self._released:
                 await anyio.sleep(self._world.driver.slow_seconds)
         if scope.cancelled_caught:
-            self._tell_time()
+            self._describe_time()
             raise DriverStuck(f"the call {call}", self._deadline_seconds)
-        self._tell_time()
+        self._describe_time()
 
     async def _wait_unhung(self, call: str) -> None:
         while not self._released and (left := self._world.find_hang_end(call) - self._read_time()) > 0:
@@ -236,7 +236,7 @@ class SimulatedGpus:
     def _read_time(self) -> float:
         return self._clock.monotonic() - self._began_seconds
 
-    def _tell_time(self) -> None:
+    def _describe_time(self) -> None:
         self._world.advance(self._read_time())
 
     def _wake(self) -> None:

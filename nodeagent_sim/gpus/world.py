@@ -13,7 +13,7 @@ from random import Random
 from nodeagent.model.errors import GpuUnknown
 from nodeagent.model.gpu import NvLink
 from nodeagent.model.ports import ProcessPlace
-from nodeagent_sim.gpus.crowd import Crowd, PartWork
+from nodeagent_sim.gpus.containers import FractionWork, SimulatedContainers
 from nodeagent_sim.gpus.gpu_state import GpuFaults, GpuState
 from nodeagent_sim.gpus.hardware import make_gpu_uuid, make_mig_uuid, make_seed
 from nodeagent_sim.gpus.load import Tenant
@@ -53,7 +53,7 @@ class World:
         self.now_seconds = 0.0
         self._stepped_seconds = 0.0
         self._node_name, self._seed = node_name, seed
-        self.crowd = Crowd()
+        self.crowd = SimulatedContainers()
         self.set_holders(None)
         self.driver = self._new_driver()
         self.gpus = [self._new_gpu(seat) for seat in profile.seats]
@@ -88,7 +88,7 @@ class World:
         idle: dict[str, str] | None = None if self.profile.jobs else {}
         self._holders = idle if holders is None else dict(holders)
 
-    def set_works(self, works: tuple[PartWork, ...]) -> None:
+    def set_works(self, works: tuple[FractionWork, ...]) -> None:
         """Set the containers at work on fractions of GPUs; a container with a changed fraction begins anew."""
         self.crowd.works = works
         for gpu in self.gpus:
@@ -156,7 +156,7 @@ class World:
     def restore(self) -> None:
         """Clear every fault; lifetime counts stay, as on real boards."""
         self.driver = self._new_driver()
-        self.crowd = Crowd(self.crowd.works)
+        self.crowd = SimulatedContainers(self.crowd.works)
         for gpu in self.gpus:
             wanted = self.profile.mig.get(gpu.seat.index)
             if gpu.mig_layout != wanted:
@@ -202,7 +202,7 @@ class World:
         usable = memory.total_mib - memory.reserved_mib
         return Tenant(uuid=gpu.uuid, random=Random(gpu.random.random()), memory_mib=usable)  # noqa: S311  # as above
 
-    def _make_worker(self, work: PartWork) -> Tenant:
+    def _make_worker(self, work: FractionWork) -> Tenant:
         seed = make_seed(self._seed, work.pod_uid, work.container, work.gpu)
         random = Random(seed)  # noqa: S311  # repeatable weather, not secrets
         return Tenant(uuid=work.gpu, random=random, memory_mib=work.memory_mib, share=work.share)

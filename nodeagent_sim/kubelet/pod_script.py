@@ -139,13 +139,13 @@ class PodScript:
                 await self._sleep(RETRY_SECONDS)
             except ContainerStartFailed:
                 self.refused += 1
-                await self._start_again(plan)
+                await self._retry_start(plan)
             except KubeletDown:
                 # The kubelet has died between the check of the node and the binding: the next pod tries again.
                 continue
             self._kubelet.delete_pod(plan.namespace, plan.name)
 
-    async def _start_again(self, plan: PodPlan) -> None:
+    async def _retry_start(self, plan: PodPlan) -> None:
         """Try to start the containers until they run or the pod's time is over, as the kubelet would."""
         for number in range(1, max(1, int(plan.run_seconds / RETRY_SECONDS)) + 1):
             await self._sleep(RETRY_SECONDS)

@@ -18,7 +18,7 @@ from nodeagent.edge.kubelet.proto.plugin_registration_pb2 import InfoRequest, Pl
 from nodeagent_sim.kubelet.plugin_client import LINE_ERRORS, PluginFailed, describe_call_error
 from nodeagent_sim.kubelet.registration import SUPPORTED_VERSION, PluginRegistry, is_extended_resource
 
-LOOK_EVERY_SECONDS: Final = 0.1
+POLL_EVERY_SECONDS: Final = 0.1
 INFO_SECONDS: Final = 1.0
 NOTIFY_SECONDS: Final = 5.0
 FIRST_PAUSE_SECONDS: Final = 0.5
@@ -43,7 +43,7 @@ class RegistryWatch:
                 self._deregister(path)
             for path, identity in sockets.items():
                 await self._reconcile(path, identity)
-            await sleep(LOOK_EVERY_SECONDS)
+            await sleep(POLL_EVERY_SECONDS)
 
     def _find_sockets(self) -> dict[Path, FileIdentity]:
         found = {

@@ -10,8 +10,8 @@ from typing import get_args
 
 import pytest
 
-from nodeagent.config.sections.doors import DoorWord
-from nodeagent.model.offering import Door
+from nodeagent.config.sections.allocation_modes import ModeWord
+from nodeagent.model.offering import AllocationMode
 
 ROOT = Path(__file__).parents[2]
 ENUM = "nodeagent/model/offering.py"
@@ -21,7 +21,7 @@ DECIDING = {
     "nodeagent/components/mig/judge.py": ["_is_shared"],
     "nodeagent/components/offering/decide.py": ["_is_taken", "_list_holders", "find_switch"],
     "nodeagent/components/web/page/gpus.py": ["_is_divided"],
-    "nodeagent/rules/offer/doors.py": ["_gives_out", "_takes_mig"],
+    "nodeagent/rules/offer/allocation_modes.py": ["_gives_out", "_takes_mig"],
 }
 """The functions that decide by the allocation mode, by file."""
 COMPARED = re.compile(r"(?<!case )\b(?:is|is not|==|!=|in) \(?\{?Door\.[A-Z]+|\{Door\.[A-Z]+")
@@ -73,7 +73,7 @@ def test_a_planted_comparison_is_seen(tmp_path: Path) -> None:
 
 def test_the_configuration_knows_every_mode() -> None:
     """A rule names a mode by its word."""
-    assert get_args(DoorWord) == tuple(map(str, Door))
+    assert get_args(ModeWord) == tuple(map(str, AllocationMode))
 
 
 @pytest.mark.long

@@ -51,7 +51,7 @@ PURE = ("nodeagent/components/", "nodeagent/rules/", "nodeagent/extender/")
 WAITING = re.compile(r"nodeagent/components/(\w+/)+(component|\w+_task)\.py")
 """The modules of components that may wait and touch the world, by the end of their names."""
 EXTENDER_SHELL = tuple(
-    f"nodeagent/extender/{name}.py" for name in ("picture", "program", "replica", "service", "trust/files", "wire")
+    f"nodeagent/extender/{name}.py" for name in ("watches", "program", "replica", "service", "trust/files", "wire")
 )
 """What is not pure of the extender: it watches, writes, serves, and reads what came over the wire."""
 OUTSIDE = ("nodeagent.edge", "nodeagent.core", "anyio", "asyncio")
@@ -70,7 +70,7 @@ BUDGETS: dict[str, tuple[str, ...]] = {
         "typing",
         "dataclasses",
     ),
-    "nodeagent.core.children.child_side": ("anyio", "asyncio", "structlog", "logging", "subprocess", "dataclasses"),
+    "nodeagent.core.children.child_setup": ("anyio", "asyncio", "structlog", "logging", "subprocess", "dataclasses"),
     "nodeagent.core.channels.bus": (
         "structlog",
         "aiohttp",

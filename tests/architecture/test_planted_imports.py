@@ -41,7 +41,7 @@ PLANTED: tuple[tuple[str, str, str], ...] = (
     (LINES, "nodeagent.components.web.verdict", "nodeagent.extender.rank"),
     (LINES, "nodeagent.app.errors", "nodeagent.extender.rank"),
     (EXTENDER, "nodeagent.extender.rank", "nodeagent.components.offering.decide"),
-    (EXTENDER, "nodeagent.extender.texts", "nodeagent.app.errors"),
+    (EXTENDER, "nodeagent.extender.messages", "nodeagent.app.errors"),
     (EXTENDER, "nodeagent.extender.gpu_pod", "nodeagent.cli.version"),
     (RULES, "nodeagent.rules.selectors", "nodeagent.edge.host.files.pseudo_file"),
     (RULES, "nodeagent.rules.cdi_names", "anyio"),

@@ -34,7 +34,7 @@ REASONS: dict[str, dict[str, str]] = {
     "tests/component/edge_nvml/test_readers.py": {"test_all_gpus_ask_for_metrics_in_one_buffer": PASSES},
     "tests/component/edge_nvml/test_same_as_simulated.py": {"test_a_sample_is_the_simulated_one": PASSES},
     "tests/component/exporter/harness.py": {"publish": JUMPS},
-    "tests/component/extender/test_picture.py": {"list": JUMPS},
+    "tests/component/extender/test_watches.py": {"list": JUMPS},
     "tests/component/fractions/harness.py": {"*": JUMPS},
     "tests/component/http/test_connections.py": {"*": PASSES},
     "tests/component/http/test_server_limits.py": {"test_a_body_that_arrives_in_pieces_is_whole": PLAYS},

@@ -17,17 +17,17 @@ from nodeagent.components.allocations.component import Allocations
 from nodeagent.components.allocations.journal_format import encode_records
 from nodeagent.components.allocations.journal_task import Journal, Node
 from nodeagent.components.allocations.ledger import Ledger, Record, open_record, replay
-from nodeagent.components.allocations.reconcile import Look, reconcile
+from nodeagent.components.allocations.reconcile import PodListPoll, reconcile
 from nodeagent.components.allocations.recovery import Found, recover_ledger
 from nodeagent.components.allocations.refuse import KubeletRun
 from nodeagent.components.allocations.roles.grants import Entry, Freed, Granted
 from nodeagent.components.allocations.tabulate import tabulate_living
-from nodeagent.components.cdi.plan_specs import SpecWishes, plan_specs, render_specs
+from nodeagent.components.cdi.plan_specs import SpecOptions, plan_specs, render_specs
 from nodeagent.components.deviceplugin.advertise import View, plan_list
 from nodeagent.components.deviceplugin.answer import plan_answer, select_devices
 from nodeagent.components.exporter.catalogue.selection import select_defaults
 from nodeagent.components.exporter.exposition import join_text
-from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, Wishes
+from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, SeriesSelection
 from nodeagent.components.inventory.diff import decide_inventory, diff_inventories
 from nodeagent.components.web.api.gpu_records import join_gpus
 from nodeagent.config.live import LiveSettings
@@ -152,7 +152,7 @@ def _compare(inventory: Inventory) -> Work:
 
 def _render(inventory: Inventory, table: AllocationTable = NOBODY) -> Work:
     series, sample, known = NodeSeries(), _make_sample(inventory), Knowledge(inventory, None, table)
-    wishes, seconds = Wishes(select_defaults()), iter(range(1_000_000_000))
+    wishes, seconds = SeriesSelection(select_defaults()), iter(range(1_000_000_000))
     return lambda: join_text(list(series.render(replace(sample, time_seconds=START + next(seconds)), known, wishes)))
 
 
@@ -174,7 +174,7 @@ def _write_spec(inventory: Inventory) -> Work:
     ]
     nodes = tuple(DriverNode(path=path, host_path=path) for path in paths)
     files = DriverFiles(nodes=nodes, capability_minors=capabilities)
-    return lambda: render_specs(plan_specs(inventory, files, SpecWishes(kinds=PUBLIC_KINDS)))
+    return lambda: render_specs(plan_specs(inventory, files, SpecOptions(kinds=PUBLIC_KINDS)))
 
 
 # Pods.
@@ -281,7 +281,7 @@ def _begin_anew(pods: int) -> Work:
 
 def _look(pods: int) -> Work:
     ledger = _make_ledger(pods)
-    look = Look(
+    look = PodListPoll(
         listing=_list_pods(ledger),
         run=RUN,
         numbers_below=ledger.next_number,

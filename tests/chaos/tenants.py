@@ -217,7 +217,7 @@ class Tenants:
         if gpu not in self._untold and self.doors[gpu] != door:
             raise Violated(f"{who} was given GPU {gpu} by {door}, and its door was set to {self.doors[gpu]}")
 
-    async def set_door(self, gpu: int, door: str) -> str:
+    async def set_allocation_mode(self, gpu: int, door: str) -> str:
         """A person chooses."""
         self.doors[gpu] = door
         self._untold.add(gpu)
@@ -267,7 +267,7 @@ class Tenants:
             for who in self.holdings.list_of(gpu):
                 if self.holdings.all()[who].door != door:
                     await self._send_away(who)
-            if gpu in self._untold and await self.set_door(gpu, door) == NOBODY:
+            if gpu in self._untold and await self.set_allocation_mode(gpu, door) == NOBODY:
                 return f"door {door} for GPU {gpu}"
         for name in [name for name in self.claims if name not in self.holdings.all()]:
             if problem := await self._rooms.unprepare(self.claims[name]):

@@ -18,9 +18,9 @@ from nodeagent.config.load import load_settings
 from nodeagent.edge.container_runtime.change_files import RuntimeFiles
 from nodeagent.edge.host.files.state_lock import StateLock
 from nodeagent.model.allocation import PodIdentity
-from nodeagent.model.journal import Binding, PartTable
+from nodeagent.model.journal import Binding, FractionTable
 from nodeagent.model.runtime import FileChange
-from nodeagent.rules.cdi_names import PART_KIND, name_claim_file, name_part_file, qualify
+from nodeagent.rules.cdi_names import FRACTION_KIND, name_claim_file, name_fraction_file, qualify
 from tests.fakes.apiserver import NODE
 from tests.support.files.short_directory import short_dir
 from tests.support.programs.command_line import run_here
@@ -55,8 +55,8 @@ class UsedNode:
         self.ours = [
             self.write("cdi", render_spec_name("nvidia.com/gpu")),
             self.write("cdi", "nodeagent-device-example.com-card.json"),
-            self.write("cdi", name_part_file("abc")),
-            self.write("cdi", name_part_file("def")),
+            self.write("cdi", name_fraction_file("abc")),
+            self.write("cdi", name_fraction_file("def")),
             self.write("cdi", name_claim_file("5d9c")),
             self.write("hooks", "nodeagent-cdi-hook"),
             self.write("shims", "nodeagent-oci-shim"),
@@ -267,7 +267,11 @@ def test_names_of_the_shim_that_the_settings_forgot_go_too(used: UsedNode) -> No
 
 def test_a_running_container_with_a_part_keeps_what_it_needs(used: UsedNode) -> None:
     """Its limits, its specification and the library; it is named, what others had goes, and all when it has ended."""
-    files = (used.state / "parts/abc/limits", used.state / "parts/abc/usage", used.root / "cdi" / name_part_file("abc"))
+    files = (
+        used.state / "parts/abc/limits",
+        used.state / "parts/abc/usage",
+        used.root / "cdi" / name_fraction_file("abc"),
+    )
     needed = {*files, *(used.state / "vgpu").iterdir(), used.root / "hooks/nodeagent-cdi-hook"}
     used.mount(7, *files[:2])
     code, out, _ = used.uninstall("--json")
@@ -313,17 +317,17 @@ def test_files_of_parts_stay_where_nobody_can_see_who_runs(used: UsedNode, monke
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "api.example")
     _, out, _ = used.uninstall("--set", "node.proc_dir=/proc")
     assert "not seen from this pod" in out
-    assert (used.root / "cdi" / name_part_file("abc")).exists()
+    assert (used.root / "cdi" / name_fraction_file("abc")).exists()
 
 
 def test_the_pod_of_a_running_container_is_named(used: UsedNode) -> None:
     """As long as there is a journal that knows it."""
     pod = PodIdentity(namespace="ml", name="train", uid="u1")
-    cdi_name = qualify(PART_KIND, "abc")
+    cdi_name = qualify(FRACTION_KIND, "abc")
     binding = Binding(
         number=1, reservations=(), pod=pod, container="main", parts=(), since_seconds=1.0, cdi_name=cdi_name
     )
-    opened = open_record(Ledger(fractions=PartTable(bindings={1: binding})), "machine", "boot")
+    opened = open_record(Ledger(fractions=FractionTable(bindings={1: binding})), "machine", "boot")
     (used.state / "allocations.journal").write_bytes(encode_records([opened], 0)[0])
     used.mount(7, used.state / "parts/abc/limits")
     assert "ml/train (main) runs with it" in used.uninstall()[1]

@@ -6,7 +6,7 @@ from random import Random
 
 import anyio
 
-from nodeagent.app.sides.mig_owed import STORE
+from nodeagent.app.wiring.mig_paused_clients import STORE
 from nodeagent.cli.uninstall.cluster import _list_ours, _take_back, remove_from_cluster
 from nodeagent.cli.uninstall.steps import Outcome, Step
 from nodeagent.components.cluster.status import TERMINAL_ANNOTATION

@@ -10,24 +10,24 @@ from pathlib import Path
 from typing import Final
 
 from nodeagent.model.allocation import AllocationTable, ClaimTable
-from nodeagent.model.claims import ClaimBook, ClaimStanding
-from nodeagent.model.cluster import ClusterLink, ClusterNode, ClusterWishes, PodLabelTable
+from nodeagent.model.claims import ClaimStanding, ReadyClaims
+from nodeagent.model.cluster import ClusterLink, ClusterNode, NodeRequests, PodLabelTable
 from nodeagent.model.devices import DeviceTable
 from nodeagent.model.driver import DriverState
 from nodeagent.model.events import STATES
+from nodeagent.model.fractions import FractionDecisions, FractionOffers
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
-from nodeagent.model.journal import ChosenDoors, PartTable
+from nodeagent.model.journal import ChosenAllocationModes, FractionTable
 from nodeagent.model.labels import LabelState
 from nodeagent.model.mig import MigState
 from nodeagent.model.mps import MpsState
 from nodeagent.model.offering import Offering
-from nodeagent.model.parts import PartOffers, PartReasons
 from nodeagent.model.plugin import PluginState
 from nodeagent.model.runtime import CdiState, RuntimeState
 from nodeagent.model.slices import PublishedSlices
 from nodeagent.model.telemetry import EventWatch, NodeSample
-from nodeagent.model.usage import PartUsage
+from nodeagent.model.usage import FractionUsage
 from nodeagent.model.values import Value
 
 ROOT: Final = Path(__file__).parents[2]
@@ -48,18 +48,18 @@ SAID_BY: Final[dict[type[Value], str]] = {
     DeviceTable: "devices",
     MpsState: "mps",
     AllocationTable: "allocations",
-    ChosenDoors: "allocations",
-    PartTable: "allocations",
-    PartOffers: "fractions",
-    PartReasons: "fractions",
-    PartUsage: "usage",
+    ChosenAllocationModes: "allocations",
+    FractionTable: "allocations",
+    FractionOffers: "fractions",
+    FractionDecisions: "fractions",
+    FractionUsage: "usage",
     ClaimTable: "allocations",
-    ClaimBook: "allocations",
+    ReadyClaims: "allocations",
     ClaimStanding: "claims",
     PublishedSlices: "slices",
     LabelState: "labeler",
     ClusterNode: "cluster",
-    ClusterWishes: "cluster",
+    NodeRequests: "cluster",
     ClusterLink: "cluster",
     PodLabelTable: "cluster",
 }

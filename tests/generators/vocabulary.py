@@ -4,6 +4,7 @@ import inspect
 
 from msgspec.structs import fields
 
+from nodeagent.core.values import name_type
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.conditions.definition import ConditionDefinition
 from nodeagent.model.events import FACTS, STATES
@@ -36,7 +37,7 @@ def render_events() -> str:
 
 def _render_event(event: type[Value]) -> str:
     names = ", ".join(f"`{field.encode_name}`" for field in fields(event))
-    return f"### {event.__name__}\n\n{inspect.cleandoc(event.__doc__ or '')}\n\nFields: {names}.\n"
+    return f"### {name_type(event)}\n\n{inspect.cleandoc(event.__doc__ or '')}\n\nFields: {names}.\n"
 
 
 def render_conditions() -> str:

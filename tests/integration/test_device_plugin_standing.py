@@ -25,7 +25,7 @@ async def test_another_plugin_that_leaves_first_is_outlived(
     node: Cluster, pods: Pods, monkeypatch: pytest.MonkeyPatch, endpoint: str
 ) -> None:
     """The kubelet stops the resource with the plugin that came last; ours is told, and registers again by itself."""
-    monkeypatch.setattr(list_check, "LOOK_SECONDS", 1.0)
+    monkeypatch.setattr(list_check, "POLL_INTERVAL_SECONDS", 1.0)
     kubelet = RealKubelet(node, pods)
     with closing(PodResourcesClient(kubelet.pod_resources_socket)) as account:
         async with (

@@ -83,8 +83,8 @@ def test_parts_and_layouts_leave_nothing_and_a_running_container_nothing_lacks(
 
     def written() -> str | None:
         seen = describe_node(node)
-        is_told = MIG_STATE_LABEL in seen["labels"] and ANNOTATION in seen["annotations"]
-        return None if is_told and "lasts" in read_bindings(agent) else f"{seen}"
+        is_withdrawn = MIG_STATE_LABEL in seen["labels"] and ANNOTATION in seen["annotations"]
+        return None if is_withdrawn and "lasts" in read_bindings(agent) else f"{seen}"
 
     wait_until("what parts and layouts have written", written, timeout_seconds=60)
     agent.stop()

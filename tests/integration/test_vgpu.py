@@ -134,7 +134,7 @@ def read_told(pods: Pods, name: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d+", lines[-1]))) if lines else ()
 
 
-def wait_told(pods: Pods, name: str, told: tuple[int, ...]) -> None:
+def wait_withdrawn(pods: Pods, name: str, told: tuple[int, ...]) -> None:
     """Until the program tells just this."""
 
     def probe() -> str | None:
@@ -148,10 +148,10 @@ def test_a_program_is_refused_exactly_at_its_limit(agent: AgentUnderTest, pods: 
     """By CUDA's own error; it sees its part as all there is, a larger one while it runs, nothing of its neighbour."""
     out_of_memory = 2
     pods.run(render_hog(agent, "small", 1))
-    wait_told(pods, "small", (256, out_of_memory, 0, 256))
+    wait_withdrawn(pods, "small", (256, out_of_memory, 0, 256))
     pods.run(render_hog(agent, "large", 4))
-    wait_told(pods, "large", (1024, out_of_memory, 0, 1024))
+    wait_withdrawn(pods, "large", (1024, out_of_memory, 0, 1024))
     assert read_told(pods, "small") == (256, out_of_memory, 0, 256)
     agent.run("fractions", "set", "default/small", "--memory", "300MiB")
-    wait_told(pods, "small", (300, out_of_memory, 0, 300))
+    wait_withdrawn(pods, "small", (300, out_of_memory, 0, 300))
     assert read_told(pods, "large") == (1024, out_of_memory, 0, 1024)

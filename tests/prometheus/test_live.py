@@ -20,7 +20,7 @@ EMPTY_WHEN_WHOLE = {
     "pods: Memory used of a part, by pod",
 }
 """Those that have nothing to show on a node that gives its GPUs whole."""
-MINUTE, LOOK_SECONDS = 60.0, 0.5
+MINUTE, POLL_INTERVAL_SECONDS = 60.0, 0.5
 LATE_SECONDS = 3.5
 """One sample, one scrape, a look of ours, and the time all of them take on a busy machine."""
 SHAPE = re.compile(r"\$(instance|gpu|namespace)\b")
@@ -73,7 +73,7 @@ def test_no_series_outlives_its_pod(scene: Scene) -> None:
             pod = series["metric"]["pod"]
             for moment, _ in series["values"]:
                 held = frozenset[str]().union(
-                    *(pods for at, pods in seen if moment - LATE_SECONDS <= at <= moment + LOOK_SECONDS)
+                    *(pods for at, pods in seen if moment - LATE_SECONDS <= at <= moment + POLL_INTERVAL_SECONDS)
                 )
                 assert pod in held, f"{family} still named {pod} {LATE_SECONDS} s after it had gone"
     assert not scene.query("count by (UUID) (nodeagent_pod_gpu_held_seconds_total) > 1")
@@ -85,7 +85,7 @@ def watch_pods(scene: Scene) -> list[tuple[float, frozenset[str]]]:
     end = time.monotonic() + MINUTE
     while time.monotonic() < end:
         seen.append((time.time(), scene.list_holders()))
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_INTERVAL_SECONDS)
     return seen
 
 

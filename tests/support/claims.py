@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.claims import ClaimReference, ClaimResult, OpaqueConfig, ResourceClaim
 from nodeagent.model.gpu import Gpu, Inventory
-from nodeagent.model.offering import Door, GpuDoor, Offering
+from nodeagent.model.offering import AllocationMode, GpuAllocationMode, Offering
 
 DRIVER, POOL = "gpu.nvidia.com", "node-1"
 POD = PodIdentity(namespace="ns", name="train", uid="pod-1")
@@ -40,12 +40,12 @@ def gpu_config(sharing: Mapping[str, object] | None = None, kind: str = "GpuConf
 def behind_claims(gpus: Sequence[Gpu], *, is_open: bool = True) -> Offering:
     return Offering(
         doors=tuple(
-            GpuDoor(
+            GpuAllocationMode(
                 gpu=gpu.uuid,
                 index=gpu.index,
                 address=gpu.pci.address,
-                door=Door.CLAIMS,
-                wanted=Door.CLAIMS if is_open else Door.WHOLE,
+                door=AllocationMode.CLAIMS,
+                wanted=AllocationMode.CLAIMS if is_open else AllocationMode.WHOLE,
                 reason="a rule",
                 is_open=is_open,
             )

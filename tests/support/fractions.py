@@ -3,19 +3,19 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from nodeagent.components.fractions.decide import PartView, plan_view
+from nodeagent.components.fractions.decide import FractionView, plan_view
 from nodeagent.config.schema import Settings
-from nodeagent.config.sections.doors import DoorRule, DoorsSettings
+from nodeagent.config.sections.allocation_modes import AllocationModeRule, AllocationModeSettings
 from nodeagent.config.sections.fractions import FractionsSettings
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
-from nodeagent.model.journal import Binding, GpuPart, PartTable, Reservation
-from nodeagent.model.offering import Door, GpuDoor, Offering
+from nodeagent.model.journal import Binding, FractionTable, GpuFraction, Reservation
+from nodeagent.model.offering import AllocationMode, GpuAllocationMode, Offering
 from nodeagent.rules.fractions.pairing import Caller
-from tests.support.books import CORE, MEMORY
 from tests.support.gpus import gpu_uuid, make_inventory
+from tests.support.journals import CORE, MEMORY
 from tests.support.placement import GIB, make_sized
 
 BLOCKS_PER_GIB = 4
@@ -25,16 +25,16 @@ def make_parted(count: int = 2, memory_bytes: int = 32 * GIB) -> Inventory:
     return make_inventory(make_sized(count, memory_bytes))
 
 
-def make_offering(inventory: Inventory, doors: Mapping[int, tuple[Door, bool]] | None = None) -> Offering:
+def make_offering(inventory: Inventory, doors: Mapping[int, tuple[AllocationMode, bool]] | None = None) -> Offering:
     """Each GPU behind the door of parts, open, but for those of which the test says something else."""
     known = doors or {}
     return Offering(
-        doors=tuple(_make_door(gpu, *known.get(gpu.index, (Door.FRACTIONS, True))) for gpu in inventory.gpus)
+        doors=tuple(_make_door(gpu, *known.get(gpu.index, (AllocationMode.FRACTIONS, True))) for gpu in inventory.gpus)
     )
 
 
-def _make_door(gpu: Gpu, door: Door, is_open: bool) -> GpuDoor:
-    return GpuDoor(
+def _make_door(gpu: Gpu, door: AllocationMode, is_open: bool) -> GpuAllocationMode:
+    return GpuAllocationMode(
         gpu=gpu.uuid, index=gpu.index, address=gpu.pci.address, door=door, wanted=door, reason="test", is_open=is_open
     )
 
@@ -57,7 +57,7 @@ def make_health(inventory: Inventory, verdicts: Mapping[int, Verdict] | None = N
     )
 
 
-def make_view(inventory: Inventory | None = None, **fractions: Any) -> PartView:
+def make_view(inventory: Inventory | None = None, **fractions: Any) -> FractionView:
     """All GPUs in parts, healthy."""
     known = inventory or make_parted()
     return plan_view(known, make_offering(known), make_health(known), FractionsSettings(enabled=True, **fractions))
@@ -65,8 +65,8 @@ def make_view(inventory: Inventory | None = None, **fractions: Any) -> PartView:
 
 def make_settings(*indexes: int, **fractions: Any) -> Settings:
     """These GPUs in parts, the others whole; all in parts where none is named."""
-    rule = DoorRule(door="fractions", gpus=tuple(map(str, indexes)) or ("all",))
-    return Settings(fractions=FractionsSettings(enabled=True, **fractions), doors=DoorsSettings(rules=(rule,)))
+    rule = AllocationModeRule(door="fractions", gpus=tuple(map(str, indexes)) or ("all",))
+    return Settings(fractions=FractionsSettings(enabled=True, **fractions), doors=AllocationModeSettings(rules=(rule,)))
 
 
 def ids(text: str) -> tuple[DeviceId, ...]:
@@ -99,7 +99,7 @@ def make_promise(number: int, devices: Iterable[str], resource: ResourceName = C
 
 
 def make_bound(
-    number: int, reservations: Iterable[int], *parts: GpuPart, pod: PodIdentity | None = None, name: str = ""
+    number: int, reservations: Iterable[int], *parts: GpuFraction, pod: PodIdentity | None = None, name: str = ""
 ) -> Binding:
     return Binding(
         number=number,
@@ -112,17 +112,17 @@ def make_bound(
     )
 
 
-def make_table(reservations: Iterable[Reservation] = (), bindings: Iterable[Binding] = ()) -> PartTable:
-    return PartTable(
+def make_table(reservations: Iterable[Reservation] = (), bindings: Iterable[Binding] = ()) -> FractionTable:
+    return FractionTable(
         reservations={each.number: each for each in reservations}, bindings={each.number: each for each in bindings}
     )
 
 
-def part(index: int, cores: int, gibibytes: int) -> GpuPart:
-    return GpuPart(gpu=gpu_uuid(index), cores=cores, memory_bytes=gibibytes * GIB)
+def part(index: int, cores: int, gibibytes: int) -> GpuFraction:
+    return GpuFraction(gpu=gpu_uuid(index), cores=cores, memory_bytes=gibibytes * GIB)
 
 
-def used(table: PartTable) -> dict[GpuUuid, tuple[int, int, int]]:
+def used(table: FractionTable) -> dict[GpuUuid, tuple[int, int, int]]:
     """By GPU the cores and bytes that are bound, and the number of bindings."""
     sums: dict[GpuUuid, tuple[int, int, int]] = {}
     for binding in table.bindings.values():

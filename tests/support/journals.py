@@ -4,7 +4,7 @@ from nodeagent.components.allocations.roles.changes import Stepped
 from nodeagent.components.allocations.roles.fractions import Bound, Reserved
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
-from nodeagent.model.journal import Binding, GpuPart, PreparedClaim, PreparedDevice, Reservation, Step
+from nodeagent.model.journal import Binding, GpuFraction, PreparedClaim, PreparedDevice, Reservation, Step
 
 CORE = ResourceName("tencent.com/vcuda-core")
 MEMORY = ResourceName("tencent.com/vcuda-memory")
@@ -29,11 +29,11 @@ def make_reservation(
     )
 
 
-def make_part(name: str, cores: int = 50, mib: int = 256) -> GpuPart:
-    return GpuPart(gpu=gpu(name), cores=cores, memory_bytes=mib * MIB)
+def make_part(name: str, cores: int = 50, mib: int = 256) -> GpuFraction:
+    return GpuFraction(gpu=gpu(name), cores=cores, memory_bytes=mib * MIB)
 
 
-def make_binding(number: int, reservations: tuple[int, ...], *parts: GpuPart, limits_name: str = "") -> Binding:
+def make_binding(number: int, reservations: tuple[int, ...], *parts: GpuFraction, limits_name: str = "") -> Binding:
     """On half of GPU a, unless the parts say otherwise."""
     return Binding(
         number=number,
@@ -50,7 +50,7 @@ def reserved(number: int, tokens: str = "x") -> Reserved:
     return Reserved(reservation=make_reservation(number, tokens))
 
 
-def bound(number: int, reservations: tuple[int, ...], *parts: GpuPart) -> Bound:
+def bound(number: int, reservations: tuple[int, ...], *parts: GpuFraction) -> Bound:
     return Bound(binding=make_binding(number, reservations, *parts))
 
 

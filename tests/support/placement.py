@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from nodeagent.model.gpu import Gpu, Inventory, PathKind
-from nodeagent.model.journal import GpuPart
+from nodeagent.model.journal import GpuFraction
 from nodeagent.rules.placement.space import CORES, Space, plan_space
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
 
@@ -45,7 +45,9 @@ def account(inventory: Inventory, used: Mapping[int, tuple[int, int]] | None = N
     for index, (cores, gibibytes) in (used or {}).items():
         room = space.rooms[index]
         share = (
-            room.whole if cores >= CORES else GpuPart(gpu=gpu_uuid(index), cores=cores, memory_bytes=gibibytes * GIB)
+            room.whole
+            if cores >= CORES
+            else GpuFraction(gpu=gpu_uuid(index), cores=cores, memory_bytes=gibibytes * GIB)
         )
         space = space.occupy([share])
     return space

@@ -8,18 +8,18 @@ from nodeagent.extender.decide import Decider, Filtered
 from nodeagent.extender.gpu_pod import GpuPod
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.gpu import Inventory
-from nodeagent.model.journal import Binding, GpuPart
+from nodeagent.model.journal import Binding, GpuFraction
 from nodeagent.model.scheduling import SeenContainer, SeenNode, SeenPod
 from nodeagent.rules.fractions.bound import BOUND_ANNOTATION, render_bound
 from nodeagent.rules.fractions.demands import Profiles
-from nodeagent.rules.fractions.profiles import CoresProfile, SharesProfile
+from nodeagent.rules.fractions.profiles import CoresProfile, CountedProfile
 from nodeagent.rules.fractions.published import ANNOTATION, Published, PublishedGpu, render_published
 from nodeagent.rules.placement.space import plan_space
 from tests.support.placement import BLOCK
 
 CORE, MEMORY = "tencent.com/vcuda-core", "tencent.com/vcuda-memory"
 SHARE = "nvidia.com/gpu"
-PROFILES = Profiles(cores=CoresProfile(), shares=SharesProfile())
+PROFILES = Profiles(cores=CoresProfile(), shares=CountedProfile())
 NO_LIMITS: Mapping[str, str] = {}
 
 
@@ -91,7 +91,7 @@ def make_seen_node(
     return SeenNode(name=name, annotations=annotations)
 
 
-def bind_pod(pod: SeenPod, container: str, *parts: GpuPart) -> Binding:
+def bind_pod(pod: SeenPod, container: str, *parts: GpuFraction) -> Binding:
     """A container of a pod has these."""
     identity = PodIdentity(namespace=pod.namespace, name=pod.name, uid=pod.uid)
     return Binding(number=1, reservations=(), pod=identity, container=container, parts=parts, since_seconds=0.0)
@@ -131,7 +131,7 @@ class FakeScheduler:
             return "", ()
         node, placement = found.chosen
         self.cluster.assume(self.read(pod), node, placement.parts, None, self.now + 60)
-        account = self.cluster.find_account(node)
+        account = self.cluster.find_space(node)
         assert account is not None
         index = {gpu.uuid: gpu.index for gpu in account.published.gpus}
         return node, tuple(index[placement.placements[each].shares[0].gpu] for each in sorted(placement.placements))

@@ -6,17 +6,19 @@ from typing import Any
 from nodeagent.components.slices.plan import Choices, Sight
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.health import DeviceHealth, FoundFault, HealthReport, Verdict
-from nodeagent.model.offering import Door, GpuDoor, Offering
+from nodeagent.model.offering import AllocationMode, GpuAllocationMode, Offering
 from tests.support.gpus import make_inventory
 
 DRIVER = "gpu.nvidia.com"
 
 
-def make_doors(gpus: Sequence[Gpu], door: Door = Door.CLAIMS, *, closed: Sequence[int] = ()) -> Offering:
+def make_doors(
+    gpus: Sequence[Gpu], door: AllocationMode = AllocationMode.CLAIMS, *, closed: Sequence[int] = ()
+) -> Offering:
     """All of them behind one door."""
     return Offering(
         doors=tuple(
-            GpuDoor(
+            GpuAllocationMode(
                 gpu=gpu.uuid,
                 index=gpu.index,
                 address=gpu.pci.address,

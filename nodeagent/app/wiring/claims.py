@@ -2,20 +2,20 @@
 
 from collections.abc import Awaitable, Callable
 
-from nodeagent.app.sides.cluster import ClusterSide
-from nodeagent.app.sides.container import ContainerSide
-from nodeagent.app.sides.kubelet import KubeletSide
+from nodeagent.app.wiring.cluster import ClusterWiring
+from nodeagent.app.wiring.container import ContainerWiring
+from nodeagent.app.wiring.kubelet import KubeletWiring
 from nodeagent.components.claims.component import Claims
-from nodeagent.components.claims.make import Makers, Surroundings
-from nodeagent.components.claims.sharing import ShareFiles, Turns
+from nodeagent.components.claims.make import ClaimDependencies, Makers
+from nodeagent.components.claims.sharing import LimitsFolders, TimeSlices
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.sections.claims import locate_registration, locate_service
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
+from nodeagent.edge.host.vgpu.fraction_folders import SHARE_FOLDERS, HostFractionFolders
 from nodeagent.edge.host.vgpu.library_files import HostVgpuLibrary
-from nodeagent.edge.host.vgpu.part_folders import SHARE_FOLDERS, HostPartFolders
 from nodeagent.edge.kubelet.claim_session import ClaimSession
 from nodeagent.model.claims import ClaimStanding
 from nodeagent.model.ports import ClaimApi, ClaimDriver, GpuPartitioning, MpsClaims, PartitionMaking
@@ -26,7 +26,7 @@ LIBRARY_FOLDER = "vgpu"
 
 def build_claims(
     house: tuple[Bus, Conditions, Clock, LiveSettings],
-    sides: tuple[KubeletSide, ContainerSide, ClusterSide],
+    sides: tuple[KubeletWiring, ContainerWiring, ClusterWiring],
     *,
     pool: str,
     partitions: Callable[[], PartitionMaking] | None = None,
@@ -52,7 +52,9 @@ def build_claims(
         await session.run(opened)
 
     open_api: Callable[[], Awaitable[ClaimApi]] | None = cluster.open_claims if cluster.is_in_use else None
-    around = Surroundings(keeper=kubelet.journal, serve=serve, read_pods=kubelet.account.read_pods, open_api=open_api)
+    around = ClaimDependencies(
+        keeper=kubelet.journal, serve=serve, read_pods=kubelet.account.read_pods, open_api=open_api
+    )
     return Claims(
         bus,
         conditions,
@@ -63,14 +65,14 @@ def build_claims(
             specs=containers.cdi.get,
             partitions=partitions,
             mps=mps,
-            shares=ShareFiles(
+            shares=LimitsFolders(
                 live,
-                HostPartFolders(live.now.node.state_dir / SHARE_FOLDERS, files, of_claims=True),
+                HostFractionFolders(live.now.node.state_dir / SHARE_FOLDERS, files, of_claims=True),
                 HostVgpuLibrary(live.now.node.state_dir / LIBRARY_FOLDER, files),
             ),
             cuts_on_demand=live.now.claims.mig_on_demand,
             gives_shares=live.now.claims.shares,
-            turns=Turns(cards) if cards is not None else None,
+            turns=TimeSlices(cards) if cards is not None else None,
             sets_turns=live.now.claims.time_slices,
         ),
         pool=pool,

@@ -12,7 +12,7 @@ from nodeagent.app.control import Control
 from nodeagent.app.node_facts import choose_node_facts
 from nodeagent.components.cluster.component import Cluster
 from nodeagent.components.labeler.component import Labeler, LabelSinks
-from nodeagent.components.wishes.component import Wishes
+from nodeagent.components.node_requests.component import NodeRequestHandler
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.children.worker_thread import WorkerThread
@@ -39,7 +39,7 @@ STOP_STAGE = 10
 _log = get_logger(component="agent")
 
 
-class ClusterSide:
+class ClusterWiring:
     """The dependencies of the labeler, the cluster and the node requests components; lives as long as the process."""
 
     def __init__(
@@ -68,7 +68,7 @@ class ClusterSide:
         if self._credentials is None:
             return (labeler,)
         cluster = ComponentSpec("cluster", self._build_cluster, stop_stage=STOP_STAGE)
-        wishes = ComponentSpec("wishes", self._build_wishes, stop_stage=STOP_STAGE)
+        wishes = ComponentSpec("wishes", self._build_node_requests, stop_stage=STOP_STAGE)
         return (labeler, cluster, wishes)
 
     @property
@@ -151,8 +151,8 @@ class ClusterSide:
             facts_after=after,
         )
 
-    def _build_wishes(self) -> Component:
-        return Wishes(self._bus, self._conditions, self._live, self._orders, self._read_control())
+    def _build_node_requests(self) -> Component:
+        return NodeRequestHandler(self._bus, self._conditions, self._live, self._orders, self._read_control())
 
     def use_client(self) -> KubeClient:
         """The client of the API server, only to be called where `is_in_use`."""

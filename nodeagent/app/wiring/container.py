@@ -5,7 +5,7 @@ import os
 from nodeagent.app.driver_files import choose_driver_files
 from nodeagent.app.plan import AgentPlan
 from nodeagent.app.runtime_edge import build_runtime_edge
-from nodeagent.app.sides.shim import build_shim_keeper
+from nodeagent.app.wiring.shim import build_shim_updater
 from nodeagent.components.cdi.component import Cdi
 from nodeagent.components.runtime.component import Runtime
 from nodeagent.config.live import LiveSettings
@@ -20,13 +20,13 @@ from nodeagent.edge.host.files.host_program import HostProgram
 from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.model.errors import SpecsUnavailable
 from nodeagent.model.ports import DriverFileSource
-from nodeagent.rules.cdi_names import CLAIM_FILES, PART_FILES
+from nodeagent.rules.cdi_names import CLAIM_FILES, FRACTION_FILES
 
 CDI_GATE = "cdi_ready"
 RUNTIME_GATE = "runtime_ready"
 
 
-class ContainerSide:
+class ContainerWiring:
     """The dependencies of the cdi and runtime components; lives as long as the process."""
 
     def __init__(
@@ -66,7 +66,7 @@ class ContainerSide:
         gates = [CDI_GATE] if settings.cdi.enabled and uses_cdi else []
         return (*gates, RUNTIME_GATE) if settings.runtime.manage and not self.is_simulation else tuple(gates)
 
-    def list_gates_of_parts(self) -> tuple[str, ...]:
+    def list_fraction_gates(self) -> tuple[str, ...]:
         """The gates before a fraction is advertised: specifications can be written, and the runtime is examined."""
         runtime = self._live.now.runtime
         waits = (runtime.manage or runtime.shim) and not self.is_simulation
@@ -107,11 +107,11 @@ class ContainerSide:
                 worker=self._workers[1],
                 writer=self._workers[2],
                 host=host,
-                passing=(PART_FILES, CLAIM_FILES),
+                passing=(FRACTION_FILES, CLAIM_FILES),
             ),
             hook=None
             if self.is_simulation
             else HostProgram(self._workers[0], host=host, shared=settings.node.state_dir),
-            shim=build_shim_keeper(self._live, self._workers[0]) if self._has_shim else None,
+            shim=build_shim_updater(self._live, self._workers[0]) if self._has_shim else None,
             handle=self.cdi,
         )

@@ -1,6 +1,6 @@
 """Builds the component for devices of any vendor."""
 
-from nodeagent.app.sides.kubelet import KubeletSide
+from nodeagent.app.wiring.kubelet import KubeletWiring
 from nodeagent.components.devices.component import Devices
 from nodeagent.components.devices.plugin_task import ClassPlugins
 from nodeagent.config.live import LiveSettings
@@ -12,11 +12,11 @@ from nodeagent.edge.host.devices.host_scan import HostScan, ScanRoots
 from nodeagent.edge.host.files.cdi_files import SpecFiles
 
 
-class DevicesSide:
+class DevicesWiring:
     """Objects that outlive a restart of the component."""
 
     def __init__(
-        self, bus: Bus, conditions: Conditions, clock: Clock, live: LiveSettings, kubelet: KubeletSide
+        self, bus: Bus, conditions: Conditions, clock: Clock, live: LiveSettings, kubelet: KubeletWiring
     ) -> None:
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self._workers = [WorkerThread(name) for name in ("device nodes of classes", "device checks", "device names")]

@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from nodeagent.app.sides.cluster import ClusterSide
-from nodeagent.app.sides.container import ContainerSide
-from nodeagent.app.sides.kubelet import KubeletSide
 from nodeagent.app.simulator import Simulation
+from nodeagent.app.wiring.cluster import ClusterWiring
+from nodeagent.app.wiring.container import ContainerWiring
+from nodeagent.app.wiring.kubelet import KubeletWiring
 from nodeagent.components.fractions.component import Fractions
 from nodeagent.components.fractions.reconcile_task import Sources
 from nodeagent.config.live import LiveSettings
@@ -17,13 +17,13 @@ from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.edge.container_runtime.cri import list_containers
 from nodeagent.edge.container_runtime.errors import RuntimeSilent
 from nodeagent.edge.host.processes.process_places import HostProcessPlaces
+from nodeagent.edge.host.vgpu.fraction_folders import FRACTION_FOLDERS, HostFractionFolders
 from nodeagent.edge.host.vgpu.library_files import HostVgpuLibrary
-from nodeagent.edge.host.vgpu.part_folders import PART_FOLDERS, HostPartFolders
-from nodeagent.model.parts import PodContainer
+from nodeagent.model.fractions import PodContainer
 from nodeagent.model.runtime import RuntimeState
 
 if TYPE_CHECKING:
-    from nodeagent.model.ports import PartFolders, PartLibrary, ProcessPlaces
+    from nodeagent.model.ports import FractionFolders, ProcessPlaces, VgpuLibrary
 
 LIBRARY_FOLDER = "vgpu"
 """Below the state directory: the library that enforces limits of containers."""
@@ -34,16 +34,16 @@ def build_fractions(
     conditions: Conditions,
     clock: Clock,
     live: LiveSettings,
-    sides: tuple[KubeletSide, ContainerSide, ClusterSide],
+    sides: tuple[KubeletWiring, ContainerWiring, ClusterWiring],
     simulation: Simulation | None,
     orders: OrderHandlers,
 ) -> Fractions:
     """The component for fractions."""
     kubelet, containers, cluster = sides
     state_dir, files = live.now.node.state_dir, WorkerThread("files of parts")
-    at, library_at = state_dir / PART_FOLDERS, state_dir / LIBRARY_FOLDER
-    folders: PartFolders = HostPartFolders(at, files)
-    library: PartLibrary = HostVgpuLibrary(library_at, files)
+    at, library_at = state_dir / FRACTION_FOLDERS, state_dir / LIBRARY_FOLDER
+    folders: FractionFolders = HostFractionFolders(at, files)
+    library: VgpuLibrary = HostVgpuLibrary(library_at, files)
     places: ProcessPlaces | None = None
     if simulation is None:
         places = HostProcessPlaces(WorkerThread("places of parts"))

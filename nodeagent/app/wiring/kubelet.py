@@ -19,8 +19,8 @@ from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.host.devices.handout import HandoutReader
 from nodeagent.edge.host.files.journal_disk import JournalDisk, JournalTally
 from nodeagent.edge.host.files.sealed_store import read_boot_id
-from nodeagent.edge.kubelet.account import KubeletAccount
 from nodeagent.edge.kubelet.call_times import CallTimes
+from nodeagent.edge.kubelet.kubelet_state import KubeletState
 from nodeagent.edge.kubelet.plugin_session import PluginSession
 from nodeagent.edge.kubelet.registry_session import RegistrySession
 from nodeagent.model.ids import ResourceName
@@ -42,7 +42,7 @@ class JoinedSources:
         return {name: plugin for each in self._sources for name, plugin in each.list_plugins().items()}
 
 
-class KubeletSide:
+class KubeletWiring:
     """Builds the two components that serve the kubelet, and holds objects outliving a restart of either."""
 
     def __init__(
@@ -51,7 +51,7 @@ class KubeletSide:
         self._node_name, self._vendor = node_name, vendor
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         settings = live.now
-        self.account = KubeletAccount(settings.kubelet.device_plugins_dir, settings.kubelet.pod_resources_socket)
+        self.account = KubeletState(settings.kubelet.device_plugins_dir, settings.kubelet.pod_resources_socket)
         self._handout = HandoutReader(proc_dir=settings.node.proc_dir, vendor=vendor)
         self._log = get_logger(component=DevicePlugins.name)
         self._journal_tally, self.call_times = JournalTally(), CallTimes()

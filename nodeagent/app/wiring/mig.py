@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from nodeagent.app.sides.mig_owed import STORE, MigCluster
+from nodeagent.app.wiring.mig_paused_clients import STORE, MigCluster
 from nodeagent.components.mig.component import ClusterAccess, GpuAccess, Mig, MigFiles
 from nodeagent.config.errors import Problem
 from nodeagent.config.files import read_config_file
@@ -18,7 +18,7 @@ from nodeagent.core.life.handle import Handle
 from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.edge.host.files.sealed_store import SealedStore
 from nodeagent.edge.host.processes.process_places import HostProcessPlaces
-from nodeagent.model.ports import ChangeKeeper, GpuPartitioning, PartitionMaking
+from nodeagent.model.ports import ChangeJournal, GpuPartitioning, PartitionMaking
 from nodeagent.rules.mig.layouts import LayoutsRead, read_layouts
 
 READ_SECONDS = 5.0
@@ -50,7 +50,7 @@ def _read(path: Path) -> LayoutsRead:
     return read_layouts(texts[0].text, str(path)) if texts else LayoutsRead(problems=problems)
 
 
-class MigSide:
+class MigWiring:
     """Objects that outlive a restart of the component."""
 
     def __init__(
@@ -67,7 +67,7 @@ class MigSide:
     def build(
         self,
         partitioning: GpuPartitioning,
-        keeper: ChangeKeeper,
+        keeper: ChangeJournal,
         partitions: Handle[PartitionMaking],
         open_store: Callable[[str, str, int], SealedStore],
         cluster: MigCluster | None,

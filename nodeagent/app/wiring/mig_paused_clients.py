@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from nodeagent.components.mig.paused_clients_task import MigOwed
+from nodeagent.components.mig.paused_clients_task import PausedClients
 from nodeagent.components.mig.request import WISH_VERSION
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
@@ -43,11 +43,11 @@ class MigCluster:
         await node.write_label(key, value)
 
 
-def build_owed(
+def build_paused_clients(
     conditions: Conditions,
     clock: Clock,
     open_store: Callable[[str, str, int], SealedStore],
     cluster: MigCluster | None,
-) -> MigOwed:
+) -> PausedClients:
     """The component that restores labels; `cluster` is `None` without an API server."""
-    return MigOwed(conditions, clock, open_store(*STORE), cluster)
+    return PausedClients(conditions, clock, open_store(*STORE), cluster)

@@ -15,10 +15,10 @@ from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.handle import Handle
 from nodeagent.edge.host.processes.process_places import HostProcessPlaces
 from nodeagent.edge.mps.host import HostMps, MpsHostSettings
-from nodeagent.model.ports import ChangeKeeper, GpuPartitioning, MpsHost
+from nodeagent.model.ports import ChangeJournal, GpuPartitioning, MpsHost
 
 
-class MpsSide:
+class MpsWiring:
     """Objects that outlive a restart of the component."""
 
     def __init__(self, bus: Bus, conditions: Conditions, clock: Clock, live: LiveSettings, handle: Handle[Mps]) -> None:
@@ -29,7 +29,7 @@ class MpsSide:
         self._host = self._choose_host()
         self._places = None if self._is_made_up else HostProcessPlaces(self._workers[1])
 
-    def build(self, partitioning: GpuPartitioning, journal: ChangeKeeper) -> Mps:
+    def build(self, partitioning: GpuPartitioning, journal: ChangeJournal) -> Mps:
         """The component."""
         return Mps(
             self._bus,

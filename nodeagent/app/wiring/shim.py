@@ -1,6 +1,6 @@
 """Builds the keeper of the runtime shim."""
 
-from nodeagent.components.cdi.keep_shim import ShimKeeper
+from nodeagent.components.cdi.keep_shim import ShimUpdater
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.core.children.worker_thread import WorkerThread
@@ -8,9 +8,9 @@ from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.edge.host.shim.shim_host import HostShim
 
 
-def build_shim_keeper(live: LiveSettings, worker: WorkerThread) -> ShimKeeper:
+def build_shim_updater(live: LiveSettings, worker: WorkerThread) -> ShimUpdater:
     """The keeper of this host's runtime shim."""
-    return ShimKeeper(live, build_shim_host(live.now, worker))
+    return ShimUpdater(live, build_shim_host(live.now, worker))
 
 
 def build_shim_host(settings: Settings, worker: WorkerThread) -> HostShim:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from random import Random
 
-from nodeagent.app.sides.cluster import STOP_STAGE, ClusterSide
+from nodeagent.app.wiring.cluster import STOP_STAGE, ClusterWiring
 from nodeagent.components.slices.component import SliceNode, Slices
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
@@ -17,7 +17,7 @@ from nodeagent.edge.kube.slices import KubeSlices
 from nodeagent.model.slices import SliceContent, SlicePool
 
 
-class SlicesSide:
+class SlicesWiring:
     """Objects that outlive a restart of the component."""
 
     def __init__(
@@ -26,7 +26,7 @@ class SlicesSide:
         conditions: Conditions,
         clock: Clock,
         live: LiveSettings,
-        cluster: ClusterSide,
+        cluster: ClusterWiring,
         node: str,
         read_gates: Callable[[], Gates],
     ) -> None:

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 from nodeagent import __version__
 from nodeagent.app.endpoints import Listeners
-from nodeagent.app.sides.parts import Containers
+from nodeagent.app.wiring.fractions import Containers
 from nodeagent.components.exporter.component import Exporter
 from nodeagent.components.usage.component import Usage
 from nodeagent.components.usage.files_task import UsageFiles
-from nodeagent.components.usage.service_task import Door, UsageService
+from nodeagent.components.usage.service_task import ServiceAddress, UsageService
 from nodeagent.components.usage.watchdog_task import Watchdog
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
@@ -18,13 +18,13 @@ from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.component import Component, ComponentSpec
 from nodeagent.edge.host.processes.end_process import HostProcessEnding
 from nodeagent.edge.host.processes.process_places import HostProcessPlaces
-from nodeagent.edge.host.vgpu.part_folders import PART_FOLDERS, SHARE_FOLDERS, HostPartFolders
+from nodeagent.edge.host.vgpu.fraction_folders import FRACTION_FOLDERS, SHARE_FOLDERS, HostFractionFolders
 from nodeagent.model.ports import ProcessPlaces
 
 FILES, SERVICE = "usage_files", "usage_service"
 
 
-class UsageSide:
+class UsageWiring:
     """Holds the threads for process look-ups and usage files, each made at first use."""
 
     def __init__(
@@ -84,12 +84,12 @@ class UsageSide:
         worker = self._files = self._files or WorkerThread("files that containers write")
         state_dir = self._live.now.node.state_dir
         folders = [
-            HostPartFolders(state_dir / PART_FOLDERS, worker),
-            HostPartFolders(state_dir / SHARE_FOLDERS, worker, of_claims=True),
+            HostFractionFolders(state_dir / FRACTION_FOLDERS, worker),
+            HostFractionFolders(state_dir / SHARE_FOLDERS, worker, of_claims=True),
         ]
         return UsageFiles(self._bus, self._conditions, folders)
 
     def _build_service(self, listeners: Listeners, names: tuple[str, ...], exporter: Exporter) -> Component:
-        door = Door(listeners.usage, names, listeners.usage_access) if listeners.usage is not None else None
+        door = ServiceAddress(listeners.usage, names, listeners.usage_access) if listeners.usage is not None else None
         metrics = {"/metric": exporter.other_names.answer_gpu_manager, "/metrics": exporter.other_names.answer_hami}
         return UsageService(self._bus, self._live, version=__version__, metrics=metrics, door=door)

@@ -9,7 +9,7 @@ from nodeagent.app.errors import DriverRequired, StartRefused
 from nodeagent.app.gpu_wait import wait_for_gpu
 from nodeagent.app.node_label import recall_label
 from nodeagent.app.plan import AgentPlan, Endpoints, SimulationPlan
-from nodeagent.cli.agent.settings import load_again
+from nodeagent.cli.agent.settings import reload_settings
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed
 from nodeagent.config.load import Loaded
@@ -44,14 +44,14 @@ def launch(
     # A start makes no garbage; the agent enables the collector again shortly before it runs.
     gc.disable()
     try:
-        reload = partial(load_again, load)
+        reload = partial(reload_settings, load)
         loaded, recalled = recall_label(load(""), reload, environ)
         if awaits_gpu:
             wait_for_gpu(loaded.settings)
         run_agent(
             AgentPlan(
                 loaded=loaded,
-                load_again=reload,
+                reload_settings=reload,
                 recalled=recalled,
                 environ=environ,
                 require_driver=require_driver,

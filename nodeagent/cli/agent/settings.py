@@ -69,10 +69,10 @@ def load_in_force(arguments: argparse.Namespace, environ: Mapping[str, str]) -> 
     def load(node_label: str) -> Loaded:
         return load_for(arguments, environ, node_label=node_label)
 
-    return recall_label(load(""), lambda node_label: load_again(load, node_label), environ)
+    return recall_label(load(""), lambda node_label: reload_settings(load, node_label), environ)
 
 
-def load_again(load: Callable[[str], Loaded], node_label: str) -> Loaded:
+def reload_settings(load: Callable[[str], Loaded], node_label: str) -> Loaded:
     """Load settings for a caller with earlier settings to go on with: the problems themselves instead of a message.
 
     Raises:

@@ -50,7 +50,7 @@ RUN_DIR: Final = Settings().node.run_dir
 """The run directory of this machine's own agent by default."""
 
 
-def tell_machine(arguments: argparse.Namespace, heard: TextIO, run_dir: Path = RUN_DIR) -> None:
+def describe_machine(arguments: argparse.Namespace, heard: TextIO, run_dir: Path = RUN_DIR) -> None:
     """A note for people beside the answer, while simulations run and answer other commands.
 
     No note for programs, nor for a command line that names its source.

@@ -133,10 +133,10 @@ class AgentClient:
             content = answer.read()
         except http.client.BadStatusLine as error:
             if not self._port or isinstance(error, http.client.RemoteDisconnected):
-                raise self._tell_silence(error) from error
-            raise self._tell_stranger("something that is not HTTP, or is HTTPS") from error
+                raise self._explain_silence(error) from error
+            raise self._describe_stranger("something that is not HTTP, or is HTTPS") from error
         except (OSError, http.client.HTTPException) as error:
-            raise self._tell_silence(error) from error
+            raise self._explain_silence(error) from error
         finally:
             self._connection.close()
         if answer.status < http.client.BAD_REQUEST or path == "/readyz":
@@ -151,7 +151,7 @@ class AgentClient:
     def _judge_answerer(self, answer: http.client.HTTPResponse) -> None:
         server = "".join(letter for letter in answer.headers.get("Server", "") if letter.isprintable())[:80]
         if self._port and server != SERVER:
-            raise self._tell_stranger(f"{answer.status} by {server or 'a program that does not give its name'}")
+            raise self._describe_stranger(f"{answer.status} by {server or 'a program that does not give its name'}")
         self.simulated = answer.headers.get(SIMULATED_HEADER, "")
         if self.simulated and self.is_for_node:
             raise CommandFailed(
@@ -160,7 +160,7 @@ class AgentClient:
                 ExitCode.UNREACHABLE,
             )
 
-    def _tell_stranger(self, answered: str) -> CommandFailed:
+    def _describe_stranger(self, answered: str) -> CommandFailed:
         return CommandFailed(
             f"{self.where} (http.listen) is answered by another program than nodeagent: {answered}{self._hint}; "
             f"`ss -ltnp 'sport = :{self._port}'` names it. Start the agent, or say where it listens with --config or "
@@ -168,7 +168,7 @@ class AgentClient:
             ExitCode.UNREACHABLE,
         )
 
-    def _tell_silence(self, error: Exception) -> CommandFailed:
+    def _explain_silence(self, error: Exception) -> CommandFailed:
         return CommandFailed(f"the agent at {self.where} does not answer: {error}{self._hint}", ExitCode.UNREACHABLE)
 
 

@@ -47,7 +47,7 @@ def name_pod(allocation: Allocation) -> str:
     return f"{allocation.pod.namespace}/{allocation.pod.name}" if allocation.pod is not None else ""
 
 
-def name_part_pods(record: GpuRecord) -> tuple[str, ...]:
+def name_fraction_pods(record: GpuRecord) -> tuple[str, ...]:
     """The pods with fractions of a GPU, each once."""
     return tuple(dict.fromkeys(f"{one.pod.namespace}/{one.pod.name}" for one in record.parts))
 
@@ -56,7 +56,7 @@ def name_holders(records: Iterable[GpuRecord]) -> Iterator[str]:
     """Every pod with a GPU, a MIG device or a fraction of these GPUs, in the form of `--pod`."""
     for record in records:
         yield from map(name_pod, record.allocations)
-        yield from name_part_pods(record)
+        yield from name_fraction_pods(record)
 
 
 def narrow_gpus(records: GpusRecord, gpu: str | None, pod: str | None) -> GpusRecord:

@@ -236,7 +236,7 @@ GPUS = Command(
         Command(
             "doors",
             "by which door each GPU is given out: whole, in fractions, by claims, or not at all",
-            runs="nodeagent.cli.gpu.doors:show",
+            runs="nodeagent.cli.gpu.allocation_modes:show",
             exits=(ExitCode.UNREACHABLE,),
             description="Asks the running agent. WAITS FOR names who must be gone before a door is as wanted.",
             arguments=(*ASKING, *TABLE, GPU),
@@ -259,7 +259,7 @@ GPUS = Command(
                 default=0.0,
                 parse=parse_duration,
             ),
-            runs="nodeagent.cli.gpu.doors:choose",
+            runs="nodeagent.cli.gpu.allocation_modes:choose",
             exits=(ExitCode.UNWELL,),
             description=(
                 "The choice outranks `doors.rules` and is remembered over restarts, until `configured` takes it back.\n"

@@ -10,7 +10,7 @@ from nodeagent.cli.answers.output import write_answer
 from nodeagent.cli.answers.table import read_environment, read_width, wants_colour
 from nodeagent.cli.doctor.bundle import write_bundle
 from nodeagent.cli.doctor.checks import find_worst, run_checks
-from nodeagent.cli.doctor.look import find_hardware, look
+from nodeagent.cli.doctor.observe import find_hardware, look
 from nodeagent.cli.doctor.verdicts import Grade, render_checks
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams

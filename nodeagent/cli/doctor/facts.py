@@ -5,7 +5,7 @@ from msgspec import field
 from nodeagent.components.cdi.registry import SpecReading
 from nodeagent.components.runtime.choose import ChosenRuntime, NoRuntime
 from nodeagent.components.web.api.records import StateRecord
-from nodeagent.edge.host.shim.look import ShimSight
+from nodeagent.edge.host.shim.inspection import ShimSight
 from nodeagent.model.driver import DriverEvidence
 from nodeagent.model.gpu import GpuReadout
 from nodeagent.model.ports import KubeletCheckpoint

@@ -16,7 +16,7 @@ from nodeagent.cli.doctor.facts import (
     ApiFacts,
     Facts,
 )
-from nodeagent.cli.doctor.look_host import look_at_host
+from nodeagent.cli.doctor.observe_host import observe_this_host
 from nodeagent.cli.main import CommandFailed
 from nodeagent.components.runtime.choose import ChosenRuntime, NoRuntime, decide_runtime
 from nodeagent.components.web.api.records import StateRecord
@@ -60,9 +60,9 @@ async def look(
 ) -> Facts:
     """All observations, with a reason for each missing part."""
     simulated = settings.gpus.simulated_profile is not None
-    evidence, evidence_problem, readout, readout_problem = await _look_at_hardware(hardware, hardware_problem)
+    evidence, evidence_problem, readout, readout_problem = await _observe_hardware(hardware, hardware_problem)
     agent, agent_problem, asked_simulation = await anyio.to_thread.run_sync(lambda: _ask_agent(settings, environ))
-    runtime, runtime_problem = await bounded(lambda: _look_at_runtime(settings))
+    runtime, runtime_problem = await bounded(lambda: _observe_runtime(settings))
     seen = Facts(
         version=__version__,
         python=platform.python_version(),
@@ -80,9 +80,9 @@ async def look(
         asked_simulation=asked_simulation,
         runtime=runtime,
         runtime_problem=runtime_problem,
-        api=await look_at_api(settings, environ),
+        api=await observe_api(settings, environ),
     )
-    return await anyio.to_thread.run_sync(lambda: look_at_host(settings, seen))
+    return await anyio.to_thread.run_sync(lambda: observe_this_host(settings, seen))
 
 
 async def bounded(look_at: Callable[[], Awaitable[T]]) -> tuple[T | None, str]:
@@ -96,7 +96,7 @@ async def bounded(look_at: Callable[[], Awaitable[T]]) -> tuple[T | None, str]:
         return None, str(error)
 
 
-async def _look_at_hardware(
+async def _observe_hardware(
     hardware: Hardware | None, problem: str
 ) -> tuple[DriverEvidence | None, str, GpuReadout | None, str]:
     if hardware is None:
@@ -109,7 +109,7 @@ async def _look_at_hardware(
     return evidence, evidence_problem, readout, readout_problem
 
 
-async def _look_at_runtime(settings: Settings) -> ChosenRuntime | NoRuntime:
+async def _observe_runtime(settings: Settings) -> ChosenRuntime | NoRuntime:
     return decide_runtime(await build_detector(settings).read_evidence(), settings.runtime)
 
 
@@ -122,7 +122,7 @@ def _ask_agent(settings: Settings, environ: Mapping[str, str]) -> tuple[StateRec
         return None, str(error), ""
 
 
-async def look_at_api(settings: Settings, environ: Mapping[str, str]) -> ApiFacts | None:
+async def observe_api(settings: Settings, environ: Mapping[str, str]) -> ApiFacts | None:
     """Whether the API server answers, and this identity's permissions; `None` where Kubernetes is off."""
     section = settings.kubernetes
     if section.enabled == "false":

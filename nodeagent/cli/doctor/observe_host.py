@@ -13,7 +13,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from nodeagent.app.runtime_edge import see_processes
-from nodeagent.app.sides.mps import find_driver_root
+from nodeagent.app.wiring.mps import find_driver_root
 from nodeagent.cli.doctor.facts import DirectoryFacts, Facts, PluginSocketFacts, ProcessFacts, SocketFacts
 from nodeagent.components.cdi.registry import SpecReading, is_spec_name, parse_spec
 from nodeagent.config.schema import Settings
@@ -21,7 +21,7 @@ from nodeagent.edge.host.errors import HostError
 from nodeagent.edge.host.files.atomic_file import read_bounded
 from nodeagent.edge.host.files.pseudo_file import list_names, read_raw_attribute
 from nodeagent.edge.host.machine.host_paths import HostPaths
-from nodeagent.edge.host.shim.look import ShimSight, look_at_shim
+from nodeagent.edge.host.shim.inspection import ShimSight, inspect_shim
 from nodeagent.edge.host.shim.users import count_toolkit_users
 from nodeagent.edge.kubelet.checkpoint_file import CHECKPOINT_NAME, read_checkpoint
 from nodeagent.edge.kubelet.errors import CheckpointUnreadable
@@ -50,21 +50,21 @@ _TIMEX_BYTES = 512
 _CLOCK_UNSYNCHRONISED = 5
 
 
-def look_at_host(settings: Settings, seen: Facts) -> Facts:
+def observe_this_host(settings: Settings, seen: Facts) -> Facts:
     """The observations of files, sockets and system calls of this host; blocks."""
     checkpoint, checkpoint_problem = _read_checkpoint(settings)
     return replace(
         seen,
-        kubelet=look_at_socket(settings.kubelet.device_plugins_dir / "kubelet.sock"),
-        pod_resources=look_at_socket(settings.kubelet.pod_resources_socket),
+        kubelet=observe_socket(settings.kubelet.device_plugins_dir / "kubelet.sock"),
+        pod_resources=observe_socket(settings.kubelet.pod_resources_socket),
         checkpoint=checkpoint,
         checkpoint_problem=checkpoint_problem,
         specs=read_specs((*(settings.node.host_root / each for each in CDI_DIRECTORIES), settings.cdi.dir)),
-        shim=_look_at_shim(settings) if settings.runtime.shim else None,
+        shim=_observe_shim(settings) if settings.runtime.shim else None,
         toolkit_containers=_count_toolkit_containers(settings) if settings.runtime.shim else 0,
-        mps_problem=look_at_mps(settings),
-        mps_memory=look_at_memory(settings),
-        directories=tuple(look_at_directory(path) for path in (settings.node.state_dir, settings.node.run_dir)),
+        mps_problem=observe_mps(settings),
+        mps_memory=observe_memory(settings),
+        directories=tuple(observe_directory(path) for path in (settings.node.state_dir, settings.node.run_dir)),
         clock_synchronised=read_clock(),
         clock_behind_seconds=max(0.0, Path(__file__).stat().st_mtime - time.time() - DAY_SECONDS),
         strangers=find_strangers(settings.node.proc_dir),
@@ -73,7 +73,7 @@ def look_at_host(settings: Settings, seen: Facts) -> Facts:
     )
 
 
-def look_at_mps(settings: Settings) -> str | None:
+def observe_mps(settings: Settings) -> str | None:
     """Why the MPS daemon's program cannot be run; empty where it can, `None` where MPS is off."""
     is_made_up = settings.gpus.simulated_profile is not None
     if is_made_up or not settings.uses_mps:
@@ -87,16 +87,16 @@ def look_at_mps(settings: Settings) -> str | None:
     return "" if os.access(place, os.X_OK) else f"{place} is not a program that can be run"
 
 
-def look_at_memory(settings: Settings) -> str:
+def observe_memory(settings: Settings) -> str:
     """The shared memory directory of daemons and clients, where no file system is mounted on it."""
     place = settings.device_plugin.mps_root / "shm"
     is_own = settings.uses_mps and settings.mps.shared_memory == "own"
     return str(place) if is_own and place.is_dir() and not place.is_mount() else ""
 
 
-def _look_at_shim(settings: Settings) -> ShimSight:
+def _observe_shim(settings: Settings) -> ShimSight:
     program, table = settings.shim.program, settings.shim.table_dir
-    return look_at_shim(program, table, HostPaths(settings.node.host_root), settings.node.state_dir)
+    return inspect_shim(program, table, HostPaths(settings.node.host_root), settings.node.state_dir)
 
 
 def _count_toolkit_containers(settings: Settings) -> int:
@@ -111,7 +111,7 @@ def _read_checkpoint(settings: Settings) -> tuple[KubeletCheckpoint | None, str]
         return None, str(error)
 
 
-def look_at_socket(path: Path) -> SocketFacts:
+def observe_socket(path: Path) -> SocketFacts:
     """Whether a server accepts connections on the socket."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(2.0)
@@ -126,13 +126,13 @@ def read_specs(directories: tuple[Path, ...]) -> tuple[SpecReading, ...]:
     """All specifications in the directories, each directory once under its real name."""
     return tuple(
         parse_spec(_read_spec(directory / name))
-        for directory in _tell_apart(directories)
+        for directory in _list_distinct(directories)
         for name in sorted(list_names(directory))
         if is_spec_name(name)
     )
 
 
-def _tell_apart(directories: Iterable[Path]) -> list[Path]:
+def _list_distinct(directories: Iterable[Path]) -> list[Path]:
     """Each directory once: in a container the host's own may be mounted at several places."""
     known: dict[tuple[int, int], Path] = {}
     for directory in directories:
@@ -149,7 +149,7 @@ def _read_spec(path: Path) -> SpecContent:
         return SpecContent(path=str(path), content=b"", problem=str(error))
 
 
-def look_at_directory(path: Path) -> DirectoryFacts:
+def observe_directory(path: Path) -> DirectoryFacts:
     """The directory, or the nearest existing parent."""
     existing = next(candidate for candidate in (path, *path.parents) if candidate.exists())
     usage = shutil.disk_usage(existing)

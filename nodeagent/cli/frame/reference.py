@@ -56,5 +56,5 @@ def _render_names(argument: Argument) -> str:
 def _render_help(argument: Argument) -> str:
     text = argument.help.replace("|", "\\|")
     default = argument.default
-    is_told = isinstance(default, str | int) and not isinstance(default, bool) and default != ""
-    return f"{text} (default {default})" if is_told else text
+    is_withdrawn = isinstance(default, str | int) and not isinstance(default, bool) and default != ""
+    return f"{text} (default {default})" if is_withdrawn else text

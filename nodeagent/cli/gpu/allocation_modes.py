@@ -12,12 +12,12 @@ from nodeagent.cli.answers.output import write_table
 from nodeagent.cli.answers.table import read_environment
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.gpu.source import API
-from nodeagent.cli.gpu.view import tabulate_doors
+from nodeagent.cli.gpu.view import tabulate_allocation_modes
 from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.config.schema import Settings
-from nodeagent.model.offering import GpuDoor
+from nodeagent.model.offering import GpuAllocationMode
 
-LOOK_SECONDS = 1.0
+POLL_INTERVAL_SECONDS = 1.0
 """Pause between polls of the GPU's remaining holders."""
 
 
@@ -25,9 +25,9 @@ def show(arguments: argparse.Namespace, streams: Streams) -> int:
     """The allocation mode of each GPU."""
     environ = read_environment(arguments)
     agent = find_agent(load_for_looking(arguments, environ), environ)
-    doors = agent.read(f"{API}/doors", tuple[GpuDoor, ...])
+    doors = agent.read(f"{API}/doors", tuple[GpuAllocationMode, ...])
     shown = tuple(each for each in doors if arguments.gpu is None or _is_named(each, arguments.gpu))
-    write_table(arguments, streams, shown, tabulate_doors(shown), (), agent)
+    write_table(arguments, streams, shown, tabulate_allocation_modes(shown), (), agent)
     return ExitCode.OK
 
 
@@ -41,7 +41,7 @@ def choose(arguments: argparse.Namespace, streams: Streams) -> int:
     return _wait(arguments, settings, environ, streams, told=done) if arguments.wait != 0 else ExitCode.OK
 
 
-def _is_named(door: GpuDoor, name: str) -> bool:
+def _is_named(door: GpuAllocationMode, name: str) -> bool:
     return name in {door.gpu, str(door.index), door.address}
 
 
@@ -51,7 +51,7 @@ def _wait(
     """A line for each change, until the mode is as wanted or the time is up."""
     until = None if arguments.wait is None else time.monotonic() + arguments.wait
     while True:
-        doors = find_agent(settings, environ).read(f"{API}/doors", tuple[GpuDoor, ...])
+        doors = find_agent(settings, environ).read(f"{API}/doors", tuple[GpuAllocationMode, ...])
         found = next((each for each in doors if _is_named(each, arguments.gpu)), None)
         if found is None:
             raise CommandFailed(f"GPU {arguments.gpu} is not there any more; its door is remembered", ExitCode.UNWELL)
@@ -65,4 +65,4 @@ def _wait(
                 f"still waiting after {arguments.wait:g} s; the door changes by itself when nobody has the GPU",
                 ExitCode.UNWELL,
             )
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_INTERVAL_SECONDS)

@@ -12,7 +12,7 @@ from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.gpu.source import API
 from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.cli.node.allocations import name_devices
-from nodeagent.components.web.api.parts import PartRecord, PartsRecord, WaitingRecord
+from nodeagent.components.web.api.fractions import ContainerFractionsRecord, FractionsRecord, WaitingRecord
 from nodeagent.components.web.api.records import GpusRecord
 from nodeagent.model.journal import Binding
 from nodeagent.model.wording import render_age, render_bytes, suggest
@@ -26,15 +26,15 @@ def show(arguments: argparse.Namespace, streams: Streams) -> int:
     environ = read_environment(arguments)
     settings = load_for_looking(arguments, environ)
     agent = find_agent(settings, environ)
-    parts = agent.read(f"{API}/parts", PartsRecord)
+    parts = agent.read(f"{API}/parts", FractionsRecord)
     gpus = find_agent(settings, environ).read(f"{API}/gpus", GpusRecord)
     names = name_devices(record.gpu for record in gpus.gpus)
     table = tabulate(parts, names, now_seconds=time.time())
-    write_table(arguments, streams, parts, table, _tell_undivided(parts), agent)
+    write_table(arguments, streams, parts, table, _list_undivided(parts), agent)
     return ExitCode.OK
 
 
-def tabulate(parts: PartsRecord, names: Mapping[str, str], *, now_seconds: float) -> Table:
+def tabulate(parts: FractionsRecord, names: Mapping[str, str], *, now_seconds: float) -> Table:
     """A line for each GPU of each container, then a line for each waiting container."""
     rows = [
         (
@@ -66,7 +66,7 @@ def _show(count: int | None, render: Callable[[int], str] = str) -> str:
     return "-" if count is None else render(count)
 
 
-def _tell_undivided(parts: PartsRecord) -> list[str]:
+def _list_undivided(parts: FractionsRecord) -> list[str]:
     """Use that belongs to one of several containers, a line each."""
     return [
         f"of GPU {_show(one.index)}, {_show(one.cores_used)} cores and {_show(one.memory_used_bytes, render_bytes)} are"
@@ -80,7 +80,7 @@ def explain(arguments: argparse.Namespace, streams: Streams) -> int:
     """How the GPUs of a pod were chosen, or why the pod waits."""
     environ = read_environment(arguments)
     agent = find_agent(load_for_looking(arguments, environ), environ)
-    parts = agent.read(f"{API}/parts", PartsRecord)
+    parts = agent.read(f"{API}/parts", FractionsRecord)
     bound = tuple(record for record in parts.bound if arguments.pod in _names(_name(record.binding)))
     waiting = tuple(one for one in parts.waiting if arguments.pod in _names(one.container.partition(" ")[0]))
     if not bound and not waiting:
@@ -91,7 +91,7 @@ def explain(arguments: argparse.Namespace, streams: Streams) -> int:
     lines = [line for record in bound for line in _explain_bound(record)]
     lines += [line for one in waiting for line in (f"{one.container} waits", *(f"  {each}" for each in one.looked_at))]
     write_answer(
-        arguments, streams, PartsRecord(bound=bound, waiting=waiting), "".join(f"{line}\n" for line in lines), agent
+        arguments, streams, FractionsRecord(bound=bound, waiting=waiting), "".join(f"{line}\n" for line in lines), agent
     )
     return ExitCode.OK
 
@@ -110,7 +110,7 @@ def _reason(waiting: WaitingRecord) -> str:
     return because.removeprefix("because").strip() or "-"
 
 
-def _explain_bound(record: PartRecord) -> tuple[str, ...]:
+def _explain_bound(record: ContainerFractionsRecord) -> tuple[str, ...]:
     binding = record.binding
     decided = record.decided or (
         f"because    {binding.why or 'it was found so'}",

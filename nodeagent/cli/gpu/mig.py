@@ -25,7 +25,7 @@ from nodeagent.config.files import read_config_file
 from nodeagent.config.schema import Settings
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.mig import MigState
-from nodeagent.model.offering import Door
+from nodeagent.model.offering import AllocationMode
 from nodeagent.model.values import Value
 from nodeagent.rules.mig.export import export_layout, render_file
 from nodeagent.rules.mig.layouts import Layout, LayoutsRead, read_layouts
@@ -33,7 +33,7 @@ from nodeagent.rules.mig.partitions import is_met, read_partitions
 from nodeagent.rules.mig.show import GpuPlan, plan_gpu
 from nodeagent.rules.mig.wanted import NO_MIG, UNSAID, WantedOfNode, want_of_gpus
 
-LOOK_SECONDS = 0.5
+POLL_INTERVAL_SECONDS = 0.5
 """Pause between polls of a change's progress."""
 
 
@@ -152,7 +152,7 @@ def _wait(
             raise CommandFailed(f"{state.layout} is not in place: {state.detail}", ExitCode.UNWELL)
         if until is not None and time.monotonic() >= until:
             raise CommandFailed(f"not in place after {arguments.wait:g} s; the agent goes on", ExitCode.UNWELL)
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_INTERVAL_SECONDS)
 
 
 def _read_state(settings: Settings, environ: Mapping[str, str]) -> MigState | None:
@@ -193,7 +193,7 @@ def _plan(record: GpuRecord, want: WantedOfNode) -> GpuPlan:
         left = UNSAID if gpu.uuid in want.uncovered else NO_MIG
         return GpuPlan(index=gpu.index, uuid=gpu.uuid, name=gpu.name, left=left)
     found = plan_gpu(gpu, want.gpus[gpu.uuid], read_partitions(gpu))
-    other = find_other(gpu, _read_door(record))
+    other = find_other(gpu, _read_allocation_mode(record))
     if not other or not (found.changes or found.refusal):
         return found
     if gpu.uuid in want.named:
@@ -201,7 +201,7 @@ def _plan(record: GpuRecord, want: WantedOfNode) -> GpuPlan:
     return replace(found, lines=(), refusal="", left=f"it {other}")
 
 
-def _read_door(record: GpuRecord) -> Door | None:
+def _read_allocation_mode(record: GpuRecord) -> AllocationMode | None:
     """The GPU's allocation mode by the agent; `None` from the driver, which knows no modes."""
     return record.door.door if record.door is not None else None
 
@@ -215,7 +215,7 @@ def _list_differing(records: Sequence[GpuRecord], want: WantedOfNode) -> list[st
         if gpu.uuid in want.uncovered:
             lines.append(f"GPU {gpu.index}: {UNSAID}")
         elif wanted is not None and not is_met(wanted, read_partitions(gpu)):
-            other = find_other(gpu, _read_door(record))
+            other = find_other(gpu, _read_allocation_mode(record))
             stays = f", and stays so, as it {other}: {advise(gpu)}" if other else ""
             lines.append(f"GPU {gpu.index}: it is not {wanted.describe()}{stays}")
     return lines

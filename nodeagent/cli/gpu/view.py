@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from nodeagent.cli.answers.selection import name_part_pods, name_pod
+from nodeagent.cli.answers.selection import name_fraction_pods, name_pod
 from nodeagent.cli.answers.table import Table, clean, paint
-from nodeagent.cli.node.status_view import tell_rest
+from nodeagent.cli.node.status_view import describe_rest
 from nodeagent.components.health.evidence.xids import Scope, XidEntry
 from nodeagent.components.health.policy import XidPolicy, apply_policy
 from nodeagent.components.web.api.records import ConditionRecord, GpuRecord, GpusRecord
@@ -12,7 +12,7 @@ from nodeagent.components.web.page.groups import group_conditions
 from nodeagent.edge.host.processes.device_holders import DeviceHolder
 from nodeagent.model.gpu import PathKind
 from nodeagent.model.health import DeviceHealth, ReturnRule, Verdict
-from nodeagent.model.offering import GpuDoor
+from nodeagent.model.offering import GpuAllocationMode
 from nodeagent.model.wording import render_age, render_bytes
 from nodeagent.rules.ids import name_device, parse_device_id, render_index
 
@@ -77,7 +77,7 @@ def _gpu_row(record: GpuRecord) -> Sequence[str]:
     )
 
 
-def tabulate_doors(doors: Sequence[GpuDoor]) -> Table:
+def tabulate_allocation_modes(doors: Sequence[GpuAllocationMode]) -> Table:
     """A line per GPU: its allocation mode, the wanted mode, and the holders that the change waits for."""
     head = ("GPU", "DOOR", "WANTED", "OPEN", "WAITS FOR", "WHY", "UUID")
     rows = [
@@ -99,7 +99,7 @@ def _holders(record: GpuRecord, uuid: str) -> str:
     held = [one for one in record.allocations if any(parse_device_id(device)[0] == uuid for device in one.devices)]
     names = [name_pod(one) or "pod not known yet" for one in held]
     if uuid == record.gpu.uuid:
-        names += name_part_pods(record)
+        names += name_fraction_pods(record)
     return ", ".join(names) or "-"
 
 
@@ -198,7 +198,7 @@ def list_troubles(conditions: Sequence[ConditionRecord]) -> list[str]:
         one, (named, rest) = group.first, group.split()
         lines += ["", f"{one.severity}: {group.times}{one.title}"]
         lines += [f"  {'' if number else 'what:':8} {clean(each.detail)}" for number, each in enumerate(named)]
-        lines += [f"           {tell_rest(len(rest))}"] if rest else []
+        lines += [f"           {describe_rest(len(rest))}"] if rest else []
         lines += [f"  do:      {clean(one.remedy)}"]
     return lines
 

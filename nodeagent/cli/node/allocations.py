@@ -13,7 +13,7 @@ from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.gpu.source import API, read_free, read_gpus
 from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.components.allocations.tabulate import tabulate_living
-from nodeagent.components.web.api.parts import PartRecord, PartsRecord
+from nodeagent.components.web.api.fractions import ContainerFractionsRecord, FractionsRecord
 from nodeagent.components.web.api.records import GpusRecord
 from nodeagent.model.allocation import Allocation, AllocationRow, AllocationTable
 from nodeagent.model.errors import GpuUnknown, RequestInvalid
@@ -36,8 +36,8 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
         rows = agent.read("/api/v1/allocations/history", tuple[AllocationRow, ...])
     else:
         living = agent.read("/api/v1/allocations", tuple[Allocation, ...])
-        parts = find_agent(settings, environ).read(f"{API}/parts", PartsRecord)
-        rows = (*tabulate_living(AllocationTable(allocations=living)), *map(describe_part, parts.bound))
+        parts = find_agent(settings, environ).read(f"{API}/parts", FractionsRecord)
+        rows = (*tabulate_living(AllocationTable(allocations=living)), *map(describe_fraction, parts.bound))
     warn_of_pod(arguments.pod, (_name(row) for row in rows), streams)
     gpus = find_agent(settings, environ).read(f"{API}/gpus", GpusRecord)
     own = list_uuids(find_gpu(gpus, arguments.gpu)) if arguments.gpu is not None else None
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
     return ExitCode.OK
 
 
-def describe_part(record: PartRecord) -> AllocationRow:
+def describe_fraction(record: ContainerFractionsRecord) -> AllocationRow:
     """A container with fractions, in the form of an allocation of whole devices."""
     binding = record.binding
     return AllocationRow(

@@ -14,7 +14,7 @@ from nodeagent.cli.answers.output import write_answer, write_table
 from nodeagent.cli.answers.table import Table, read_environment
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
-from nodeagent.components.cdi.decide import Layout, decide_public, decide_wishes, describe_other_version
+from nodeagent.components.cdi.decide import Layout, decide_options, decide_public, describe_other_version
 from nodeagent.components.cdi.plan_specs import HOOK_PROGRAM, SpecPlan, plan_specs, render_specs
 from nodeagent.components.cdi.registry import SpecReading, describe_conflicts, find_conflicts, is_spec_name, parse_spec
 from nodeagent.components.cdi.spec import render_spec_name
@@ -120,7 +120,7 @@ async def _plan(settings: Settings) -> tuple[SpecPlan, str]:
     if failure is not None:
         raise failure
     kinds = decide_public((), (), wanted=True)
-    wishes = decide_wishes(kinds, layout, settings.cdi.device_groups, None)
+    wishes = decide_options(kinds, layout, settings.cdi.device_groups, None)
     return plan_specs(inventory, files, wishes), problem
 
 

@@ -16,7 +16,7 @@ from nodeagent.config.sections.devices import ClassKind, DeviceClass
 from nodeagent.config.sections.devices_ready import READY, plant
 from nodeagent.config.tree import DEFAULT
 from nodeagent.edge.host.devices.host_scan import ScanRoots, scan_host
-from nodeagent.model.devices import ScanWish, Standing
+from nodeagent.model.devices import ScanRequest, Standing
 from nodeagent.rules.devices.discover import Proposal, propose
 
 
@@ -38,7 +38,7 @@ def discover(arguments: argparse.Namespace, streams: Streams) -> int:
     classes = tuple(read_ready(name) for name in READY)
     patterns = tuple(pattern for each in classes for pattern in (*each.nodes, *each.extra_nodes))
     host = scan_host(
-        ScanRoots(settings.node.host_root, settings.node.sys_dir), ScanWish(patterns=patterns, is_pci=True)
+        ScanRoots(settings.node.host_root, settings.node.sys_dir), ScanRequest(patterns=patterns, is_pci=True)
     )
     proposals = propose(classes, host)
     offered = [each.resource or "" for each in settings.devices.classes]

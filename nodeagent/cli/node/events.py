@@ -14,7 +14,7 @@ from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.cli.node.events_view import FollowedEvents, render_chains
 from nodeagent.components.web.api.records import EventRecord, GpusRecord
-from nodeagent.components.web.page.chains import build_chains, find_about, tell_records
+from nodeagent.components.web.page.chains import build_chains, describe_records, find_about
 
 HISTORY = "/api/v1/events?follow=false"
 LENGTH_MAX = 40
@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
     events = agent.read(HISTORY, tuple[EventRecord, ...])
     about = find_about(((one.seq, one.value) for one in events), own) if own is not None else None
     if not wants_record(arguments):
-        chains = build_chains(tell_records(events), arguments.last, about=about, length=LENGTH_MAX)
+        chains = build_chains(describe_records(events), arguments.last, about=about, length=LENGTH_MAX)
         colour = wants_colour(streams.out, environ)
         lines = render_chains(chains, width=read_width(streams.out), colour=colour)
         print(say_simulated(agent) + "\n".join(lines or ["nothing yet"]), file=streams.out)

@@ -7,7 +7,7 @@ import time
 import anyio
 from msgspec import json
 
-from nodeagent.app.look import look_at_node
+from nodeagent.app.observe import observe_node
 from nodeagent.cli.agent.settings import load_for, load_for_looking
 from nodeagent.cli.answers.client import find_agent
 from nodeagent.cli.answers.output import write_answer, write_table
@@ -37,7 +37,7 @@ def render(arguments: argparse.Namespace, streams: Streams) -> int:
 
 def _look(settings: Settings) -> LabelSet:
     try:
-        picture = anyio.run(look_at_node, settings, settings.node.name or platform.node())
+        picture = anyio.run(observe_node, settings, settings.node.name or platform.node())
     except* DriverError as errors:
         raise CommandFailed(_first(errors), ExitCode.NO_DRIVER) from errors
     except* NodeagentError as errors:

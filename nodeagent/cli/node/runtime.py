@@ -15,7 +15,7 @@ from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.components.runtime.choose import NoRuntime
 from nodeagent.components.runtime.component import judge_plan, restart_and_verify, write_plan
-from nodeagent.components.runtime.look import Look, decide_shim, look_at_runtime, render_state
+from nodeagent.components.runtime.probe import Probe, decide_shim, probe_runtime, render_state
 from nodeagent.components.runtime.prove import Proof
 from nodeagent.components.runtime.withdraw import withdraw
 from nodeagent.config.live import LiveSettings
@@ -58,7 +58,7 @@ def detect(arguments: argparse.Namespace, streams: Streams) -> int:
 def plan(arguments: argparse.Namespace, streams: Streams) -> int:
     """The changes of `configure`, and whether the runtime would start with them."""
 
-    async def act(runtime: HostRuntime, live: LiveSettings) -> tuple[Look, Proof | NodeagentError]:
+    async def act(runtime: HostRuntime, live: LiveSettings) -> tuple[Probe, Proof | NodeagentError]:
         look = _require(await _look(runtime, live), live)
         try:
             return look, await judge_plan(runtime, look) if look.plan.changes else Proof()
@@ -77,7 +77,7 @@ def plan(arguments: argparse.Namespace, streams: Streams) -> int:
 def configure(arguments: argparse.Namespace, streams: Streams) -> int:
     """Write the changes, and restart the runtime with `--restart`."""
 
-    async def act(runtime: HostRuntime, live: LiveSettings) -> tuple[Look, tuple[FileChange, ...], Proof]:
+    async def act(runtime: HostRuntime, live: LiveSettings) -> tuple[Probe, tuple[FileChange, ...], Proof]:
         look = _require(await _look(runtime, live), live)
         changes = look.plan.changes
         if arguments.restart and (changes or look.restart_needed):
@@ -133,12 +133,12 @@ def _run(arguments: argparse.Namespace, act: Callable[[HostRuntime, LiveSettings
         raise CommandFailed(str(error), ExitCode.BAD_INPUT) from error
 
 
-async def _look(runtime: HostRuntime, live: LiveSettings) -> Look | NoRuntime:
+async def _look(runtime: HostRuntime, live: LiveSettings) -> Probe | NoRuntime:
     settings = live.now
-    return await look_at_runtime(runtime, settings.runtime, shim=decide_shim(settings.shim, find_shim(settings)))
+    return await probe_runtime(runtime, settings.runtime, shim=decide_shim(settings.shim, find_shim(settings)))
 
 
-def _require(look: Look | NoRuntime, live: LiveSettings) -> Look:
+def _require(look: Probe | NoRuntime, live: LiveSettings) -> Probe:
     if live.now.runtime.shim and not find_shim(live.now):
         reason = f"the runtime shim is not at {live.now.shim.program}: start the agent, which puts it there"
         raise CommandFailed(reason, ExitCode.BAD_INPUT)
@@ -149,13 +149,13 @@ def _require(look: Look | NoRuntime, live: LiveSettings) -> Look:
     return look
 
 
-def _require_command(look: Look) -> None:
+def _require_command(look: Probe) -> None:
     """Require a known restart command; Podman, without a daemon, needs no command."""
     if look.runtime.restart_advice and not look.runtime.restart_command:
         raise CommandFailed(look.runtime.restart_advice, ExitCode.BAD_INPUT)
 
 
-def _render_plan(look: Look) -> str:
+def _render_plan(look: Probe) -> str:
     if not look.plan.changes:
         waiting = f"; to bring the files into force: {look.restart_needed}" if look.restart_needed else ""
         return f"nothing to change{waiting}"
@@ -164,7 +164,7 @@ def _render_plan(look: Look) -> str:
     return "\n".join([*parts, f"afterwards: {command}"])
 
 
-def _render_proof(look: Look, proof: Proof) -> str:
+def _render_proof(look: Probe, proof: Proof) -> str:
     if proof.unproved:
         return f"not proved by a start on the side: {proof.unproved}"
     runtimes = ", ".join(proof.handlers)

@@ -1,6 +1,6 @@
 """The node in a terminal; pure. The same record as the status page's."""
 
-from nodeagent.cli.answers.selection import name_part_pods
+from nodeagent.cli.answers.selection import name_fraction_pods
 from nodeagent.cli.answers.table import Layout, Table, clean, lay_out, paint, shorten, wrap
 from nodeagent.cli.gpu.readings import (
     describe_clocks,
@@ -23,7 +23,7 @@ def render_status(state: StateRecord, layout: Layout, *, colour: bool, is_whole:
     width, shown = layout.width, None if is_whole else SHOWN
     lines = [*_head(state, width, colour), *_conditions(state, width, colour, shown), *_parts(state, layout)]
     if state.gpus is not None and state.gpus.gpus:
-        lines += ["", *lay_out(_tabulate_gpus(state.gpus.gpus), layout), *_tell_age(state.gpus.gpus)]
+        lines += ["", *lay_out(_tabulate_gpus(state.gpus.gpus), layout), *_describe_age(state.gpus.gpus)]
     lines += _others(state, width)
     return "\n".join(lines) + "\n"
 
@@ -62,11 +62,11 @@ def _condition(group: ConditionGroup, shown: int | None, now: float, width: int,
         if member.detail:
             lines += wrap(member.detail, width, indent=8, first="        " if number else "  what: ")
     if rest:
-        lines += wrap(tell_rest(len(rest)), width, indent=8)
+        lines += wrap(describe_rest(len(rest)), width, indent=8)
     return [*lines, *wrap(one.remedy, width, indent=8, first="  do:   ")]
 
 
-def tell_rest(count: int) -> str:
+def describe_rest(count: int) -> str:
     """The number of entries left out, and the command that lists them."""
     return f"and {count} more: `nodeagent status --all` lists them"
 
@@ -96,7 +96,7 @@ def _tabulate_gpus(records: tuple[GpuRecord, ...]) -> Table:
     return Table((*GPU_HEAD[:-1], *WIDE_HEAD, GPU_HEAD[-1]), rows, giving_way=GIVING_WAY, wide=WIDE_HEAD)
 
 
-def _tell_age(records: tuple[GpuRecord, ...]) -> list[str]:
+def _describe_age(records: tuple[GpuRecord, ...]) -> list[str]:
     ages = [record.sample_age_seconds or 0.0 for record in records if record.sample_is_old]
     return [f"the last readings are {render_age(max(ages))} old and not shown"] if ages else []
 
@@ -125,7 +125,7 @@ def _list_details(sample: GpuSample | None) -> tuple[str, ...]:
 def _others(state: StateRecord, width: int) -> list[str]:
     facts = [
         f"{(held := len(state.allocations))} {'allocation' if held == 1 else 'allocations'}",
-        *_tell_parts(state),
+        *_describe_fractions(state),
         *(
             f"{one.name}: {sum(device.healthy for device in one.devices)} of {len(one.devices)} healthy"
             for one in (state.plugin.resources if state.plugin is not None else ())
@@ -141,7 +141,7 @@ def _others(state: StateRecord, width: int) -> list[str]:
     return ["", *wrap(" · ".join(facts), width)]
 
 
-def _tell_parts(state: StateRecord) -> list[str]:
+def _describe_fractions(state: StateRecord) -> list[str]:
     parts = sum(len(record.parts) for record in (state.gpus.gpus if state.gpus is not None else ()))
     return [f"{parts} {'part' if parts == 1 else 'parts'} of GPUs"] if parts else []
 
@@ -159,7 +159,7 @@ def _gpu_row(record: GpuRecord) -> tuple[str, ...]:
         if sample.gpu_temperature_celsius is not None:
             temperature = f"{sample.gpu_temperature_celsius} °C"
     holders = [f"{one.pod.namespace}/{one.pod.name}" for one in record.allocations if one.pod is not None]
-    holders += name_part_pods(record)
+    holders += name_fraction_pods(record)
     return (
         str(gpu.index),
         gpu.name,
@@ -169,11 +169,11 @@ def _gpu_row(record: GpuRecord) -> tuple[str, ...]:
         power,
         temperature,
         gpu.pci.address,
-        ", ".join(holders) or _tell_door(record),
+        ", ".join(holders) or _describe_allocation_mode(record),
     )
 
 
-def _tell_door(record: GpuRecord) -> str:
+def _describe_allocation_mode(record: GpuRecord) -> str:
     """Why a GPU without a holder cannot be allocated; empty for a free GPU."""
     return f"door {record.door.door}" if record.door is not None and not record.door.is_open else ""
 

@@ -19,7 +19,7 @@ from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.cli.top.screen import Size, draw
 from nodeagent.cli.top.state import TopState, press, settle
-from nodeagent.cli.top.terminal import Terminal, end_as_told, is_interactive
+from nodeagent.cli.top.terminal import Terminal, end_by_signal, is_interactive
 from nodeagent.cli.top.view import ProcessFacts, RateMeter, TopRecord, build_top, list_pids, render_top
 from nodeagent.components.web.api.records import StateRecord
 from nodeagent.config.schema import Settings
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
     if arguments.once or wants_record(arguments) or not is_interactive(streams.out, environ.get("TERM", "")):
         return _show_once(arguments, streams, settings, environ)
     meter = RateMeter()
-    with end_as_told():
+    with end_by_signal():
         _show_live(lambda: _look(arguments, settings, environ, meter), streams, environ)
     return ExitCode.OK
 

@@ -167,7 +167,7 @@ def _do_nothing(_number: int, _frame: FrameType | None) -> None:
 
 
 @contextmanager
-def end_as_told() -> Iterator[None]:
+def end_by_signal() -> Iterator[None]:
     """Let a signal that ended the work inside end the process too, after everything is given back."""
     try:
         yield

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from nodeagent.cli.answers.table import Layout, Table, lay_out, paint, wrap
 from nodeagent.cli.gpu.readings import Reading, list_readings
-from nodeagent.components.exporter.series.rates import NO_RATES, RateBook, Rates
+from nodeagent.components.exporter.series.rates import NO_RATES, RateCalculator, Rates
 from nodeagent.components.web.api.records import GpuRecord, StateRecord
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.gpu import MigDevice
@@ -101,7 +101,7 @@ class RateMeter:
     """Traffic over links, by the growth of totals between two samples; empty after the first sample."""
 
     def __init__(self) -> None:
-        self._book = RateBook()
+        self._book = RateCalculator()
         self._sampled_seconds: float | None = None
         self._rates: dict[GpuUuid, Rates] = {}
 
@@ -240,7 +240,7 @@ def _make_process(
     facts = known.get(process.pid)
     return TopProcess(
         pid=process.pid,
-        pod=_find_pod(facts, holders) if facts is not None or not told else _find_told(process.pid, told),
+        pod=_find_pod(facts, holders) if facts is not None or not told else _find_listed_pod(process.pid, told),
         command=facts.command if facts is not None else "",
         memory_used_bytes=process.memory_used_bytes,
         sm_percent=process.sm_utilization_percent,
@@ -258,7 +258,7 @@ def _find_pod(facts: ProcessFacts | None, holders: Sequence[PodIdentity | None])
     return _name(holders[0]) if len(holders) == 1 else ""
 
 
-def _find_told(pid: int, told: Mapping[int, PodIdentity]) -> str:
+def _find_listed_pod(pid: int, told: Mapping[int, PodIdentity]) -> str:
     """The process's pod by the agent, which divides a GPU's processes among the holders of fractions."""
     return _name(told[pid]) if pid in told else ""
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from nodeagent.app.runtime_edge import see_processes
-from nodeagent.cli.uninstall.parts import tell_unseen
+from nodeagent.cli.uninstall.fractions import explain_unseen
 from nodeagent.components.allocations.journal_format import parse_journal
 from nodeagent.components.allocations.ledger import replay
 from nodeagent.config.schema import Settings
@@ -28,7 +28,7 @@ def find_claims(settings: Settings, environ: Mapping[str, str]) -> dict[str, str
     claims = replay(records, 0).claims
     if not claims:
         return {}
-    unseen = tell_unseen(settings, environ)
+    unseen = explain_unseen(settings, environ)
     if unseen:
         return dict.fromkeys(claims, f"whether a pod of its claim runs is {unseen}: {_AGAIN}")
     try:

@@ -10,11 +10,11 @@ from random import Random
 
 import anyio
 
-from nodeagent.app.sides.mig_owed import STORE
+from nodeagent.app.wiring.mig_paused_clients import STORE
 from nodeagent.cli.uninstall.steps import Outcome, Step
-from nodeagent.components.cluster.wishes import parse_taint
-from nodeagent.components.mig.clients import list_owed, list_returns
-from nodeagent.components.mig.request import WishUnreadable, decode_remembered
+from nodeagent.components.cluster.node_requests import parse_taint
+from nodeagent.components.mig.clients import list_paused, list_returns
+from nodeagent.components.mig.request import LayoutRequestUnreadable, decode_remembered
 from nodeagent.config.schema import Settings
 from nodeagent.core.clock import SystemClock
 from nodeagent.edge.host.files.sealed_file import SealedFile
@@ -78,9 +78,9 @@ def _list_paused(settings: Settings, found: ClusterNode) -> Mapping[str, str]:
     stored = SealedFile(settings.node.state_dir / STORE[0], *STORE[1:]).read()
     try:
         paused = decode_remembered(stored.body).paused if stored.body is not None else {}
-    except WishUnreadable:
+    except LayoutRequestUnreadable:
         return {}
-    return list_returns(list_owed(paused, found.labels), found.labels)
+    return list_returns(list_paused(paused, found.labels), found.labels)
 
 
 async def _remove_feature(feature: NodeFeatureObject, name: str, *, dry: bool) -> list[Outcome]:

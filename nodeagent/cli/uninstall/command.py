@@ -17,8 +17,8 @@ from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.cli.uninstall.claims import find_claims
 from nodeagent.cli.uninstall.cluster import remove_from_cluster
+from nodeagent.cli.uninstall.fractions import find_kept, remove_fractions
 from nodeagent.cli.uninstall.mps import end_daemons
-from nodeagent.cli.uninstall.parts import find_kept, remove_parts
 from nodeagent.cli.uninstall.steps import (
     Outcome,
     Step,
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
                 *anyio.run(lambda: remove_from_cluster(settings, environ, dry=dry)),
             ]
             if not arguments.keep_state:
-                outcomes += remove_parts(settings, kept, dry=dry)
+                outcomes += remove_fractions(settings, kept, dry=dry)
                 gone = {each.what for each in outcomes if each.step is Step.REMOVED}
                 outcomes += remove_state(settings, claims, dry=dry, gone=gone)
     except HostError as error:

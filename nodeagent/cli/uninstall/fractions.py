@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from nodeagent.app.runtime_edge import see_processes
-from nodeagent.app.sides.parts import LIBRARY_FOLDER
+from nodeagent.app.wiring.fractions import LIBRARY_FOLDER
 from nodeagent.cli.uninstall.steps import Outcome, Step, act, remove_directory, remove_files
 from nodeagent.components.allocations.journal_format import parse_journal
 from nodeagent.components.allocations.ledger import replay
@@ -20,9 +20,9 @@ from nodeagent.config.schema import Settings
 from nodeagent.edge.host.errors import HostError
 from nodeagent.edge.host.files.journal_disk import JOURNAL_NAME
 from nodeagent.edge.host.files.pseudo_file import list_names
+from nodeagent.edge.host.vgpu.fraction_folders import FRACTION_FOLDERS, SHARE_FOLDERS, list_in_memory
+from nodeagent.edge.host.vgpu.fraction_users import find_mounted
 from nodeagent.edge.host.vgpu.library_files import NAME, PRELOAD
-from nodeagent.edge.host.vgpu.part_folders import PART_FOLDERS, SHARE_FOLDERS, list_in_memory
-from nodeagent.edge.host.vgpu.part_users import find_mounted
 
 _AGAIN: Final = "uninstall again when it has ended"
 _IN_A_POD: Final = "KUBERNETES_SERVICE_HOST"
@@ -31,10 +31,10 @@ _IN_A_POD: Final = "KUBERNETES_SERVICE_HOST"
 def find_kept(settings: Settings, environ: Mapping[str, str]) -> dict[str, str]:
     """Running containers with fractions, by the name of their files, each with the reason to keep the files."""
     state = settings.node.state_dir
-    names = {name for folder in (PART_FOLDERS, SHARE_FOLDERS) for name in list_names(state / folder)}
+    names = {name for folder in (FRACTION_FOLDERS, SHARE_FOLDERS) for name in list_names(state / folder)}
     if not names:
         return {}
-    unseen = tell_unseen(settings, environ)
+    unseen = explain_unseen(settings, environ)
     if unseen:
         reason = f"whether its container runs is {unseen}: remove it by hand when no pod has parts"
         return dict.fromkeys(names, reason)
@@ -46,7 +46,7 @@ def find_kept(settings: Settings, environ: Mapping[str, str]) -> dict[str, str]:
     return {name: f"{users.get(name, 'a container')} runs with it: {_AGAIN}" for name in sorted(mounted)}
 
 
-def tell_unseen(settings: Settings, environ: Mapping[str, str]) -> str:
+def explain_unseen(settings: Settings, environ: Mapping[str, str]) -> str:
     """Why the host's processes are invisible, as the end of a sentence; empty where visible."""
     in_a_pod = bool(environ.get(_IN_A_POD)) and see_processes(settings) == Path("/proc")
     return "not seen from this pod" if in_a_pod else ""
@@ -62,10 +62,10 @@ def _read_users(state: Path) -> dict[str, str]:
     return {name_files(each): f"{each.pod.describe()} ({each.container})" for each in bindings}
 
 
-def remove_parts(settings: Settings, kept: Mapping[str, str], *, dry: bool) -> list[Outcome]:
+def remove_fractions(settings: Settings, kept: Mapping[str, str], *, dry: bool) -> list[Outcome]:
     """Remove the limits of containers, and the vGPU library that holds containers to the limits."""
     state, outcomes = settings.node.state_dir, list[Outcome]()
-    for root in (state / PART_FOLDERS, state / SHARE_FOLDERS):
+    for root in (state / FRACTION_FOLDERS, state / SHARE_FOLDERS):
         folders = [root / name for name in list_names(root)]
         outcomes += [Outcome(Step.KEPT, str(each), kept[each.name]) for each in folders if each.name in kept]
         gone = [each for each in folders if each.name not in kept]

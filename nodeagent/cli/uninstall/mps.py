@@ -10,7 +10,7 @@ from typing import Final
 
 import anyio
 
-from nodeagent.app.sides.mps import find_driver_root
+from nodeagent.app.wiring.mps import find_driver_root
 from nodeagent.cli.uninstall.steps import Outcome, Step
 from nodeagent.config.schema import Settings
 from nodeagent.core.children.worker_thread import WorkerThread
@@ -19,7 +19,7 @@ from nodeagent.edge.mps.processes import read_gpus
 from nodeagent.edge.mps.run import run
 from nodeagent.model.errors import MpsRefused, MpsSilent
 from nodeagent.model.mps import MARKER, MpsPlace
-from nodeagent.rules.mps.parts import PREFIX
+from nodeagent.rules.mps.fractions import PREFIX
 from nodeagent.rules.mps.talk import LOOK, read_pids, render_quit
 
 _WHAT: Final = "MPS daemon"

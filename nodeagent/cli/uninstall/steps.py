@@ -19,7 +19,7 @@ from msgspec import Struct
 from nodeagent.app.endpoints import LOCK
 from nodeagent.app.node_label import NAME as LABEL_NAME
 from nodeagent.app.runtime_edge import see_processes
-from nodeagent.app.sides.cluster import FEATURE_FILE
+from nodeagent.app.wiring.cluster import FEATURE_FILE
 from nodeagent.cli.answers.places import ADMIN_SOCKET
 from nodeagent.components.cdi.decide import plan_own_paths
 from nodeagent.components.cdi.plan_specs import HOOK_PROGRAM
@@ -38,11 +38,11 @@ from nodeagent.edge.host.files.state_lock import StateLock
 from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.edge.host.shim.shim_host import list_table_files
 from nodeagent.edge.host.shim.users import count_users
-from nodeagent.edge.host.vgpu.part_folders import MEMORY as USAGE_MEMORY
+from nodeagent.edge.host.vgpu.fraction_folders import MEMORY as USAGE_MEMORY
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.mig import MEMORY
 from nodeagent.model.shim_names import RUNTIME_NAMES, USUAL_DIRECTORIES
-from nodeagent.rules.cdi_names import CLAIM_FILES, PART_FILES, name_claim_file, name_part_file
+from nodeagent.rules.cdi_names import CLAIM_FILES, FRACTION_FILES, name_claim_file, name_fraction_file
 from nodeagent.rules.devices.answer import SPEC_PREFIX
 from nodeagent.rules.devices.group import name_resource
 from nodeagent.rules.fractions.profiles import plan_profile
@@ -118,9 +118,9 @@ def restore_runtime(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
 def remove_cdi(settings: Settings, kept: Mapping[str, str], *, dry: bool) -> Iterator[Outcome]:
     """Remove specifications and their hook program, except the specifications of kept containers, by name."""
     directory = settings.cdi.dir
-    prefixes = (SPEC_PREFIX, PART_FILES, CLAIM_FILES)
+    prefixes = (SPEC_PREFIX, FRACTION_FILES, CLAIM_FILES)
     begun = (path for prefix in prefixes for path in sorted(directory.glob(f"{prefix}*.json")))
-    reasons = {name_file(name): kept[name] for name_file in (name_part_file, name_claim_file) for name in kept}
+    reasons = {name_file(name): kept[name] for name_file in (name_fraction_file, name_claim_file) for name in kept}
     found = [*map(Path, plan_own_paths(SpecFiles(directory).locate)), *begun]
     own = [path for path in found if path.name not in reasons]
     others = directory.is_dir() and {*directory.iterdir()} - {*own}

@@ -11,11 +11,11 @@ import anyio
 from anyio.abc import TaskStatus
 
 from nodeagent.components.allocations.journal_task import Journal
-from nodeagent.components.allocations.neighbours import Kubelet
+from nodeagent.components.allocations.ports import Kubelet
 from nodeagent.components.allocations.reconcile import (
     Absence,
     Difference,
-    Look,
+    PodListPoll,
     Reconciliation,
     adopt_checkpoint,
     describe_differences,
@@ -36,7 +36,7 @@ from nodeagent.core.log.lines import get_logger
 from nodeagent.model.allocation import AllocationTable, ClaimTable
 from nodeagent.model.errors import JournalUnavailable, NodeagentError
 from nodeagent.model.events import DevicesFreed
-from nodeagent.model.journal import ChosenDoors
+from nodeagent.model.journal import ChosenAllocationModes
 from nodeagent.model.ports import KubeletCheckpoint
 
 ROOM_SECONDS = 30.0
@@ -78,14 +78,14 @@ class Allocations:
             await self._recover()
             with self._journal.tended.filled(self._look):
                 async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(self._tell_news_forever, name="allocations told")
+                    tasks.start_soon(self._publish_news_forever, name="allocations told")
                     task_status.started()
                     await self._tend_forever()
         finally:
             self._publish()
             await self._journal.store.aclose()
 
-    async def _tell_news_forever(self) -> None:
+    async def _publish_news_forever(self) -> None:
         """Publish changes in a later turn of the event loop, so that a pod's answer does not wait for subscribers."""
         while True:
             await self._journal.news.wait()
@@ -148,7 +148,7 @@ class Allocations:
         async for _ in Ticker(TEND_SECONDS):
             if self._clock.monotonic() - measured_at >= ROOM_SECONDS and not self._journal.broken:
                 measured_at = self._clock.monotonic()
-                await self._look_at_room()
+                await self._check_room()
             # Beginning anew takes some syncs, so it is done between pods as long as there is time for it.
             if self._journal.broken or self._journal.is_full(share=0.5):
                 async with self._journal.turn:
@@ -160,7 +160,7 @@ class Allocations:
                 looked_at, looked_run = self._clock.monotonic(), run
                 await self._look()
 
-    async def _look_at_room(self) -> None:
+    async def _check_room(self) -> None:
         """Raise a condition for a nearly full disk before a pod is refused for it."""
         try:
             room = Room(*await self._journal.store.read_room())
@@ -184,7 +184,7 @@ class Allocations:
         self._bus.publish_state(ClaimTable(devices=listing.claimed), source=self.name)
         checkpoint = await self._read_checkpoint() if listing.containers and lacks_uid(self._journal.ledger) else None
         async with self._journal.turn:
-            look = Look(
+            poll = PodListPoll(
                 listing=listing,
                 run=run,
                 numbers_below=numbers_below,
@@ -195,7 +195,7 @@ class Allocations:
                 uids=find_uids(checkpoint) if checkpoint is not None else {},
             )
             self._looks += 1
-            result = reconcile(self._journal.ledger, look, self._absences)
+            result = reconcile(self._journal.ledger, poll, self._absences)
             self._absences = dict(result.absences)
             await self._follow(result)
         return True
@@ -233,7 +233,7 @@ class Allocations:
         self._journal.publish_granted()
         ledger = self._journal.ledger
         if self._journal.is_open:
-            self._bus.publish_state(ChosenDoors(doors=ledger.doors), source=self.name)
+            self._bus.publish_state(ChosenAllocationModes(doors=ledger.doors), source=self.name)
             self._bus.publish_state(ledger.fractions, source=self.name)
-            self._bus.publish_state(ledger.claim_book, source=self.name)
+            self._bus.publish_state(ledger.ready_claims, source=self.name)
         return self._bus.publish_state(self._journal.ledger.table, source=self.name)

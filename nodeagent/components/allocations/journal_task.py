@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from nodeagent.components.allocations.journal_format import encode_records
 from nodeagent.components.allocations.ledger import Ledger, Record, apply_records, open_record
-from nodeagent.components.allocations.neighbours import JournalStore, Kubelet
+from nodeagent.components.allocations.ports import JournalStore, Kubelet
 from nodeagent.components.allocations.refuse import (
     KubeletRun,
     date_run,
@@ -23,9 +23,9 @@ from nodeagent.components.allocations.refuse import (
     find_holders,
     refuse_claimed,
 )
-from nodeagent.components.allocations.roles.changes import Settled, Stepped
+from nodeagent.components.allocations.roles.allocation_modes import AllocationModeSet
+from nodeagent.components.allocations.roles.changes import Finished, Stepped
 from nodeagent.components.allocations.roles.claims import Prepared, Unprepared, refuse_claim
-from nodeagent.components.allocations.roles.doors import DoorSet
 from nodeagent.components.allocations.roles.fractions import FractionRecord, Released, Reserved, plan_binding
 from nodeagent.components.allocations.roles.grants import Ended, Entry, Granted, Identified
 from nodeagent.config.live import LiveSettings
@@ -36,12 +36,21 @@ from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.handle import Handle
 from nodeagent.core.log.lines import get_logger
 from nodeagent.model.allocation import Allocation
-from nodeagent.model.claims import ClaimBook
+from nodeagent.model.claims import ReadyClaims
 from nodeagent.model.errors import AllocationError, ClaimRefused, JournalUnavailable, NodeagentError
 from nodeagent.model.events import AllocationRefused, DevicesAllocated
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
-from nodeagent.model.journal import Binding, Change, EndedClaim, GpuPart, PartTable, PreparedClaim, Reservation, Step
-from nodeagent.model.offering import Door
+from nodeagent.model.journal import (
+    Binding,
+    Change,
+    EndedClaim,
+    FractionTable,
+    GpuFraction,
+    PreparedClaim,
+    Reservation,
+    Step,
+)
+from nodeagent.model.offering import AllocationMode
 from nodeagent.model.ports import PodListing
 
 R = TypeVar("R", bound=Record)
@@ -59,7 +68,7 @@ class Node(NamedTuple):
 
 
 class Journal:
-    """Implements the ports of the journal: `AllocationJournal`, `PartLedger`, and those of `model.ports.journal`."""
+    """Implements the ports of the journal: `AllocationJournal`, `FractionJournal`, and those of `model.ports.journal`."""
 
     def __init__(
         self,
@@ -273,15 +282,15 @@ class Journal:
     def _read(self) -> Ledger | None:
         return self.ledger if self.is_open and self.tended.value is not None else None
 
-    async def set_door(self, gpu: GpuUuid, door: Door | None) -> None:
+    async def set_allocation_mode(self, gpu: GpuUuid, door: AllocationMode | None) -> None:
         """Make the allocation mode set for a GPU durable."""
-        await self._commit(lambda _: [DoorSet(gpu=gpu, door=door, at_seconds=self._clock.wall())])
+        await self._commit(lambda _: [AllocationModeSet(gpu=gpu, door=door, at_seconds=self._clock.wall())])
 
-    def doors(self) -> Mapping[GpuUuid, Door] | None:
+    def doors(self) -> Mapping[GpuUuid, AllocationMode] | None:
         """The allocation modes set by a person, by GPU."""
         return None if (ledger := self._read()) is None else ledger.doors
 
-    def parts(self) -> PartTable | None:
+    def parts(self) -> FractionTable | None:
         """The reservations and bindings of fractions."""
         return None if (ledger := self._read()) is None else ledger.fractions
 
@@ -295,13 +304,13 @@ class Journal:
         return reserved.reservation
 
     async def bind(
-        self, binding: Binding, capacities: Iterable[GpuPart] | None, leaving: Sequence[int] = ()
+        self, binding: Binding, capacities: Iterable[GpuFraction] | None, leaving: Sequence[int] = ()
     ) -> Binding:
         """Give a container its fractions, or others than before."""
         bound: list[Binding] = []
 
         def decide(ledger: Ledger) -> Sequence[FractionRecord]:
-            claimed = ledger.claim_book.by_gpu.keys() if ledger.claims else ()
+            claimed = ledger.ready_claims.by_gpu.keys() if ledger.claims else ()
             records, numbered = plan_binding(
                 ledger.fractions, binding, capacities, leaving, claimed, ledger.next_number, self._clock.wall()
             )
@@ -318,15 +327,15 @@ class Journal:
             lambda _: [Released(number=number, at_seconds=now, why=why) for number, why in reasons.items()]
         )
 
-    def claim_book(self) -> ClaimBook | None:
+    def ready_claims(self) -> ReadyClaims | None:
         """The prepared claims."""
-        return None if (ledger := self._read()) is None else ledger.claim_book
+        return None if (ledger := self._read()) is None else ledger.ready_claims
 
     def ended_claim(self, uid: str) -> EndedClaim | None:
         """A claim that was unprepared not long ago; not published, as subscribers would hold many copies of all."""
         return None if (ledger := self._read()) is None else ledger.ended_claims.get(uid)
 
-    async def prepare_claim(self, claim: PreparedClaim, capacities: Iterable[GpuPart]) -> None:
+    async def prepare_claim(self, claim: PreparedClaim, capacities: Iterable[GpuFraction]) -> None:
         """Make a prepared claim durable."""
         whole = tuple(capacities)
 
@@ -362,7 +371,7 @@ class Journal:
 
     async def settle_change(self, number: int, outcome: str) -> None:
         """Make the end of a change durable."""
-        await self._commit(lambda _: [Settled(number=number, at_seconds=self._clock.wall(), outcome=outcome)])
+        await self._commit(lambda _: [Finished(number=number, at_seconds=self._clock.wall(), outcome=outcome)])
 
     def changes(self, owner: str) -> tuple[Change, ...] | None:
         """An owner's changes under way."""

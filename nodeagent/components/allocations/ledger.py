@@ -11,9 +11,9 @@ from typing import Final
 
 from msgspec import field
 
+from nodeagent.components.allocations.roles.allocation_modes import AllocationModeRecord, apply_allocation_mode
 from nodeagent.components.allocations.roles.changes import ChangeRecord, Stepped, apply_change
 from nodeagent.components.allocations.roles.claims import ClaimDraft, ClaimRecord
-from nodeagent.components.allocations.roles.doors import DoorRecord, apply_door
 from nodeagent.components.allocations.roles.fractions import (
     Bound,
     FractionDraft,
@@ -30,10 +30,10 @@ from nodeagent.components.allocations.roles.grants import (
     index_entries,
 )
 from nodeagent.model.allocation import AllocationTable
-from nodeagent.model.claims import ClaimBook
+from nodeagent.model.claims import ReadyClaims
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
-from nodeagent.model.journal import Binding, Change, EndedClaim, PartTable, PreparedClaim, Reservation
-from nodeagent.model.offering import Door
+from nodeagent.model.journal import Binding, Change, EndedClaim, FractionTable, PreparedClaim, Reservation
+from nodeagent.model.offering import AllocationMode
 from nodeagent.model.values import Value
 
 FORMAT: Final = 2
@@ -54,10 +54,10 @@ class Opened(Value, frozen=True, tag="opened"):
     claims: tuple[PreparedClaim, ...] = ()
     ended_claims: tuple[EndedClaim, ...] = ()
     changes: tuple[Change, ...] = ()
-    doors: Mapping[GpuUuid, Door] = field(default_factory=dict)
+    doors: Mapping[GpuUuid, AllocationMode] = field(default_factory=dict)
 
 
-BesideRecord = FractionRecord | ClaimRecord | ChangeRecord | DoorRecord
+BesideRecord = FractionRecord | ClaimRecord | ChangeRecord | AllocationModeRecord
 Record = Opened | GrantRecord | BesideRecord
 
 
@@ -71,14 +71,14 @@ class Ledger(Value, frozen=True, dict=True):
     next_number: int = 1
     """For the next allocation, reservation, binding or change."""
     history: tuple[Ended, ...] = ()
-    fractions: PartTable = field(default_factory=PartTable)
+    fractions: FractionTable = field(default_factory=FractionTable)
     claims: Mapping[str, PreparedClaim] = field(default_factory=dict)
     """By the claim's uid."""
     ended_claims: Mapping[str, EndedClaim] = field(default_factory=dict)
     """Claims unprepared not long ago, by uid."""
     changes: Mapping[int, Change] = field(default_factory=dict)
     """Changes under way."""
-    doors: Mapping[GpuUuid, Door] = field(default_factory=dict)
+    doors: Mapping[GpuUuid, AllocationMode] = field(default_factory=dict)
     """The allocation modes that a person has set."""
 
     @property
@@ -87,9 +87,9 @@ class Ledger(Value, frozen=True, dict=True):
         return AllocationTable(allocations=tuple(map(_read_allocation, self.entries.values())))
 
     @cached_property
-    def claim_book(self) -> ClaimBook:
+    def ready_claims(self) -> ReadyClaims:
         """The prepared claims, for publication."""
-        return ClaimBook(claims=self.claims)
+        return ReadyClaims(claims=self.claims)
 
     @cached_property
     def index(self) -> Index:
@@ -161,7 +161,7 @@ def _read_opened(record: Opened) -> Ledger:
         entries={entry.allocation.number: entry for entry in record.entries},
         next_number=record.next_number,
         history=record.history,
-        fractions=PartTable(reservations=reservations, bindings=bindings),
+        fractions=FractionTable(reservations=reservations, bindings=bindings),
         claims={claim.uid: claim for claim in record.claims},
         ended_claims={ended.uid: ended for ended in record.ended_claims},
         changes={change.number: change for change in record.changes},
@@ -190,7 +190,7 @@ class _Beside:
         elif isinstance(record, ChangeRecord):
             apply_change(self.changes, record, next_number)
         else:
-            apply_door(self.doors, record)
+            apply_allocation_mode(self.doors, record)
         return None
 
 

@@ -39,7 +39,7 @@ class Absence(Value, frozen=True):
     lists: int = 1
 
 
-class Look(Value, frozen=True):
+class PodListPoll(Value, frozen=True):
     """A list of pods and the circumstances of its arrival."""
 
     listing: PodListing
@@ -114,7 +114,7 @@ class Reconciliation(Value, frozen=True):
     differences: tuple[Difference, ...] = ()
 
 
-def reconcile(ledger: Ledger, look: Look, absences: Mapping[int, Absence]) -> Reconciliation:
+def reconcile(ledger: Ledger, look: PodListPoll, absences: Mapping[int, Absence]) -> Reconciliation:
     """Compare the ledger with a list."""
     records: list[Record] = []
     still_absent: dict[int, Absence] = {}
@@ -156,7 +156,7 @@ def adopt_checkpoint(ledger: Ledger, checkpoint: KubeletCheckpoint, now_seconds:
     )
 
 
-def _identify(entry: Entry, held: ContainerDevices, look: Look) -> Iterator[Identified]:
+def _identify(entry: Entry, held: ContainerDevices, look: PodListPoll) -> Iterator[Identified]:
     known = entry.allocation
     uid = look.uids.get(known.devices[0], "")
     if not uid and known.pod is not None and _same_pod(known.pod, held.pod):
@@ -181,7 +181,7 @@ def _find_conflict(entry: Entry, shown: list[ContainerDevices]) -> Iterator[Diff
         yield _differ("conflict", entry, f"it was held by {pod.namespace}/{pod.name}, the kubelet lists it with {now}")
 
 
-def _is_forgotten(entry: Entry, look: Look, listed: Shown) -> bool:
+def _is_forgotten(entry: Entry, look: PodListPoll, listed: Shown) -> bool:
     pod = entry.allocation.pod
     if pod is None or not entry.seen_by or entry.seen_by == look.run.identity:
         return False
@@ -204,7 +204,7 @@ def _go_on(absence: Absence | None, monotonic_seconds: float) -> Absence:
     return Absence(since_seconds=absence.since_seconds, lists=absence.lists + 1)
 
 
-def _is_over(entry: Entry, absence: Absence, look: Look) -> bool:
+def _is_over(entry: Entry, absence: Absence, look: PodListPoll) -> bool:
     """Whether an absence is long enough; a container never listed gets twice the time, as its pod may still come."""
     if absence.lists < _LISTS_NEEDED or look.monotonic_seconds - look.run.since_seconds < look.free_after_seconds:
         return False
@@ -212,7 +212,7 @@ def _is_over(entry: Entry, absence: Absence, look: Look) -> bool:
     return look.monotonic_seconds - absence.since_seconds >= patience
 
 
-def _adopt(ledger: Ledger, look: Look) -> Iterator[Granted]:
+def _adopt(ledger: Ledger, look: PodListPoll) -> Iterator[Granted]:
     for number, held in enumerate(_unknown(ledger, look.listing.containers), start=ledger.next_number):
         pod = replace(held.pod, uid=look.uids.get(held.devices[0], ""))
         named = replace(held, pod=pod)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from nodeagent.components.allocations.journal_format import Parsed, parse_journal, refuse_newer
 from nodeagent.components.allocations.ledger import Ledger, Opened, apply_record, replay
 from nodeagent.components.allocations.roles.grants import Entry, Granted
-from nodeagent.model.journal import Binding, PartTable
+from nodeagent.model.journal import Binding, FractionTable
 from nodeagent.model.values import Value
 
 _MACHINE_ID: Final = re.compile("[0-9a-f]{32}")
@@ -120,7 +120,7 @@ def merge_ledgers(recovered: Ledger, present: Ledger, history_max: int) -> Ledge
     )
 
 
-def _merge_fractions(recovered: PartTable, present: PartTable, offset: int) -> PartTable:
+def _merge_fractions(recovered: FractionTable, present: FractionTable, offset: int) -> FractionTable:
     """The fractions of both; a reservation in both is counted once, and its recovered binding stays as it was."""
     numbers = {number: number + offset for number in present.reservations}
     for reservation in present.reservations.values():
@@ -138,6 +138,6 @@ def _merge_fractions(recovered: PartTable, present: PartTable, offset: int) -> P
         if recovered.redeemed.keys().isdisjoint(redeemed):
             number = binding.number + offset
             bindings[number] = replace(binding, number=number, reservations=redeemed)
-    return PartTable(
+    return FractionTable(
         reservations={**recovered.reservations, **reservations}, bindings={**recovered.bindings, **bindings}
     )

@@ -19,20 +19,20 @@ from nodeagent.components.cdi.decide import (
     SpecChanges,
     SpecContested,
     decide_changes,
+    decide_options,
     decide_problems,
     decide_public,
-    decide_wishes,
     plan_own_paths,
     render_state,
 )
 from nodeagent.components.cdi.plan_claims import list_stale, plan_claim_spec
 from nodeagent.components.cdi.plan_specs import (
     HOOK_PROGRAM,
-    PartUndescribed,
+    FractionUndescribed,
+    SpecOptions,
     SpecPlan,
-    SpecWishes,
     plan_common_edits,
-    plan_part,
+    plan_fraction,
     plan_specs,
     render_specs,
 )
@@ -58,11 +58,11 @@ from nodeagent.model.ids import GpuUuid
 from nodeagent.model.plugin import ContainerMount
 from nodeagent.model.ports import ClaimedSpec, DriverFileSource
 from nodeagent.model.runtime import CdiState, RuntimeState
-from nodeagent.rules.cdi_names import name_claim_file, name_part_file
+from nodeagent.rules.cdi_names import name_claim_file, name_fraction_file
 from nodeagent.rules.fractions.runtime import is_by_shim
 
 if TYPE_CHECKING:
-    from nodeagent.components.cdi.keep_shim import ShimKeeper
+    from nodeagent.components.cdi.keep_shim import ShimUpdater
 
 REVIEW_SECONDS = 30.0
 """How long a change that no watch notices, such as a new firmware file, may go unseen."""
@@ -74,7 +74,7 @@ CONTEST_SECONDS, CONTEST_REWRITES = 60.0, 5
 """Limit for rewrites over another writer's content: two writers who never agree must not race."""
 
 
-Origin: TypeAlias = tuple[Inventory, DriverFiles, SpecWishes]
+Origin: TypeAlias = tuple[Inventory, DriverFiles, SpecOptions]
 """The inputs of the specifications."""
 Planned: TypeAlias = tuple[Origin, dict[str, bytes], SpecPlan]
 
@@ -93,7 +93,7 @@ class Cdi:
         directories: SpecFiles,
         *,
         hook: HostProgram | None = None,
-        shim: "ShimKeeper | None" = None,
+        shim: "ShimUpdater | None" = None,
         handle: "Handle[Cdi] | None" = None,
     ) -> None:
         """Wire the component up.
@@ -140,7 +140,7 @@ class Cdi:
                     await self._wait_for_more()
                     await self._try_pass()
 
-    async def write_part(
+    async def write_fraction(
         self,
         names: tuple[str, ...],
         gpus: Sequence[GpuUuid],
@@ -149,12 +149,12 @@ class Cdi:
     ) -> None:
         """Write the specification of a single container; the port's contract is in `model.ports`."""
         origin, _, plan = self._find_planned()
-        spec = plan_part(names, gpus, (mounts, environment), origin, plan.common)
+        spec = plan_fraction(names, gpus, (mounts, environment), origin, plan.common)
         specs = render_specs(SpecPlan(specs=(spec,)))
         (content,) = specs.values()
-        await self._directories.write_spec(name_part_file(names[0]), content, durable=False)
+        await self._directories.write_spec(name_fraction_file(names[0]), content, durable=False)
         if self._shim is not None and is_by_shim(self._read_runtime()):
-            await self._shim.write_part(names[0], spec)
+            await self._shim.write_fraction(names[0], spec)
 
     def _find_planned(self) -> Planned:
         """The last plan; raises `SpecsUnavailable` where the node had no GPUs until a moment ago."""
@@ -162,18 +162,18 @@ class Cdi:
             raise SpecsUnavailable
         return self._planned
 
-    async def remove_part(self, name: str) -> None:
+    async def remove_fraction(self, name: str) -> None:
         """Remove the specification of a single container; the port's contract is in `model.ports`."""
         if self._shim is not None:
-            self._shim.forget_part(name)
-        await self._directories.remove_spec(name_part_file(name))
+            self._shim.forget_fraction(name)
+        await self._directories.remove_spec(name_fraction_file(name))
 
     async def write_claim(self, uid: str, devices: Sequence[ClaimedSpec]) -> None:
         """Write the specification of a claim; the port's contract is in `model.ports`."""
         origin, _, plan = self._find_planned()
         try:
             spec = plan_claim_spec(devices, origin, plan.common)
-        except PartUndescribed:
+        except FractionUndescribed:
             # A MIG device made for the claim has come since the files were planned.
             inventory = self._bus.latest(Inventory)
             files = await self._driver_files.read_driver_files()
@@ -240,7 +240,7 @@ class Cdi:
         readings = self._parse(contents)
         own_paths = plan_own_paths(self._directories.locate, files.vendor)
         kinds = decide_public(readings, own_paths, wanted=settings.public_kind, vendor=files.vendor)
-        wishes = decide_wishes(kinds, layout, settings.device_groups, self._read_runtime())
+        wishes = decide_options(kinds, layout, settings.device_groups, self._read_runtime())
         wanted, left_out = self._plan(inventory.value, files, wishes)
         changes = decide_changes(wanted, contents, own_paths, files.vendor)
         self._refuse_contest(changes, contents)
@@ -258,7 +258,7 @@ class Cdi:
         return True
 
     def _plan(
-        self, inventory: Inventory, files: DriverFiles, wishes: SpecWishes
+        self, inventory: Inventory, files: DriverFiles, wishes: SpecOptions
     ) -> tuple[dict[str, bytes], tuple[str, ...]]:
         """The files' contents; made anew only after a change of an input."""
         origin = (inventory, files, wishes)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from nodeagent.components.cdi.plan_specs import SpecWishes
+from nodeagent.components.cdi.plan_specs import SpecOptions
 from nodeagent.components.cdi.registry import (
     SpecReading,
     describe_conflicts,
@@ -76,9 +76,9 @@ def decide_public(
     return tuple(kind for kind in kinds if not find_foreign_definers(readings, kind, own_paths))
 
 
-def decide_wishes(
+def decide_options(
     kinds: tuple[str, ...], layout: Layout, device_groups: str, runtime: RuntimeState | None
-) -> SpecWishes:
+) -> SpecOptions:
     """The content to write, for the readers of the files.
 
     A reader without support for additional groups ignores the whole file, and no container would start. So the runtime
@@ -86,7 +86,7 @@ def decide_wishes(
     """
     is_sure = device_groups == "always"
     known = device_groups == "auto" and runtime is not None and _reads_groups(runtime)
-    return SpecWishes(kinds=kinds, hook=layout.hook, groups=is_sure or known, public_groups=is_sure)
+    return SpecOptions(kinds=kinds, hook=layout.hook, groups=is_sure or known, public_groups=is_sure)
 
 
 def _reads_groups(runtime: RuntimeState) -> bool:

@@ -10,7 +10,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from nodeagent.components.cdi.plan_shim import plan_qualified, plan_shim_table
-from nodeagent.components.cdi.plan_specs import SpecWishes, plan_specs
+from nodeagent.components.cdi.plan_specs import SpecOptions, plan_specs
 from nodeagent.components.cdi.spec import Spec
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.sections.shim import ShimSettings
@@ -33,7 +33,7 @@ class ShimPass(Value, frozen=True):
     """The outdated files that the pass has renewed."""
 
 
-class ShimKeeper:
+class ShimUpdater:
     """The cdi component's access to the shim, used at each pass."""
 
     def __init__(self, live: LiveSettings, host: ShimHost) -> None:
@@ -57,7 +57,7 @@ class ShimKeeper:
             written.append(str(directory))
         return ShimPass(program=str(program), written=tuple(written))
 
-    async def write_part(self, name: str, spec: Spec) -> None:
+    async def write_fraction(self, name: str, spec: Spec) -> None:
         """Add the devices of a container that is about to be created to the table.
 
         Called at each creation, so entries lost with a killed agent are added again by then.
@@ -70,7 +70,7 @@ class ShimKeeper:
         if self._planned is not None:
             await self._write(self._planned[1])
 
-    def forget_part(self, name: str) -> None:
+    def forget_fraction(self, name: str) -> None:
         """Leave an ended container out of the next table."""
         self._parts.pop(name, None)
 
@@ -100,7 +100,7 @@ class ShimKeeper:
         if self._planned is None or self._planned[0] != origin:
             # Every kind, and groups too: other definers, and old readers of files, do not matter to the shim.
             groups = self._live.now.cdi.device_groups != "never"
-            wishes = SpecWishes(kinds=PUBLIC_KINDS, hook=hook, groups=groups, public_groups=groups)
+            wishes = SpecOptions(kinds=PUBLIC_KINDS, hook=hook, groups=groups, public_groups=groups)
             specs = plan_specs(inventory, files, wishes).specs
             policy = plan_policy(self._live.now.shim)
             self._planned = (origin, plan_shim_table(inventory, files, specs, policy, cuda=cuda, fresh=marks))

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from nodeagent.components.cdi.plan_devices import plan_gpu_devices
-from nodeagent.components.cdi.plan_specs import PartUndescribed, SpecWishes, build_for, render_mount
+from nodeagent.components.cdi.plan_specs import FractionUndescribed, SpecOptions, build_for, render_mount
 from nodeagent.components.cdi.spec import ContainerEdits, Device, Spec
 from nodeagent.model.cdi import DriverFiles
 from nodeagent.model.gpu import Inventory
@@ -17,7 +17,7 @@ PREFIX = name_claim_file("").removesuffix(".json")
 
 
 def plan_claim_spec(
-    claimed: Sequence[ClaimedSpec], node: tuple[Inventory, DriverFiles, SpecWishes], common: ContainerEdits
+    claimed: Sequence[ClaimedSpec], node: tuple[Inventory, DriverFiles, SpecOptions], common: ContainerEdits
 ) -> Spec:
     """The file that gives each name its device.
 
@@ -27,7 +27,7 @@ def plan_claim_spec(
         common: The edits for every container with a GPU, computed before a pod waits.
 
     Raises:
-        PartUndescribed: A device has no device node.
+        FractionUndescribed: A device has no device node.
     """
     inventory, files, wishes = node
     # A pod waits, and the other GPUs of the node are none of its business.
@@ -38,7 +38,7 @@ def plan_claim_spec(
     for each in claimed:
         if each.uuid not in edits:
             reason = next((one for one in plan.left_out if each.uuid and each.uuid in one), "it is not on this node")
-            raise PartUndescribed(each.uuid or each.name, reason)
+            raise FractionUndescribed(each.uuid or each.name, reason)
         own = edits[each.uuid]
         environment = tuple(f"{key}={value}" for key, value in sorted(each.environment.items()))
         mounts = tuple(map(render_mount, each.mounts))

@@ -109,7 +109,7 @@ def _plan_file_mounts(files: DriverFiles) -> Iterable[Mount]:
 
 
 def _is_module(library: DriverLibrary) -> bool:
-    return any(part in f"{library.directory}/" for part in _MODULES)
+    return any(fraction in f"{library.directory}/" for fraction in _MODULES)
 
 
 def _is_linked(library: DriverLibrary) -> bool:

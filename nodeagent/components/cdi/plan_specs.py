@@ -51,8 +51,8 @@ from nodeagent.rules.cdi_names import (
     ALL,
     CHANNEL_KIND,
     EXTRA_KINDS,
+    FRACTION_KIND,
     MANAGEMENT_KIND,
-    PART_KIND,
     SWITCH_KIND,
     name_own_kind,
     name_public_kind,
@@ -72,7 +72,7 @@ _EXTRA_NODES: Final = {
 }
 
 
-class SpecWishes(Value, frozen=True):
+class SpecOptions(Value, frozen=True):
     """Choices left open by settings, other programs' files and the readers of the agent's files."""
 
     kinds: tuple[str, ...] = ()
@@ -95,7 +95,7 @@ class SpecPlan(Value, frozen=True):
     """The edits for every container with a GPU."""
 
 
-def plan_specs(inventory: Inventory, files: DriverFiles, wishes: SpecWishes) -> SpecPlan:
+def plan_specs(inventory: Inventory, files: DriverFiles, wishes: SpecOptions) -> SpecPlan:
     """Every specification for this node."""
     gpus = plan_gpu_devices(inventory, files, hook=wishes.hook)
     edits = plan_common_edits(files, wishes.hook)
@@ -185,7 +185,7 @@ _WRITABLE = ("rw", "nosuid", "nodev", "noexec", "bind")
 _MEMORY = "tmpfs"
 
 
-class PartUndescribed(NodeagentError):
+class FractionUndescribed(NodeagentError):
     """A GPU cannot be given to a container now."""
 
     def __init__(self, gpu: str, reason: str) -> None:
@@ -193,11 +193,11 @@ class PartUndescribed(NodeagentError):
         self.gpu, self.reason = gpu, reason
 
 
-def plan_part(
+def plan_fraction(
     names: Sequence[str],
     gpus: Sequence[GpuUuid],
     given: tuple[Iterable[ContainerMount], Mapping[str, str]],
-    node: tuple[Inventory, DriverFiles, SpecWishes],
+    node: tuple[Inventory, DriverFiles, SpecOptions],
     common: ContainerEdits,
 ) -> Spec:
     """The file that gives each name the GPUs.
@@ -210,7 +210,7 @@ def plan_part(
         common: The edits for every container with a GPU, computed before a pod waits.
 
     Raises:
-        PartUndescribed: A GPU has no device node.
+        FractionUndescribed: A GPU has no device node.
     """
     inventory, files, wishes = node
     # A pod waits, and the other GPUs of the node are none of its business.
@@ -219,13 +219,15 @@ def plan_part(
     edits = {device.name: device.container_edits for device in plan.devices}
     for gpu in gpus:
         if gpu not in edits:
-            raise PartUndescribed(gpu, next((each for each in plan.left_out if gpu in each), "it is not on this node"))
+            raise FractionUndescribed(
+                gpu, next((each for each in plan.left_out if gpu in each), "it is not on this node")
+            )
     merged = _merge([edits[gpu] for gpu in gpus])
     mounts, environment = given
     variables = tuple(f"{key}={value}" for key, value in sorted(environment.items()))
     merged = replace(merged, env=(*merged.env, *variables), mounts=tuple(map(render_mount, mounts)))
     devices = tuple(Device(name=name, container_edits=merged) for name in names)
-    return build_for(PART_KIND, devices, common, groups=wishes.groups)
+    return build_for(FRACTION_KIND, devices, common, groups=wishes.groups)
 
 
 def _merge(all_edits: Sequence[ContainerEdits]) -> ContainerEdits:

@@ -50,7 +50,7 @@ def parse_version(text: object) -> Version | None:
     """An existing version of the format; a leading `v` is tolerated."""
     if not isinstance(text, str) or not re.fullmatch(r"v?\d+\.\d+\.\d+", text, re.ASCII):
         return None
-    version = tuple(int(part) for part in text.removeprefix("v").split("."))
+    version = tuple(int(fraction) for fraction in text.removeprefix("v").split("."))
     return version if version in VERSIONS else None
 
 
@@ -144,7 +144,7 @@ def _check_environment(value: Any) -> str:
 
 
 def _check_texts(value: Any) -> str:
-    good = isinstance(value, dict) and all(isinstance(part, str) for item in value.items() for part in item)
+    good = isinstance(value, dict) and all(isinstance(fraction, str) for item in value.items() for fraction in item)
     return "" if good else "is no map of strings"
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import anyio
 from anyio.abc import TaskStatus
 
-from nodeagent.components.claims.make import Makers, Surroundings, make_ready, put_away
+from nodeagent.components.claims.make import ClaimDependencies, Makers, make_ready, put_away
 from nodeagent.components.claims.prepare import (
     NodeView,
     answer_claim,
@@ -23,8 +23,8 @@ from nodeagent.components.claims.prepare import (
     plan_claim,
     plan_health,
 )
-from nodeagent.components.claims.reconcile import LOOK_SECONDS, Doubts, explain_end, list_doubtful, refer_to
-from nodeagent.components.claims.sharing import list_turns
+from nodeagent.components.claims.reconcile import POLL_INTERVAL_SECONDS, Doubts, explain_end, list_doubtful, refer_to
+from nodeagent.components.claims.sharing import list_time_slices
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.gathered import Gathered
@@ -33,11 +33,11 @@ from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.ticker import Ticker
 from nodeagent.core.log.lines import get_logger
 from nodeagent.model.claims import (
-    ClaimBook,
     ClaimReference,
     ClaimStanding,
     DeviceAnswer,
     DeviceHealth,
+    ReadyClaims,
     ResourceClaim,
 )
 from nodeagent.model.errors import ClaimRefused, NodeagentError
@@ -46,7 +46,7 @@ from nodeagent.model.events import ClaimRefused as ClaimWasRefused
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.journal import PreparedClaim
-from nodeagent.model.offering import Door, Offering
+from nodeagent.model.offering import AllocationMode, Offering
 from nodeagent.model.ports import ClaimApi
 from nodeagent.model.runtime import CdiState
 from nodeagent.rules.claims.naming import list_devices
@@ -81,13 +81,13 @@ class Claims:
         conditions: Conditions,
         clock: Clock,
         live: LiveSettings,
-        around: Surroundings,
+        around: ClaimDependencies,
         makers: Makers,
         *,
         pool: str,
     ) -> None:
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
-        self._around, self._makers, self._pool = around, makers, pool
+        self._dependencies, self._makers, self._pool = around, makers, pool
         self._api: ClaimApi | None = None
         self._health: Gathered[tuple[DeviceHealth, ...]] = Gathered(())
         self._is_known, self._is_described = anyio.Event(), anyio.Event()
@@ -102,18 +102,18 @@ class Claims:
     async def run(self, *, task_status: TaskStatus[None]) -> None:
         """Answer the kubelet until cancelled; ready when calls can arrive."""
         self._conditions.replace("claim-refused", {})
-        missing = "" if self._around.open_api else "there are no credentials, or `kubernetes.enabled` is false"
+        missing = "" if self._dependencies.open_api else "there are no credentials, or `kubernetes.enabled` is false"
         self._conditions.replace("claims-without-api", {"": missing} if missing else {})
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch_states, name="claims states")
             tasks.start_soon(self._watch_files, name="claims files")
             tasks.start_soon(self._reconcile_forever, name="claims reconciled")
-            if self._around.open_api is not None:
+            if self._dependencies.open_api is not None:
                 # The API client is loaded before the first pod waits for it.
                 tasks.start_soon(self._find_api, name="claims API")
             while True:
                 try:
-                    await self._around.serve(self, self._note_standing, task_status.started)
+                    await self._dependencies.serve(self, self._note_standing, task_status.started)
                 except NodeagentError as error:
                     self._note_standing(
                         ClaimStanding(
@@ -134,10 +134,10 @@ class Claims:
                 with anyio.fail_after(max(0.0, until - anyio.current_time())):
                     answers[reference.uid] = await self._prepare(reference)
             except NodeagentError as error:
-                answers[reference.uid] = self._tell_refused(reference, str(error))
+                answers[reference.uid] = self._report_refused(reference, str(error))
             except TimeoutError:
                 late = f"it is not ready after {PREPARE_SECONDS:g} s; the next try goes on from here"
-                answers[reference.uid] = self._tell_refused(reference, late)
+                answers[reference.uid] = self._report_refused(reference, late)
 
         await _for_each(claims, answer)
         self._show_refused()
@@ -157,12 +157,12 @@ class Claims:
                 with anyio.fail_after(max(0.0, until - anyio.current_time())):
                     await self._unprepare(reference.uid, ended[reference])
                 answers[reference.uid] = ""
-                self._tell_refused(reference, "")
+                self._report_refused(reference, "")
             except NodeagentError as error:
-                answers[reference.uid] = self._tell_refused(reference, f"cannot be put away: {error}")
+                answers[reference.uid] = self._report_refused(reference, f"cannot be put away: {error}")
             except TimeoutError:
                 late = f"cannot be put away within {PREPARE_SECONDS:g} s; the next try goes on from here"
-                answers[reference.uid] = self._tell_refused(reference, late)
+                answers[reference.uid] = self._report_refused(reference, late)
 
         await _for_each(ended, answer)
         self._show_refused()
@@ -175,7 +175,7 @@ class Claims:
     async def _prepare(self, reference: ClaimReference) -> tuple[DeviceAnswer, ...]:
         check_reference(reference)
         async with self._alone_with(reference.uid):
-            book = self._find_book()
+            book = self._find_ready_claims()
             claim = book.claims.get(reference.uid)
             is_new = claim is None or not claim.is_ready
             if claim is None:
@@ -183,8 +183,8 @@ class Claims:
             if not self._is_described.is_set():
                 with anyio.move_on_after(PATIENCE_SECONDS):
                     await self._is_described.wait()
-            ready = await make_ready(claim, self._makers, self._around.keeper, await self._find_inventory())
-            self._tell_refused(reference, "")
+            ready = await make_ready(claim, self._makers, self._dependencies.keeper, await self._find_inventory())
+            self._report_refused(reference, "")
             if is_new:
                 devices = tuple(device.device for device in ready.devices)
                 fact = ClaimPrepared(uid=ready.uid, claim=ready.describe(), devices=devices, pods=ready.pods)
@@ -196,11 +196,11 @@ class Claims:
         """Plan the devices of a claim, and record the plan durably."""
         api = await self._find_api()
         found = check_claim(reference, await self._ask(api, reference))
-        if is_late(found, self._around.keeper.ended_claim(found.uid)) or found.uid in self._passing:
+        if is_late(found, self._dependencies.keeper.ended_claim(found.uid)) or found.uid in self._passing:
             await self._refuse_ended(api, found)
         view = await self._look()
         claim = plan_claim(found, view, self._clock.wall())
-        await self._around.keeper.prepare_claim(claim, list_capacities(view.inventory))
+        await self._dependencies.keeper.prepare_claim(claim, list_capacities(view.inventory))
         self._passing.pop(claim.uid, None)
         return claim
 
@@ -223,19 +223,19 @@ class Claims:
     async def _unprepare(self, uid: str, why: str) -> None:
         """Needs no API server, no driver and no GPU: the journal says what was made for the claim."""
         async with self._alone_with(uid):
-            claim = self._find_book().claims.get(uid)
+            claim = self._find_ready_claims().claims.get(uid)
             if claim is None:
                 self._passing[uid] = None
                 while len(self._passing) > PASSING_MAX:
                     del self._passing[next(iter(self._passing))]
                 return
-            if next(list_turns(claim), None) is not None:
+            if next(list_time_slices(claim), None) is not None:
                 # A time slice outlives the agent, and is given back only on GPUs that are known.
                 with suppress(ClaimRefused):
                     await self._find_inventory()
             inventory = self._bus.latest(Inventory)
             known = inventory.value if inventory is not None else None
-            await put_away(claim, self._makers, self._around.keeper, known, why)
+            await put_away(claim, self._makers, self._dependencies.keeper, known, why)
         self._bus.publish_fact(ClaimUnprepared(uid=uid, claim=claim.describe(), reason=why), source=self.name)
         self._log.info("claim_unprepared", claim=claim.describe(), uid=uid, reason=why)
 
@@ -243,7 +243,7 @@ class Claims:
 
     async def _reconcile_forever(self) -> None:
         """Unprepare claims without holders, and remove specifications without a claim."""
-        async for _ in Ticker(LOOK_SECONDS):
+        async for _ in Ticker(POLL_INTERVAL_SECONDS):
             try:
                 await self._describe(tuple(self._undescribed))
                 await self._reconcile()
@@ -251,11 +251,11 @@ class Claims:
                 self._log.debug("claims_not_reconciled", error=str(error))
 
     async def _reconcile(self) -> None:
-        book = self._find_book()
+        book = self._find_ready_claims()
         await self._makers.specs().keep_claims(book.claims)
-        if not book.claims or self._around.open_api is None:
+        if not book.claims or self._dependencies.open_api is None:
             return
-        listing = await self._around.read_pods()
+        listing = await self._dependencies.read_pods()
         doubtful = list_doubtful(book.claims.values(), listing.claimed, self._live.now.claims.driver)
         asked = self._doubts.begin(doubtful)
         api = await self._find_api() if asked else None
@@ -277,7 +277,7 @@ class Claims:
     async def _write_all(self) -> None:
         await self._is_known.wait()
         await self._is_described.wait()
-        book = self._around.keeper.claim_book()
+        book = self._dependencies.keeper.ready_claims()
         await self._describe(tuple(book.claims) if book is not None else ())
 
     async def _describe(self, uids: Sequence[str]) -> None:
@@ -287,9 +287,9 @@ class Claims:
             self._undescribed.discard(uid)
             try:
                 async with self._alone_with(uid):
-                    claim = self._find_book().claims.get(uid)
+                    claim = self._find_ready_claims().claims.get(uid)
                     if claim is not None and claim.is_ready:
-                        await make_ready(claim, self._makers, self._around.keeper, inventory)
+                        await make_ready(claim, self._makers, self._dependencies.keeper, inventory)
             except NodeagentError as error:
                 self._undescribed.add(uid)
                 self._log.warning("claim_not_described", uid=uid, error=str(error))
@@ -307,7 +307,7 @@ class Claims:
             return
         self._is_known.set()
         health, settings = self._bus.latest(HealthReport), self._live.now.claims
-        behind = offering.value.list_behind(Door.CLAIMS)
+        behind = offering.value.list_behind(AllocationMode.CLAIMS)
         devices = list_devices(inventory.value, behind, on_demand=settings.mig_on_demand)
         self._health.put(plan_health(devices, health.value if health is not None else None, self._pool))
 
@@ -329,17 +329,17 @@ class Claims:
             raise ClaimRefused("the GPUs of this node are not known yet: see `nodeagent status`")
         return inventory.value
 
-    def _find_book(self) -> ClaimBook:
-        book = self._around.keeper.claim_book()
+    def _find_ready_claims(self) -> ReadyClaims:
+        book = self._dependencies.keeper.ready_claims()
         if book is None:
             raise ClaimRefused("the journal of what is given out has not been read yet: see `nodeagent status`")
         return book
 
     async def _find_api(self) -> ClaimApi:
-        if self._around.open_api is None:
+        if self._dependencies.open_api is None:
             raise ClaimRefused("claims are read from the API server, and this agent has no way to it")
         if self._api is None:
-            self._api = await self._around.open_api()
+            self._api = await self._dependencies.open_api()
         return self._api
 
     @asynccontextmanager
@@ -357,7 +357,7 @@ class Claims:
 
     # Reports.
 
-    def _tell_refused(self, reference: ClaimReference, reason: str) -> str:
+    def _report_refused(self, reference: ClaimReference, reason: str) -> str:
         """Report a refused claim or, with an empty reason, the end of a refusal; conditions follow after the call."""
         name = reference.describe()[:200]
         if reason:

@@ -19,7 +19,7 @@ from nodeagent.components.claims.prepare import (
     plan_partition,
     with_uuids,
 )
-from nodeagent.components.claims.sharing import ShareFiles, Turns, list_turns
+from nodeagent.components.claims.sharing import LimitsFolders, TimeSlices, list_time_slices
 from nodeagent.model.claims import ClaimStanding
 from nodeagent.model.errors import ClaimRefused, SpecsUnavailable
 from nodeagent.model.gpu import Inventory
@@ -30,7 +30,7 @@ from nodeagent.model.ports import (
     ClaimApi,
     ClaimDriver,
     ClaimedSpec,
-    ClaimKeeper,
+    ClaimJournal,
     ClaimSpecs,
     MpsClaims,
     PartitionMaking,
@@ -46,12 +46,12 @@ class Makers(NamedTuple):
     """Raises `SpecsUnavailable` while there is no writer of specifications."""
     partitions: Callable[[], PartitionMaking] | None = None
     mps: Callable[[], MpsClaims] | None = None
-    shares: ShareFiles | None = None
+    shares: LimitsFolders | None = None
     cuts_on_demand: bool = True
     """Whether MIG devices are made for new claims; existing MIG devices of claims end in any case."""
     gives_shares: bool = False
     """Whether new claims get fractions; existing fractions end in any case."""
-    turns: Turns | None = None
+    turns: TimeSlices | None = None
     sets_turns: bool = False
     """Whether new claims may ask for a time slice; time slices already set end in any case."""
 
@@ -73,7 +73,7 @@ class _Extra(Value, frozen=True):
     mounts: tuple[ContainerMount, ...] = ()
 
 
-async def make_ready(claim: PreparedClaim, makers: Makers, keeper: ClaimKeeper, inventory: Inventory) -> PreparedClaim:
+async def make_ready(claim: PreparedClaim, makers: Makers, keeper: ClaimJournal, inventory: Inventory) -> PreparedClaim:
     """Make whatever is missing, and write the specification of the claim's devices.
 
     Raises:
@@ -84,10 +84,10 @@ async def make_ready(claim: PreparedClaim, makers: Makers, keeper: ClaimKeeper, 
     if any(device.part is not None for device in claim.devices):
         if makers.shares is None:
             raise ClaimRefused("it has shares of GPUs, and nobody here holds containers to theirs")
-        mounts = await makers.shares.open_share(claim, inventory)
+        mounts = await makers.shares.open_limits(claim, inventory)
         extras = {device.device: _Extra(mounts=mounts) for device in claim.devices if device.part is not None} | extras
-    if next(list_turns(claim), None) is not None:
-        await _find_turns(makers).begin(claim, inventory)
+    if next(list_time_slices(claim), None) is not None:
+        await _find_time_slices(makers).begin(claim, inventory)
     ready = with_uuids(claim, made)
     if ready != claim:
         await keeper.prepare_claim(ready, list_capacities(inventory))
@@ -96,7 +96,7 @@ async def make_ready(claim: PreparedClaim, makers: Makers, keeper: ClaimKeeper, 
 
 
 async def put_away(
-    claim: PreparedClaim, makers: Makers, keeper: ClaimKeeper, inventory: Inventory | None, why: str
+    claim: PreparedClaim, makers: Makers, keeper: ClaimJournal, inventory: Inventory | None, why: str
 ) -> None:
     """Remove everything made for a claim, and then the record.
 
@@ -116,13 +116,13 @@ async def put_away(
                 raise ClaimRefused(f"{device.device} was made for it, and `mig.manage` is off now: turn it on again")
             await makers.partitions().remove_partition(name_partition(claim, device))
     if makers.shares is not None:
-        await makers.shares.close_share(claim)
-    if next(list_turns(claim), None) is not None:
-        await _find_turns(makers).end(claim, inventory)
+        await makers.shares.close_limits(claim)
+    if next(list_time_slices(claim), None) is not None:
+        await _find_time_slices(makers).end(claim, inventory)
     await keeper.unprepare_claim(claim.uid, why)
 
 
-def _find_turns(makers: Makers) -> Turns:
+def _find_time_slices(makers: Makers) -> TimeSlices:
     if makers.turns is None:
         raise ClaimRefused("the time slice of its GPUs is set, and `claims.time_slices` is off now: turn it on again")
     return makers.turns
@@ -171,10 +171,10 @@ class ServeClaims(Protocol):
         ...
 
 
-class Surroundings(NamedTuple):
+class ClaimDependencies(NamedTuple):
     """The dependencies of the claims component."""
 
-    keeper: ClaimKeeper
+    keeper: ClaimJournal
     serve: ServeClaims
     read_pods: Callable[[], Awaitable[PodListing]]
     open_api: Callable[[], Awaitable[ClaimApi]] | None

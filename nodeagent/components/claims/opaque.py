@@ -25,7 +25,7 @@ _SHOWN: Final = Repr()
 _SHOWN.maxstring = _SHOWN.maxlong = 10 << 10  # as much as the API takes of all of it
 
 
-class MpsWish(NamedTuple):
+class MpsRequest(NamedTuple):
     """`mpsConfig` as written; the meaning depends on the GPUs of the configuration."""
 
     thread_percentage: int | None = None
@@ -33,36 +33,36 @@ class MpsWish(NamedTuple):
     memory_bytes_by_gpu: tuple[tuple[str, int], ...] = ()
 
 
-class Wish(NamedTuple):
+class SharingRequest(NamedTuple):
     """A configuration's request for its devices."""
 
     kind: str
     way: SharingWay | None = None
     """`None` without a sharing section."""
     interval: str = ""
-    mps: MpsWish = MpsWish()
+    mps: MpsRequest = MpsRequest()
 
 
-class PlacedWish(NamedTuple):
+class PlacedRequest(NamedTuple):
     """A configuration with its place among the configurations of a claim."""
 
     place: int
     source: str
     requests: tuple[str, ...]
-    wish: Wish
+    wish: SharingRequest
 
     def describe(self) -> str:
         """The place of the configuration in the claim."""
         return _place(self.place, self.source)
 
 
-def read_configs(configs: Sequence[OpaqueConfig], driver: str) -> tuple[PlacedWish, ...]:
+def read_configs(configs: Sequence[OpaqueConfig], driver: str) -> tuple[PlacedRequest, ...]:
     """The configurations for this driver, in falling order of precedence.
 
     Raises:
         ClaimRefused: A configuration has an unknown or wrong field, named in the text.
     """
-    read: list[PlacedWish] = []
+    read: list[PlacedRequest] = []
     for place, config in enumerate(configs):
         where = _place(place, config.source)
         if not config.driver:
@@ -72,11 +72,11 @@ def read_configs(configs: Sequence[OpaqueConfig], driver: str) -> tuple[PlacedWi
         if config.source not in {FROM_CLASS, FROM_CLAIM}:
             raise ClaimRefused(f"{where}.source is unknown: it is {FROM_CLASS} or {FROM_CLAIM}")
         wish = read_parameters(config.parameters, f"{where}.opaque.parameters")
-        read.append(PlacedWish(place, config.source, config.requests, wish))
+        read.append(PlacedRequest(place, config.source, config.requests, wish))
     return tuple(sorted(read, key=lambda one: (one.source == FROM_CLAIM, one.place), reverse=True))
 
 
-def choose_config(configs: Sequence[PlacedWish], result: ClaimResult, *, is_gpu: bool) -> PlacedWish | None:
+def choose_config(configs: Sequence[PlacedRequest], result: ClaimResult, *, is_gpu: bool) -> PlacedRequest | None:
     """The configuration for a device, if any.
 
     Raises:
@@ -98,7 +98,7 @@ def choose_config(configs: Sequence[PlacedWish], result: ClaimResult, *, is_gpu:
     return None
 
 
-def read_parameters(parameters: object, where: str) -> Wish:
+def read_parameters(parameters: object, where: str) -> SharingRequest:
     """Read a configuration.
 
     Raises:
@@ -112,10 +112,10 @@ def read_parameters(parameters: object, where: str) -> Wish:
         raise ClaimRefused(f"{where}.kind is {_show(kind)}: this driver reads {' and '.join(_KINDS)}")
     sharing = fields.take_fields("sharing")
     fields.finish()
-    return Wish(kind) if sharing is None else _read_sharing(kind, sharing)
+    return SharingRequest(kind) if sharing is None else _read_sharing(kind, sharing)
 
 
-def _read_sharing(kind: str, fields: "_Fields") -> Wish:
+def _read_sharing(kind: str, fields: "_Fields") -> SharingRequest:
     strategy = fields.take_text("strategy")
     slicing = fields.take_fields("timeSlicingConfig") if kind == GPU_KIND else None
     mps = fields.take_fields("mpsConfig")
@@ -126,10 +126,10 @@ def _read_sharing(kind: str, fields: "_Fields") -> Wish:
     if ways[strategy] is SharingWay.TIME_SLICING:
         if mps is not None:
             raise ClaimRefused(f"{mps.where}: cannot use MpsConfig with the 'TimeSlicing' strategy")
-        return Wish(kind, SharingWay.TIME_SLICING, _read_interval(slicing))
+        return SharingRequest(kind, SharingWay.TIME_SLICING, _read_interval(slicing))
     if slicing is not None:
         raise ClaimRefused(f"{slicing.where}: cannot use TimeSlicingConfig with the 'MPS' strategy")
-    return Wish(kind, SharingWay.MPS, mps=MpsWish() if mps is None else _read_mps(mps))
+    return SharingRequest(kind, SharingWay.MPS, mps=MpsRequest() if mps is None else _read_mps(mps))
 
 
 def _read_interval(fields: "_Fields | None") -> str:
@@ -142,7 +142,7 @@ def _read_interval(fields: "_Fields | None") -> str:
     return interval
 
 
-def _read_mps(fields: "_Fields") -> MpsWish:
+def _read_mps(fields: "_Fields") -> MpsRequest:
     percentage = fields.take("defaultActiveThreadPercentage")
     if percentage is not None and (type(percentage) is not int or not 0 <= percentage <= 100):
         raise ClaimRefused(f"{fields.where}.defaultActiveThreadPercentage is {_show(percentage)}: give 0 to 100")
@@ -153,7 +153,7 @@ def _read_mps(fields: "_Fields") -> MpsWish:
     sizes = (
         [] if by_gpu is None else [(key, _read_size(each, f"{by_gpu.where}.{key[:60]}")) for key, each in by_gpu.rest()]
     )
-    return MpsWish(percentage, None if limit is None else _read_size(limit, where), tuple(sizes))
+    return MpsRequest(percentage, None if limit is None else _read_size(limit, where), tuple(sizes))
 
 
 def _read_size(value: object, where: str) -> int:

@@ -11,17 +11,24 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from nodeagent.components.claims.opaque import ALL_CORES, INTERVALS, PlacedWish, Wish, choose_config, read_configs
+from nodeagent.components.claims.opaque import (
+    ALL_CORES,
+    INTERVALS,
+    PlacedRequest,
+    SharingRequest,
+    choose_config,
+    read_configs,
+)
 from nodeagent.components.claims.sharing import OWN, find_turn
 from nodeagent.model.claims import ClaimReference, ClaimResult, DeviceAnswer, DeviceHealth, ResourceClaim
 from nodeagent.model.errors import ClaimRefused, MpsRefused
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.health import HealthReport, Verdict
 from nodeagent.model.ids import DeviceUuid, GpuUuid, MigUuid
-from nodeagent.model.journal import ClaimSharing, EndedClaim, GpuPart, PreparedClaim, PreparedDevice, SharingWay
-from nodeagent.model.mig import PartitionWish
+from nodeagent.model.journal import ClaimSharing, EndedClaim, GpuFraction, PreparedClaim, PreparedDevice, SharingWay
+from nodeagent.model.mig import PartitionRequest
 from nodeagent.model.mps import MpsLimits
-from nodeagent.model.offering import Door, Offering
+from nodeagent.model.offering import AllocationMode, Offering
 from nodeagent.rules.cdi_names import CLAIM_KIND, qualify
 from nodeagent.rules.claims.naming import NamedDevice, find_device
 from nodeagent.rules.claims.quantity import QuantityUnreadable, parse_quantity
@@ -125,7 +132,7 @@ def _uses_mps(device: PreparedDevice) -> bool:
 class _Chosen(NamedTuple):
     result: ClaimResult
     device: NamedDevice
-    config: PlacedWish | None
+    config: PlacedRequest | None
 
     @property
     def place(self) -> int:
@@ -133,7 +140,7 @@ class _Chosen(NamedTuple):
         return -1 if self.config is None else self.config.place
 
 
-def _choose(result: ClaimResult, wishes: Sequence[PlacedWish], view: NodeView) -> _Chosen:
+def _choose(result: ClaimResult, wishes: Sequence[PlacedRequest], view: NodeView) -> _Chosen:
     device = _find(result, view)
     return _Chosen(result, device, choose_config(wishes, result, is_gpu=device.is_gpu))
 
@@ -148,7 +155,7 @@ def _find(result: ClaimResult, view: NodeView) -> NamedDevice:
     if device.gpu.lost:
         raise ClaimRefused(f"device {name} is lost: {device.gpu.lost}")
     if not result.is_admin:
-        closed = view.offering.list_closed([device.gpu], Door.CLAIMS)
+        closed = view.offering.list_closed([device.gpu], AllocationMode.CLAIMS)
         if closed:
             raise ClaimRefused(f"device {name} is not given by claims now: {closed[device.gpu.uuid]}")
     _check_cut(device, can_make=view.powers.makes_mig_devices and not result.is_admin)
@@ -176,7 +183,7 @@ def _plan_sharing(chosen: Sequence[_Chosen], view: NodeView) -> dict[int, ClaimS
     return shared
 
 
-def _plan_way(config: PlacedWish, devices: Sequence[NamedDevice], view: NodeView) -> ClaimSharing:
+def _plan_way(config: PlacedRequest, devices: Sequence[NamedDevice], view: NodeView) -> ClaimSharing:
     wish, where = config.wish, config.describe()
     if wish.way is SharingWay.TIME_SLICING:
         if wish.interval != INTERVALS[OWN] and not view.powers.sets_turns:
@@ -198,7 +205,7 @@ def _plan_way(config: PlacedWish, devices: Sequence[NamedDevice], view: NodeView
     return ClaimSharing(way=SharingWay.MPS, mps=_resolve(wish, devices, where), group=config.place)
 
 
-def _resolve(wish: Wish, devices: Sequence[NamedDevice], where: str) -> MpsLimits:
+def _resolve(wish: SharingRequest, devices: Sequence[NamedDevice], where: str) -> MpsLimits:
     uuids = list(dict.fromkeys(device.gpu.uuid for device in devices))
     mps = wish.mps
     try:
@@ -230,7 +237,7 @@ def _plan_device(uid: str, chosen: _Chosen, sharing: ClaimSharing | None, view: 
         device=device.name,
         uuid=uuid,
         cdi_names=(qualify(CLAIM_KIND, f"{uid}-{device.name}{share}"),),
-        part=_plan_part(result, device, view),
+        part=_plan_fraction(result, device, view),
         gpu=device.gpu.uuid,
         share_id=result.share_id,
         is_admin=result.is_admin,
@@ -239,7 +246,7 @@ def _plan_device(uid: str, chosen: _Chosen, sharing: ClaimSharing | None, view: 
     )
 
 
-def _plan_part(result: ClaimResult, device: NamedDevice, view: NodeView) -> GpuPart | None:
+def _plan_fraction(result: ClaimResult, device: NamedDevice, view: NodeView) -> GpuFraction | None:
     """The fraction of a shared device; `None` for a whole device."""
     if not result.share_id or result.is_admin:
         return None
@@ -249,7 +256,7 @@ def _plan_part(result: ClaimResult, device: NamedDevice, view: NodeView) -> GpuP
         )
     cores = _read_consumed(result, "cores", view.driver)
     memory = _read_consumed(result, "memory", view.driver)
-    return GpuPart(
+    return GpuFraction(
         gpu=device.gpu.uuid,
         cores=min(ALL_CORES, cores or 0),
         memory_bytes=_find_memory(device.gpu) if memory is None else min(memory, _find_memory(device.gpu)),
@@ -269,9 +276,11 @@ def _read_consumed(result: ClaimResult, name: str, driver: str) -> int | None:
         raise ClaimRefused(f"device {result.device}: consumedCapacity.{name}: {error}") from error
 
 
-def list_capacities(inventory: Inventory) -> tuple[GpuPart, ...]:
+def list_capacities(inventory: Inventory) -> tuple[GpuFraction, ...]:
     """The whole cores and memory of each GPU, for claims with fractions."""
-    return tuple(GpuPart(gpu=gpu.uuid, cores=ALL_CORES, memory_bytes=gpu.memory_total_bytes) for gpu in inventory.gpus)
+    return tuple(
+        GpuFraction(gpu=gpu.uuid, cores=ALL_CORES, memory_bytes=gpu.memory_total_bytes) for gpu in inventory.gpus
+    )
 
 
 def answer_claim(claim: PreparedClaim) -> tuple[DeviceAnswer, ...]:
@@ -293,7 +302,7 @@ def name_partition(claim: PreparedClaim, device: PreparedDevice) -> str:
     return f"{claim.uid}/{device.device}"
 
 
-def plan_partition(device: PreparedDevice, inventory: Inventory) -> PartitionWish:
+def plan_partition(device: PreparedDevice, inventory: Inventory) -> PartitionRequest:
     """The MIG device to make.
 
     Raises:
@@ -302,7 +311,7 @@ def plan_partition(device: PreparedDevice, inventory: Inventory) -> PartitionWis
     named = find_device(inventory, device.device)
     if named is None or named.place is None:
         raise ClaimRefused(f"this node has no place for a MIG device {device.device} (any more)")
-    return PartitionWish(gpu=named.gpu.uuid, profile=named.place.profile.name, start=named.place.start)
+    return PartitionRequest(gpu=named.gpu.uuid, profile=named.place.profile.name, start=named.place.start)
 
 
 def list_groups(claim: PreparedClaim) -> Iterator[tuple[tuple[GpuUuid, ...], ClaimSharing]]:

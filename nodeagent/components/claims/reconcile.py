@@ -13,9 +13,9 @@ from nodeagent.model.allocation import ClaimedDevice
 from nodeagent.model.claims import ClaimReference, ResourceClaim
 from nodeagent.model.journal import PreparedClaim
 
-LOOK_SECONDS: Final = 60.0
+POLL_INTERVAL_SECONDS: Final = 60.0
 """Pause between polls; the kubelet unprepares claims of gone pods by itself in the same rhythm."""
-CONFIRM_LOOKS: Final = 10
+CONFIRM_POLLS: Final = 10
 """For how many polls a claim that the API server has confirmed is not asked about again."""
 
 
@@ -66,7 +66,7 @@ class Doubts:
         by_uid = {claim.uid: claim for claim in doubtful}
         self._over = {uid: look for uid, look in self._over.items() if uid in by_uid}
         self._confirmed = {
-            uid: look for uid, look in self._confirmed.items() if uid in by_uid and self._looks - look < CONFIRM_LOOKS
+            uid: look for uid, look in self._confirmed.items() if uid in by_uid and self._looks - look < CONFIRM_POLLS
         }
         return tuple(claim for uid, claim in by_uid.items() if uid not in self._confirmed)
 

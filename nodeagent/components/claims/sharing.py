@@ -7,34 +7,34 @@ from collections.abc import Iterator, Mapping
 
 from nodeagent.components.claims.opaque import ALL_CORES, INTERVALS
 from nodeagent.config.live import LiveSettings
+from nodeagent.model.fractions import FractionLimit
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import GpuUuid
-from nodeagent.model.journal import GpuPart, PreparedClaim, PreparedDevice, SharingWay
-from nodeagent.model.parts import PartLimit
+from nodeagent.model.journal import GpuFraction, PreparedClaim, PreparedDevice, SharingWay
 from nodeagent.model.plugin import ContainerMount
-from nodeagent.model.ports import GpuPartitioning, PartFolders, PartLibrary
-from nodeagent.rules.fractions.runtime import plan_part_mounts
+from nodeagent.model.ports import FractionFolders, GpuPartitioning, VgpuLibrary
+from nodeagent.rules.fractions.runtime import plan_fraction_mounts
 
 
-class ShareFiles:
+class LimitsFolders:
     """The limits of claims' fractions, in a folder for each claim where its containers find the files."""
 
-    def __init__(self, live: LiveSettings, folders: PartFolders, library: PartLibrary) -> None:
+    def __init__(self, live: LiveSettings, folders: FractionFolders, library: VgpuLibrary) -> None:
         self._live, self._folders, self._library = live, folders, library
 
-    async def open_share(self, claim: PreparedClaim, inventory: Inventory) -> tuple[ContainerMount, ...]:
+    async def open_limits(self, claim: PreparedClaim, inventory: Inventory) -> tuple[ContainerMount, ...]:
         """Write the limits of a claim, and install the vGPU library if the configuration enforces by library.
 
         Raises:
             NodeagentError: The limits cannot be written.
         """
         fractions = self._live.now.fractions
-        limits = plan_share_limits(claim, inventory, compute=fractions.limit_compute)
+        limits = plan_shared_limits(claim, inventory, compute=fractions.limit_compute)
         folder = await self._folders.write(claim.uid, limits)
         library = await self._library.install() if fractions.enforcement == "library" else None
-        return plan_part_mounts(folder, library)
+        return plan_fraction_mounts(folder, library)
 
-    async def close_share(self, claim: PreparedClaim) -> None:
+    async def close_limits(self, claim: PreparedClaim) -> None:
         """Remove the limits of a claim, if there are any.
 
         Raises:
@@ -44,25 +44,25 @@ class ShareFiles:
             await self._folders.remove(claim.uid)
 
 
-def plan_share_limits(claim: PreparedClaim, inventory: Inventory, *, compute: bool) -> tuple[PartLimit, ...]:
+def plan_shared_limits(claim: PreparedClaim, inventory: Inventory, *, compute: bool) -> tuple[FractionLimit, ...]:
     """The limits of a claim's containers on each GPU; all fractions of the same GPU add up."""
-    parts: dict[GpuUuid, GpuPart] = {}
+    parts: dict[GpuUuid, GpuFraction] = {}
     for device in claim.devices:
         if device.part is not None:
-            before = parts.get(device.gpu, GpuPart(gpu=device.gpu, cores=0, memory_bytes=0))
-            parts[device.gpu] = GpuPart(
+            before = parts.get(device.gpu, GpuFraction(gpu=device.gpu, cores=0, memory_bytes=0))
+            parts[device.gpu] = GpuFraction(
                 gpu=device.gpu,
                 cores=before.cores + device.part.cores,
                 memory_bytes=before.memory_bytes + device.part.memory_bytes,
             )
     whole = {gpu.uuid: gpu.memory_total_bytes for gpu in inventory.gpus}
-    return tuple(_limit(part, whole, compute=compute) for part in parts.values())
+    return tuple(_limit(fraction, whole, compute=compute) for fraction in parts.values())
 
 
-def _limit(part: GpuPart, whole: Mapping[GpuUuid, int], *, compute: bool) -> PartLimit:
+def _limit(part: GpuFraction, whole: Mapping[GpuUuid, int], *, compute: bool) -> FractionLimit:
     is_all = part.memory_bytes >= whole.get(part.gpu, part.memory_bytes + 1)
     cores = part.cores if compute and 0 < part.cores < ALL_CORES else None
-    return PartLimit(gpu=part.gpu, memory_bytes=None if is_all else part.memory_bytes, cores=cores, cores_max=cores)
+    return FractionLimit(gpu=part.gpu, memory_bytes=None if is_all else part.memory_bytes, cores=cores, cores_max=cores)
 
 
 OWN = INTERVALS.index("Default")
@@ -77,7 +77,7 @@ def find_turn(device: PreparedDevice) -> int:
     return INTERVALS.index(sharing.interval)
 
 
-def list_turns(claim: PreparedClaim) -> Iterator[tuple[GpuUuid, int]]:
+def list_time_slices(claim: PreparedClaim) -> Iterator[tuple[GpuUuid, int]]:
     """The GPUs of a claim with a time slice other than the driver's own."""
     for device in claim.devices:
         number = find_turn(device)
@@ -85,7 +85,7 @@ def list_turns(claim: PreparedClaim) -> Iterator[tuple[GpuUuid, int]]:
             yield device.gpu, number
 
 
-class Turns:
+class TimeSlices:
     """Sets time slices, and restores the driver's own."""
 
     def __init__(self, cards: GpuPartitioning) -> None:
@@ -97,7 +97,7 @@ class Turns:
         Raises:
             NodeagentError: The driver refuses, or cannot be asked.
         """
-        await self._set(dict(list_turns(claim)), inventory)
+        await self._set(dict(list_time_slices(claim)), inventory)
 
     async def end(self, claim: PreparedClaim, inventory: Inventory | None) -> None:
         """Restore the driver's own time slice; a gone or lost GPU comes back with it.
@@ -105,7 +105,7 @@ class Turns:
         Raises:
             NodeagentError: The driver refuses, or cannot be asked.
         """
-        await self._set(dict.fromkeys(dict(list_turns(claim)), OWN), inventory)
+        await self._set(dict.fromkeys(dict(list_time_slices(claim)), OWN), inventory)
 
     async def _set(self, numbers: dict[GpuUuid, int], inventory: Inventory | None) -> None:
         gpus = inventory.gpus if inventory is not None else ()

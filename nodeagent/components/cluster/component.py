@@ -1,7 +1,7 @@
 """The node in the cluster besides its labels, and the node requests made there.
 
 Owns the one watch of the node object, the node condition, the start-up taint, the terminal-failure annotation, events,
-and the state `ClusterWishes`; other components fulfil the requests. Refuses to be needed: with the API server away
+and the state `NodeRequests`; other components fulfil the requests. Refuses to be needed: with the API server away
 all other work goes on, and on its return the node is brought up to date after a random delay.
 """
 
@@ -13,6 +13,8 @@ import anyio
 from anyio.abc import TaskStatus
 from msgspec.structs import replace
 
+from nodeagent.components.cluster.kubernetes_events import TOLD, ReportedEvents, decide_reporting, render_event
+from nodeagent.components.cluster.node_requests import decide_mig_label, decide_taint, parse_taint, read_node_requests
 from nodeagent.components.cluster.status import (
     TERMINAL_ANNOTATION,
     NodeSight,
@@ -22,8 +24,6 @@ from nodeagent.components.cluster.status import (
     is_hopeless,
     mark_lost,
 )
-from nodeagent.components.cluster.tell import TOLD, Told, decide_telling, render_event
-from nodeagent.components.cluster.wishes import decide_mig_label, decide_taint, parse_taint, read_wishes
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.envelope import Cause
@@ -38,18 +38,18 @@ from nodeagent.edge.kube.pods import KubePods
 from nodeagent.model.cluster import (
     ClusterLink,
     ClusterNode,
-    ClusterWishes,
     NodeCondition,
     NodeEvent,
+    NodeRequests,
     PodLabelTable,
 )
 from nodeagent.model.devices import DeviceTable
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import NodeagentError
+from nodeagent.model.fractions import FractionOffers
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.mig import MigState
-from nodeagent.model.parts import PartOffers
 from nodeagent.model.plugin import PluginState
 from nodeagent.rules.fractions.bound import BOUND_ANNOTATION
 from nodeagent.rules.fractions.published import ANNOTATION as FRACTIONS_ANNOTATION
@@ -58,7 +58,7 @@ from nodeagent.rules.selectors import select_gpus
 
 T = TypeVar("T")
 
-LOOK_AGAIN_SECONDS = 5.0
+POLL_RETRY_SECONDS = 5.0
 BOUND_PAUSE_SECONDS = 1.0
 """Between two writings of containers' fractions; each write goes to every watcher of the node."""
 SEEN = (DriverState, Inventory, HealthReport, PluginState)
@@ -96,9 +96,9 @@ class Cluster:
         self._was_ready = False
         self._written: tuple[NodeCondition, float] | None = None
         """The condition written last, and when; `None` once seen on the node."""
-        self._bound_from, self._bound_wait = 0.0, LOOK_AGAIN_SECONDS
+        self._bound_from, self._bound_wait = 0.0, POLL_RETRY_SECONDS
         """Earliest time of the next write of containers' fractions, and the wait before the next poll."""
-        self._told = Told()
+        self._told = ReportedEvents()
         self._news = News()
         self._log = get_logger(component=self.name)
 
@@ -108,7 +108,7 @@ class Cluster:
             tasks.start_soon(self._follow_forever, name="cluster watch")
             tasks.start_soon(self._keep_status, name="cluster status")
             tasks.start_soon(self._follow_pods_while_wanted, name="cluster pod labels")
-            tasks.start_soon(self._tell_events, name="cluster events")
+            tasks.start_soon(self._write_events, name="cluster events")
             task_status.started()
 
     async def _follow_forever(self) -> None:
@@ -120,8 +120,8 @@ class Cluster:
                     async for node in nodes:
                         await self._note_reachable()
                         cause = self._bus.publish_state(node, source=self.name)
-                        wishes = read_wishes(node.labels, cuts=self._live.now.mig.manage)
-                        self._bus.publish_state(wishes, source=self.name, cause=cause)
+                        requests = read_node_requests(node.labels, cuts=self._live.now.mig.manage)
+                        self._bus.publish_state(requests, source=self.name, cause=cause)
             except NodeagentError as error:
                 self._note_away(error)
             await anyio.sleep(backoff.delay_after_failure(ran_seconds=self._clock.monotonic() - began))
@@ -147,10 +147,10 @@ class Cluster:
 
     async def _keep_status(self) -> None:
         backoff = Backoff(_RETRY, self._rng)
-        watched = (*SEEN, MigState, PartOffers, DeviceTable, ClusterNode, ClusterLink)
+        watched = (*SEEN, MigState, FractionOffers, DeviceTable, ClusterNode, ClusterLink)
         with self._bus.watch_all(*watched, client=f"{self.name} status") as changes:
             while True:
-                self._bound_wait = LOOK_AGAIN_SECONDS
+                self._bound_wait = POLL_RETRY_SECONDS
                 try:
                     await self._bring_status()
                 except NodeagentError as error:
@@ -173,15 +173,15 @@ class Cluster:
         node = self._reach_node()
         if node is None:
             return
-        is_told = self._live.now.kubernetes.node_condition and not driver.value.is_done_without
-        if is_told and not self._is_on_its_way(condition, node) and node.condition != condition:
+        is_withdrawn = self._live.now.kubernetes.node_condition and not driver.value.is_done_without
+        if is_withdrawn and not self._is_on_its_way(condition, node) and node.condition != condition:
             before = node.condition
             await self._node.write_condition(condition, changed=before is None or before.status != condition.status)
             self._written = condition, self._clock.monotonic()
         await self._bring_device_conditions(node)
         if node.annotations.get(TERMINAL_ANNOTATION, "") != lost:
             await self._node.write_annotation(TERMINAL_ANNOTATION, lost or None)
-        offers = self._find_newest(PartOffers)
+        offers = self._find_newest(FractionOffers)
         published = offers.published if offers is not None else ""
         if node.annotations.get(FRACTIONS_ANNOTATION, "") != published:
             await self._node.write_annotation(FRACTIONS_ANNOTATION, published or None)
@@ -205,7 +205,7 @@ class Cluster:
         if self._written is None:
             return False
         written, since = self._written
-        if node.condition == written or self._clock.monotonic() - since >= LOOK_AGAIN_SECONDS:
+        if node.condition == written or self._clock.monotonic() - since >= POLL_RETRY_SECONDS:
             self._written = None
             return False
         return written == condition
@@ -227,13 +227,13 @@ class Cluster:
             await self._node.remove_condition(kind)
 
     def _decide(self, driver: DriverState) -> tuple[NodeCondition, str]:
-        wishes = self._find_newest(ClusterWishes)
+        requests = self._find_newest(NodeRequests)
         sight = NodeSight(
             driver=driver,
             inventory=self._find_offered(),
             health=self._find_newest(HealthReport),
             plugin=self._find_newest(PluginState),
-            paused=wishes.pause if wishes is not None and driver.phase is DriverPhase.RELEASED else "",
+            paused=requests.pause if requests is not None and driver.phase is DriverPhase.RELEASED else "",
         )
         condition = decide_condition(sight)
         now = self._clock.monotonic()
@@ -289,7 +289,7 @@ class Cluster:
         """Ask about pods only while the settings ask for pods' labels."""
         backoff = Backoff(_RETRY, self._rng)
         while True:
-            wait = LOOK_AGAIN_SECONDS
+            wait = POLL_RETRY_SECONDS
             if self._pods is not None and self._live.now.metrics.pod_labels:
                 began = self._clock.monotonic()
                 await self._follow_pods(self._pods)
@@ -314,11 +314,11 @@ class Cluster:
             tasks.cancel_scope.cancel()
 
     async def _leave_when_unwanted(self, following: anyio.CancelScope) -> None:
-        async for _ in Ticker(LOOK_AGAIN_SECONDS):
+        async for _ in Ticker(POLL_RETRY_SECONDS):
             if not self._live.now.metrics.pod_labels:
                 following.cancel()
 
-    async def _tell_events(self) -> None:
+    async def _write_events(self) -> None:
         with self._bus.listen(*TOLD, client=f"{self.name} events", after=self._facts_after) as facts:
             async for fact in facts:
                 event = render_event(fact.value, build_names(self._find_newest(Inventory)))
@@ -327,7 +327,7 @@ class Cluster:
 
     async def _tell(self, event: NodeEvent) -> None:
         """Write an event within the budget, once the API server can be reached; a refused event is not repeated."""
-        self._told, count = decide_telling(self._told, event, self._clock.monotonic())
+        self._told, count = decide_reporting(self._told, event, self._clock.monotonic())
         if not count:
             return
         try:

@@ -19,10 +19,10 @@ from nodeagent.model.events import (
     GpuVanished,
     LabelsContested,
     MigLayoutChanged,
+    NodeRequestRefused,
     RuntimeConfigured,
     RuntimeRestarted,
     VerdictChanged,
-    WishRefused,
 )
 from nodeagent.model.health import Verdict
 from nodeagent.model.nvidia import VENDOR
@@ -49,7 +49,7 @@ def _name(uuid: str, names: Names) -> str:
     return f"{names[uuid].removesuffix(GONE)} ({uuid})" if uuid in names else uuid
 
 
-def _tell_verdict(fact: VerdictChanged) -> NodeEvent | None:
+def _describe_verdict(fact: VerdictChanged) -> NodeEvent | None:
     if fact.after is Verdict.UNHEALTHY:
         note = f"{fact.device} is unhealthy: {fact.reason}"
         return NodeEvent(reason="GPUUnhealthy", note=note, about=fact.device)
@@ -59,72 +59,72 @@ def _tell_verdict(fact: VerdictChanged) -> NodeEvent | None:
     return None
 
 
-def _tell_vanished(fact: GpuVanished) -> NodeEvent:
+def _describe_vanished(fact: GpuVanished) -> NodeEvent:
     what = "is gone" if fact.is_gone else "does not answer"
     return NodeEvent(reason="GPULost", note=f"{fact.gpu} {what}: {fact.reason or 'no reason known'}", about=fact.gpu)
 
 
-def _tell_driver(fact: DriverChanged) -> NodeEvent:
+def _describe_driver(fact: DriverChanged) -> NodeEvent:
     if fact.after is DriverPhase.READY:
         return NodeEvent(reason="GPUDriverReady", note=f"the {VENDOR.name} driver works", warning=False)
     return NodeEvent(reason="GPUDriverNotReady", note=f"{fact.after}: {fact.detail}", about=fact.after)
 
 
-def _tell_layout(fact: MigLayoutChanged) -> NodeEvent:
+def _describe_layout_change(fact: MigLayoutChanged) -> NodeEvent:
     note = f"the MIG devices of {fact.gpu} are others than before"
     return NodeEvent(reason="MIGLayoutChanged", note=note, warning=False, about=fact.gpu)
 
 
-def _tell_allocation(fact: AllocationDiffered) -> NodeEvent | None:
+def _describe_allocation(fact: AllocationDiffered) -> NodeEvent | None:
     if fact.kind not in ("conflict", "forgotten"):
         return None
     devices = ", ".join(fact.devices)
     return NodeEvent(reason="GPUAllocationConflict", note=f"{fact.resource} {devices}: {fact.detail}", about=devices)
 
 
-def _tell_rejected(fact: ConfigurationRejected) -> NodeEvent:
+def _describe_rejected(fact: ConfigurationRejected) -> NodeEvent:
     return NodeEvent(reason="ConfigurationRejected", note="; ".join(fact.problems))
 
 
-def _tell_configured(fact: RuntimeConfigured) -> NodeEvent:
+def _describe_configured(fact: RuntimeConfigured) -> NodeEvent:
     paths = ", ".join(fact.paths)
     return NodeEvent(reason="ContainerRuntimeConfigured", note=f"changed: {paths}", warning=False, about=paths)
 
 
-def _tell_restarted(fact: RuntimeRestarted) -> NodeEvent:
+def _describe_restarted(fact: RuntimeRestarted) -> NodeEvent:
     if fact.failure:
         return NodeEvent(reason="ContainerRuntimeRestartFailed", note=f"`{fact.command}`: {fact.failure}")
     return NodeEvent(reason="ContainerRuntimeRestarted", note=f"by `{fact.command}`", warning=False)
 
 
-def _tell_contested(fact: LabelsContested) -> NodeEvent:
+def _describe_contested(fact: LabelsContested) -> NodeEvent:
     keys = ", ".join(fact.keys)
     note = f"somebody else writes {keys} otherwise: nodeagent leaves it to them"
     return NodeEvent(reason="NodeLabelConflict", note=note, about=keys)
 
 
-def _tell_refused(fact: WishRefused) -> NodeEvent:
+def _describe_refused(fact: NodeRequestRefused) -> NodeEvent:
     if fact.label == MIG_CONFIG_LABEL:
         return NodeEvent(reason="MIGConfigNotApplied", note=fact.reason, about=fact.value)
     return NodeEvent(reason="NamedConfigurationRefused", note=fact.reason)
 
 
 _RENDERERS: Mapping[type, Callable[[Any], NodeEvent | None]] = {
-    VerdictChanged: _tell_verdict,
-    GpuVanished: _tell_vanished,
-    DriverChanged: _tell_driver,
-    MigLayoutChanged: _tell_layout,
-    AllocationDiffered: _tell_allocation,
-    ConfigurationRejected: _tell_rejected,
-    RuntimeConfigured: _tell_configured,
-    RuntimeRestarted: _tell_restarted,
-    LabelsContested: _tell_contested,
-    WishRefused: _tell_refused,
+    VerdictChanged: _describe_verdict,
+    GpuVanished: _describe_vanished,
+    DriverChanged: _describe_driver,
+    MigLayoutChanged: _describe_layout_change,
+    AllocationDiffered: _describe_allocation,
+    ConfigurationRejected: _describe_rejected,
+    RuntimeConfigured: _describe_configured,
+    RuntimeRestarted: _describe_restarted,
+    LabelsContested: _describe_contested,
+    NodeRequestRefused: _describe_refused,
 }
 TOLD = tuple(_RENDERERS)
 
 
-class Told(Value, frozen=True):
+class ReportedEvents(Value, frozen=True):
     """When events were last told, and how many of a kind were kept back since."""
 
     last: dict[tuple[str, str], float] = field(default_factory=dict)
@@ -132,9 +132,9 @@ class Told(Value, frozen=True):
     recent: tuple[float, ...] = ()
 
 
-def decide_telling(
-    told: Told, event: NodeEvent, now_seconds: float, *, again_seconds: float = 60.0, limit: int = 20
-) -> tuple[Told, int]:
+def decide_reporting(
+    told: ReportedEvents, event: NodeEvent, now_seconds: float, *, again_seconds: float = 60.0, limit: int = 20
+) -> tuple[ReportedEvents, int]:
     """Whether to write the event now, as the number of its occurrences; 0 keeps it back.
 
     Events of the same reason and subject are written once in `again_seconds`, and all events `limit` times in ten of
@@ -145,9 +145,9 @@ def decide_telling(
     count = told.kept_back.get(kind, 0) + 1
     last = told.last.get(kind)
     if len(recent) >= limit or (last is not None and now_seconds - last < again_seconds):
-        return Told(last=told.last, kept_back=told.kept_back | {kind: count}, recent=recent), 0
+        return ReportedEvents(last=told.last, kept_back=told.kept_back | {kind: count}, recent=recent), 0
     kept_back = {key: value for key, value in told.kept_back.items() if key != kind}
-    return Told(
+    return ReportedEvents(
         last=_forget_old(told.last, now_seconds) | {kind: now_seconds},
         kept_back=kept_back,
         recent=(*recent, now_seconds),

@@ -13,7 +13,7 @@ from nodeagent.model.cluster import (
     MIG_UNDER_WAY,
     PAUSED_FOR_MIG,
     ClusterNode,
-    ClusterWishes,
+    NodeRequests,
     Taint,
 )
 from nodeagent.model.mig import MigState
@@ -31,9 +31,9 @@ _OUR_JOBS = (
 """Operands whose work the agent does, and `client`, which stands for every holder of handles."""
 
 
-def read_wishes(labels: Mapping[str, str], *, cuts: bool = False) -> ClusterWishes:
+def read_node_requests(labels: Mapping[str, str], *, cuts: bool = False) -> NodeRequests:
     """All node requests in the labels; `cuts` where the agent itself changes MIG layouts, and pauses others for it."""
-    return ClusterWishes(
+    return NodeRequests(
         pause=find_pause(labels, PAUSED_FOR_MIG if cuts else ""),
         configuration=labels.get(LABEL, ""),
         mig_config=labels.get(MIG_CONFIG_LABEL, ""),

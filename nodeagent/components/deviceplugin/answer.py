@@ -20,8 +20,8 @@ from nodeagent.model.nvidia import ANNOTATION_INFIX, CAPABILITY_NODE, EXTRA_VARI
 from nodeagent.model.plugin import ContainerAnswer, ContainerDevice, ContainerMount, HandoutFacts
 from nodeagent.model.shim_names import REQUESTS
 from nodeagent.rules.cdi_names import ALL, CHANNEL_KIND, EXTRA_KINDS, name_own_kind, qualify
-from nodeagent.rules.ids import is_share, parse_index
-from nodeagent.rules.mps.access import plan_share_access
+from nodeagent.rules.ids import is_replica, parse_index
+from nodeagent.rules.mps.access import plan_replica_access
 from nodeagent.rules.offer.devices import PluginDevice, Resource, ResourcePlan
 from nodeagent.rules.offer.resources import plan_resources
 from nodeagent.rules.placement.prefer import Preference
@@ -45,7 +45,7 @@ def select_devices(
     if len(set(names)) < len(names):
         doubled = next(name for name in names if names.count(name) > 1)
         raise RequestInvalid(resource.name, f"device is asked for twice: {doubled}")
-    if resource.one_share_each and len(names) > 1 and any(is_share(name) for name in names):
+    if resource.one_share_each and len(names) > 1 and any(is_replica(name) for name in names):
         raise RequestInvalid(resource.name, f"maximum request size for shared resources is 1; found {len(names)}")
     return tuple(known[name] for name in names)
 
@@ -168,7 +168,7 @@ class ResourceOffer(NamedTuple):
         Raises:
             RequestInvalid: The replicas cannot be used together.
         """
-        return plan_share_access(self.all_settings, self.resource.name, devices)
+        return plan_replica_access(self.all_settings, self.resource.name, devices)
 
 
 class OfferPlan(NamedTuple):

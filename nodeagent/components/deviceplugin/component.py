@@ -12,18 +12,18 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 from msgspec.structs import replace
 
-from nodeagent.components.deviceplugin.account import (
-    decide_conditions,
-    find_claimed,
-    find_parted,
-    list_offered,
-    plan_account,
-)
 from nodeagent.components.deviceplugin.advertise import (
     View,
     find_named,
 )
 from nodeagent.components.deviceplugin.answer import OfferPlan, find_held, find_missing_channels, make_plan
+from nodeagent.components.deviceplugin.offer_summary import (
+    decide_conditions,
+    find_claimed,
+    find_parted,
+    list_offered,
+    plan_summary,
+)
 from nodeagent.components.deviceplugin.plugin_task import Narrow, ResourcePlugin, narrow_nothing
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
@@ -39,17 +39,17 @@ from nodeagent.model.devices import DeviceTable
 from nodeagent.model.driver import DriverState
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.events import ConfigurationReloaded, DevicesAdvertised
+from nodeagent.model.fractions import FractionOffers
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.ids import GpuUuid, ResourceName
 from nodeagent.model.mig import MigState
 from nodeagent.model.mps import MpsState
-from nodeagent.model.offering import Door, Offering
-from nodeagent.model.parts import PartOffers
+from nodeagent.model.offering import AllocationMode, Offering
 from nodeagent.model.plugin import (
     AdvertisedResource,
     HandoutFacts,
-    OfferAccount,
+    OfferSummary,
     PluginState,
 )
 from nodeagent.model.ports import AllocationJournal, DevicePlugin, PluginSource
@@ -61,8 +61,8 @@ from nodeagent.rules.offer.devices import Resource, ResourcePlan
 FACTS_SECONDS = 5.0
 """Pause between polls of device nodes that appear and vanish without an event, such as IMEX channels."""
 RETRY_SECONDS = 2.0
-NO_PARTS = PartOffers()
-NO_ACCOUNT = OfferAccount(gpus=0, devices_offered=0)
+NO_FRACTIONS = FractionOffers()
+NO_ACCOUNT = OfferSummary(gpus=0, devices_offered=0)
 """For a device plugin switched off: no device is to be offered, and no condition is set."""
 WATCHED = (Inventory, HealthReport, Offering, AllocationTable, CdiState, DriverState, MigState, MpsState)
 
@@ -119,7 +119,7 @@ class DevicePlugins:
         self._standing: dict[ResourceName, AdvertisedResource] = {}
         self._facts = HandoutFacts()
         self._plan: OfferPlan | None = None
-        self._account: OfferAccount | None = None
+        self._account: OfferSummary | None = None
         self._accounted: tuple[object, ...] = ()
         self._waker = Waker()
         self._news = News()
@@ -134,7 +134,7 @@ class DevicePlugins:
             )
             tasks.start_soon(
                 self._waker.follow,
-                self._bus.watch_all(PartOffers, DeviceTable, PublishedSlices, client=self.name),
+                self._bus.watch_all(FractionOffers, DeviceTable, PublishedSlices, client=self.name),
                 name="deviceplugin others",
             )
             tasks.start_soon(self._watch_settings, name="deviceplugin settings")
@@ -185,8 +185,8 @@ class DevicePlugins:
             return False
         settings = self._live.now
         offering = self._bus.latest(Offering)
-        closed = offering.value.list_closed(inventory.value.gpus, Door.WHOLE) if offering is not None else {}
-        planned = self._plan_again(inventory.value, settings, frozenset(closed))
+        closed = offering.value.list_closed(inventory.value.gpus, AllocationMode.WHOLE) if offering is not None else {}
+        planned = self._replan(inventory.value, settings, frozenset(closed))
         facts = replace(self._facts, cdi_extras=self._find_extras())
         health = self._bus.latest(HealthReport)
         driver = self._bus.latest(DriverState)
@@ -221,7 +221,7 @@ class DevicePlugins:
             self._served.pop(name).scope.cancel()
             self._standing.pop(name, None)
         self._report_problems(planned.plan, no_channel, others.keys() & {**wanted, **held}.keys())
-        before, self._account = self._account, self._keep_account(planned.plan, view, settings)
+        before, self._account = self._account, self._keep_summary(planned.plan, view, settings)
         envelope = self._publish(cause)
         if self._account is not before:
             for code, details in decide_conditions(self._account or NO_ACCOUNT).items():
@@ -234,7 +234,7 @@ class DevicePlugins:
         standing = self._standing.get(name)
         return standing is not None and standing.registered and bool(standing.devices)
 
-    def _plan_again(self, inventory: Inventory, settings: Settings, closed: frozenset[GpuUuid]) -> OfferPlan:
+    def _replan(self, inventory: Inventory, settings: Settings, closed: frozenset[GpuUuid]) -> OfferPlan:
         """The plan for the inventory and settings; made again only after a change."""
         kept = self._plan
         plan = self._plan = make_plan(kept, inventory, settings, closed)
@@ -304,12 +304,12 @@ class DevicePlugins:
         state = PluginState(resources=standing, account=self._account)
         return self._bus.publish_state(state, source=self.name, cause=cause)
 
-    def _keep_account(self, plan: ResourcePlan, view: View, settings: Settings) -> OfferAccount | None:
+    def _keep_summary(self, plan: ResourcePlan, view: View, settings: Settings) -> OfferSummary | None:
         """The account of unoffered devices; planned again only after a change of its sources."""
         if not settings.device_plugin.enabled:
             return None
-        offers, slices = self._bus.latest(PartOffers), self._bus.latest(PublishedSlices)
-        parts, told = offers.value if offers is not None else NO_PARTS, slices.value if slices is not None else None
+        offers, slices = self._bus.latest(FractionOffers), self._bus.latest(PublishedSlices)
+        parts, told = offers.value if offers is not None else NO_FRACTIONS, slices.value if slices is not None else None
         origin = (plan, view, settings.gpus, tuple(self._standing.values()), parts, told)
         if self._account is None or origin != self._accounted:
             self._accounted = origin
@@ -318,7 +318,7 @@ class DevicePlugins:
             offering = self._bus.latest(Offering)
             claimed = find_claimed(offering.value if offering is not None else None, told, view)
             elsewhere = {**find_parted(parts, self._standing), **claimed}
-            return plan_account(view.inventory, settings, plan, view, offered, elsewhere)
+            return plan_summary(view.inventory, settings, plan, view, offered, elsewhere)
         return self._account
 
     def _report_problems(self, plan: ResourcePlan, no_channel: str, doubled: Iterable[ResourceName]) -> None:

@@ -11,11 +11,11 @@ from typing import Final
 
 from nodeagent.components.deviceplugin.advertise import View, explain_loss, explain_unfitness
 from nodeagent.config.schema import Settings
+from nodeagent.model.fractions import FractionOffers
 from nodeagent.model.gpu import Gpu, Inventory, MigDevice
 from nodeagent.model.ids import GpuUuid, ResourceName
-from nodeagent.model.offering import Door, Offering
-from nodeagent.model.parts import PartOffers
-from nodeagent.model.plugin import AdvertisedResource, OfferAccount, Unoffered, UnofferedCause, name_all
+from nodeagent.model.offering import AllocationMode, Offering
+from nodeagent.model.plugin import AdvertisedResource, OfferSummary, Unoffered, UnofferedCause, name_all
 from nodeagent.model.slices import PublishedSlices
 from nodeagent.rules.ids import name_device, parse_device_id
 from nodeagent.rules.offer.devices import PluginDevice, ResourcePlan
@@ -39,7 +39,7 @@ def list_offered(resources: Iterable[AdvertisedResource]) -> frozenset[str]:
     )
 
 
-def find_parted(parts: PartOffers, standing: Mapping[ResourceName, AdvertisedResource]) -> dict[GpuUuid, str]:
+def find_parted(parts: FractionOffers, standing: Mapping[ResourceName, AdvertisedResource]) -> dict[GpuUuid, str]:
     """The GPUs given in fractions, and why no fraction can be had; empty where some can."""
     told = all(standing[name].registered and standing[name].devices for name in parts.resources if name in standing)
     untold = "" if told and parts.resources and standing.keys() >= set(parts.resources) else _UNTOLD
@@ -50,18 +50,18 @@ def find_claimed(offering: Offering | None, slices: PublishedSlices | None, view
     """The GPUs given by claims, and why no device can be had; empty where some can."""
     # Published slices stay published while the API server is away.
     untold = "" if slices is not None and slices.devices else (slices and slices.problem) or _UNTOLD_SCHEDULERS
-    claimed = offering.list_open(Door.CLAIMS) if offering is not None else ()
+    claimed = offering.list_open(AllocationMode.CLAIMS) if offering is not None else ()
     return {gpu: explain_loss(gpu, view) or untold for gpu in claimed}
 
 
-def plan_account(
+def plan_summary(
     inventory: Inventory,
     settings: Settings,
     plan: ResourcePlan,
     view: View,
     offered: frozenset[str],
     elsewhere: Mapping[GpuUuid, str] = NOTHING_ELSEWHERE,
-) -> OfferAccount:
+) -> OfferSummary:
     """The account of the node.
 
     Args:
@@ -92,7 +92,7 @@ def plan_account(
             unoffered += _explain_gpu(gpu, planned.get(gpu.uuid, {}), plan, view, offered)
     unoffered += _list_absent(inventory)
     absent = len(inventory.unlisted) + len(inventory.vanished) + inventory.shortfall
-    return OfferAccount(
+    return OfferSummary(
         gpus=len(inventory.gpus) + absent,
         devices_offered=len(offered) + sum(not reason for reason in elsewhere.values()),
         unoffered=tuple(unoffered),
@@ -180,7 +180,7 @@ def _list_absent(inventory: Inventory) -> Iterator[Unoffered]:
         yield Unoffered(device=name, gpu=name, name="a GPU", cause=UnofferedCause.EXPECTED, reason=reason)
 
 
-def decide_conditions(account: OfferAccount) -> dict[str, dict[str, str]]:
+def decide_conditions(account: OfferSummary) -> dict[str, dict[str, str]]:
     """By code, the subjects with their details; all codes are present, false conditions empty."""
     found: dict[str, dict[str, str]] = {
         "gpu-excluded": {},

@@ -13,14 +13,14 @@ from anyio.abc import TaskStatus
 
 from nodeagent.components.devices.decide import (
     Findings,
-    Known,
+    JudgedDevice,
     decide_conditions,
     describe_holder,
     find_holders,
     look_at,
     plan_paths,
+    plan_scan,
     plan_table,
-    plan_wish,
 )
 from nodeagent.components.devices.offer import ClassOffer
 from nodeagent.components.devices.plugin_task import ClassPlugins
@@ -75,7 +75,7 @@ class Devices:
         self._bus, self._conditions, self._clock, self._live, self._plugins = bus, conditions, clock, live, plugins
         self._scan, self._specs = scan, specs
         self._host = HostDevices()
-        self._known: dict[DeviceId, Known] = {}
+        self._known: dict[DeviceId, JudgedDevice] = {}
         self._texts: Mapping[str, str] = {}
         self._commands: dict[DeviceId, str] = {}
         self._written: dict[str, bytes] = {}
@@ -157,7 +157,7 @@ class Devices:
             # An allocation changes the holders of devices, and not the devices.
             if is_new or self._is_scan_due:
                 self._is_scan_due = False
-                self._host = await self._scan.look(plan_wish(classes))
+                self._host = await self._scan.look(plan_scan(classes))
                 self._texts = await self._scan.read_files(plan_paths(classes, self._host))
         except NodeagentError as error:
             self._bus.publish_state(Degraded(str(error)), source=self.name, key=self.name)
@@ -182,7 +182,7 @@ class Devices:
         cause = self._news.take(self._reloaded)
         await self._offer(classes, table, allocations.value if allocations is not None else AllocationTable())
         envelope = self._bus.publish_state(table, source=self.name, cause=cause)
-        self._tell_changes(before, held, envelope)
+        self._publish_device_changes(before, held, envelope)
         for code, details in decide_conditions(classes, table, held).items():
             self._conditions.replace(code, details, cause=envelope)
         return True
@@ -301,8 +301,8 @@ class Devices:
             return ()
         return find_newcomers(allocations.value.allocations, resource, self._clock.wall(), NEWCOMER_SECONDS)
 
-    def _tell_changes(
-        self, before: Mapping[DeviceId, Known], held: Mapping[str, Sequence[Allocation]], cause: Cause
+    def _publish_device_changes(
+        self, before: Mapping[DeviceId, JudgedDevice], held: Mapping[str, Sequence[Allocation]], cause: Cause
     ) -> None:
         """Publish facts about devices that came, went, failed or recovered."""
         for name, known in self._known.items():

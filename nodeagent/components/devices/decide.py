@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from nodeagent.config.sections.devices import DeviceClass
 from nodeagent.model.allocation import Allocation, AllocationTable
-from nodeagent.model.devices import DeviceClassState, DeviceTable, HostDevice, HostDevices, ScanWish, Standing
+from nodeagent.model.devices import DeviceClassState, DeviceTable, HostDevice, HostDevices, ScanRequest, Standing
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.rules.devices.group import (
     Grouped,
@@ -25,7 +25,7 @@ from nodeagent.rules.ids import find_uuid
 CODES = ("device-gone", "device-unhealthy", "devices-missing", "devices-unclear")
 
 
-class Known(NamedTuple):
+class JudgedDevice(NamedTuple):
     """A device and its stored verdict."""
 
     device: HostDevice
@@ -43,13 +43,13 @@ class Findings(NamedTuple):
     """The classes for which this poll counts on the way back to healthy: classes not yet due are left out."""
 
 
-def plan_wish(classes: Iterable[DeviceClass]) -> ScanWish:
+def plan_scan(classes: Iterable[DeviceClass]) -> ScanRequest:
     """The scan for all classes."""
     classes = tuple(classes)
     patterns = [pattern for each in classes for pattern in (*each.nodes, *each.extra_nodes)]
     unnamed = [each for each in classes if not each.nodes]
     names = [each.sysfs_class for each in unnamed if each.sysfs_class is not None]
-    return ScanWish(
+    return ScanRequest(
         patterns=tuple(dict.fromkeys(patterns)),
         sysfs_classes=tuple(dict.fromkeys(names)),
         is_pci=any(each.sysfs_class is None for each in unnamed),
@@ -72,13 +72,13 @@ def plan_paths(classes: Iterable[DeviceClass], host: HostDevices) -> tuple[str, 
 def look_at(
     classes: Sequence[DeviceClass],
     host: HostDevices,
-    known: Mapping[DeviceId, Known],
+    known: Mapping[DeviceId, JudgedDevice],
     findings: Findings,
     held: Mapping[str, Sequence[Allocation]],
     clean_looks: int,
-) -> dict[DeviceId, Known]:
+) -> dict[DeviceId, JudgedDevice]:
     """All present or held devices, each with its verdict."""
-    found: dict[DeviceId, Known] = {}
+    found: dict[DeviceId, JudgedDevice] = {}
     for each in classes:
         resource = name_resource(each)
         there = {device.id: device for device in plan_classes(classes, host)[resource].devices}
@@ -90,12 +90,12 @@ def look_at(
                 against.append(said)
             before = known[name].judged if name in known else None
             verdict = judge(before, against, is_there=True, clean_looks=clean_looks, counts=resource in findings.is_due)
-            found[name] = Known(_tell(device, verdict), verdict)
+            found[name] = JudgedDevice(_tell(device, verdict), verdict)
         for device_id in map(DeviceId, held.keys() - there.keys()):
             if (own_name := parse_id(device_id, resource)) is not None:
                 gone = known[device_id].device if device_id in known else _make_up(device_id, own_name)
                 verdict = judge(None, (), is_there=False, clean_looks=clean_looks)
-                found[device_id] = Known(_tell(gone, verdict), verdict)
+                found[device_id] = JudgedDevice(_tell(gone, verdict), verdict)
     return found
 
 
@@ -108,14 +108,18 @@ def _tell(device: HostDevice, judged: Judged) -> HostDevice:
     return replace(device, standing=judged.standing, reason=judged.reason)
 
 
-def plan_table(classes: Iterable[DeviceClass], host: HostDevices, known: Mapping[DeviceId, Known]) -> DeviceTable:
+def plan_table(
+    classes: Iterable[DeviceClass], host: HostDevices, known: Mapping[DeviceId, JudgedDevice]
+) -> DeviceTable:
     """The state for publication."""
     classes = tuple(classes)
     grouped = plan_classes(classes, host)
     return DeviceTable(classes=tuple(_plan_state(each, grouped[name_resource(each)], known) for each in classes))
 
 
-def _plan_state(device_class: DeviceClass, grouped: Grouped, known: Mapping[DeviceId, Known]) -> DeviceClassState:
+def _plan_state(
+    device_class: DeviceClass, grouped: Grouped, known: Mapping[DeviceId, JudgedDevice]
+) -> DeviceClassState:
     resource = name_resource(device_class)
     there = [device.id for device in grouped.devices]
     gone = sorted(name for name in known if name not in there and parse_id(name, resource) is not None)

@@ -109,11 +109,11 @@ class Driver:
         for code in set(DRIVER_CODES) - {code for code, _ in decision.conditions}:
             self._conditions.clear(code, cause=envelope)
         if before is None or (before.phase, before.driver_version) != (state.phase, state.driver_version):
-            self._tell_change(before, envelope)
+            self._publish_change(before, envelope)
         if state.ready or state.is_done_without:
             self._gates.open(DRIVER_GATE, by=self.name)
 
-    def _tell_change(self, before: DriverState | None, now: Envelope[DriverState]) -> None:
+    def _publish_change(self, before: DriverState | None, now: Envelope[DriverState]) -> None:
         state = now.value
         self._log.info(
             "driver_state_changed",

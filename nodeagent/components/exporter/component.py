@@ -14,7 +14,7 @@ from anyio.abc import TaskStatus
 from anyio.lowlevel import checkpoint
 
 from nodeagent.components.exporter.attribution.entities import find_lost
-from nodeagent.components.exporter.catalogue.known import list_readings
+from nodeagent.components.exporter.catalogue.all_fields import list_readings
 from nodeagent.components.exporter.catalogue.selection import Selection, parse_selection, select_defaults
 from nodeagent.components.exporter.exposition import (
     Block,
@@ -45,12 +45,12 @@ from nodeagent.components.exporter.other_names_task import OtherNames
 from nodeagent.components.exporter.scrape import (
     OPENMETRICS_TYPE,
     TEXT_TYPE,
-    Part,
+    RenderedBlocks,
     join_scrape,
     wants_gzip,
     wants_openmetrics,
 )
-from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, plan_style, plan_wishes
+from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, plan_selection, plan_style
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.children.worker_thread import WorkerThread
@@ -66,26 +66,26 @@ from nodeagent.edge.host.errors import HostError
 from nodeagent.edge.host.files.atomic_file import read_bounded
 from nodeagent.edge.http.messages import Answer, Request, Response
 from nodeagent.model.allocation import AllocationTable, ClaimTable
-from nodeagent.model.claims import ClaimBook
+from nodeagent.model.claims import ReadyClaims
 from nodeagent.model.cluster import ApiCall, PodLabelTable
 from nodeagent.model.devices import DeviceTable
 from nodeagent.model.driver import DriverState
 from nodeagent.model.events import XidReported
+from nodeagent.model.fractions import FractionDecisions
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.mig import MigState
 from nodeagent.model.mps import MpsState
-from nodeagent.model.parts import PartReasons
 from nodeagent.model.plugin import AdmissionFacts, PluginState
 from nodeagent.model.ports import ProcessPlace, ProcessPlaces
 from nodeagent.model.runtime import RuntimeState
 from nodeagent.model.slices import PublishedSlices
 from nodeagent.model.telemetry import NodeSample
-from nodeagent.model.usage import PartUsage
+from nodeagent.model.usage import FractionUsage
 
 T = TypeVar("T")
 FIELDS_FILE_BYTES_MAX = 1024 * 1024
-FIELDS_FILE_LOOK_SECONDS = 5.0
+FIELDS_FILE_POLL_SECONDS = 5.0
 READ_SECONDS = 2.0
 NO_DAEMONS = MpsState()
 SHARED_SECONDS = 0.1
@@ -185,8 +185,8 @@ class Exporter:
         self._selection = select_defaults()
         self._read_file: tuple[str, bytes] | None = None
         self._series = NodeSeries()
-        self._part, self._rendered_seconds = Part(), 0.0
-        self._shared: dict[tuple[bool, bool], tuple[Part, float, bytes]] = {}
+        self._part, self._rendered_seconds = RenderedBlocks(), 0.0
+        self._shared: dict[tuple[bool, bool], tuple[RenderedBlocks, float, bytes]] = {}
         self._standing_key: tuple[object, ...] = ()
         self._standing: list[Block] = []
         self._own_blocks = RememberedBlocks()
@@ -249,9 +249,9 @@ class Exporter:
             *build_mps_families(self._latest(MpsState) or NO_DAEMONS),
             *self._build_devices(),
             *self._build_mig(),
-            *build_claim_families(self._latest(ClaimBook), self._latest(PublishedSlices)),
+            *build_claim_families(self._latest(ReadyClaims), self._latest(PublishedSlices)),
         )
-        part = Part() if is_stale else self._part
+        part = RenderedBlocks() if is_stale else self._part
         fresh = [*self._render_standing(), *self._own_blocks.render(own)]
         return join_scrape(part, fresh, openmetrics=openmetrics, gzip=gzip)
 
@@ -281,10 +281,10 @@ class Exporter:
         return build_mig_families(state, self._latest(Inventory)) if state is not None else ()
 
     def _build_fractions(self) -> tuple[Family, ...]:
-        usage = self._latest(PartUsage)
+        usage = self._latest(FractionUsage)
         if usage is None or not self._live.now.metrics.pod_attribution:
             return ()
-        reasons = self._latest(PartReasons)
+        reasons = self._latest(FractionDecisions)
         overruled = reasons.overruled if reasons is not None else {}
         return build_fraction_families(usage, plan_style(self._live.now.metrics, self._host), overruled)
 
@@ -339,7 +339,7 @@ class Exporter:
             claims=self._latest(ClaimTable),
             pod_labels=self._latest(PodLabelTable),
         )
-        wishes = plan_wishes(self._live.now.metrics, self._selection, self._host)
+        wishes = plan_selection(self._live.now.metrics, self._selection, self._host)
         blocks: list[Block] = []
         began = time.perf_counter()
         for block in self._series.render(sample, known, wishes):
@@ -349,7 +349,7 @@ class Exporter:
                 self._render_seconds += spent
                 await checkpoint()
                 began = time.perf_counter()
-        self._part, self._rendered_seconds = Part(blocks), sample.time_seconds
+        self._part, self._rendered_seconds = RenderedBlocks(blocks), sample.time_seconds
         self._renders += 1
         self._render_seconds += time.perf_counter() - began
 
@@ -364,7 +364,7 @@ class Exporter:
 
     async def _watch_fields(self, reader: WorkerThread) -> None:
         while True:
-            await anyio.sleep(until_beat(FIELDS_FILE_LOOK_SECONDS))
+            await anyio.sleep(until_beat(FIELDS_FILE_POLL_SECONDS))
             await self._read_fields(reader)
 
     async def _read_fields(self, reader: WorkerThread) -> None:

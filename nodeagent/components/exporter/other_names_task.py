@@ -13,8 +13,8 @@ from nodeagent.core.clock import Clock
 from nodeagent.edge.http.messages import Answer, Request, Response
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.telemetry import NodeSample
-from nodeagent.model.usage import PartUsage
-from nodeagent.rules.fractions.display import tell_use
+from nodeagent.model.usage import FractionUsage
+from nodeagent.rules.fractions.display import describe_use
 
 T = TypeVar("T")
 _NO_GPUS = Inventory(generation=0)
@@ -29,12 +29,12 @@ class OtherNames:
 
     async def answer_gpu_manager(self, _request: Request) -> Answer:
         """Under the names of Tencent's gpu-manager."""
-        pods = tell_use(self._latest(PartUsage) or PartUsage(), self._latest(Inventory) or _NO_GPUS)
+        pods = describe_use(self._latest(FractionUsage) or FractionUsage(), self._latest(Inventory) or _NO_GPUS)
         return Response(render_exposition(build_gpu_manager_families(pods, self._host)), content_type=TEXT_TYPE)
 
     async def answer_hami(self, _request: Request) -> Answer:
         """Metrics of HAMi's monitor; use only while the sample is fresh."""
-        usage, inventory = self._latest(PartUsage) or PartUsage(), self._latest(Inventory) or _NO_GPUS
+        usage, inventory = self._latest(FractionUsage) or FractionUsage(), self._latest(Inventory) or _NO_GPUS
         sample = self._latest(NodeSample)
         if sample is not None and sample.is_old(self._clock.wall()):
             sample = None

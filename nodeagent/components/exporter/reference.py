@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Iterator
 
 from nodeagent.components.exporter.attribution.device_labels import LabelStyle
+from nodeagent.components.exporter.catalogue.all_fields import FIELDS, list_extras
 from nodeagent.components.exporter.catalogue.field import Field, LabelField
-from nodeagent.components.exporter.catalogue.known import FIELDS, list_extras
 from nodeagent.components.exporter.catalogue.missing import COMMON_MISSING, explain_missing
 from nodeagent.components.exporter.exposition import Family
 from nodeagent.components.exporter.families.admission import build_claim_families
@@ -20,13 +20,13 @@ from nodeagent.components.exporter.families.gpus import (
 )
 from nodeagent.components.exporter.families.node_status import NodeStatus, build_status_families
 from nodeagent.components.exporter.families.pods import build_pod_families
-from nodeagent.components.exporter.series.xid_book import XidBook
+from nodeagent.components.exporter.series.xid_history import XidHistory
 from nodeagent.core.values import LoopLag
 from nodeagent.model.devices import DeviceTable
 from nodeagent.model.mig import MigState
 from nodeagent.model.mps import MpsState
-from nodeagent.model.plugin import AdmissionFacts, Distribution, OfferAccount
-from nodeagent.model.usage import PartUsage
+from nodeagent.model.plugin import AdmissionFacts, Distribution, OfferSummary
+from nodeagent.model.usage import FractionUsage
 
 _INTRODUCTION = """# Metrics
 
@@ -163,11 +163,11 @@ def _list_lines() -> Iterator[str]:
     for name in COMMON_MISSING:
         yield f"| `{name}` | {explain_missing(name)} |"
     yield "\n## GPUs\n\nOne series a GPU, labels `gpu` and `UUID`, and those that the text names.\n"
-    yield from _tabulate((*build_standing_families(None, None, XidBook(), frozenset()), *build_reading_families(())))
+    yield from _tabulate((*build_standing_families(None, None, XidHistory(), frozenset()), *build_reading_families(())))
     yield _PODS
     yield from _tabulate(build_pod_families({}, (), LabelStyle()))
     yield _FRACTIONS
-    yield from _tabulate(build_fraction_families(PartUsage(), LabelStyle()))
+    yield from _tabulate(build_fraction_families(FractionUsage(), LabelStyle()))
     yield _MPS
     yield from _tabulate(build_mps_families(MpsState()))
     yield _DEVICES
@@ -212,7 +212,7 @@ _NOTHING = AgentFacts(
     gpus_lost=0,
     gpus_missing=0,
     gpus_vanished=0,
-    account=OfferAccount(gpus=1, devices_offered=1),
+    account=OfferSummary(gpus=1, devices_offered=1),
     sample_age_seconds=None,
     sample_duration_seconds=None,
     resident_bytes=0,

@@ -17,7 +17,7 @@ _GZIP_HEAD: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x04\xff"
 _LEVEL: Final = 1
 
 
-class Part:
+class RenderedBlocks:
     """Blocks between two samples, in every requested form."""
 
     def __init__(self, blocks: Sequence[Block] = ()) -> None:
@@ -46,7 +46,7 @@ class Part:
         return _deflate(self.openmetrics)
 
 
-def join_scrape(standing: Part, fresh: Sequence[Block], *, openmetrics: bool, gzip: bool) -> bytes:
+def join_scrape(standing: RenderedBlocks, fresh: Sequence[Block], *, openmetrics: bool, gzip: bool) -> bytes:
     """The whole body."""
     tail = join_openmetrics(fresh) + OPENMETRICS_END if openmetrics else join_text(fresh)
     if not gzip:

@@ -7,17 +7,17 @@ Refuses to bind a container before its start: the GPUs are chosen at the start.
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from nodeagent.components.fractions.decide import PartView, list_resources
+from nodeagent.components.fractions.decide import FractionView, list_resources
 from nodeagent.components.fractions.judge import FractionPoll
 from nodeagent.model.allocation import PodIdentity
+from nodeagent.model.fractions import ContainerState, FractionLimit
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
-from nodeagent.model.journal import GpuPart, PartTable
-from nodeagent.model.parts import ContainerState, PartLimit
+from nodeagent.model.journal import FractionTable, GpuFraction
 from nodeagent.model.ports import ContainerDevices
-from nodeagent.rules.cdi_names import PART_KIND
+from nodeagent.rules.cdi_names import FRACTION_KIND
+from nodeagent.rules.fractions.device_ids import find_home, plan_device_ids
 from nodeagent.rules.fractions.pairing import Records, find_other_half
 from nodeagent.rules.fractions.profiles import CoresProfile
-from nodeagent.rules.fractions.tokens import find_home, plan_tokens
 from nodeagent.rules.placement.space import CORES
 
 
@@ -35,26 +35,28 @@ class Adoption(NamedTuple):
     pod: PodIdentity
     container: str
     promises: tuple[Promise, ...]
-    parts: tuple[GpuPart, ...]
+    parts: tuple[GpuFraction, ...]
     """Empty before the container's start, when its GPUs are chosen."""
     source: str
     """The source that gave the GPUs."""
 
 
-def list_unknown_names(table: PartTable, look: FractionPoll, view: PartView) -> tuple[str, ...]:
+def list_unknown_names(table: FractionTable, look: FractionPoll, view: FractionView) -> tuple[str, ...]:
     """The unqualified names of containers missing in the journal, for finding their limits files."""
     groups = _list_unknown(table, look, view)
     return tuple(_unqualify(entry.cdi_names) for group in groups for entry in group if entry.cdi_names)
 
 
 def plan_adoptions(
-    table: PartTable, look: FractionPoll, view: PartView, limits: Mapping[str, Sequence[PartLimit]]
+    table: FractionTable, look: FractionPoll, view: FractionView, limits: Mapping[str, Sequence[FractionLimit]]
 ) -> tuple[Adoption, ...]:
     """All containers with ids missing in the journal; `limits` are the contents of their limits files, by name."""
     return tuple(_adopt(group, look, view, limits) for group in _list_unknown(table, look, view))
 
 
-def _list_unknown(table: PartTable, look: FractionPoll, view: PartView) -> tuple[tuple[ContainerDevices, ...], ...]:
+def _list_unknown(
+    table: FractionTable, look: FractionPoll, view: FractionView
+) -> tuple[tuple[ContainerDevices, ...], ...]:
     """The checkpoint's entries of pods still in the list; entries with the same ids make a single binding."""
     if look.listing is None or look.checkpoint is None:
         return ()
@@ -71,7 +73,10 @@ def _list_unknown(table: PartTable, look: FractionPoll, view: PartView) -> tuple
 
 
 def _adopt(
-    group: Sequence[ContainerDevices], look: FractionPoll, view: PartView, limits: Mapping[str, Sequence[PartLimit]]
+    group: Sequence[ContainerDevices],
+    look: FractionPoll,
+    view: FractionView,
+    limits: Mapping[str, Sequence[FractionLimit]],
 ) -> Adoption:
     # First the name used for the files.
     named = sorted(group, key=lambda each: _unqualify(each.cdi_names) not in limits)
@@ -84,10 +89,10 @@ def _adopt(
             promises.append(Promise(list_resources(view.profile)[1], held))
     memory = _find_memory(entry, look, view)
     told = limits.get(_unqualify(named[0].cdi_names), ())
-    parts, source = _find_parts(entry, memory, look, view, told)
+    fractions, source = _find_fractions(entry, memory, look, view, told)
     if not _runs(entry, look):
-        parts, source = (), "its container has not started"
-    return Adoption(pod, entry.container, tuple(promises), parts, source)
+        fractions, source = (), "its container has not started"
+    return Adoption(pod, entry.container, tuple(promises), fractions, source)
 
 
 def _name_pod(entry: ContainerDevices, look: FractionPoll) -> PodIdentity:
@@ -104,7 +109,7 @@ def _is_listed(entry: ContainerDevices, look: FractionPoll) -> bool:
     return any((each.resource, each.container, frozenset(each.devices)) == wanted for each in look.listing.containers)
 
 
-def _find_memory(entry: ContainerDevices, look: FractionPoll, view: PartView) -> tuple[DeviceId, ...]:
+def _find_memory(entry: ContainerDevices, look: FractionPoll, view: FractionView) -> tuple[DeviceId, ...]:
     if not isinstance(view.profile, CoresProfile) or look.checkpoint is None:
         return ()
     wanted = (view.profile.memory, entry.pod.uid, entry.container)
@@ -128,32 +133,32 @@ def _runs(entry: ContainerDevices, look: FractionPoll) -> bool:
     )
 
 
-def _find_parts(
+def _find_fractions(
     entry: ContainerDevices,
     memory: tuple[DeviceId, ...],
     look: FractionPoll,
-    view: PartView,
-    limits: Sequence[PartLimit],
-) -> tuple[tuple[GpuPart, ...], str]:
+    view: FractionView,
+    limits: Sequence[FractionLimit],
+) -> tuple[tuple[GpuFraction, ...], str]:
     whole = {each.gpu: each.memory_bytes for each in view.capacities}
     told = [each for each in limits if each.gpu in whole]
     if told:
-        parts = (
-            GpuPart(
+        fractions = (
+            GpuFraction(
                 gpu=each.gpu,
                 cores=_count_cores(entry, each, view) if each.cores is None else each.cores,
                 memory_bytes=whole[each.gpu] if each.memory_bytes is None else each.memory_bytes,
             )
             for each in told
         )
-        return tuple(parts), "the limits that it was given"
+        return tuple(fractions), "the limits that it was given"
     used = [gpu for gpu, pods in (look.users or {}).items() if entry.pod.uid in pods and gpu in whole]
-    gpus = used or find_home(entry.devices, plan_tokens(view.gpus, view.profile, view.memory_ratio))
+    gpus = used or find_home(entry.devices, plan_device_ids(view.gpus, view.profile, view.memory_ratio))
     source = "where its processes are" if used else "the GPUs that its ids stand for"
-    return _guess_parts(entry, memory, gpus, view, whole), source
+    return _guess_fractions(entry, memory, gpus, view, whole), source
 
 
-def _count_cores(entry: ContainerDevices, told: PartLimit, view: PartView) -> int:
+def _count_cores(entry: ContainerDevices, told: FractionLimit, view: FractionView) -> int:
     """The cores of a container without a compute limit: the number of its ids.
 
     Ids of shares do not tell; but a container with a memory limit has no whole GPU, which would exclude all others.
@@ -163,23 +168,23 @@ def _count_cores(entry: ContainerDevices, told: PartLimit, view: PartView) -> in
     return CORES if told.memory_bytes is None else 0
 
 
-def _guess_parts(
+def _guess_fractions(
     entry: ContainerDevices,
     memory: tuple[DeviceId, ...],
     gpus: Sequence[GpuUuid],
-    view: PartView,
+    view: FractionView,
     whole: Mapping[GpuUuid, int],
-) -> tuple[GpuPart, ...]:
+) -> tuple[GpuFraction, ...]:
     """The container's requested fractions, by the number of its ids."""
     cores = len(entry.devices)
     if not isinstance(view.profile, CoresProfile) or cores >= CORES:
         count = max(1, cores // CORES) if isinstance(view.profile, CoresProfile) else cores
-        return tuple(GpuPart(gpu=gpu, cores=CORES, memory_bytes=whole[gpu]) for gpu in gpus[:count])
+        return tuple(GpuFraction(gpu=gpu, cores=CORES, memory_bytes=whole[gpu]) for gpu in gpus[:count])
     size = len(memory) * view.profile.block_bytes
-    return tuple(GpuPart(gpu=gpu, cores=cores, memory_bytes=size) for gpu in gpus[:1])
+    return tuple(GpuFraction(gpu=gpu, cores=cores, memory_bytes=size) for gpu in gpus[:1])
 
 
 def _unqualify(names: Sequence[str]) -> str:
     """The first name of a fraction among the CDI names, without its kind."""
-    prefix = f"{PART_KIND}="
+    prefix = f"{FRACTION_KIND}="
     return next((name.removeprefix(prefix) for name in names if name.startswith(prefix)), "")

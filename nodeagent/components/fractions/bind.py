@@ -5,22 +5,22 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from nodeagent.components.fractions.decide import PartView, name_files, plan_account, read_name, withhold
+from nodeagent.components.fractions.decide import FractionView, name_files, plan_summary, read_name, withhold
 from nodeagent.config.sections.fractions import FractionsSettings
 from nodeagent.model.allocation import PodIdentity
-from nodeagent.model.errors import ControlRefused, NoRoom, PartsUnavailable, RequestInvalid
+from nodeagent.model.errors import ControlRefused, FractionsUnavailable, NoRoom, RequestInvalid
+from nodeagent.model.fractions import ChoiceCorrection, PodRequest
 from nodeagent.model.ids import DeviceId, ResourceName
-from nodeagent.model.journal import Binding, Enforcement, PartTable, Reservation
+from nodeagent.model.journal import Binding, Enforcement, FractionTable, Reservation
 from nodeagent.model.mps import MpsState
-from nodeagent.model.parts import ChoiceCorrection, PodRequest
 from nodeagent.model.ports import ContainerDevices
-from nodeagent.rules.fractions.enforcement import read_enforcement_wish, tell_several
+from nodeagent.rules.fractions.choices import ChosenFraction, ContainerChoice, read_scheduler_choice, render_correction
+from nodeagent.rules.fractions.device_ids import find_near
+from nodeagent.rules.fractions.enforcement import explain_several, read_enforcement_choice
 from nodeagent.rules.fractions.pairing import Caller, find_standing
 from nodeagent.rules.fractions.profiles import CoresProfile, Profile
-from nodeagent.rules.fractions.requests import check_cores, read_core_limit, read_counts, read_shares
-from nodeagent.rules.fractions.tokens import find_near
-from nodeagent.rules.fractions.wishes import ChosenPart, Wish, read_wish, render_correction
-from nodeagent.rules.mps.parts import plan_obstacles
+from nodeagent.rules.fractions.requests import check_cores, read_core_limit, read_counted, read_counts
+from nodeagent.rules.mps.fractions import plan_obstacles
 from nodeagent.rules.placement.place import Demand, Placement, place, render_placement
 from nodeagent.rules.placement.space import CORES
 
@@ -90,7 +90,7 @@ def check_memory(profile: Profile, entries: Sequence[ContainerDevices], devices:
         read_counts(profile, 0, len(devices), 0)
 
 
-def choose(start: Start, view: PartView, table: PartTable, now_seconds: float) -> Choice:
+def choose(start: Start, view: FractionView, table: FractionTable, now_seconds: float) -> Choice:
     """Choose the binding of the container.
 
     Raises:
@@ -109,20 +109,20 @@ def choose(start: Start, view: PartView, table: PartTable, now_seconds: float) -
         same = table.bindings[standing.same]
         return Choice(replace(same, pod=complete_identity(same.pod, caller.pod)))
     if not is_promised:
-        raise PartsUnavailable(f"the journal has no promise of the {len(caller.cores)} ids of {resources[0]}")
+        raise FractionsUnavailable(f"the journal has no promise of the {len(caller.cores)} ids of {resources[0]}")
     # Ids reserved once more belong to another container than before, with a CDI name of its own.
     found = (standing.same, *standing.superseded, *_list_earlier(table, caller))
     leaving = tuple(dict.fromkeys(number for number in found if number is not None))
     demand, core_limit = read_demand(start, view)
     is_obeyed = start.settings.use_scheduler_choice
-    wish = _read_wish(view, start.pod, caller.containers[0]) if is_obeyed else Wish()
+    choice = _read_scheduler_choice(view, start.pod, caller.containers[0]) if is_obeyed else ContainerChoice()
     enforcement = read_enforcement(start, demand)
     is_held = enforcement is not Enforcement.ADVISE and _read_pod_enforcement(start) is Enforcement.ADVISE
     rest = [one for number, one in table.bindings.items() if number not in leaving]
     obstacles = plan_obstacles(view.gpus, rest, start.daemons, by_mps=enforcement is Enforcement.MPS)
-    space = withhold(plan_account(view, table, leaving), obstacles)
+    space = withhold(plan_summary(view, table, leaving), obstacles)
     near = find_near(caller.cores, view.gpus)
-    placement = place(space, demand, wish=wish.gpus, near=near)
+    placement = place(space, demand, wish=choice.gpus, near=near)
     if not placement.shares:
         raise NoRoom(placement.rule, render_placement(placement))
     binding = Binding(
@@ -138,12 +138,12 @@ def choose(start: Start, view: PartView, table: PartTable, now_seconds: float) -
         why=f"{placement.rule}; {HELD_ALL_THE_SAME}" if is_held else placement.rule,
     )
     overruled = ""
-    if wish.problem or (wish.gpus and set(wish.gpus) != {share.gpu for share in placement.shares}):
-        overruled = "unreadable" if wish.problem else "impossible"
-    return Choice(binding, leaving, placement, wish.problem, overruled)
+    if choice.problem or (choice.gpus and set(choice.gpus) != {share.gpu for share in placement.shares}):
+        overruled = "unreadable" if choice.problem else "impossible"
+    return Choice(binding, leaving, placement, choice.problem, overruled)
 
 
-def plan_correction(view: PartView, pod: PodRequest, binding: Binding) -> ChoiceCorrection | None:
+def plan_correction(view: FractionView, pod: PodRequest, binding: Binding) -> ChoiceCorrection | None:
     """The annotations for a pod whose container has other GPUs than the scheduler chose; else `None`.
 
     Args:
@@ -151,10 +151,10 @@ def plan_correction(view: PartView, pod: PodRequest, binding: Binding) -> Choice
         pod: The pod as the API server has it now.
         binding: The container's binding.
     """
-    wish = _read_wish(view, pod, binding.container)
-    given = {part.gpu for part in binding.parts}
+    choice = _read_scheduler_choice(view, pod, binding.container)
+    given = {fraction.gpu for fraction in binding.parts}
     indexes = {gpu.uuid: gpu.index for gpu in view.inventory.gpus}
-    if not (wish.gpus or wish.problem) or given == set(wish.gpus) or not given <= indexes.keys():
+    if not (choice.gpus or choice.problem) or given == set(choice.gpus) or not given <= indexes.keys():
         return None
     names = [container.name for container in pod.containers]
     return ChoiceCorrection(
@@ -163,11 +163,11 @@ def plan_correction(view: PartView, pod: PodRequest, binding: Binding) -> Choice
         annotations=render_correction(
             view.profile,
             pod.annotations,
-            [ChosenPart(index=indexes[part.gpu], part=part) for part in binding.parts],
+            [ChosenFraction(index=indexes[fraction.gpu], part=fraction) for fraction in binding.parts],
             container=names.index(binding.container),
             init_containers=sum(container.is_init for container in pod.containers),
         ),
-        reason=wish.problem or binding.why,
+        reason=choice.problem or binding.why,
     )
 
 
@@ -181,10 +181,10 @@ def read_enforcement(start: Start, demand: Demand) -> Enforcement:
     """
     if demand.is_exclusive:
         return Enforcement.ADVISE
-    key, wish = start.settings.enforcement_annotation, _read_pod_enforcement(start)
+    key, choice = start.settings.enforcement_annotation, _read_pod_enforcement(start)
     configured = Enforcement(start.settings.enforcement)
-    is_loosening = wish is Enforcement.ADVISE and not start.settings.allow_advise
-    enforcement = configured if wish is None or is_loosening else wish
+    is_loosening = choice is Enforcement.ADVISE and not start.settings.allow_advise
+    enforcement = configured if choice is None or is_loosening else choice
     if enforcement is not Enforcement.MPS:
         return enforcement
     if not start.has_mps:
@@ -194,39 +194,39 @@ def read_enforcement(start: Start, demand: Demand) -> Enforcement:
             " set `fractions.enforcement` to mps there",
         )
     if demand.gpus > 1:
-        raise RequestInvalid(key, tell_several(demand.gpus))
+        raise RequestInvalid(key, explain_several(demand.gpus))
     return enforcement
 
 
 def _read_pod_enforcement(start: Start) -> Enforcement | None:
     key = start.settings.enforcement_annotation
-    return read_enforcement_wish(key, start.pod.annotations) if start.pod is not None else None
+    return read_enforcement_choice(key, start.pod.annotations) if start.pod is not None else None
 
 
-def change_parts(binding: Binding, cores: int | None, memory_bytes: int | None) -> Binding:
+def change_fractions(binding: Binding, cores: int | None, memory_bytes: int | None) -> Binding:
     """A binding with other limits on the same GPUs; `None` keeps a limit.
 
     Raises:
         ControlRefused: The binding has whole GPUs, or a number is out of range.
     """
-    if any(part.cores >= CORES for part in binding.parts):
+    if any(fraction.cores >= CORES for fraction in binding.parts):
         raise ControlRefused(f"{describe_pod(binding)} has whole GPUs, which have no limits to change")
     if cores is not None and not 1 <= cores < CORES:
         raise ControlRefused(f"{cores} cores are no part of a GPU: give 1 to {CORES - 1}")
     if memory_bytes is not None and memory_bytes < 1:
         raise ControlRefused(f"{memory_bytes} bytes are no part of a GPU's memory: give more")
-    parts = tuple(
+    fractions = tuple(
         replace(
-            part,
-            cores=part.cores if cores is None else cores,
-            memory_bytes=part.memory_bytes if memory_bytes is None else memory_bytes,
+            fraction,
+            cores=fraction.cores if cores is None else cores,
+            memory_bytes=fraction.memory_bytes if memory_bytes is None else memory_bytes,
         )
-        for part in binding.parts
+        for fraction in binding.parts
     )
     core_limit = binding.core_limit
     if core_limit is not None and cores is not None:
         core_limit = max(core_limit, cores)
-    return replace(binding, parts=parts, core_limit=core_limit)
+    return replace(binding, parts=fractions, core_limit=core_limit)
 
 
 def describe_pod(binding: Binding) -> str:
@@ -234,7 +234,7 @@ def describe_pod(binding: Binding) -> str:
     return f"{binding.pod.describe()} ({binding.container})"
 
 
-def find_bindings(table: PartTable, pod: str, container: str) -> tuple[Binding, ...]:
+def find_bindings(table: FractionTable, pod: str, container: str) -> tuple[Binding, ...]:
     """The bindings of a pod, named with or without namespace; of one container where `container` is not empty."""
     return tuple(
         binding
@@ -256,7 +256,7 @@ def is_same_pod(one: PodIdentity, other: PodIdentity) -> bool:
     return (one.namespace, one.name) == (other.namespace, other.name)
 
 
-def read_demand(start: Start, view: PartView) -> tuple[Demand, int | None]:
+def read_demand(start: Start, view: FractionView) -> tuple[Demand, int | None]:
     """The container's demand, and the pod's own limit of compute.
 
     Raises:
@@ -270,7 +270,7 @@ def read_demand(start: Start, view: PartView) -> tuple[Demand, int | None]:
     sizes = _list_limits(start)
     if not sizes:
         raise RequestInvalid(profile.share, "the API server has not told yet how large the pod's shares are")
-    demands = [read_shares(profile, len(caller.cores), each, view.largest_bytes) for each in sizes]
+    demands = [read_counted(profile, len(caller.cores), each, view.largest_bytes) for each in sizes]
     return _join_shares(demands, view.largest_bytes)
 
 
@@ -294,18 +294,20 @@ def _join_shares(demands: Sequence[Demand], largest_bytes: int) -> tuple[Demand,
     return replace(max(demands, key=measure), cores=max(cores)), core_limit
 
 
-def _read_wish(view: PartView, pod: PodRequest | None, container: str) -> Wish:
+def _read_scheduler_choice(view: FractionView, pod: PodRequest | None, container: str) -> ContainerChoice:
     """The scheduler's choice for a container, where pod and container are known."""
     names = [each.name for each in pod.containers] if pod is not None else []
     if pod is None or container not in names:
-        return Wish()
+        return ContainerChoice()
     inits = sum(each.is_init for each in pod.containers)
     number = names.index(container)
-    return read_wish(view.profile, pod.annotations, view.inventory.gpus, container=number, init_containers=inits)
+    return read_scheduler_choice(
+        view.profile, pod.annotations, view.inventory.gpus, container=number, init_containers=inits
+    )
 
 
 def _list_ids(
-    table: PartTable, binding: Binding, resources: tuple[ResourceName, ResourceName | None]
+    table: FractionTable, binding: Binding, resources: tuple[ResourceName, ResourceName | None]
 ) -> tuple[tuple[DeviceId, ...], tuple[DeviceId, ...]]:
     """The ids of a binding: of the first resource, and of the second."""
     promised = [table.reservations[number] for number in binding.reservations]
@@ -316,7 +318,7 @@ def _list_ids(
     return cores, memory
 
 
-def _list_earlier(table: PartTable, caller: Caller) -> tuple[int, ...]:
+def _list_earlier(table: FractionTable, caller: Caller) -> tuple[int, ...]:
     """Earlier bindings of the same container, under any ids: a starting container has ended before.
 
     A kubelet without its old checkpoint gives a pod other ids than before, and forgets the earlier ids.
@@ -329,7 +331,7 @@ def _list_earlier(table: PartTable, caller: Caller) -> tuple[int, ...]:
 
 
 def find_promises(
-    table: PartTable, caller: Caller, resources: tuple[ResourceName, ResourceName | None]
+    table: FractionTable, caller: Caller, resources: tuple[ResourceName, ResourceName | None]
 ) -> tuple[Reservation, ...]:
     """The unredeemed reservations of exactly the container's ids, grouped by resource.
 
@@ -345,7 +347,7 @@ def find_promises(
     )
 
 
-def list_names(table: PartTable, binding: Binding) -> tuple[str, ...]:
+def list_names(table: FractionTable, binding: Binding) -> tuple[str, ...]:
     """The unqualified CDI names that containers got for a binding, first the name of the binding's files."""
     promised = [table.reservations[number].cdi_name for number in binding.reservations]
     names = [read_name(name) for name in promised if name and name != binding.cdi_name]

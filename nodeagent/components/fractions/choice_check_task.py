@@ -11,12 +11,12 @@ from typing import Final
 import anyio
 
 from nodeagent.components.fractions.bind import plan_correction
-from nodeagent.components.fractions.decide import PartView
+from nodeagent.components.fractions.decide import FractionView
 from nodeagent.components.fractions.pod_resolver_task import NodePods
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.mailbox import Waker
-from nodeagent.model.journal import PartTable
+from nodeagent.model.journal import FractionTable
 
 GATHER_SECONDS: Final = 0.05
 """How long changes are gathered: several containers of a pod start together."""
@@ -25,7 +25,7 @@ GATHER_SECONDS: Final = 0.05
 class ChoiceCheck:
     """A task of the component `fractions`."""
 
-    def __init__(self, bus: Bus, live: LiveSettings, pods: NodePods, find_view: Callable[[], PartView]) -> None:
+    def __init__(self, bus: Bus, live: LiveSettings, pods: NodePods, find_view: Callable[[], FractionView]) -> None:
         self._bus, self._live, self._pods, self._find_view = bus, live, pods, find_view
         self._waker = Waker()
         self._followings = 0
@@ -38,7 +38,7 @@ class ChoiceCheck:
             tasks.start_soon(self._follow_pods, name="fractions choices pods")
             tasks.start_soon(
                 self._waker.follow,
-                self._bus.watch(PartTable, client="fractions choices"),
+                self._bus.watch(FractionTable, client="fractions choices"),
                 name="fractions choices table",
             )
             while True:
@@ -53,7 +53,7 @@ class ChoiceCheck:
             self._waker.wake()
 
     def _compare(self) -> None:
-        settings, table = self._live.now.fractions, self._bus.latest(PartTable)
+        settings, table = self._live.now.fractions, self._bus.latest(FractionTable)
         if table is None or not (settings.use_scheduler_choice and settings.correct_choice):
             return
         if self._followings != self._pods.followings:

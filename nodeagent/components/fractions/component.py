@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from nodeagent.components.fractions.bind import (
     Choice,
     Start,
-    change_parts,
+    change_fractions,
     check_request,
     choose,
     describe_pod,
@@ -25,9 +25,9 @@ from nodeagent.components.fractions.bind import (
 )
 from nodeagent.components.fractions.choice_check_task import ChoiceCheck
 from nodeagent.components.fractions.decide import (
-    PartView,
+    FractionView,
     Publisher,
-    describe_parts,
+    describe_fractions,
     list_daemon_faults,
     list_resources,
     plan_limits,
@@ -37,7 +37,7 @@ from nodeagent.components.fractions.decide import (
 from nodeagent.components.fractions.decision_log_task import DecisionLog
 from nodeagent.components.fractions.limits_sync_task import LimitsSync
 from nodeagent.components.fractions.mps_daemon_task import FractionDaemons
-from nodeagent.components.fractions.plugin_task import FractionPlugin, FractionPlugins, tell_known
+from nodeagent.components.fractions.plugin_task import FractionPlugin, FractionPlugins, report_registered
 from nodeagent.components.fractions.pod_resolver_task import KubeletRecords, NodePods, PodRequests, PodResolver
 from nodeagent.components.fractions.reconcile_task import Files, FractionReconciler, Sources
 from nodeagent.components.fractions.utilization_task import UtilizationFiles
@@ -54,25 +54,25 @@ from nodeagent.model.errors import (
     AllocationError,
     ControlRefused,
     DeviceUnhealthy,
+    FractionsUnavailable,
     JournalUnavailable,
     NodeagentError,
     NoRoom,
-    PartsUnavailable,
 )
-from nodeagent.model.events import ConfigurationReloaded, PartBound, PartRefused
+from nodeagent.model.events import ConfigurationReloaded, FractionBound, FractionRefused
+from nodeagent.model.fractions import FractionLimit, FractionOffers
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.ids import DeviceId, ResourceName
-from nodeagent.model.journal import Binding, Enforcement, PartTable
+from nodeagent.model.journal import Binding, Enforcement, FractionTable
 from nodeagent.model.mps import MpsState
 from nodeagent.model.offering import Offering
-from nodeagent.model.orders import SET_PART, PartCommand
-from nodeagent.model.parts import PartLimit, PartOffers
+from nodeagent.model.orders import SET_PART, LimitsCommand
 from nodeagent.model.plugin import ContainerAnswer
-from nodeagent.model.ports import PartFolders, PartLedger, PartLibrary, PartSpecs
+from nodeagent.model.ports import FractionFolders, FractionJournal, FractionSpecs, VgpuLibrary
 from nodeagent.model.runtime import RuntimeState
-from nodeagent.rules.cdi_names import PART_KIND, qualify
-from nodeagent.rules.fractions.runtime import explain_no_cdi, plan_part_mounts, render_answer
+from nodeagent.rules.cdi_names import FRACTION_KIND, qualify
+from nodeagent.rules.fractions.runtime import explain_no_cdi, plan_fraction_mounts, render_answer
 from nodeagent.rules.placement.place import render_placement
 
 T = TypeVar("T")
@@ -84,7 +84,7 @@ GATHER_SECONDS: Final = 0.05
 MIB: Final = 1 << 20
 NAME_PAUSES_SECONDS: Final = (1.0, 1.0, 2.0, 4.0)
 """Pauses between polls for the names of pods bound without a name; later the regular polls find the names."""
-WATCHED: Final = (Inventory, HealthReport, Offering, PartTable, DriverState, MpsState, RuntimeState)
+WATCHED: Final = (Inventory, HealthReport, Offering, FractionTable, DriverState, MpsState, RuntimeState)
 
 
 class Fractions:
@@ -101,11 +101,11 @@ class Fractions:
         plugins: FractionPlugins,
         *,
         orders: OrderHandlers,
-        ledger: PartLedger,
+        ledger: FractionJournal,
         kubelet: KubeletRecords,
-        specs: Callable[[], PartSpecs],
-        folders: PartFolders,
-        library: PartLibrary,
+        specs: Callable[[], FractionSpecs],
+        folders: FractionFolders,
+        library: VgpuLibrary,
         sources: Sources,
         open_pods: Callable[[], Awaitable[PodRequests]] | None = None,
     ) -> None:
@@ -117,7 +117,7 @@ class Fractions:
         self._resolver = PodResolver(kubelet, self._pods)
         self._choice_check = ChoiceCheck(bus, live, self._pods, self._find_view)
         self._decisions = DecisionLog(bus, conditions)
-        self._view: PartView | None = None
+        self._view: FractionView | None = None
         self._origin: tuple[object, ...] = ()
         self._publisher = Publisher(lambda pods: self._log.warning("bound_parts_not_published", pods=pods))
         self._turn = anyio.Lock(fast_acquire=True)
@@ -157,9 +157,9 @@ class Fractions:
             )
             while not self._refresh():
                 await self._waker.wait()
-            with self._plugins.component.filled(self), self._orders.carrying_out(SET_PART, self.set_part):
+            with self._plugins.component.filled(self), self._orders.carrying_out(SET_PART, self.set_limits):
                 tasks.start_soon(
-                    tell_known, self._bus, self._plugins.plugins.keys, task_status.started, name="fractions told"
+                    report_registered, self._bus, self._plugins.plugins.keys, task_status.started, name="fractions told"
                 )
                 tasks.start_soon(self._pods.run, name="fractions pods")
                 tasks.start_soon(self._choice_check.run, name="fractions choices")
@@ -168,7 +168,7 @@ class Fractions:
                 tasks.start_soon(self._end_finished, name="fractions finished")
                 tasks.start_soon(self._utilization.run, name="fractions measured")
                 tasks.start_soon(self._limits_sync.run, name="fractions renewed")
-                tasks.start_soon(self._tell_named, name="fractions named")
+                tasks.start_soon(self._publish_named, name="fractions named")
                 while True:
                     await self._waker.wait()
                     await anyio.sleep(GATHER_SECONDS)
@@ -181,7 +181,7 @@ class Fractions:
         if inventory is None or offering is None or table is None:
             return False
         driver, verdicts = self._bus.latest(DriverState), health.value if health else None
-        obstacle = self._decisions.tell_runtime() or (driver.value.obstacle if driver else "")
+        obstacle = self._decisions.report_runtime() or (driver.value.obstacle if driver else "")
         view = self._view = self._look_at(inventory.value, offering.value, verdicts, obstacle)
         lists = plan_lists(view, table)
         for resource, devices in lists.items():
@@ -192,7 +192,7 @@ class Fractions:
         for resource in self._plugins.plugins.keys() - lists.keys():
             del self._plugins.plugins[resource]
         cause = self._news.take(inventory, health, offering, driver)
-        offers = PartOffers(resources=tuple(sorted(lists)), unfit=view.unfit)
+        offers = FractionOffers(resources=tuple(sorted(lists)), unfit=view.unfit)
         if self._live.now.fractions.publish:
             gpus, bound = self._publisher.render_gpus(view), self._publisher.render_bound(view, table)
             offers = replace(offers, published=gpus, bound=bound)
@@ -201,7 +201,7 @@ class Fractions:
 
     def _look_at(
         self, inventory: Inventory, offering: Offering, health: HealthReport | None, obstacle: str
-    ) -> PartView:
+    ) -> FractionView:
         """The view of now; the previous object while all inputs are unchanged, as when a pod comes."""
         mps = self._bus.latest(MpsState)
         foreign, daemons = self._reconciler.foreign, list_daemon_faults(inventory, mps.value if mps else None)
@@ -219,10 +219,10 @@ class Fractions:
         try:
             check_request(view.profile, resource, len(devices))
             is_first = resource == list_resources(view.profile)[0]
-            cdi_name = qualify(PART_KIND, f"p{secrets.token_hex(8)}") if is_first else ""
+            cdi_name = qualify(FRACTION_KIND, f"p{secrets.token_hex(8)}") if is_first else ""
             await self._ledger.reserve(resource, devices, cdi_name)
         except AllocationError as error:
-            self._tell_refused(resource, len(devices), error)
+            self._report_refused(resource, len(devices), error)
             raise
         if cdi_name:
             self._reconciler.note_promised(cdi_name)
@@ -239,20 +239,20 @@ class Fractions:
                 elif not self._find_table().is_redeemed(resource, devices):
                     await self._resolver.check_memory(view, resource, devices)
         except AllocationError as error:
-            self._tell_refused(resource, len(devices), error)
+            self._report_refused(resource, len(devices), error)
             raise
         except TimeoutError:
-            late = PartsUnavailable(
+            late = FractionsUnavailable(
                 f"the kubelet, the disk or the API server did not answer within {START_SECONDS:g} s"
             )
-            self._tell_refused(resource, len(devices), late)
+            self._report_refused(resource, len(devices), late)
             raise late from None
         except NodeagentError as error:
-            failed = PartsUnavailable(str(error))
-            self._tell_refused(resource, len(devices), failed)
+            failed = FractionsUnavailable(str(error))
+            self._report_refused(resource, len(devices), failed)
             raise failed from error
 
-    async def set_part(self, command: PartCommand) -> str:
+    async def set_limits(self, command: LimitsCommand) -> str:
         """Give a running container other limits; the answer has the limits in force.
 
         Raises:
@@ -264,20 +264,20 @@ class Fractions:
                 several = ", ".join(map(describe_pod, found))
                 unknown = f"{command.pod} has no part of a GPU here: `nodeagent fractions list` says who has one"
                 raise ControlRefused(f"{command.pod} means {several}: name one" if found else unknown)
-            changed = change_parts(found[0], command.cores, command.memory_bytes)
+            changed = change_fractions(found[0], command.cores, command.memory_bytes)
             view = self._find_view()
             try:
                 await self._reconciler.change(found[0], changed, view.capacities, self._plan_limits(changed, view))
             except NodeagentError as error:
                 raise ControlRefused(str(error)) from error
-        self._tell_bound(changed, f"set by {command.who}")
+        self._publish_bound(changed, f"set by {command.who}")
         later = " from its next start on, as MPS takes it then" if changed.enforcement is Enforcement.MPS else ""
-        return f"{describe_pod(changed)} has {describe_parts(changed)}{later}"
+        return f"{describe_pod(changed)} has {describe_fractions(changed)}{later}"
 
-    async def _start(self, view: PartView, devices: Sequence[DeviceId]) -> None:
+    async def _start(self, view: FractionView, devices: Sequence[DeviceId]) -> None:
         runtime = self._bus.latest(RuntimeState)
         if lack := explain_no_cdi(runtime.value if runtime is not None else None):
-            raise PartsUnavailable(lack)
+            raise FractionsUnavailable(lack)
         # The names say which containers wait for room, and which wait no more.
         table = self._find_table()
         caller, pod = await self._resolver.identify(view, table, devices, by_name=self._decisions.anybody_waits)
@@ -294,9 +294,9 @@ class Fractions:
         except NoRoom as error:
             if not caller.pod.name:
                 caller, _ = await self._resolver.identify(view, table, devices, by_name=True)
-            self._decisions.tell_waiting(caller.describe(), error.reason, error.looked_at)
+            self._decisions.report_waiting(caller.describe(), error.reason, error.looked_at)
             raise
-        self._decisions.tell_waiting(caller.describe(), "")
+        self._decisions.report_waiting(caller.describe(), "")
         _refuse_broken(binding, view)
         await self._write_files(binding, view, list_names(table, binding))
         for number in choice.leaving:
@@ -308,25 +308,25 @@ class Fractions:
             known = await self._pods.wait_finished(known)
             await self._reconciler.end_finished()
 
-    async def _tell_named(self) -> None:
+    async def _publish_named(self) -> None:
         """Publish bindings made before their pods had names, as soon as the names are known."""
         while True:
             await self._nameless.wait()
             for pause in NAME_PAUSES_SECONDS:
                 has_all = await self._reconciler.name_all()
-                self._tell_untold()
+                self._publish_unpublished()
                 await anyio.sleep(pause)
                 if has_all:
                     break
 
-    def _tell_untold(self) -> None:
+    def _publish_unpublished(self) -> None:
         untold, self._untold = self._untold, {}
-        living = (self._ledger.parts() or PartTable()).bindings
+        living = (self._ledger.parts() or FractionTable()).bindings
         for number, reason in untold.items():
             if number in living:
-                self._tell_bound(living[number], reason)
+                self._publish_bound(living[number], reason)
 
-    async def _bind(self, choice: Choice, view: PartView, table: PartTable) -> Binding:
+    async def _bind(self, choice: Choice, view: FractionView, table: FractionTable) -> Binding:
         """Record the chosen binding, or the pod's newly known identity; an unchanged binding is not written."""
         if not choice.binding.pod.name:
             self._nameless.wake()
@@ -339,51 +339,53 @@ class Fractions:
             self._log.warning("scheduler_choice_not_read", pod=binding.pod.name, problem=choice.problem)
         self._decisions.note_bound(binding.number, render_placement(choice.placement), choice.overruled)
         if binding.pod.name:
-            self._tell_bound(binding, choice.placement.rule)
+            self._publish_bound(binding, choice.placement.rule)
         else:
             self._untold[binding.number] = choice.placement.rule
         return binding
 
-    def _tell_bound(self, binding: Binding, reason: str) -> None:
-        gpus = tuple(part.gpu for part in binding.parts)
-        fact = PartBound(number=binding.number, pod=binding.pod, container=binding.container, gpus=gpus, reason=reason)
+    def _publish_bound(self, binding: Binding, reason: str) -> None:
+        gpus = tuple(fraction.gpu for fraction in binding.parts)
+        fact = FractionBound(
+            number=binding.number, pod=binding.pod, container=binding.container, gpus=gpus, reason=reason
+        )
         self._bus.publish_fact(fact, source=self.name)
         self._log.info("part_bound", pod=binding.pod.name, container=binding.container, gpus=list(gpus))
-        self._decisions.tell_bound(self._find_table().bindings)
+        self._decisions.publish_bound(self._find_table().bindings)
 
-    async def _write_files(self, binding: Binding, view: PartView, names: tuple[str, ...]) -> None:
+    async def _write_files(self, binding: Binding, view: FractionView, names: tuple[str, ...]) -> None:
         folder = await self._folders.write(names[0], self._plan_limits(binding, view))
         library = await self._library.install() if binding.enforcement is Enforcement.LIBRARY else None
-        mounts, environment = plan_part_mounts(folder, library), dict[str, str]()
+        mounts, environment = plan_fraction_mounts(folder, library), dict[str, str]()
         if binding.enforcement is Enforcement.MPS:
             access = await self._daemons.wait_access(binding)
             mounts, environment = (*access.mounts, *mounts), dict(access.environment)
-        await self._specs().write_part(names, [part.gpu for part in binding.parts], mounts, environment)
+        await self._specs().write_fraction(names, [fraction.gpu for fraction in binding.parts], mounts, environment)
 
-    def _plan_limits(self, binding: Binding, view: PartView) -> tuple[PartLimit, ...]:
+    def _plan_limits(self, binding: Binding, view: FractionView) -> tuple[FractionLimit, ...]:
         settings = self._live.now.fractions
         context_bytes = settings.context_mib * MIB
         return plan_limits(binding, view.capacities, compute=settings.limit_compute, context_bytes=context_bytes)
 
-    def _find_view(self) -> PartView:
+    def _find_view(self) -> FractionView:
         if self._view is None:
-            raise PartsUnavailable("the GPUs are not known yet")
+            raise FractionsUnavailable("the GPUs are not known yet")
         return self._view
 
-    def _find_table(self) -> PartTable:
+    def _find_table(self) -> FractionTable:
         table = self._ledger.parts()
         if table is None:
             raise JournalUnavailable("of allocations", "it has not been read yet")
         return table
 
-    def _tell_refused(self, resource: ResourceName, count: int, error: AllocationError) -> None:
-        refused = PartRefused(resource=resource, count=count, reason=str(error))
+    def _report_refused(self, resource: ResourceName, count: int, error: AllocationError) -> None:
+        refused = FractionRefused(resource=resource, count=count, reason=str(error))
         self._bus.publish_fact(refused, source=self.name)
 
 
-def _refuse_broken(binding: Binding, view: PartView) -> None:
+def _refuse_broken(binding: Binding, view: FractionView) -> None:
     """Refuse to start a container on a lost or missing GPU."""
-    for part in binding.parts:
-        gpu = view.inventory.find_gpu(part.gpu)
+    for fraction in binding.parts:
+        gpu = view.inventory.find_gpu(fraction.gpu)
         if gpu is None or gpu.lost:
-            raise DeviceUnhealthy(part.gpu, gpu.lost if gpu is not None else "it is not on this node any more")
+            raise DeviceUnhealthy(fraction.gpu, gpu.lost if gpu is not None else "it is not on this node any more")

@@ -7,27 +7,27 @@ from typing import Final
 from msgspec.structs import replace
 
 from nodeagent.config.sections.fractions import EnforcementName, FractionsSettings
+from nodeagent.model.fractions import FractionLimit
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.health import HealthReport, Verdict
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
-from nodeagent.model.journal import Binding, GpuPart, PartTable
+from nodeagent.model.journal import Binding, FractionTable, GpuFraction
 from nodeagent.model.mps import MpsState
-from nodeagent.model.offering import Door, Offering
-from nodeagent.model.parts import PartLimit
+from nodeagent.model.offering import AllocationMode, Offering
 from nodeagent.model.plugin import AdvertisedDevice
 from nodeagent.model.values import Value
 from nodeagent.model.wording import render_bytes
 from nodeagent.rules.fractions.bound import RenderedBound, render_bound
-from nodeagent.rules.fractions.profiles import CoresProfile, Profile, SharesProfile, plan_profile
+from nodeagent.rules.fractions.device_ids import plan_device_ids
+from nodeagent.rules.fractions.profiles import CoresProfile, CountedProfile, Profile, plan_profile
 from nodeagent.rules.fractions.published import HeldBack, plan_published, render_published
-from nodeagent.rules.fractions.tokens import plan_tokens
-from nodeagent.rules.mps.parts import explain_foreign_daemon
+from nodeagent.rules.mps.fractions import explain_foreign_daemon
 from nodeagent.rules.placement.space import CORES, Space, plan_space
 
 _FIT: Final = (Verdict.HEALTHY, Verdict.SUSPECT)
 
 
-class PartView(Value, frozen=True, dict=True):
+class FractionView(Value, frozen=True, dict=True):
     """All known facts about the GPUs in allocation mode `fractions`, and conclusions that hold whatever is bound."""
 
     inventory: Inventory
@@ -54,7 +54,7 @@ class PartView(Value, frozen=True, dict=True):
             self.inventory,
             self.profile.block_bytes,
             withheld={gpu: reason for gpu, reason in withheld.items() if reason},
-            users_max=self.profile.shares_per_gpu if isinstance(self.profile, SharesProfile) else None,
+            users_max=self.profile.shares_per_gpu if isinstance(self.profile, CountedProfile) else None,
             memory_ratio=self.memory_ratio,
             foreign=self.foreign,
         )
@@ -63,7 +63,7 @@ class PartView(Value, frozen=True, dict=True):
     def lists(self) -> Mapping[ResourceName, tuple[AdvertisedDevice, ...]]:
         """By resource the ids for the kubelet: thousands on a large node."""
         lists: dict[ResourceName, list[AdvertisedDevice]] = {}
-        for group in plan_tokens(self.gpus, self.profile, self.memory_ratio):
+        for group in plan_device_ids(self.gpus, self.profile, self.memory_ratio):
             healthy = not self.unfit[group.gpu]
             lists.setdefault(group.resource, []).extend(
                 AdvertisedDevice(id=token, healthy=healthy, numa_node=group.numa_node) for token in group.list_ids()
@@ -81,10 +81,10 @@ class PartView(Value, frozen=True, dict=True):
         return max((int(gpu.memory_total_bytes * self.memory_ratio) for gpu in self.gpus), default=0)
 
     @property
-    def capacities(self) -> tuple[GpuPart, ...]:
+    def capacities(self) -> tuple[GpuFraction, ...]:
         """The whole cores and memory of each GPU."""
         return tuple(
-            GpuPart(gpu=gpu.uuid, cores=CORES, memory_bytes=int(gpu.memory_total_bytes * self.memory_ratio))
+            GpuFraction(gpu=gpu.uuid, cores=CORES, memory_bytes=int(gpu.memory_total_bytes * self.memory_ratio))
             for gpu in self.gpus
         )
 
@@ -98,7 +98,7 @@ def plan_view(
     foreign: Mapping[GpuUuid, int] | None = None,
     *,
     has_mps: bool = False,
-) -> PartView:
+) -> FractionView:
     """The GPUs in allocation mode `fractions`, and why some have nothing to give.
 
     Args:
@@ -110,8 +110,8 @@ def plan_view(
         foreign: By GPU the bytes used by foreign programs.
         has_mps: Whether the agent runs MPS daemons.
     """
-    behind, is_open = offering.list_behind(Door.FRACTIONS), offering.list_open(Door.FRACTIONS)
-    closed = offering.list_closed(inventory.gpus, Door.FRACTIONS)
+    behind, is_open = offering.list_behind(AllocationMode.FRACTIONS), offering.list_open(AllocationMode.FRACTIONS)
+    closed = offering.list_closed(inventory.gpus, AllocationMode.FRACTIONS)
     gpus = tuple(gpu for gpu in inventory.gpus if gpu.uuid in behind)
     refused = {
         gpu.uuid: _refuse(
@@ -122,7 +122,7 @@ def plan_view(
     elsewhere: dict[GpuUuid, HeldBack] = {
         gpu.uuid: "mig" if gpu.mig_enabled else "elsewhere" for gpu in inventory.gpus if gpu.uuid not in behind
     }
-    return PartView(
+    return FractionView(
         inventory=inventory,
         gpus=gpus,
         unfit={uuid: reason for uuid, (_, reason) in refused.items()},
@@ -168,7 +168,7 @@ def explain_unfitness(gpu: Gpu, health: HealthReport | None) -> str:
     return "" if verdict.verdict in _FIT else verdict.reason or f"its health is {verdict.verdict}"
 
 
-def plan_lists(view: PartView, table: PartTable) -> dict[ResourceName, tuple[AdvertisedDevice, ...]]:
+def plan_lists(view: FractionView, table: FractionTable) -> dict[ResourceName, tuple[AdvertisedDevice, ...]]:
     """By resource the whole list of devices for the kubelet.
 
     A held id stays in the list, unhealthy, after the loss of its GPU: otherwise the kubelet would show it healthy.
@@ -184,7 +184,7 @@ def list_resources(profile: Profile) -> tuple[ResourceName, ...]:
     return (profile.core, profile.memory) if isinstance(profile, CoresProfile) else (profile.share,)
 
 
-def _list_gone(view: PartView, table: PartTable) -> dict[ResourceName, set[DeviceId]]:
+def _list_gone(view: FractionView, table: FractionTable) -> dict[ResourceName, set[DeviceId]]:
     """By resource the held ids without a GPU."""
     held: dict[ResourceName, list[tuple[DeviceId, ...]]] = {name: [] for name in list_resources(view.profile)}
     for reservation in table.reservations.values():
@@ -194,15 +194,15 @@ def _list_gone(view: PartView, table: PartTable) -> dict[ResourceName, set[Devic
     return {name: ids for name, ids in gone.items() if ids}
 
 
-def plan_account(view: PartView, table: PartTable, leaving: Iterable[int] = ()) -> Space:
+def plan_summary(view: FractionView, table: FractionTable, leaving: Iterable[int] = ()) -> Space:
     """The space as occupied by the bindings of the table, except those in `leaving`."""
     gone = set(leaving)
     return view.empty.occupy(
-        part for binding in table.bindings.values() if binding.number not in gone for part in binding.parts
+        fraction for binding in table.bindings.values() if binding.number not in gone for fraction in binding.parts
     )
 
 
-def publish_view(view: PartView) -> str:
+def publish_view(view: FractionView) -> str:
     """The annotation of the Node about the GPUs, for schedulers; empty without GPUs."""
     if not view.gpus:
         return ""
@@ -211,8 +211,8 @@ def publish_view(view: PartView) -> str:
 
 
 def plan_limits(
-    binding: Binding, capacities: Iterable[GpuPart], *, compute: bool, context_bytes: int = 0
-) -> tuple[PartLimit, ...]:
+    binding: Binding, capacities: Iterable[GpuFraction], *, compute: bool, context_bytes: int = 0
+) -> tuple[FractionLimit, ...]:
     """The limits of a container on each of its GPUs; a whole GPU has no limit.
 
     Args:
@@ -223,14 +223,16 @@ def plan_limits(
     """
     whole = {each.gpu: each.memory_bytes for each in capacities}
     return tuple(
-        PartLimit(
-            gpu=part.gpu,
-            memory_bytes=None if part.memory_bytes >= whole.get(part.gpu, part.memory_bytes + 1) else part.memory_bytes,
-            cores=part.cores if compute and 0 < part.cores < CORES else None,
-            cores_max=(binding.core_limit or part.cores) if compute and 0 < part.cores < CORES else None,
+        FractionLimit(
+            gpu=fraction.gpu,
+            memory_bytes=None
+            if fraction.memory_bytes >= whole.get(fraction.gpu, fraction.memory_bytes + 1)
+            else fraction.memory_bytes,
+            cores=fraction.cores if compute and 0 < fraction.cores < CORES else None,
+            cores_max=(binding.core_limit or fraction.cores) if compute and 0 < fraction.cores < CORES else None,
             context_bytes=context_bytes,
         )
-        for part in binding.parts
+        for fraction in binding.parts
     )
 
 
@@ -249,16 +251,17 @@ def read_name(cdi_name: str) -> str:
     return cdi_name.partition("=")[2]
 
 
-def list_file_names(table: PartTable) -> set[str]:
+def list_file_names(table: FractionTable) -> set[str]:
     """The names of all files of bindings, and of reservations not redeemed yet."""
     promised = (each for number, each in table.reservations.items() if number not in table.redeemed)
     return {read_name(each.cdi_name) for each in promised}.union(map(name_files, table.bindings.values()))
 
 
-def describe_parts(binding: Binding) -> str:
+def describe_fractions(binding: Binding) -> str:
     """How much a container has of each GPU."""
     return ", ".join(
-        f"{part.cores} cores and {render_bytes(part.memory_bytes)} of {part.gpu}" for part in binding.parts
+        f"{fraction.cores} cores and {render_bytes(fraction.memory_bytes)} of {fraction.gpu}"
+        for fraction in binding.parts
     )
 
 
@@ -267,17 +270,17 @@ class Publisher:
 
     def __init__(self, report_left_out: Callable[[int], None]) -> None:
         """`report_left_out` takes the number of pods that the annotation has no room for, once until all fit again."""
-        self._gpus: tuple[PartView, str] | None = None
-        self._bound: tuple[PartView, PartTable, RenderedBound] | None = None
+        self._gpus: tuple[FractionView, str] | None = None
+        self._bound: tuple[FractionView, FractionTable, RenderedBound] | None = None
         self._report_left_out = report_left_out
 
-    def render_gpus(self, view: PartView) -> str:
+    def render_gpus(self, view: FractionView) -> str:
         """The annotation about GPUs; empty without GPUs."""
         if self._gpus is None or self._gpus[0] is not view:
             self._gpus = (view, publish_view(view))
         return self._gpus[1]
 
-    def render_bound(self, view: PartView, table: PartTable) -> str:
+    def render_bound(self, view: FractionView, table: FractionTable) -> str:
         """The annotation about bindings; empty where the node publishes no GPUs."""
         if self._bound is None or self._bound[0] is not view or self._bound[1] is not table:
             before = self._bound[2].left_out if self._bound is not None else 0

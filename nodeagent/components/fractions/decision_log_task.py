@@ -1,6 +1,6 @@
 """Publishes why containers have their GPUs, why others wait, and how often a scheduler was not obeyed.
 
-Owns the published `PartReasons` and the conditions `part-no-room` and `parts-without-cdi`.
+Owns the published `FractionDecisions` and the conditions `part-no-room` and `parts-without-cdi`.
 """
 
 from collections import Counter
@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
-from nodeagent.model.parts import PartReasons
+from nodeagent.model.fractions import FractionDecisions
 from nodeagent.model.ports import PodListing
 from nodeagent.model.runtime import RuntimeState
 from nodeagent.rules.fractions.runtime import explain_no_cdi
@@ -34,7 +34,7 @@ class DecisionLog:
         """Forget the waiting containers of the last run: the kubelet asks again for each."""
         self._conditions.replace("part-no-room", {})
 
-    def tell_runtime(self) -> str:
+    def report_runtime(self) -> str:
         """Set or clear the condition of a runtime unfit for fractions; returns the reason, empty for a fit runtime."""
         runtime = self._bus.latest(RuntimeState)
         lack = explain_no_cdi(runtime.value if runtime is not None else None)
@@ -47,12 +47,12 @@ class DecisionLog:
         if overruled:
             self._overruled[overruled] += 1
 
-    def tell_bound(self, living: Collection[int]) -> None:
+    def publish_bound(self, living: Collection[int]) -> None:
         """Publish the reasons of the living bindings."""
         self._bound = {number: lines for number, lines in self._bound.items() if number in living}
         self._publish()
 
-    def tell_waiting(self, who: str, reason: str, looked_at: tuple[str, ...] = ()) -> None:
+    def report_waiting(self, who: str, reason: str, looked_at: tuple[str, ...] = ()) -> None:
         """Report a container as waiting for room or, with an empty reason, as waiting no more."""
         if self._waiting.get(who, ("",))[0] == reason:
             return
@@ -67,9 +67,9 @@ class DecisionLog:
         """Remove waiting containers of gone pods."""
         active = {f"{pod.namespace}/{pod.name}" for pod in listing.pods}
         for who in [who for who in self._waiting if who.partition(" ")[0] not in active]:
-            self.tell_waiting(who, "")
+            self.report_waiting(who, "")
 
     def _publish(self) -> None:
         waiting = {who: lines for who, (_, lines) in self._waiting.items()}
-        reasons = PartReasons(bound=dict(self._bound), waiting=waiting, overruled=dict(self._overruled))
+        reasons = FractionDecisions(bound=dict(self._bound), waiting=waiting, overruled=dict(self._overruled))
         self._bus.publish_state(reasons, source=_SOURCE)

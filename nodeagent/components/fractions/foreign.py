@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import GpuUuid
-from nodeagent.model.journal import PartTable
+from nodeagent.model.journal import FractionTable
 from nodeagent.model.ports import ProcessPlace
 from nodeagent.model.telemetry import GpuSample, NodeSample
 from nodeagent.model.wording import render_bytes
@@ -41,7 +41,7 @@ class ForeignProcess(NamedTuple):
 
 def find_foreign(
     gpus: Iterable[Gpu],
-    table: PartTable,
+    table: FractionTable,
     sample: NodeSample,
     places: Mapping[int, ProcessPlace],
     ignored: Collection[str],
@@ -59,8 +59,8 @@ def find_foreign(
     """
     tenants: dict[GpuUuid, set[str]] = {}
     for binding in table.bindings.values():
-        for part in binding.parts:
-            tenants.setdefault(part.gpu, set()).add(binding.pod.uid)
+        for fraction in binding.parts:
+            tenants.setdefault(fraction.gpu, set()).add(binding.pod.uid)
     left_alone = {name[:_NAME_MOST] for name in ignored}
     ours = {gpu.uuid: gpu for gpu in gpus}
     found: list[ForeignProcess] = []

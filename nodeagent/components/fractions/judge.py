@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from nodeagent.components.fractions.bind import is_same_pod
 from nodeagent.model.allocation import PodIdentity
+from nodeagent.model.fractions import ContainerState, PodContainer
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
-from nodeagent.model.journal import Binding, Enforcement, PartTable, Reservation
-from nodeagent.model.parts import ContainerState, PodContainer
+from nodeagent.model.journal import Binding, Enforcement, FractionTable, Reservation
 from nodeagent.model.ports import KubeletCheckpoint, PodListing
 from nodeagent.rules.fractions.pairing import Records, find_other_half
 from nodeagent.rules.fractions.recovery import (
@@ -65,7 +65,7 @@ class Judgement(NamedTuple):
         return tuple(number for number, finding in self.findings.items() if finding.action is Action.ORPHAN)
 
 
-def find_identities(table: PartTable, look: FractionPoll) -> tuple[Binding, ...]:
+def find_identities(table: FractionTable, look: FractionPoll) -> tuple[Binding, ...]:
     """Bindings with a newly completed identity of the pod, name and uid.
 
     At the binding the kubelet's list or checkpoint was silent; without the uid no other source can be asked.
@@ -77,12 +77,12 @@ def find_identities(table: PartTable, look: FractionPoll) -> tuple[Binding, ...]
     return tuple(replace(binding, pod=pod) for binding, pod in known if pod != binding.pod)
 
 
-def list_halves(table: PartTable) -> tuple[Binding, ...]:
+def list_halves(table: FractionTable) -> tuple[Binding, ...]:
     """Bindings whose pod has no known name or no known uid."""
     return tuple(each for each in table.bindings.values() if not (each.pod.name and each.pod.uid))
 
 
-def judge_all(table: PartTable, look: FractionPoll, over_since: Mapping[int, float]) -> Judgement:
+def judge_all(table: FractionTable, look: FractionPoll, over_since: Mapping[int, float]) -> Judgement:
     """Judge each reservation and each binding separately."""
     findings: dict[int, Finding] = {}
     holders = find_holders(look)
@@ -91,7 +91,7 @@ def judge_all(table: PartTable, look: FractionPoll, over_since: Mapping[int, flo
             findings[reservation.number] = decide_recovery(_weigh_promise(reservation, look, holders, over_since))
     for binding in table.bindings.values():
         findings[binding.number] = decide_recovery(_weigh_binding(table, binding, look, holders, over_since))
-    doubtful = (number for number, finding in findings.items() if finding.action is Action.LOOK_AGAIN)
+    doubtful = (number for number, finding in findings.items() if finding.action is Action.POLL_RETRY)
     return Judgement(findings, {number: over_since.get(number, look.now_seconds) for number in doubtful})
 
 
@@ -122,7 +122,7 @@ def _weigh_promise(
 
 
 def _weigh_binding(
-    table: PartTable, binding: Binding, look: FractionPoll, holders: Holders, over_since: Mapping[int, float]
+    table: FractionTable, binding: Binding, look: FractionPoll, holders: Holders, over_since: Mapping[int, float]
 ) -> Evidence:
     return Evidence(
         own=Own.BOUND,
@@ -135,7 +135,7 @@ def _weigh_binding(
     )
 
 
-def _ask_kubelet(table: PartTable, binding: Binding, look: FractionPoll, holders: Holders) -> Kubelet:
+def _ask_kubelet(table: FractionTable, binding: Binding, look: FractionPoll, holders: Holders) -> Kubelet:
     if look.listing is None:
         return Kubelet.UNREADABLE
     if not binding.pod.name and look.checkpoint is None:
@@ -168,10 +168,10 @@ def _is_of(entry: PodIdentity, pod: PodIdentity) -> bool:
 def _ask_gpus(binding: Binding, look: FractionPoll) -> Process:
     if look.users is None:
         return Process.UNKNOWN
-    users = (look.users.get(part.gpu, frozenset()) for part in binding.parts)
+    users = (look.users.get(fraction.gpu, frozenset()) for fraction in binding.parts)
     if any(binding.pod.uid in each for each in users):
         return Process.CONTAINER
-    return Process.UNKNOWN if any(part.gpu in look.unread for part in binding.parts) else Process.NONE
+    return Process.UNKNOWN if any(fraction.gpu in look.unread for fraction in binding.parts) else Process.NONE
 
 
 def _ask_runtime(binding: Binding, containers: tuple[PodContainer, ...] | None) -> Container:
@@ -191,12 +191,12 @@ def _is_in(container: PodContainer, pod: PodIdentity) -> bool:
     return (container.namespace, container.pod) == (pod.namespace, pod.name)
 
 
-def list_users_of_library(table: PartTable, look: FractionPoll) -> tuple[Binding, ...]:
+def list_users_of_library(table: FractionTable, look: FractionPoll) -> tuple[Binding, ...]:
     """The bindings under the vGPU library whose pods have processes on their GPUs, as far as seen."""
     users = look.users or {}
     return tuple(
         binding
         for binding in table.bindings.values()
         if binding.enforcement is Enforcement.LIBRARY
-        and any(binding.pod.uid in users.get(part.gpu, frozenset()) for part in binding.parts)
+        and any(binding.pod.uid in users.get(fraction.gpu, frozenset()) for fraction in binding.parts)
     )

@@ -12,9 +12,9 @@ from nodeagent.components.fractions.decide import name_files
 from nodeagent.core.life.ticker import Ticker
 from nodeagent.core.log.lines import get_logger
 from nodeagent.model.errors import NodeagentError
-from nodeagent.model.journal import Binding, PartTable
-from nodeagent.model.parts import PartLimit
-from nodeagent.model.ports import PartFolders, PartLedger
+from nodeagent.model.fractions import FractionLimit
+from nodeagent.model.journal import Binding, FractionTable
+from nodeagent.model.ports import FractionFolders, FractionJournal
 
 RENEW_SECONDS: Final = 60.0
 """The first comparison matters most; later differences are rare, and each comparison reads all files."""
@@ -25,9 +25,9 @@ class LimitsSync:
 
     def __init__(
         self,
-        ledger: PartLedger,
-        folders: PartFolders,
-        plan: Callable[[Binding], Sequence[PartLimit]],
+        ledger: FractionJournal,
+        folders: FractionFolders,
+        plan: Callable[[Binding], Sequence[FractionLimit]],
         turn: anyio.Lock,
     ) -> None:
         """`plan` computes the limits of a binding; `turn` is the lock for changes of bindings."""
@@ -59,11 +59,11 @@ class LimitsSync:
             else:
                 self._log.warning("part_limits_renewed", pod=binding.pod.describe(), container=binding.container)
 
-    def _table(self) -> PartTable:
-        return self._ledger.parts() or PartTable()
+    def _table(self) -> FractionTable:
+        return self._ledger.parts() or FractionTable()
 
 
-def is_outdated(told: Sequence[PartLimit], due: Sequence[PartLimit]) -> bool:
+def is_outdated(told: Sequence[FractionLimit], due: Sequence[FractionLimit]) -> bool:
     """Whether the file is to be written again.
 
     Settings hold from the start of a container on, so changed settings make no file outdated. Nor is a file outdated

@@ -9,10 +9,10 @@ import anyio
 
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
-from nodeagent.model.errors import PartsUnavailable
+from nodeagent.model.errors import FractionsUnavailable
 from nodeagent.model.journal import Binding
 from nodeagent.model.mps import MpsAccess, MpsState
-from nodeagent.rules.mps.parts import explain_part_daemon, plan_part_access, plan_part_limits
+from nodeagent.rules.mps.fractions import explain_fraction_daemon, plan_fraction_access, plan_fraction_limits
 
 DAEMON_SECONDS: Final = 3.0
 """Less than a whole start may take; after longer the kubelet asks again."""
@@ -32,13 +32,13 @@ class FractionDaemons:
         """Mounts and environment of a daemon's client.
 
         Raises:
-            PartsUnavailable: The daemon is not ready in time.
+            FractionsUnavailable: The daemon is not ready in time.
         """
-        (part,) = binding.parts
-        limits = plan_part_limits(binding, part.gpu)
+        (fraction,) = binding.parts
+        limits = plan_fraction_limits(binding, fraction.gpu)
         with anyio.move_on_after(DAEMON_SECONDS), self._bus.watch(MpsState, client="part daemons") as states:
-            while explain_part_daemon(part.gpu, self._read_state(), limits):
+            while explain_fraction_daemon(fraction.gpu, self._read_state(), limits):
                 await anext(states)
-        if reason := explain_part_daemon(part.gpu, self._read_state(), limits):
-            raise PartsUnavailable(f"{part.gpu}: {reason}; see `nodeagent mps`")
-        return plan_part_access(self._live.now, binding)
+        if reason := explain_fraction_daemon(fraction.gpu, self._read_state(), limits):
+            raise FractionsUnavailable(f"{fraction.gpu}: {reason}; see `nodeagent mps`")
+        return plan_fraction_access(self._live.now, binding)

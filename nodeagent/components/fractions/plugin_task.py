@@ -10,11 +10,11 @@ from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.gathered import Gathered
 from nodeagent.core.life.handle import Handle
-from nodeagent.model.errors import DeviceUnhealthy, DeviceUnknown, PartsUnavailable
+from nodeagent.model.errors import DeviceUnhealthy, DeviceUnknown, FractionsUnavailable
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.plugin import AdvertisedDevice, ContainerAnswer, PluginOptions, PluginState
 from nodeagent.model.ports import DevicePlugin
-from nodeagent.rules.fractions.tokens import prefer_tokens
+from nodeagent.rules.fractions.device_ids import prefer_device_ids
 
 if TYPE_CHECKING:
     from nodeagent.components.fractions.component import Fractions
@@ -25,7 +25,7 @@ class FractionPlugins:
 
     def __init__(self) -> None:
         self.component: Handle[Fractions] = Handle(
-            lambda: PartsUnavailable("the part that gives them is starting or has failed: try again")
+            lambda: FractionsUnavailable("the part that gives them is starting or has failed: try again")
         )
         """The component, which answers the kubelet's calls."""
         self.plugins: dict[ResourceName, DevicePlugin] = {}
@@ -61,7 +61,7 @@ class FractionPlugin:
 
     def prefer(self, available: Sequence[DeviceId], must_include: Sequence[DeviceId], size: int) -> Sequence[DeviceId]:
         """Ids of as few GPUs as possible, at a single NUMA node."""
-        return prefer_tokens(available, must_include, size)
+        return prefer_device_ids(available, must_include, size)
 
     async def allocate(self, devices: Sequence[DeviceId]) -> ContainerAnswer:
         """Reserve the ids, durable before the answer.
@@ -85,7 +85,9 @@ class FractionPlugin:
         await self._component.get().pre_start(self._resource, devices)
 
 
-async def tell_known(bus: Bus, list_offered: Callable[[], Collection[ResourceName]], tell: Callable[[], None]) -> None:
+async def report_registered(
+    bus: Bus, list_offered: Callable[[], Collection[ResourceName]], tell: Callable[[], None]
+) -> None:
     """Call `tell` after the kubelet has registered all offered resources."""
     with bus.watch(PluginState, client="fractions told") as states:
         async for state in states:

@@ -15,15 +15,15 @@ import anyio
 from msgspec.structs import replace
 
 from nodeagent.components.fractions.bind import check_memory, complete_identity, is_same_pod
-from nodeagent.components.fractions.decide import PartView, list_resources
+from nodeagent.components.fractions.decide import FractionView, list_resources
 from nodeagent.core.channels.gathered import Gathered
 from nodeagent.core.channels.mailbox import Waker
 from nodeagent.core.log.lines import get_logger
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.errors import CallerUnclear, NodeagentError
+from nodeagent.model.fractions import ChoiceCorrection, PodRequest
 from nodeagent.model.ids import DeviceId, ResourceName
-from nodeagent.model.journal import PartTable
-from nodeagent.model.parts import ChoiceCorrection, PodRequest
+from nodeagent.model.journal import FractionTable
 from nodeagent.model.ports import ContainerDevices, KubeletCheckpoint, PodListing
 from nodeagent.rules.fractions.pairing import Caller, Records, find_caller, is_proven
 from nodeagent.rules.fractions.profiles import CoresProfile
@@ -66,7 +66,7 @@ class NodePods:
         self._open_pods = open_pods
         self._known = Gathered[Mapping[tuple[str, str], PodRequest]]({})
         self._finished = Gathered[frozenset[str]](frozenset())
-        self._may_tell = open_pods is not None
+        self._may_report = open_pods is not None
         """Whether news of pods may come: also before the first list, but not without the right to list pods."""
         self.followings = 0
         """How often the pods were listed."""
@@ -119,14 +119,14 @@ class NodePods:
             try:
                 async with aclosing(pods.follow()) as tables:
                     async for table in tables:
-                        self._may_tell = True
+                        self._may_report = True
                         self.followings += is_first
                         is_first = False
                         self._known.put(table)
                         self._note_finished(table)
             except NodeagentError as error:
                 self._log.warning("pod_requests_not_followed", error=str(error))
-            self._may_tell = False
+            self._may_report = False
             await anyio.sleep(RETRY_SECONDS)
 
     def _note_finished(self, table: Mapping[tuple[str, str], PodRequest]) -> None:
@@ -149,13 +149,13 @@ class NodePods:
             return None
         known = self._known.value
         # Without the right to follow pods no news can come, so there is no wait.
-        with anyio.move_on_after(POD_SECONDS if self._may_tell else 0):
+        with anyio.move_on_after(POD_SECONDS if self._may_report else 0):
             while True:
                 found = _find(known, pod)
                 if found is not None and is_same_pod(found.pod, pod):
                     return found
                 known = await self._known.wait_other(known, 0.0)
-        self._log.warning("pod_not_told_in_time", pod=pod.describe(), uid=pod.uid, may_tell=self._may_tell)
+        self._log.warning("pod_not_told_in_time", pod=pod.describe(), uid=pod.uid, may_tell=self._may_report)
         return None
 
 
@@ -205,7 +205,7 @@ class PodResolver:
         self._log = get_logger(component="fractions")
 
     async def identify(
-        self, view: PartView, table: PartTable, devices: Sequence[DeviceId], *, by_name: bool
+        self, view: FractionView, table: FractionTable, devices: Sequence[DeviceId], *, by_name: bool
     ) -> tuple[Caller, PodRequest | None]:
         """Find the container that holds the ids, and its pod by the API server.
 
@@ -227,7 +227,7 @@ class PodResolver:
         pod = await self._pods.find(caller.pod)
         return _name(caller, pod), pod
 
-    async def check_memory(self, view: PartView, resource: ResourceName, devices: Sequence[DeviceId]) -> None:
+    async def check_memory(self, view: FractionView, resource: ResourceName, devices: Sequence[DeviceId]) -> None:
         """Refuse a container that asks for memory without cores; passes where the kubelet cannot be asked.
 
         Raises:
@@ -248,7 +248,9 @@ class PodResolver:
             self._log.debug("notes_not_read", error=str(error))
             return ()
 
-    async def _find_proven(self, view: PartView, table: PartTable, devices: Sequence[DeviceId]) -> Caller | None:
+    async def _find_proven(
+        self, view: FractionView, table: FractionTable, devices: Sequence[DeviceId]
+    ) -> Caller | None:
         """The container by the checkpoint, where the newest CDI name reserved for these ids stands in an entry."""
         first, memory = _name_resources(view)
         names = [each.cdi_name for each in table.find_reservations(first, devices) if each.cdi_name]
@@ -266,7 +268,7 @@ class PodResolver:
         # Of containers that share ids only the list excludes init containers; the checkpoint has no order.
         return caller if len(caller.containers) == 1 else None
 
-    async def _find_by_all(self, view: PartView, devices: Sequence[DeviceId]) -> Caller:
+    async def _find_by_all(self, view: FractionView, devices: Sequence[DeviceId]) -> Caller:
         """The container by the kubelet's list and checkpoint; one of the two may be missing, not both."""
         listing = PodListing()
         checkpoint = KubeletCheckpoint()
@@ -296,7 +298,7 @@ class PodResolver:
         return find_caller(records, first, memory, devices)
 
 
-def _name_resources(view: PartView) -> tuple[ResourceName, ResourceName | None]:
+def _name_resources(view: FractionView) -> tuple[ResourceName, ResourceName | None]:
     """The first resource of the profile, and the memory resource, if any."""
     first, *rest = list_resources(view.profile)
     return first, rest[0] if isinstance(view.profile, CoresProfile) else None

@@ -11,7 +11,7 @@ import anyio
 from msgspec.structs import replace
 
 from nodeagent.components.fractions.adopt import Adoption, list_unknown_names, plan_adoptions
-from nodeagent.components.fractions.decide import PartView, describe_binding, list_file_names, name_files, read_name
+from nodeagent.components.fractions.decide import FractionView, describe_binding, list_file_names, name_files, read_name
 from nodeagent.components.fractions.foreign import (
     ForeignProcess,
     describe_foreign,
@@ -36,14 +36,14 @@ from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.ticker import Ticker
 from nodeagent.core.log.lines import get_logger
 from nodeagent.model.errors import AllocationError, NodeagentError
-from nodeagent.model.events import PartReleased
+from nodeagent.model.events import FractionReleased
+from nodeagent.model.fractions import FractionLimit, PodContainer
 from nodeagent.model.ids import GpuUuid
-from nodeagent.model.journal import Binding, Enforcement, GpuPart, PartTable
-from nodeagent.model.parts import PartLimit, PodContainer
+from nodeagent.model.journal import Binding, Enforcement, FractionTable, GpuFraction
 from nodeagent.model.ports import (
-    PartFolders,
-    PartLedger,
-    PartSpecs,
+    FractionFolders,
+    FractionJournal,
+    FractionSpecs,
     PodListing,
     ProcessPlaces,
 )
@@ -55,7 +55,7 @@ T = TypeVar("T")
 _SILENT: Final = "parts-not-given-back"
 TEND_SECONDS: Final = 10.0
 """Pause between polls; an end must be seen twice."""
-FINISHED_LOOKS: Final = 5
+FINISHED_POLLS: Final = 5
 FINISHED_SECONDS: Final = 1.0
 """How often, and how far apart, a finished pod is polled until all of it is gone; then with all others."""
 
@@ -72,8 +72,8 @@ class Sources(NamedTuple):
 class Files(NamedTuple):
     """The CDI specifications and folders of containers."""
 
-    specs: Callable[[], PartSpecs]
-    folders: PartFolders
+    specs: Callable[[], FractionSpecs]
+    folders: FractionFolders
 
 
 class FractionReconciler:
@@ -84,7 +84,7 @@ class FractionReconciler:
         bus: Bus,
         conditions: Conditions,
         clock: Clock,
-        ledger: PartLedger,
+        ledger: FractionJournal,
         files: Files,
         kubelet: KubeletRecords,
         sources: Sources,
@@ -93,7 +93,7 @@ class FractionReconciler:
         turn: anyio.Lock,
         note: Callable[[PodListing], None],
         wake: Callable[[], None],
-        view: Callable[[], PartView],
+        view: Callable[[], FractionView],
         finished: Callable[[], Collection[str]],
     ) -> None:
         """Wire the task up.
@@ -155,7 +155,7 @@ class FractionReconciler:
         finished = self._finished()
         return bool(finished) and any(each.pod.uid in finished for each in self._table().bindings.values())
 
-    async def end_finished(self, looks: int = FINISHED_LOOKS) -> None:
+    async def end_finished(self, looks: int = FINISHED_POLLS) -> None:
         """Release the fractions of finished pods as soon as all other sources agree."""
         for number in range(looks):
             if not self.has_finished():
@@ -203,7 +203,7 @@ class FractionReconciler:
                 self._log.warning("parts_not_written", error=str(error))
                 return
         await self._name(look)
-        await self._tell_without_library(look)
+        await self._report_without_library(look)
         await self._prune(look)
         orphans = {str(number): describe_binding(table.bindings[number]) for number in judgement.list_orphans()}
         self._conditions.replace("part-orphaned", orphans)
@@ -215,7 +215,7 @@ class FractionReconciler:
             self._note(look.listing)
         for number, why in ended.items():
             binding = table.bindings.get(number)
-            self._bus.publish_fact(PartReleased(number=number, reason=why), source="fractions")
+            self._bus.publish_fact(FractionReleased(number=number, reason=why), source="fractions")
             if binding is not None:
                 await self.remove_files(binding)
 
@@ -244,12 +244,12 @@ class FractionReconciler:
                 named = replace(known, pod=told.pod)
                 try:
                     # Only the name changes, so the given amounts are all that the ledger has to allow.
-                    await self._ledger.bind(named, [table.sum_parts(part.gpu) for part in named.parts])
+                    await self._ledger.bind(named, [table.sum_fractions(fraction.gpu) for fraction in named.parts])
                 except AllocationError as error:
                     self._log.warning("parts_not_written", error=str(error))
                     return
 
-    async def _tell_without_library(self, look: FractionPoll) -> None:
+    async def _report_without_library(self, look: FractionPoll) -> None:
         """Raise a condition for containers whose pods use a GPU while the vGPU library never came up."""
         found: dict[str, str] = {}
         for binding in list_users_of_library(self._table(), look):
@@ -269,14 +269,14 @@ class FractionReconciler:
         known = list_file_names(table)
         for name in (name for name in names if name not in known):
             try:
-                await self._files.specs().remove_part(name)
+                await self._files.specs().remove_fraction(name)
                 await self._files.folders.remove(name)
             except NodeagentError as error:
                 self._log.warning("part_files_left", name=name, error=str(error))
 
     async def _adopt_all(self, look: FractionPoll) -> None:
         """Adopt ids held in the kubelet's records but missing in the journal."""
-        view, limits = self._view(), dict[str, tuple[PartLimit, ...]]()
+        view, limits = self._view(), dict[str, tuple[FractionLimit, ...]]()
         for name in list_unknown_names(self._table(), look, view):
             if told := await _try(partial(self._files.folders.read, name)):
                 limits[name] = told
@@ -305,9 +305,9 @@ class FractionReconciler:
         )
         await self._ledger.bind(binding, None)
 
-    async def _guess_enforcement(self, cdi_name: str, parts: Sequence[GpuPart]) -> Enforcement:
+    async def _guess_enforcement(self, cdi_name: str, parts: Sequence[GpuFraction]) -> Enforcement:
         """The enforcement of an adopted binding: a wrong guess ends a daemon in use, or lifts limits at a restart."""
-        if any(part.cores >= CORES for part in parts):
+        if any(fraction.cores >= CORES for fraction in parts):
             return Enforcement.ADVISE
         if await _try(partial(self._files.folders.is_used, read_name(cdi_name))):
             return Enforcement.LIBRARY
@@ -338,7 +338,7 @@ class FractionReconciler:
         return users, list_unread(sample.value)
 
     async def change(
-        self, living: Binding, changed: Binding, capacities: Sequence[GpuPart], limits: Sequence[PartLimit]
+        self, living: Binding, changed: Binding, capacities: Sequence[GpuFraction], limits: Sequence[FractionLimit]
     ) -> None:
         """Give a running container other limits; where its file cannot be written the old limits stay.
 
@@ -356,14 +356,14 @@ class FractionReconciler:
     async def remove_files(self, binding: Binding) -> None:
         """Remove the files of an ended container; files left by a failure are pruned later."""
         try:
-            await self._files.specs().remove_part(name_files(binding))
+            await self._files.specs().remove_fraction(name_files(binding))
             await self._files.folders.remove(name_files(binding))
         except NodeagentError as error:
             self._log.warning("part_files_left", binding=binding.number, error=str(error))
 
-    def _table(self) -> PartTable:
+    def _table(self) -> FractionTable:
         """Reservations and bindings; empty while the journal is unread, so no action follows."""
-        return self._ledger.parts() or PartTable()
+        return self._ledger.parts() or FractionTable()
 
 
 async def _try(ask: Callable[[], Awaitable[T]]) -> T | None:

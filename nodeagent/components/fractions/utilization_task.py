@@ -10,19 +10,19 @@ from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.log.lines import get_logger
 from nodeagent.model.errors import NodeagentError
+from nodeagent.model.fractions import MeasuredUtilization
 from nodeagent.model.ids import GpuUuid
-from nodeagent.model.journal import Enforcement, PartTable
-from nodeagent.model.parts import PartMeasure
-from nodeagent.model.ports import PartFolders, PartLedger
+from nodeagent.model.journal import Enforcement, FractionTable
+from nodeagent.model.ports import FractionFolders, FractionJournal
 from nodeagent.model.telemetry import NodeSample
-from nodeagent.model.usage import ContainerUse, PartUsage
+from nodeagent.model.usage import ContainerUse, FractionUsage
 from nodeagent.rules.placement.space import CORES
 
 
 class UtilizationFiles:
     """A task of the component `fractions`."""
 
-    def __init__(self, bus: Bus, live: LiveSettings, ledger: PartLedger, folders: PartFolders) -> None:
+    def __init__(self, bus: Bus, live: LiveSettings, ledger: FractionJournal, folders: FractionFolders) -> None:
         """`ledger` has the bindings, `folders` the containers' files."""
         self._bus, self._live, self._ledger, self._folders = bus, live, ledger, folders
         self._problem = ""
@@ -30,14 +30,14 @@ class UtilizationFiles:
 
     async def run(self) -> None:
         """Write each measurement once, until cancelled."""
-        with self._bus.watch(PartUsage, client="fractions measured") as usages:
+        with self._bus.watch(FractionUsage, client="fractions measured") as usages:
             async for usage in usages:
                 if self._live.now.fractions.limit_compute:
                     await self._tell(usage.value)
 
-    async def _tell(self, usage: PartUsage) -> None:
+    async def _tell(self, usage: FractionUsage) -> None:
         sample = self._bus.latest(NodeSample)
-        table = self._ledger.parts() or PartTable()
+        table = self._ledger.parts() or FractionTable()
         measures = plan_measures(table, usage, sample.value if sample is not None else None)
         if not measures:
             return
@@ -52,8 +52,8 @@ class UtilizationFiles:
 
 
 def plan_measures(
-    table: PartTable, usage: PartUsage, sample: NodeSample | None
-) -> dict[str, tuple[PartMeasure | None, ...]]:
+    table: FractionTable, usage: FractionUsage, sample: NodeSample | None
+) -> dict[str, tuple[MeasuredUtilization | None, ...]]:
     """By folder name the measures of a container, in the order of its GPUs; `None` for a GPU of unknown use.
 
     Only containers under the vGPU library have measures: no other program reads the files.
@@ -63,7 +63,7 @@ def plan_measures(
     totals = _sum_use(sample)
     # Another number for each sample, also after a restart of the agent.
     number = int(sample.time_seconds * 1000) & 0xFFFFFFFF
-    found: dict[str, tuple[PartMeasure | None, ...]] = {}
+    found: dict[str, tuple[MeasuredUtilization | None, ...]] = {}
     for use in usage.containers:
         binding = table.bindings.get(use.number)
         if binding is None or use.enforcement is not Enforcement.LIBRARY:
@@ -80,10 +80,12 @@ def _sum_use(sample: NodeSample) -> Mapping[GpuUuid, int]:
     return {gpu: sum(each for each in used if each is not None) for gpu, used in counts.items() if None not in used}
 
 
-def _measure(use: ContainerUse, totals: Mapping[GpuUuid, int], number: int) -> tuple[PartMeasure | None, ...]:
+def _measure(use: ContainerUse, totals: Mapping[GpuUuid, int], number: int) -> tuple[MeasuredUtilization | None, ...]:
     return tuple(
         None
-        if part.cores_used is None or part.gpu not in totals
-        else PartMeasure(number=number, own=part.cores_used, total=min(CORES, max(part.cores_used, totals[part.gpu])))
-        for part in use.parts
+        if fraction.cores_used is None or fraction.gpu not in totals
+        else MeasuredUtilization(
+            number=number, own=fraction.cores_used, total=min(CORES, max(fraction.cores_used, totals[fraction.gpu]))
+        )
+        for fraction in use.parts
     )

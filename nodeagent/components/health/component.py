@@ -70,7 +70,7 @@ HOLD_LOG_SECONDS = 0.5
 """How long a line of the kernel log waits for the driver to report the same."""
 LOG_RETRY_SECONDS = 60.0
 RETRY_WRITE_SECONDS = 5.0
-FIRST_LOOK_SECONDS = 2.0
+FIRST_POLL_SECONDS = 2.0
 """How long the start waits for the first look: until then all would be refused, and the kubelet told so."""
 GATHER_SECONDS = 0.02
 """How long evidence gathers after a report: the first of a burst is told at once, the rest in one word."""
@@ -137,7 +137,7 @@ class Health:
 
     async def _wait_judged(self, task_status: TaskStatus[None]) -> None:
         """Ready with the first verdicts; a driver that does not answer delays the start by a bounded time."""
-        with anyio.move_on_after(FIRST_LOOK_SECONDS):
+        with anyio.move_on_after(FIRST_POLL_SECONDS):
             await self._is_judged.wait()
         task_status.started()
 

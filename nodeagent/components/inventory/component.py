@@ -11,16 +11,16 @@ from msgspec.structs import replace
 
 from nodeagent.components.inventory.diff import decide_inventory, diff_inventories
 from nodeagent.components.inventory.expected import Expectation, decide_expectation
+from nodeagent.components.inventory.gpu_store import (
+    GpuStore,
+    GpuStoreUnreadable,
+    decode_gpu_store,
+    encode_gpu_store,
+    find_stored,
+    list_stored,
+)
 from nodeagent.components.inventory.problems import decide_problems
 from nodeagent.components.inventory.reports import Reports, WorkerRestarts
-from nodeagent.components.inventory.roster import (
-    Roster,
-    RosterUnreadable,
-    decode_roster,
-    encode_roster,
-    find_known,
-    list_known,
-)
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.mailbox import Waker
@@ -41,7 +41,7 @@ from nodeagent.model.events import (
     GpuSeenStale,
     MigChangeEnded,
 )
-from nodeagent.model.gpu import GpuReadout, Inventory, KnownGpu
+from nodeagent.model.gpu import GpuReadout, Inventory, StoredGpu
 from nodeagent.model.orders import FORGET_GPU, ForgetCommand
 from nodeagent.model.ports import GpuSource
 from nodeagent.model.telemetry import DriverAccess, EventWatch, NodeSample
@@ -81,8 +81,8 @@ class InventoryComponent:
         """`store` keeps known GPUs over restarts."""
         self._bus, self._conditions, self._clock, self._source, self._live = bus, conditions, clock, source, live
         self._store, self._orders = store, orders
-        self._known: tuple[KnownGpu, ...] = ()
-        self._stored = Roster(source="")
+        self._known: tuple[StoredGpu, ...] = ()
+        self._stored = GpuStore(source="")
         self._expected = Expectation()
         self._remembered_label: int | None = None
         self._rescan = anyio.Event()
@@ -100,7 +100,7 @@ class InventoryComponent:
     async def run(self, *, task_status: TaskStatus[None]) -> None:
         """Enumerate once, say ready, then rescan, sample and listen until cancelled."""
         try:
-            self._known = await self._read_known()
+            self._known = await self._read_stored()
             await self._wait_anything_known()
             await self._read_inventory_until_known()
             task_status.started()
@@ -116,7 +116,7 @@ class InventoryComponent:
             ControlRefused: No such GPU is missed.
         """
         missed = tuple(one for one in self._known if one.gone_since_seconds is not None)
-        gone = find_known(missed, command.gpu)
+        gone = find_stored(missed, command.gpu)
         if gone is None:
             listed = ", ".join(f"GPU {one.index} ({one.uuid})" for one in missed)
             raise ControlRefused(f"no GPU {command.gpu} is missed: {listed or 'none is'}")
@@ -135,7 +135,7 @@ class InventoryComponent:
             tasks.start_soon(self._rescan_on_cut, name="inventory MIG changes")
             tasks.start_soon(self._rescan_on_label, name="inventory label")
             tasks.start_soon(self._sample_forever, name="inventory sampling")
-            tasks.start_soon(self._tell_age, name="inventory age of readings")
+            tasks.start_soon(self._report_age, name="inventory age of readings")
             tasks.start_soon(self._report_events_forever, name="inventory events")
             tasks.start_soon(self._rescan_on_driver_return, name="inventory driver watch")
 
@@ -147,7 +147,7 @@ class InventoryComponent:
 
     def _is_anything_known(self) -> bool:
         driver = self._bus.latest(DriverState)
-        should_be = bool(self._known) or bool(self._look_expected().count)
+        should_be = bool(self._known) or bool(self._read_expected().count)
         if driver is None or driver.value.ready:
             return driver is not None
         return driver.value.is_done_without or (should_be and self._has_no_hardware())
@@ -168,7 +168,7 @@ class InventoryComponent:
 
     async def _read_inventory(self) -> bool:
         """Enumerate; on failure the last inventory stays, and where the driver works otherwise a condition says so."""
-        self._expected = self._look_expected()
+        self._expected = self._read_expected()
         problem = self._expected.problem
         self._conditions.replace(LABEL_UNREADABLE, {"": problem} if problem else {})
         readout = await self._read_hardware()
@@ -180,7 +180,7 @@ class InventoryComponent:
         after = decide_inventory(before, readout, known=self._known, expected=self._expected, now_seconds=now_seconds)
         if after is not before:
             self._publish(before, after)
-        self._known = list_known(after)
+        self._known = list_stored(after)
         self._reports.forget_old(anyio.current_time())
         return True
 
@@ -211,14 +211,14 @@ class InventoryComponent:
             self._conditions.replace(code, problems, cause=envelope)
         self._log.info("inventory_changed", generation=after.generation, gpus=len(after.gpus))
 
-    async def _read_known(self) -> tuple[KnownGpu, ...]:
+    async def _read_stored(self) -> tuple[StoredGpu, ...]:
         """The GPUs of the stored list; empty without a list, or with a list of another source."""
         stored = await self._store.read()
         troubles = list(stored.troubles)
         if stored.body is not None:
             try:
-                self._stored = decode_roster(stored.body)
-            except RosterUnreadable as error:
+                self._stored = decode_gpu_store(stored.body)
+            except GpuStoreUnreadable as error:
                 troubles.append(await self._store.discard(str(error)))
         if troubles:
             self._log.error("known_gpus_unusable", troubles=troubles)
@@ -231,10 +231,10 @@ class InventoryComponent:
     async def _remember(self) -> None:
         """Write the list if the stored list differs; a failed write is repeated at each scan."""
         source, by_label = self._live.now.gpus.source, self._expected.by_label
-        roster = Roster(source=source, gpus=self._known, expected_by_label=by_label)
+        roster = GpuStore(source=source, gpus=self._known, expected_by_label=by_label)
         if roster == self._stored:
             return
-        trouble = await self._store.write(encode_roster(roster))
+        trouble = await self._store.write(encode_gpu_store(roster))
         if trouble:  # pragma: no cover - tested; Python 3.11 traces no frame that an exception resumes
             self._conditions.set(NOT_REMEMBERED, detail=trouble)
         else:
@@ -305,7 +305,7 @@ class InventoryComponent:
         self._sampling_trouble = str(error)
         self._note_if_old()
 
-    async def _tell_age(self) -> None:
+    async def _report_age(self) -> None:
         """Report old readings: a driver that hangs may take longer to fail than readings take to age."""
         while True:
             # Each sample moves the deadline, so that nobody is woken while they come.
@@ -363,10 +363,10 @@ class InventoryComponent:
     async def _rescan_on_label(self) -> None:
         with self._bus.watch(ClusterNode, client=f"{self.name} label") as nodes:
             async for _ in nodes:
-                if self._look_expected() != self._expected:
+                if self._read_expected() != self._expected:
                     self._rescan.set()
 
-    def _look_expected(self) -> Expectation:
+    def _read_expected(self) -> Expectation:
         node = self._bus.latest(ClusterNode)
         labels = node.value.labels if node is not None else None
         return decide_expectation(self._live.now.gpus.expected, labels, self._remembered_label)

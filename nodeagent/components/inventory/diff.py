@@ -7,9 +7,9 @@ every list, and its pods must not find another GPU under the same name.
 from msgspec.structs import replace
 
 from nodeagent.components.inventory.expected import Expectation
-from nodeagent.components.inventory.roster import find_missed
+from nodeagent.components.inventory.gpu_store import find_missed
 from nodeagent.model.events import GpuAppeared, GpuVanished, MigLayoutChanged
-from nodeagent.model.gpu import Gpu, GpuReadout, Inventory, KnownGpu
+from nodeagent.model.gpu import Gpu, GpuReadout, Inventory, StoredGpu
 
 NOBODY = Expectation()
 InventoryFact = GpuAppeared | GpuVanished | MigLayoutChanged
@@ -19,7 +19,7 @@ def decide_inventory(
     before: Inventory | None,
     readout: GpuReadout,
     *,
-    known: tuple[KnownGpu, ...] = (),
+    known: tuple[StoredGpu, ...] = (),
     expected: Expectation = NOBODY,
     now_seconds: float = 0.0,
 ) -> Inventory:

@@ -10,29 +10,29 @@ from typing import Final, NamedTuple
 from msgspec import DecodeError, ValidationError, json
 from msgspec.structs import replace
 
-from nodeagent.model.gpu import Gpu, Inventory, KnownGpu, MissingGpu
+from nodeagent.model.gpu import Gpu, Inventory, MissingGpu, StoredGpu
 from nodeagent.model.ids import PciAddress, parse_pci_address
 from nodeagent.model.values import Value
 from nodeagent.rules.selectors import is_for_work
 
-ROSTER_VERSION: Final = 1
-STORE: Final = ("gpus.json", "nodeagent-gpus", ROSTER_VERSION)
+GPU_STORE_VERSION: Final = 1
+STORE: Final = ("gpus.json", "nodeagent-gpus", GPU_STORE_VERSION)
 """Name of the file, its seal, and the version of what it holds."""
 GONE_KEPT: Final = 64
 """GPUs that are gone are remembered, up to so many."""
 
 
-class Roster(Value, frozen=True):
+class GpuStore(Value, frozen=True):
     """What the file holds."""
 
     source: str
     """`gpus.source`: the GPUs of one source are not missed by another."""
-    gpus: tuple[KnownGpu, ...] = ()
+    gpus: tuple[StoredGpu, ...] = ()
     expected_by_label: int | None = None
     """How many GPUs the node label asked for when it was last seen."""
 
 
-class RosterUnreadable(Exception):
+class GpuStoreUnreadable(Exception):
     """The bytes are whole, yet no list of this version."""
 
     def __init__(self, reason: str) -> None:
@@ -43,29 +43,29 @@ class RosterUnreadable(Exception):
 class Missed(NamedTuple):
     """What there should be and is not."""
 
-    vanished: tuple[KnownGpu, ...]
+    vanished: tuple[StoredGpu, ...]
     shortfall: int
 
 
-def encode_roster(roster: Roster) -> bytes:
+def encode_gpu_store(roster: GpuStore) -> bytes:
     """The same list always gives the same bytes."""
     return json.encode(roster, order="sorted")
 
 
-def decode_roster(content: bytes) -> Roster:
+def decode_gpu_store(content: bytes) -> GpuStore:
     """The list in these bytes.
 
     Raises:
-        RosterUnreadable: there is none.
+        GpuStoreUnreadable: there is none.
     """
     try:
-        return json.decode(content, type=Roster)
+        return json.decode(content, type=GpuStore)
     except (DecodeError, ValidationError) as error:
-        raise RosterUnreadable(str(error)) from error
+        raise GpuStoreUnreadable(str(error)) from error
 
 
 def find_missed(
-    known: tuple[KnownGpu, ...],
+    known: tuple[StoredGpu, ...],
     gpus: tuple[Gpu, ...],
     missing: tuple[MissingGpu, ...],
     expected: int | None,
@@ -88,17 +88,17 @@ def find_missed(
     return Missed(vanished, shortfall=due - len(vanished) if expected is not None else 0)
 
 
-def list_known(inventory: Inventory) -> tuple[KnownGpu, ...]:
+def list_stored(inventory: Inventory) -> tuple[StoredGpu, ...]:
     """What is to be remembered of this inventory: what is there, and what is missed."""
     present = (
-        KnownGpu(uuid=gpu.uuid, name=gpu.name, index=gpu.index, address=gpu.pci.address)
+        StoredGpu(uuid=gpu.uuid, name=gpu.name, index=gpu.index, address=gpu.pci.address)
         for gpu in inventory.gpus
         if gpu.uuid and is_for_work(gpu)
     )
     return (*present, *inventory.vanished)
 
 
-def find_known(known: tuple[KnownGpu, ...], name: str) -> KnownGpu | None:
+def find_stored(known: tuple[StoredGpu, ...], name: str) -> StoredGpu | None:
     """The GPU that a person means by UUID, PCI address or the index that it had."""
     return next((one for one in known if name in {one.uuid, str(one.index)} or _parse(name) == one.address), None)
 

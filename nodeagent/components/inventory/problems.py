@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from nodeagent.model.gpu import Inventory, KnownGpu
+from nodeagent.model.gpu import Inventory, StoredGpu
 
 INVENTORY_CODES = (
     "gpu-missing",
@@ -37,26 +37,26 @@ def decide_problems(inventory: Inventory) -> dict[str, dict[str, str]]:
     }
 
 
-def describe_vanished(gpu: KnownGpu) -> str:
+def describe_vanished(gpu: StoredGpu) -> str:
     """The missed GPU, and since when."""
-    return f"GPU {gpu.index} ({gpu.name}, {gpu.address}, {gpu.uuid}): missed since {_tell_time(gpu)}"
+    return f"GPU {gpu.index} ({gpu.name}, {gpu.address}, {gpu.uuid}): missed since {_describe_time(gpu)}"
 
 
 def _are_all_gone(inventory: Inventory) -> bool:
     return bool(inventory.vanished) and not inventory.gpus and not inventory.missing
 
 
-def _describe_all_gone(gone: Sequence[KnownGpu]) -> str:
+def _describe_all_gone(gone: Sequence[StoredGpu]) -> str:
     """The number of vanished GPUs, the first few names, and since when the last GPU is missed."""
     ordered = sorted(gone, key=lambda gpu: (gpu.index, gpu.uuid))
     named = ", ".join(f"GPU {gpu.index} ({gpu.name}, {gpu.address})" for gpu in ordered[:NAMED])
     more = f" and {len(gone) - NAMED} more" if len(gone) > NAMED else ""
     newest = max(gone, key=lambda gpu: gpu.gone_since_seconds or 0.0)
     count = "1 GPU was" if len(gone) == 1 else f"{len(gone)} GPUs were"
-    return f"{count} here until {_tell_time(newest)}: {named}{more}"
+    return f"{count} here until {_describe_time(newest)}: {named}{more}"
 
 
-def _tell_time(gpu: KnownGpu) -> str:
+def _describe_time(gpu: StoredGpu) -> str:
     return f"{datetime.fromtimestamp(gpu.gone_since_seconds or 0.0, tz=UTC):%Y-%m-%d %H:%M} UTC"
 
 

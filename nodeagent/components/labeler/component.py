@@ -22,7 +22,7 @@ from nodeagent.components.labeler.plan import (
     render_features,
     select_features,
 )
-from nodeagent.components.labeler.render import TIMESTAMP, NodePicture, render_labels
+from nodeagent.components.labeler.render import TIMESTAMP, LabelFacts, render_labels
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.envelope import Envelope
@@ -47,7 +47,7 @@ from nodeagent.model.ports import LabelFile
 if TYPE_CHECKING:  # an agent without an API server does without its client
     from nodeagent.edge.kube.node import KubeNode
 
-LOOK_AGAIN_SECONDS = 5.0
+POLL_RETRY_SECONDS = 5.0
 """At the latest; changes of GPUs, driver, health, node and settings are noticed at once, those of files by this."""
 FACTS_AGE_SECONDS = 60.0
 SENT_SECONDS = 1.0
@@ -133,7 +133,7 @@ class Labeler:
         """A round of labelling; the seconds until the next round without an event."""
         picture = await self._look()
         if picture is None:
-            return LOOK_AGAIN_SECONDS
+            return POLL_RETRY_SECONDS
         settings = self._live.now
         rendered = render_labels(picture, settings, self._good or {})
         self._note_cause(rendered.labels)
@@ -146,7 +146,7 @@ class Labeler:
         troubles = await self._bring_everywhere(self._published.labels, picture.driver)
         self._tell(troubles)
         due = decide_wait(self._published, now, hold)
-        pause = SENT_SECONDS if self._is_fresh(now) else LOOK_AGAIN_SECONDS
+        pause = SENT_SECONDS if self._is_fresh(now) else POLL_RETRY_SECONDS
         return pause if due is None else min(due, pause)
 
     def _is_fresh(self, now: float) -> bool:
@@ -162,17 +162,17 @@ class Labeler:
             self._cause = news.seq
         self._rendered = labels
 
-    async def _look(self) -> NodePicture | None:
+    async def _look(self) -> LabelFacts | None:
         """The facts for labels; `None` before the driver's state is known."""
         driver, inventory = self._bus.latest(DriverState), self._bus.latest(Inventory)
         if driver is None or (driver.value.ready and inventory is None):
             return None
-        facts = await self._look_at_node(driver.value.phase)
+        facts = await self._observe_node(driver.value.phase)
         if facts is None:
             return None
         health, offering = self._bus.latest(HealthReport), self._bus.latest(Offering)
         devices = self._bus.latest(DeviceTable)
-        return NodePicture(
+        return LabelFacts(
             facts=facts,
             driver=driver.value,
             inventory=inventory.value if inventory is not None else None,
@@ -181,7 +181,7 @@ class Labeler:
             devices=devices.value if devices is not None else None,
         )
 
-    async def _look_at_node(self, phase: DriverPhase) -> NodeFacts | None:
+    async def _observe_node(self, phase: DriverPhase) -> NodeFacts | None:
         now = self._clock.monotonic()
         known = self._facts
         if known is not None and known[1] is phase and now - known[2] < FACTS_AGE_SECONDS:
@@ -206,7 +206,7 @@ class Labeler:
             try:
                 if sink in sinks:
                     self._taken_back.discard(sink)
-                    await self._bring(sink, labels, first_look=self._is_first_look(driver))
+                    await self._bring(sink, labels, first_look=self._is_first_poll(driver))
                 else:
                     await self._take_back(sink)
             except NodeagentError as error:
@@ -217,7 +217,7 @@ class Labeler:
         self._troubles = troubles
         return troubles
 
-    def _is_first_look(self, driver: DriverState) -> bool:
+    def _is_first_poll(self, driver: DriverState) -> bool:
         """Whether this process has never read the GPUs, although the node may have GPUs."""
         return self._good is None and driver.phase is not DriverPhase.NO_HARDWARE
 

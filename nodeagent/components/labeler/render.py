@@ -25,7 +25,7 @@ from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.labels import NodeFacts
-from nodeagent.model.offering import Door, Offering
+from nodeagent.model.offering import AllocationMode, Offering
 from nodeagent.model.values import Value
 from nodeagent.rules.selectors import select_gpus
 
@@ -35,7 +35,7 @@ _OF_THE_MOMENT = frozenset({TIMESTAMP, PRESENT, *COUNTS})
 """Ours, but no facts about GPUs that would still hold while nobody can ask them."""
 
 
-class NodePicture(Value, frozen=True):
+class LabelFacts(Value, frozen=True):
     """The facts from which labels are rendered."""
 
     facts: NodeFacts
@@ -55,7 +55,7 @@ class LabelSet(Value, frozen=True):
     illegal: tuple[str, ...] = ()
 
 
-def render_labels(picture: NodePicture, settings: Settings, last_good: Mapping[str, str]) -> LabelSet:
+def render_labels(picture: LabelFacts, settings: Settings, last_good: Mapping[str, str]) -> LabelSet:
     """All labels but the timestamp, in the order of their keys; `last_good` stands in while GPUs cannot be asked."""
     found = dict(_all_labels(picture, settings))
     if not _can_ask(picture) and picture.driver.phase is not DriverPhase.NO_HARDWARE:
@@ -69,11 +69,11 @@ def is_about_gpus(key: str) -> bool:
     return key not in _OF_THE_MOMENT and not key.startswith(FEATURE)
 
 
-def _can_ask(picture: NodePicture) -> bool:
+def _can_ask(picture: LabelFacts) -> bool:
     return picture.driver.ready and picture.inventory is not None
 
 
-def _all_labels(picture: NodePicture, settings: Settings) -> Iterator[Label]:
+def _all_labels(picture: LabelFacts, settings: Settings) -> Iterator[Label]:
     yield from label_presence(picture.facts)
     yield from label_host(picture.facts)
     yield from label_vgpu(picture.facts)
@@ -84,7 +84,7 @@ def _all_labels(picture: NodePicture, settings: Settings) -> Iterator[Label]:
         yield PRESENT, "true"
         yield from label_driver(picture.driver)
         yield from label_node(gpus, picture.facts)
-        closed = picture.offering.list_closed(gpus, Door.WHOLE) if picture.offering is not None else ()
+        closed = picture.offering.list_closed(gpus, AllocationMode.WHOLE) if picture.offering is not None else ()
         yield from label_resources(gpus, settings, closed)
         yield from label_models(gpus) if settings.labels.per_model else ()
     yield from label_health(gpus, picture.health)

@@ -17,7 +17,7 @@ from nodeagent.rules.offer.devices import Offered
 from nodeagent.rules.offer.resources import plan_offer
 
 
-class Shares(Value, frozen=True):
+class ReplicaCounts(Value, frozen=True):
     """How often each of the devices is offered at least."""
 
     replicas: int = 0
@@ -26,15 +26,15 @@ class Shares(Value, frozen=True):
     """What the product's name gets: nothing where the resource has another name to tell it by."""
 
 
-NOT_OFFERED = Shares()
+NOT_OFFERED = ReplicaCounts()
 
 
-def describe_shares(devices: Sequence[Offered]) -> Shares:
+def describe_shares(devices: Sequence[Offered]) -> ReplicaCounts:
     """The fewest replicas of a device; sharing is labelled as soon as one device is shared."""
     if not devices:
         return NOT_OFFERED
     shared = [each for each in devices if each.replicas > 1]
-    return Shares(
+    return ReplicaCounts(
         replicas=min(each.replicas for each in devices),
         strategy=shared[0].strategy if shared else "none",
         suffix="-SHARED" if any(not each.renamed for each in shared) else "",
@@ -158,7 +158,7 @@ def _find_parts(offered: Sequence[Offered], devices: Sequence[MigDevice]) -> lis
     return [each for each in offered if each.device.mig is not None and each.device.uuid in uuids]
 
 
-def _label_devices(stem: str, model: str, devices: Sequence[MigDevice], shares: Shares) -> Iterator[Label]:
+def _label_devices(stem: str, model: str, devices: Sequence[MigDevice], shares: ReplicaCounts) -> Iterator[Label]:
     first = devices[0]
     yield from _label_offer(stem, model, f"-MIG-{_name_profile(first)}", len(devices), shares)
     attributes = first.attributes
@@ -173,7 +173,7 @@ def _label_devices(stem: str, model: str, devices: Sequence[MigDevice], shares: 
     yield f"{stem}.engines.ofa", str(attributes.shared_ofa_count)
 
 
-def _label_offer(stem: str, model: str, kind: str, count: int, shares: Shares) -> Iterator[Label]:
+def _label_offer(stem: str, model: str, kind: str, count: int, shares: ReplicaCounts) -> Iterator[Label]:
     product = plan_value(model, kind + shares.suffix)
     if product:
         yield f"{stem}.product", product

@@ -11,12 +11,12 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from nodeagent.components.mig.carry import Carrier, End, SessionDesk
+from nodeagent.components.mig.carry import Carrier, End, PartitionSessions
 from nodeagent.components.mig.clients import Clients
 from nodeagent.components.mig.judge import list_others
 from nodeagent.components.mig.report_task import HALF, MigReporter
-from nodeagent.components.mig.request import Wish
-from nodeagent.components.mig.users import Clearer, Users, is_told
+from nodeagent.components.mig.request import LayoutRequest
+from nodeagent.components.mig.users import Clearer, Users, is_withdrawn
 from nodeagent.model.errors import ControlRefused, NodeagentError
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import DeviceUuid, GpuUuid
@@ -24,7 +24,7 @@ from nodeagent.model.journal import Change
 from nodeagent.model.mig import IN_LINE, GpuChange, Write
 from nodeagent.model.offering import Offering
 from nodeagent.model.plugin import PluginState
-from nodeagent.model.ports import ChangeKeeper
+from nodeagent.model.ports import ChangeJournal
 from nodeagent.rules.mig.affected import InTheWay, list_affected
 from nodeagent.rules.mig.change import OWNER, ChangeUnreadable, Intent, Outcome, Progress, begin_step, read_progress
 from nodeagent.rules.mig.partitions import is_shown, read_partitions
@@ -41,7 +41,7 @@ TOLD_SECONDS: Final = 2.0
 BUSY: Final = "mig-change-waits"
 
 
-class WishChanged(NodeagentError):
+class RequestSuperseded(NodeagentError):
     """Another layout is asked for by now, or the GPU has another owner."""
 
 
@@ -77,8 +77,8 @@ class Changer:
     def __init__(
         self,
         reporter: MigReporter,
-        keeper: ChangeKeeper,
-        sessions: SessionDesk,
+        keeper: ChangeJournal,
+        sessions: PartitionSessions,
         occupants: Occupants,
         turn: AbstractAsyncContextManager[None],
         list_held: Callable[[], Collection[GpuUuid]],
@@ -103,22 +103,22 @@ class Changer:
         self._reporter.clear_condition(BUSY, due.gpu.uuid)
         self._reporter.show(due.shown, is_over=True)
 
-    async def wait_told(self, dues: Sequence[Due]) -> None:
+    async def wait_withdrawn(self, dues: Sequence[Due]) -> None:
         """Wait until no device to be removed is advertised as healthy; without a device plugin there is no wait."""
         affected = [device for due in dues for device in due.affected]
 
         def knows() -> bool:
             state = self._reporter.read(PluginState)
-            return state is None or is_told(state, affected)
+            return state is None or is_withdrawn(state, affected)
 
         await self._reporter.wait_until(knows, TOLD_SECONDS)
 
-    async def clear(self, due: Due, wish: Wish) -> bool:
+    async def clear(self, due: Due, wish: LayoutRequest) -> bool:
         """Whether the devices to be removed are unused; users are dealt with as `mig.when_busy` says.
 
         Raises:
             ControlRefused: There are users, and the change is not to wait, or has waited for too long.
-            WishChanged: The GPU must be judged anew.
+            RequestSuperseded: The GPU must be judged anew.
         """
         # Before pods are asked to go, and after: asking takes its time.
         self._require_wished(due.gpu, wish)
@@ -144,11 +144,11 @@ class Changer:
         again = [due.again_seconds for due in dues if due.again_seconds is not None]
         await self._reporter.wait_news(min(again, default=None))
 
-    async def change(self, due: Due, wish: Wish) -> End:
+    async def change(self, due: Due, wish: LayoutRequest) -> End:
         """Make the calls on an unused GPU.
 
         Raises:
-            WishChanged: The GPU must be judged anew.
+            RequestSuperseded: The GPU must be judged anew.
             NodeagentError: Nothing was changed.
         """
         gpu = due.gpu
@@ -190,11 +190,11 @@ class Changer:
             self._reporter.show(shown, is_over=True)
         return ""
 
-    def _require_wished(self, gpu: Gpu, wish: Wish) -> None:
+    def _require_wished(self, gpu: Gpu, wish: LayoutRequest) -> None:
         """Check the judgement again: other GPUs were waited for and changed since."""
         others = list_others(self._reporter.read(Offering), self._list_held())
-        if gpu.uuid in others or not self._reporter.is_wished(wish):
-            raise WishChanged(wish.layout)
+        if gpu.uuid in others or not self._reporter.is_requested(wish):
+            raise RequestSuperseded(wish.layout)
 
     async def _settle_outdone(self, gpu: Gpu) -> None:
         """Settle an older change, or a restart would resume it against the users of the new devices."""
@@ -209,7 +209,7 @@ class Changer:
         carrier = Carrier(self._keeper, await self._sessions.get(), self._teller(shown), self._now)
         end = await carrier.carry(gpu, number, progress, busy)
         await self._keeper.settle_change(number, end.outcome)
-        self._reporter.tell_end(gpu, end, layout=progress.intent.layout)
+        self._reporter.publish_end(gpu, end, layout=progress.intent.layout)
         intent = progress.intent
         goals = {Outcome.DONE: Goal(wanted=intent.wanted), Outcome.UNDONE: Goal(before=intent.before)}
         goal = goals.get(end.outcome)
@@ -226,7 +226,7 @@ class Changer:
         try:
             partitions = await (await self._sessions.get()).read(gpu)
         except NodeagentError:
-            return  # `tell_end` has had the GPU polled, and the poll reports the error
+            return  # `publish_end` has had the GPU polled, and the poll reports the error
         await self._reporter.wait_until(lambda: is_shown(self._reporter.find_gpu(gpu.uuid), partitions), TOLD_SECONDS)
 
     def _teller(self, change: GpuChange) -> Callable[[Write], None]:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from nodeagent.model.errors import DriverError, GpuError, JournalUnavailable, PartitionRefused
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.mig import Write, WriteKind
-from nodeagent.model.ports import ChangeKeeper, GpuPartitioning, PartitionSession
+from nodeagent.model.ports import ChangeJournal, GpuPartitioning, PartitionSession
 from nodeagent.model.values import Value
 from nodeagent.rules.mig.change import Outcome, Progress, back_step, write_step
 from nodeagent.rules.mig.partitions import LayoutInfeasible
@@ -39,7 +39,7 @@ class Carrier:
     """A change of a GPU; `tell` is called before each write."""
 
     def __init__(
-        self, keeper: ChangeKeeper, session: PartitionSession, tell: Callable[[Write], None], now: Callable[[], float]
+        self, keeper: ChangeJournal, session: PartitionSession, tell: Callable[[Write], None], now: Callable[[], float]
     ) -> None:
         self._keeper, self._session, self._tell, self._now = keeper, session, tell, now
         self._has_written = False
@@ -95,7 +95,7 @@ class Carrier:
             raise
 
 
-class SessionDesk:
+class PartitionSessions:
     """At most one session at a time."""
 
     def __init__(self, partitioning: GpuPartitioning) -> None:

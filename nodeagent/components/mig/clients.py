@@ -36,7 +36,7 @@ def list_applications(paused: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(app for job, app in JOBS.items() if app and f"{DEPLOY_LABEL}{job}" in paused)
 
 
-def list_owed(paused: Mapping[str, str], labels: Mapping[str, str]) -> dict[str, str]:
+def list_paused(paused: Mapping[str, str], labels: Mapping[str, str]) -> dict[str, str]:
     """The labels still to restore: a label with another value was restored already, or was set by another writer.
 
     A pause for another reason on top of ours is waited for: its writer takes it off again.
@@ -55,7 +55,7 @@ GIVE_BACK_SECONDS: Final = 5.0
 """How long unpausing may take in one attempt, and the time between two attempts."""
 GONE_SECONDS: Final = 300.0
 """How long pods may take to go after the pause of their label."""
-LOOK_SECONDS: Final = 2.0
+POLL_INTERVAL_SECONDS: Final = 2.0
 _NAMED: Final = 3
 
 
@@ -96,7 +96,7 @@ class Clients:
         while applications and (left := await _find_left(self._port, applications)):
             self._refuse_late(left, until)
             tell(f"waits for others that are paused to be gone: {left}")
-            await self._wait(LOOK_SECONDS)
+            await self._wait(POLL_INTERVAL_SECONDS)
 
     def _refuse_late(self, left: str, until: float) -> None:
         if self._now() >= until:
@@ -110,7 +110,7 @@ class Clients:
             return "there is no API server any more at which it could be given back"
         try:
             labels = await self._port.read_labels()
-            owed = list_owed(self.owed, labels)
+            owed = list_paused(self.owed, labels)
             for key, value in list_returns(owed, labels).items():
                 await self._port.write_label(key, value)
                 del owed[key]

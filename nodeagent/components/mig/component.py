@@ -13,19 +13,19 @@ import anyio
 from anyio.abc import TaskStatus
 from msgspec.structs import replace
 
-from nodeagent.components.mig.carry import SessionDesk
-from nodeagent.components.mig.changing import Changer, Occupants, WishChanged
+from nodeagent.components.mig.apply import Changer, Occupants, RequestSuperseded
+from nodeagent.components.mig.carry import PartitionSessions
 from nodeagent.components.mig.clients import GIVE_BACK_SECONDS, PAUSED, Clients
 from nodeagent.components.mig.judge import Judgement, judge
-from nodeagent.components.mig.maker import Maker
+from nodeagent.components.mig.partition_writer import PartitionWriter
 from nodeagent.components.mig.report_task import HALF, REBOOT, WATCHED, MigReporter
 from nodeagent.components.mig.request import (
     Drift,
+    LayoutRequest,
+    LayoutRequestUnreadable,
     Remembered,
     Retry,
-    Wish,
-    WishUnreadable,
-    decide_wish,
+    decide_request,
     decode_remembered,
     encode_remembered,
     find_layout,
@@ -44,10 +44,10 @@ from nodeagent.core.life.handle import Handle
 from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.host.files.sealed_store import SealedStore
-from nodeagent.model.cluster import MIG_CONFIG_LABEL, ClusterWishes
+from nodeagent.model.cluster import MIG_CONFIG_LABEL, NodeRequests
 from nodeagent.model.driver import DriverState
 from nodeagent.model.errors import ControlRefused, NodeagentError
-from nodeagent.model.events import ConfigurationReloaded, GpuAppeared, WishRefused
+from nodeagent.model.events import ConfigurationReloaded, GpuAppeared, NodeRequestRefused
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import Change
@@ -55,7 +55,7 @@ from nodeagent.model.mig import MigState
 from nodeagent.model.offering import Offering
 from nodeagent.model.orders import APPLY_LAYOUT, LayoutCommand
 from nodeagent.model.ports import (
-    ChangeKeeper,
+    ChangeJournal,
     ClientPausing,
     GpuPartitioning,
     PartitionMaking,
@@ -82,7 +82,7 @@ class GpuAccess(NamedTuple):
 class MigFiles(NamedTuple):
     """What outlives the process: the journal, the request in force, and the layouts of the settings' file."""
 
-    journal: ChangeKeeper
+    journal: ChangeJournal
     store: SealedStore
     read_layouts: Callable[[], Awaitable[LayoutsRead]]
 
@@ -118,9 +118,11 @@ class Mig:
         self._keeper, self._store, self._read_file = files
         self._orders, self._partitions, self._has_cluster = orders, partitions, cluster.has_labels
         self._reporter = reporter = MigReporter(bus, conditions, lambda wish: self._decide() == wish)
-        self._sessions = SessionDesk(gpus.partitioning)
+        self._sessions = PartitionSessions(gpus.partitioning)
         users, turn = Users(reporter.read, gpus.places), anyio.Lock()
-        self._maker = Maker(reporter, self._keeper, SessionDesk(gpus.partitioning), users, turn, clock.wall)
+        self._partition_writer = PartitionWriter(
+            reporter, self._keeper, PartitionSessions(gpus.partitioning), users, turn, clock.wall
+        )
         self._clients = Clients(
             cluster.pausing,
             lambda: live.now.mig.pause_clients,
@@ -130,11 +132,11 @@ class Mig:
         )
         occupants = Occupants(users, Clearer(lambda: live.now.mig, cluster.eviction), self._clients)
         self._changer = Changer(
-            reporter, self._keeper, self._sessions, occupants, turn, self._maker.list_gpus, clock.wall
+            reporter, self._keeper, self._sessions, occupants, turn, self._partition_writer.list_gpus, clock.wall
         )
         self._remembered, self._row = Remembered(), Row(reporter, self._changer)
         self._boot, self._asked = "", 0
-        self._resumer = Resumer(reporter, self._changer, self._maker.finish, self._tell_resumed)
+        self._resumer = Resumer(reporter, self._changer, self._partition_writer.finish, self._publish_resumed)
         self._drift = Drift()
         self._retry = Retry(clock.monotonic, lambda tries: decide_delay(AGAIN, tries, SystemRandom()))
         self._waker, self._log = reporter.waker, get_logger(component=self.name)
@@ -148,7 +150,7 @@ class Mig:
                 tasks.start_soon(self._watch_facts, name="mig facts")
                 task_status.started()
                 await self._resumer.finish(await self._wait_known())
-                with self._partitions.filled(self._maker):
+                with self._partitions.filled(self._partition_writer):
                     await self._wait_label()
                     while True:
                         await self._give_back()
@@ -214,7 +216,7 @@ class Mig:
 
     async def _wait_label(self) -> None:
         with anyio.move_on_after(LABEL_SECONDS):
-            while self._has_cluster and self._bus.latest(ClusterWishes) is None:
+            while self._has_cluster and self._bus.latest(NodeRequests) is None:
                 await self._waker.wait()
 
     async def _recall(self) -> None:
@@ -225,7 +227,7 @@ class Mig:
         try:
             self._remembered = decode_remembered(stored.body)
             self._clients.owed = self._remembered.paused
-        except WishUnreadable as error:
+        except LayoutRequestUnreadable as error:
             self._log.warning("mig_wish_unreadable", reason=await self._store.discard(str(error)))
 
     async def _remember(self) -> str:
@@ -244,11 +246,11 @@ class Mig:
             trouble = await self._clients.give_back()
             self._conditions.replace(PAUSED, {"": trouble} if trouble else {})
 
-    def _decide(self) -> Wish:
-        return decide_wish(self._note_label(), self._live.now.mig.layout, self._asked)
+    def _decide(self) -> LayoutRequest:
+        return decide_request(self._note_label(), self._live.now.mig.layout, self._asked)
 
     def _note_label(self) -> Remembered:
-        wishes = self._reporter.read(ClusterWishes)
+        wishes = self._reporter.read(NodeRequests)
         return note_label(self._remembered, wishes.mig_config if wishes is not None else None)
 
     async def _go_round(self) -> bool:
@@ -257,8 +259,8 @@ class Mig:
         before, self._remembered = self._remembered, self._note_label()
         if self._remembered != before:
             await self._remember()
-        wish = self._decide()
-        if not wish.layout:
+        request = self._decide()
+        if not request.layout:
             self._drift.forget()
             self._retry.forget()
             self._conditions.replace(FAILED, {})
@@ -266,24 +268,24 @@ class Mig:
             return False
         inventory, driver = self._reporter.read(Inventory), self._reporter.read(DriverState)
         assert inventory is not None
-        self._drift.note_look(inventory, has_driver=driver is None or driver.ready)
-        if self._retry.is_barred(wish):
+        self._drift.note_inventory_poll(inventory, has_driver=driver is None or driver.ready)
+        if self._retry.is_barred(request):
             return False
-        layout, problem = await self._find(wish.layout, inventory)
+        layout, problem = await self._find(request.layout, inventory)
         judgement = self._judge(layout, inventory) if layout is not None else Judgement(wanted={})
         problems = (problem,) if problem else judgement.problems
-        cut = self._drift.list_cut(wish, inventory)
+        cut = self._drift.list_cut(request, inventory)
         owed = [uuid for uuid in judgement.differing if uuid not in cut]
-        if problems and (owed or not self._drift.is_of(wish)):
-            self._fail(wish, "; ".join(problems), None)
+        if problems and (owed or not self._drift.is_of(request)):
+            self._fail(request, "; ".join(problems), None)
         elif owed:
-            await self._apply(wish, judgement, owed)
+            await self._apply(request, judgement, owed)
             return True
         else:
             if self._remembered.boots:
                 self._remembered = replace(self._remembered, boots={})
                 await self._remember()
-            self._note_in_place(wish, inventory, judgement)
+            self._note_in_place(request, inventory, judgement)
         return False
 
     async def _find(self, name: str, inventory: Inventory) -> tuple[Layout | None, str]:
@@ -293,8 +295,8 @@ class Mig:
         self._conditions.replace(INVALID, {"": "; ".join(told)} if told else {})
         return find_layout(name, configured, of_file.layouts, inventory.gpus)
 
-    def _note_in_place(self, wish: Wish, inventory: Inventory, judgement: Judgement) -> None:
-        self._conditions.replace(DRIFTED, judgement.tell_drift(wish.layout, inventory.gpus))
+    def _note_in_place(self, wish: LayoutRequest, inventory: Inventory, judgement: Judgement) -> None:
+        self._conditions.replace(DRIFTED, judgement.describe_drift(wish.layout, inventory.gpus))
         self._conditions.replace(FAILED, {})
         for gpu in judgement.wanted.keys() - set(judgement.differing):
             self._conditions.clear(HALF, key=gpu)
@@ -304,7 +306,7 @@ class Mig:
         left = "; ".join(judgement.left)
         self._reporter.publish(MigState(layout=wish.layout, origin=wish.origin, standing="success", detail=left))
 
-    async def _await_boot(self, wish: Wish, reasons: Mapping[GpuUuid, str]) -> None:
+    async def _await_boot(self, wish: LayoutRequest, reasons: Mapping[GpuUuid, str]) -> None:
         """Report a needed boot; fail if the node was booted for the same GPU already, as another boot helps no more."""
         if vain := [reasons[uuid] for uuid in reasons if self._remembered.boots.get(uuid, self._boot) != self._boot]:
             self._fail(wish, f"{vain[0]}, nor did a boot of the node")
@@ -315,7 +317,7 @@ class Mig:
         self._reporter.publish(MigState(layout=wish.layout, origin=wish.origin, standing="rebooting", detail=reason))
         self._log.warning("mig_layout_waits_for_boot", layout=wish.layout, reason=reason)
 
-    def _fail(self, wish: Wish, reason: str, gpus: tuple[GpuUuid, ...] | None = ()) -> None:
+    def _fail(self, wish: LayoutRequest, reason: str, gpus: tuple[GpuUuid, ...] | None = ()) -> None:
         """Report a failure; `gpus` are the GPUs at fault, `None` for a refusal before any change was begun."""
         if not self._retry.note_failed(wish, reason, gpus):
             return
@@ -324,10 +326,10 @@ class Mig:
         self._log.error("mig_layout_failed", layout=wish.layout, reason=reason)
         if gpus is None:
             self._bus.publish_fact(
-                WishRefused(label=MIG_CONFIG_LABEL, value=wish.layout, reason=reason), source=self.name
+                NodeRequestRefused(label=MIG_CONFIG_LABEL, value=wish.layout, reason=reason), source=self.name
             )
 
-    async def _apply(self, wish: Wish, judgement: Judgement, owed: Sequence[GpuUuid]) -> None:
+    async def _apply(self, wish: LayoutRequest, judgement: Judgement, owed: Sequence[GpuUuid]) -> None:
         self._conditions.replace(FAILED, {})
         self._reporter.publish(MigState(layout=wish.layout, origin=wish.origin, standing="pending"))
         self._log.info("mig_layout_begun", layout=wish.layout, origin=wish.origin, gpus=list(owed))
@@ -342,7 +344,7 @@ class Mig:
                     return
             if waiting:
                 await self._await_boot(wish, waiting)
-        except WishChanged:
+        except RequestSuperseded:
             row.keep()
         except NodeagentError as error:
             self._fail(wish, str(error), (row.at,))
@@ -354,7 +356,7 @@ class Mig:
         self._waker.wake()
 
     def _judge(self, layout: Layout, inventory: Inventory) -> Judgement:
-        return judge(layout, inventory.gpus, self._reporter.read(Offering), self._maker.list_gpus())
+        return judge(layout, inventory.gpus, self._reporter.read(Offering), self._partition_writer.list_gpus())
 
-    def _tell_resumed(self, change: Change) -> None:
+    def _publish_resumed(self, change: Change) -> None:
         self._log.info("mig_change_resumed", change=change.number, gpu=change.gpu, steps=len(change.steps))

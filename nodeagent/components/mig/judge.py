@@ -5,7 +5,7 @@ from typing import assert_never
 
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import GpuUuid
-from nodeagent.model.offering import Door, Offering
+from nodeagent.model.offering import AllocationMode, Offering
 from nodeagent.model.values import Value
 from nodeagent.rules.mig.layouts import Layout
 from nodeagent.rules.mig.partitions import is_met, read_partitions
@@ -24,7 +24,7 @@ class Judgement(Value, frozen=True):
     left: tuple[str, ...] = ()
     """GPUs left alone although they can be cut, and why."""
 
-    def tell_drift(self, layout: str, gpus: Iterable[Gpu]) -> dict[str, str]:
+    def describe_drift(self, layout: str, gpus: Iterable[Gpu]) -> dict[str, str]:
         """The detail of the drift condition: GPUs that differ although the layout was in place before."""
         named = [f"GPU {gpu.index}" for gpu in gpus if gpu.uuid in self.differing]
         return {"": f"{layout}: {', '.join(named)} differs"} if named else {}
@@ -69,7 +69,7 @@ def judge(
     return Judgement(wanted=want.gpus, differing=tuple(differing), problems=tuple(problems), left=tuple(left))
 
 
-def find_other(gpu: Gpu, door: Door | None, held: Collection[GpuUuid] = ()) -> str:
+def find_other(gpu: Gpu, door: AllocationMode | None, held: Collection[GpuUuid] = ()) -> str:
     """The other owner of this GPU's partitions, as text; empty if there is no other."""
     if gpu.uuid in held:
         return "has MIG devices that claims have"
@@ -82,12 +82,12 @@ def list_others(offering: Offering | None, held: Collection[GpuUuid]) -> frozens
     return frozenset({*held, *(each.gpu for each in doors if _is_shared(each.door))})
 
 
-def _is_shared(door: Door) -> bool:
+def _is_shared(door: AllocationMode) -> bool:
     """Whether the MIG component could not keep new users out while a GPU of the allocation mode changes."""
     match door:
-        case Door.FRACTIONS | Door.CLAIMS:
+        case AllocationMode.FRACTIONS | AllocationMode.CLAIMS:
             return True
-        case Door.WHOLE | Door.NONE:
+        case AllocationMode.WHOLE | AllocationMode.NONE:
             return False
     assert_never(door)
 

@@ -9,15 +9,15 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Final
 
-from nodeagent.components.mig.carry import End, SessionDesk
-from nodeagent.components.mig.changing import SEEN_SECONDS
+from nodeagent.components.mig.apply import SEEN_SECONDS
+from nodeagent.components.mig.carry import End, PartitionSessions
 from nodeagent.components.mig.report_task import MigReporter
 from nodeagent.components.mig.users import Users
 from nodeagent.model.errors import ControlRefused, GpuError, NodeagentError
 from nodeagent.model.gpu import Gpu, MigDevice
 from nodeagent.model.ids import GpuUuid
-from nodeagent.model.mig import GpuChange, GpuInstance, GpuPartitions, PartitionWish, Write, WriteKind
-from nodeagent.model.ports import ChangeKeeper
+from nodeagent.model.mig import GpuChange, GpuInstance, GpuPartitions, PartitionRequest, Write, WriteKind
+from nodeagent.model.ports import ChangeJournal
 from nodeagent.rules.mig.affected import describe_in_the_way
 from nodeagent.rules.mig.change import ChangeUnreadable, Outcome, write_step
 from nodeagent.rules.mig.partitions import LayoutInfeasible, is_shown
@@ -39,14 +39,14 @@ ROUNDS: Final = 5
 _MODES: Final = frozenset({WriteKind.MODE_ON, WriteKind.MODE_OFF, WriteKind.RESET})
 
 
-class Maker:
+class PartitionWriter:
     """The port `PartitionMaking`, for as long as the component lives."""
 
     def __init__(
         self,
         reporter: MigReporter,
-        keeper: ChangeKeeper,
-        sessions: SessionDesk,
+        keeper: ChangeJournal,
+        sessions: PartitionSessions,
         users: Users,
         turn: AbstractAsyncContextManager[None],
         now: Callable[[], float],
@@ -55,7 +55,7 @@ class Maker:
         self._reporter, self._keeper, self._sessions = reporter, keeper, sessions
         self._users, self._turn, self._now = users, turn, now
 
-    def partitions(self) -> Mapping[str, PartitionWish] | None:
+    def partitions(self) -> Mapping[str, PartitionRequest] | None:
         """The wanted device of each key."""
         holdings = self._list()
         return None if holdings is None else {one.key: one.wish for one in holdings}
@@ -64,7 +64,7 @@ class Maker:
         """The GPUs with a device of any key."""
         return frozenset(one.wish.gpu for one in self._list() or ())
 
-    async def make_partition(self, key: str, wish: PartitionWish) -> MigDevice:
+    async def make_partition(self, key: str, wish: PartitionRequest) -> MigDevice:
         """The MIG device of a key from now on; the port's contract is in `model.ports`."""
         async with self._turn:
             holding = self._find(key)
@@ -122,7 +122,7 @@ class Maker:
             raise ControlRefused("the journal is not known yet: ask again")
         return next((one for one in holdings if one.key == key), None)
 
-    async def _make(self, gpu: Gpu, key: str, wish: PartitionWish, holding: Holding | None) -> MigDevice:
+    async def _make(self, gpu: Gpu, key: str, wish: PartitionRequest, holding: Holding | None) -> MigDevice:
         session = await self._sessions.get()
         partitions = await session.read(gpu)
         is_own = holding is not None and holding.has_created
@@ -147,7 +147,7 @@ class Maker:
             raise
         made = find_instance(wish, await session.read(gpu))
         if writes:
-            self._reporter.tell_end(gpu, End(outcome=Outcome.DONE), device=wish.describe())
+            self._reporter.publish_end(gpu, End(outcome=Outcome.DONE), device=wish.describe())
         device = await self._wait_device(gpu, made) if made is not None else None
         return _require_seen(device, gpu, wish)
 
@@ -158,7 +158,7 @@ class Maker:
             return is_shown(self._reporter.find_gpu(gpu.uuid), partitions)
 
         if not is_so():
-            self._reporter.tell_stale(gpu)
+            self._reporter.publish_stale(gpu)
         return await self._reporter.wait_until(is_so, SEEN_SECONDS)
 
     async def _wait_device(self, gpu: Gpu, made: GpuInstance) -> MigDevice | None:
@@ -211,7 +211,7 @@ class Maker:
         except NodeagentError as error:
             gpu = self._reporter.find_gpu(holding.wish.gpu)
             end = End(outcome=Outcome.HALF, detail=f"{reason}; then, on the way back: {error}")
-            self._reporter.tell_end(gpu, end, device=holding.wish.describe())
+            self._reporter.publish_end(gpu, end, device=holding.wish.describe())
 
     async def _remove(self, holding: Holding, outcome: Outcome = Outcome.DONE, reason: str = "") -> None:
         gpu = self._reporter.find_gpu(holding.wish.gpu)
@@ -242,7 +242,7 @@ class Maker:
         await self._keeper.settle_change(holding.number, outcome)
         what = holding.wish.describe()
         device = f"the end of {what}" if outcome is Outcome.DONE else what
-        self._reporter.tell_end(gpu, End(outcome=outcome, detail=detail), device=device)
+        self._reporter.publish_end(gpu, End(outcome=outcome, detail=detail), device=device)
 
 
 def _require_shown(gpu: Gpu, *, is_so: bool) -> None:
@@ -250,7 +250,7 @@ def _require_shown(gpu: Gpu, *, is_so: bool) -> None:
         raise ControlRefused(f"GPU {gpu.index} is not seen as it is by now: ask again")
 
 
-def _require_seen(device: MigDevice | None, gpu: Gpu, wish: PartitionWish) -> MigDevice:
+def _require_seen(device: MigDevice | None, gpu: Gpu, wish: PartitionRequest) -> MigDevice:
     if device is None:
         raise ControlRefused(f"GPU {gpu.index}: {wish.describe()} was made, and is not seen: ask again")
     return device

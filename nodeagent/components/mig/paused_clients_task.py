@@ -11,7 +11,7 @@ from anyio.abc import TaskStatus
 from msgspec.structs import replace
 
 from nodeagent.components.mig.clients import GIVE_BACK_SECONDS, PAUSED, Clients
-from nodeagent.components.mig.request import Remembered, WishUnreadable, decode_remembered, encode_remembered
+from nodeagent.components.mig.request import LayoutRequestUnreadable, Remembered, decode_remembered, encode_remembered
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.log.lines import get_logger
@@ -19,7 +19,7 @@ from nodeagent.edge.host.files.sealed_store import SealedStore
 from nodeagent.model.ports import ClientPausing
 
 
-class MigOwed:
+class PausedClients:
     """The component."""
 
     name = "mig_owed"
@@ -50,7 +50,7 @@ class MigOwed:
             return
         try:
             self._remembered = decode_remembered(stored.body)
-        except WishUnreadable as error:
+        except LayoutRequestUnreadable as error:
             self._log.warning("mig_wish_unreadable", reason=await self._store.discard(str(error)))
         self._clients.owed = self._remembered.paused
 

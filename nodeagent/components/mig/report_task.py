@@ -10,20 +10,20 @@ import anyio
 from msgspec.structs import replace
 
 from nodeagent.components.mig.carry import End
-from nodeagent.components.mig.request import Wish
+from nodeagent.components.mig.request import LayoutRequest
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.mailbox import Waker
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.log.lines import get_logger
 from nodeagent.model.allocation import AllocationTable
-from nodeagent.model.claims import ClaimBook
-from nodeagent.model.cluster import ClusterWishes
+from nodeagent.model.claims import ReadyClaims
+from nodeagent.model.cluster import NodeRequests
 from nodeagent.model.driver import DriverState
 from nodeagent.model.errors import ControlRefused
 from nodeagent.model.events import GpuSeenStale, MigChangeEnded
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.ids import GpuUuid
-from nodeagent.model.journal import PartTable
+from nodeagent.model.journal import FractionTable
 from nodeagent.model.mig import GpuChange, MigState
 from nodeagent.model.plugin import PluginState
 from nodeagent.model.telemetry import NodeSample
@@ -33,7 +33,7 @@ V = TypeVar("V")
 
 HALF: Final = "mig-half-way"
 REBOOT: Final = "mig-reboot-needed"
-WATCHED = (Inventory, DriverState, ClusterWishes, AllocationTable, PartTable, ClaimBook, NodeSample, PluginState)
+WATCHED = (Inventory, DriverState, NodeRequests, AllocationTable, FractionTable, ReadyClaims, NodeSample, PluginState)
 
 
 class MigReporter:
@@ -41,9 +41,9 @@ class MigReporter:
 
     name = "mig"
 
-    def __init__(self, bus: Bus, conditions: Conditions, is_wished: Callable[[Wish], bool]) -> None:
-        """`is_wished` says whether a request is still in force."""
-        self._bus, self._conditions, self.is_wished = bus, conditions, is_wished
+    def __init__(self, bus: Bus, conditions: Conditions, is_requested: Callable[[LayoutRequest], bool]) -> None:
+        """`is_requested` says whether a request is still in force."""
+        self._bus, self._conditions, self.is_requested = bus, conditions, is_requested
         self._changes: dict[GpuUuid, GpuChange] = {}
         self.waker, self._log = Waker(), get_logger(component=self.name)
 
@@ -73,7 +73,7 @@ class MigReporter:
             del self._changes[change.gpu]
         self.publish(self.read(MigState) or MigState())
 
-    def tell_end(self, gpu: Gpu, end: End, *, layout: str = "", device: str = "") -> None:
+    def publish_end(self, gpu: Gpu, end: End, *, layout: str = "", device: str = "") -> None:
         """Publish the end of a change for a layout or of a single device, and have the GPU polled anew."""
         fact = MigChangeEnded(gpu=gpu.uuid, layout=layout, outcome=end.outcome, detail=end.detail, device=device)
         self._bus.publish_fact(fact, source=self.name)
@@ -86,7 +86,7 @@ class MigReporter:
             else:
                 self.clear_condition(code, gpu.uuid)
 
-    def tell_stale(self, gpu: Gpu) -> None:
+    def publish_stale(self, gpu: Gpu) -> None:
         """Have a GPU polled anew that was cut by another program since the last poll."""
         self._bus.publish_fact(GpuSeenStale(gpu=gpu.uuid), source=self.name)
 

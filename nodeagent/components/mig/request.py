@@ -11,7 +11,7 @@ import msgspec
 from msgspec import field
 from msgspec.structs import replace
 
-from nodeagent.config.sections.doors import ALL
+from nodeagent.config.sections.allocation_modes import ALL
 from nodeagent.config.sections.mig import LayoutEntry
 from nodeagent.model.cluster import MIG_CONFIG_LABEL
 from nodeagent.model.events import ConfigurationReloaded, GpuAppeared
@@ -19,7 +19,7 @@ from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.values import Value
 from nodeagent.model.wording import list_near
-from nodeagent.rules.mig.layouts import Layout, LayoutPart
+from nodeagent.rules.mig.layouts import Layout, LayoutRule
 from nodeagent.rules.mig.named import name_layouts
 from nodeagent.rules.mig.profiles import ProfileUnreadable, parse_profile
 
@@ -29,7 +29,7 @@ BY_LABEL = f"the label {MIG_CONFIG_LABEL}"
 BY_CONFIGURATION = "mig.layout of the configuration"
 
 
-class WishUnreadable(ValueError):
+class LayoutRequestUnreadable(ValueError):
     """The stored bytes have another form."""
 
 
@@ -45,7 +45,7 @@ class Remembered(Value, frozen=True):
     """By GPU: the boot of the node in which the need of another boot was reported."""
 
 
-class Wish(Value, frozen=True):
+class LayoutRequest(Value, frozen=True):
     """The requested layout; empty for none."""
 
     layout: str = ""
@@ -63,12 +63,12 @@ def decode_remembered(body: bytes) -> Remembered:
     """The stored request.
 
     Raises:
-        WishUnreadable: The bytes have another form.
+        LayoutRequestUnreadable: The bytes have another form.
     """
     try:
         return msgspec.json.decode(body, type=Remembered)
     except msgspec.DecodeError as error:
-        raise WishUnreadable(str(error)) from error
+        raise LayoutRequestUnreadable(str(error)) from error
 
 
 def note_label(remembered: Remembered, label: str | None) -> Remembered:
@@ -84,11 +84,11 @@ def note_boot(remembered: Remembered, gpus: Iterable[GpuUuid], boot: str) -> Rem
     return replace(remembered, boots={**remembered.boots, **dict.fromkeys(gpus, boot)})
 
 
-def decide_wish(remembered: Remembered, configured: str | None, number: int) -> Wish:
+def decide_request(remembered: Remembered, configured: str | None, number: int) -> LayoutRequest:
     """The layout in force now."""
     if remembered.layout:
-        return Wish(layout=remembered.layout, origin=remembered.origin, number=number)
-    return Wish(layout=configured or "", origin=BY_CONFIGURATION if configured else "", number=number)
+        return LayoutRequest(layout=remembered.layout, origin=remembered.origin, number=number)
+    return LayoutRequest(layout=configured or "", origin=BY_CONFIGURATION if configured else "", number=number)
 
 
 def render_layouts(entries: Sequence[LayoutEntry]) -> tuple[Mapping[str, Layout], tuple[str, ...]]:
@@ -106,7 +106,7 @@ def render_layouts(entries: Sequence[LayoutEntry]) -> tuple[Mapping[str, Layout]
         if counts and not entry.enabled:
             problems.append(f"{here}.devices: there are none with enabled: false; take them out")
         selectors = () if ALL in entry.gpus else entry.gpus
-        part = LayoutPart(
+        part = LayoutRule(
             enabled=entry.enabled,
             selectors=selectors,
             profiles={name: count for name, count in counts.items() if count},
@@ -141,7 +141,7 @@ class Retry:
     def __init__(self, now: Callable[[], float], pause: Callable[[int], float]) -> None:
         """`pause` is how long a GPU is left alone after its return, by the number of tries."""
         self._now, self._pause = now, pause
-        self._failed: tuple[Wish, str] | None = None
+        self._failed: tuple[LayoutRequest, str] | None = None
         self._gpus: tuple[GpuUuid, ...] | None = ()
         self._tries = 0
         self._due_at: float | None = None
@@ -150,7 +150,7 @@ class Retry:
         """Drop the failure: nothing has failed, or the cause may be mended."""
         self._failed, self._tries, self._due_at = None, 0, None
 
-    def note_failed(self, wish: Wish, reason: str, gpus: tuple[GpuUuid, ...] | None) -> bool:
+    def note_failed(self, wish: LayoutRequest, reason: str, gpus: tuple[GpuUuid, ...] | None) -> bool:
         """Note a failure at these GPUs, which other GPUs cannot mend; returns whether the failure is new.
 
         `None`: refused before anything was begun, so any new GPU may change the judgement.
@@ -170,7 +170,7 @@ class Retry:
             # GPUs often come together, and a GPU that has just come may go again: the last arrival counts.
             self._due_at = self._now() + self._pause(1 + self._tries)
 
-    def is_barred(self, wish: Wish) -> bool:
+    def is_barred(self, wish: LayoutRequest) -> bool:
         """Whether the request failed, and is not to be tried now."""
         is_known = self._failed is not None and self._failed[0] == wish
         return is_known and (self._due_at is None or self._now() < self._due_at)
@@ -184,7 +184,7 @@ class Drift:
     """The layout last in place, and its GPUs."""
 
     def __init__(self) -> None:
-        self._wish: Wish | None = None
+        self._wish: LayoutRequest | None = None
         self._seen: frozenset[GpuUuid] = frozenset()
         self._away: frozenset[GpuUuid] = frozenset()
         self._away_in = 0
@@ -194,18 +194,18 @@ class Drift:
         """No layout is asked for any more."""
         self._wish = None
 
-    def is_of(self, wish: Wish) -> bool:
+    def is_of(self, wish: LayoutRequest) -> bool:
         """Whether this layout was in place."""
         return wish == self._wish
 
-    def note_look(self, inventory: Inventory, *, has_driver: bool) -> None:
+    def note_inventory_poll(self, inventory: Inventory, *, has_driver: bool) -> None:
         """Note GPUs missing from an inventory as away; without a driver all are, as the inventory is an old copy."""
         here = {gpu.uuid for gpu in inventory.gpus if has_driver and not gpu.lost}
         if away := self._seen - here:
             self._away |= away
             self._away_in = inventory.generation
 
-    def note_in_place(self, wish: Wish, inventory: Inventory) -> None:
+    def note_in_place(self, wish: LayoutRequest, inventory: Inventory) -> None:
         """Note GPUs cut as asked, or otherwise by another program; a GPU back intact counts as never away."""
         if wish != self._wish:
             self._seen = self._away = frozenset()
@@ -214,7 +214,7 @@ class Drift:
         self._wish = wish
         self._seen |= {gpu.uuid for gpu in inventory.gpus}
 
-    def list_cut(self, wish: Wish, inventory: Inventory) -> frozenset[GpuUuid]:
+    def list_cut(self, wish: LayoutRequest, inventory: Inventory) -> frozenset[GpuUuid]:
         """The GPUs cut by another program, among GPUs that differ."""
         if wish != self._wish:
             return frozenset()

@@ -8,10 +8,10 @@ before its GPU has come anew.
 from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mapping, Sequence
 from typing import Self
 
+from nodeagent.components.mig.apply import Changer, Due
 from nodeagent.components.mig.carry import End
-from nodeagent.components.mig.changing import Changer, Due
 from nodeagent.components.mig.report_task import HALF, MigReporter
-from nodeagent.components.mig.request import Wish
+from nodeagent.components.mig.request import LayoutRequest
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import Change
@@ -27,7 +27,7 @@ class Row:
     def __init__(self, reporter: MigReporter, changer: Changer) -> None:
         """Hide no GPU yet."""
         self._reporter, self._changer = reporter, changer
-        self._wish = Wish()
+        self._wish = LayoutRequest()
         self._wanted: dict[GpuUuid, Wanted] = {}
         self._dues: list[Due] = []
         self._kept: dict[GpuUuid, Due] = {}
@@ -35,7 +35,7 @@ class Row:
         self.at = GpuUuid("")
         """The GPU handled last: a failure is reported for this GPU."""
 
-    def begin(self, wish: Wish, wanted: Mapping[GpuUuid, Wanted]) -> Self:
+    def begin(self, wish: LayoutRequest, wanted: Mapping[GpuUuid, Wanted]) -> Self:
         """Begin to change these GPUs; other GPUs kept in line are offered again."""
         self._wish, self._wanted, self.at = wish, dict(wanted), next(iter(wanted))
         self._offer_kept(but=wanted)
@@ -54,7 +54,7 @@ class Row:
         """Change the first unused GPU, once there is an unused GPU, and return the end of the change.
 
         Raises:
-            WishChanged: The GPU must be judged anew.
+            RequestSuperseded: The GPU must be judged anew.
             NodeagentError: Nothing was changed at the GPU.
         """
         if self._wanted:
@@ -72,7 +72,7 @@ class Row:
             self.at = next(iter(self._wanted))
             self._dues.append(self._changer.line_up(self._reporter.find_gpu(self.at), self._wanted.pop(self.at)))
             self._kept.pop(self.at, None)
-        await self._changer.wait_told(self._dues)
+        await self._changer.wait_withdrawn(self._dues)
 
     async def _find_free(self) -> Due:
         while True:

@@ -9,12 +9,12 @@ from typing import Final, Protocol, TypeVar
 
 from nodeagent.config.sections.mig import MigSettings
 from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
-from nodeagent.model.claims import ClaimBook
+from nodeagent.model.claims import ReadyClaims
 from nodeagent.model.cluster import Eviction
 from nodeagent.model.errors import ControlRefused, NodeagentError
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import DeviceUuid, GpuUuid
-from nodeagent.model.journal import PartTable
+from nodeagent.model.journal import FractionTable
 from nodeagent.model.plugin import PluginState
 from nodeagent.model.ports import PodEviction, ProcessPlaces
 from nodeagent.model.telemetry import NodeSample, ProcessSample
@@ -38,7 +38,7 @@ def find_pids(processes: Iterable[ProcessSample]) -> tuple[int, ...]:
     return tuple(sorted({process.pid for process in processes}))
 
 
-def is_told(state: PluginState, devices: Collection[DeviceUuid]) -> bool:
+def is_withdrawn(state: PluginState, devices: Collection[DeviceUuid]) -> bool:
     """Whether no resource advertises any of these devices as healthy."""
     return not any(
         device.healthy and find_uuid(device.id) in devices
@@ -73,9 +73,9 @@ class Users:
         pids = find_pids(processes)
         places = await self._places.read_places(pids) if self._places is not None and pids else {}
         pods = {pid: place.pod_uid for pid, place in places.items()}
-        book = self._read(ClaimBook)
+        book = self._read(ReadyClaims)
         claimants = list_claimants(affected, book.claims.values()) if book is not None else ()
-        found = find_in_the_way(gpu, affected, self._allocations(), processes, pods, self._read(PartTable))
+        found = find_in_the_way(gpu, affected, self._allocations(), processes, pods, self._read(FractionTable))
         return (*claimants, *found)
 
     def _allocations(self) -> tuple[Allocation, ...]:

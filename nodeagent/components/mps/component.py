@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
-from nodeagent.components.mps.daemon_task import Keeper, Surroundings
+from nodeagent.components.mps.daemon_task import DaemonDependencies, DaemonSupervisor
 from nodeagent.components.mps.holders import (
     join_names,
     list_held,
@@ -19,7 +19,7 @@ from nodeagent.components.mps.holders import (
     name_holders,
     name_others,
 )
-from nodeagent.components.mps.modes import ModeDesk
+from nodeagent.components.mps.modes import ComputeModes
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.mailbox import Waker
@@ -32,10 +32,10 @@ from nodeagent.model.errors import MpsRefused
 from nodeagent.model.events import ConfigurationReloaded, MpsDaemonEnded, MpsDaemonStarted
 from nodeagent.model.gpu import ComputeMode, Gpu, Inventory
 from nodeagent.model.ids import GpuUuid
-from nodeagent.model.journal import Change, PartTable
+from nodeagent.model.journal import Change, FractionTable
 from nodeagent.model.mps import MpsAccess, MpsClient, MpsLimits, MpsPhase, MpsState
-from nodeagent.model.offering import Door, Offering
-from nodeagent.model.ports import ChangeKeeper, GpuPartitioning, MpsHost, ProcessPlaces
+from nodeagent.model.offering import AllocationMode, Offering
+from nodeagent.model.ports import ChangeJournal, GpuPartitioning, MpsHost, ProcessPlaces
 from nodeagent.rules.mps.access import plan_place, plan_private_access
 from nodeagent.rules.mps.daemons import (
     OWNER,
@@ -44,11 +44,11 @@ from nodeagent.rules.mps.daemons import (
     EngagementUnreadable,
     Wanted,
     plan_claim_daemon,
-    plan_share_daemons,
+    plan_replica_daemons,
     read_engagement,
     refuse_claim,
 )
-from nodeagent.rules.mps.parts import plan_part_daemons
+from nodeagent.rules.mps.fractions import plan_fraction_daemons
 from nodeagent.rules.offer.resources import plan_offer
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ JOURNAL_RETRY_SECONDS = 1.0
 CLAIM_SECONDS = 30.0
 """How long a claim waits for the start or end of its daemon, before the caller has to ask again."""
 DOWN, WAITS, LOST, UNREADABLE = "mps-daemon-down", "mps-waits", "mps-clients-lost", "mps-record-unreadable"
-WATCHED = (Inventory, Offering, AllocationTable, PartTable, DriverState)
+WATCHED = (Inventory, Offering, AllocationTable, FractionTable, DriverState)
 
 
 class Mps:
@@ -77,16 +77,16 @@ class Mps:
         host: MpsHost,
         *,
         partitioning: GpuPartitioning,
-        journal: ChangeKeeper,
+        journal: ChangeJournal,
         handle: "Handle[Mps]",
         places: ProcessPlaces | None = None,
     ) -> None:
         """Wire the component; `places` finds the pods of processes."""
         self._bus, self._conditions, self._live = bus, conditions, live
         self._journal, self._handle, self._places = journal, handle, places
-        self._around = Surroundings(
+        self._around = DaemonDependencies(
             host=host,
-            modes=ModeDesk(partitioning, anyio.Lock(), partial(anyio.CancelScope, shield=True)),
+            modes=ComputeModes(partitioning, anyio.Lock(), partial(anyio.CancelScope, shield=True)),
             journal=journal,
             live=live,
             clock=clock,
@@ -100,7 +100,7 @@ class Mps:
             note_start=self._note_start,
             note_fault=self._note_fault,
         )
-        self._keepers: dict[str, Keeper] = {}
+        self._keepers: dict[str, DaemonSupervisor] = {}
         self._claims: dict[str, Wanted] = {}
         self._bereaved: dict[str, frozenset[int]] = {}
         """By daemon: journal numbers of containers whose work was lost with the daemon."""
@@ -190,11 +190,11 @@ class Mps:
         for name, (engagement, gpus) in engaged.items():
             if engagement.wanted.kind is DaemonKind.CLAIM:
                 self._claims[name] = engagement.wanted
-            self._begin(Keeper(engagement.wanted, self._around, gpus), tasks)
+            self._begin(DaemonSupervisor(engagement.wanted, self._around, gpus), tasks)
 
     def _refresh(self, tasks: TaskGroup) -> None:
         """Begin and end daemons as wanted; a new daemon waits for an older daemon to leave the GPUs."""
-        asked = (*self._plan_shares(), *self._claims.values(), *plan_part_daemons(self._parts()))
+        asked = (*self._plan_shares(), *self._claims.values(), *plan_fraction_daemons(self._parts()))
         wanted = {one.name: one for one in asked}
         for keeper in self._keepers.values():
             target = wanted.get(keeper.wanted.name)
@@ -203,7 +203,7 @@ class Mps:
         for one in wanted.values():
             taken = {gpu for keeper in self._keepers.values() for gpu in keeper.wanted.gpus}
             if one.name not in self._keepers and not taken & set(one.gpus):
-                self._begin(Keeper(one, self._around), tasks)
+                self._begin(DaemonSupervisor(one, self._around), tasks)
         self._forget_bereaved()
         self._publish()
 
@@ -211,15 +211,15 @@ class Mps:
         settings, inventory, offering = self._live.now, self._read(Inventory), self._read(Offering)
         if settings.sharing.mps is None or inventory is None:
             return ()
-        closed = offering.list_closed(inventory.gpus, Door.WHOLE) if offering is not None else {}
+        closed = offering.list_closed(inventory.gpus, AllocationMode.WHOLE) if offering is not None else {}
         offer = plan_offer(inventory.gpus, settings, frozenset(closed))
-        return plan_share_daemons(offer.devices, settings.mps.daemon_per)
+        return plan_replica_daemons(offer.devices, settings.mps.daemon_per)
 
-    def _begin(self, keeper: Keeper, tasks: TaskGroup) -> None:
+    def _begin(self, keeper: DaemonSupervisor, tasks: TaskGroup) -> None:
         self._keepers[keeper.wanted.name] = keeper
         tasks.start_soon(self._keep, keeper, name=f"mps daemon {keeper.wanted.name}")
 
-    async def _keep(self, keeper: Keeper) -> None:
+    async def _keep(self, keeper: DaemonSupervisor) -> None:
         await keeper.run()
         del self._keepers[keeper.wanted.name]
         self._publish()
@@ -235,7 +235,7 @@ class Mps:
                 code, {one.name: self._describe(one.gpus, one.reason) for one in daemons if one.phase is phase}
             )
 
-    def _order(self, keeper: Keeper) -> tuple[bool, int, str]:
+    def _order(self, keeper: DaemonSupervisor) -> tuple[bool, int, str]:
         """By the index of the first GPU; daemons of missing GPUs come last."""
         gpu = self._find_gpu(keeper.wanted.gpus[0])
         return gpu is None, gpu.index if gpu is not None else 0, keeper.wanted.name
@@ -245,12 +245,12 @@ class Mps:
         names = ", ".join(f"GPU {gpu.index}" for gpu in found if gpu is not None)
         return f"{names or 'a GPU that is gone'}: {reason}"
 
-    def _note_start(self, keeper: Keeper) -> None:
+    def _note_start(self, keeper: DaemonSupervisor) -> None:
         shown = keeper.shown
         started = MpsDaemonStarted(daemon=shown.name, gpus=shown.gpus, pid=shown.pid or 0)
         self._bus.publish_fact(started, source=self.name)
 
-    def _note_fault(self, keeper: Keeper, reason: str, clients: tuple[MpsClient, ...]) -> None:
+    def _note_fault(self, keeper: DaemonSupervisor, reason: str, clients: tuple[MpsClient, ...]) -> None:
         """Report the clients whose work ended with the daemon: clients seen at work, else the holders of its GPUs."""
         shown = keeper.shown
         held = list_held(shown.gpus, self._allocations(), self._parts())
@@ -291,8 +291,8 @@ class Mps:
         table = self._read(AllocationTable)
         return table.allocations if table is not None else ()
 
-    def _parts(self) -> PartTable:
-        return self._read(PartTable) or PartTable()
+    def _parts(self) -> FractionTable:
+        return self._read(FractionTable) or FractionTable()
 
     def _read(self, state: type[V]) -> V | None:
         envelope = self._bus.latest(state)

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nodeagent.components.mps.holders import join_names
-from nodeagent.components.mps.modes import ModeDesk
+from nodeagent.components.mps.modes import ComputeModes
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.mailbox import Waker
 from nodeagent.core.clock import Clock
@@ -23,10 +23,10 @@ from nodeagent.model.errors import DriverError, GpuError, JournalUnavailable, Mp
 from nodeagent.model.gpu import ComputeMode, Gpu
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.mps import MpsClient, MpsDaemon, MpsLimits, MpsPhase, MpsServer
-from nodeagent.model.ports import ChangeKeeper, MpsHost
+from nodeagent.model.ports import ChangeJournal, MpsHost
 from nodeagent.rules.mps.access import plan_place
 from nodeagent.rules.mps.daemons import OWNER, DaemonKind, Engagement, Wanted, engage_step
-from nodeagent.rules.mps.log import choose_told, find_news, has_orders
+from nodeagent.rules.mps.log import choose_lines, find_news, has_orders
 from nodeagent.rules.mps.talk import (
     LOOK,
     find_refusal,
@@ -47,12 +47,12 @@ BACKOFF: Final = BackoffSettings(first_seconds=0.5, limit_seconds=60.0, stable_s
 _FAILED: Final = (MpsRefused, MpsSilent, GpuError, DriverError, JournalUnavailable)
 
 
-class Surroundings(Struct, frozen=True):
+class DaemonDependencies(Struct, frozen=True):
     """Dependencies that all keepers share: edges, questions and reports."""
 
     host: MpsHost
-    modes: ModeDesk
-    journal: ChangeKeeper
+    modes: ComputeModes
+    journal: ChangeJournal
     live: LiveSettings
     clock: Clock
     find_gpu: Callable[[GpuUuid], Gpu | None]
@@ -64,18 +64,21 @@ class Surroundings(Struct, frozen=True):
     name_others: Callable[[Wanted], tuple[str, ...]]
     """The holders of a daemon's GPUs that will not go through the daemon."""
     name_clients: Callable[[Sequence[int]], Awaitable[tuple[MpsClient, ...]]]
-    tell: Callable[["Keeper"], None]
+    tell: Callable[["DaemonSupervisor"], None]
     """Called at each change of `shown`."""
-    note_start: Callable[["Keeper"], None]
-    note_fault: Callable[["Keeper", str, tuple[MpsClient, ...]], None]
+    note_start: Callable[["DaemonSupervisor"], None]
+    note_fault: Callable[["DaemonSupervisor", str, tuple[MpsClient, ...]], None]
     """Called after the unwanted end of a daemon or server, with the clients last seen."""
 
 
-class Keeper:
+class DaemonSupervisor:
     """Looks after a daemon until the daemon is unwanted and gone."""
 
     def __init__(
-        self, wanted: Wanted, around: Surroundings, engaged: Mapping[GpuUuid, tuple[int, ComputeMode]] | None = None
+        self,
+        wanted: Wanted,
+        around: DaemonDependencies,
+        engaged: Mapping[GpuUuid, tuple[int, ComputeMode]] | None = None,
     ) -> None:
         """`engaged`: GPUs prepared by an earlier process, with the number of the change and the mode before."""
         self.wanted, self.is_wanted = wanted, True
@@ -241,7 +244,7 @@ class Keeper:
             look_at = anyio.current_time() + self._around.live.now.mps.look_seconds
             while self.is_wanted and not (has_died or failure or self._must_make_room()):
                 if self._configured != self.wanted.limits or anyio.current_time() >= look_at:
-                    failure = await self._look_again(pid)
+                    failure = await self._poll_again(pid)
                     look_at = anyio.current_time() + self._around.live.now.mps.look_seconds
                 with anyio.CancelScope(deadline=look_at):
                     await self._waker.wait()
@@ -265,7 +268,7 @@ class Keeper:
         """Whether the driver is released, and the daemon has no clients who would lose by its end."""
         return self._around.is_released() and not self.shown.clients
 
-    async def _look_again(self, pid: int) -> str:
+    async def _poll_again(self, pid: int) -> str:
         """Check the daemon; returns why the daemon was killed, or empty."""
         try:
             is_broken = self.shown.phase is MpsPhase.BROKEN
@@ -289,7 +292,7 @@ class Keeper:
         """Read the log and the processes; ask the daemon for clients if any may have changed."""
         host = self._around.host
         news = await self._read_news()
-        told, left_out = choose_told(news)
+        told, left_out = choose_lines(news)
         for line in told:
             self._log.info("mps_said", line=line)
         if left_out:
@@ -308,10 +311,10 @@ class Keeper:
     async def _ask_servers(self) -> None:
         """Read servers and their clients; limits found changed are set again."""
         host, gpus, limits, servers = self._around.host, self.wanted.gpus, self.wanted.limits, []
-        answer = await host.ask(self._place, look := render_look(gpus, limits))
+        answer = await host.ask(self._place, poll := render_look(gpus, limits))
         if find_refusal(gpus, limits, answer):
             await self._configure(has_servers=True)
-            answer = await host.ask(self._place, look)
+            answer = await host.ask(self._place, poll)
         self._ask_at = anyio.current_time() + ANSWER_SECONDS
         for pid in read_servers(gpus, limits, answer):
             pids = read_pids(await host.ask(self._place, (f"get_client_list {pid}",)))

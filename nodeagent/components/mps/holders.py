@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.ids import GpuUuid
-from nodeagent.model.journal import Binding, PartTable
+from nodeagent.model.journal import Binding, FractionTable
 from nodeagent.model.mps import MpsClient
 from nodeagent.model.ports import ProcessPlace
 from nodeagent.rules.ids import find_uuid
 from nodeagent.rules.mps.daemons import DaemonKind, Wanted
-from nodeagent.rules.mps.parts import list_clients, list_others
-from nodeagent.rules.offer.doors import list_part_holders
+from nodeagent.rules.mps.fractions import list_clients, list_others
+from nodeagent.rules.offer.allocation_modes import list_fraction_holders
 
 _NAMED = 4
 """How many names a sentence lists."""
@@ -24,20 +24,20 @@ def list_allocations(gpus: Collection[GpuUuid], allocations: Iterable[Allocation
     return tuple(one for one in allocations if any(find_uuid(device) in gpus for device in one.devices))
 
 
-def list_held(gpus: Collection[GpuUuid], allocations: Iterable[Allocation], parts: PartTable) -> dict[int, str]:
+def list_held(gpus: Collection[GpuUuid], allocations: Iterable[Allocation], parts: FractionTable) -> dict[int, str]:
     """The holders of these GPUs through a daemon, by journal number."""
     shares = {one.number: name_allocation(one) for one in list_allocations(gpus, allocations)}
     return shares | {one.number: _name_binding(one) for gpu in gpus for one in list_clients(parts, gpu)}
 
 
-def name_holders(gpus: Collection[GpuUuid], allocations: Iterable[Allocation], parts: PartTable) -> tuple[str, ...]:
+def name_holders(gpus: Collection[GpuUuid], allocations: Iterable[Allocation], parts: FractionTable) -> tuple[str, ...]:
     """All holders of these GPUs, by name."""
     whole = [name_allocation(one) for one in list_allocations(gpus, allocations)]
-    of_parts = [one.describe() for gpu in gpus for one in list_part_holders(gpu, parts)]
+    of_parts = [one.describe() for gpu in gpus for one in list_fraction_holders(gpu, parts)]
     return tuple(dict.fromkeys((*whole, *of_parts)))
 
 
-def name_others(wanted: Wanted, allocations: Iterable[Allocation], parts: PartTable) -> tuple[str, ...]:
+def name_others(wanted: Wanted, allocations: Iterable[Allocation], parts: FractionTable) -> tuple[str, ...]:
     """The holders of a future daemon's GPUs that will not go through the daemon."""
     if wanted.kind is DaemonKind.CLAIM:
         return ()
@@ -67,7 +67,7 @@ def join_names(names: Sequence[str]) -> str:
 
 
 def name_clients(
-    pids: Sequence[int], places: Mapping[int, ProcessPlace], allocations: Iterable[Allocation], parts: PartTable
+    pids: Sequence[int], places: Mapping[int, ProcessPlace], allocations: Iterable[Allocation], parts: FractionTable
 ) -> tuple[MpsClient, ...]:
     """The clients of a server, each with its pod."""
     pods = [*(one.pod for one in allocations), *(one.pod for one in parts.bindings.values())]

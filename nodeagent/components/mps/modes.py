@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, Asyn
 from nodeagent.model.ports import GpuPartitioning, PartitionSession
 
 
-class ModeDesk:
+class ComputeModes:
     """At most one session at a time; belongs to the event loop's thread."""
 
     def __init__(

@@ -7,7 +7,7 @@ cluster: the component `cluster` reads the labels and passes reports on to peopl
 import anyio
 from anyio.abc import TaskStatus
 
-from nodeagent.components.wishes.decide import MigWish, Pause, Step, decide_step, judge_mig_wish
+from nodeagent.components.node_requests.decide import MigRequest, Pause, Step, decide_step, judge_mig_request
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.named import LABEL
 from nodeagent.core.channels.bus import Bus
@@ -15,18 +15,18 @@ from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.core.log.lines import get_logger
 from nodeagent.core.values import Envelope
-from nodeagent.model.cluster import MIG_CONFIG_LABEL, ClusterNode, ClusterWishes
+from nodeagent.model.cluster import MIG_CONFIG_LABEL, ClusterNode, NodeRequests
 from nodeagent.model.driver import DriverState
 from nodeagent.model.errors import NodeagentError
-from nodeagent.model.events import WishRefused
+from nodeagent.model.events import NodeRequestRefused
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.orders import RELEASE, RESUME, NoArguments, ReleaseCommand
 from nodeagent.model.ports import ConfigurationControl
 
-LOOK_AGAIN_SECONDS = 5.0
+POLL_RETRY_SECONDS = 5.0
 
 
-class Wishes:
+class NodeRequestHandler:
     """The component for node requests."""
 
     name = "wishes"
@@ -45,7 +45,7 @@ class Wishes:
         # Unknown until the first node request: the label in force at the start, and its problems.
         self._followed: str | None = None
         self._complained: str | None = None
-        self._mig = MigWish()
+        self._mig = MigRequest()
         self._log = get_logger(component=self.name)
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
@@ -53,17 +53,17 @@ class Wishes:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._honour_pauses, name="wishes pauses")
             tasks.start_soon(self._honour_choices, name="wishes named configuration")
-            tasks.start_soon(self._heed_mig_wishes, name="wishes MIG layout")
+            tasks.start_soon(self._report_mig_requests, name="wishes MIG layout")
             task_status.started()
 
     async def _honour_pauses(self) -> None:
-        with self._bus.watch(ClusterWishes, client=f"{self.name} pauses") as wishes:
+        with self._bus.watch(NodeRequests, client=f"{self.name} pauses") as requests:
             while True:
-                await self._honour_pause(self._bus.latest(ClusterWishes))
-                with anyio.move_on_after(LOOK_AGAIN_SECONDS):
-                    await anext(wishes)
+                await self._honour_pause(self._bus.latest(NodeRequests))
+                with anyio.move_on_after(POLL_RETRY_SECONDS):
+                    await anext(requests)
 
-    async def _honour_pause(self, wishes: Envelope[ClusterWishes] | None) -> None:
+    async def _honour_pause(self, wishes: Envelope[NodeRequests] | None) -> None:
         wanted = wishes.value.pause if wishes is not None else ""
         lasts, now = self._live.now.driver.release_seconds, anyio.current_time()
         step = decide_step(wanted, self._pause, now, lasts)
@@ -84,12 +84,12 @@ class Wishes:
 
     async def _honour_choices(self) -> None:
         # Any change of the node is a reason to retry a refused request.
-        with self._bus.watch_all(ClusterWishes, ClusterNode, client=f"{self.name} named configuration") as changes:
-            async for wishes, _ in changes:
-                if wishes is not None:
-                    await self._honour_choice(wishes.value.configuration, wishes)
+        with self._bus.watch_all(NodeRequests, ClusterNode, client=f"{self.name} named configuration") as changes:
+            async for requests, _ in changes:
+                if requests is not None:
+                    await self._honour_choice(requests.value.configuration, requests)
 
-    async def _honour_choice(self, label: str, cause: Envelope[ClusterWishes]) -> None:
+    async def _honour_choice(self, label: str, cause: Envelope[NodeRequests]) -> None:
         """Switch to the configuration named by the node's label; an unknown or invalid name changes nothing."""
         if self._live.now.device_plugin.config_dir is None:
             return
@@ -102,7 +102,7 @@ class Wishes:
         except NodeagentError as error:
             self._complain(str(error), label, cause)
 
-    def _complain(self, problem: str, label: str, cause: Envelope[ClusterWishes]) -> None:
+    def _complain(self, problem: str, label: str, cause: Envelope[NodeRequests]) -> None:
         """Report once why the label cannot be followed."""
         if problem == self._complained:
             return
@@ -113,18 +113,18 @@ class Wishes:
         self._conditions.set("named-configuration-unknown", detail=problem, cause=cause)
         self._refuse(LABEL, label, problem, cause)
 
-    async def _heed_mig_wishes(self) -> None:
+    async def _report_mig_requests(self) -> None:
         """Report on the requested MIG configuration, which other managers carry out."""
-        with self._bus.watch_all(ClusterWishes, Inventory, DriverState, client=f"{self.name} MIG layout") as changes:
-            async for wishes, inventory, driver in changes:
+        with self._bus.watch_all(NodeRequests, Inventory, DriverState, client=f"{self.name} MIG layout") as changes:
+            async for requests, inventory, driver in changes:
                 # Where this agent cuts GPUs, the MIG component carries the request out and reports.
-                if wishes is None or self._live.now.mig.manage:
+                if requests is None or self._live.now.mig.manage:
                     continue
                 can_ask = inventory is not None and driver is not None and driver.value.ready
                 gpus = inventory.value.gpus if inventory is not None and can_ask else None
-                self._heed_mig_wish(judge_mig_wish(wishes.value, gpus, self._mig), wishes)
+                self._report_mig_request(judge_mig_request(requests.value, gpus, self._mig), requests)
 
-    def _heed_mig_wish(self, wish: MigWish, cause: Envelope[ClusterWishes]) -> None:
+    def _report_mig_request(self, wish: MigRequest, cause: Envelope[NodeRequests]) -> None:
         if wish == self._mig:
             return
         self._mig = wish
@@ -134,5 +134,7 @@ class Wishes:
         if wish.is_refused:
             self._refuse(MIG_CONFIG_LABEL, wish.config, wish.detail, cause)
 
-    def _refuse(self, label: str, value: str, reason: str, cause: Envelope[ClusterWishes]) -> None:
-        self._bus.publish_fact(WishRefused(label=label, value=value, reason=reason), source=self.name, cause=cause)
+    def _refuse(self, label: str, value: str, reason: str, cause: Envelope[NodeRequests]) -> None:
+        self._bus.publish_fact(
+            NodeRequestRefused(label=label, value=value, reason=reason), source=self.name, cause=cause
+        )

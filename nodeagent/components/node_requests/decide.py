@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from enum import Enum, StrEnum, auto
 
-from nodeagent.model.cluster import MIG_STATE_LABEL, MIG_UNDER_WAY, ClusterWishes
+from nodeagent.model.cluster import MIG_STATE_LABEL, MIG_UNDER_WAY, NodeRequests
 from nodeagent.model.gpu import Gpu, Mig
 from nodeagent.model.values import Value
 from nodeagent.rules.mig.profiles import plain_profile
@@ -20,7 +20,7 @@ _BALANCED = ({1: 2, 2: 1, 3: 1}, {1: 2, 2: 1})
 """By slice count, the number of instances: on GPUs of seven slices, and on GPUs of four."""
 
 
-class WishStanding(StrEnum):
+class RequestStanding(StrEnum):
     """How the request and the GPUs compare."""
 
     NONE = "none"
@@ -31,14 +31,14 @@ class WishStanding(StrEnum):
     UNKNOWN = "unknown"
 
 
-_SAID = (WishStanding.CHANGING, WishStanding.FAILED)
+_SAID = (RequestStanding.CHANGING, RequestStanding.FAILED)
 """Published by another manager, until the manager reports otherwise."""
 
 
-class MigWish(Value, frozen=True):
+class MigRequest(Value, frozen=True):
     """The requested configuration, and how the GPUs compare."""
 
-    standing: WishStanding = WishStanding.NONE
+    standing: RequestStanding = RequestStanding.NONE
     config: str = ""
     detail: str = ""
 
@@ -54,47 +54,49 @@ class MigWish(Value, frozen=True):
 
 
 _CONDITIONS = {
-    WishStanding.UNMET: NOT_APPLIED,
-    WishStanding.UNKNOWN: NOT_APPLIED,
-    WishStanding.FAILED: NOT_APPLIED,
-    WishStanding.CHANGING: "mig-config-changing",
+    RequestStanding.UNMET: NOT_APPLIED,
+    RequestStanding.UNKNOWN: NOT_APPLIED,
+    RequestStanding.FAILED: NOT_APPLIED,
+    RequestStanding.CHANGING: "mig-config-changing",
 }
 
 
-NO_WISH = MigWish()
+NO_REQUEST = MigRequest()
 
 
-def judge_mig_wish(wishes: ClusterWishes, gpus: Sequence[Gpu] | None, before: MigWish = NO_WISH) -> MigWish:
+def judge_mig_request(wishes: NodeRequests, gpus: Sequence[Gpu] | None, before: MigRequest = NO_REQUEST) -> MigRequest:
     """The standing of the request in the node's labels; an empty label requests nothing.
 
     Without `gpus`, as while the driver is away, the standing from `before` holds.
     """
     config, state = wishes.mig_config, wishes.mig_state
     if not config:
-        return NO_WISH
+        return NO_REQUEST
     if state in MIG_UNDER_WAY:
         detail = f"another manager is carrying out {config} ({MIG_STATE_LABEL}={state})"
-        return MigWish(standing=WishStanding.CHANGING, config=config, detail=detail)
+        return MigRequest(standing=RequestStanding.CHANGING, config=config, detail=detail)
     if state == "failed":
         detail = f"another manager could not carry out {config} ({MIG_STATE_LABEL}=failed); its log says why"
-        return MigWish(standing=WishStanding.FAILED, config=config, detail=detail)
+        return MigRequest(standing=RequestStanding.FAILED, config=config, detail=detail)
     if gpus is not None:
         return _compare(config, state, gpus)
-    return before if before.config == config and before.standing not in _SAID else NO_WISH
+    return before if before.config == config and before.standing not in _SAID else NO_REQUEST
 
 
-def _compare(config: str, state: str, gpus: Sequence[Gpu]) -> MigWish:
+def _compare(config: str, state: str, gpus: Sequence[Gpu]) -> MigRequest:
     differing = find_differing(config, gpus)
     if differing is None:
         known = state == "success"
         detail = "" if known else f"{config} is a name of a MIG manager's own, and none has said that it is carried out"
-        return MigWish(standing=WishStanding.MET if known else WishStanding.UNKNOWN, config=config, detail=detail)
+        return MigRequest(
+            standing=RequestStanding.MET if known else RequestStanding.UNKNOWN, config=config, detail=detail
+        )
     if not differing:
-        return MigWish(standing=WishStanding.MET, config=config)
+        return MigRequest(standing=RequestStanding.MET, config=config)
     indexes = ", ".join(str(gpu.index) for gpu in differing)
     claimed = " although another manager says that it is" if state == "success" else ""
     detail = f"GPU {indexes} is not cut as {config} asks{claimed}: mig.manage is off, so a MIG manager has to do it"
-    return MigWish(standing=WishStanding.UNMET, config=config, detail=detail)
+    return MigRequest(standing=RequestStanding.UNMET, config=config, detail=detail)
 
 
 def find_differing(config: str, gpus: Sequence[Gpu]) -> tuple[Gpu, ...] | None:

@@ -11,7 +11,7 @@ from anyio.abc import TaskStatus
 
 from nodeagent.components.offering.decide import (
     NO_CLAIMS,
-    NO_PARTS,
+    NO_FRACTIONS,
     decide_conditions,
     find_switch,
     list_served,
@@ -27,19 +27,19 @@ from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.core.log.lines import get_logger
 from nodeagent.model.allocation import AllocationTable
-from nodeagent.model.claims import ClaimBook
+from nodeagent.model.claims import ReadyClaims
 from nodeagent.model.errors import ControlRefused, JournalUnavailable
-from nodeagent.model.events import ConfigurationReloaded, DoorChanged, DoorChosen
+from nodeagent.model.events import AllocationModeChanged, AllocationModeChosen, ConfigurationReloaded
 from nodeagent.model.gpu import Inventory
-from nodeagent.model.journal import ChosenDoors, PartTable
-from nodeagent.model.offering import Door, Offering
-from nodeagent.model.orders import CONFIGURED, SET_DOOR, DoorCommand
-from nodeagent.model.ports import GpuDoorKeeper
+from nodeagent.model.journal import ChosenAllocationModes, FractionTable
+from nodeagent.model.offering import AllocationMode, Offering
+from nodeagent.model.orders import CONFIGURED, SET_DOOR, AllocationModeCommand
+from nodeagent.model.ports import AllocationModeStore
 from nodeagent.rules.selectors import find_named
 
 GATHER_SECONDS: Final = 0.02
 """How long changes are gathered: a container that starts makes several, and waits for none of this."""
-_WATCHED = (Inventory, AllocationTable, PartTable, ClaimBook, ChosenDoors)
+_WATCHED = (Inventory, AllocationTable, FractionTable, ReadyClaims, ChosenAllocationModes)
 
 
 class OfferingComponent:
@@ -47,10 +47,10 @@ class OfferingComponent:
 
     name = "offering"
     _reloaded: Envelope[ConfigurationReloaded] | None = None
-    _chosen: Envelope[DoorChosen] | None = None
+    _chosen: Envelope[AllocationModeChosen] | None = None
 
     def __init__(
-        self, bus: Bus, conditions: Conditions, live: LiveSettings, memory: GpuDoorKeeper, orders: OrderHandlers
+        self, bus: Bus, conditions: Conditions, live: LiveSettings, memory: AllocationModeStore, orders: OrderHandlers
     ) -> None:
         self._bus, self._conditions, self._live = bus, conditions, live
         self._memory, self._orders = memory, orders
@@ -59,7 +59,7 @@ class OfferingComponent:
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
         """Follow the inputs of allocation modes until cancelled; ready when each GPU has a mode."""
-        with self._orders.carrying_out(SET_DOOR, self.set_door):
+        with self._orders.carrying_out(SET_DOOR, self.set_allocation_mode):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(
                     self._waker.follow, self._bus.watch_all(*_WATCHED, client=self.name), name="offering states"
@@ -73,13 +73,13 @@ class OfferingComponent:
                     await anyio.sleep(GATHER_SECONDS)
                     self._refresh()
 
-    async def set_door(self, command: DoorCommand) -> str:
+    async def set_allocation_mode(self, command: AllocationModeCommand) -> str:
         """Set a GPU's allocation mode, kept over restarts; a held GPU changes its mode when its holders are gone.
 
         Raises:
             ControlRefused: No such GPU or mode, or the choice could not be made durable.
         """
-        door = None if command.door == CONFIGURED else Door(command.door)
+        mode = None if command.door == CONFIGURED else AllocationMode(command.door)
         inventory = self._bus.latest(Inventory)
         gpu = find_named(inventory.value, command.gpu) if inventory is not None else None
         if gpu is None:
@@ -87,15 +87,15 @@ class OfferingComponent:
                 f"no GPU {command.gpu}: name it by index, UUID or PCI address, see `nodeagent gpu list`"
             )
         served = list_served(self._live.now)
-        if door is not None and door not in served:
-            reason = f"nobody here serves the door {door}; choose {' or '.join(sorted(served))}"
-            setting = find_switch(door, self._live.now).setting
+        if mode is not None and mode not in served:
+            reason = f"nobody here serves the door {mode}; choose {' or '.join(sorted(served))}"
+            setting = find_switch(mode, self._live.now).setting
             raise ControlRefused(f"{reason}, or set `{setting}` and restart the agent")
         try:
-            await self._memory.set_door(gpu.uuid, door)
+            await self._memory.set_allocation_mode(gpu.uuid, mode)
         except JournalUnavailable as error:
             raise ControlRefused(f"the door stays as it was: {error}") from error
-        fact = DoorChosen(gpu=gpu.uuid, door=None if door is None else str(door), who=command.who)
+        fact = AllocationModeChosen(gpu=gpu.uuid, door=None if mode is None else str(mode), who=command.who)
         self._chosen = self._bus.publish_fact(fact, source=self.name)
         self._log.info("door_chosen", gpu=gpu.uuid, door=fact.door, who=command.who)
         self._refresh()
@@ -111,12 +111,12 @@ class OfferingComponent:
     def _refresh(self) -> bool:
         """Publish the allocation modes; whether all modes are known."""
         inventory, table = self._bus.latest(Inventory), self._bus.latest(AllocationTable)
-        parts, claims = self._bus.latest(PartTable), self._bus.latest(ClaimBook)
+        parts, claims = self._bus.latest(FractionTable), self._bus.latest(ReadyClaims)
         if inventory is None or table is None:
             return False
         # A choice that cannot be read changes nothing: what must not be given out now, the journal refuses.
         chosen = self._memory.doors() or {}
-        given = parts.value if parts is not None else NO_PARTS
+        given = parts.value if parts is not None else NO_FRACTIONS
         claimed = claims.value if claims is not None else NO_CLAIMS
         seen = inventory.value
         offering = plan_offering(
@@ -132,7 +132,9 @@ class OfferingComponent:
         before = {each.gpu: each.door for each in latest.value.doors} if latest is not None else {}
         for each in offering.doors:
             if each.door is not before.get(each.gpu, each.door):
-                changed = DoorChanged(gpu=each.gpu, before=before[each.gpu], after=each.door, reason=each.reason)
+                changed = AllocationModeChanged(
+                    gpu=each.gpu, before=before[each.gpu], after=each.door, reason=each.reason
+                )
                 self._bus.publish_fact(changed, source=self.name, cause=envelope)
                 self._log.info("door_changed", gpu=each.gpu, before=changed.before, after=changed.after)
         for code, details in decide_conditions(offering, list_served(self._live.now)).items():

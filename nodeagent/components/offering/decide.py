@@ -7,15 +7,21 @@ from msgspec.structs import replace
 
 from nodeagent.config.schema import Settings
 from nodeagent.model.allocation import Allocation
-from nodeagent.model.claims import ClaimBook
+from nodeagent.model.claims import ReadyClaims
 from nodeagent.model.gpu import Gpu, MissingGpu
 from nodeagent.model.ids import GpuUuid
-from nodeagent.model.journal import PartTable
-from nodeagent.model.offering import Door, DoorHolder, Offering
-from nodeagent.rules.offer.doors import decide_door, list_claim_holders, list_holders, list_part_holders, plan_doors
+from nodeagent.model.journal import FractionTable
+from nodeagent.model.offering import AllocationMode, ModeHolder, Offering
+from nodeagent.rules.offer.allocation_modes import (
+    decide_allocation_mode,
+    list_claim_holders,
+    list_fraction_holders,
+    list_holders,
+    plan_allocation_modes,
+)
 
-NO_PARTS: Final = PartTable()
-NO_CLAIMS: Final = ClaimBook()
+NO_FRACTIONS: Final = FractionTable()
+NO_CLAIMS: Final = ReadyClaims()
 
 
 class Switch(NamedTuple):
@@ -26,40 +32,40 @@ class Switch(NamedTuple):
     """Empty for a mode that is always served."""
 
 
-def find_switch(door: Door, settings: Settings) -> Switch:
+def find_switch(door: AllocationMode, settings: Settings) -> Switch:
     """The switch of an allocation mode."""
     match door:
-        case Door.WHOLE | Door.NONE:
+        case AllocationMode.WHOLE | AllocationMode.NONE:
             return Switch(is_on=True)
-        case Door.FRACTIONS:
+        case AllocationMode.FRACTIONS:
             return Switch(settings.fractions.enabled, "fractions.enabled")
-        case Door.CLAIMS:
+        case AllocationMode.CLAIMS:
             return Switch(settings.claims.enabled, "claims.enabled")
     assert_never(door)
 
 
-def list_served(settings: Settings) -> frozenset[Door]:
+def list_served(settings: Settings) -> frozenset[AllocationMode]:
     """Allocation modes with a component that gives out GPUs; other modes give out nothing."""
-    return frozenset(door for door in Door if find_switch(door, settings).is_on)
+    return frozenset(mode for mode in AllocationMode if find_switch(mode, settings).is_on)
 
 
 def plan_offering(
     gpus: Iterable[Gpu],
     settings: Settings,
-    chosen: Mapping[GpuUuid, Door],
+    chosen: Mapping[GpuUuid, AllocationMode],
     allocations: Iterable[Allocation],
-    parts: PartTable = NO_PARTS,
-    claims: ClaimBook = NO_CLAIMS,
+    parts: FractionTable = NO_FRACTIONS,
+    claims: ReadyClaims = NO_CLAIMS,
     missing: Sequence[MissingGpu] = (),
 ) -> Offering:
     """The allocation mode of each GPU: by configuration and a person's choice, once holders allow the change."""
     known = {gpu.uuid: gpu for gpu in gpus}
-    plan = plan_doors(known.values(), settings, chosen, missing)
+    plan = plan_allocation_modes(known.values(), settings, chosen, missing)
     held, served = tuple(allocations), list_served(settings)
-    doors = (
-        decide_door(
+    modes = (
+        decide_allocation_mode(
             wish,
-            tuple(one for door in Door for one in _list_holders(door, known[wish.gpu], held, parts, claims))
+            tuple(one for mode in AllocationMode for one in _list_holders(mode, known[wish.gpu], held, parts, claims))
             if _is_anybody_elsewhere(wish.door, held, parts, claims)
             else (),
             settings.doors.change,
@@ -67,7 +73,7 @@ def plan_offering(
         for wish in plan.wishes
     )
     return Offering(
-        doors=tuple(door if door.door in served else replace(door, is_open=False) for door in doors),
+        doors=tuple(mode if mode.door in served else replace(mode, is_open=False) for mode in modes),
         problems=(*plan.conflicts, *plan.unmatched),
         undecided=_describe_undecided(plan.undecided, missing),
     )
@@ -79,42 +85,44 @@ def _describe_undecided(names: Sequence[str], missing: Sequence[MissingGpu]) -> 
     return f"{silent} may be meant by {' and '.join(names)}; that is decided when it answers" if names else ""
 
 
-def _is_anybody_elsewhere(door: Door, held: Sequence[Allocation], parts: PartTable, claims: ClaimBook) -> bool:
+def _is_anybody_elsewhere(
+    door: AllocationMode, held: Sequence[Allocation], parts: FractionTable, claims: ReadyClaims
+) -> bool:
     """Whether a holder came by another mode than the wanted mode."""
-    return any(_is_taken(each, held, parts, claims) for each in Door if each is not door)
+    return any(_is_taken(each, held, parts, claims) for each in AllocationMode if each is not door)
 
 
-def _is_taken(door: Door, held: Sequence[Allocation], parts: PartTable, claims: ClaimBook) -> bool:
+def _is_taken(door: AllocationMode, held: Sequence[Allocation], parts: FractionTable, claims: ReadyClaims) -> bool:
     """Whether any GPU has a holder by the allocation mode."""
     match door:
-        case Door.WHOLE:
+        case AllocationMode.WHOLE:
             return bool(held)
-        case Door.FRACTIONS:
+        case AllocationMode.FRACTIONS:
             return bool(parts.bindings)
-        case Door.CLAIMS:
+        case AllocationMode.CLAIMS:
             return bool(claims.claims)
-        case Door.NONE:
+        case AllocationMode.NONE:
             return False
     assert_never(door)
 
 
 def _list_holders(
-    door: Door, gpu: Gpu, held: Sequence[Allocation], parts: PartTable, claims: ClaimBook
-) -> tuple[DoorHolder, ...]:
+    door: AllocationMode, gpu: Gpu, held: Sequence[Allocation], parts: FractionTable, claims: ReadyClaims
+) -> tuple[ModeHolder, ...]:
     """The holders of a GPU by the allocation mode."""
     match door:
-        case Door.WHOLE:
+        case AllocationMode.WHOLE:
             return list_holders(gpu, held, door)
-        case Door.FRACTIONS:
-            return list_part_holders(gpu.uuid, parts)
-        case Door.CLAIMS:
+        case AllocationMode.FRACTIONS:
+            return list_fraction_holders(gpu.uuid, parts)
+        case AllocationMode.CLAIMS:
             return list_claim_holders(gpu.uuid, claims)
-        case Door.NONE:
+        case AllocationMode.NONE:
             return ()
     assert_never(door)
 
 
-def decide_conditions(offering: Offering, served: frozenset[Door]) -> dict[str, dict[str, str]]:
+def decide_conditions(offering: Offering, served: frozenset[AllocationMode]) -> dict[str, dict[str, str]]:
     """By code the details of conditions by GPU; empty for a condition that does not hold."""
     return {
         "doors-unclear": {"": "; ".join(offering.problems)} if offering.problems else {},

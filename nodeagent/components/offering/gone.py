@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from typing import Final
 
 from nodeagent.model.allocation import AllocationTable, PodIdentity
-from nodeagent.model.claims import ClaimBook
+from nodeagent.model.claims import ReadyClaims
 from nodeagent.model.gpu import Inventory
-from nodeagent.model.journal import PartTable
+from nodeagent.model.journal import FractionTable
 from nodeagent.rules.ids import DEVICE_PREFIX, find_uuid, is_ours
 
 HELD_GONE: Final = "gpu-held-gone"
 
 
 def list_held_gone(
-    inventory: Inventory, allocations: AllocationTable, parts: PartTable, claims: ClaimBook
+    inventory: Inventory, allocations: AllocationTable, parts: FractionTable, claims: ReadyClaims
 ) -> dict[str, str]:
     """The detail of the condition by holder: a container, or a pod with a claim."""
     listed = {gpu.uuid for gpu in inventory.gpus} | {mig.uuid for gpu in inventory.gpus for mig in gpu.mig_devices}
@@ -27,7 +27,7 @@ def list_held_gone(
     return {holder: f"{holder} holds {', '.join(devices)}" for holder, devices in gone.items() if devices}
 
 
-def _list_held(allocations: AllocationTable, parts: PartTable, claims: ClaimBook) -> Iterator[tuple[str, str]]:
+def _list_held(allocations: AllocationTable, parts: FractionTable, claims: ReadyClaims) -> Iterator[tuple[str, str]]:
     for each in allocations.allocations:
         holder = _describe(each.pod, each.container, f"allocation {each.number}")
         for device in map(find_uuid, each.devices):

@@ -12,9 +12,9 @@ import anyio
 from anyio.abc import TaskStatus
 
 from nodeagent.components.runtime.choose import NoRuntime
-from nodeagent.components.runtime.look import Look, ShimWish, decide_shim, look_at_runtime, read_tree, render_state
 from nodeagent.components.runtime.patience import Patience, Pause
 from nodeagent.components.runtime.plan import join_changes
+from nodeagent.components.runtime.probe import Probe, ShimInPlace, decide_shim, probe_runtime, read_tree, render_state
 from nodeagent.components.runtime.prove import PlanDisproved, Proof, describe_difference, prove_plan
 from nodeagent.components.runtime.withdraw import withdraw
 from nodeagent.config.live import LiveSettings
@@ -60,12 +60,12 @@ class RuntimeNotInForce(NodeagentError):
 class RuntimeChangedMeanwhile(NodeagentError):
     """The setting was taken out of the files by other hands while the runtime restarted."""
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, look: Probe) -> None:
         difference = ", ".join(describe_difference(change) for change in look.plan.changes) or look.plan.problem
         super().__init__(f"changed by somebody else while the runtime was restarted: {difference}")
 
 
-async def judge_plan(runtime: ContainerRuntime, look: Look) -> Proof:
+async def judge_plan(runtime: ContainerRuntime, look: Probe) -> Proof:
     """Have the runtime's own program judge the change, and show its effect where a trial can show the effect.
 
     Raises:
@@ -75,7 +75,7 @@ async def judge_plan(runtime: ContainerRuntime, look: Look) -> Proof:
     return await prove_plan(runtime, look)
 
 
-async def write_plan(runtime: ContainerRuntime, look: Look) -> Proof:
+async def write_plan(runtime: ContainerRuntime, look: Probe) -> Proof:
     """Judge the change, then write the files.
 
     Raises:
@@ -87,7 +87,7 @@ async def write_plan(runtime: ContainerRuntime, look: Look) -> Proof:
 
 
 async def restart_and_verify(
-    runtime: ContainerRuntime, live: LiveSettings, look: Look, changes: Sequence[FileChange]
+    runtime: ContainerRuntime, live: LiveSettings, look: Probe, changes: Sequence[FileChange]
 ) -> None:
     """Restart the runtime, and see it answer with the setting in force; otherwise take the whole change back.
 
@@ -113,7 +113,7 @@ async def restart_and_verify(
         raise
 
 
-async def _restart(runtime: ContainerRuntime, live: LiveSettings, look: Look) -> Patience:
+async def _restart(runtime: ContainerRuntime, live: LiveSettings, look: Probe) -> Patience:
     """Restart the runtime, and return the patience left for the start."""
     command, timeout = look.runtime.restart_command, live.now.runtime.restart_timeout_seconds
     took = await runtime.measure_start(command, timeout)
@@ -126,7 +126,7 @@ async def _restart(runtime: ContainerRuntime, live: LiveSettings, look: Look) ->
 
 
 async def _restart_in_time(
-    runtime: ContainerRuntime, look: Look, patience: Patience, failures: list[NodeagentError]
+    runtime: ContainerRuntime, look: Probe, patience: Patience, failures: list[NodeagentError]
 ) -> bool:
     ended = anyio.Event()
     async with anyio.create_task_group() as tasks:
@@ -141,7 +141,7 @@ async def _restart_in_time(
 
 
 async def _cancel_when_over(
-    runtime: ContainerRuntime, look: Look, patience: Patience, scope: anyio.CancelScope, ended: anyio.Event
+    runtime: ContainerRuntime, look: Probe, patience: Patience, scope: anyio.CancelScope, ended: anyio.Event
 ) -> None:
     while not ended.is_set():
         if patience.is_over(anyio.current_time()):
@@ -151,7 +151,7 @@ async def _cancel_when_over(
         await _note_progress(runtime, look, patience)
 
 
-async def _note_progress(runtime: ContainerRuntime, look: Look, patience: Patience) -> None:
+async def _note_progress(runtime: ContainerRuntime, look: Probe, patience: Patience) -> None:
     try:
         processes = await runtime.list_daemons(look.runtime.kind)
     except NodeagentError as error:
@@ -160,19 +160,19 @@ async def _note_progress(runtime: ContainerRuntime, look: Look, patience: Patien
         patience.note_processes(processes, anyio.current_time())
 
 
-async def _wait_in_force(runtime: ContainerRuntime, live: LiveSettings, restarted: Look, patience: Patience) -> None:
+async def _wait_in_force(runtime: ContainerRuntime, live: LiveSettings, restarted: Probe, patience: Patience) -> None:
     wanted = restarted.wanted
     while True:
         shim = decide_shim(live.now.shim, wanted.wrapper if wanted.names is not None else "")
-        look = await look_at_runtime(runtime, live.now.runtime, cdi=wanted.cdi, shim=shim)
-        if isinstance(look, NoRuntime):
-            reason = look.reason
+        probe = await probe_runtime(runtime, live.now.runtime, cdi=wanted.cdi, shim=shim)
+        if isinstance(probe, NoRuntime):
+            reason = probe.reason
             patience.note_silence(reason, anyio.current_time())
             await _note_progress(runtime, restarted, patience)
-        elif look.is_in_force:
+        elif probe.is_in_force:
             return
-        elif look.tree != restarted.tree and (look.plan.changes or look.plan.problem):
-            raise RuntimeChangedMeanwhile(look)
+        elif probe.tree != restarted.tree and (probe.plan.changes or probe.plan.problem):
+            raise RuntimeChangedMeanwhile(probe)
         else:
             reason = "the setting is not in force"
         if patience.is_over(anyio.current_time()):
@@ -201,7 +201,7 @@ class Runtime:
         self._refused: ConfigTree | None = None
         """The files as they were after a restart that failed; while they stay so, nothing is tried again."""
         self._failure = ""
-        self._disproved: tuple[Look, PlanDisproved] | None = None
+        self._disproved: tuple[Probe, PlanDisproved] | None = None
         """The plan that a trial has disproved, and why."""
         self._asked: int | None = None
         self._cause: int | None = None
@@ -254,7 +254,7 @@ class Runtime:
         with anyio.move_on_after(SHIM_SECONDS), self._bus.watch(CdiState, client=f"{self.name} start") as states:
             await anext(states)
 
-    def _find_shim(self) -> ShimWish | None:
+    def _find_shim(self) -> ShimInPlace | None:
         state = self._bus.latest(CdiState)
         return decide_shim(self._live.now.shim, state.value.shim if state is not None else "")
 
@@ -278,50 +278,50 @@ class Runtime:
         After an action another step follows: a change by others meanwhile is in the last look of this step already, and
         would never wake the watch of the files.
         """
-        look = await self._look()
-        if self._is_given_up(look):
-            return {"runtime-restart-failed": self._failure} | self._describe(look)
+        probe = await self._look()
+        if self._is_given_up(probe):
+            return {"runtime-restart-failed": self._failure} | self._describe(probe)
         problems: dict[str, str] = {}
-        if isinstance(look, Look) and look.plan.changes and self._live.now.runtime.manage:
-            conflict = self._find_conflict(look)
+        if isinstance(probe, Probe) and probe.plan.changes and self._live.now.runtime.manage:
+            conflict = self._find_conflict(probe)
             if conflict:
                 problems["runtime-config-conflict"] = conflict
             else:
-                await self._configure(look)
-                look = await self._look()
+                await self._configure(probe)
+                probe = await self._look()
                 self._attention.wake()
-        if isinstance(look, Look) and look.restart_needed and look.runtime.restart_command and self._may_restart():
-            restarted = look.runtime
-            problems |= await self._restart(look)
-            look = await self._look()
+        if isinstance(probe, Probe) and probe.restart_needed and probe.runtime.restart_command and self._may_restart():
+            restarted = probe.runtime
+            problems |= await self._restart(probe)
+            probe = await self._look()
             self._attention.wake()
             if problems:
                 # A runtime that does not answer yet is no other than the one that was rolled back.
-                self._refused = look.tree if isinstance(look, Look) else await read_tree(self._runtime, restarted)
-        return problems | self._describe(look)
+                self._refused = probe.tree if isinstance(probe, Probe) else await read_tree(self._runtime, restarted)
+        return problems | self._describe(probe)
 
-    def _is_given_up(self, look: Look | NoRuntime) -> bool:
+    def _is_given_up(self, look: Probe | NoRuntime) -> bool:
         """Whether everything is still as a failed restart left the files."""
-        if isinstance(look, Look) and look.tree != self._refused:
+        if isinstance(look, Probe) and look.tree != self._refused:
             self._refused = None
         return self._refused is not None
 
-    async def _look(self) -> Look | NoRuntime:
+    async def _look(self) -> Probe | NoRuntime:
         settings = self._live.now
-        look = await look_at_runtime(self._runtime, settings.runtime, cdi=settings.cdi.enabled, shim=self._find_shim())
-        state = render_state(look)
+        probe = await probe_runtime(self._runtime, settings.runtime, cdi=settings.cdi.enabled, shim=self._find_shim())
+        state = render_state(probe)
         before = self._bus.latest(RuntimeState)
         self._bus.publish_state(state, source=self.name, cause=self._cause)
-        if isinstance(look, Look):
-            if self._is_pending and look.is_in_force:
+        if isinstance(probe, Probe):
+            if self._is_pending and probe.is_in_force:
                 # A restart by other hands has proved the written changes.
                 self._written = ()
-            self._is_pending = bool(look.restart_needed)
+            self._is_pending = bool(probe.restart_needed)
         if before is None or (before.value.kind, before.value.version) != (state.kind, state.version):
             _log.info("runtime_detected", kind=state.kind, version=state.version, socket=state.socket)
-        return look
+        return probe
 
-    def _describe(self, look: Look | NoRuntime) -> dict[str, str]:
+    def _describe(self, look: Probe | NoRuntime) -> dict[str, str]:
         if isinstance(look, NoRuntime):
             # Without any sign of one, an agent that changes nothing needs none.
             return {"runtime-not-found": look.reason} if look.seen or self._live.now.runtime.manage else {}
@@ -335,7 +335,7 @@ class Runtime:
             found["runtime-cdi-off"] = f"{name}, configured in {look.runtime.config_file}"
         return found
 
-    def _find_conflict(self, look: Look) -> str:
+    def _find_conflict(self, look: Probe) -> str:
         """Why a lost setting is not put back; empty when the setting is put back."""
         if not self._has_configured:
             return ""
@@ -348,7 +348,7 @@ class Runtime:
         files = ", ".join(describe_difference(change) for change in look.plan.changes)
         return f"{files} lost our setting again after {len(self._repairs)} repairs within the hour"
 
-    async def _configure(self, look: Look) -> None:
+    async def _configure(self, look: Probe) -> None:
         proof = await self._write(look)
         self._written = join_changes(self._written, look.plan.changes)
         paths = tuple(change.path for change in look.plan.changes)
@@ -358,7 +358,7 @@ class Runtime:
         self._cause = self._bus.publish_fact(configured, source=self.name, cause=self._cause).seq
         self._has_configured = True
 
-    async def _write(self, look: Look) -> Proof:
+    async def _write(self, look: Probe) -> Proof:
         """Write the plan, unless a trial of the same plan has failed before: then no trial is started again."""
         if self._disproved is not None and self._disproved[0] == look:
             raise self._disproved[1]
@@ -376,7 +376,7 @@ class Runtime:
             return False
         return settings.manage and (settings.restart == "now" or (settings.restart == "when_idle" and is_idle))
 
-    async def _restart(self, look: Look) -> dict[str, str]:
+    async def _restart(self, look: Probe) -> dict[str, str]:
         command = " ".join(look.runtime.restart_command)
         _log.info("runtime_restart_begun", command=command)
         self._failure = ""

@@ -18,7 +18,7 @@ from nodeagent.model.values import Value
 _NO_WRAPPER = f"the program {RUNTIME_PROGRAM} is not on this node: install it, or set `runtime.legacy_class: false`"
 
 
-class ShimWish(Value, frozen=True):
+class ShimInPlace(Value, frozen=True):
     """The runtime shim in place."""
 
     program: str
@@ -30,23 +30,23 @@ class ShimWish(Value, frozen=True):
     """Whether devices can be asked for by their CDI names."""
 
 
-def decide_shim(settings: ShimSettings, program: str) -> ShimWish | None:
+def decide_shim(settings: ShimSettings, program: str) -> ShimInPlace | None:
     """The shim as the settings want it; `None` without the shim's program in place."""
     names = tuple(map(str, settings.further_names))
     if not program:
         return None
     takes_names = settings.mode != "legacy"
-    return ShimWish(program=program, names=names, default=settings.default_runtime, takes_names=takes_names)
+    return ShimInPlace(program=program, names=names, default=settings.default_runtime, takes_names=takes_names)
 
 
-class Look(Value, frozen=True):
+class Probe(Value, frozen=True):
     """The kubelet's runtime with its files, and the plan derived from both."""
 
     runtime: ChosenRuntime
     tree: ConfigTree
     wanted: Wanted
     plan: RuntimePlan
-    shim: ShimWish | None = None
+    shim: ShimInPlace | None = None
 
     @property
     def planned_tree(self) -> ConfigTree:
@@ -93,9 +93,9 @@ class Look(Value, frozen=True):
         return not self.plan.changes and not self.plan.problem and not self.restart_needed
 
 
-async def look_at_runtime(
-    runtime: ContainerRuntime, settings: RuntimeSettings, *, cdi: bool = True, shim: ShimWish | None = None
-) -> Look | NoRuntime:
+async def probe_runtime(
+    runtime: ContainerRuntime, settings: RuntimeSettings, *, cdi: bool = True, shim: ShimInPlace | None = None
+) -> Probe | NoRuntime:
     """Look once; a shim in place must be the program of the class.
 
     Raises:
@@ -115,7 +115,7 @@ async def look_at_runtime(
         default=shim is not None and shim.default,
     )
     plan = _plan(chosen, tree, wanted, lacks_program=settings.legacy_class and not wrapper)
-    return Look(runtime=chosen, tree=tree, wanted=wanted, plan=plan, shim=shim)
+    return Probe(runtime=chosen, tree=tree, wanted=wanted, plan=plan, shim=shim)
 
 
 async def read_tree(runtime: ContainerRuntime, chosen: ChosenRuntime) -> ConfigTree:
@@ -129,7 +129,7 @@ async def read_tree(runtime: ContainerRuntime, chosen: ChosenRuntime) -> ConfigT
     return await runtime.read_config(chosen.kind, chosen.config_file, PLANNERS[chosen.kind].list_other_places(chosen))
 
 
-def render_state(look: Look | NoRuntime) -> RuntimeState:
+def render_state(look: Probe | NoRuntime) -> RuntimeState:
     """The published state of the runtime."""
     if isinstance(look, NoRuntime):
         return RuntimeState(kind=RuntimeKind.UNKNOWN, problem=look.reason)

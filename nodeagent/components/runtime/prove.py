@@ -8,10 +8,10 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from nodeagent.components.runtime.look import Look
 from nodeagent.components.runtime.plan_containerd import find_read_files
 from nodeagent.components.runtime.plan_docker import is_daemon_json, parse_daemon_json
 from nodeagent.components.runtime.planners import PLANNERS
+from nodeagent.components.runtime.probe import Probe
 from nodeagent.components.runtime.toml_edit import KeyPath, parse_toml
 from nodeagent.components.runtime.trial import Trial, find_wrong, render_control, render_trial
 from nodeagent.model.errors import NodeagentError
@@ -42,7 +42,7 @@ class PlanDisproved(NodeagentError):
         self.path, self.reason = path, reason
 
 
-async def prove_plan(runtime: ContainerRuntime, look: Look) -> Proof:
+async def prove_plan(runtime: ContainerRuntime, look: Probe) -> Proof:
     """Show the runtime coming up with the planned files and acting by the plan, where a trial is possible.
 
     Raises:
@@ -65,7 +65,7 @@ async def prove_plan(runtime: ContainerRuntime, look: Look) -> Proof:
     raise PlanDisproved(look.runtime.config_file, wrong, was_broken=not present.is_ready)
 
 
-async def _try_out(runtime: ContainerRuntime, look: Look, trial: Trial) -> TrialAnswer:
+async def _try_out(runtime: ContainerRuntime, look: Probe, trial: Trial) -> TrialAnswer:
     return await runtime.try_out(look.runtime.executable, look.runtime.config_file, ConfigTree(files=trial.files))
 
 

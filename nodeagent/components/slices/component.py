@@ -16,7 +16,7 @@ import anyio.lowlevel
 from anyio.abc import TaskStatus
 from msgspec.structs import replace
 
-from nodeagent.components.slices.describe import Surroundings, group_by_nvlink
+from nodeagent.components.slices.describe import DeviceFacts, group_by_nvlink
 from nodeagent.components.slices.own import OwnWrites
 from nodeagent.components.slices.plan import (
     Abilities,
@@ -113,7 +113,7 @@ class Slices:
         self._newest = 0
         self._roots: dict[PciAddress, str] = {}
         self._asked: frozenset[PciAddress] = frozenset()
-        self._around = Surroundings()
+        self._around = DeviceFacts()
         self._log = get_logger(component=self.name)
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 
 from nodeagent.model.gpu import Gpu, GpuPair, MigDevice
 from nodeagent.model.ids import GpuUuid, PciAddress
-from nodeagent.model.slices import Attribute, Capacity, CounterSet, ShareRule, Version
+from nodeagent.model.slices import Attribute, Capacity, CapacityPolicy, CounterSet, Version
 from nodeagent.model.values import Value
 from nodeagent.rules.claims.naming import MigPlace, NamedDevice, list_places, name_gpu
 
@@ -22,7 +22,7 @@ _NUMBERS: Final = re.compile(r"\d+")
 _VERSION_PARTS: Final = 3
 
 
-class Surroundings(Value, frozen=True):
+class DeviceFacts(Value, frozen=True):
     """Published facts about devices from other sources than the GPU itself."""
 
     driver_version: str = ""
@@ -33,7 +33,7 @@ class Surroundings(Value, frozen=True):
     """The group of each GPU that reaches others over NVLink."""
 
 
-def describe_attributes(device: NamedDevice, around: Surroundings, *, on_demand: bool = False) -> dict[str, Attribute]:
+def describe_attributes(device: NamedDevice, around: DeviceFacts, *, on_demand: bool = False) -> dict[str, Attribute]:
     """The attributes for selectors; a MIG device on demand has the same attributes before and after its creation."""
     gpu = device.gpu
     named: Iterator[tuple[str, Attribute | None]] = iter(
@@ -109,10 +109,10 @@ def describe_shares(device: NamedDevice) -> dict[str, Capacity]:
     whole = device.gpu.memory_total_bytes // MIB * MIB
     return {
         "memory": Capacity(
-            value=device.gpu.memory_total_bytes, share=ShareRule(default=whole, least=MIB, step=MIB, most=whole)
+            value=device.gpu.memory_total_bytes, share=CapacityPolicy(default=whole, least=MIB, step=MIB, most=whole)
         ),
         # A claim without a request for compute uses the compute that other claims leave.
-        "cores": Capacity(value=CORES, share=ShareRule(default=0, least=0, step=1, most=CORES)),
+        "cores": Capacity(value=CORES, share=CapacityPolicy(default=0, least=0, step=1, most=CORES)),
     }
 
 

@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Final
 
 from nodeagent.components.slices.describe import (
-    Surroundings,
+    DeviceFacts,
     can_be_shared,
     count_gpu,
     count_need,
@@ -23,7 +23,7 @@ from nodeagent.config.sections.claims import TaintRule
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.mig import MigState
-from nodeagent.model.offering import Door, Offering
+from nodeagent.model.offering import AllocationMode, Offering
 from nodeagent.model.slices import (
     KEEPING_AWAY,
     CounterSet,
@@ -67,7 +67,7 @@ class Sight(Value, frozen=True):
     health: HealthReport
     offering: Offering
     choices: Choices
-    around: Surroundings = Surroundings()
+    around: DeviceFacts = DeviceFacts()
     mig: MigState | None = None
     abilities: Abilities = Abilities()
 
@@ -75,7 +75,7 @@ class Sight(Value, frozen=True):
 def plan_contents(sight: Sight) -> tuple[SliceContent, ...]:
     """The slices of this node, in order; an empty slice where the node has no device to give."""
     on_demand = sight.choices.on_demand and sight.abilities.counters
-    named = list_devices(sight.inventory, sight.offering.list_behind(Door.CLAIMS), on_demand=on_demand)
+    named = list_devices(sight.inventory, sight.offering.list_behind(AllocationMode.CLAIMS), on_demand=on_demand)
     sets, groups = [], []
     for _, found in groupby(named, lambda one: one.gpu.uuid):
         devices = tuple(found)
@@ -119,7 +119,7 @@ def _render_group(sight: Sight, devices: Iterable[NamedDevice], *, on_demand: bo
 
 def _decide_taints(sight: Sight, device: NamedDevice) -> tuple[DeviceTaint, ...]:
     driver = sight.choices.driver
-    is_open = device.gpu.uuid in sight.offering.list_open(Door.CLAIMS)
+    is_open = device.gpu.uuid in sight.offering.list_open(AllocationMode.CLAIMS)
     taints = (
         *explain_closed(device, driver, is_open=is_open, mig=sight.mig),
         *decide_taints(device, sight.health, driver, sight.choices.taints),

@@ -1,6 +1,6 @@
 """Measures the containers' use of their fractions, once for all readers.
 
-Owns the published `PartUsage`. Refuses to sample: divides the inventory's samples, and reports nothing of an old
+Owns the published `FractionUsage`. Refuses to sample: divides the inventory's samples, and reports nothing of an old
 sample. The container runtime is asked at most once in ten seconds, and only where the pod alone does not identify the
 container.
 """
@@ -22,19 +22,19 @@ from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.log.lines import get_logger
 from nodeagent.model.errors import NodeagentError
+from nodeagent.model.fractions import PodContainer
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import GpuUuid
-from nodeagent.model.journal import PartTable
-from nodeagent.model.parts import PodContainer
+from nodeagent.model.journal import FractionTable
 from nodeagent.model.ports import ProcessPlace, ProcessPlaces
 from nodeagent.model.telemetry import NodeSample
-from nodeagent.model.usage import PartUsage
+from nodeagent.model.usage import FractionUsage
 
 GATHER_SECONDS: Final = 0.25
 """How long changes are gathered: a round looks at all containers, and containers that start then share the loop."""
 NAMES_SECONDS: Final = 10.0
 """Between two lists of the container runtime."""
-_NOBODY: Final = PartTable()
+_NOBODY: Final = FractionTable()
 Listing = Callable[[], Awaitable[tuple[PodContainer, ...]]]
 
 
@@ -67,7 +67,7 @@ class Usage:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(
                 self._waker.follow,
-                self._bus.watch_all(NodeSample, PartTable, Inventory, client=self.name),
+                self._bus.watch_all(NodeSample, FractionTable, Inventory, client=self.name),
                 name="usage states",
             )
             if self._list is not None:
@@ -81,32 +81,32 @@ class Usage:
 
     async def _refresh(self) -> float:
         """Publish the use of all containers; returns the seconds until the sample grows old."""
-        parts, inventory = self._bus.latest(PartTable), self._bus.latest(Inventory)
+        fractions, inventory = self._bus.latest(FractionTable), self._bus.latest(Inventory)
         sampled = self._bus.latest(NodeSample)
-        table = parts.value if parts is not None else _NOBODY
+        table = fractions.value if fractions is not None else _NOBODY
         sample, rest_seconds = self._look(sampled)
         if not table.bindings:
             # Nothing here changes each second: without fractions a round costs no more than this check.
-            self._tell_unseen({})
+            self._report_unseen({})
             self._conditions.replace("part-over-memory", {})
-            self._publish(PartUsage(), parts)
+            self._publish(FractionUsage(), fractions)
             return rest_seconds
         if sample is not None:
             self._placed = await self._find_places(table, sample)
             if self._places is not None:
-                self._tell_unseen(list_unseen(table, sample, self._placed))
+                self._report_unseen(list_unseen(table, sample, self._placed))
             if list_unnamed(table, sample, self._placed, self._names):
                 self._unnamed.wake()
         known = inventory.value if inventory is not None else None
         usage = measure(table, known, sample, self._placed, self._names)
-        self._publish(usage, sampled, parts, inventory)
+        self._publish(usage, sampled, fractions, inventory)
         if sample is not None:
             self._conditions.replace("part-over-memory", list_over(usage))
             if self._watchdog is not None:
                 await self._watchdog.look(usage, sample, self._placed)
         return rest_seconds
 
-    def _publish(self, usage: PartUsage, *reasons: Envelope[Any] | None) -> None:
+    def _publish(self, usage: FractionUsage, *reasons: Envelope[Any] | None) -> None:
         self._bus.publish_state(usage, source=self.name, cause=self._news.take(*reasons))
 
     def _look(self, sampled: Envelope[NodeSample] | None) -> tuple[NodeSample | None, float]:
@@ -116,12 +116,12 @@ class Usage:
         rest_seconds = sampled.value.time_seconds + sampled.value.fresh_seconds - self._clock.wall()
         return (None, math.inf) if rest_seconds <= 0 else (sampled.value, rest_seconds)
 
-    async def _find_places(self, table: PartTable, sample: NodeSample) -> Mapping[int, ProcessPlace]:
+    async def _find_places(self, table: FractionTable, sample: NodeSample) -> Mapping[int, ProcessPlace]:
         if self._places is None:
             return {}
         return await self._places.read_places(list_processes(table, sample))
 
-    def _tell_unseen(self, unseen: Mapping[GpuUuid, int]) -> None:
+    def _report_unseen(self, unseen: Mapping[GpuUuid, int]) -> None:
         details = {str(gpu): f"none of its {count} processes is seen from here" for gpu, count in unseen.items()}
         self._conditions.replace("part-use-unseen", details)
 

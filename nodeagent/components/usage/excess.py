@@ -9,7 +9,7 @@ from typing import NamedTuple
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.ports import ProcessPlace
 from nodeagent.model.telemetry import NodeSample
-from nodeagent.model.usage import ContainerUse, PartUsage, PartUse
+from nodeagent.model.usage import ContainerUse, FractionUsage, FractionUse
 
 Key = tuple[int, GpuUuid]
 
@@ -18,7 +18,7 @@ class Excess(NamedTuple):
     """A process to end."""
 
     use: ContainerUse
-    part: PartUse
+    part: FractionUse
     pid: int
     pod_uid: str
     memory_bytes: int
@@ -26,7 +26,7 @@ class Excess(NamedTuple):
 
 
 def find_excesses(
-    usage: PartUsage, sample: NodeSample, places: Mapping[int, ProcessPlace], seen: frozenset[Key]
+    usage: FractionUsage, sample: NodeSample, places: Mapping[int, ProcessPlace], seen: frozenset[Key]
 ) -> tuple[tuple[Excess, ...], frozenset[Key]]:
     """The processes to end now, the largest of each container and GPU, and the keys for the next measurement.
 
@@ -40,14 +40,14 @@ def find_excesses(
     over: set[Key] = set()
     found: list[Excess] = []
     for use in usage.containers:
-        for part in use.parts:
-            if part.memory_used_bytes is None or part.memory_used_bytes <= part.memory_bytes:
+        for fraction in use.parts:
+            if fraction.memory_used_bytes is None or fraction.memory_used_bytes <= fraction.memory_bytes:
                 continue
-            over.add((use.number, part.gpu))
+            over.add((use.number, fraction.gpu))
             # Only a process with a known pod: a process without may be of any owner.
-            pods = [pid for pid in part.processes if pid in places and places[pid].pod_uid]
-            known = [(memory.get((part.gpu, pid)) or 0, pid) for pid in pods]
-            if known and (use.number, part.gpu) in seen:
+            pods = [pid for pid in fraction.processes if pid in places and places[pid].pod_uid]
+            known = [(memory.get((fraction.gpu, pid)) or 0, pid) for pid in pods]
+            if known and (use.number, fraction.gpu) in seen:
                 most, pid = max(known)
-                found.append(Excess(use, part, pid, places[pid].pod_uid, most))
+                found.append(Excess(use, fraction, pid, places[pid].pod_uid, most))
     return tuple(found), frozenset(over)

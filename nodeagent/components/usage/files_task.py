@@ -12,13 +12,13 @@ from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.ticker import Ticker
 from nodeagent.core.log.lines import get_logger
-from nodeagent.model.claims import ClaimBook
+from nodeagent.model.claims import ReadyClaims
 from nodeagent.model.errors import NodeagentError
-from nodeagent.model.journal import PartTable
-from nodeagent.model.ports import PartFolders
+from nodeagent.model.journal import FractionTable
+from nodeagent.model.ports import FractionFolders
 from nodeagent.model.wording import render_bytes
 
-LOOK_SECONDS: Final = 5.0
+POLL_INTERVAL_SECONDS: Final = 5.0
 """The longest time for a container to fill the disk, where no file system of its own bounds the file."""
 
 
@@ -27,7 +27,7 @@ class UsageFiles:
 
     name = "usage_files"
 
-    def __init__(self, bus: Bus, conditions: Conditions, folders: Sequence[PartFolders]) -> None:
+    def __init__(self, bus: Bus, conditions: Conditions, folders: Sequence[FractionFolders]) -> None:
         """`folders` are the folders of all givers of fractions: to containers, and by claims."""
         self._bus, self._conditions, self._folders = bus, conditions, folders
         self._problem = ""
@@ -36,7 +36,7 @@ class UsageFiles:
     async def run(self, *, task_status: TaskStatus[None]) -> None:
         """Look at all files, the first time at once, until cancelled."""
         task_status.started()
-        async for _ in Ticker(LOOK_SECONDS):
+        async for _ in Ticker(POLL_INTERVAL_SECONDS):
             await self._look()
 
     async def _look(self) -> None:
@@ -65,10 +65,10 @@ class UsageFiles:
 
     def _name_owners(self) -> Mapping[str, str]:
         """The container or claim of each folder."""
-        parts, claims = self._bus.latest(PartTable), self._bus.latest(ClaimBook)
+        fractions, claims = self._bus.latest(FractionTable), self._bus.latest(ReadyClaims)
         owners = dict[str, str]()
-        if parts is not None:
-            for binding in parts.value.bindings.values():
+        if fractions is not None:
+            for binding in fractions.value.bindings.values():
                 name = binding.cdi_name.rpartition("=")[2] or f"b{binding.number}"
                 owners[name] = f"{binding.pod.describe()} ({binding.container})"
         if claims is not None:

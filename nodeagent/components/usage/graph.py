@@ -9,10 +9,10 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from nodeagent.model.fractions import FractionOffers
 from nodeagent.model.gpu import Gpu, Inventory, PathKind
 from nodeagent.model.ids import GpuUuid
-from nodeagent.model.journal import PartTable
-from nodeagent.model.parts import PartOffers
+from nodeagent.model.journal import FractionTable
 from nodeagent.model.telemetry import NodeSample
 from nodeagent.rules.placement.grouping import mask_of
 from nodeagent.rules.placement.hierarchy import Tree, plan_tree
@@ -45,13 +45,13 @@ class _Node(NamedTuple):
 
 
 def list_leaves(
-    inventory: Inventory, table: PartTable, offers: PartOffers, sample: NodeSample | None
+    inventory: Inventory, table: FractionTable, offers: FractionOffers, sample: NodeSample | None
 ) -> tuple[Leaf, ...]:
     """All GPUs of the node; a GPU without fractions has nothing to allocate."""
     read = {each.uuid: each.processes for each in sample.gpus} if sample is not None else {}
     leaves = []
     for gpu in inventory.gpus:
-        given = table.sum_parts(gpu.uuid)
+        given = table.sum_fractions(gpu.uuid)
         is_offered = offers.unfit.get(gpu.uuid, "not in parts") == ""
         processes = read.get(gpu.uuid, ())
         leaves.append(

@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nodeagent.model.allocation import PodIdentity
+from nodeagent.model.fractions import PodContainer
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import GpuUuid
-from nodeagent.model.journal import Binding, GpuPart, PartTable
-from nodeagent.model.parts import PodContainer
+from nodeagent.model.journal import Binding, FractionTable, GpuFraction
 from nodeagent.model.ports import ProcessPlace
 from nodeagent.model.telemetry import GpuSample, NodeSample, ProcessSample
-from nodeagent.model.usage import ContainerUse, PartUsage, PartUse, UndividedUse
+from nodeagent.model.usage import ContainerUse, FractionUsage, FractionUse, UndividedUse
 from nodeagent.rules.placement.space import CORES
 
 Places = Mapping[int, ProcessPlace]
@@ -52,13 +52,13 @@ class _Division:
     """By the numbers of the bindings that the use could not be divided among."""
 
 
-def list_processes(table: PartTable, sample: NodeSample) -> tuple[int, ...]:
+def list_processes(table: FractionTable, sample: NodeSample) -> tuple[int, ...]:
     """The processes on GPUs with fractions: their containers are worth knowing."""
     shared = table.by_gpu
     return tuple(sorted({each.pid for gpu in sample.gpus if gpu.uuid in shared for each in gpu.processes}))
 
 
-def list_unnamed(table: PartTable, sample: NodeSample, places: Places, names: Names) -> frozenset[str]:
+def list_unnamed(table: FractionTable, sample: NodeSample, places: Places, names: Names) -> frozenset[str]:
     """The ids of containers whose names would identify more than the pod does."""
     tenants = table.by_gpu
     return frozenset(
@@ -72,7 +72,7 @@ def list_unnamed(table: PartTable, sample: NodeSample, places: Places, names: Na
     )
 
 
-def list_unseen(table: PartTable, sample: NodeSample, places: Places) -> dict[GpuUuid, int]:
+def list_unseen(table: FractionTable, sample: NodeSample, places: Places) -> dict[GpuUuid, int]:
     """GPUs with unknown use because none of their processes is visible, with the number of processes."""
     tenants = table.by_gpu
     return {
@@ -81,8 +81,8 @@ def list_unseen(table: PartTable, sample: NodeSample, places: Places) -> dict[Gp
 
 
 def measure(
-    table: PartTable, inventory: Inventory | None, sample: NodeSample | None, places: Places, names: Names
-) -> PartUsage:
+    table: FractionTable, inventory: Inventory | None, sample: NodeSample | None, places: Places, names: Names
+) -> FractionUsage:
     """The use of all containers; without a sample, the fractions alone."""
     tenants = table.by_gpu
     found = {gpu.uuid: gpu for gpu in sample.gpus} if sample is not None else {}
@@ -94,7 +94,7 @@ def measure(
         for gpu, division in divisions.items()
         for numbers, tally in division.of_pod.items()
     )
-    return PartUsage(
+    return FractionUsage(
         time_seconds=sample.time_seconds if sample is not None else 0.0, containers=containers, undivided=undivided
     )
 
@@ -169,14 +169,16 @@ def _describe(binding: Binding, divisions: Mapping[GpuUuid, _Division], indices:
         since_seconds=binding.since_seconds,
         why=binding.why,
         parts=tuple(
-            _describe_part(part, binding, divisions[part.gpu].of_container[binding.number], indices.get(part.gpu))
-            for part in binding.parts
+            _describe_fraction(
+                fraction, binding, divisions[fraction.gpu].of_container[binding.number], indices.get(fraction.gpu)
+            )
+            for fraction in binding.parts
         ),
     )
 
 
-def _describe_part(part: GpuPart, binding: Binding, tally: _Tally, index: int | None) -> PartUse:
-    return PartUse(
+def _describe_fraction(part: GpuFraction, binding: Binding, tally: _Tally, index: int | None) -> FractionUse:
+    return FractionUse(
         gpu=part.gpu,
         index=index,
         cores=part.cores,
@@ -204,17 +206,17 @@ def _add(whole: int | None, more: int | None) -> int | None:
     return None if whole is None or more is None else whole + more
 
 
-def list_over(usage: PartUsage) -> dict[str, str]:
+def list_over(usage: FractionUsage) -> dict[str, str]:
     """Containers over the memory of their fraction, under any enforcement; by binding and GPU.
 
     The driver's count decides: a library in the container may be missing or bypassed.
     """
     return {
-        f"{one.number} {part.gpu}": (
-            f"{one.pod.namespace}/{one.pod.name} ({one.container}) uses {part.describe_memory()} of"
-            f" {part.gpu if part.index is None else f'GPU {part.index}'}, enforcement {one.enforcement}"
+        f"{one.number} {fraction.gpu}": (
+            f"{one.pod.namespace}/{one.pod.name} ({one.container}) uses {fraction.describe_memory()} of"
+            f" {fraction.gpu if fraction.index is None else f'GPU {fraction.index}'}, enforcement {one.enforcement}"
         )
         for one in usage.containers
-        for part in one.parts
-        if part.memory_used_bytes is not None and part.memory_used_bytes > part.memory_bytes
+        for fraction in one.parts
+        if fraction.memory_used_bytes is not None and fraction.memory_used_bytes > fraction.memory_bytes
     }

@@ -24,12 +24,12 @@ from nodeagent.edge.http.messages import Answer, Handler, Request, Response
 from nodeagent.edge.http.routes import Route, Routes
 from nodeagent.edge.http.server import HttpServer
 from nodeagent.model.display import ContainerStat
+from nodeagent.model.fractions import FractionOffers
 from nodeagent.model.gpu import Inventory
-from nodeagent.model.journal import PartTable
-from nodeagent.model.parts import PartOffers
+from nodeagent.model.journal import FractionTable
 from nodeagent.model.telemetry import NodeSample
-from nodeagent.model.usage import PartUsage
-from nodeagent.rules.fractions.display import tell_use
+from nodeagent.model.usage import FractionUsage
+from nodeagent.rules.fractions.display import describe_use
 
 T = TypeVar("T")
 CAPACITY: Final = Capacity(32, 16)
@@ -37,7 +37,7 @@ CAPACITY: Final = Capacity(32, 16)
 _NO_GPUS: Final = Inventory(generation=0)
 
 
-class Door(NamedTuple):
+class ServiceAddress(NamedTuple):
     """The HTTP address of the service, and its access rules."""
 
     listener: socket.socket
@@ -52,7 +52,7 @@ class UsageService:
     name = "usage_service"
 
     def __init__(
-        self, bus: Bus, live: LiveSettings, *, version: str, metrics: Mapping[str, Handler], door: Door | None
+        self, bus: Bus, live: LiveSettings, *, version: str, metrics: Mapping[str, Handler], door: ServiceAddress | None
     ) -> None:
         """`metrics` answers by path."""
         self._bus, self._live, self._metrics, self._door = bus, live, metrics, door
@@ -72,7 +72,7 @@ class UsageService:
             self._log.info("usage_served", address=address, socket=str(path) if path is not None else None)
             await anyio.sleep_forever()
 
-    def _open_http(self, door: Door) -> HttpServer:
+    def _open_http(self, door: ServiceAddress) -> HttpServer:
         hosts = AllowedHosts(door.names, self._live.now.http.allowed_hosts)
         return HttpServer(
             Routes(self.routes()),
@@ -94,12 +94,12 @@ class UsageService:
 
     def _graph(self) -> str:
         inventory = self._latest(Inventory) or _NO_GPUS
-        table, offers = self._latest(PartTable) or PartTable(), self._latest(PartOffers) or PartOffers()
+        table, offers = self._latest(FractionTable) or FractionTable(), self._latest(FractionOffers) or FractionOffers()
         return render_graph(inventory, list_leaves(inventory, table, offers, self._latest(NodeSample)))
 
     def _usage(self) -> Mapping[str, ContainerStat]:
-        usage = self._latest(PartUsage) or PartUsage()
-        return {each.key: each.stat for each in tell_use(usage, self._latest(Inventory) or _NO_GPUS)}
+        usage = self._latest(FractionUsage) or FractionUsage()
+        return {each.key: each.stat for each in describe_use(usage, self._latest(Inventory) or _NO_GPUS)}
 
     def _latest(self, state: type[T]) -> T | None:
         envelope = self._bus.latest(state)

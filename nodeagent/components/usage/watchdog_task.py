@@ -10,10 +10,10 @@ from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.log.lines import get_logger
 from nodeagent.model.errors import NodeagentError
-from nodeagent.model.events import PartProcessEnded
+from nodeagent.model.events import FractionProcessEnded
 from nodeagent.model.ports import ProcessEnding, ProcessPlace
 from nodeagent.model.telemetry import NodeSample
-from nodeagent.model.usage import PartUsage
+from nodeagent.model.usage import FractionUsage
 
 
 class Watchdog:
@@ -26,7 +26,7 @@ class Watchdog:
         self._judged_seconds = 0.0
         self._log = get_logger(component="usage")
 
-    async def look(self, usage: PartUsage, sample: NodeSample, places: Mapping[int, ProcessPlace]) -> None:
+    async def look(self, usage: FractionUsage, sample: NodeSample, places: Mapping[int, ProcessPlace]) -> None:
         """Judge one measurement; a repeated measurement is ignored."""
         if not self._live.now.fractions.kill_over_memory:
             self._over = frozenset()
@@ -46,7 +46,7 @@ class Watchdog:
             return
         if not is_ended:
             return
-        fact = PartProcessEnded(
+        fact = FractionProcessEnded(
             number=excess.use.number,
             pod=excess.use.pod,
             container=excess.use.container,

@@ -31,12 +31,12 @@ from nodeagent.components.web.api.stream import (
     render_event,
 )
 from nodeagent.components.web.assets import HEADERS as PAGE_HEADERS
+from nodeagent.components.web.event_store import EventStoreUnreadable, decode_events, encode_events
 from nodeagent.components.web.health_text import render_readyz
 from nodeagent.components.web.page.details import is_page, render_steps
 from nodeagent.components.web.page.event_words import Teller
 from nodeagent.components.web.page.live import LivePage, LivePages
 from nodeagent.components.web.page.overview import render_document
-from nodeagent.components.web.past import PastUnreadable, decode_past, encode_past
 from nodeagent.components.web.view import NodeView
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
@@ -138,43 +138,43 @@ class WebComponent:
             task_status.started()
             try:
                 async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(self._keep_past, name="web past")
+                    tasks.start_soon(self._store_events, name="web past")
                     await self._keep_pages()
             finally:
                 self._stopping.set()
                 self._pages_updated.set()
 
-    async def _keep_past(self) -> None:
+    async def _store_events(self) -> None:
         """Read the last agent's events, and store new events for the next agent."""
         try:
-            self._view.note_past(await self._read_past())
+            self._view.note_stored_events(await self._read_stored_events())
             while True:
                 await anyio.sleep(until_beat(KEEP_SECONDS))
-                await self._write_past()
+                await self._write_stored_events()
         finally:
             with anyio.CancelScope(shield=True):
-                await self._write_past()
+                await self._write_stored_events()
             self._store.close()
 
-    async def _read_past(self) -> tuple[EventRecord, ...]:
+    async def _read_stored_events(self) -> tuple[EventRecord, ...]:
         stored = await self._store.read()
         troubles, events = list(stored.troubles), tuple[EventRecord, ...]()
         if stored.body is not None:
             try:
-                events = decode_past(stored.body)
-            except PastUnreadable as error:
+                events = decode_events(stored.body)
+            except EventStoreUnreadable as error:
                 troubles.append(await self._store.discard(str(error)))
         if troubles:
             self._log.warning("stored_events_unusable", troubles=troubles)
             self._conditions.set("events-lost", detail="; ".join(troubles))
         return events
 
-    async def _write_past(self) -> None:
+    async def _write_stored_events(self) -> None:
         """Store all events, if any but readings came since the last time."""
         newest = self._view.find_newest()
         if newest == self._written:
             return
-        trouble = await self._store.write(encode_past(self._view.events()))
+        trouble = await self._store.write(encode_events(self._view.events()))
         if trouble:  # pragma: no cover - tested; Python 3.11 traces no frame that an exception resumes
             self._log.warning("events_not_stored", reason=trouble)
         else:

@@ -12,13 +12,13 @@ from msgspec.structs import replace
 
 from nodeagent.components.web.api.records import EventRecord
 
-PAST_VERSION: Final = 1
+EVENT_STORE_VERSION: Final = 1
 KEPT: Final = 200
 LARGE: Final = frozenset({"Inventory", "HealthReport", "ActiveConditions"})
 """Values of these are left out: the sentence stays, and the value is out of date."""
 
 
-class PastUnreadable(Exception):
+class EventStoreUnreadable(Exception):
     """The bytes are whole, yet no events of this version."""
 
     def __init__(self, reason: str) -> None:
@@ -26,7 +26,7 @@ class PastUnreadable(Exception):
         self.reason = reason
 
 
-def encode_past(events: Sequence[EventRecord]) -> bytes:
+def encode_events(events: Sequence[EventRecord]) -> bytes:
     """The newest events with words for people, each with its nearest stored cause."""
     told = [event for event in events if event.text][-KEPT:]
     causes = {event.seq: event.cause for event in events}
@@ -34,16 +34,16 @@ def encode_past(events: Sequence[EventRecord]) -> bytes:
     return json.encode([_shorten(event, _find_cause(event.cause, causes, kept)) for event in told])
 
 
-def decode_past(content: bytes) -> tuple[EventRecord, ...]:
+def decode_events(content: bytes) -> tuple[EventRecord, ...]:
     """The events in these bytes, numbered so that the last event is -1.
 
     Raises:
-        PastUnreadable: There are no events of this version.
+        EventStoreUnreadable: There are no events of this version.
     """
     try:
         events = json.decode(content, type=tuple[EventRecord, ...])
     except (DecodeError, ValidationError) as error:
-        raise PastUnreadable(str(error)) from error
+        raise EventStoreUnreadable(str(error)) from error
     numbers = {event.seq: place - len(events) for place, event in enumerate(events)}
     return tuple(
         replace(

@@ -6,7 +6,7 @@ from nodeagent.components.web.api.records import ComponentRecord, ConditionRecor
 from nodeagent.model.conditions.driver import BLINDING_CODES
 from nodeagent.model.devices import DeviceTable
 from nodeagent.model.gpu import Inventory
-from nodeagent.model.plugin import OfferAccount, PluginState
+from nodeagent.model.plugin import OfferSummary, PluginState
 from nodeagent.model.wording import render_age
 
 
@@ -49,7 +49,7 @@ def decide_verdict(
     return "ok", _praise(inventory, account, devices)
 
 
-def _find_doubt(account: OfferAccount | None, gpus: GpusRecord | None, conditions: Sequence[ConditionRecord]) -> str:
+def _find_doubt(account: OfferSummary | None, gpus: GpusRecord | None, conditions: Sequence[ConditionRecord]) -> str:
     """A problem before its condition is old enough to be shown, or without a condition."""
     if account is not None and account.troubled:
         return account.describe()
@@ -60,7 +60,7 @@ def _find_doubt(account: OfferAccount | None, gpus: GpusRecord | None, condition
     return _tell(blinding, 0) if blinding else f"GPU readings are {render_age(max(ages))} old"
 
 
-def _praise(inventory: Inventory | None, account: OfferAccount | None, devices: DeviceTable | None) -> str:
+def _praise(inventory: Inventory | None, account: OfferSummary | None, devices: DeviceTable | None) -> str:
     if devices is not None and (inventory is None or not inventory.gpus):
         count = sum(len(each.devices) for each in devices.classes)
         return f"all is well: {count} {'device' if count == 1 else 'devices'} of other kinds, and no GPU"

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 from nodeagent.components.web.api.build import (
     Identity,
-    Known,
+    LatestStates,
     build_components,
     build_conditions,
     build_gates,
@@ -19,16 +19,16 @@ from nodeagent.components.web.api.records import EventRecord, StateRecord
 from nodeagent.components.web.api.stream import QUIET_TYPES, build_event
 from nodeagent.components.web.page.event_words import Teller
 from nodeagent.components.web.page.overview import PageView
-from nodeagent.components.web.page.periods import PeriodBook
+from nodeagent.components.web.page.periods import PeriodHistory
 from nodeagent.components.web.page.trend import Trends
 from nodeagent.core.values import ActiveCondition, ComponentReport, Envelope, GateState
 from nodeagent.model.allocation import AllocationTable, ClaimTable
-from nodeagent.model.claims import ClaimBook
+from nodeagent.model.claims import ReadyClaims
 from nodeagent.model.devices import DeviceTable
 from nodeagent.model.driver import DriverState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
-from nodeagent.model.journal import PartTable
+from nodeagent.model.journal import FractionTable
 from nodeagent.model.labels import LabelState
 from nodeagent.model.mig import MigState
 from nodeagent.model.mps import MpsState
@@ -37,7 +37,7 @@ from nodeagent.model.plugin import PluginState
 from nodeagent.model.runtime import CdiState, RuntimeState
 from nodeagent.model.slices import PublishedSlices
 from nodeagent.model.telemetry import NodeSample
-from nodeagent.model.usage import PartUsage
+from nodeagent.model.usage import FractionUsage
 from nodeagent.rules.ids import Names, build_names
 
 T = TypeVar("T")
@@ -93,7 +93,7 @@ class NodeView:
     ) -> None:
         self._bus, self._gates, self._conditions, self._clock = bus, gates, conditions, clock
         self._identity, self._reports = identity, reports
-        self._trends, self._periods = Trends(), PeriodBook()
+        self._trends, self._periods = Trends(), PeriodHistory()
         self._past: tuple[EventRecord, ...] = ()
         self._named: tuple[Inventory | None, Names] = (None, {})
 
@@ -102,7 +102,7 @@ class NodeView:
         """Tells this process of the agent from every other."""
         return f"{self._identity.pid}.{self._identity.started_seconds:.0f}"
 
-    def note_past(self, events: Sequence[EventRecord]) -> None:
+    def note_stored_events(self, events: Sequence[EventRecord]) -> None:
         """Take up events from before the agent's start."""
         self._past = tuple(events)
 
@@ -151,8 +151,8 @@ class NodeView:
             self._named = (inventory, build_names(inventory))
         return self._named[1]
 
-    def _known(self) -> Known:
-        return Known(
+    def _known(self) -> LatestStates:
+        return LatestStates(
             driver=self._latest(DriverState),
             inventory=self._latest(Inventory),
             sample=self._latest(NodeSample),
@@ -160,11 +160,11 @@ class NodeView:
             plugin=self._latest(PluginState),
             runtime=self._latest(RuntimeState),
             cdi=self._latest(CdiState),
-            allocations=join_claims(self._latest(AllocationTable), self._latest(ClaimBook), self._latest(ClaimTable)),
+            allocations=join_claims(self._latest(AllocationTable), self._latest(ReadyClaims), self._latest(ClaimTable)),
             labels=self._latest(LabelState),
             offering=self._latest(Offering),
-            parts=self._latest(PartTable),
-            usage=self._latest(PartUsage),
+            parts=self._latest(FractionTable),
+            usage=self._latest(FractionUsage),
             mps=self._latest(MpsState),
             devices=self._latest(DeviceTable),
             mig=self._latest(MigState),

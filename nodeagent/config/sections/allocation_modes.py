@@ -6,37 +6,37 @@ from nodeagent.config.compound import ListOf, Nested
 from nodeagent.config.kinds import OneOf, Text
 from nodeagent.config.knobs import Section, knob, required
 
-DoorWord: TypeAlias = Literal["whole", "fractions", "claims", "none"]
-DoorChange: TypeAlias = Literal["drain", "wait"]
+ModeWord: TypeAlias = Literal["whole", "fractions", "claims", "none"]
+ModeChange: TypeAlias = Literal["drain", "wait"]
 
 ALL: Final = "all"
-DOOR_SELECTOR = Text("all, an index, a UUID, a PCI address or a model pattern such as NVIDIA A100*", r".+", 256)
+MODE_SELECTOR = Text("all, an index, a UUID, a PCI address or a model pattern such as NVIDIA A100*", r".+", 256)
 
 
-class DoorRule(Section):
+class AllocationModeRule(Section):
     """The door, or allocation mode, of some GPUs."""
 
     gpus: tuple[str, ...] = required(
-        ListOf(DOOR_SELECTOR, shortest=1), "the GPUs: all, or by index, UUID, PCI address or model pattern"
+        ListOf(MODE_SELECTOR, shortest=1), "the GPUs: all, or by index, UUID, PCI address or model pattern"
     )
-    door: DoorWord = required(
-        OneOf[DoorWord](("whole", "fractions", "claims", "none")),
+    door: ModeWord = required(
+        OneOf[ModeWord](("whole", "fractions", "claims", "none")),
         "whole by the device plugin (with sharing and MIG), in fractions, by claims, or not at all",
     )
 
 
-class DoorsSettings(Section):
+class AllocationModeSettings(Section):
     """The door, or allocation mode, of each GPU: whole, in fractions, by claims, or not at all."""
 
-    rules: tuple[DoorRule, ...] = knob(
-        ListOf(Nested(DoorRule)),
+    rules: tuple[AllocationModeRule, ...] = knob(
+        ListOf(Nested(AllocationModeRule)),
         (),
         "doors by GPU, rule by rule; the first rule that fits a GPU counts, a GPU without a rule is given whole",
         "every GPU is given whole",
         reload=True,
     )
-    change: DoorChange = knob(
-        OneOf[DoorChange](("drain", "wait")),
+    change: ModeChange = knob(
+        OneOf[ModeChange](("drain", "wait")),
         "drain",
         "while pods still hold a GPU that shall go through another door: drain gives the GPU to"
         " no new pod, wait goes on giving out the GPU through the old door",

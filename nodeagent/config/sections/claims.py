@@ -102,13 +102,13 @@ class ClaimsSettings(Section):
 
 def locate_service(claims: ClaimsSettings) -> Path:
     """The socket for the kubelet's calls."""
-    return claims.plugins_dir / claims.driver / f"dra{_tell_apart(claims)}.sock"
+    return claims.plugins_dir / claims.driver / f"dra{_list_distinct(claims)}.sock"
 
 
 def locate_registration(claims: ClaimsSettings) -> Path:
     """The socket by which the kubelet finds the service socket."""
-    return claims.registry_dir / f"{claims.driver}{_tell_apart(claims)}-reg.sock"
+    return claims.registry_dir / f"{claims.driver}{_list_distinct(claims)}-reg.sock"
 
 
-def _tell_apart(claims: ClaimsSettings) -> str:
+def _list_distinct(claims: ClaimsSettings) -> str:
     return f"-{claims.instance}" if claims.instance else ""

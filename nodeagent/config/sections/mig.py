@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 from nodeagent.config.compound import ListOf, MapOf, Nested
 from nodeagent.config.kinds import AbsolutePath, Flag, Maybe, Number, OneOf, Text, Whole
 from nodeagent.config.knobs import Section, knob, required
-from nodeagent.config.sections.doors import ALL, DOOR_SELECTOR
+from nodeagent.config.sections.allocation_modes import ALL, MODE_SELECTOR
 
 WhenBusy: TypeAlias = Literal["wait", "refuse", "evict"]
 
@@ -22,7 +22,7 @@ class LayoutEntry(Section):
 
     name: str = required(LAYOUT_NAME, "the layout that this is a part of")
     gpus: tuple[str, ...] = knob(
-        ListOf(DOOR_SELECTOR, shortest=1),
+        ListOf(MODE_SELECTOR, shortest=1),
         (ALL,),
         "the GPUs: all, or by index, UUID, PCI address or model pattern; of several entries for a GPU the last counts",
         "every GPU",

@@ -86,7 +86,7 @@ class Runner:
         kept_going = True
         try:
             with self._life:
-                kept_going = await self._run_again_and_again(on_first_start)
+                kept_going = await self._run_with_restarts(on_first_start)
         finally:
             self._move(Phase.STOPPED if kept_going else Phase.FAILED)
             self.ended.set()
@@ -111,7 +111,7 @@ class Runner:
         if self.report.phase in (Phase.RUNNING, Phase.DEGRADED):
             self._move(Phase.RUNNING if reason is None else Phase.DEGRADED, degraded_reason=reason)
 
-    async def _run_again_and_again(self, on_first_start: Callable[[], None]) -> bool:
+    async def _run_with_restarts(self, on_first_start: Callable[[], None]) -> bool:
         while True:
             await self._wait_for_gates()
             on_first_start()

@@ -72,7 +72,7 @@ class Supervisor:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._follow_degraded, name="supervisor: degraded")
             for runner in self._runners.values():
-                tasks.start_soon(self._look_after, runner, name=runner.spec.name)
+                tasks.start_soon(self._supervise, runner, name=runner.spec.name)
             task_status.started()
             await self._stop_requested.wait()
             await self._stop_in_stages()
@@ -95,7 +95,7 @@ class Supervisor:
         """Every component, in the order of declaration."""
         return tuple(runner.report for runner in self._runners.values())
 
-    async def _look_after(self, runner: Runner) -> None:
+    async def _supervise(self, runner: Runner) -> None:
         if await runner.run(lambda: self._note_started(runner)):
             return
         name, last_error = runner.spec.name, runner.report.last_error or "no error"

@@ -104,7 +104,7 @@ def configure_logging(*, form: Form = "auto", level: Level = "info", stream: Tex
     target = stream or sys.stderr
     chosen = form if form != "auto" else ("console" if target.isatty() else "json")
     threshold = logging.getLevelNamesMapping()[level.upper()]
-    tell_repeats(everything=True)
+    report_repeats(everything=True)
     structlog.configure(
         processors=[*_processors(), _renderer(chosen, colours=target.isatty())],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
@@ -120,7 +120,7 @@ def configure_logging(*, form: Form = "auto", level: Level = "info", stream: Tex
     root.setLevel(max(threshold, logging.WARNING))
 
 
-def tell_repeats(*, everything: bool = False) -> None:
+def report_repeats(*, everything: bool = False) -> None:
     """Write the due summaries of counted lines; `everything` at the end of the process."""
     with _lock:
         summaries = _repeats.close() if everything else _repeats.collect(time.monotonic())

@@ -22,7 +22,7 @@ from nodeagent.edge.container_runtime.protobuf_fields import (
 )
 from nodeagent.edge.grpc.caller import call_unary
 from nodeagent.edge.grpc.errors import AnswerBroken, AnswerRefused
-from nodeagent.model.parts import ContainerState, PodContainer
+from nodeagent.model.fractions import ContainerState, PodContainer
 from nodeagent.model.values import Value
 
 _SERVICE = "/runtime.v1.RuntimeService"

@@ -121,7 +121,7 @@ class RuntimeDetector:
         return not places & listed and self._host.here(endpoint).is_socket()
 
     async def _look_at(self, kind: RuntimeKind, flavour: RuntimeFlavour, socket: str) -> RuntimeCandidate:
-        candidate = await anyio.to_thread.run_sync(lambda: self._look_behind(kind, flavour, socket))
+        candidate = await anyio.to_thread.run_sync(lambda: self._find_listener(kind, flavour, socket))
         try:
             answer = await self._ask(kind, str(self._host.here(socket)))
         except RuntimeSilent as error:
@@ -136,7 +136,7 @@ class RuntimeDetector:
             default_handler=answer.default_handler,
         )
 
-    def _look_behind(self, kind: RuntimeKind, flavour: RuntimeFlavour, socket: str) -> RuntimeCandidate:
+    def _find_listener(self, kind: RuntimeKind, flavour: RuntimeFlavour, socket: str) -> RuntimeCandidate:
         """The process that listens at the socket, even where the kernel hides the process from clients."""
         pid = read_peer_pid(self._host.here(socket)) or self._find_hidden(kind, socket)
         process = self._proc_root / str(pid)

@@ -104,7 +104,7 @@ class GrpcServer:
         kind = self._unary if is_unary else self._streaming
         kind.add(task)
         task.add_done_callback(kind.discard)
-        task.add_done_callback(self._look_for_defect)
+        task.add_done_callback(self._end_on_defect)
         return task
 
     def arrive(self, connection: ServerConnection) -> bool:
@@ -130,7 +130,7 @@ class GrpcServer:
         self._entering.add(entering)
         entering.add_done_callback(self._entering.discard)
 
-    def _look_for_defect(self, task: asyncio.Task[None]) -> None:
+    def _end_on_defect(self, task: asyncio.Task[None]) -> None:
         """End the server loudly when a crash reporter itself raises."""
         if not task.cancelled() and task.exception() is not None:
             self._tasks.start_soon(_raise_of, task)

@@ -73,7 +73,7 @@ class Credentials(Protocol):
         ...
 
 
-class ServiceAccount(Struct, frozen=True):
+class InClusterCredentials(Struct, frozen=True):
     """The service account of the agent's pod."""
 
     environ: Mapping[str, str]
@@ -179,11 +179,11 @@ def find_credentials(kubeconfig: Path | None, environ: Mapping[str, str]) -> Cre
     """The named kubeconfig, or else the service account where present."""
     if kubeconfig is not None:
         return Kubeconfig(kubeconfig)
-    account = ServiceAccount(environ, SERVICE_ACCOUNT_DIR)
+    account = InClusterCredentials(environ, SERVICE_ACCOUNT_DIR)
     return account if environ.get(_HOST) and environ.get(_PORT) and _has_token(account) else None
 
 
-def _has_token(account: ServiceAccount) -> bool:
+def _has_token(account: InClusterCredentials) -> bool:
     return (account.directory / "token").exists()
 
 

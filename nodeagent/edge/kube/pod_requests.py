@@ -13,7 +13,7 @@ from nodeagent.edge.kube.follow import SILENCE_SECONDS, Follower, follow_all
 from nodeagent.edge.kube.node_document import FIELD_MANAGER
 from nodeagent.edge.kube.pods import PODS
 from nodeagent.model.allocation import PodIdentity
-from nodeagent.model.parts import ContainerRequest, PodRequest
+from nodeagent.model.fractions import ContainerRequest, PodRequest
 from nodeagent.model.scheduling import FINISHED_PHASES
 
 _WHAT = "what the pods of this node ask for"

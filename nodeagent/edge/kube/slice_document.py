@@ -14,9 +14,9 @@ from nodeagent.edge.kube.client import Json
 from nodeagent.model.slices import (
     Attribute,
     Capacity,
+    CapacityPolicy,
     CounterSet,
     DeviceTaint,
-    ShareRule,
     SliceContent,
     SliceDevice,
     SlicePool,
@@ -271,7 +271,7 @@ def _parse_capacity(wire: _Capacity) -> Capacity:
         raise ValueError("a range without end or step")
     return Capacity(
         value=parse_quantity(wire.value),
-        share=ShareRule(
+        share=CapacityPolicy(
             default=parse_quantity(policy.default),
             least=parse_quantity(known.min),
             step=parse_quantity(known.step),

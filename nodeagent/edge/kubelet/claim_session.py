@@ -19,7 +19,7 @@ from nodeagent.edge.grpc.unix_socket import identify_file
 from nodeagent.edge.kubelet.call_times import CallTimes
 from nodeagent.edge.kubelet.claim_server import PLUGIN_TYPE, VERSIONS, ClaimServer
 from nodeagent.edge.kubelet.registration import PluginCard, Registration
-from nodeagent.edge.kubelet.socket_watch import STANDING_LOOK_SECONDS, wait_present
+from nodeagent.edge.kubelet.socket_watch import STANDING_POLL_SECONDS, wait_present
 from nodeagent.model.claims import ClaimStanding
 from nodeagent.model.ports import ClaimDriver
 
@@ -73,7 +73,7 @@ class ClaimSession:
                 self._say(is_registered=False, error=f"another driver has put its socket in place of {taken[0]}")
             elif lost:
                 return
-            await sleep(until_beat(STANDING_LOOK_SECONDS))
+            await sleep(until_beat(STANDING_POLL_SECONDS))
 
     def _make_folder(self) -> None:
         folder = self._serving_socket.parent

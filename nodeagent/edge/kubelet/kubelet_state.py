@@ -20,7 +20,7 @@ PATIENCE_SECONDS: Final = 0.003
 """How long the event loop stands still for a read while a container waits: enough for a sound file."""
 
 
-class KubeletAccount:
+class KubeletState:
     """Reads the kubelet state; belongs to the event loop's thread."""
 
     def __init__(self, device_plugins_dir: Path, pod_resources_socket: Path) -> None:

@@ -18,7 +18,7 @@ from nodeagent.edge.kubelet.errors import KubeletError
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.plugin import AdvertisedDevice
 
-LOOK_SECONDS: Final = 10.0
+POLL_INTERVAL_SECONDS: Final = 10.0
 CONFIRM_SECONDS: Final = 1.0
 """The pause before a second look; a new list takes the kubelet milliseconds."""
 ANSWER_SECONDS: Final = 1.0
@@ -49,7 +49,7 @@ class ListCheck:
         self._resource, self._read_allocatable = resource, read_allocatable
         self._verdict = ListVerdict.AS_SENT
         self._suspicion: tuple[ListVerdict, object] | None = None
-        self._due = current_time() + LOOK_SECONDS
+        self._due = current_time() + POLL_INTERVAL_SECONDS
 
     async def look(self, sent: tuple[AdvertisedDevice, ...]) -> ListVerdict:
         """The present verdict; asks the kubelet when due."""
@@ -70,4 +70,4 @@ class ListCheck:
         if suspicion is not None and suspicion == self._suspicion:
             self._verdict, suspicion = suspicion[0], None
         self._suspicion = suspicion
-        self._due = current_time() + (LOOK_SECONDS if suspicion is None else CONFIRM_SECONDS)
+        self._due = current_time() + (POLL_INTERVAL_SECONDS if suspicion is None else CONFIRM_SECONDS)

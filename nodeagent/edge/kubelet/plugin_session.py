@@ -25,7 +25,7 @@ from nodeagent.edge.kubelet.errors import KubeletError
 from nodeagent.edge.kubelet.list_check import ListCheck, ListVerdict, ReadAllocatable
 from nodeagent.edge.kubelet.plugin_server import PluginServer
 from nodeagent.edge.kubelet.registrar import register_plugin
-from nodeagent.edge.kubelet.socket_watch import STANDING_LOOK_SECONDS, wait_present
+from nodeagent.edge.kubelet.socket_watch import STANDING_POLL_SECONDS, wait_present
 from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource
 from nodeagent.model.ports import DevicePlugin
 
@@ -102,7 +102,7 @@ class PluginSession:
                 await self._server.wait_stream_change()
         check = ListCheck(self._plugin.resource, self._read_allocatable)
         while self._server.streaming:
-            with move_on_after(until_beat(STANDING_LOOK_SECONDS)):
+            with move_on_after(until_beat(STANDING_POLL_SECONDS)):
                 await self._server.wait_stream_change()
             if identify_file(self._kubelet_socket) not in {kubelet, None}:
                 return "another kubelet process has taken over"

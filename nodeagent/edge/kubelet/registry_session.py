@@ -21,7 +21,7 @@ from nodeagent.edge.kubelet.call_times import CallTimes
 from nodeagent.edge.kubelet.plugin_server import API_VERSION, PluginServer
 from nodeagent.edge.kubelet.plugin_session import STABLE_SECONDS, plan_pause
 from nodeagent.edge.kubelet.registration import PluginCard, Registration
-from nodeagent.edge.kubelet.socket_watch import STANDING_LOOK_SECONDS, wait_present
+from nodeagent.edge.kubelet.socket_watch import STANDING_POLL_SECONDS, wait_present
 from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource
 from nodeagent.model.ports import DevicePlugin
 
@@ -85,15 +85,15 @@ class RegistrySession:
         patience = FIRST_STREAM_SECONDS
         while await self._stream_begins(patience):
             while self._server.streaming:
-                self._tell_started()
-                with move_on_after(until_beat(STANDING_LOOK_SECONDS)):
+                self._report_started()
+                with move_on_after(until_beat(STANDING_POLL_SECONDS)):
                     await self._server.wait_stream_change()
                 if not registration.owns_file():
                     return
             self._say(registered=False, last_error="the kubelet does not follow the list of devices")
             patience = RETURN_SECONDS
 
-    def _tell_started(self) -> None:
+    def _report_started(self) -> None:
         if self._standing.registered and self._started is not None:
             self._started.started()
             self._started = None

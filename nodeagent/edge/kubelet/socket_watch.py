@@ -12,9 +12,9 @@ from anyio import sleep
 from nodeagent.core.life.ticker import until_beat
 from nodeagent.edge.grpc.unix_socket import FileIdentity, identify_file
 
-LOOK_EVERY_SECONDS: Final = 0.2
+POLL_EVERY_SECONDS: Final = 0.2
 """The pause while a file is awaited."""
-STANDING_LOOK_SECONDS: Final = 0.75
+STANDING_POLL_SECONDS: Final = 0.75
 """The pause while registered: a leaving kubelet ends the stream, seen at once; polls find all other changes."""
 
 
@@ -24,4 +24,4 @@ async def wait_present(path: Path, other_than: FileIdentity | None = None) -> Fi
         found = identify_file(path)
         if found is not None and found != other_than:
             return found
-        await sleep(until_beat(LOOK_EVERY_SECONDS))
+        await sleep(until_beat(POLL_EVERY_SECONDS))

@@ -20,7 +20,7 @@ from nodeagent.edge.http.certificate import read_expiry
 from nodeagent.extender.errors import KeysInvalid, SetupInvalid
 from nodeagent.extender.trust.digest import ChoiceDigests, parse_keys
 
-LOOK_SECONDS: Final = 10.0
+POLL_INTERVAL_SECONDS: Final = 10.0
 SOON_SECONDS: Final = 30 * 86400.0
 KEY_FILE_BYTES_MAX: Final = 64 * 1024
 _REMEDIES: Final = {
@@ -128,13 +128,15 @@ async def watch_files(keys: KeyFile, certificates: Certificates, use_digests: Ca
     try:
         while True:
             try:
-                await worker.run(certificates.look, timeout_seconds=LOOK_SECONDS, what="reading certificates")
-                digests = await worker.run(keys.look, timeout_seconds=LOOK_SECONDS, what="reading keys of choices")
+                await worker.run(certificates.look, timeout_seconds=POLL_INTERVAL_SECONDS, what="reading certificates")
+                digests = await worker.run(
+                    keys.look, timeout_seconds=POLL_INTERVAL_SECONDS, what="reading keys of choices"
+                )
             except WorkerError as error:
                 _log.warning("files_not_read", reason=str(error))
             else:
                 if digests is not None:
                     use_digests(digests)
-            await anyio.sleep(LOOK_SECONDS)
+            await anyio.sleep(POLL_INTERVAL_SECONDS)
     finally:
         worker.close()

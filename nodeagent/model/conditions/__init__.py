@@ -8,17 +8,17 @@ from nodeagent.model.conditions.cluster import CLUSTER_CONDITIONS
 from nodeagent.model.conditions.containers import CONTAINERS_CONDITIONS
 from nodeagent.model.conditions.definition import ConditionDefinition
 from nodeagent.model.conditions.driver import DRIVER_CONDITIONS
+from nodeagent.model.conditions.fractions import FRACTIONS_CONDITIONS
 from nodeagent.model.conditions.hardware import HARDWARE_CONDITIONS
 from nodeagent.model.conditions.mig import MIG_CONDITIONS
 from nodeagent.model.conditions.offering import DEVICES_CONDITIONS, OFFERING_CONDITIONS
-from nodeagent.model.conditions.parts import PARTS_CONDITIONS
 
 CATALOGUE: tuple[ConditionDefinition, ...] = (
     *DRIVER_CONDITIONS,
     *HARDWARE_CONDITIONS,
     *CONTAINERS_CONDITIONS,
     *OFFERING_CONDITIONS,
-    *PARTS_CONDITIONS,
+    *FRACTIONS_CONDITIONS,
     *MIG_CONDITIONS,
     *DEVICES_CONDITIONS,
     *CLUSTER_CONDITIONS,

@@ -3,7 +3,7 @@
 from nodeagent.model.conditions.definition import ConditionDefinition
 from nodeagent.model.conditions.driver import BLINDING_CODES
 
-PARTS_CONDITIONS: tuple[ConditionDefinition, ...] = (
+FRACTIONS_CONDITIONS: tuple[ConditionDefinition, ...] = (
     ConditionDefinition(
         code="claims-not-registered",
         severity="error",

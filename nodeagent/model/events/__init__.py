@@ -6,8 +6,8 @@ Facts that must not be lost do not depend on the bus: they are journalled first 
 """
 
 from nodeagent.model.allocation import AllocationTable, ClaimTable
-from nodeagent.model.claims import ClaimBook, ClaimStanding
-from nodeagent.model.cluster import ClusterLink, ClusterNode, ClusterWishes, PodLabelTable
+from nodeagent.model.claims import ClaimStanding, ReadyClaims
+from nodeagent.model.cluster import ClusterLink, ClusterNode, NodeRequests, PodLabelTable
 from nodeagent.model.devices import DeviceTable
 from nodeagent.model.driver import DriverState
 from nodeagent.model.events.admissions import (
@@ -19,10 +19,10 @@ from nodeagent.model.events.admissions import (
     DevicesAdvertised,
     DevicesAllocated,
     DevicesFreed,
-    PartBound,
-    PartProcessEnded,
-    PartRefused,
-    PartReleased,
+    FractionBound,
+    FractionProcessEnded,
+    FractionRefused,
+    FractionReleased,
 )
 from nodeagent.model.events.hardware import (
     DriverChanged,
@@ -45,38 +45,40 @@ from nodeagent.model.events.node import (
     DeviceLost,
     LabelsApplied,
     LabelsContested,
+    NodeRequestRefused,
     RuntimeConfigured,
     RuntimeRestarted,
     SlicesWritten,
-    WishRefused,
 )
 from nodeagent.model.events.ways import (
-    DoorChanged,
-    DoorChosen,
+    AllocationModeChanged,
+    AllocationModeChosen,
     GpuSeenStale,
     MigChangeEnded,
     MpsDaemonEnded,
     MpsDaemonStarted,
 )
+from nodeagent.model.fractions import FractionDecisions, FractionOffers
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
-from nodeagent.model.journal import ChosenDoors, PartTable
+from nodeagent.model.journal import ChosenAllocationModes, FractionTable
 from nodeagent.model.labels import LabelState
 from nodeagent.model.mig import MigState
 from nodeagent.model.mps import MpsState
 from nodeagent.model.offering import Offering
-from nodeagent.model.parts import PartOffers, PartReasons
 from nodeagent.model.plugin import PluginState
 from nodeagent.model.runtime import CdiState, RuntimeState
 from nodeagent.model.slices import PublishedSlices
 from nodeagent.model.telemetry import EventWatch, NodeSample
-from nodeagent.model.usage import PartUsage
+from nodeagent.model.usage import FractionUsage
 from nodeagent.model.values import Value
 
 __all__ = [
     "FACTS",
     "STATES",
     "AllocationDiffered",
+    "AllocationModeChanged",
+    "AllocationModeChosen",
     "AllocationRefused",
     "CdiSpecsWritten",
     "ClaimPrepared",
@@ -90,10 +92,12 @@ __all__ = [
     "DevicesAdvertised",
     "DevicesAllocated",
     "DevicesFreed",
-    "DoorChanged",
-    "DoorChosen",
     "DriverChanged",
     "FaultInjected",
+    "FractionBound",
+    "FractionProcessEnded",
+    "FractionRefused",
+    "FractionReleased",
     "GpuAppeared",
     "GpuCleared",
     "GpuEventReported",
@@ -106,15 +110,11 @@ __all__ = [
     "MigLayoutChanged",
     "MpsDaemonEnded",
     "MpsDaemonStarted",
-    "PartBound",
-    "PartProcessEnded",
-    "PartRefused",
-    "PartReleased",
+    "NodeRequestRefused",
     "RuntimeConfigured",
     "RuntimeRestarted",
     "SlicesWritten",
     "VerdictChanged",
-    "WishRefused",
     "XidReported",
 ]
 
@@ -132,18 +132,18 @@ STATES: tuple[type[Value], ...] = (
     DeviceTable,
     MpsState,
     AllocationTable,
-    ChosenDoors,
-    PartTable,
-    PartOffers,
-    PartReasons,
-    PartUsage,
+    ChosenAllocationModes,
+    FractionTable,
+    FractionOffers,
+    FractionDecisions,
+    FractionUsage,
     ClaimTable,
-    ClaimBook,
+    ReadyClaims,
     ClaimStanding,
     PublishedSlices,
     LabelState,
     ClusterNode,
-    ClusterWishes,
+    NodeRequests,
     ClusterLink,
     PodLabelTable,
 )
@@ -165,15 +165,15 @@ FACTS: tuple[type[Value], ...] = (
     RuntimeRestarted,
     GpuCleared,
     GpuForgotten,
-    DoorChosen,
-    DoorChanged,
+    AllocationModeChosen,
+    AllocationModeChanged,
     DevicesAdvertised,
     DevicesAllocated,
     DevicesFreed,
-    PartBound,
-    PartReleased,
-    PartProcessEnded,
-    PartRefused,
+    FractionBound,
+    FractionReleased,
+    FractionProcessEnded,
+    FractionRefused,
     DeviceFound,
     DeviceLost,
     DeviceJudged,
@@ -187,6 +187,6 @@ FACTS: tuple[type[Value], ...] = (
     LabelsContested,
     ConfigurationReloaded,
     ConfigurationRejected,
-    WishRefused,
+    NodeRequestRefused,
     FaultInjected,
 )

@@ -49,7 +49,7 @@ class AllocationDiffered(Value, frozen=True):
     detail: str
 
 
-class PartBound(Value, frozen=True):
+class FractionBound(Value, frozen=True):
     """A container was given its fractions of GPUs."""
 
     shown_as: ClassVar[str] = "PartBound"
@@ -61,7 +61,7 @@ class PartBound(Value, frozen=True):
     reason: str
 
 
-class PartReleased(Value, frozen=True):
+class FractionReleased(Value, frozen=True):
     """A binding has ended, or a promise never redeemed was taken back."""
 
     shown_as: ClassVar[str] = "PartReleased"
@@ -70,7 +70,7 @@ class PartReleased(Value, frozen=True):
     reason: str
 
 
-class PartProcessEnded(Value, frozen=True):
+class FractionProcessEnded(Value, frozen=True):
     """A process was ended because its container had more of a GPU's memory than its fraction."""
 
     shown_as: ClassVar[str] = "PartProcessEnded"
@@ -84,7 +84,7 @@ class PartProcessEnded(Value, frozen=True):
     reason: str
 
 
-class PartRefused(Value, frozen=True):
+class FractionRefused(Value, frozen=True):
     """Fractions of GPUs were not promised, or a container with a promise must wait."""
 
     shown_as: ClassVar[str] = "PartRefused"

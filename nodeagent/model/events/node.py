@@ -42,7 +42,7 @@ class ConfigurationRejected(Value, frozen=True):
     problems: tuple[str, ...]
 
 
-class WishRefused(Value, frozen=True):
+class NodeRequestRefused(Value, frozen=True):
     """A node request, by a label, was refused."""
 
     shown_as: ClassVar[str] = "WishRefused"

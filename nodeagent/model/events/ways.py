@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from nodeagent.model.ids import GpuUuid
-from nodeagent.model.offering import Door
+from nodeagent.model.offering import AllocationMode
 from nodeagent.model.values import Value
 
 
@@ -43,7 +43,7 @@ class MpsDaemonEnded(Value, frozen=True):
     """Pods at work at the last poll, else pods with the daemon's GPUs."""
 
 
-class DoorChosen(Value, frozen=True):
+class AllocationModeChosen(Value, frozen=True):
     """A person set the allocation mode of a GPU; the journal held the choice first."""
 
     shown_as: ClassVar[str] = "DoorChosen"
@@ -54,12 +54,12 @@ class DoorChosen(Value, frozen=True):
     who: str
 
 
-class DoorChanged(Value, frozen=True):
+class AllocationModeChanged(Value, frozen=True):
     """The allocation mode of a GPU is another than before."""
 
     shown_as: ClassVar[str] = "DoorChanged"
 
     gpu: GpuUuid
-    before: Door
-    after: Door
+    before: AllocationMode
+    after: AllocationMode
     reason: str = ""

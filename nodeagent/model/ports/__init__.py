@@ -8,10 +8,10 @@ from nodeagent.model.ports.cluster import ClientPausing, LabelFile, PodEviction
 from nodeagent.model.ports.containers import (
     ContainerRuntime,
     DriverFileSource,
-    PartFolders,
-    PartLibrary,
-    PartSpecs,
+    FractionFolders,
+    FractionSpecs,
     ShimHost,
+    VgpuLibrary,
     Withdraw,
 )
 from nodeagent.model.ports.control import ConfigurationControl
@@ -27,7 +27,7 @@ from nodeagent.model.ports.hardware import (
     ProcessPlace,
     ProcessPlaces,
 )
-from nodeagent.model.ports.journal import ChangeKeeper, ClaimKeeper, GpuDoorKeeper, PartLedger
+from nodeagent.model.ports.journal import AllocationModeStore, ChangeJournal, ClaimJournal, FractionJournal
 from nodeagent.model.ports.kubelet import (
     AllocationJournal,
     ContainerDevices,
@@ -42,10 +42,11 @@ from nodeagent.model.ports.partitions import PartitionMaking
 
 __all__ = [
     "AllocationJournal",
-    "ChangeKeeper",
+    "AllocationModeStore",
+    "ChangeJournal",
     "ClaimApi",
     "ClaimDriver",
-    "ClaimKeeper",
+    "ClaimJournal",
     "ClaimSpecs",
     "ClaimedSpec",
     "ClientPausing",
@@ -57,7 +58,9 @@ __all__ = [
     "DriverFileSource",
     "DriverProbe",
     "FaultInjector",
-    "GpuDoorKeeper",
+    "FractionFolders",
+    "FractionJournal",
+    "FractionSpecs",
     "GpuEvent",
     "GpuPartitioning",
     "GpuSource",
@@ -65,10 +68,6 @@ __all__ = [
     "LabelFile",
     "MpsClaims",
     "MpsHost",
-    "PartFolders",
-    "PartLedger",
-    "PartLibrary",
-    "PartSpecs",
     "PartitionMaking",
     "PartitionSession",
     "PluginSource",
@@ -79,5 +78,6 @@ __all__ = [
     "ProcessPlace",
     "ProcessPlaces",
     "ShimHost",
+    "VgpuLibrary",
     "Withdraw",
 ]

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from nodeagent.model.cdi import DriverFiles
+from nodeagent.model.fractions import FractionLimit, LibraryFiles, LimitsFolder, MeasuredUtilization, UsageCheck
 from nodeagent.model.ids import GpuUuid
-from nodeagent.model.parts import LibraryFiles, PartFolder, PartLimit, PartMeasure, UsageCheck
 from nodeagent.model.plugin import ContainerMount
 from nodeagent.model.runtime import (
     ConfigTree,
@@ -38,10 +38,10 @@ class DriverFileSource(Protocol):
         ...
 
 
-class PartSpecs(Protocol):
+class FractionSpecs(Protocol):
     """Specifications of single containers, each with its own fractions of GPUs."""
 
-    async def write_part(
+    async def write_fraction(
         self,
         names: tuple[str, ...],
         gpus: Sequence[GpuUuid],
@@ -55,7 +55,7 @@ class PartSpecs(Protocol):
         """
         ...
 
-    async def remove_part(self, name: str) -> None:
+    async def remove_fraction(self, name: str) -> None:
         """Remove a CDI name, and the names written together with it after it; fine when already gone.
 
         Raises:
@@ -64,7 +64,7 @@ class PartSpecs(Protocol):
         ...
 
 
-class PartFolders(Protocol):
+class FractionFolders(Protocol):
     """Folders with limits and usage files, a folder for each container."""
 
     async def prepare(self, name: str) -> None:
@@ -75,7 +75,7 @@ class PartFolders(Protocol):
         """
         ...
 
-    async def write(self, name: str, limits: Sequence[PartLimit]) -> PartFolder:
+    async def write(self, name: str, limits: Sequence[FractionLimit]) -> LimitsFolder:
         """Write the limits into the folder; a container with the folder sees the change.
 
         Raises:
@@ -91,7 +91,7 @@ class PartFolders(Protocol):
         """
         ...
 
-    async def read(self, name: str) -> tuple[PartLimit, ...]:
+    async def read(self, name: str) -> tuple[FractionLimit, ...]:
         """The limits in a folder; empty where there is no such folder.
 
         Raises:
@@ -99,7 +99,7 @@ class PartFolders(Protocol):
         """
         ...
 
-    async def measure(self, measures: Mapping[str, Sequence[PartMeasure | None]]) -> None:
+    async def measure(self, measures: Mapping[str, Sequence[MeasuredUtilization | None]]) -> None:
         """Write GPU utilization for containers, by the names of their folders, in the order of their limits.
 
         A folder already gone is skipped, and so is a GPU without a reading.
@@ -134,7 +134,7 @@ class PartFolders(Protocol):
         ...
 
 
-class PartLibrary(Protocol):
+class VgpuLibrary(Protocol):
     """The library that holds containers to their fractions."""
 
     async def install(self) -> LibraryFiles:

@@ -3,16 +3,25 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from nodeagent.model.claims import ClaimBook
+from nodeagent.model.claims import ReadyClaims
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
-from nodeagent.model.journal import Binding, Change, EndedClaim, GpuPart, PartTable, PreparedClaim, Reservation, Step
-from nodeagent.model.offering import Door
+from nodeagent.model.journal import (
+    Binding,
+    Change,
+    EndedClaim,
+    FractionTable,
+    GpuFraction,
+    PreparedClaim,
+    Reservation,
+    Step,
+)
+from nodeagent.model.offering import AllocationMode
 
 
-class GpuDoorKeeper(Protocol):
-    """Stores the allocation modes set by a person; published as `ChosenDoors`."""
+class AllocationModeStore(Protocol):
+    """Stores the allocation modes set by a person; published as `ChosenAllocationModes`."""
 
-    async def set_door(self, gpu: GpuUuid, door: Door | None) -> None:
+    async def set_allocation_mode(self, gpu: GpuUuid, door: AllocationMode | None) -> None:
         """Make the choice of an allocation mode durable; `None` leaves the mode to the configuration again.
 
         Raises:
@@ -20,12 +29,12 @@ class GpuDoorKeeper(Protocol):
         """
         ...
 
-    def doors(self) -> Mapping[GpuUuid, Door] | None:
+    def doors(self) -> Mapping[GpuUuid, AllocationMode] | None:
         """The modes set; `None` before the journal is read, in contrast to no modes."""
         ...
 
 
-class ChangeKeeper(Protocol):
+class ChangeJournal(Protocol):
     """Journals changes of GPUs in several steps, each step before it is taken."""
 
     async def begin_change(self, owner: str, gpu: GpuUuid, step: Step) -> int:
@@ -57,10 +66,10 @@ class ChangeKeeper(Protocol):
         ...
 
 
-class PartLedger(Protocol):
-    """Journals fractions of GPUs; published as `PartTable`. It has a single user, the component that decides."""
+class FractionJournal(Protocol):
+    """Journals fractions of GPUs; published as `FractionTable`. It has a single user, the component that decides."""
 
-    def parts(self) -> PartTable | None:
+    def parts(self) -> FractionTable | None:
         """Promised and bound fractions; `None` before the journal is read, in contrast to no fractions."""
         ...
 
@@ -73,7 +82,7 @@ class PartLedger(Protocol):
         ...
 
     async def bind(
-        self, binding: Binding, capacities: Iterable[GpuPart] | None, leaving: Sequence[int] = ()
+        self, binding: Binding, capacities: Iterable[GpuFraction] | None, leaving: Sequence[int] = ()
     ) -> Binding:
         """Give a container its fractions, or others than before; a new binding, of number 0, is given its number.
 
@@ -97,10 +106,10 @@ class PartLedger(Protocol):
         ...
 
 
-class ClaimKeeper(Protocol):
-    """Journals prepared claims; published as `ClaimBook`. It has a single user, the component that decides."""
+class ClaimJournal(Protocol):
+    """Journals prepared claims; published as `ReadyClaims`. It has a single user, the component that decides."""
 
-    def claim_book(self) -> ClaimBook | None:
+    def ready_claims(self) -> ReadyClaims | None:
         """The prepared claims; `None` before the journal is read."""
         ...
 
@@ -108,7 +117,7 @@ class ClaimKeeper(Protocol):
         """A claim put away not long ago; `None` for any other."""
         ...
 
-    async def prepare_claim(self, claim: PreparedClaim, capacities: Iterable[GpuPart]) -> None:
+    async def prepare_claim(self, claim: PreparedClaim, capacities: Iterable[GpuFraction]) -> None:
         """Journal a claim as ready, or as being made ready; `capacities` are the GPUs' capacities for fractions.
 
         Raises:

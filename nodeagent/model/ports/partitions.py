@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from nodeagent.model.gpu import MigDevice
-from nodeagent.model.mig import PartitionWish
+from nodeagent.model.mig import PartitionRequest
 
 
 class PartitionMaking(Protocol):
@@ -15,7 +15,7 @@ class PartitionMaking(Protocol):
     are never touched; a call waits for a change under way, and no longer.
     """
 
-    async def make_partition(self, key: str, wish: PartitionWish) -> MigDevice:
+    async def make_partition(self, key: str, wish: PartitionRequest) -> MigDevice:
         """The MIG device of a key: created, seen in the inventory, and durably the key's.
 
         The same key and request give the same device, created again after a reboot or a reset.
@@ -40,6 +40,6 @@ class PartitionMaking(Protocol):
         """
         ...
 
-    def partitions(self) -> Mapping[str, PartitionWish] | None:
+    def partitions(self) -> Mapping[str, PartitionRequest] | None:
         """Each key's device, by the journal; `None` before the journal is read, in contrast to an empty map."""
         ...

@@ -19,7 +19,7 @@ from nodeagent.model.ids import DeviceId
 from nodeagent.model.plugin import AdvertisedDevice, ContainerAnswer, ContainerDevice, ContainerMount
 from nodeagent.rules.cdi_names import qualify
 from nodeagent.rules.devices.group import name_resource, parse_id, sort_key, split_number
-from nodeagent.rules.ids import find_uuid, is_share, render_device_id
+from nodeagent.rules.ids import find_uuid, is_replica, render_device_id
 
 SPEC_PREFIX: Final = "nodeagent-device-"
 """The prefix of the specifications' file names, and of no other file's."""
@@ -158,7 +158,7 @@ def plan_list(
 
     A device held whole is not given in replicas, nor the other way round, after a change of configuration.
     """
-    taken = {find_uuid(name) for name in held if is_share(name) is not (replicas > 1)}
+    taken = {find_uuid(name) for name in held if is_replica(name) is not (replicas > 1)}
     listed = [
         AdvertisedDevice(
             id=name,
@@ -166,13 +166,13 @@ def plan_list(
             numa_node=device.numa_node,
         )
         for device in devices
-        for name in list_shares(device, replicas)
+        for name in list_replicas(device, replicas)
     ]
     known = {each.id for each in listed}
     return (*listed, *(AdvertisedDevice(id=name, healthy=False) for name in sorted(set(held) - known)))
 
 
-def list_shares(device: HostDevice, replicas: int) -> tuple[DeviceId, ...]:
+def list_replicas(device: HostDevice, replicas: int) -> tuple[DeviceId, ...]:
     """The ids of a device: the device's own for one container at a time, else one for each replica."""
     shares = range(replicas) if replicas > 1 else (None,)
     return tuple(render_device_id(device.id, share) for share in shares)

@@ -15,7 +15,7 @@ import msgspec
 from nodeagent.model.errors import PublicationUnreadable
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import GpuUuid
-from nodeagent.model.journal import Binding, GpuPart
+from nodeagent.model.journal import Binding, GpuFraction
 from nodeagent.model.nvidia import DOMAIN
 from nodeagent.rules.fractions.annotations import decode_annotation
 
@@ -24,7 +24,7 @@ FORM: Final = 1
 LONGEST: Final = 65536
 """Characters: a quarter of an object's limit for annotations, and about eight hundred containers."""
 
-BoundParts: TypeAlias = Mapping[str, Mapping[str, tuple[GpuPart, ...]]]
+BoundFractions: TypeAlias = Mapping[str, Mapping[str, tuple[GpuFraction, ...]]]
 """By the pod's uid and the container's name."""
 
 
@@ -51,9 +51,13 @@ def render_bound(bindings: Iterable[Binding], inventory: Inventory) -> RenderedB
     indexes = {gpu.uuid: gpu.index for gpu in inventory.gpus}
     pods: dict[str, dict[str, list[tuple[int, int, int]]]] = {}
     for binding in sorted(bindings, key=lambda each: (each.pod.uid, each.container, each.number)):
-        parts = [(indexes[part.gpu], part.cores, part.memory_bytes) for part in binding.parts if part.gpu in indexes]
-        if binding.pod.uid and parts:
-            pods.setdefault(binding.pod.uid, {})[binding.container] = parts
+        fractions = [
+            (indexes[fraction.gpu], fraction.cores, fraction.memory_bytes)
+            for fraction in binding.parts
+            if fraction.gpu in indexes
+        ]
+        if binding.pod.uid and fractions:
+            pods.setdefault(binding.pod.uid, {})[binding.container] = fractions
     if not pods:
         return RenderedBound("")
     count = len(pods)
@@ -64,7 +68,7 @@ def render_bound(bindings: Iterable[Binding], inventory: Inventory) -> RenderedB
     return RenderedBound(text, count - len(pods))
 
 
-def read_bound(text: str, gpus: Mapping[int, GpuUuid]) -> BoundParts:
+def read_bound(text: str, gpus: Mapping[int, GpuUuid]) -> BoundFractions:
     """The fractions held by the containers of a node, without GPUs unknown to the node.
 
     Args:
@@ -75,13 +79,18 @@ def read_bound(text: str, gpus: Mapping[int, GpuUuid]) -> BoundParts:
         PublicationUnreadable: the text is not whole, contradicts itself, or is of a form unknown to this version.
     """
     form = decode_annotation(BOUND_ANNOTATION, text, _Form, form=FORM, longest=LONGEST)
-    return {uid: {name: _read_parts(parts, gpus) for name, parts in pod.items()} for uid, pod in form.pods.items()}
+    return {
+        uid: {name: _read_fractions(fractions, gpus) for name, fractions in pod.items()}
+        for uid, pod in form.pods.items()
+    }
 
 
-def _read_parts(parts: Iterable[tuple[int, int, int]], gpus: Mapping[int, GpuUuid]) -> tuple[GpuPart, ...]:
+def _read_fractions(parts: Iterable[tuple[int, int, int]], gpus: Mapping[int, GpuUuid]) -> tuple[GpuFraction, ...]:
     parts = list(parts)
-    if any(min(part) < 0 for part in parts):
+    if any(min(fraction) < 0 for fraction in parts):
         raise PublicationUnreadable(BOUND_ANNOTATION, "it has a number below zero")
     return tuple(
-        GpuPart(gpu=gpus[index], cores=cores, memory_bytes=memory) for index, cores, memory in parts if index in gpus
+        GpuFraction(gpu=gpus[index], cores=cores, memory_bytes=memory)
+        for index, cores, memory in parts
+        if index in gpus
     )

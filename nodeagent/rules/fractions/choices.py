@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 from nodeagent.model.ids import GpuUuid
-from nodeagent.model.journal import GpuPart
+from nodeagent.model.journal import GpuFraction
 from nodeagent.model.nvidia import VENDOR
 from nodeagent.model.values import Value
-from nodeagent.rules.fractions.profiles import MIB, CoresProfile, Profile, SharesProfile
+from nodeagent.rules.fractions.profiles import MIB, CoresProfile, CountedProfile, Profile
 
 _LONGEST: Final = 65536
 """Characters of an annotation to read; no choice of a real scheduler comes near."""
@@ -32,7 +32,7 @@ class NamedGpu(Protocol):
         ...
 
 
-class Wish(Value, frozen=True):
+class ContainerChoice(Value, frozen=True):
     """A scheduler's choice for one container."""
 
     gpus: tuple[GpuUuid, ...] = ()
@@ -41,11 +41,11 @@ class Wish(Value, frozen=True):
     """Why the scheduler's text means nothing here; names the annotation."""
 
 
-class ChosenPart(Value, frozen=True):
+class ChosenFraction(Value, frozen=True):
     """The fraction of one GPU for one container."""
 
     index: int
-    part: GpuPart
+    part: GpuFraction
 
 
 class Choice(Value, frozen=True):
@@ -54,7 +54,7 @@ class Choice(Value, frozen=True):
     node: str
     time_nanoseconds: int
     """When the choice was made, by the wall clock."""
-    parts: Mapping[int, tuple[ChosenPart, ...]]
+    parts: Mapping[int, tuple[ChosenFraction, ...]]
     """By the container's number among the pod's containers, init containers first."""
     containers: int
     """The number of containers, with init containers."""
@@ -63,9 +63,9 @@ class Choice(Value, frozen=True):
     """Whether the GPUs' UUIDs are known; a node of the original publishes none."""
 
 
-def read_wish(
+def read_scheduler_choice(
     profile: Profile, annotations: Mapping[str, str], gpus: Sequence[NamedGpu], *, container: int, init_containers: int
-) -> Wish:
+) -> ContainerChoice:
     """The scheduler's choice for one container.
 
     Args:
@@ -86,13 +86,13 @@ def _read_predicate(
     gpus: Sequence[NamedGpu],
     container: int,
     init_containers: int,
-) -> Wish:
+) -> ContainerChoice:
     """`0,1` in the annotation of the container's number, or UUIDs in the stronger annotation for UUIDs."""
     for key in _name_predicates(profile, container, init_containers):
         text = annotations.get(key, "").strip()
         if text:
-            return _find(key, [part.strip() for part in text[:_LONGEST].split(",")], gpus)
-    return Wish()
+            return _find(key, [fraction.strip() for fraction in text[:_LONGEST].split(",")], gpus)
+    return ContainerChoice()
 
 
 def _name_predicates(profile: CoresProfile, container: int, init_containers: int) -> tuple[str, ...]:
@@ -104,28 +104,28 @@ def _name_predicates(profile: CoresProfile, container: int, init_containers: int
 
 
 def _read_allocated(
-    profile: SharesProfile, annotations: Mapping[str, str], gpus: Sequence[NamedGpu], container: int
-) -> Wish:
+    profile: CountedProfile, annotations: Mapping[str, str], gpus: Sequence[NamedGpu], container: int
+) -> ContainerChoice:
     """`uuid,NVIDIA,MiB,cores:` for each GPU, the containers separated by `;`."""
     key = next((key for key in profile.allocated if annotations.get(key, "").strip()), "")
     containers = annotations.get(key, "")[:_LONGEST].split(";")
     if container >= len(containers):
-        return Wish()
+        return ContainerChoice()
     devices = [device for device in containers[container].split(":") if device.strip()]
-    return _find(key, [device.partition(",")[0].strip() for device in devices], gpus) if devices else Wish()
+    return _find(key, [device.partition(",")[0].strip() for device in devices], gpus) if devices else ContainerChoice()
 
 
-def _find(key: str, names: Iterable[str], gpus: Sequence[NamedGpu]) -> Wish:
+def _find(key: str, names: Iterable[str], gpus: Sequence[NamedGpu]) -> ContainerChoice:
     """The GPUs with the given indexes or UUIDs: all of them, or a reason alone."""
     known = {name: gpu.uuid for gpu in gpus for name in (gpu.uuid, str(gpu.index))}
     found: list[GpuUuid] = []
     for name in names:
         if name not in known:
-            return Wish(problem=f"annotation {key} names GPU {name[:60]!r}, which this node does not have")
+            return ContainerChoice(problem=f"annotation {key} names GPU {name[:60]!r}, which this node does not have")
         found.append(known[name])
     if len(set(found)) < len(found):
-        return Wish(problem=f"annotation {key} names a GPU twice")
-    return Wish(gpus=tuple(found))
+        return ContainerChoice(problem=f"annotation {key} names a GPU twice")
+    return ContainerChoice(gpus=tuple(found))
 
 
 def read_chosen_node(profile: Profile, annotations: Mapping[str, str]) -> str:
@@ -141,7 +141,7 @@ def read_chosen_time(profile: Profile, annotations: Mapping[str, str]) -> str:
 
 
 def render_choice(profile: Profile, choice: Choice) -> dict[str, str]:
-    """The annotations of a choice; `read_wish` is the inverse."""
+    """The annotations of a choice; `read_scheduler_choice` is the inverse."""
     if isinstance(profile, CoresProfile):
         return _render_predicate(profile, choice)
     return _render_allocated(profile, choice)
@@ -150,7 +150,7 @@ def render_choice(profile: Profile, choice: Choice) -> dict[str, str]:
 def render_correction(
     profile: Profile,
     annotations: Mapping[str, str],
-    parts: Sequence[ChosenPart],
+    parts: Sequence[ChosenFraction],
     *,
     container: int,
     init_containers: int,
@@ -181,16 +181,16 @@ def _render_predicate(profile: CoresProfile, choice: Choice) -> dict[str, str]:
         profile.predicate_time: str(choice.time_nanoseconds),
         profile.assigned: "false",
     }
-    for container, parts in choice.parts.items():
+    for container, fractions in choice.parts.items():
         by_uuid, *by_index = _name_predicates(profile, container, choice.init_containers)
         if choice.has_uuids:
-            rendered[by_uuid] = ",".join(chosen.part.gpu for chosen in parts)
+            rendered[by_uuid] = ",".join(chosen.part.gpu for chosen in fractions)
         for key in by_index:
-            rendered[key] = ",".join(str(chosen.index) for chosen in parts)
+            rendered[key] = ",".join(str(chosen.index) for chosen in fractions)
     return rendered
 
 
-def _render_allocated(profile: SharesProfile, choice: Choice) -> dict[str, str]:
+def _render_allocated(profile: CountedProfile, choice: Choice) -> dict[str, str]:
     text = "".join(
         "".join(_render_device(chosen.part) for chosen in choice.parts.get(container, ())) + ";"
         for container in range(choice.containers)
@@ -202,5 +202,5 @@ def _render_allocated(profile: SharesProfile, choice: Choice) -> dict[str, str]:
     }
 
 
-def _render_device(part: GpuPart) -> str:
+def _render_device(part: GpuFraction) -> str:
     return f"{part.gpu},{VENDOR.name},{part.memory_bytes // MIB},{part.cores}:"

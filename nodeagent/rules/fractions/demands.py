@@ -14,9 +14,9 @@ from nodeagent.config.sections.fractions import ProfileName
 from nodeagent.model.errors import RequestInvalid
 from nodeagent.model.scheduling import SeenContainer, SeenPod
 from nodeagent.model.values import Value
-from nodeagent.rules.fractions.profiles import CoresProfile, Profile, SharesProfile
+from nodeagent.rules.fractions.profiles import CoresProfile, CountedProfile, Profile
 from nodeagent.rules.fractions.published import name_profile
-from nodeagent.rules.fractions.requests import read_counts, read_quantity, read_shares
+from nodeagent.rules.fractions.requests import read_counted, read_counts, read_quantity
 from nodeagent.rules.placement.place import Demand
 
 _ANY_SIZE: Final = 1 << 62
@@ -60,7 +60,7 @@ class Profiles(Value, frozen=True):
     """The names by which pods of the cluster ask for fractions; `None` for names with another meaning here."""
 
     cores: CoresProfile | None = None
-    shares: SharesProfile | None = None
+    shares: CountedProfile | None = None
     enforcement: str = "nodeagent.io/gpu-enforcement"
     """The annotation by which a pod chooses its enforcement."""
 
@@ -124,10 +124,10 @@ def _read_cores(profile: CoresProfile, container: SeenContainer) -> Demand | Non
     return read_counts(profile, cores, blocks, _ANY_SIZE) if cores or blocks else None
 
 
-def _read_share(profile: SharesProfile, container: SeenContainer) -> Demand | None:
+def _read_share(profile: CountedProfile, container: SeenContainer) -> Demand | None:
     shares = read_quantity(profile.share, container.limits) or 0
     if shares:
-        return read_shares(profile, shares, container.limits, _ANY_SIZE)
+        return read_counted(profile, shares, container.limits, _ANY_SIZE)
     for key in (profile.memory_mib, profile.memory_percent, profile.cores):
         if read_quantity(key, container.limits):
             raise RequestInvalid(key, f"{container.limits[key]} without {profile.share}; ask for 1 of that too")

@@ -12,18 +12,18 @@ from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
 from nodeagent.model.values import Value
 from nodeagent.rules.fractions.profiles import CoresProfile, Profile
-from nodeagent.rules.ids import Token, TokenKind, name_group, parse_token, render_token
+from nodeagent.rules.ids import FractionId, FractionIdKind, name_group, parse_fraction_id, render_fraction_id
 from nodeagent.rules.placement.space import CORES
 
 _NOWHERE: Final = -1
 """The place of ids without a known NUMA node."""
 
 
-class TokenGroup(Value, frozen=True):
+class DeviceIdGroup(Value, frozen=True):
     """The ids of one resource for one GPU: as healthy as the GPU."""
 
     resource: ResourceName
-    kind: TokenKind
+    kind: FractionIdKind
     gpu: GpuUuid
     numa_node: int | None
     name: str
@@ -34,10 +34,10 @@ class TokenGroup(Value, frozen=True):
     def list_ids(self) -> Iterator[DeviceId]:
         """In numeric order."""
         for number in range(self.first, self.first + self.count):
-            yield render_token(Token(self.kind, self.numa_node, self.name, number))
+            yield render_fraction_id(FractionId(self.kind, self.numa_node, self.name, number))
 
 
-def plan_tokens(gpus: Iterable[Gpu], profile: Profile, memory_ratio: float = 1.0) -> tuple[TokenGroup, ...]:
+def plan_device_ids(gpus: Iterable[Gpu], profile: Profile, memory_ratio: float = 1.0) -> tuple[DeviceIdGroup, ...]:
     """The device ids for the kubelet to count, for each resource and each GPU given out in fractions.
 
     Args:
@@ -45,13 +45,13 @@ def plan_tokens(gpus: Iterable[Gpu], profile: Profile, memory_ratio: float = 1.0
         profile: the names.
         memory_ratio: the promised multiple of each GPU's memory; more than 1 promises more than there is.
     """
-    groups: list[TokenGroup] = []
-    firsts: Counter[tuple[TokenKind, str]] = Counter()
+    groups: list[DeviceIdGroup] = []
+    firsts: Counter[tuple[FractionIdKind, str]] = Counter()
     for gpu in sorted(gpus, key=lambda gpu: gpu.uuid):
         for resource, kind, count in _list_counts(gpu, profile, memory_ratio):
             name = name_group(gpu.uuid)
             groups.append(
-                TokenGroup(
+                DeviceIdGroup(
                     resource=resource,
                     kind=kind,
                     gpu=gpu.uuid,
@@ -65,16 +65,18 @@ def plan_tokens(gpus: Iterable[Gpu], profile: Profile, memory_ratio: float = 1.0
     return tuple(groups)
 
 
-def _list_counts(gpu: Gpu, profile: Profile, memory_ratio: float) -> tuple[tuple[ResourceName, TokenKind, int], ...]:
+def _list_counts(
+    gpu: Gpu, profile: Profile, memory_ratio: float
+) -> tuple[tuple[ResourceName, FractionIdKind, int], ...]:
     if isinstance(profile, CoresProfile):
         blocks = int(gpu.memory_total_bytes * memory_ratio) // profile.block_bytes
-        return (profile.core, TokenKind.CORE, CORES), (profile.memory, TokenKind.MEMORY, blocks)
-    return ((profile.share, TokenKind.SHARE, profile.shares_per_gpu),)
+        return (profile.core, FractionIdKind.CORE, CORES), (profile.memory, FractionIdKind.MEMORY, blocks)
+    return ((profile.share, FractionIdKind.SHARE, profile.shares_per_gpu),)
 
 
-def find_home(ids: Iterable[DeviceId], groups: Iterable[TokenGroup]) -> tuple[GpuUuid, ...]:
+def find_home(ids: Iterable[DeviceId], groups: Iterable[DeviceIdGroup]) -> tuple[GpuUuid, ...]:
     """The GPUs behind the ids, the GPU with the most ids first: a guess where nothing better is known."""
-    spans = defaultdict[tuple[TokenKind, str], list[TokenGroup]](list)
+    spans = defaultdict[tuple[FractionIdKind, str], list[DeviceIdGroup]](list)
     for group in groups:
         spans[group.kind, group.name].append(group)
     counts: Counter[GpuUuid] = Counter()
@@ -91,12 +93,12 @@ def find_near(ids: Iterable[DeviceId], gpus: Iterable[Gpu]) -> frozenset[GpuUuid
     return frozenset(gpu.uuid for gpu in gpus if gpu.numa_node in nodes)
 
 
-def _parse_all(ids: Iterable[DeviceId]) -> Iterator[Token]:
+def _parse_all(ids: Iterable[DeviceId]) -> Iterator[FractionId]:
     """The ids of fractions, parsed."""
-    return (token for token in map(parse_token, ids) if token is not None)
+    return (token for token in map(parse_fraction_id, ids) if token is not None)
 
 
-def prefer_tokens(available: Iterable[DeviceId], required: Sequence[DeviceId], size: int) -> tuple[DeviceId, ...]:
+def prefer_device_ids(available: Iterable[DeviceId], required: Sequence[DeviceId], size: int) -> tuple[DeviceId, ...]:
     """The best ids for one container: of one group of GPUs if possible, else of one NUMA node.
 
     Of several groups with enough ids the one with the fewest left, so that others stay whole.
@@ -120,14 +122,14 @@ def prefer_tokens(available: Iterable[DeviceId], required: Sequence[DeviceId], s
 
 def _place(device_id: DeviceId) -> tuple[int, str]:
     """NUMA node and group of an id; an id in another form belongs nowhere."""
-    token = parse_token(device_id)
+    token = parse_fraction_id(device_id)
     if token is None:
         return _NOWHERE, ""
     return _NOWHERE if token.numa_node is None else token.numa_node, token.group
 
 
 def _order(device_id: DeviceId) -> tuple[int, str]:
-    token = parse_token(device_id)
+    token = parse_fraction_id(device_id)
     return (0 if token is None else token.number), device_id
 
 

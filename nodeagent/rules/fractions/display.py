@@ -11,7 +11,7 @@ from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.display import ContainerStat, DeviceInfo, Devices, PodStat, Spec
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.ids import GpuUuid
-from nodeagent.model.usage import ContainerUse, PartUsage, PartUse, UndividedUse
+from nodeagent.model.usage import ContainerUse, FractionUsage, FractionUse, UndividedUse
 from nodeagent.rules.ids import render_bus_id
 
 MIB: Final = 1 << 20
@@ -19,7 +19,7 @@ UNNAMED: Final = ""
 """The container's name for usage that cannot be divided among several containers of a pod."""
 
 
-def tell_use(usage: PartUsage, inventory: Inventory) -> tuple[PodStat, ...]:
+def describe_use(usage: FractionUsage, inventory: Inventory) -> tuple[PodStat, ...]:
     """All pods with known usage, in the order of first bindings."""
     gpus = {gpu.uuid: gpu for gpu in inventory.gpus}
     by_pod: dict[PodIdentity, list[ContainerUse]] = {}
@@ -29,29 +29,29 @@ def tell_use(usage: PartUsage, inventory: Inventory) -> tuple[PodStat, ...]:
     for rest in usage.undivided:
         undivided.setdefault(rest.pod, []).append(rest)
     told = (
-        PodStat(pod=pod, stat=_tell_pod(pod, containers, undivided.get(pod, ()), gpus))
+        PodStat(pod=pod, stat=_describe_pod(pod, containers, undivided.get(pod, ()), gpus))
         for pod, containers in by_pod.items()
     )
     return tuple(each for each in told if each.stat.stat)
 
 
-def _tell_pod(
+def _describe_pod(
     pod: PodIdentity, containers: Iterable[ContainerUse], rest: Iterable[UndividedUse], gpus: dict[GpuUuid, Gpu]
 ) -> ContainerStat:
     containers = tuple(containers)
-    stat = {one.container: _tell_devices(one.parts, gpus) for one in containers}
-    stat[UNNAMED] = _tell_devices(rest, gpus)
+    stat = {one.container: _describe_devices(one.parts, gpus) for one in containers}
+    stat[UNNAMED] = _describe_devices(rest, gpus)
     return ContainerStat(
         stat={name: devices for name, devices in stat.items() if devices.dev},
         project=pod.namespace,
         # The pod has both in an environment variable and an annotation: the agent does not read them.
         user="",
         cluster="",
-        spec={one.container: _tell_spec(one) for one in containers},
+        spec={one.container: _describe_spec(one) for one in containers},
     )
 
 
-def _tell_devices(uses: Iterable[PartUse | UndividedUse], gpus: dict[GpuUuid, Gpu]) -> Devices:
+def _describe_devices(uses: Iterable[FractionUse | UndividedUse], gpus: dict[GpuUuid, Gpu]) -> Devices:
     return Devices(
         dev=tuple(
             DeviceInfo(
@@ -70,8 +70,8 @@ def _tell_devices(uses: Iterable[PartUse | UndividedUse], gpus: dict[GpuUuid, Gp
     )
 
 
-def _tell_spec(one: ContainerUse) -> Spec:
+def _describe_spec(one: ContainerUse) -> Spec:
     return Spec(
-        gpu=sum(part.cores for part in one.parts) / 100,
-        mem=float(sum(part.memory_bytes for part in one.parts) // MIB),
+        gpu=sum(fraction.cores for fraction in one.parts) / 100,
+        mem=float(sum(fraction.memory_bytes for fraction in one.parts) // MIB),
     )

@@ -12,7 +12,7 @@ _SEVERAL: Final = (
 )
 
 
-def read_enforcement_wish(key: str, annotations: Mapping[str, str]) -> Enforcement | None:
+def read_enforcement_choice(key: str, annotations: Mapping[str, str]) -> Enforcement | None:
     """The pod's own choice; `None` where the pod leaves the choice to the node.
 
     Raises:
@@ -24,6 +24,6 @@ def read_enforcement_wish(key: str, annotations: Mapping[str, str]) -> Enforceme
     return None if chosen is None else Enforcement(chosen)
 
 
-def tell_several(gpus: int) -> str:
+def explain_several(gpus: int) -> str:
     """Why MPS cannot hold a container to fractions of so many GPUs."""
     return f"parts of {gpus} GPUs are asked for, {_SEVERAL}"

@@ -13,7 +13,7 @@ from nodeagent.model.errors import PublicationUnreadable, RequestInvalid
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.nvidia import HAMI_REGISTER
 from nodeagent.rules.fractions.bound import BOUND_ANNOTATION, read_bound
-from nodeagent.rules.fractions.profiles import MIB, CoresProfile, SharesProfile
+from nodeagent.rules.fractions.profiles import MIB, CoresProfile, CountedProfile
 from nodeagent.rules.fractions.published import ANNOTATION, Published, PublishedGpu, read_published
 from nodeagent.rules.fractions.requests import read_quantity
 from nodeagent.rules.placement.hierarchy import Tree
@@ -37,7 +37,7 @@ class _Registered(msgspec.Struct, frozen=True):
 
 
 def read_node(
-    cores: CoresProfile, shares: SharesProfile, annotations: Mapping[str, str], capacity: Mapping[str, str]
+    cores: CoresProfile, shares: CountedProfile, annotations: Mapping[str, str], capacity: Mapping[str, str]
 ) -> Published | None:
     """The fractions given out by a node, as published by the agent, by HAMi, or as the capacity of gpu-manager.
 
@@ -71,7 +71,7 @@ def _read_capacity(profile: CoresProfile, capacity: Mapping[str, str]) -> Publis
     return Published(profile="tencent", space=space, gpus=tuple(gpus), has_uuids=False)
 
 
-def _read_registered(profile: SharesProfile, text: str) -> Published:
+def _read_registered(profile: CountedProfile, text: str) -> Published:
     try:
         found = msgspec.json.decode(text[:_LONGEST], type=list[_Registered])
     except (msgspec.DecodeError, RecursionError) as error:

@@ -30,7 +30,7 @@ class CoresProfile(Value, frozen=True):
     assigned: str = "tencent.com/gpu-assigned"
 
 
-class SharesProfile(Value, frozen=True):
+class CountedProfile(Value, frozen=True):
     """One counted resource, the share; other resources of the pod give the size of each share."""
 
     share: ResourceName = ResourceName(f"{DOMAIN}/gpu")
@@ -46,7 +46,7 @@ class SharesProfile(Value, frozen=True):
     chosen_time: str = "hami.io/vgpu-time"
 
 
-Profile: TypeAlias = CoresProfile | SharesProfile
+Profile: TypeAlias = CoresProfile | CountedProfile
 
 
 def plan_cores(settings: FractionsSettings) -> CoresProfile:
@@ -60,11 +60,11 @@ def plan_cores(settings: FractionsSettings) -> CoresProfile:
     )
 
 
-def plan_shares(settings: FractionsSettings) -> SharesProfile:
+def plan_counted_profiles(settings: FractionsSettings) -> CountedProfile:
     """The names of shares as configured."""
-    return SharesProfile(share=ResourceName(settings.share_resource), shares_per_gpu=settings.shares_per_gpu)
+    return CountedProfile(share=ResourceName(settings.share_resource), shares_per_gpu=settings.shares_per_gpu)
 
 
 def plan_profile(settings: FractionsSettings) -> Profile:
     """The names for fractions on this node."""
-    return plan_shares(settings) if settings.profile == "hami" else plan_cores(settings)
+    return plan_counted_profiles(settings) if settings.profile == "hami" else plan_cores(settings)

@@ -22,7 +22,7 @@ from nodeagent.model.ids import GpuUuid
 from nodeagent.model.nvidia import DOMAIN
 from nodeagent.model.values import Value
 from nodeagent.rules.fractions.annotations import decode_annotation
-from nodeagent.rules.fractions.bound import BoundParts
+from nodeagent.rules.fractions.bound import BoundFractions
 from nodeagent.rules.fractions.profiles import CoresProfile, Profile
 from nodeagent.rules.mps.limits import find_most_clients
 from nodeagent.rules.placement.hierarchy import Tree
@@ -70,7 +70,7 @@ class Published(Value, frozen=True):
     """Whether UUIDs were published; otherwise an index stands for each."""
     enforcement: EnforcementName | None = None
     """The enforcement for pods without a choice of their own; `None` where unpublished."""
-    bound: BoundParts = msgspec.field(default_factory=dict)
+    bound: BoundFractions = msgspec.field(default_factory=dict)
     """The fractions held by containers, where the node publishes them; read from an annotation of its own."""
 
     @property

@@ -12,7 +12,7 @@ from typing import Final
 
 from nodeagent.model.values import Value
 
-BETWEEN_LOOKS_SECONDS: Final = 10.0
+BETWEEN_POLLS_SECONDS: Final = 10.0
 """The time between two checks from which on the second counts as another."""
 
 
@@ -58,7 +58,7 @@ class Action(StrEnum):
     """There is no fraction."""
     KEEP = "keep"
     """Keep the fraction, and verify its files, written again if missing."""
-    LOOK_AGAIN = "look_again"
+    POLL_RETRY = "look_again"
     """The fraction seems to be over; a single check does not decide."""
     ROLL_BACK = "roll_back"
     """The reservation is taken back."""
@@ -154,6 +154,6 @@ def _decide_over(evidence: Evidence, action: Action, reason: str) -> Finding:
         # Schedulers count the fraction as free from now on.
         return Finding(action=action, reason="its pod has finished, as all others agree")
     since = evidence.over_since_seconds
-    if since is None or evidence.now_seconds - since < BETWEEN_LOOKS_SECONDS:
-        return Finding(action=Action.LOOK_AGAIN, reason=reason)
+    if since is None or evidence.now_seconds - since < BETWEEN_POLLS_SECONDS:
+        return Finding(action=Action.POLL_RETRY, reason=reason)
     return Finding(action=action, reason=reason)

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from nodeagent.model.errors import RequestInvalid
-from nodeagent.model.journal import GpuPart
+from nodeagent.model.journal import GpuFraction
 from nodeagent.model.values import Value
 from nodeagent.model.wording import render_bytes
-from nodeagent.rules.fractions.profiles import MIB, CoresProfile, SharesProfile
+from nodeagent.rules.fractions.profiles import MIB, CoresProfile, CountedProfile
 from nodeagent.rules.placement.place import Demand
 from nodeagent.rules.placement.space import CORES
 
@@ -77,7 +77,7 @@ def read_counts(profile: CoresProfile, cores: int, blocks: int, largest_bytes: i
     return Demand(cores=cores, memory_bytes=memory_bytes)
 
 
-def read_shares(profile: SharesProfile, shares: int, limits: Mapping[str, str], largest_bytes: int) -> Demand:
+def read_counted(profile: CountedProfile, shares: int, limits: Mapping[str, str], largest_bytes: int) -> Demand:
     """The demand of a container with so many shares.
 
     A share without a size is a whole GPU; a share with cores alone has all the memory, a share with memory alone has
@@ -144,7 +144,7 @@ def read_core_limit(profile: CoresProfile, annotations: Mapping[str, str], deman
     return min(int(text), CORES)
 
 
-def decide_limits(demand: Demand, share: GpuPart, core_limit: int | None = None) -> Limits:
+def decide_limits(demand: Demand, share: GpuFraction, core_limit: int | None = None) -> Limits:
     """The limits of a container on one GPU, by its fraction of the GPU."""
     if demand.is_exclusive:
         return Limits()

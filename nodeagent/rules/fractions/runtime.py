@@ -7,7 +7,7 @@ admission, from ids picked by the kubelet for each resource by itself: a guess, 
 
 from typing import Final
 
-from nodeagent.model.parts import PLACE, LibraryFiles, PartFolder
+from nodeagent.model.fractions import PLACE, LibraryFiles, LimitsFolder
 from nodeagent.model.plugin import ContainerAnswer, ContainerMount
 from nodeagent.model.runtime import RuntimeState
 from nodeagent.model.shim_names import place_request
@@ -51,7 +51,7 @@ OWN_BYTES: Final = 1 << 20
 """For the usage file of a container that shares a claim, several times: processes that start at once each make one."""
 
 
-def plan_part_mounts(folder: PartFolder, library: LibraryFiles | None) -> tuple[ContainerMount, ...]:
+def plan_fraction_mounts(folder: LimitsFolder, library: LibraryFiles | None) -> tuple[ContainerMount, ...]:
     """The mounts; the library's are among them where the library enforces the limits."""
     mounts = [ContainerMount(container_path=f"{PLACE}/limits", host_path=folder.limits)]
     if folder.shared:

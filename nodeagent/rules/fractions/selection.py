@@ -41,11 +41,11 @@ class Selection(Value, frozen=True):
         name = model.lower()
         if gpu in self.not_gpus:
             return f"the pod does not want it ({UNWANTED_GPUS})"
-        if any(part in name for part in self.not_models):
+        if any(fraction in name for fraction in self.not_models):
             return f"the pod does not want its model ({UNWANTED_MODELS})"
         if self.gpus and gpu not in self.gpus:
             return f"the pod wants others ({WANTED_GPUS})"
-        if self.models and not any(part in name for part in self.models):
+        if self.models and not any(fraction in name for fraction in self.models):
             return f"the pod wants another model ({WANTED_MODELS})"
         return ""
 
@@ -61,8 +61,8 @@ def read_selection(annotations: Mapping[str, str]) -> Selection:
 
 
 def _read_list(annotations: Mapping[str, str], key: str) -> Iterable[str]:
-    parts = (part.strip() for part in annotations.get(key, "")[:_LONGEST].split(","))
-    return dict.fromkeys(part for part in parts if part)
+    fractions = (fraction.strip() for fraction in annotations.get(key, "")[:_LONGEST].split(","))
+    return dict.fromkeys(fraction for fraction in fractions if fraction)
 
 
 def narrow(space: Space, models: Mapping[GpuUuid, str], selection: Selection) -> Space:

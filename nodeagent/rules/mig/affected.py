@@ -10,12 +10,12 @@ from typing import Final
 from nodeagent.model.allocation import Allocation, PodIdentity
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import DeviceUuid
-from nodeagent.model.journal import PartTable, PreparedClaim
+from nodeagent.model.journal import FractionTable, PreparedClaim
 from nodeagent.model.mig import Write, WriteKind
 from nodeagent.model.telemetry import ProcessSample
 from nodeagent.model.values import Value
 from nodeagent.rules.ids import find_uuid
-from nodeagent.rules.offer.doors import list_part_holders
+from nodeagent.rules.offer.allocation_modes import list_fraction_holders
 
 _NAMED: Final = 3
 """The number of holders named one by one in a line of text."""
@@ -58,7 +58,7 @@ def find_in_the_way(
     allocations: Iterable[Allocation],
     processes: Iterable[ProcessSample],
     pods: Mapping[int, str],
-    parts: PartTable | None = None,
+    parts: FractionTable | None = None,
 ) -> tuple[InTheWay, ...]:
     """The holders of the affected devices, and the processes on them apart from pods already listed.
 
@@ -70,7 +70,7 @@ def find_in_the_way(
         pods: the pod's UID by process id; processes of the host are absent.
         parts: the holders of fractions.
     """
-    of_parts = list_part_holders(gpu.uuid, parts) if parts is not None and gpu.uuid in affected else ()
+    of_parts = list_fraction_holders(gpu.uuid, parts) if parts is not None and gpu.uuid in affected else ()
     holders = (
         *_list_holders(affected, allocations),
         *(InTheWay(name=one.describe(), pod=one.pod) for one in of_parts),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nodeagent.model.gpu import Gpu
-from nodeagent.rules.mig.layouts import VERSION, DeviceFilter, Layout, LayoutPart
+from nodeagent.rules.mig.layouts import VERSION, DeviceFilter, Layout, LayoutRule
 from nodeagent.rules.mig.partitions import list_profile_names, read_partitions
 
 
@@ -24,7 +24,7 @@ def export_layout(gpus: Sequence[Gpu]) -> Layout:
             groups.setdefault((gpu.pci.device_id, gpu.mig_enabled, tuple(sorted(counts.items()))), []).append(gpu.index)
     is_mixed = len({gpu.pci.device_id for gpu in gpus}) > 1
     return tuple(
-        LayoutPart(
+        LayoutRule(
             enabled=enabled,
             indexes=None if len(indexes) == len(ordered) else tuple(indexes),
             filters=(DeviceFilter(device_id=device_id),) if is_mixed else (),
@@ -39,7 +39,7 @@ def render_file(name: str, layout: Layout) -> dict[str, Any]:
     return {"version": VERSION, "mig-configs": {name: [_render_part(part) for part in layout]}}
 
 
-def _render_part(part: LayoutPart) -> dict[str, Any]:
+def _render_part(part: LayoutRule) -> dict[str, Any]:
     filters = [f"0x{one.device_id:08X}" for one in part.filters]
     return {
         **({"device-filter": filters} if filters else {}),

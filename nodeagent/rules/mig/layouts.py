@@ -39,7 +39,7 @@ class DeviceFilter(Value, frozen=True):
         return gpu.pci.device_id == self.device_id and self.subsystem_id in (None, gpu.pci.subsystem_id)
 
 
-class LayoutPart(Value, frozen=True):
+class LayoutRule(Value, frozen=True):
     """The partitions of some GPUs of a node."""
 
     enabled: bool
@@ -61,7 +61,7 @@ class LayoutPart(Value, frozen=True):
         )
 
 
-Layout = tuple[LayoutPart, ...]
+Layout = tuple[LayoutRule, ...]
 """The entries of a layout in order: of several for one GPU the last counts."""
 
 
@@ -115,7 +115,7 @@ class _Reader:
         whole = tuple(part for part in parts if part is not None)
         return whole if len(self.problems) == known else None
 
-    def _read_part(self, node: Node, path: str) -> LayoutPart | None:
+    def _read_part(self, node: Node, path: str) -> LayoutRule | None:
         if not isinstance(node, Mapping):
             self._note(node, path, f"{shorten(node)} is no entry; write {', '.join(_ENTRY_KEYS)}")
             return None
@@ -125,7 +125,7 @@ class _Reader:
         if profiles and enabled is False:
             place = node.entries["mig-devices"]
             self._note(place, f"{path}.mig-devices", "there are none with mig-enabled: false; take them out")
-        return LayoutPart(
+        return LayoutRule(
             enabled=bool(enabled),
             indexes=self._read_devices(node, path),
             filters=tuple(self._read_filters(node.entries.get("device-filter"), f"{path}.device-filter")),

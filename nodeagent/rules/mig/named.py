@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from nodeagent.model.gpu import Gpu, MigProfile
-from nodeagent.rules.mig.layouts import DeviceFilter, Layout, LayoutPart
+from nodeagent.rules.mig.layouts import DeviceFilter, Layout, LayoutRule
 from nodeagent.rules.mig.profiles import Profile, ProfileUnreadable, parse_profile, plain_profile
 
 DISABLED: Final = "all-disabled"
@@ -21,13 +21,13 @@ _BALANCE: Final = {7: {1: 2, 2: 1, 3: 1}, 4: {1: 2, 2: 1}}
 def name_layouts(gpus: Sequence[Gpu]) -> Mapping[str, Layout]:
     """The layouts by name, with filters only on a node with several models."""
     kinds = _list_kinds(gpus)
-    named: dict[str, Layout] = {DISABLED: (LayoutPart(enabled=False),), ENABLED: (LayoutPart(enabled=True),)}
+    named: dict[str, Layout] = {DISABLED: (LayoutRule(enabled=False),), ENABLED: (LayoutRule(enabled=True),)}
     is_mixed = len({gpu.pci.device_id for gpu in gpus}) > 1
-    parts: dict[str, list[LayoutPart]] = {}
+    parts: dict[str, list[LayoutRule]] = {}
     for device_id, profiles in kinds:
         filters = (DeviceFilter(device_id=device_id),) if is_mixed else ()
         for name, counts in _list_layouts(profiles):
-            parts.setdefault(name, []).append(LayoutPart(enabled=True, filters=filters, profiles=counts))
+            parts.setdefault(name, []).append(LayoutRule(enabled=True, filters=filters, profiles=counts))
     return named | {name: tuple(found) for name, found in parts.items()}
 
 

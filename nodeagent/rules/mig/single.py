@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from nodeagent.model.journal import Change, Step
-from nodeagent.model.mig import GpuInstance, GpuPartitions, PartitionWish, Write, WriteKind
+from nodeagent.model.mig import GpuInstance, GpuPartitions, PartitionRequest, Write, WriteKind
 from nodeagent.model.values import Value
 from nodeagent.rules.mig.change import BEGIN, WRITE, ChangeUnreadable, read_writes
 from nodeagent.rules.mig.partitions import LayoutInfeasible, assume_places, count_slices, find_profile
@@ -34,7 +34,7 @@ class Phase(StrEnum):
 
 class _Begun(Value, frozen=True):
     key: str
-    wish: PartitionWish
+    wish: PartitionRequest
     switched: bool = False
 
 
@@ -43,7 +43,7 @@ class Holding(Value, frozen=True):
 
     number: int
     key: str
-    wish: PartitionWish
+    wish: PartitionRequest
     switched: bool = False
     """Whether MIG was switched on for this device or for an earlier one, and is to go off after the last."""
     phase: Phase = Phase.BEGUN
@@ -51,7 +51,7 @@ class Holding(Value, frozen=True):
     """Whether an instance was begun for this key: before, an instance at the place is another owner's."""
 
 
-def begin_holding(key: str, wish: PartitionWish, at_seconds: float, *, switched: bool) -> Step:
+def begin_holding(key: str, wish: PartitionRequest, at_seconds: float, *, switched: bool) -> Step:
     """The first step: from now on the place is the key's."""
     begun = _Begun(key=key, wish=wish, switched=switched)
     return Step(name=BEGIN, at_seconds=at_seconds, payload=msgspec.json.encode(begun).decode())
@@ -85,7 +85,7 @@ def read_holding(change: Change) -> Holding:
     )
 
 
-def find_instance(wish: PartitionWish, partitions: GpuPartitions) -> GpuInstance | None:
+def find_instance(wish: PartitionRequest, partitions: GpuPartitions) -> GpuInstance | None:
     """The instance of the requested shape at the requested place."""
     profile = find_profile(wish.profile, partitions.profiles)
     if profile is None:
@@ -95,7 +95,7 @@ def find_instance(wish: PartitionWish, partitions: GpuPartitions) -> GpuInstance
 
 
 def plan_making(
-    wish: PartitionWish, partitions: GpuPartitions, *, is_own: bool, was_reset: bool = False
+    wish: PartitionRequest, partitions: GpuPartitions, *, is_own: bool, was_reset: bool = False
 ) -> tuple[Write, ...]:
     """The calls up to the next moment at which the GPU must be read anew; none when the device is there.
 
@@ -121,7 +121,7 @@ def plan_making(
     return (Write(kind=WriteKind.RESET),)
 
 
-def _plan_create(wish: PartitionWish, partitions: GpuPartitions) -> tuple[Write, ...]:
+def _plan_create(wish: PartitionRequest, partitions: GpuPartitions) -> tuple[Write, ...]:
     profile = find_profile(wish.profile, partitions.profiles)
     if profile is None:
         names = ", ".join(one.name for one in partitions.profiles)
@@ -149,7 +149,7 @@ def _plan_create(wish: PartitionWish, partitions: GpuPartitions) -> tuple[Write,
     )
 
 
-def _plan_compute(wish: PartitionWish, there: GpuInstance, partitions: GpuPartitions) -> tuple[Write, ...]:
+def _plan_compute(wish: PartitionRequest, there: GpuInstance, partitions: GpuPartitions) -> tuple[Write, ...]:
     """The missing compute instance of a GPU instance left empty by a kill between the two calls."""
     slices = {one.profile_id: one.slice_count for one in partitions.profiles}[there.profile_id]
     if not there.computes:

@@ -12,7 +12,7 @@ from msgspec import field
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.values import Value
-from nodeagent.rules.mig.layouts import Layout, LayoutPart
+from nodeagent.rules.mig.layouts import Layout, LayoutRule
 
 UNSAID: Final = "the layout says nothing of it"
 NO_MIG: Final = "it knows no MIG"
@@ -75,7 +75,7 @@ def _count_models(gpus: Iterable[Gpu]) -> str:
     return ", ".join(f"{count} x {name}" for name, count in counts.items())
 
 
-def _is_named(part: LayoutPart) -> bool:
+def _is_named(part: LayoutRule) -> bool:
     return part.indexes is not None or bool(part.selectors)
 
 

@@ -10,7 +10,7 @@ from nodeagent.config.schema import Settings
 from nodeagent.model.errors import RequestInvalid
 from nodeagent.model.mps import SHARED_MEMORY, MpsAccess, MpsPlace
 from nodeagent.model.plugin import ContainerMount
-from nodeagent.rules.mps.daemons import name_share_daemon
+from nodeagent.rules.mps.daemons import name_replica_daemon
 from nodeagent.rules.offer.devices import PluginDevice
 
 PIPE_VARIABLE: Final = "CUDA_MPS_PIPE_DIRECTORY"
@@ -23,7 +23,7 @@ def plan_place(settings: Settings, name: str) -> MpsPlace:
     return MpsPlace(root=settings.device_plugin.mps_root, name=name, has_own_memory=has_own_memory)
 
 
-def plan_share_access(settings: Settings, resource: str, devices: Collection[PluginDevice]) -> MpsAccess | None:
+def plan_replica_access(settings: Settings, resource: str, devices: Collection[PluginDevice]) -> MpsAccess | None:
     """The access for a container with the given replicas; `None` for replicas not shared by MPS.
 
     Raises:
@@ -32,7 +32,7 @@ def plan_share_access(settings: Settings, resource: str, devices: Collection[Plu
     shared = [device for device in devices if device.by_mps]
     if not shared:
         return None
-    names = {name_share_daemon(settings.mps.daemon_per, device.gpu, resource) for device in shared}
+    names = {name_replica_daemon(settings.mps.daemon_per, device.gpu, resource) for device in shared}
     if len(names) > 1:
         raise RequestInvalid(
             resource,

@@ -16,7 +16,7 @@ from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import Change, Step
 from nodeagent.model.mps import MpsLimits, MpsPhase, MpsState
 from nodeagent.model.values import Value
-from nodeagent.rules.mps.limits import plan_share_limits
+from nodeagent.rules.mps.limits import plan_shared_limits
 from nodeagent.rules.offer.devices import Offered
 
 OWNER: Final = "mps"
@@ -64,22 +64,22 @@ class EngagementUnreadable(NodeagentError):
     """A journal entry of a daemon makes no sense to this version."""
 
 
-def plan_share_daemons(offered: Iterable[Offered], daemon_per: DaemonPer) -> tuple[Wanted, ...]:
+def plan_replica_daemons(offered: Iterable[Offered], daemon_per: DaemonPer) -> tuple[Wanted, ...]:
     """The daemons for shared GPUs: one for each GPU, or one for each resource."""
     groups: dict[str, list[Offered]] = {}
     for each in offered:
         if each.strategy == "mps" and not each.device.withheld:
-            groups.setdefault(name_share_daemon(daemon_per, each.device.gpu.uuid, each.resource), []).append(each)
+            groups.setdefault(name_replica_daemon(daemon_per, each.device.gpu.uuid, each.resource), []).append(each)
     return tuple(_plan_group(name, members) for name, members in groups.items())
 
 
-def name_share_daemon(daemon_per: DaemonPer, gpu: GpuUuid, resource: str) -> str:
+def name_replica_daemon(daemon_per: DaemonPer, gpu: GpuUuid, resource: str) -> str:
     """The daemon of the replicas of a GPU."""
     return gpu if daemon_per == "gpu" else resource
 
 
 def _plan_group(name: str, members: Sequence[Offered]) -> Wanted:
-    limits = [plan_share_limits((each.device.gpu,), each.replicas) for each in members]
+    limits = [plan_shared_limits((each.device.gpu,), each.replicas) for each in members]
     return Wanted(
         name=name,
         kind=DaemonKind.SHARES,

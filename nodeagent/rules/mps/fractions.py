@@ -13,13 +13,13 @@ from typing import Final
 from nodeagent.config.schema import Settings
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import GpuUuid
-from nodeagent.model.journal import Binding, Enforcement, PartTable
+from nodeagent.model.journal import Binding, Enforcement, FractionTable
 from nodeagent.model.mps import MpsAccess, MpsDaemon, MpsLimits, MpsPhase, MpsState
 from nodeagent.rules.mps.access import plan_place, plan_private_access
 from nodeagent.rules.mps.daemons import DaemonKind, Wanted
 from nodeagent.rules.mps.limits import MIB, find_most_clients
 
-OWNER_OF_PARTS: Final = "parts"
+OWNER_OF_FRACTIONS: Final = "parts"
 """The owner of such daemons in messages for people."""
 PREFIX: Final = "part-"
 THREADS_VARIABLE: Final = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
@@ -27,62 +27,66 @@ MEMORY_VARIABLE: Final = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 _ALL_THREADS: Final = 100
 
 
-def name_part_daemon(gpu: GpuUuid) -> str:
+def name_fraction_daemon(gpu: GpuUuid) -> str:
     """The daemon of the fractions of a GPU."""
     return f"{PREFIX}{gpu}"
 
 
-def list_clients(table: PartTable, gpu: GpuUuid) -> Iterator[Binding]:
+def list_clients(table: FractionTable, gpu: GpuUuid) -> Iterator[Binding]:
     """The containers that MPS holds to their fraction of a GPU."""
-    return (one for one in table.bindings.values() if _is_client(one) and any(part.gpu == gpu for part in one.parts))
-
-
-def list_others(table: PartTable, gpu: GpuUuid) -> Iterator[Binding]:
-    """The containers with a fraction of the GPU, but without a daemon."""
     return (
-        one for one in table.bindings.values() if not _is_client(one) and any(part.gpu == gpu for part in one.parts)
+        one for one in table.bindings.values() if _is_client(one) and any(fraction.gpu == gpu for fraction in one.parts)
     )
 
 
-def plan_part_daemons(table: PartTable) -> tuple[Wanted, ...]:
+def list_others(table: FractionTable, gpu: GpuUuid) -> Iterator[Binding]:
+    """The containers with a fraction of the GPU, but without a daemon."""
+    return (
+        one
+        for one in table.bindings.values()
+        if not _is_client(one) and any(fraction.gpu == gpu for fraction in one.parts)
+    )
+
+
+def plan_fraction_daemons(table: FractionTable) -> tuple[Wanted, ...]:
     """A daemon for each GPU with a fraction enforced by MPS."""
-    gpus = dict.fromkeys(part.gpu for one in table.bindings.values() if _is_client(one) for part in one.parts)
+    gpus = dict.fromkeys(fraction.gpu for one in table.bindings.values() if _is_client(one) for fraction in one.parts)
     return tuple(
         Wanted(
-            name=name_part_daemon(gpu),
+            name=name_fraction_daemon(gpu),
             kind=DaemonKind.PARTS,
-            owner=OWNER_OF_PARTS,
+            owner=OWNER_OF_FRACTIONS,
             gpus=(gpu,),
-            limits=_find_largest([plan_part_limits(one, gpu) for one in list_clients(table, gpu)], gpu),
+            limits=_find_largest([plan_fraction_limits(one, gpu) for one in list_clients(table, gpu)], gpu),
         )
         for gpu in gpus
     )
 
 
-def plan_part_limits(binding: Binding, gpu: GpuUuid) -> MpsLimits:
+def plan_fraction_limits(binding: Binding, gpu: GpuUuid) -> MpsLimits:
     """The limits of each process of a container on a GPU; a fraction without compute has no compute limit."""
-    part = next(each for each in binding.parts if each.gpu == gpu)
-    threads = max(part.cores, binding.core_limit or 0)
+    fraction = next(each for each in binding.parts if each.gpu == gpu)
+    threads = max(fraction.cores, binding.core_limit or 0)
     return MpsLimits(
         thread_percentage=threads if 0 < threads < _ALL_THREADS else _ALL_THREADS,
-        memory_mib={gpu: max(1, part.memory_bytes // MIB)},
+        memory_mib={gpu: max(1, fraction.memory_bytes // MIB)},
     )
 
 
-def plan_part_access(settings: Settings, binding: Binding) -> MpsAccess:
+def plan_fraction_access(settings: Settings, binding: Binding) -> MpsAccess:
     """The access of the container as a client, with the limits of its fraction."""
-    (part,) = binding.parts
-    limits = plan_part_limits(binding, part.gpu)
-    access = plan_private_access(plan_place(settings, name_part_daemon(part.gpu)))
+    (fraction,) = binding.parts
+    limits = plan_fraction_limits(binding, fraction.gpu)
+    access = plan_private_access(plan_place(settings, name_fraction_daemon(fraction.gpu)))
     own = {
         THREADS_VARIABLE: str(limits.thread_percentage),
         # The GPU is the daemon's only one, and so its first.
-        MEMORY_VARIABLE: f"0={limits.memory_mib[part.gpu]}M",
+        MEMORY_VARIABLE: f"0={limits.memory_mib[fraction.gpu]}M",
     }
     return MpsAccess(environment={**access.environment, **own}, mounts=access.mounts)
 
 
-def explain_part_daemon(gpu: GpuUuid, state: MpsState | None, limits: MpsLimits) -> str:
+def explain_fraction_daemon(gpu: GpuUuid, state: MpsState | None, limits: MpsLimits) -> str:
     """Why a container cannot start with the limits yet; empty where its daemon is ready."""
     if state is None:
         return "nobody looks after MPS daemons (yet): see `nodeagent status`"
@@ -101,7 +105,7 @@ def explain_foreign_daemon(gpu: GpuUuid, state: MpsState | None) -> str:
     daemon = state.find_gpu(gpu) if state is not None else None
     if daemon is None:
         return ""
-    if daemon.name != name_part_daemon(gpu):
+    if daemon.name != name_fraction_daemon(gpu):
         return f"its MPS daemon has yet to end: {daemon.reason or daemon.phase}"
     has_failed = daemon.phase is not MpsPhase.READY and daemon.last_fault
     return f"its MPS daemon is {daemon.phase}: {daemon.reason or daemon.last_fault}" if has_failed else ""
@@ -118,8 +122,8 @@ def plan_obstacles(
         state: the daemons; `None` without a component for daemons.
         by_mps: whether MPS is to enforce the fraction.
     """
-    clients = Counter(part.gpu for one in bindings if _is_client(one) for part in one.parts)
-    others = {part.gpu for one in bindings if not _is_client(one) for part in one.parts} if by_mps else ()
+    clients = Counter(fraction.gpu for one in bindings if _is_client(one) for fraction in one.parts)
+    others = {fraction.gpu for one in bindings if not _is_client(one) for fraction in one.parts} if by_mps else ()
     ended = {gpu for daemon in (state.daemons if state is not None else ()) for gpu in daemon.gpus}
     reasons: dict[GpuUuid, str] = {}
     for gpu in gpus:
@@ -157,7 +161,7 @@ def _is_client(binding: Binding) -> bool:
 
 def _find_own(gpu: GpuUuid, state: MpsState) -> MpsDaemon | None:
     daemon = state.find_gpu(gpu)
-    return daemon if daemon is not None and daemon.name == name_part_daemon(gpu) else None
+    return daemon if daemon is not None and daemon.name == name_fraction_daemon(gpu) else None
 
 
 def _find_largest(limits: list[MpsLimits], gpu: GpuUuid) -> MpsLimits:

@@ -19,7 +19,7 @@ _KEY_MAX: Final = 60
 """Characters of the name of a GPU; of more digits Python makes no number."""
 
 
-def plan_share_limits(gpus: Sequence[Gpu], replicas: int) -> MpsLimits:
+def plan_shared_limits(gpus: Sequence[Gpu], replicas: int) -> MpsLimits:
     """The limits of one replica of the given GPUs; a GPU of unknown memory has no memory limit."""
     memory = {gpu.uuid: gpu.memory_total_bytes // replicas // MIB for gpu in gpus}
     return MpsLimits(

@@ -16,7 +16,7 @@ _TRACE: Final = re.compile(
 """The traces of every question, by any client: a mere question changes nothing."""
 
 
-TOLD_LINES: Final = 20
+LOG_LINES_MAX: Final = 20
 """The most lines repeated after one poll; any client with access to the pipe can make a daemon write without end."""
 TOLD_LETTERS: Final = 200
 
@@ -26,9 +26,9 @@ def find_news(lines: Iterable[str], own: Collection[str]) -> tuple[str, ...]:
     return tuple(line for line in lines if line.strip() and not _is_known(_HEAD.sub("", line, count=1).strip(), own))
 
 
-def choose_told(news: Sequence[str]) -> tuple[tuple[str, ...], int]:
+def choose_lines(news: Sequence[str]) -> tuple[tuple[str, ...], int]:
     """The lines to repeat, shortened, and the number of lines left out."""
-    return tuple(line[:TOLD_LETTERS] for line in news[:TOLD_LINES]), max(0, len(news) - TOLD_LINES)
+    return tuple(line[:TOLD_LETTERS] for line in news[:LOG_LINES_MAX]), max(0, len(news) - LOG_LINES_MAX)
 
 
 def has_orders(news: Iterable[str]) -> bool:

@@ -13,13 +13,13 @@ from itertools import combinations
 from typing import Final, NamedTuple, assert_never
 
 from nodeagent.config.schema import Settings
-from nodeagent.config.sections.doors import ALL, DoorChange, DoorRule
+from nodeagent.config.sections.allocation_modes import ALL, AllocationModeRule, ModeChange
 from nodeagent.model.allocation import Allocation
-from nodeagent.model.claims import ClaimBook
+from nodeagent.model.claims import ReadyClaims
 from nodeagent.model.gpu import Gpu, MissingGpu
 from nodeagent.model.ids import GpuUuid, PciAddress, parse_pci_address
-from nodeagent.model.journal import PartTable
-from nodeagent.model.offering import Door, DoorHolder, GpuDoor
+from nodeagent.model.journal import FractionTable
+from nodeagent.model.offering import AllocationMode, GpuAllocationMode, ModeHolder
 from nodeagent.model.values import Value
 from nodeagent.rules.ids import find_uuid
 from nodeagent.rules.selectors import fits_pattern, select_gpus, selects_gpu
@@ -32,20 +32,20 @@ _LEFT_ALONE: Final = "left alone by gpus.include, gpus.exclude or as a mere disp
 _CUT: Final = "MIG is on, and fractions are of whole GPUs: switch it off, or choose another door"
 
 
-class DoorWish(Value, frozen=True):
+class WantedMode(Value, frozen=True):
     """The wanted allocation mode of a GPU, and the reason."""
 
     gpu: GpuUuid
     index: int
     address: PciAddress
-    door: Door
+    door: AllocationMode
     reason: str
 
 
-class DoorPlan(Value, frozen=True):
+class ModePlan(Value, frozen=True):
     """The wanted mode of each GPU, and the faults of the rules."""
 
-    wishes: tuple[DoorWish, ...] = ()
+    wishes: tuple[WantedMode, ...] = ()
     """In index order."""
     conflicts: tuple[str, ...] = ()
     """Contradictory rules for the same GPUs, a sentence for each pair."""
@@ -55,12 +55,12 @@ class DoorPlan(Value, frozen=True):
     """Selectors and overrides that may mean a GPU without an answer: unknown until it answers."""
 
 
-def plan_doors(
+def plan_allocation_modes(
     gpus: Iterable[Gpu],
     settings: Settings,
-    overrides: Mapping[GpuUuid, Door],
+    overrides: Mapping[GpuUuid, AllocationMode],
     missing: Sequence[MissingGpu] = (),
-) -> DoorPlan:
+) -> ModePlan:
     """The wanted mode of each GPU; a person's override counts more than any rule.
 
     Args:
@@ -73,7 +73,7 @@ def plan_doors(
     rules = settings.doors.rules
     ours = {gpu.uuid for gpu in select_gpus(ordered, settings.gpus.include, settings.gpus.exclude)}
     unmatched = tuple(_list_unmatched(ordered, rules, overrides))
-    return DoorPlan(
+    return ModePlan(
         wishes=tuple(_wish(gpu, rules, overrides.get(gpu.uuid), ours=gpu.uuid in ours) for gpu in ordered),
         conflicts=tuple(_list_conflicts(ordered, rules)),
         unmatched=tuple(one.problem for one in unmatched if not one.may_mean(missing)),
@@ -81,49 +81,51 @@ def plan_doors(
     )
 
 
-def _wish(gpu: Gpu, rules: Sequence[DoorRule], override: Door | None, *, ours: bool) -> DoorWish:
-    door, reason = _choose(gpu, rules, override)
+def _wish(gpu: Gpu, rules: Sequence[AllocationModeRule], override: AllocationMode | None, *, ours: bool) -> WantedMode:
+    mode, reason = _choose(gpu, rules, override)
     if not ours:
-        door, reason = Door.NONE, _LEFT_ALONE
-    elif gpu.mig_enabled and not _takes_mig(door):
-        door, reason = Door.NONE, f"{reason}: {_CUT}"
-    return DoorWish(gpu=gpu.uuid, index=gpu.index, address=gpu.pci.address, door=door, reason=reason)
+        mode, reason = AllocationMode.NONE, _LEFT_ALONE
+    elif gpu.mig_enabled and not _takes_mig(mode):
+        mode, reason = AllocationMode.NONE, f"{reason}: {_CUT}"
+    return WantedMode(gpu=gpu.uuid, index=gpu.index, address=gpu.pci.address, door=mode, reason=reason)
 
 
-def _takes_mig(door: Door) -> bool:
+def _takes_mig(door: AllocationMode) -> bool:
     """Whether a GPU with MIG on can be given out in the allocation mode."""
     match door:
-        case Door.FRACTIONS:
+        case AllocationMode.FRACTIONS:
             return False
-        case Door.WHOLE | Door.CLAIMS | Door.NONE:
+        case AllocationMode.WHOLE | AllocationMode.CLAIMS | AllocationMode.NONE:
             return True
     assert_never(door)
 
 
-def _gives_out(door: Door) -> bool:
+def _gives_out(door: AllocationMode) -> bool:
     """Whether new pods may get a GPU of the allocation mode at all."""
     match door:
-        case Door.WHOLE | Door.FRACTIONS | Door.CLAIMS:
+        case AllocationMode.WHOLE | AllocationMode.FRACTIONS | AllocationMode.CLAIMS:
             return True
-        case Door.NONE:
+        case AllocationMode.NONE:
             return False
     assert_never(door)
 
 
-def _choose(gpu: Gpu, rules: Sequence[DoorRule], override: Door | None) -> tuple[Door, str]:
+def _choose(
+    gpu: Gpu, rules: Sequence[AllocationModeRule], override: AllocationMode | None
+) -> tuple[AllocationMode, str]:
     if override is not None:
         return override, "set by a person"
     for place, rule in enumerate(rules):
         if _closeness(rule, gpu) is not _UNNAMED:
-            return Door(rule.door), _name(place)
-    return Door.WHOLE, _BY_DEFAULT
+            return AllocationMode(rule.door), _name(place)
+    return AllocationMode.WHOLE, _BY_DEFAULT
 
 
 def _name(place: int) -> str:
     return f"doors.rules[{place}]"
 
 
-def _closeness(rule: DoorRule, gpu: Gpu) -> int:
+def _closeness(rule: AllocationModeRule, gpu: Gpu) -> int:
     """How closely a rule names a GPU, by the closest of the selectors."""
     return max(_judge(selector, gpu) for selector in rule.gpus)
 
@@ -136,7 +138,7 @@ def _judge(selector: str, gpu: Gpu) -> int:
     return _BY_MODEL if fits_pattern(gpu.name, selector) else _BY_ITSELF
 
 
-def _list_conflicts(gpus: Sequence[Gpu], rules: Sequence[DoorRule]) -> Iterator[str]:
+def _list_conflicts(gpus: Sequence[Gpu], rules: Sequence[AllocationModeRule]) -> Iterator[str]:
     """Rules with different modes of which the later names a GPU as closely as the earlier, or more so.
 
     An exception before the general rule is how such lists are meant, and no conflict.
@@ -171,7 +173,7 @@ class _Unmatched(NamedTuple):
 
 
 def _list_unmatched(
-    gpus: Sequence[Gpu], rules: Sequence[DoorRule], overrides: Mapping[GpuUuid, Door]
+    gpus: Sequence[Gpu], rules: Sequence[AllocationModeRule], overrides: Mapping[GpuUuid, AllocationMode]
 ) -> Iterator[_Unmatched]:
     for place, rule in enumerate(rules):
         for selector in rule.gpus:
@@ -179,41 +181,41 @@ def _list_unmatched(
                 name = f"{_name(place)}: {selector!r}"
                 yield _Unmatched(name, selector, f"{name} means no GPU of this node; mend it or take it out")
     known = {gpu.uuid for gpu in gpus}
-    for uuid, door in sorted(overrides.items()):
+    for uuid, mode in sorted(overrides.items()):
         if uuid not in known:
-            problem = f"door {door} was set for {uuid}, which this node does not have"
-            yield _Unmatched(f"the door {door} set for {uuid}", uuid, problem)
+            problem = f"door {mode} was set for {uuid}, which this node does not have"
+            yield _Unmatched(f"the door {mode} set for {uuid}", uuid, problem)
 
 
-def list_holders(gpu: Gpu, allocations: Iterable[Allocation], door: Door) -> tuple[DoorHolder, ...]:
+def list_holders(gpu: Gpu, allocations: Iterable[Allocation], door: AllocationMode) -> tuple[ModeHolder, ...]:
     """The allocations of the GPU, of its MIG devices or of replicas of either, as holders by the given mode."""
     names = {gpu.uuid, *(mig.uuid for mig in gpu.mig_devices)}
     return tuple(
-        DoorHolder(door=door, name=f"allocation {each.number}", pod=each.pod, container=each.container)
+        ModeHolder(door=door, name=f"allocation {each.number}", pod=each.pod, container=each.container)
         for each in allocations
         if any(find_uuid(device) in names for device in each.devices)
     )
 
 
-def list_part_holders(gpu: GpuUuid, parts: PartTable) -> tuple[DoorHolder, ...]:
+def list_fraction_holders(gpu: GpuUuid, parts: FractionTable) -> tuple[ModeHolder, ...]:
     """The containers with a fraction of the GPU."""
     return tuple(
-        DoorHolder(door=Door.FRACTIONS, name=f"binding {each.number}", pod=each.pod, container=each.container)
+        ModeHolder(door=AllocationMode.FRACTIONS, name=f"binding {each.number}", pod=each.pod, container=each.container)
         for each in parts.by_gpu.get(gpu, ())
     )
 
 
-def list_claim_holders(gpu: GpuUuid, book: ClaimBook) -> tuple[DoorHolder, ...]:
+def list_claim_holders(gpu: GpuUuid, book: ReadyClaims) -> tuple[ModeHolder, ...]:
     """The pods with the GPU, or a part of it, by claims; a claim without pods stands for itself."""
     claims = {claim.uid: claim for claim, _ in book.by_gpu.get(gpu, ())}
     return tuple(
-        DoorHolder(door=Door.CLAIMS, name=f"claim {claim.describe()}", pod=pod)
+        ModeHolder(door=AllocationMode.CLAIMS, name=f"claim {claim.describe()}", pod=pod)
         for claim in claims.values()
         for pod in claim.pods or (None,)
     )
 
 
-def decide_door(wish: DoorWish, holders: Sequence[DoorHolder], change: DoorChange) -> GpuDoor:
+def decide_allocation_mode(wish: WantedMode, holders: Sequence[ModeHolder], change: ModeChange) -> GpuAllocationMode:
     """The mode of a GPU from now on: the present holders' mode, without holders the wanted mode.
 
     Args:
@@ -222,17 +224,17 @@ def decide_door(wish: DoorWish, holders: Sequence[DoorHolder], change: DoorChang
         change: whether new pods may come in by the old mode while the change waits.
     """
     inside = {holder.door for holder in holders}
-    door = wish.door if not inside or wish.door in inside else min(inside, key=list(Door).index)
+    mode = wish.door if not inside or wish.door in inside else min(inside, key=list(AllocationMode).index)
     # A holder by another mode than the rest was found late: two kinds of accounting for one GPU add up to nothing.
-    strangers = tuple(holder for holder in holders if holder.door is not door)
-    draining = door is not wish.door and change == "drain"
-    return GpuDoor(
+    strangers = tuple(holder for holder in holders if holder.door is not mode)
+    draining = mode is not wish.door and change == "drain"
+    return GpuAllocationMode(
         gpu=wish.gpu,
         index=wish.index,
         address=wish.address,
-        door=door,
+        door=mode,
         wanted=wish.door,
         reason=wish.reason,
-        is_open=_gives_out(door) and not (strangers or draining),
-        waits_for=strangers if door is wish.door else tuple(holders),
+        is_open=_gives_out(mode) and not (strangers or draining),
+        waits_for=strangers if mode is wish.door else tuple(holders),
     )

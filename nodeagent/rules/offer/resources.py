@@ -25,7 +25,7 @@ from nodeagent.rules.offer.devices import (
     plan_name,
 )
 from nodeagent.rules.offer.layout import plan_candidates
-from nodeagent.rules.offer.sharing import find_sharing, share_devices
+from nodeagent.rules.offer.sharing import find_sharing, replicate_devices
 from nodeagent.rules.selectors import select_gpus
 
 
@@ -67,7 +67,7 @@ def plan_offer(gpus: Iterable[Gpu], settings: Settings, closed: Container[str] =
     offered = [
         each
         for base, candidates in named.items()
-        for each in share_devices(base, candidates, sharing, settings.device_plugin.resource_prefix)
+        for each in replicate_devices(base, candidates, sharing, settings.device_plugin.resource_prefix)
     ]
     refused = sorted({each.resource for each in offered if len(each.resource) > NAME_MAX})
     reason = f"the name is longer than {NAME_MAX} characters: give it a shorter one"

@@ -25,7 +25,7 @@ def find_sharing(settings: SharingSettings) -> Sharing | None:
     return settings.mps or settings.timeSlicing
 
 
-def share_devices(
+def replicate_devices(
     base: ResourceName, candidates: Sequence[Candidate], sharing: Sharing | None, prefix: str
 ) -> Iterator[Offered]:
     """Each device of a resource, with the name of the resource after sharing."""

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 from nodeagent.model.ids import GpuUuid
-from nodeagent.model.journal import GpuPart
+from nodeagent.model.journal import GpuFraction
 from nodeagent.model.values import Value
 from nodeagent.model.wording import render_bytes
 from nodeagent.rules.placement.grouping import mask_of, positions_of
@@ -42,14 +42,14 @@ class Demand(Value, frozen=True):
         """Whether whole GPUs are asked for."""
         return self.cores >= CORES
 
-    def share_of(self, room: GpuRoom) -> GpuPart:
+    def share_of(self, room: GpuRoom) -> GpuFraction:
         """The fraction of the room's GPU."""
         if self.is_exclusive:
             return room.whole
         memory = self.memory_bytes
         if self.memory_percent is not None:
             memory = room.memory_bytes * self.memory_percent // 100
-        return GpuPart(gpu=room.gpu, cores=self.cores, memory_bytes=memory)
+        return GpuFraction(gpu=room.gpu, cores=self.cores, memory_bytes=memory)
 
     def describe(self) -> str:
         """The demand in words for people."""
@@ -127,7 +127,7 @@ def evaluate_fragment(space: Space, count: int, free: int) -> Evaluation:
     return Evaluation(chosen if len(chosen) == count else (), tuple(seen))
 
 
-def evaluate_share(space: Space, demand: Demand, allowed: int) -> Evaluation:
+def evaluate_fraction(space: Space, demand: Demand, allowed: int) -> Evaluation:
     """A fraction of one GPU, or of each of several, out of the allowed GPUs."""
     ranked = sorted(enumerate(space.rooms), key=lambda each: tuple(_key_room(each[1], space).values()))
     seen: list[Candidate] = []
@@ -219,7 +219,7 @@ class Placement(Value, frozen=True):
 
     demand: Demand
     mode: Mode
-    shares: tuple[GpuPart, ...]
+    shares: tuple[GpuFraction, ...]
     """In index order; empty where nothing fits."""
     rule: str
     """The reason for these GPUs, or for none."""
@@ -268,7 +268,7 @@ def _evaluate(space: Space, demand: Demand, mode: Mode, allowed: int) -> Evaluat
         return evaluate_link(space, demand.gpus, space.free & allowed)
     if mode == "fragment":
         return evaluate_fragment(space, demand.gpus, space.free & allowed)
-    return evaluate_share(space, demand, allowed)
+    return evaluate_fraction(space, demand, allowed)
 
 
 def _list_obstacles(space: Space, demand: Demand, wish: Sequence[GpuUuid]) -> Iterator[str]:

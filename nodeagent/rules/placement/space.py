@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import GpuUuid
-from nodeagent.model.journal import GpuPart
+from nodeagent.model.journal import GpuFraction
 from nodeagent.model.values import Value
 from nodeagent.rules.placement.grouping import mask_of
 from nodeagent.rules.placement.hierarchy import Tree, plan_tree
@@ -64,9 +64,9 @@ class GpuRoom(Value, frozen=True):
         return self.cores_used > CORES or self.memory_used > self.memory_bytes
 
     @property
-    def whole(self) -> GpuPart:
+    def whole(self) -> GpuFraction:
         """All of the GPU."""
-        return GpuPart(gpu=self.gpu, cores=CORES, memory_bytes=self.memory_bytes)
+        return GpuFraction(gpu=self.gpu, cores=CORES, memory_bytes=self.memory_bytes)
 
 
 class Space(Value, frozen=True):
@@ -83,11 +83,11 @@ class Space(Value, frozen=True):
         """The positions of GPUs free for a container alone, as a bit mask."""
         return mask_of([position for position, room in enumerate(self.rooms) if room.is_free])
 
-    def occupy(self, shares: Iterable[GpuPart]) -> "Space":
+    def occupy(self, shares: Iterable[GpuFraction]) -> "Space":
         """The account after the fractions were given; fractions of GPUs unknown to the node change nothing."""
         return self._count(shares, 1)
 
-    def release(self, shares: Iterable[GpuPart]) -> "Space":
+    def release(self, shares: Iterable[GpuFraction]) -> "Space":
         """The account after the fractions were given back: the inverse of `occupy`.
 
         Raises:
@@ -95,7 +95,7 @@ class Space(Value, frozen=True):
         """
         return self._count(shares, -1)
 
-    def _count(self, shares: Iterable[GpuPart], sign: int) -> "Space":
+    def _count(self, shares: Iterable[GpuFraction], sign: int) -> "Space":
         # Summed up first: a node has few GPUs and hundreds of shares of them.
         sums: dict[GpuUuid, tuple[int, int, int]] = {}
         for share in shares:

@@ -25,7 +25,7 @@ def test_each_exception_is_one() -> None:
     [
         ("model/nvidia.py", True),
         ("components/mig/pause.py", True),
-        ("components/wishes/mig_wish.py", True),
+        ("components/node_requests/mig_request.py", True),
         ("components/health/evidence/xid_text.py", True),
         ("components/migrations/plan.py", False),
         ("rules/ids.py", False),

@@ -10,7 +10,7 @@ from typing import Any
 from tests.fakes.apiserver import NODE, FakeApiServer
 
 PATIENCE_SECONDS = 60.0
-LOOK_SECONDS = 0.002
+POLL_INTERVAL_SECONDS = 0.002
 
 
 class ApiServerThread:
@@ -41,7 +41,7 @@ class ApiServerThread:
         while time.perf_counter() < end:
             if is_so():
                 return time.perf_counter()
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_INTERVAL_SECONDS)
         raise TimeoutError(f"the API server never had {what}")
 
     def close(self) -> None:

@@ -88,15 +88,17 @@ def _weigh() -> float:
     inventory, sample, allocations = _read_dgx()
     before = _read_private_kib()
     from nodeagent.components.exporter.component import Exporter  # noqa: PLC0415 - this is what is weighed
-    from nodeagent.components.exporter.scrape import Part, join_scrape  # noqa: PLC0415 - likewise
-    from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, Wishes  # noqa: PLC0415 - likewise
+    from nodeagent.components.exporter.scrape import RenderedBlocks, join_scrape  # noqa: PLC0415 - likewise
+    from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, SeriesSelection  # noqa: PLC0415 - likewise
     from tests.golden.metrics.scenes import select_every_field  # noqa: PLC0415 - likewise
 
-    series, wishes = NodeSeries(), Wishes(select_every_field())
+    series, wishes = NodeSeries(), SeriesSelection(select_every_field())
     known = Knowledge(inventory, None, allocations)
     kept, body = [Exporter], b""
     for second in range(SAMPLES):
-        part = Part(list(series.render(replace(sample, time_seconds=sample.time_seconds + second), known, wishes)))
+        part = RenderedBlocks(
+            list(series.render(replace(sample, time_seconds=sample.time_seconds + second), known, wishes))
+        )
         body = join_scrape(part, [], openmetrics=second % 2 == 0, gzip=second % 3 == 0)
     assert kept
     assert body

@@ -15,7 +15,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from nodeagent.components.cdi.decide import decide_changes, plan_own_paths
-from nodeagent.components.cdi.plan_specs import SpecWishes, plan_specs, render_specs
+from nodeagent.components.cdi.plan_specs import SpecOptions, plan_specs, render_specs
 from nodeagent.edge.host.driver.driver_files import DriverFileFinder
 from nodeagent.edge.host.driver.driver_libraries import DriverLibraries
 from nodeagent.edge.host.driver.roots import DriverRoots
@@ -58,7 +58,7 @@ def _measure_specs(place: Path) -> list[Row]:
         _write(specs, partitioned, replace(files, nodes=(*files.nodes, *nodes), capability_minors=capabilities))
 
     finder = DriverFileFinder(libraries=DriverLibraries(machine=62), look=look_at_file)
-    written = render_specs(plan_specs(inventory, finder.read(roots), SpecWishes(kinds=PUBLIC_KINDS)))
+    written = render_specs(plan_specs(inventory, finder.read(roots), SpecOptions(kinds=PUBLIC_KINDS)))
     _write(specs, inventory, finder.read(roots))
 
     def find_nothing_to_do() -> None:
@@ -112,7 +112,7 @@ def _spent_by_children() -> float:
 
 
 def _write(specs: SpecFiles, inventory: Inventory, files: DriverFiles) -> None:
-    for name, content in render_specs(plan_specs(inventory, files, SpecWishes(kinds=PUBLIC_KINDS))).items():
+    for name, content in render_specs(plan_specs(inventory, files, SpecOptions(kinds=PUBLIC_KINDS))).items():
         specs.write_nowait(name, content)
 
 

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from nodeagent.components.exporter.catalogue.selection import Selection, select_defaults
 from nodeagent.components.exporter.exposition import join_text
-from nodeagent.components.exporter.scrape import Part, join_scrape
-from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, Wishes
+from nodeagent.components.exporter.scrape import RenderedBlocks, join_scrape
+from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, SeriesSelection
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.telemetry import NodeSample
 from nodeagent_sim.gpus.profile import load_profile
@@ -45,19 +45,19 @@ def measure() -> list[Row]:
 
 
 def _render(inventory: Inventory, sample: NodeSample, selection: Selection) -> list[float]:
-    series, wishes = NodeSeries(), Wishes(selection)
+    series, wishes = NodeSeries(), SeriesSelection(selection)
     known = Knowledge(inventory, None, allocate_every_second(inventory))
     spent = []
     for run in range(RUNS):
         began = time.thread_time()
-        Part(list(series.render(replace(sample, time_seconds=START + run), known, wishes)))
+        RenderedBlocks(list(series.render(replace(sample, time_seconds=START + run), known, wishes)))
         spent.append((time.thread_time() - began) * 1000)
     return spent
 
 
 def _join(inventory: Inventory, sample: NodeSample, *, gzip: bool) -> list[float]:
-    blocks = list(NodeSeries().render(sample, Knowledge(inventory), Wishes(select_defaults())))
-    part, fresh = Part(blocks), blocks[:8]
+    blocks = list(NodeSeries().render(sample, Knowledge(inventory), SeriesSelection(select_defaults())))
+    part, fresh = RenderedBlocks(blocks), blocks[:8]
     assert join_text(fresh)
     spent = []
     for _ in range(RUNS):

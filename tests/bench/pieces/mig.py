@@ -29,7 +29,7 @@ CALL_SECONDS = 0.05
 ROUNDS = 3
 PLANS = 200
 PATIENCE_SECONDS = 60.0
-LOOK_SECONDS = 0.02
+POLL_INTERVAL_SECONDS = 0.02
 SETTINGS = ("mig.manage=true", "device_plugin.mig_strategy=mixed", "kubernetes.enabled=true", f"node.name={NODE}")
 
 
@@ -71,7 +71,7 @@ def _ask(agent: PluginProcess, api: ApiServerThread, layout: str) -> float:
     # The label alone does not say of which layout it speaks.
     while not _is_in_place(agent, layout):
         assert time.perf_counter() < end
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_INTERVAL_SECONDS)
     return api.wait_label(STATE, "success")
 
 

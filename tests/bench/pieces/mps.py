@@ -18,7 +18,7 @@ from tests.fakes.mps import FakeMps
 STARTS = 3
 DEATHS = 5
 GPUS = 8
-LOOK_SECONDS = 0.005
+POLL_INTERVAL_SECONDS = 0.005
 MEMORY_SETTLE_SECONDS = 8.0
 SHARES = '{"resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}'
 
@@ -80,7 +80,7 @@ def _measure_death(agent: PluginProcess) -> float:
     began = time.perf_counter()
     os.kill(pid, signal.SIGKILL)
     while pid in {daemon["pid"] for daemon in _list_ready(agent)}:
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_INTERVAL_SECONDS)
     millis = 1000 * (time.perf_counter() - began)
     agent.wait_until(lambda: len(_list_ready(agent)) == GPUS)
     return millis

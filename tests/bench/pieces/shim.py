@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from nodeagent.components.cdi.keep_shim import plan_policy
 from nodeagent.components.cdi.plan_shim import plan_shim_table
-from nodeagent.components.cdi.plan_specs import SpecWishes, plan_specs, render_specs
+from nodeagent.components.cdi.plan_specs import SpecOptions, plan_specs, render_specs
 from nodeagent.config.schema import Settings
 from nodeagent.edge.host.driver.driver_files import DriverFileFinder
 from nodeagent.edge.host.driver.driver_libraries import DriverLibraries
@@ -128,7 +128,7 @@ def _write_table(place: Path) -> None:
     roots = DriverRoots(host=tree.root, driver=tree.root, dev=tree.root)
     files = DriverFileFinder(libraries=DriverLibraries(machine=62), look=look_at_file).read(roots)
     inventory = make_inventory(GPUS)
-    wishes = SpecWishes(kinds=PUBLIC_KINDS, groups=True, public_groups=True)
+    wishes = SpecOptions(kinds=PUBLIC_KINDS, groups=True, public_groups=True)
     plan = plan_specs(inventory, files, wishes)
     table = plan_shim_table(inventory, files, plan.specs, plan_policy(Settings().shim))
     (place / "shim").mkdir()

@@ -26,7 +26,7 @@ QUIET_SECONDS = 60.0
 SETTLED_SECONDS = 6.0
 """So long nobody asks anything any more: longer than the longest that an agent gathers what it has to say."""
 PATIENCE_SECONDS = 120.0
-LOOK_SECONDS = 1.0
+POLL_INTERVAL_SECONDS = 1.0
 METRIC = "nodeagent_api_requests_total"
 READS = ("GET", "WATCH")
 START, WRITES, QUIET, LOST, WATCHES, ADMITTED = (
@@ -112,7 +112,7 @@ def settle(agents: Sequence[AgentProcess]) -> Counts:
     end = since + PATIENCE_SECONDS
     while time.monotonic() - since < SETTLED_SECONDS or not all(map(count_writes, counts)):
         assert time.monotonic() < end, "the agents do not come to rest"
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_INTERVAL_SECONDS)
         now = read_counts(agents)
         if now != counts:
             counts, since = now, time.monotonic()

@@ -9,18 +9,18 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from nodeagent.components.fractions.bind import Start, change_parts, choose, plan_correction
-from nodeagent.components.fractions.decide import plan_account
+from nodeagent.components.fractions.bind import Start, change_fractions, choose, plan_correction
+from nodeagent.components.fractions.decide import plan_summary
 from nodeagent.model.allocation import PodIdentity
-from nodeagent.model.journal import Binding, PartTable
-from nodeagent.model.parts import ContainerRequest, PodRequest
+from nodeagent.model.fractions import ContainerRequest, PodRequest
+from nodeagent.model.journal import Binding, FractionTable
 from nodeagent.rules.fractions.bound import BOUND_ANNOTATION, render_bound
 from nodeagent.rules.fractions.pairing import Caller
 from nodeagent.rules.fractions.published import ANNOTATION
 from nodeagent.rules.placement.space import CORES, Space
 from tests.fakes.fleet import FakeFleet
-from tests.support.books import CORE, MEMORY
-from tests.support.parts import make_promise, make_view
+from tests.support.fractions import make_promise, make_view
+from tests.support.journals import CORE, MEMORY
 from tests.support.placement import eight
 from tests.support.scheduling import publish
 
@@ -66,7 +66,7 @@ class NodeMachine:
     @property
     def space(self) -> Space:
         """What is free by what is bound."""
-        return plan_account(VIEW, PartTable(bindings=self.bindings))
+        return plan_summary(VIEW, FractionTable(bindings=self.bindings))
 
     def start(self, document: Json, *, knows_pod: bool) -> Binding:
         """A container starts; the agent may not have been told of its pod yet.
@@ -81,7 +81,7 @@ class NodeMachine:
             promised.append(make_promise(2, [f"{pod.uid}-m{n}" for n in range(blocks)], MEMORY))
         ids = [each.devices for each in promised]
         caller = Caller(pod=pod, containers=(CONTAINER,), cores=ids[0], memory=ids[1] if blocks else ())
-        table = PartTable(reservations={each.number: each for each in promised}, bindings=self.bindings)
+        table = FractionTable(reservations={each.number: each for each in promised}, bindings=self.bindings)
         chosen = choose(Start(caller, read_request(document) if knows_pod else None), VIEW, table, 0.0)
         self._last += 1
         binding = self.bindings[self._last] = replace(chosen.binding, number=self._last, reservations=())
@@ -93,7 +93,7 @@ class NodeMachine:
         if not able:
             return False
         before = chance.choice(able)
-        changed = change_parts(before, chance.randrange(1, CORES), chance.randrange(1, 64) << 28)
+        changed = change_fractions(before, chance.randrange(1, CORES), chance.randrange(1, 64) << 28)
         space = self.space.release(before.parts).occupy(changed.parts)
         if any(room.cores_used > CORES or room.memory_used > room.memory_bytes for room in space.rooms):
             return False

@@ -284,7 +284,7 @@ class ClusterStory:
         """Each replica's account is what is bound, and what is chosen besides."""
         for node in self.nodes.values():
             for number, replica in enumerate(self.replicas):
-                account = replica.cluster.find_account(node.name)
+                account = replica.cluster.find_space(node.name)
                 if account is None:
                     raise Violated(f"replica {number} does not know {node.name}")
                 told = [(room.cores_used, room.memory_used, room.users) for room in account.space.rooms]

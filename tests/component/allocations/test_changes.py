@@ -8,7 +8,7 @@ from nodeagent.model.journal import Step
 from tests.component.allocations.harness import World
 from tests.component.allocations.test_later_journal import NEWER
 from tests.support.allocations import GPU, device_ids
-from tests.support.books import gpu
+from tests.support.journals import gpu
 from tests.support.virtual_time import FakeClock
 
 pytestmark = pytest.mark.virtual_time

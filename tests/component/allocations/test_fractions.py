@@ -8,10 +8,10 @@ from nodeagent.config.schema import Settings
 from nodeagent.config.sections.plugin import JournalSettings
 from nodeagent.model.errors import BindingRefused, JournalUnavailable
 from nodeagent.model.ids import DeviceId
-from nodeagent.model.journal import PartTable
+from nodeagent.model.journal import FractionTable
 from tests.component.allocations.harness import World
-from tests.support.books import CORE, MEMORY
-from tests.support.parts import ids, make_bound, part
+from tests.support.fractions import ids, make_bound, part
+from tests.support.journals import CORE, MEMORY
 from tests.support.virtual_time import FakeClock
 
 pytestmark = pytest.mark.virtual_time
@@ -34,7 +34,7 @@ async def test_promised_bound_and_released(world: World) -> None:
         changed = await world.journal.bind(replace(binding, parts=(part(0, 80, 8),)), CAPACITIES)
         assert changed.number == 3
         await anyio.wait_all_tasks_blocked()
-        latest = world.bus.latest(PartTable)
+        latest = world.bus.latest(FractionTable)
         assert latest is not None
         assert latest.value.bindings == {3: changed}
     async with world.running():
@@ -42,7 +42,7 @@ async def test_promised_bound_and_released(world: World) -> None:
         assert table is not None
         assert table.bindings == {3: changed}
         await world.journal.release({3: "the pod has ended"})
-        assert world.durable().fractions == PartTable()
+        assert world.durable().fractions == FractionTable()
 
 
 async def test_the_account_is_looked_at_when_it_is_written(world: World) -> None:
@@ -125,7 +125,7 @@ async def test_where_pods_are_not_refused_for_a_broken_disk_starts_count(clock: 
         assert table.bindings == {binding.number: binding}
         world.store.failure = ""
         await world.journal.release({binding.number: "over"})
-        assert world.durable().fractions == PartTable()
+        assert world.durable().fractions == FractionTable()
 
 
 async def test_nobody_is_asked_while_no_journal_is_kept(world: World) -> None:

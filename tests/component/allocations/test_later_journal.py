@@ -9,11 +9,11 @@ from nodeagent.components.allocations.roles.grants import Granted
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.plugin import JournalSettings
 from nodeagent.model.errors import JournalUnavailable
-from nodeagent.model.journal import ChosenDoors
-from nodeagent.model.offering import Door
+from nodeagent.model.journal import ChosenAllocationModes
+from nodeagent.model.offering import AllocationMode
 from tests.component.allocations.harness import World
 from tests.support.allocations import GPU, device_ids, make_entry
-from tests.support.books import gpu
+from tests.support.journals import gpu
 from tests.support.virtual_time import FakeClock
 
 pytestmark = pytest.mark.virtual_time
@@ -33,9 +33,9 @@ async def test_a_newer_journal_is_left_as_it_is_until_it_is_moved_away(world: Wo
             "and this version reads formats 1 to 2: upgrade the agent, or move the file away"
         )
         with pytest.raises(JournalUnavailable, match="format 3"):
-            await world.journal.set_door(gpu("a"), Door.NONE)
+            await world.journal.set_allocation_mode(gpu("a"), AllocationMode.NONE)
         assert world.journal.doors() is None
-        assert world.bus.latest(ChosenDoors) is None
+        assert world.bus.latest(ChosenAllocationModes) is None
         (condition,) = [one for one in world.conditions.all_set() if one.code == "journal-unavailable"]
         assert condition.detail == str(refused.value)
         assert (world.store.current, world.store.begun, world.store.set_aside_names) == (NEWER, 0, [])
@@ -71,17 +71,17 @@ async def test_a_journal_of_format_1_is_taken_over(world: World) -> None:
 async def test_a_door_outlives_the_agent(world: World) -> None:
     """It is durable before the call returns, told to everybody, and known again after a restart."""
     async with world.running():
-        await world.journal.set_door(gpu("a"), Door.NONE)
-        await world.journal.set_door(gpu("b"), Door.FRACTIONS)
+        await world.journal.set_allocation_mode(gpu("a"), AllocationMode.NONE)
+        await world.journal.set_allocation_mode(gpu("b"), AllocationMode.FRACTIONS)
         assert world.store.synced
-        assert world.durable().doors == {gpu("a"): Door.NONE, gpu("b"): Door.FRACTIONS}
-        await world.journal.set_door(gpu("b"), None)
+        assert world.durable().doors == {gpu("a"): AllocationMode.NONE, gpu("b"): AllocationMode.FRACTIONS}
+        await world.journal.set_allocation_mode(gpu("b"), None)
     assert world.journal.doors() is None
     async with world.running():
-        assert world.journal.doors() == {gpu("a"): Door.NONE}
-        told = world.bus.latest(ChosenDoors)
+        assert world.journal.doors() == {gpu("a"): AllocationMode.NONE}
+        told = world.bus.latest(ChosenAllocationModes)
         assert told is not None
-        assert told.value == ChosenDoors(doors={gpu("a"): Door.NONE})
+        assert told.value == ChosenAllocationModes(doors={gpu("a"): AllocationMode.NONE})
 
 
 async def test_a_door_that_cannot_be_written_is_not_set(clock: FakeClock) -> None:
@@ -90,7 +90,7 @@ async def test_a_door_that_cannot_be_written_is_not_set(clock: FakeClock) -> Non
     async with world.running():
         world.store.failure = "no space left on device"
         with pytest.raises(JournalUnavailable, match="no space left"):
-            await world.journal.set_door(gpu("a"), Door.NONE)
+            await world.journal.set_allocation_mode(gpu("a"), AllocationMode.NONE)
         assert world.journal.doors() == {}
         world.store.failure = ""
         await anyio.sleep(2)
@@ -100,5 +100,5 @@ async def test_a_door_that_cannot_be_written_is_not_set(clock: FakeClock) -> Non
 async def test_no_door_is_set_while_nobody_keeps_the_journal(world: World) -> None:
     """Before the start nobody knows, which is not the same as no door."""
     with pytest.raises(JournalUnavailable, match="starting or has failed"):
-        await world.journal.set_door(gpu("a"), Door.NONE)
+        await world.journal.set_allocation_mode(gpu("a"), AllocationMode.NONE)
     assert world.journal.doors() is None

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.app.control import Control
-from nodeagent.app.sides.cluster import ClusterSide
+from nodeagent.app.wiring.cluster import ClusterWiring
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.load import load_settings
 from nodeagent.core.channels.bus import Bus
@@ -30,7 +30,7 @@ async def find_parts(live: LiveSettings, environ: Mapping[str, str]) -> tuple[li
     clock = SystemClock()
     bus = Bus(clock)
     conditions = Conditions(bus, clock, CATALOGUE)
-    side = ClusterSide(bus, conditions, clock, live, environ, "node-1", OrderHandlers(), no_control)
+    side = ClusterWiring(bus, conditions, clock, live, environ, "node-1", OrderHandlers(), no_control)
     names = [spec.name for spec in side.specs()]
     await side.aclose()
     return names, {each.code for each in conditions.all_set()}

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.components.inventory.roster import STORE, Roster, encode_roster
+from nodeagent.components.inventory.gpu_store import STORE, GpuStore, encode_gpu_store
 from nodeagent.edge.host.files.sealed_file import SealedFile
-from nodeagent.model.gpu import KnownGpu
+from nodeagent.model.gpu import StoredGpu
 from nodeagent.model.ids import GpuUuid, PciAddress
 from tests.support.programs.agent_process import AgentProcess, command_environment, run_command
 
@@ -143,11 +143,11 @@ def test_a_node_that_has_lost_its_gpus_is_not_silent(short_dir: Path) -> None:
     name, seal, version = STORE
     (short_dir / "state").mkdir()
     file = SealedFile(short_dir / "state" / name, seal, version)
-    file.write(encode_roster(Roster(source="nvml")))
+    file.write(encode_gpu_store(GpuStore(source="nvml")))
     with running(short_dir) as agent:
         assert wait_said(agent)["event"] == "gpu_awaited"
-    known = KnownGpu(uuid=GpuUuid("GPU-1"), name="H100", index=0, address=PciAddress("0000:17:00.0"))
-    file.write(encode_roster(Roster(source="nvml", gpus=(known,))))
+    known = StoredGpu(uuid=GpuUuid("GPU-1"), name="H100", index=0, address=PciAddress("0000:17:00.0"))
+    file.write(encode_gpu_store(GpuStore(source="nvml", gpus=(known,))))
     with running(short_dir) as agent:
         assert wait_said(agent)["event"] == "agent_started"
     (short_dir / "state" / name).write_bytes(b"damaged")

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from nodeagent.app.sides.mig import LayoutsFile
+from nodeagent.app.wiring.mig import LayoutsFile
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.mig import MigSettings

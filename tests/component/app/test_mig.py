@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent.app.sides.mig_owed import STORE
+from nodeagent.app.wiring.mig_paused_clients import STORE
 from nodeagent.components.mig.request import Remembered, encode_remembered
 from nodeagent.edge.host.files.sealed_file import SealedFile
 from nodeagent.model.cluster import DEPLOY_LABEL, PAUSED_FOR_MIG
@@ -118,12 +118,12 @@ def test_the_kubelet_hears_of_a_new_layout_soon(short_dir: Path) -> None:
         agent.post("/api/v1/layout", {"layout": "all-1g.10gb"})
         wait_standing(agent, "all-1g.10gb", "success")
 
-        def is_told(body: str) -> bool:
+        def is_withdrawn(body: str) -> bool:
             resources = json.loads(body)["plugin"]["resources"]
             fit = {one["name"]: sum(device["healthy"] for device in one["devices"]) for one in resources}
             return fit.get("nvidia.com/mig-1g.10gb") == 56
 
-        agent.wait_until("/api/v1/state", is_told, "never offered 56 devices")
+        agent.wait_until("/api/v1/state", is_withdrawn, "never offered 56 devices")
 
 
 @pytest.mark.long

@@ -80,7 +80,7 @@ def is_shared(live: LiveSettings) -> bool:
 async def open_control(
     main: Path,
     live: LiveSettings,
-    load_again: Callable[[str], Loaded] | None = None,
+    reload_settings: Callable[[str], Loaded] | None = None,
     *,
     recalled: Recalled | None = None,
     codes: dict[str, str] | None = None,
@@ -94,7 +94,7 @@ async def open_control(
         conditions,
         live,
         OrderHandlers(),
-        load_again=load_again or partial(load, main),
+        reload_settings=reload_settings or partial(load, main),
         recalled=recalled or Recalled(file),
         label_store=SealedStore(SealedFile(file, *SEAL)),
         crash=lambda *_: None,

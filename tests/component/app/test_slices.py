@@ -8,8 +8,8 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 from nodeagent.app.control import Control
-from nodeagent.app.sides.cluster import ClusterSide
-from nodeagent.app.sides.slices import SlicesSide
+from nodeagent.app.wiring.cluster import ClusterWiring
+from nodeagent.app.wiring.slices import SlicesWiring
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.load import load_settings
 from nodeagent.core.channels.bus import Bus
@@ -78,8 +78,8 @@ async def test_without_an_api_server_there_is_nobody_to_tell(
     def no_control() -> Control:
         raise AssertionError("nothing is built here")
 
-    cluster = ClusterSide(bus, conditions, clock, live, {}, "node-1", OrderHandlers(), no_control)
-    side = SlicesSide(bus, conditions, clock, live, cluster, "node-1", lambda: Gates((), clock=clock))
+    cluster = ClusterWiring(bus, conditions, clock, live, {}, "node-1", OrderHandlers(), no_control)
+    side = SlicesWiring(bus, conditions, clock, live, cluster, "node-1", lambda: Gates((), clock=clock))
     assert [spec.name for spec in side.specs()] == parts
     assert {one.code for one in conditions.all_set()} == codes
     side.close()

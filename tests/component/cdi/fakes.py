@@ -8,7 +8,7 @@ from nodeagent.edge.host.files.cdi_files import SpecFiles
 from nodeagent.edge.host.files.host_program import HostProgram
 from nodeagent.model.cdi import DriverFiles, SpecContent
 from nodeagent.model.errors import NodeagentError
-from nodeagent.rules.cdi_names import CLAIM_FILES, PART_FILES
+from nodeagent.rules.cdi_names import CLAIM_FILES, FRACTION_FILES
 
 
 class FakeDriverFiles:
@@ -71,7 +71,7 @@ class FakeDirectories(SpecFiles):
 
     def _list_standing(self) -> dict[str, bytes]:
         """Without those that come and go with pods."""
-        passing = (self.locate(PART_FILES), self.locate(CLAIM_FILES))
+        passing = (self.locate(FRACTION_FILES), self.locate(CLAIM_FILES))
         return {path: content for path, content in self.contents.items() if not path.startswith(passing)}
 
     async def _work(self) -> None:

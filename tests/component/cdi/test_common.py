@@ -25,7 +25,7 @@ async def test_a_container_starts_with_the_driver_that_is_there_now() -> None:
         for version in (VERSION, "600.1"):
             around.driver.files = make_files(2, libraries=(make_library("libcuda", root=f"/{version}"),))
             await anyio.sleep(REVIEW_SECONDS + SETTLED_SECONDS)
-            await around.handle.get().write_part(("p1",), (make_uuid(1),), (), {})
+            await around.handle.get().write_fraction(("p1",), (make_uuid(1),), (), {})
             await around.handle.get().write_claim("u", [ClaimedSpec(name="c1", uuid=make_uuid(1))])
             for path in (PART, CLAIM):
                 edits = json.decode(around.directories.contents[path])["containerEdits"]

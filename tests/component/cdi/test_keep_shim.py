@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.cdi.component import REVIEW_SECONDS, Cdi
-from nodeagent.components.cdi.keep_shim import ShimKeeper, plan_policy
+from nodeagent.components.cdi.keep_shim import ShimUpdater, plan_policy
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.shim import ShimSettings
 from nodeagent.model.driver import DriverPhase, DriverState
@@ -78,7 +78,7 @@ class Node(Surroundings):
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        keeper = ShimKeeper(self.live, self.shim)
+        keeper = ShimUpdater(self.live, self.shim)
         cdi = Cdi(
             self.bus,
             self.conditions,

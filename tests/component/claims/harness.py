@@ -10,22 +10,22 @@ from msgspec.structs import replace
 from nodeagent.components.allocations.component import Allocations
 from nodeagent.components.allocations.journal_task import Journal, Node
 from nodeagent.components.claims.component import Claims
-from nodeagent.components.claims.make import Makers, ServeClaims, Surroundings
-from nodeagent.components.claims.sharing import ShareFiles, Turns
+from nodeagent.components.claims.make import ClaimDependencies, Makers, ServeClaims
+from nodeagent.components.claims.sharing import LimitsFolders, TimeSlices
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.claims import ClaimsSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
 from nodeagent.model.allocation import PodIdentity
-from nodeagent.model.claims import ClaimBook, ClaimReference, ClaimStanding, DeviceAnswer, ResourceClaim
+from nodeagent.model.claims import ClaimReference, ClaimStanding, DeviceAnswer, ReadyClaims, ResourceClaim
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.errors import MpsRefused, NodeagentError
 from nodeagent.model.gpu import Gpu, Inventory, MigDevice
 from nodeagent.model.health import HealthReport
 from nodeagent.model.ids import GpuUuid, MigUuid
 from nodeagent.model.journal import PreparedClaim
-from nodeagent.model.mig import PartitionWish
+from nodeagent.model.mig import PartitionRequest
 from nodeagent.model.mps import MpsAccess, MpsLimits
 from nodeagent.model.plugin import ContainerMount
 from nodeagent.model.ports import ClaimApi, ClaimDriver, ClaimedSpec
@@ -134,10 +134,10 @@ class FakePartitions:
     """MIG devices that are made on demand, by key."""
 
     def __init__(self) -> None:
-        self.made: dict[str, PartitionWish] = {}
+        self.made: dict[str, PartitionRequest] = {}
         self.broken = ""
 
-    async def make_partition(self, key: str, wish: PartitionWish) -> MigDevice:
+    async def make_partition(self, key: str, wish: PartitionRequest) -> MigDevice:
         if self.broken:
             raise NodeagentError(self.broken)
         self.made[key] = wish
@@ -149,7 +149,7 @@ class FakePartitions:
             raise NodeagentError(self.broken)
         self.made.pop(key, None)
 
-    def partitions(self) -> dict[str, PartitionWish]:
+    def partitions(self) -> dict[str, PartitionRequest]:
         return self.made
 
 
@@ -190,9 +190,9 @@ class World:
             specs=lambda: self.specs,
             partitions=lambda: self.partitions,
             mps=lambda: self.mps,
-            shares=ShareFiles(self.live, self.folders, FakeLibrary()),
+            shares=LimitsFolders(self.live, self.folders, FakeLibrary()),
             gives_shares=True,
-            turns=Turns(FakeCards(self.slices, self)),
+            turns=TimeSlices(FakeCards(self.slices, self)),
             sets_turns=True,
         )
         self.api: FakeApi | None = FakeApi()
@@ -205,7 +205,7 @@ class World:
 
     @property
     def prepared(self) -> dict[str, PreparedClaim]:
-        book = self.bus.latest(ClaimBook)
+        book = self.bus.latest(ReadyClaims)
         return {} if book is None else dict(book.value.claims)
 
     def tell(self, *, is_open: bool = True) -> None:
@@ -242,7 +242,7 @@ class World:
             tasks.cancel_scope.cancel()
 
     def build(self) -> Claims:
-        around = Surroundings(
+        around = ClaimDependencies(
             keeper=self.journal,
             serve=self.serve,
             read_pods=self.kubelet.read_pods,

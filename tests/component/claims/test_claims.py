@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.claims.component import AT_ONCE, PASSING_MAX
-from nodeagent.components.claims.reconcile import LOOK_SECONDS
+from nodeagent.components.claims.reconcile import POLL_INTERVAL_SECONDS
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.claims import ClaimStanding
 from nodeagent.model.errors import NodeagentError, SpecsUnavailable
@@ -165,9 +165,9 @@ async def test_one_that_cannot_be_described_at_the_start_does_not_keep_the_other
     async with world.running():
         await anyio.sleep(0.1)
         assert await world.prepare() == {"claim-1": "the GPU is gone"}
-        await anyio.sleep(LOOK_SECONDS + 1)
+        await anyio.sleep(POLL_INTERVAL_SECONDS + 1)
         world.specs.broken = ""
-        await anyio.sleep(LOOK_SECONDS)
+        await anyio.sleep(POLL_INTERVAL_SECONDS)
         assert sorted(world.specs.files) == ["claim-1"]
 
 

@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from nodeagent.components.claims.reconcile import LOOK_SECONDS
+from nodeagent.components.claims.reconcile import POLL_INTERVAL_SECONDS
 from nodeagent.model.allocation import ClaimedDevice
 from nodeagent.model.ports import PodListing
 from tests.component.claims.harness import World, api
@@ -70,12 +70,12 @@ async def test_one_that_cannot_be_put_away_does_not_keep_the_others_from_it(worl
         world.mps.broken = "GPU 0 does not answer"
         world.api.claims.clear()
         world.kubelet.listing = PodListing()
-        await anyio.sleep(3 * LOOK_SECONDS)
+        await anyio.sleep(3 * POLL_INTERVAL_SECONDS)
         assert list(world.prepared) == ["claim-1"]
         (told,) = (one for one in world.conditions.all_set() if one.code == "claim-refused")
         assert told.detail == "ns/c1: cannot be put away: GPU 0 does not answer"
         world.mps.broken = ""
-        await anyio.sleep(LOOK_SECONDS)
+        await anyio.sleep(POLL_INTERVAL_SECONDS)
         assert (world.prepared, world.codes) == ({}, [])
 
 
@@ -88,5 +88,5 @@ async def test_a_claim_that_another_of_its_name_has_followed_is_put_away(world: 
         world.api.put(make_claim(make_result("gpu-3"), uid="claim-9"))
         await world.prepare(make_reference("claim-9"))
         world.kubelet.listing = HELD
-        await anyio.sleep(3 * LOOK_SECONDS)
+        await anyio.sleep(3 * POLL_INTERVAL_SECONDS)
         assert list(world.prepared) == ["claim-9"]

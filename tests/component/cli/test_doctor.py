@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.cli.doctor import look
+from nodeagent.cli.doctor import observe
 from nodeagent.cli.doctor.facts import ApiFacts
 from nodeagent.config.load import load_settings
 from nodeagent.config.schema import Settings
@@ -20,7 +20,7 @@ def _settings(**overrides: object) -> Settings:
 
 async def _ask(server: FakeApiServer, tmp_path: Path) -> ApiFacts:
     kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
-    facts = await look.look_at_api(_settings(kubernetes__kubeconfig=kubeconfig), {})
+    facts = await observe.observe_api(_settings(kubernetes__kubeconfig=kubeconfig), {})
     assert facts is not None
     assert facts.where.endswith("kubeconfig")
     return facts
@@ -45,8 +45,8 @@ async def test_an_api_server_that_refuses_is_a_finding(tmp_path: Path) -> None:
 
 async def test_an_api_server_that_is_not_wanted_is_not_asked() -> None:
     """Switched off is switched off, and without credentials nobody is bothered."""
-    assert await look.look_at_api(_settings(kubernetes__enabled="false"), {}) is None
-    assert await look.look_at_api(_settings(), {}) == ApiFacts()
+    assert await observe.observe_api(_settings(kubernetes__enabled="false"), {}) is None
+    assert await observe.observe_api(_settings(), {}) == ApiFacts()
 
 
 async def _fail() -> str:
@@ -60,13 +60,13 @@ async def _hang() -> str:
 @pytest.mark.parametrize(("part", "words"), [(_fail, "it is gone"), (_hang, "no answer within 20 s")])
 async def test_a_part_that_fails_is_a_finding(part: Callable[[], Awaitable[str]], words: str) -> None:
     """One part that hangs or fails does not keep the others from being looked at."""
-    found, problem = await look.bounded(part)
+    found, problem = await observe.bounded(part)
     assert found is None
     assert words in problem
 
 
 def test_a_profile_that_nobody_wrote_is_a_finding() -> None:
     """The doctor says so instead of ending."""
-    hardware, problem = look.find_hardware(_settings(gpus__source="simulated:nobody"))
+    hardware, problem = observe.find_hardware(_settings(gpus__source="simulated:nobody"))
     assert hardware is None
     assert "nobody" in problem

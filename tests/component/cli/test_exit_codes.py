@@ -14,7 +14,7 @@ from nodeagent.cli.frame.command import Command
 from nodeagent.cli.frame.exit_codes import ALWAYS, ExitCode
 from nodeagent.cli.main import Streams, run_command_line
 from nodeagent.cli.node import labels
-from nodeagent.components.labeler.render import NodePicture
+from nodeagent.components.labeler.render import LabelFacts
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import DriverUnavailable
 from nodeagent.model.gpu import Inventory
@@ -86,7 +86,7 @@ ELSEWHERE: dict[tuple[str, ExitCode], str] = {
     ("status", ExitCode.UNWELL): "component/app/test_simulation.py",
     ("devices", ExitCode.UNWELL): "component/app/test_devices.py",
     ("gpu health", ExitCode.UNWELL): "component/cli/test_gpu_commands.py",
-    ("gpu set-door", ExitCode.UNWELL): "unit/cli/gpu/test_doors.py",
+    ("gpu set-door", ExitCode.UNWELL): "unit/cli/gpu/test_allocation_modes.py",
     ("mig apply", ExitCode.UNWELL): "unit/cli/test_mig.py",
     ("mps", ExitCode.UNWELL): "unit/cli/test_mps.py",
     ("labels", ExitCode.UNWELL): "unit/cli/node/test_labels.py",
@@ -187,16 +187,16 @@ def test_the_table_of_help_is_the_table_of_the_process(capsys: pytest.CaptureFix
 def test_render_labels_tells_a_driver_that_fails_from_a_label_that_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """One look that fails, and one that finds what no label may say."""
 
-    async def fail(*_: object) -> NodePicture:
+    async def fail(*_: object) -> LabelFacts:
         raise DriverUnavailable("list the GPUs", "no answer")
 
-    async def find(*_: object) -> NodePicture:
+    async def find(*_: object) -> LabelFacts:
         driver = DriverState(phase=DriverPhase.READY, driver_version="570.172 beta")
-        return NodePicture(facts=NodeFacts(), driver=driver, inventory=Inventory(generation=1, gpus=(make_gpu(0),)))
+        return LabelFacts(facts=NodeFacts(), driver=driver, inventory=Inventory(generation=1, gpus=(make_gpu(0),)))
 
-    monkeypatch.setattr(labels, "look_at_node", fail)
+    monkeypatch.setattr(labels, "observe_node", fail)
     assert run_here("render", "labels")[0] == ExitCode.NO_DRIVER
-    monkeypatch.setattr(labels, "look_at_node", find)
+    monkeypatch.setattr(labels, "observe_node", find)
     code, _, err = run_here("render", "labels")
     assert code == ExitCode.UNWELL
     assert "no legal label" in err

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from msgspec import json
 
-from nodeagent.components.web.api.parts import PartsRecord
+from nodeagent.components.web.api.fractions import FractionsRecord
 from nodeagent.edge.http.messages import SERVER
 from tests.support.files.short_directory import short_dir
 from tests.support.nodes import make_rich_state
@@ -24,7 +24,7 @@ ANSWERS = {
     "/api/v1/state": json.encode(make_rich_state()),
     "/api/v1/gpus": json.encode(make_rich_state().gpus),
     "/api/v1/allocations": json.encode(make_rich_state().allocations),
-    "/api/v1/parts": json.encode(PartsRecord()),
+    "/api/v1/parts": json.encode(FractionsRecord()),
     "/api/v1/labels": json.encode(make_rich_state().labels),
     "/api/v1/events?follow=false": b"[]",
     "/api/v1/conditions": b"[]",

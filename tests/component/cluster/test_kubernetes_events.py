@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.components.cluster.component import LOOK_AGAIN_SECONDS
+from nodeagent.components.cluster.component import POLL_RETRY_SECONDS
 from nodeagent.components.cluster.status import TERMINAL_ANNOTATION
 from nodeagent.config.sections.devices import DeviceClass, DevicesSettings
 from nodeagent.model.cluster import ClusterLink, ClusterNode, Taint
@@ -14,9 +14,9 @@ from nodeagent.model.devices import DeviceClassState, DeviceTable, HostDevice, S
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.events import ConfigurationRejected, GpuVanished
+from nodeagent.model.fractions import FractionOffers
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.mig import MigState
-from nodeagent.model.parts import PartOffers
 from nodeagent.rules.fractions.bound import BOUND_ANNOTATION
 from nodeagent.rules.fractions.published import ANNOTATION
 from tests.component.cluster.harness import GONE, READY, STUCK, Stage, settle
@@ -55,7 +55,7 @@ async def test_news_of_another_write_is_no_reason_to_write_again(clock: FakeCloc
         await settle()
         assert stage.api.writes == ["condition changed"] * 2
         stage.api.shows_conditions = True
-        await settle(LOOK_AGAIN_SECONDS + 1)
+        await settle(POLL_RETRY_SECONDS + 1)
         assert stage.api.writes == ["condition changed"] * 3
         stage.api.become(condition=None)
         await settle()
@@ -223,10 +223,10 @@ async def test_what_schedulers_are_told_of_parts_stands_on_the_node(clock: FakeC
     async with Stage(clock).running() as stage:
         stage.be_ready()
         for published in ("one", "two"):
-            stage.say(PartOffers(published=published))
+            stage.say(FractionOffers(published=published))
             await settle()
             assert stage.api.node.annotations[ANNOTATION] == published
-        stage.say(PartOffers())
+        stage.say(FractionOffers())
         await settle()
         assert ANNOTATION not in stage.api.node.annotations
 
@@ -238,7 +238,7 @@ async def test_what_containers_have_is_written_once_for_those_that_start_togethe
         await settle(10)
         written = stage.api.writes.count(f"annotation {BOUND_ANNOTATION}")
         for number in range(50):
-            stage.say(PartOffers(bound=f"bound {number}"))
+            stage.say(FractionOffers(bound=f"bound {number}"))
             await settle(0.02)
         await settle(1)
         assert stage.api.node.annotations[BOUND_ANNOTATION] == "bound 49"
@@ -246,7 +246,7 @@ async def test_what_containers_have_is_written_once_for_those_that_start_togethe
         writes = len(stage.api.writes)
         await settle(120)
         assert len(stage.api.writes) == writes
-        stage.say(PartOffers())
+        stage.say(FractionOffers())
         await settle(1)
         assert BOUND_ANNOTATION not in stage.api.node.annotations
 

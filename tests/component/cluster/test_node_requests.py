@@ -4,9 +4,9 @@ import pytest
 
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.cluster import MetricsSettings
-from nodeagent.model.cluster import ClusterNode, ClusterWishes, PodLabels, PodLabelTable
+from nodeagent.model.cluster import ClusterNode, NodeRequests, PodLabels, PodLabelTable
 from nodeagent.model.driver import DriverPhase, DriverState
-from nodeagent.model.events import WishRefused
+from nodeagent.model.events import NodeRequestRefused
 from tests.component.cluster.harness import GONE, READY, Stage, settle
 from tests.support.virtual_time import FakeClock
 
@@ -21,15 +21,15 @@ async def test_what_the_labels_ask_for_is_a_state(clock: FakeClock) -> None:
     stage = Stage(clock)
     async with stage.running():
         await settle(1)
-        before = stage.bus.latest(ClusterWishes)
+        before = stage.bus.latest(NodeRequests)
         assert before is not None
-        assert before.value == ClusterWishes()
+        assert before.value == NodeRequests()
         stage.api.become(labels={"team": "blue"})
         await settle(1)
-        assert stage.bus.latest(ClusterWishes) is before
+        assert stage.bus.latest(NodeRequests) is before
         stage.api.become(labels={"nvidia.com/mig.config": "all-disabled"})
         await settle(1)
-        after, node = stage.bus.latest(ClusterWishes), stage.bus.latest(ClusterNode)
+        after, node = stage.bus.latest(NodeRequests), stage.bus.latest(ClusterNode)
         assert after is not None
         assert node is not None
         assert (after.value.mig_config, after.cause) == ("all-disabled", node.seq)
@@ -58,7 +58,9 @@ async def test_a_pause_that_is_honoured_is_the_nodes_condition(clock: FakeClock)
 async def test_a_wish_that_is_refused_is_an_event(clock: FakeClock, *, events: bool) -> None:
     """Unless the settings want none."""
     async with Stage(clock, events=events).running() as stage:
-        stage.bus.publish_fact(WishRefused(label="nvidia.com/mig.config", value="all-x", reason="why"), source="test")
+        stage.bus.publish_fact(
+            NodeRequestRefused(label="nvidia.com/mig.config", value="all-x", reason="why"), source="test"
+        )
         await settle(1)
         told = [(event.reason, event.note) for event, _ in stage.api.events]
         assert told == ([("MIGConfigNotApplied", "why")] if events else [])

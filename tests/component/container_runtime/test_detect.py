@@ -13,7 +13,7 @@ from nodeagent.edge.container_runtime.detect import RuntimeDetector, read_peer_p
 from nodeagent.edge.container_runtime.docker import ask_docker
 from nodeagent.edge.container_runtime.errors import RuntimeSilent
 from nodeagent.edge.container_runtime.kubelet_endpoint import parse_kubelet_endpoint
-from nodeagent.model.parts import ContainerState, PodContainer
+from nodeagent.model.fractions import ContainerState, PodContainer
 from nodeagent.model.runtime import RuntimeFlavour, RuntimeKind
 from tests.component.container_runtime.host import make_detector
 from tests.fakes.cri import FakeCri

@@ -16,7 +16,7 @@ import pytest
 
 from nodeagent.app.runtime_edge import see_processes
 from nodeagent.components.runtime.component import restart_and_verify, write_plan
-from nodeagent.components.runtime.look import Look, look_at_runtime
+from nodeagent.components.runtime.probe import Probe, probe_runtime
 from nodeagent.components.runtime.withdraw import withdraw
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.load import load_settings
@@ -103,9 +103,9 @@ def hide_peer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nodeagent.edge.container_runtime.detect.read_peer_pid", lambda _path: None)
 
 
-async def look(edge: HostRuntime, live: LiveSettings) -> Look:
-    found = await look_at_runtime(edge, live.now.runtime)
-    assert isinstance(found, Look), found
+async def look(edge: HostRuntime, live: LiveSettings) -> Probe:
+    found = await probe_runtime(edge, live.now.runtime)
+    assert isinstance(found, Probe), found
     return found
 
 

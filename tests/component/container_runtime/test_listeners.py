@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.components.runtime.look import Look, look_at_runtime
+from nodeagent.components.runtime.probe import Probe, probe_runtime
 from nodeagent.config.load import load_settings
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.edge.container_runtime.detect import RuntimeDetector
@@ -57,10 +57,10 @@ async def find_second(machine: Host, state: Path) -> tuple[int | None, str, str]
     try:
         async with FakeCri(version="2.1.4", config=OFF).serving(machine.root / SECOND.lstrip("/")):
             evidence = await edge.read_evidence()
-            found = await look_at_runtime(edge, settings.runtime)
+            found = await probe_runtime(edge, settings.runtime)
     finally:
         edge.close()
-    assert isinstance(found, Look)
+    assert isinstance(found, Probe)
     return evidence.candidates[0].pid, found.runtime.config_file, " ".join(found.runtime.restart_command)
 
 

@@ -12,8 +12,8 @@ from nodeagent.model.errors import DeviceUnhealthy, DeviceUnknown
 from nodeagent.model.events import DevicesAdvertised
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import Verdict
-from nodeagent.model.offering import Door, DoorHolder, GpuDoor, Offering
-from nodeagent.model.plugin import HandoutFacts, OfferAccount, PluginState
+from nodeagent.model.offering import AllocationMode, GpuAllocationMode, ModeHolder, Offering
+from nodeagent.model.plugin import HandoutFacts, OfferSummary, PluginState
 from tests.component.deviceplugin.harness import GPU, SHARED, TWO, World, held, ids, report, slicing
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory, make_node
 from tests.support.samples import make_address
@@ -248,14 +248,14 @@ async def test_switched_off_nothing_is_offered(clock: FakeClock) -> None:
 async def test_what_is_not_offered_is_accounted_for(world: World) -> None:
     """By state and conditions, as verdicts and settings come and go; a plugin that is switched off says nothing."""
 
-    def account() -> OfferAccount | None:
+    def account() -> OfferSummary | None:
         state = world.bus.latest(PluginState)
         assert state is not None
         return state.value.account
 
     async with world.running():
         await world.publish(TWO, report(g0=Verdict.HEALTHY, g1=Verdict.HEALTHY))
-        assert account() == OfferAccount(gpus=2, devices_offered=2)
+        assert account() == OfferSummary(gpus=2, devices_offered=2)
         await world.publish(report(g0=Verdict.UNHEALTHY, g1=Verdict.HEALTHY))
         assert world.details("gpu-not-offered") == {gpu_uuid(0): "GPU 0: xid 79"}
         await world.reload(Settings(gpus=GpusSettings(exclude=("0",))))
@@ -266,10 +266,10 @@ async def test_what_is_not_offered_is_accounted_for(world: World) -> None:
         assert world.details("gpu-excluded") == {}
 
 
-def doors(*pairs: tuple[Door, bool], waits_for: tuple[DoorHolder, ...] = ()) -> Offering:
+def doors(*pairs: tuple[AllocationMode, bool], waits_for: tuple[ModeHolder, ...] = ()) -> Offering:
     return Offering(
         doors=tuple(
-            GpuDoor(
+            GpuAllocationMode(
                 gpu=gpu_uuid(index),
                 index=index,
                 address=make_address(index),
@@ -287,33 +287,35 @@ def doors(*pairs: tuple[Door, bool], waits_for: tuple[DoorHolder, ...] = ()) -> 
 async def test_a_gpu_behind_another_door_is_not_offered_and_comes_back(world: World) -> None:
     """The kubelet counts one GPU less, and the account says why."""
     async with world.running():
-        await world.publish(TWO, doors((Door.NONE, False), (Door.WHOLE, True)))
+        await world.publish(TWO, doors((AllocationMode.NONE, False), (AllocationMode.WHOLE, True)))
         assert world.serving.newest() == {"1": True}
         assert world.details("gpu-door") == {gpu_uuid(0): "GPU 0: door none (set by a person)"}
-        await world.publish(doors((Door.WHOLE, True), (Door.WHOLE, True)))
+        await world.publish(doors((AllocationMode.WHOLE, True), (AllocationMode.WHOLE, True)))
         assert world.serving.newest() == {"0": True, "1": True}
         assert world.details("gpu-door") == {}
 
 
 async def test_a_gpu_that_drains_stays_listed_for_those_who_have_it(world: World) -> None:
     """Unhealthy, so that nobody new gets it, and whoever has it may start again on it."""
-    holder = DoorHolder(door=Door.WHOLE, name="allocation 1")
+    holder = ModeHolder(door=AllocationMode.WHOLE, name="allocation 1")
     async with world.running():
-        await world.publish(TWO, held(GPU, gpu_uuid(0)), doors((Door.WHOLE, True), (Door.WHOLE, True)))
-        await world.publish(doors((Door.WHOLE, False), (Door.WHOLE, True), waits_for=(holder,)))
+        await world.publish(
+            TWO, held(GPU, gpu_uuid(0)), doors((AllocationMode.WHOLE, True), (AllocationMode.WHOLE, True))
+        )
+        await world.publish(doors((AllocationMode.WHOLE, False), (AllocationMode.WHOLE, True), waits_for=(holder,)))
         assert world.serving.newest() == {"0": False, "1": True}
         # That it waits is told by the part that looks after doors, with the remedy for that.
         assert world.details("gpu-door") == {}
         with pytest.raises(DeviceUnknown):
             await world.serving.plugins[GPU].allocate(ids(0))
         await world.serving.plugins[GPU].pre_start(ids(0))
-        await world.publish(doors((Door.NONE, False), (Door.WHOLE, True)))
+        await world.publish(doors((AllocationMode.NONE, False), (AllocationMode.WHOLE, True)))
         assert world.details("gpu-door") == {gpu_uuid(0): "GPU 0: door none (set by a person)"}
 
 
 async def test_a_gpu_is_not_offered_before_its_door_is_known(world: World) -> None:
     """One that appears could be behind any."""
     async with world.running():
-        await world.publish(TWO, doors((Door.WHOLE, True)))
+        await world.publish(TWO, doors((AllocationMode.WHOLE, True)))
         assert world.serving.newest() == {"0": True}
         assert world.details("gpu-door") == {gpu_uuid(1): "GPU 1: its door is not known yet"}

@@ -7,11 +7,11 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.core.channels.gathered import Gathered
+from nodeagent.model.fractions import FractionOffers
 from nodeagent.model.health import Verdict
 from nodeagent.model.ids import DeviceId, ResourceName
-from nodeagent.model.offering import Door
-from nodeagent.model.parts import PartOffers
-from nodeagent.model.plugin import AdvertisedDevice, ContainerAnswer, OfferAccount, PluginOptions, PluginState
+from nodeagent.model.offering import AllocationMode
+from nodeagent.model.plugin import AdvertisedDevice, ContainerAnswer, OfferSummary, PluginOptions, PluginState
 from tests.component.deviceplugin.harness import GPU, TWO, World, held, report
 from tests.component.deviceplugin.test_lists import doors
 from tests.support.gpus import gpu_uuid
@@ -20,8 +20,8 @@ from tests.support.virtual_time import FakeClock
 pytestmark = pytest.mark.virtual_time
 
 CORES = ResourceName("x.com/cores")
-OFFERS = PartOffers(resources=(CORES,), unfit={gpu_uuid(1): ""})
-DOORS = doors((Door.WHOLE, True), (Door.FRACTIONS, True))
+OFFERS = FractionOffers(resources=(CORES,), unfit={gpu_uuid(1): ""})
+DOORS = doors((AllocationMode.WHOLE, True), (AllocationMode.FRACTIONS, True))
 HEALTH = report(g0=Verdict.HEALTHY, g1=Verdict.HEALTHY)
 
 
@@ -47,7 +47,7 @@ class OtherPlugin:
         raise NotImplementedError
 
 
-def read_account(world: World) -> OfferAccount:
+def read_account(world: World) -> OfferSummary:
     state = world.bus.latest(PluginState)
     assert state is not None
     assert state.value.account is not None
@@ -74,7 +74,7 @@ async def test_they_are_served_as_long_as_they_are_there(world: World) -> None:
         await world.settle()
         assert list(world.serving.newest(CORES).values()).count(False) == 1
         del world.others.plugins[CORES]
-        await world.publish(PartOffers())
+        await world.publish(FractionOffers())
         assert world.serving.plugins.keys() == {GPU}
         assert world.details("plugin-not-registered") == {}
 
@@ -104,7 +104,7 @@ async def test_one_name_for_whole_gpus_and_parts_is_a_problem(world: World) -> N
         assert world.serving.plugins[GPU] is not world.others.plugins[GPU]
         assert "whole and in parts by this name" in world.details("plugin-devices-withheld")[GPU]
         del world.others.plugins[GPU]
-        await world.publish(PartOffers())
+        await world.publish(FractionOffers())
         assert world.details("plugin-devices-withheld") == {}
         assert world.serving.begun == [GPU]
 
@@ -113,7 +113,7 @@ async def test_a_name_that_was_anothers_first_is_not_served_twice(world: World) 
     """Also when GPUs are to be given whole by it later."""
     plugin = world.others.plugins[GPU] = OtherPlugin(GPU)
     async with world.running():
-        await world.publish(TWO, HEALTH, doors((Door.NONE, False), (Door.FRACTIONS, True)), OFFERS)
+        await world.publish(TWO, HEALTH, doors((AllocationMode.NONE, False), (AllocationMode.FRACTIONS, True)), OFFERS)
         assert world.serving.plugins[GPU] is plugin
         await world.publish(DOORS)
         assert world.serving.plugins[GPU] is plugin

@@ -22,7 +22,7 @@ from nodeagent.core.clock import SystemClock
 from nodeagent.core.conditions import Conditions
 from nodeagent.edge.host.files import journal_disk
 from nodeagent.edge.host.files.journal_disk import JournalDisk
-from nodeagent.edge.kubelet.account import KubeletAccount
+from nodeagent.edge.kubelet.kubelet_state import KubeletState
 from nodeagent.edge.kubelet.plugin_session import PluginSession
 from nodeagent.edge.kubelet.proto.device_plugin_pb2 import AllocateRequest, ContainerAllocateRequest
 from nodeagent.model.allocation import AllocationTable
@@ -57,7 +57,7 @@ class Agent:
         self.bus = Bus(clock)
         conditions = Conditions(self.bus, clock, CATALOGUE)
         self.bus.publish_state(self.inventory, source="test")
-        account = KubeletAccount(self.kubelet.device_plugins_dir, self.kubelet.pod_resources_socket)
+        account = KubeletState(self.kubelet.device_plugins_dir, self.kubelet.pod_resources_socket)
         journal = Journal(
             self.bus, conditions, clock, self.live, account,
             open_store=lambda: JournalDisk(self.state_dir, write_seconds=30.0),

@@ -17,7 +17,7 @@ from nodeagent.edge.host.files.cdi_files import SpecFiles
 from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
 from nodeagent.model.cdi import SpecContent
 from nodeagent.model.conditions import CATALOGUE
-from nodeagent.model.devices import DeviceTable, HostDevice, HostDevices, ScanWish
+from nodeagent.model.devices import DeviceTable, HostDevice, HostDevices, ScanRequest
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.events import ConfigurationReloaded
 from nodeagent.model.ids import DeviceId, ResourceName
@@ -52,11 +52,11 @@ class FakeScan(HostScan):
         self._changed.set()
         self._changed = anyio.Event()
 
-    async def look(self, wish: ScanWish) -> HostDevices:
+    async def look(self, wish: ScanRequest) -> HostDevices:
         self.looks += 1
         if self.fails:
             raise HostFailed("sysfs hangs")
-        return self.host if wish != ScanWish() else HostDevices()
+        return self.host if wish != ScanRequest() else HostDevices()
 
     async def wait_change(self) -> None:
         if self.is_deaf:

@@ -12,7 +12,7 @@ import pytest
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.edge.host.devices.host_scan import HostScan, ScanRoots, read_fingerprint, run_command, scan_host
 from nodeagent.edge.host.errors import HostStuck
-from nodeagent.model.devices import HostNode, PciPlace, ScanWish
+from nodeagent.model.devices import HostNode, PciPlace, ScanRequest
 from nodeagent.model.ids import PciAddress
 from tests.support.waiting import hanging
 
@@ -72,7 +72,7 @@ def test_nodes_are_found_by_pattern_and_nothing_else_is(roots: ScanRoots) -> Non
     make(roots.host, "/dev/disk", ZERO, stat.S_IFBLK)
     (roots.host / "dev/x1").write_text("")
     (roots.host / "dev/gone").symlink_to("nowhere")
-    found = scan_host(roots, ScanWish(patterns=("/dev/x*", "/dev/disk", "/dev/none", "/dev/x1", "/dev/gone")))
+    found = scan_host(roots, ScanRequest(patterns=("/dev/x*", "/dev/disk", "/dev/none", "/dev/x1", "/dev/gone")))
     assert found.nodes == (
         HostNode(path="/dev/disk", is_block=True, number=ZERO),
         HostNode(path="/dev/x0", number=NULL),
@@ -88,7 +88,7 @@ def test_what_sysfs_says_of_a_node_comes_with_it(roots: ScanRoots) -> None:
     plant_function(roots, "0000:3d:00.0", "0x8086", "0x030000")
     plant_node(roots, place, "infiniband_verbs", "uverbs0", (231, 192), "infiniband/uverbs0")
     make(roots.host, "/dev/infiniband/uverbs0", (231, 192))
-    found = scan_host(roots, ScanWish(patterns=("/dev/infiniband/*",)))
+    found = scan_host(roots, ScanRequest(patterns=("/dev/infiniband/*",)))
     (node,) = found.nodes
     assert (node.sysfs_class, node.pci, node.numa_node) == ("infiniband_verbs", RDMA, 1)
     assert node.hardware == f"devices/pci0000:3a/0000:3a:00.0/{RDMA}"
@@ -109,7 +109,7 @@ def test_nodes_are_found_by_class_and_by_bus(roots: ScanRoots) -> None:
     plant_node(roots, virtual, "misc", "kvm", (10, 232), "kvm")
     make(roots.host, "/dev/dri/renderD128", (226, 128))
     make(roots.host, "/dev/kvm", (10, 232))
-    for wish in (ScanWish(sysfs_classes=("drm", "none")), ScanWish(is_pci=True)):
+    for wish in (ScanRequest(sysfs_classes=("drm", "none")), ScanRequest(is_pci=True)):
         (node,) = scan_host(roots, wish).nodes
         assert (node.path, node.pci, node.numa_node) == ("/dev/dri/renderD128", RDMA, None)
 
@@ -117,7 +117,7 @@ def test_nodes_are_found_by_class_and_by_bus(roots: ScanRoots) -> None:
 def test_a_fingerprint_changes_with_what_comes_and_goes(roots: ScanRoots) -> None:
     """Also where the directory was not there before."""
     place = plant_function(roots, RDMA, "0x15b3", "0x020700")
-    wish = ScanWish(patterns=("/dev/ib/u*",), sysfs_classes=("drm",), is_pci=True)
+    wish = ScanRequest(patterns=("/dev/ib/u*",), sysfs_classes=("drm",), is_pci=True)
     seen = [read_fingerprint(roots, wish)]
     make(roots.host, "/dev/ib/u0")
     seen.append(read_fingerprint(roots, wish))
@@ -140,7 +140,7 @@ def scan(roots: ScanRoots) -> Iterator[HostScan]:
 
 async def test_a_node_that_comes_is_noticed(scan: HostScan, roots: ScanRoots) -> None:
     """By the next comparison after it."""
-    wish = ScanWish(patterns=("/dev/x*",))
+    wish = ScanRequest(patterns=("/dev/x*",))
     assert (await scan.look(wish)).nodes == ()
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
@@ -158,11 +158,11 @@ async def test_files_of_sysfs_are_read_and_missing_ones_are_empty(scan: HostScan
 
 async def test_a_look_that_hangs_is_given_up(scan: HostScan, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a driver may that is asked for a device."""
-    monkeypatch.setattr("nodeagent.edge.host.devices.host_scan.LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("nodeagent.edge.host.devices.host_scan.POLL_INTERVAL_SECONDS", 0.05)
     with hanging() as hang:
         monkeypatch.setattr("nodeagent.edge.host.devices.host_scan.scan_host", hang)
         with pytest.raises(HostStuck, match="looking for device nodes"):
-            await scan.look(ScanWish())
+            await scan.look(ScanRequest())
 
 
 def test_a_command_says_what_is_wrong() -> None:
@@ -200,7 +200,7 @@ async def test_a_command_whose_thread_is_stuck_speaks_against_the_device(
 
 def test_a_directory_that_leads_nowhere_is_compared_like_any(roots: ScanRoots) -> None:
     """And its being there at last is a change."""
-    wish = ScanWish(patterns=("/dev/link/x*",))
+    wish = ScanRequest(patterns=("/dev/link/x*",))
     (roots.host / "dev/link").symlink_to("place")
     before = read_fingerprint(roots, wish)
     (roots.host / "dev/place").mkdir()
@@ -213,5 +213,5 @@ def test_sysfs_may_know_no_node_and_no_numa_node(roots: ScanRoots) -> None:
     plant_node(roots, place, "misc", "odd", (10, 200), "odd")
     make(roots.host, "/dev/odd", (10, 200))
     (roots.sys / "class/misc/bare").mkdir()
-    (node,) = scan_host(roots, ScanWish(sysfs_classes=("misc",))).nodes
+    (node,) = scan_host(roots, ScanRequest(sysfs_classes=("misc",))).nodes
     assert (node.path, node.numa_node, node.pci) == ("/dev/odd", None, None)

@@ -9,7 +9,7 @@ import pytest
 
 from nodeagent.edge.kube.errors import ApiUnreachable
 from nodeagent.edge.kube.pod_requests import KubePodRequests
-from nodeagent.model.parts import ContainerRequest, PodRequest
+from nodeagent.model.fractions import ContainerRequest, PodRequest
 from tests.component.edge_kube.harness import open_client
 from tests.fakes.apiserver import NODE
 

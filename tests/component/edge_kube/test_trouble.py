@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from nodeagent.edge.kube.client import ClientSettings, KubeClient
-from nodeagent.edge.kube.credentials import Kubeconfig, ServiceAccount
+from nodeagent.edge.kube.credentials import InClusterCredentials, Kubeconfig
 from nodeagent.edge.kube.errors import (
     ApiBusy,
     ApiConflict,
@@ -210,8 +210,8 @@ async def test_credentials_on_a_disk_that_hangs_are_given_up(tmp_path: Path, mon
         await client.request("GET", "/api", attempted="ask")
     await client.aclose()
     with hanging() as hang:
-        monkeypatch.setattr(ServiceAccount, "_read", hang)
-        client = KubeClient(ServiceAccount({}, tmp_path))
+        monkeypatch.setattr(InClusterCredentials, "_read", hang)
+        client = KubeClient(InClusterCredentials({}, tmp_path))
         with pytest.raises(CredentialsInvalid, match="reading API credentials"):
             await client.request("GET", "/api", attempted="ask")
         await client.aclose()

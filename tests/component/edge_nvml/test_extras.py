@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodeagent.components.exporter.catalogue.known import list_extras, list_readings
+from nodeagent.components.exporter.catalogue.all_fields import list_extras, list_readings
 from nodeagent.edge.nvml.worker import extras
 from nodeagent.edge.nvml.worker.extras import ExtraReader
 from nodeagent.edge.nvml.worker.query import Query

@@ -7,7 +7,7 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.components.exporter.component import FIELDS_FILE_LOOK_SECONDS
+from nodeagent.components.exporter.component import FIELDS_FILE_POLL_SECONDS
 from nodeagent.components.usage.measure import measure
 from nodeagent.edge.http.messages import Request, Response
 from nodeagent.model.events import XidReported
@@ -152,7 +152,7 @@ async def test_a_changed_list_is_taken_without_an_empty_scrape(clock: FakeClock,
         first = bench.read()
         problems = [(one.code, one.key) for one in bench.conditions.active()]
         file.write_text("DCGM_FI_DEV_SM_CLOCK, gauge, s\n")
-        await anyio.sleep(FIELDS_FILE_LOOK_SECONDS + 1)
+        await anyio.sleep(FIELDS_FILE_POLL_SECONDS + 1)
         await bench.publish(make_sample(sm_clock_mhz=7))
         second = bench.read()
     assert find(first, "DCGM_FI_DEV_GPU_TEMP")
@@ -169,11 +169,11 @@ async def test_readings_on_demand_are_asked_for_with_the_list_that_names_them(cl
     file.write_text("DCGM_FI_DEV_MAX_SM_CLOCK, gauge, most\n")
     bench = Bench(clock, fields_file=file)
     async with bench.running():
-        await anyio.sleep(2 * FIELDS_FILE_LOOK_SECONDS)
+        await anyio.sleep(2 * FIELDS_FILE_POLL_SECONDS)
         await bench.publish(make_sample(extras={"call/max_sm_clock": 1980.0}))
         assert find_value(bench.read(), "DCGM_FI_DEV_MAX_SM_CLOCK") == 1980
         file.write_text("DCGM_FI_DEV_SM_CLOCK, gauge, s\n")
-        await anyio.sleep(FIELDS_FILE_LOOK_SECONDS + 1)
+        await anyio.sleep(FIELDS_FILE_POLL_SECONDS + 1)
     assert bench.wanted == [("call/max_sm_clock",), ()]
 
 
@@ -196,10 +196,10 @@ async def test_a_list_that_is_back_as_it_was_is_no_trouble_any_more(clock: FakeC
     bench = Bench(clock, fields_file=file)
     async with bench.running():
         file.rename(away)
-        await anyio.sleep(FIELDS_FILE_LOOK_SECONDS + 1)
+        await anyio.sleep(FIELDS_FILE_POLL_SECONDS + 1)
         missing = [one.key for one in bench.conditions.active()]
         away.rename(file)
-        await anyio.sleep(FIELDS_FILE_LOOK_SECONDS + 1)
+        await anyio.sleep(FIELDS_FILE_POLL_SECONDS + 1)
         back = [one.key for one in bench.conditions.active()]
     assert missing == [str(file)]
     assert back == [f"{file}:2"]

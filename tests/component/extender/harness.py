@@ -18,9 +18,9 @@ from nodeagent.edge.kube.client import KubeClient
 from nodeagent.edge.kube.fleet import PodAnnotations, watch_nodes, watch_pods
 from nodeagent.extender.cluster import Cluster
 from nodeagent.extender.decide import Decider
-from nodeagent.extender.picture import Picture
 from nodeagent.extender.service import Patience, Service
 from nodeagent.extender.trust.digest import ChoiceDigests
+from nodeagent.extender.watches import ClusterWatches
 from tests.component.edge_kube.harness import EAGER
 from tests.fakes.fleet import FakeFleet
 from tests.support.scheduling import PROFILES
@@ -46,7 +46,7 @@ class OpenExtender:
         )
         self.cluster.use_digests(ChoiceDigests(keys), clock.monotonic())
         self.annotations = PodAnnotations(client)
-        self.picture = Picture(
+        self.picture = ClusterWatches(
             self.cluster,
             watch_nodes(client, Random(1), silence_seconds=20),
             watch_pods(client, Random(1), silence_seconds=20),

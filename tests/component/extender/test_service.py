@@ -8,7 +8,7 @@ import anyio
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from nodeagent.extender.texts import ELSEWHERE
+from nodeagent.extender.messages import ELSEWHERE
 from tests.component.extender.harness import OpenExtender, capacity, open_extender, open_server
 from tests.support.gpus import gpu_uuid, make_inventory
 from tests.support.placement import make_sized, six

@@ -15,7 +15,7 @@ from nodeagent.core.clock import SystemClock
 from nodeagent.edge.kube.errors import ApiExpired
 from nodeagent.edge.kube.fleet import Change, Page
 from nodeagent.extender.cluster import Cluster
-from nodeagent.extender.picture import Picture
+from nodeagent.extender.watches import ClusterWatches
 from nodeagent.model.scheduling import SeenNode, SeenPod
 from tests.component.extender.harness import OpenExtender, capacity, open_extender, open_server
 from tests.support.scheduling import PROFILES, limit
@@ -26,7 +26,7 @@ INDEX = {"tencent.com/predicate-gpu-idx-0": "0"}
 
 
 def used(extender: OpenExtender, node: str = "n") -> int:
-    account = extender.cluster.find_account(node)
+    account = extender.cluster.find_space(node)
     return sum(room.cores_used for room in account.space.rooms) if account is not None else -1
 
 
@@ -155,7 +155,9 @@ async def test_a_server_that_knows_no_version_is_listed_ever_more_seldom() -> No
     """Each list is the whole cluster: the pauses between them grow to a minute."""
     clock = anyio.current_time
     nodes, pods = ExpiringWatch[SeenNode](clock), ExpiringWatch[SeenPod](clock)
-    picture = Picture(Cluster(PROFILES, assume_seconds=60), cast("Any", nodes), cast("Any", pods), Random(1), clock)
+    picture = ClusterWatches(
+        Cluster(PROFILES, assume_seconds=60), cast("Any", nodes), cast("Any", pods), Random(1), clock
+    )
     with anyio.move_on_after(3000):
         await picture.run()
     pauses = [after - before - 70 for before, after in pairwise(nodes.listed_at)]
@@ -189,11 +191,11 @@ async def test_another_list_leaves_the_accounts_of_nodes_that_are_as_before(tmp_
         server.put_node("n", capacity=capacity())
         server.put_pod("a", limit(30, 1), node="n", annotations=INDEX)
         async with open_extender(server, tmp_path) as extender:
-            account = extender.cluster.find_account("n")
+            account = extender.cluster.find_space("n")
             server.put_pod("a", limit(30, 1), node="n", annotations=INDEX, phase="Running")
             await extender.wait_seen("a")
-            assert extender.cluster.find_account("n") is account
+            assert extender.cluster.find_space("n") is account
             server.put_pod("a", limit(30, 1), node="n", annotations={"tencent.com/predicate-gpu-idx-0": "1"})
             await extender.wait_seen("a")
-            assert extender.cluster.find_account("n") is not account
+            assert extender.cluster.find_space("n") is not account
             assert used(extender) == 30

@@ -21,29 +21,29 @@ from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import NodeagentError
-from nodeagent.model.gpu import Inventory
-from nodeagent.model.health import HealthReport
-from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
-from nodeagent.model.journal import Binding, PartTable
-from nodeagent.model.offering import Offering
-from nodeagent.model.orders import SET_PART, PartCommand
-from nodeagent.model.parts import (
+from nodeagent.model.fractions import (
+    FractionLimit,
+    FractionOffers,
     LibraryFiles,
-    PartFolder,
-    PartLimit,
-    PartMeasure,
-    PartOffers,
+    LimitsFolder,
+    MeasuredUtilization,
     PodContainer,
     PodRequest,
     UsageCheck,
 )
+from nodeagent.model.gpu import Inventory
+from nodeagent.model.health import HealthReport
+from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
+from nodeagent.model.journal import Binding, FractionTable
+from nodeagent.model.offering import Offering
+from nodeagent.model.orders import SET_PART, LimitsCommand
 from nodeagent.model.plugin import AdvertisedResource, ContainerMount, PluginState
 from nodeagent.model.ports import ContainerDevices, DevicePlugin, KubeletCheckpoint, PodListing
 from nodeagent.model.ports.hardware import ProcessPlace
 from nodeagent.model.runtime import RuntimeState
 from tests.fakes.journal_store import FakeKubelet, FakeStore
-from tests.support.books import CORE, MEMORY
-from tests.support.parts import make_health, make_offering, make_parted, make_settings
+from tests.support.fractions import make_health, make_offering, make_parted, make_settings
+from tests.support.journals import CORE, MEMORY
 from tests.support.virtual_time import FakeClock
 
 PART = "k8s.device-plugin.nvidia.com/part"
@@ -58,7 +58,7 @@ class FakeSpecs:
         self.broken = self.keeps = ""
         self.hangs = False
 
-    async def write_part(
+    async def write_fraction(
         self,
         names: tuple[str, ...],
         gpus: Sequence[GpuUuid],
@@ -72,7 +72,7 @@ class FakeSpecs:
         self.environments[names[0]] = environment
         self.files[names[0]] = dict.fromkeys(names, (tuple(gpus), tuple(mounts)))
 
-    async def remove_part(self, name: str) -> None:
+    async def remove_fraction(self, name: str) -> None:
         if self.keeps:
             raise NodeagentError(self.keeps)
         self.files.pop(name, None)
@@ -89,10 +89,10 @@ class FakeFolders:
     """What containers are told of their limits, by folder."""
 
     def __init__(self) -> None:
-        self.limits: dict[str, tuple[PartLimit, ...]] = {}
+        self.limits: dict[str, tuple[FractionLimit, ...]] = {}
         self.prepared: list[str] = []
         self.used = set[str]()
-        self.measures: list[Mapping[str, Sequence[PartMeasure | None]]] = []
+        self.measures: list[Mapping[str, Sequence[MeasuredUtilization | None]]] = []
         self.broken = ""
         self.check = UsageCheck()
 
@@ -101,23 +101,23 @@ class FakeFolders:
             raise NodeagentError(self.broken)
         self.prepared.append(name)
 
-    async def write(self, name: str, limits: Sequence[PartLimit]) -> PartFolder:
+    async def write(self, name: str, limits: Sequence[FractionLimit]) -> LimitsFolder:
         if self.broken:
             raise NodeagentError(self.broken)
         self.limits[name] = tuple(limits)
-        return PartFolder(limits=f"/state/{name}/limits", usage=f"/state/{name}/usage")
+        return LimitsFolder(limits=f"/state/{name}/limits", usage=f"/state/{name}/usage")
 
     async def remove(self, name: str) -> None:
         self.limits.pop(name, None)
         self.prepared = [each for each in self.prepared if each != name]
 
-    async def read(self, name: str) -> tuple[PartLimit, ...]:
+    async def read(self, name: str) -> tuple[FractionLimit, ...]:
         return self.limits.get(name, ())
 
     async def is_used(self, name: str) -> bool:
         return name in self.used
 
-    async def measure(self, measures: Mapping[str, Sequence[PartMeasure | None]]) -> None:
+    async def measure(self, measures: Mapping[str, Sequence[MeasuredUtilization | None]]) -> None:
         self.measures.append(measures)
         if self.broken:
             raise NodeagentError(self.broken)
@@ -246,7 +246,7 @@ class World:
 
     async def _register(self) -> None:
         """The kubelet takes what is offered, unless it is away."""
-        with self.bus.watch(PartOffers, client="test") as offers:
+        with self.bus.watch(FractionOffers, client="test") as offers:
             async for each in offers:
                 taken = () if self.kubelet_is_away else each.value.resources
                 resources = tuple(AdvertisedResource(name=name, socket="s", registered=True) for name in taken)
@@ -260,8 +260,8 @@ class World:
             open_pods=None if self.pods is None else self._open_pods,
         )  # fmt: skip
 
-    async def set_part(self, **limits: Any) -> str:
-        return await self.orders.give(SET_PART, PartCommand(**limits, who="me"))
+    async def set_limits(self, **limits: Any) -> str:
+        return await self.orders.give(SET_PART, LimitsCommand(**limits, who="me"))
 
     async def _list_containers(self) -> tuple[PodContainer, ...]:
         if self.containers is None:
@@ -372,7 +372,7 @@ class World:
     # What can be seen.
 
     @property
-    def table(self) -> PartTable:
+    def table(self) -> FractionTable:
         table = self.journal.parts()
         assert table is not None
         return table
@@ -384,8 +384,8 @@ class World:
         return list(replay(parsed.records, 1000).fractions.bindings.values())
 
     @property
-    def offers(self) -> PartOffers:
-        envelope = self.bus.latest(PartOffers)
+    def offers(self) -> FractionOffers:
+        envelope = self.bus.latest(FractionOffers)
         assert envelope is not None
         return envelope.value
 

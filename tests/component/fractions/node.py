@@ -29,17 +29,17 @@ from nodeagent.core.life.handle import Handle
 from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.edge.host.files.cdi_files import SpecFiles
 from nodeagent.edge.host.files.journal_disk import JournalDisk
+from nodeagent.edge.host.vgpu.fraction_folders import HostFractionFolders
 from nodeagent.edge.host.vgpu.limits_file import DeviceLimit, read_limits
-from nodeagent.edge.host.vgpu.part_folders import HostPartFolders
-from nodeagent.edge.kubelet.account import KubeletAccount
+from nodeagent.edge.kubelet.kubelet_state import KubeletState
 from nodeagent.edge.kubelet.plugin_session import PluginSession
 from nodeagent.edge.kubelet.proto.device_plugin_pb2 import ContainerAllocateResponse
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import SpecsUnavailable
-from nodeagent.model.journal import Binding, PartTable
-from nodeagent.model.orders import SET_DOOR, DoorCommand, DoorWord
-from nodeagent.model.parts import ContainerState, PodContainer
+from nodeagent.model.fractions import ContainerState, PodContainer
+from nodeagent.model.journal import Binding, FractionTable
+from nodeagent.model.orders import SET_DOOR, AllocationModeCommand, ModeWord
 from nodeagent.model.plugin import AdvertisedResource, HandoutFacts
 from nodeagent.model.ports import DevicePlugin
 from nodeagent_sim.kubelet.checkpoint import parse_checkpoint
@@ -47,10 +47,10 @@ from nodeagent_sim.kubelet.kubelet import KubeletDown, StandInKubelet
 from nodeagent_sim.kubelet.pods import AdmissionRefused, ContainerStartFailed, PodPhase
 from tests.component.cdi.fakes import FakeDriverFiles
 from tests.component.fractions.harness import FakeLibrary
-from tests.support.books import CORE, MEMORY
 from tests.support.files.driver_files import make_files
+from tests.support.fractions import make_health, make_settings
 from tests.support.gpus import make_node
-from tests.support.parts import make_health, make_settings
+from tests.support.journals import CORE, MEMORY
 from tests.support.placement import GIB
 
 GPU = "nvidia.com/gpu"
@@ -84,7 +84,7 @@ class Agent:
         self.bus, self.conditions = self._make_bus()
         for state in (self.inventory, make_health(self.inventory), DriverState(phase=DriverPhase.READY)):
             self.bus.publish_state(state, source="test")
-        account = KubeletAccount(self.kubelet.device_plugins_dir, self.kubelet.pod_resources_socket)
+        account = KubeletState(self.kubelet.device_plugins_dir, self.kubelet.pod_resources_socket)
         workers = [WorkerThread("cdi directories"), WorkerThread("part folders")]
         try:
             async with anyio.create_task_group() as tasks:
@@ -98,7 +98,7 @@ class Agent:
             for worker in workers:
                 worker.close()
 
-    def _build(self, account: KubeletAccount, workers: list[WorkerThread]) -> list[Component]:
+    def _build(self, account: KubeletState, workers: list[WorkerThread]) -> list[Component]:
         clock, plugins = SystemClock(), FractionPlugins()
         specs: Handle[Cdi] = Handle(SpecsUnavailable)
         common = (self.bus, self.conditions)
@@ -118,7 +118,7 @@ class Agent:
             Fractions(
                 *common, clock, self.live, plugins,
                 orders=self.orders, ledger=journal, kubelet=account, specs=specs.get,
-                folders=HostPartFolders(self.state_dir / "parts", workers[1]),
+                folders=HostFractionFolders(self.state_dir / "parts", workers[1]),
                 library=FakeLibrary(), sources=Sources(self._list_containers),
             ),
         ]  # fmt: skip
@@ -146,11 +146,11 @@ class Agent:
     async def _read_facts(self, _: Settings) -> HandoutFacts:
         return HandoutFacts()
 
-    async def choose(self, gpu: str, door: DoorWord) -> str:
-        return await self.orders.give(SET_DOOR, DoorCommand(gpu=gpu, door=door, who="me"))
+    async def choose(self, gpu: str, door: ModeWord) -> str:
+        return await self.orders.give(SET_DOOR, AllocationModeCommand(gpu=gpu, door=door, who="me"))
 
     @property
-    def table(self) -> PartTable:
+    def table(self) -> FractionTable:
         table = self.journal.parts()
         assert table is not None
         return table
@@ -163,7 +163,7 @@ class Agent:
 
     async def wait_named(self) -> None:
         """Return when it is known by name who has parts: that may be found out after a start was answered."""
-        with self.bus.watch(PartTable, client="test") as tables:
+        with self.bus.watch(FractionTable, client="test") as tables:
             async for table in tables:
                 if all(each.pod.name for each in table.value.bindings.values()):
                     return

@@ -6,10 +6,10 @@ from msgspec.structs import replace
 
 from nodeagent.components.fractions.pod_resolver_task import POD_SECONDS
 from nodeagent.model.allocation import PodIdentity
-from nodeagent.model.parts import ContainerRequest, PartReasons, PodRequest
+from nodeagent.model.fractions import ContainerRequest, FractionDecisions, PodRequest
 from tests.component.fractions.harness import FakePods, Held, World
+from tests.support.fractions import make_settings, part
 from tests.support.gpus import gpu_uuid
-from tests.support.parts import make_settings, part
 
 pytestmark = pytest.mark.virtual_time
 
@@ -61,7 +61,7 @@ async def test_a_choice_that_cannot_be_is_corrected_on_the_pod(world: World) -> 
         await anyio.sleep(0.1)
         await world.start(held)
         assert len(pods.written) == 1
-        reasons = world.bus.latest(PartReasons)
+        reasons = world.bus.latest(FractionDecisions)
         assert reasons is not None
         assert reasons.value.overruled == {"impossible": 1, "unreadable": 1}
         world.live.replace(make_settings(correct_choice=False))

@@ -5,10 +5,10 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.model.errors import NoRoom
-from nodeagent.model.events import PartReleased
-from nodeagent.model.parts import ContainerRequest, ContainerState, PodContainer, PodRequest
+from nodeagent.model.events import FractionReleased
+from nodeagent.model.fractions import ContainerRequest, ContainerState, PodContainer, PodRequest
 from tests.component.fractions.harness import FakePods, Held, World
-from tests.support.parts import part
+from tests.support.fractions import part
 
 pytestmark = pytest.mark.virtual_time
 
@@ -42,7 +42,7 @@ async def test_what_a_finished_pod_had_is_given_back_at_once(world: World, pods:
         pods.put(say(held, is_finished=True))
         await anyio.sleep(0.5)
         assert world.table.bindings == {}
-        assert world.facts(PartReleased)[0].reason == "its pod has finished, as all others agree"
+        assert world.facts(FractionReleased)[0].reason == "its pod has finished, as all others agree"
 
 
 async def test_a_container_that_is_still_there_keeps_what_it_has(world: World, pods: FakePods) -> None:

@@ -7,18 +7,18 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.fractions.limits_sync_task import RENEW_SECONDS
-from nodeagent.model.errors import ControlRefused, NodeagentError, PartsUnavailable
-from nodeagent.model.events import PartBound
+from nodeagent.model.errors import ControlRefused, FractionsUnavailable, NodeagentError
+from nodeagent.model.events import FractionBound
+from nodeagent.model.fractions import FractionLimit, LimitsFolder, MeasuredUtilization, PodRequest
 from nodeagent.model.journal import Enforcement
 from nodeagent.model.mps import MpsLimits, MpsPhase, MpsState
-from nodeagent.model.parts import PartFolder, PartLimit, PartMeasure, PodRequest
 from nodeagent.model.telemetry import GpuSample, NodeSample, ProcessSample
-from nodeagent.model.usage import ContainerUse, PartUsage, PartUse
-from nodeagent.rules.mps.parts import name_part_daemon, plan_part_access
+from nodeagent.model.usage import ContainerUse, FractionUsage, FractionUse
+from nodeagent.rules.mps.fractions import name_fraction_daemon, plan_fraction_access
 from tests.component.fractions.harness import FakePods, World
+from tests.support.fractions import make_settings, part
 from tests.support.gpus import gpu_uuid
 from tests.support.mps import daemon_of
-from tests.support.parts import make_settings, part
 from tests.support.placement import GIB
 
 pytestmark = pytest.mark.virtual_time
@@ -36,7 +36,7 @@ async def test_the_library_is_mounted_where_it_holds_containers(world: World) ->
             PodRequest(pod=free.pod, annotations={"nodeagent.io/gpu-enforcement": "advise"}),
         )
         world.library.broken = "read-only file system"
-        with pytest.raises(PartsUnavailable, match="read-only file system"):
+        with pytest.raises(FractionsUnavailable, match="read-only file system"):
             await world.start(held)
         await world.start(free)
         world.library.broken = ""
@@ -55,7 +55,7 @@ def tell_daemon(world: World, phase: MpsPhase, reason: str = "") -> None:
     uuid = gpu_uuid(0)
     daemon = replace(
         daemon_of(uuid, phase, reason),
-        name=name_part_daemon(uuid),
+        name=name_fraction_daemon(uuid),
         limits=MpsLimits(thread_percentage=30, memory_mib={uuid: 8192}),
         last_fault=reason,
     )
@@ -67,7 +67,7 @@ async def test_a_container_that_mps_holds_waits_for_its_daemon(world: World) -> 
     world.live.replace(make_settings(enforcement="mps"))
     async with world.running():
         held = await world.admit("train", 30, 32)
-        with pytest.raises(PartsUnavailable, match=f"{gpu_uuid(0)}: nobody looks after MPS daemons"):
+        with pytest.raises(FractionsUnavailable, match=f"{gpu_uuid(0)}: nobody looks after MPS daemons"):
             await world.start(held)
         tell_daemon(world, MpsPhase.STARTING)
         async with anyio.create_task_group() as tasks:
@@ -78,11 +78,11 @@ async def test_a_container_that_mps_holds_waits_for_its_daemon(world: World) -> 
         binding = await world.start(held)
         assert binding.enforcement is Enforcement.MPS
         name = held.cdi_name.partition("=")[2]
-        assert world.specs.environments[name] == plan_part_access(world.live.now, binding).environment
+        assert world.specs.environments[name] == plan_fraction_access(world.live.now, binding).environment
         assert [mount.container_path for mount in world.specs.files[name][name][1]] == [
             "/tmp/nvidia-mps", "/dev/shm", "/run/nodeagent/vgpu/limits", "/run/nodeagent/vgpu/usage",
         ]  # fmt: skip
-        said = await world.set_part(pod="train", cores=20)
+        said = await world.set_limits(pod="train", cores=20)
         assert said.endswith("from its next start on, as MPS takes it then")
         await world.start(held)
         assert world.specs.environments[name]["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "20"
@@ -106,17 +106,17 @@ async def test_limits_of_a_running_container_are_changed(world: World) -> None:
     async with world.running():
         held = await world.admit("train", 30, 32)
         before = await world.start(held)
-        said = await world.set_part(pod="train", cores=50, memory_bytes=GIB)
+        said = await world.set_limits(pod="train", cores=50, memory_bytes=GIB)
         assert said == f"ns/train (main) has 50 cores and 1 GiB of {gpu_uuid(0)}"
         assert world.table.bindings[before.number].parts == (part(0, 50, 1),)
         (limits,) = world.folders.limits.values()
         assert (limits[0].cores, limits[0].memory_bytes) == (None, GIB)
         world.live.replace(make_settings(limit_compute=True))
-        await world.set_part(pod="train", cores=40)
+        await world.set_limits(pod="train", cores=40)
         (limits,) = world.folders.limits.values()
         assert (limits[0].cores, limits[0].memory_bytes) == (40, GIB)
-        await world.set_part(pod="train", cores=50)
-        assert world.facts(PartBound)[-1].reason == "set by me"
+        await world.set_limits(pod="train", cores=50)
+        assert world.facts(FractionBound)[-1].reason == "set by me"
         assert (await world.start(held)).parts == (part(0, 50, 1),)
 
 
@@ -126,15 +126,15 @@ async def test_limits_that_the_container_was_not_told_are_not_given_away(world: 
         binding = await world.start(await world.admit("train", 30, 32))
         world.folders.broken = "input/output error"
         with pytest.raises(ControlRefused, match="input/output error"):
-            await world.set_part(pod="train", cores=10, memory_bytes=GIB)
+            await world.set_limits(pod="train", cores=10, memory_bytes=GIB)
         assert world.table.bindings == {binding.number: binding}
         assert world.durable_bindings() == [binding]
-        assert len(world.facts(PartBound)) == 1
+        assert len(world.facts(FractionBound)) == 1
         with pytest.raises(ControlRefused, match="32 GiB"):
-            await world.set_part(pod="ns/train", memory_bytes=33 * GIB)
+            await world.set_limits(pod="ns/train", memory_bytes=33 * GIB)
         world.folders.broken = "read-only file system"
         with pytest.raises(ControlRefused, match="read-only file system"):
-            await world.set_part(pod="train", container="main", cores=10)
+            await world.set_limits(pod="train", container="main", cores=10)
 
 
 async def test_limits_that_are_in_the_journal_alone_reach_the_container(world: World) -> None:
@@ -143,7 +143,7 @@ async def test_limits_that_are_in_the_journal_alone_reach_the_container(world: W
         held = await world.admit("train", 30, 32)
         binding = await world.start(held)
         ((name, before),) = world.folders.limits.items()
-        await world.set_part(pod="train", memory_bytes=GIB)
+        await world.set_limits(pod="train", memory_bytes=GIB)
         after = world.folders.limits[name]
     world.folders.limits[name] = before
     async with world.running():
@@ -163,7 +163,7 @@ async def test_limits_that_are_in_the_journal_alone_reach_the_container(world: W
 async def test_limits_of_which_half_is_written_are_made_whole(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """By such a file the library holds no new process of the container; one that is not there is the start's."""
 
-    async def read(name: str) -> tuple[PartLimit, ...]:
+    async def read(name: str) -> tuple[FractionLimit, ...]:
         if world.folders.limits.get(name) == ():
             raise NodeagentError("it is half written")
         return world.folders.limits.get(name, ())
@@ -186,13 +186,13 @@ async def test_limits_that_somebody_is_about_to_write_are_left_to_them(
     """What was outdated when it was looked at need not be when it is this task's turn."""
     looks: list[str] = []
 
-    async def read(name: str) -> tuple[PartLimit, ...]:
+    async def read(name: str) -> tuple[FractionLimit, ...]:
         looks.append(name)
         if len(looks) == 1:
             raise NodeagentError("it is half written")
         return world.folders.limits[name]
 
-    async def write(name: str, limits: Sequence[PartLimit]) -> PartFolder:
+    async def write(name: str, limits: Sequence[FractionLimit]) -> LimitsFolder:
         pytest.fail(f"{name} is written with {limits}")
 
     async with world.running():
@@ -214,12 +214,12 @@ async def test_containers_are_told_how_busy_their_gpus_are(world: World) -> None
         async def say(seconds: float) -> None:
             process = ProcessSample(pid=1, sm_utilization_percent=12)
             sample = NodeSample(time_seconds=seconds, gpus=(GpuSample(uuid=gpu_uuid(0), processes=(process,)),))
-            part = PartUse(gpu=gpu_uuid(0), index=0, cores=30, memory_bytes=GIB, cores_used=12)
+            part = FractionUse(gpu=gpu_uuid(0), index=0, cores=30, memory_bytes=GIB, cores_used=12)
             use = ContainerUse(
                 number=binding.number, pod=binding.pod, container="main", enforcement=binding.enforcement,
                 since_seconds=0, parts=(part,),
             )  # fmt: skip
-            world.tell(sample, PartUsage(time_seconds=seconds, containers=(use,)))
+            world.tell(sample, FractionUsage(time_seconds=seconds, containers=(use,)))
             await anyio.sleep(1)
 
         await say(1)
@@ -231,7 +231,7 @@ async def test_containers_are_told_how_busy_their_gpus_are(world: World) -> None
         await say(3)
         await say(3)
         assert world.folders.measures == [
-            {name: (PartMeasure(number=number, own=12, total=12),)} for number in (2000, 3000)
+            {name: (MeasuredUtilization(number=number, own=12, total=12),)} for number in (2000, 3000)
         ]
         world.tell(NodeSample(time_seconds=4, gpus=()))
         await say_use(world, 4)
@@ -240,7 +240,7 @@ async def test_containers_are_told_how_busy_their_gpus_are(world: World) -> None
 
 async def say_use(world: World, seconds: float) -> None:
     """What is used by a measurement of which nobody knows the GPUs."""
-    world.tell(PartUsage(time_seconds=seconds))
+    world.tell(FractionUsage(time_seconds=seconds))
     await anyio.sleep(1)
 
 
@@ -265,7 +265,7 @@ async def test_whose_limits_are_meant_must_be_clear(world: World) -> None:
             ("train", r"means ns/train \(main\), ns/train \(side\)"),
         ):
             with pytest.raises(ControlRefused, match=why):
-                await world.set_part(pod=pod, cores=1)
-        await world.set_part(pod="train", container="side", cores=1)
+                await world.set_limits(pod=pod, cores=1)
+        await world.set_limits(pod="train", container="side", cores=1)
     with pytest.raises(ControlRefused):
-        await world.set_part(pod="train", container="side", cores=2)
+        await world.set_limits(pod="train", container="side", cores=2)

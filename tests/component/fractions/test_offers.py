@@ -5,23 +5,23 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.model.driver import DriverPhase
-from nodeagent.model.errors import DeviceUnhealthy, PartsUnavailable
+from nodeagent.model.errors import DeviceUnhealthy, FractionsUnavailable
 from nodeagent.model.events import ConfigurationReloaded
+from nodeagent.model.fractions import ContainerRequest, FractionOffers, PodRequest
 from nodeagent.model.health import Verdict
 from nodeagent.model.ids import DeviceId, ResourceName
-from nodeagent.model.offering import Door
-from nodeagent.model.parts import ContainerRequest, PartOffers, PodRequest
+from nodeagent.model.offering import AllocationMode
 from nodeagent.model.ports import ContainerDevices, KubeletCheckpoint, PodListing
 from nodeagent.model.runtime import RuntimeKind, RuntimeState
 from nodeagent.model.shim_names import read_request
-from nodeagent.rules.fractions.bound import BoundParts, read_bound
+from nodeagent.rules.fractions.bound import BoundFractions, read_bound
 from nodeagent.rules.fractions.published import read_published
 from nodeagent.rules.fractions.runtime import explain_no_cdi
-from nodeagent.rules.ids import parse_token
+from nodeagent.rules.ids import parse_fraction_id
 from tests.component.fractions.harness import FakePods, World, driver
-from tests.support.books import CORE, MEMORY
+from tests.support.fractions import make_health, make_offering, make_pod, make_settings, part
 from tests.support.gpus import gpu_uuid, make_inventory
-from tests.support.parts import make_health, make_offering, make_pod, make_settings, part
+from tests.support.journals import CORE, MEMORY
 from tests.support.virtual_time import FakeClock
 
 pytestmark = pytest.mark.virtual_time
@@ -59,7 +59,7 @@ async def test_both_resources_are_offered_and_who_is_asked_is_said(world: World)
         assert await world.count_healthy(CORE) == 200
         assert await world.count_healthy(MEMORY) == 256
         offers = world.offers
-        assert offers == PartOffers(
+        assert offers == FractionOffers(
             resources=(CORE, MEMORY), unfit={gpu_uuid(0): "", gpu_uuid(1): ""}, published=offers.published
         )
         assert [gpu.index for gpu in read_published(offers.published).gpus]
@@ -74,7 +74,7 @@ async def test_ids_of_one_gpu_are_preferred(world: World) -> None:
     async with world.running():
         plugin = world.plugin()
         devices = [device.id for device in await plugin.wait_devices(None)]
-        tokens = [parse_token(device) for device in plugin.prefer(devices[90:], [], 60)]
+        tokens = [parse_fraction_id(device) for device in plugin.prefer(devices[90:], [], 60)]
         assert len({token.group for token in tokens if token is not None}) == 1
 
 
@@ -115,7 +115,9 @@ async def test_a_runtime_without_cdi_is_offered_nothing_and_says_so(world: World
         await world.change(runtime)
         assert await world.count_healthy() == 0
         assert set(world.offers.unfit.values()) == {lack}
-        with pytest.raises(PartsUnavailable, match=r"containerd 1\.7\.20 takes no CDI devices: switch them on in /etc"):
+        with pytest.raises(
+            FractionsUnavailable, match=r"containerd 1\.7\.20 takes no CDI devices: switch them on in /etc"
+        ):
             await world.start(held)
         assert world.details("parts-without-cdi") == {"": lack}
         await world.change(replace(runtime, cdi_enabled=True))
@@ -144,15 +146,17 @@ async def test_a_gpu_that_goes_through_another_door_is_counted_no_more(world: Wo
     async with world.running():
         held = await world.admit("train", 30, 32)
         await world.start(held)
-        await world.change(make_offering(world.inventory, {0: (Door.FRACTIONS, False)}))
+        await world.change(make_offering(world.inventory, {0: (AllocationMode.FRACTIONS, False)}))
         assert await world.count_healthy() == 100
-        await world.change(make_offering(world.inventory, {0: (Door.WHOLE, True), 1: (Door.WHOLE, True)}))
+        await world.change(
+            make_offering(world.inventory, {0: (AllocationMode.WHOLE, True), 1: (AllocationMode.WHOLE, True)})
+        )
         assert {device.id for device in await world.plugin().wait_devices(None)} == set(held.cores)
         assert await world.count_healthy() == 0
         world.end(held)
         await anyio.sleep(60)
         assert dict(world.relay.list_plugins()) == {}
-        assert world.offers == PartOffers()
+        assert world.offers == FractionOffers()
 
 
 async def test_a_gpu_that_comes_later_is_counted(world: World) -> None:
@@ -220,7 +224,7 @@ async def test_schedulers_are_told_what_holds_containers_to_their_parts(world: W
 async def test_what_containers_have_is_published(world: World) -> None:
     """From a start on, with other limits as soon as they are set, and until it is given back; a switch turns it off."""
 
-    def read() -> BoundParts:
+    def read() -> BoundFractions:
         offers = world.offers
         gpus = {gpu.index: gpu.uuid for gpu in world.inventory.gpus}
         return read_bound(offers.bound, gpus) if offers.bound else {}
@@ -231,7 +235,7 @@ async def test_what_containers_have_is_published(world: World) -> None:
         assert read() == {}
         binding = await world.start(held)
         assert read() == {held.pod.uid: {"main": (part(0, 50, 8),)}}
-        await world.set_part(pod="train", cores=60)
+        await world.set_limits(pod="train", cores=60)
         await anyio.sleep(0.1)
         assert read() == {held.pod.uid: {"main": (part(0, 60, 8),)}}
         world.live.replace(make_settings(publish=False))

@@ -10,12 +10,12 @@ from nodeagent.model.errors import (
     CallerUnclear,
     NoRoom,
 )
-from nodeagent.model.events import PartBound
+from nodeagent.model.events import FractionBound
 from nodeagent.model.ids import DeviceId
 from nodeagent.model.ports import PodListing
 from tests.component.fractions.harness import World
 from tests.component.fractions.test_starts import fill
-from tests.support.books import MEMORY
+from tests.support.journals import MEMORY
 
 pytestmark = pytest.mark.virtual_time
 
@@ -55,7 +55,7 @@ async def test_one_of_the_kubelets_records_is_enough(world: World, missing: str)
         assert await world.start(held) == complete
         assert await world.start(held) == complete
         assert world.durable_bindings() == [complete]
-    assert len(world.facts(PartBound)) == 1
+    assert len(world.facts(FractionBound)) == 1
 
 
 @pytest.mark.parametrize("missing", ["listing", "checkpoint"])
@@ -90,10 +90,10 @@ async def test_the_list_is_asked_only_where_the_notes_do_not_prove_it(world: Wor
         await world.plugin(MEMORY).pre_start(held.memory)
         await world.plugin().pre_start(held.cores)
         assert world.kubelet.lists_asked == asked
-        assert world.facts(PartBound) == []
+        assert world.facts(FractionBound) == []
         await anyio.sleep(NAME_PAUSES_SECONDS[0])
         assert world.kubelet.lists_asked == asked + 1
-        (fact,) = world.facts(PartBound)
+        (fact,) = world.facts(FractionBound)
         assert fact.pod == held.pod
 
         late = await world.admit("late", 30, 32)
@@ -128,7 +128,7 @@ async def test_a_name_that_cannot_be_written_down_is_found_out_later(world: Worl
         await world.plugin().pre_start(held.cores)
         world.store.failure = "no space left on device"
         await anyio.sleep(NAME_PAUSES_SECONDS[0])
-        assert world.facts(PartBound)[0].pod.name == ""
+        assert world.facts(FractionBound)[0].pod.name == ""
         world.store.failure = ""
         await anyio.sleep(60)
         assert [each.pod for each in world.durable_bindings()] == [held.pod]

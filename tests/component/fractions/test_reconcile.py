@@ -5,18 +5,18 @@ from typing import Any
 import anyio
 import pytest
 
-from nodeagent.model.errors import NoRoom, PartsUnavailable
-from nodeagent.model.events import PartReleased
+from nodeagent.model.errors import FractionsUnavailable, NoRoom
+from nodeagent.model.events import FractionReleased
+from nodeagent.model.fractions import ContainerState, PodContainer
 from nodeagent.model.gpu import Unreadable
 from nodeagent.model.journal import Enforcement
-from nodeagent.model.parts import ContainerState, PodContainer
 from nodeagent.model.ports import PodListing
 from nodeagent.model.ports.hardware import ProcessPlace
 from nodeagent.model.telemetry import GpuSample, NodeSample, ProcessSample
 from nodeagent.rules.fractions.published import read_published
 from tests.component.fractions.harness import FakePlaces, World
+from tests.support.fractions import make_settings, part
 from tests.support.gpus import gpu_uuid
-from tests.support.parts import make_settings, part
 from tests.support.placement import GIB
 
 pytestmark = pytest.mark.virtual_time
@@ -32,7 +32,7 @@ async def test_what_has_ended_is_given_back_with_its_files(world: World) -> None
         await anyio.sleep(40)
         assert (world.table.reservations, world.table.bindings) == ({}, {})
         assert (world.specs.files, world.folders.limits) == ({}, {})
-        reasons = {fact.number: fact.reason for fact in world.facts(PartReleased)}
+        reasons = {fact.number: fact.reason for fact in world.facts(FractionReleased)}
         assert reasons[binding.number] == "kubelet, processes and containers agree that it is over"
         assert len(reasons) == 3
 
@@ -50,7 +50,7 @@ async def test_the_folder_of_what_was_promised_is_there_before_the_start(world: 
         assert (world.folders.prepared, list(world.folders.limits)) == (names[:1], names[:1])
         world.folders.broken = "no space left on device"
         late = await world.admit("late", 10, 4)
-        with pytest.raises(PartsUnavailable, match="no space left"):
+        with pytest.raises(FractionsUnavailable, match="no space left"):
             await world.start(late)
 
 

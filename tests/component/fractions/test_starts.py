@@ -7,19 +7,19 @@ from msgspec.structs import replace
 from nodeagent.model.errors import (
     DeviceUnhealthy,
     DeviceUnknown,
+    FractionsUnavailable,
     JournalUnavailable,
     NoRoom,
-    PartsUnavailable,
     RequestInvalid,
 )
-from nodeagent.model.events import PartBound, PartRefused
+from nodeagent.model.events import FractionBound, FractionRefused
+from nodeagent.model.fractions import ContainerState, FractionLimit, PodContainer
 from nodeagent.model.ids import DeviceId
-from nodeagent.model.parts import ContainerState, PartLimit, PodContainer
 from nodeagent.model.plugin import ContainerMount
 from tests.component.fractions.harness import Held, World
-from tests.support.books import CORE, MEMORY
+from tests.support.fractions import part, used
 from tests.support.gpus import gpu_uuid, make_inventory
-from tests.support.parts import part, used
+from tests.support.journals import CORE, MEMORY
 from tests.support.placement import GIB
 
 pytestmark = pytest.mark.virtual_time
@@ -34,7 +34,7 @@ async def test_a_container_gets_a_gpu_its_limits_and_its_name(world: World) -> N
         assert (binding.pod, binding.container) == (held.pod, "main")
         assert binding.parts == (part(0, 30, 8),)
         name = held.cdi_name.partition("=")[2]
-        limit = PartLimit(gpu=gpu_uuid(0), memory_bytes=8 * GIB)
+        limit = FractionLimit(gpu=gpu_uuid(0), memory_bytes=8 * GIB)
         assert world.folders.limits == {name: (limit,)}
         _, mounts = world.specs.files[name][name]
         assert mounts == (
@@ -43,7 +43,7 @@ async def test_a_container_gets_a_gpu_its_limits_and_its_name(world: World) -> N
                 container_path="/run/nodeagent/vgpu/usage", host_path=f"/state/{name}/usage", read_only=False
             ),
         )
-        (fact,) = world.facts(PartBound)
+        (fact,) = world.facts(FractionBound)
         assert (fact.number, fact.gpus, fact.reason) == (binding.number, (gpu_uuid(0),), binding.why)
 
 
@@ -68,7 +68,7 @@ async def test_a_promise_is_durable_before_it_is_answered(world: World) -> None:
         world.store.failure = ""
         await anyio.sleep(30)
         await world.start(held)
-    assert {each.reason for each in world.facts(PartRefused)} != {""}
+    assert {each.reason for each in world.facts(FractionRefused)} != {""}
 
 
 async def test_the_same_container_started_again_has_what_it_had(world: World) -> None:
@@ -82,7 +82,7 @@ async def test_the_same_container_started_again_has_what_it_had(world: World) ->
     async with world.running():
         assert await world.start(held) == before
         assert len(world.folders.limits) == 1
-    assert len(world.facts(PartBound)) == 1
+    assert len(world.facts(FractionBound)) == 1
 
 
 async def test_containers_that_share_their_ids_one_after_the_other(world: World) -> None:
@@ -172,7 +172,7 @@ async def test_without_room_a_container_waits_and_is_told_of(world: World) -> No
                 await world.start(third)
         (detail,) = world.details("part-no-room").values()
         assert detail.startswith("ns/third (main): no room for 30 cores")
-        assert [each.count for each in world.facts(PartRefused)] == [30, 30]
+        assert [each.count for each in world.facts(FractionRefused)] == [30, 30]
         world.end(first)
         await anyio.sleep(60)
         assert (await world.start(third)).parts == (part(0, 30, 20),)
@@ -234,7 +234,7 @@ async def test_what_can_never_be_served_is_refused_at_the_admission(world: World
     async with world.running():
         with pytest.raises(RequestInvalid, match="150 is more than one GPU"):
             await world.admit("odd", 150, 8)
-        (refused,) = world.facts(PartRefused)
+        (refused,) = world.facts(FractionRefused)
         assert (refused.resource, refused.count) == (CORE, 150)
         assert "150 is more than one GPU" in refused.reason
 
@@ -245,7 +245,7 @@ async def test_a_start_takes_ten_seconds_at_most(world: World) -> None:
         held = await world.admit("train", 30, 32)
         world.specs.hangs = True
         began = anyio.current_time()
-        with pytest.raises(PartsUnavailable, match="did not answer within 10 s"):
+        with pytest.raises(FractionsUnavailable, match="did not answer within 10 s"):
             await world.start(held)
         assert anyio.current_time() - began == pytest.approx(10)
         world.specs.hangs = False
@@ -259,11 +259,11 @@ async def test_files_that_cannot_be_written_keep_the_container_from_starting(wor
         held = await world.admit("train", 30, 32)
         for fake in (world.folders, world.specs):
             fake.broken = "read-only file system"
-            with pytest.raises(PartsUnavailable, match="read-only file system"):
+            with pytest.raises(FractionsUnavailable, match="read-only file system"):
                 await world.start(held)
             fake.broken = ""
         assert len(world.table.bindings) == 1
-        assert [each.resource for each in world.facts(PartRefused)] == [CORE, CORE]
+        assert [each.resource for each in world.facts(FractionRefused)] == [CORE, CORE]
         await world.start(held)
 
 
@@ -287,9 +287,9 @@ async def test_nothing_is_answered_while_nobody_is_there(world: World) -> None:
     async with world.running():
         held = await world.admit("train", 30, 32)
         plugin = world.plugin()
-    with pytest.raises(PartsUnavailable, match="is starting or has failed"):
+    with pytest.raises(FractionsUnavailable, match="is starting or has failed"):
         await plugin.allocate(held.cores)
-    with pytest.raises(PartsUnavailable):
+    with pytest.raises(FractionsUnavailable):
         await plugin.pre_start(held.cores)
     async with world.running():
         assert world.plugin() is plugin
@@ -315,9 +315,9 @@ async def test_it_has_started_when_the_kubelet_knows_what_it_offers(world: World
 async def test_a_component_that_knows_no_gpus_gives_nothing(world: World) -> None:
     """Whoever asks too early is told to ask again."""
     component = world.build()
-    with pytest.raises(PartsUnavailable, match="not known yet"):
+    with pytest.raises(FractionsUnavailable, match="not known yet"):
         await component.allocate(CORE, [])
-    with pytest.raises(PartsUnavailable, match="not known yet"):
+    with pytest.raises(FractionsUnavailable, match="not known yet"):
         await component.pre_start(CORE, [])
 
 

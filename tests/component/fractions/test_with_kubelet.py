@@ -8,12 +8,12 @@ from random import Random
 import anyio
 import pytest
 
-from nodeagent.model.journal import GpuPart, PartTable
+from nodeagent.model.journal import FractionTable, GpuFraction
 from nodeagent_sim.kubelet.pods import ContainerStartFailed, Pod, PodPhase
 from tests.component.fractions.node import GPU, MEMORY_BYTES, Agent, Given, node, run_pod
-from tests.support.books import CORE, MEMORY
 from tests.support.files.short_directory import short_dir
 from tests.support.gpus import gpu_uuid
+from tests.support.journals import CORE, MEMORY
 from tests.support.waiting import in_thread
 
 __all__ = ["short_dir"]
@@ -31,7 +31,7 @@ def check_pod(agent: Agent, pod: Pod, given: Given) -> None:
         return
     binding, memory = agent.binding(pod.name), spec.resources[MEMORY] * BLOCK
     assert binding.pod.uid in {pod.uid, ""}
-    assert binding.parts == (GpuPart(gpu=binding.parts[0].gpu, cores=spec.resources[CORE], memory_bytes=memory),)
+    assert binding.parts == (GpuFraction(gpu=binding.parts[0].gpu, cores=spec.resources[CORE], memory_bytes=memory),)
     assert given.gpus == (binding.parts[0].gpu,)
     (limit,) = given.limits
     assert (limit.uuid, limit.core_percent, limit.memory_bytes) == (given.gpus[0], spec.resources[CORE], memory)
@@ -139,7 +139,7 @@ async def test_a_lost_journal_is_rebuilt_from_what_others_know(short_dir: Path) 
             before = {each.pod: (each.parts, each.cdi_name) for each in agent.table.bindings.values()}
         await in_thread(partial(lose_journal, agent))
         async with agent.running():
-            with agent.bus.watch(PartTable, client="test") as tables:
+            with agent.bus.watch(FractionTable, client="test") as tables:
                 async for table in tables:
                     if len(table.value.bindings) == 3:
                         break
@@ -175,7 +175,7 @@ async def test_init_containers_hand_their_ids_on(short_dir: Path, setup: dict[st
     async with node(short_dir, 7) as (kubelet, agent), agent.running():
         pod = await kubelet.add_pod("team", "train", {CORE: 60, MEMORY: 100}, init_resources=setup)
         (binding,) = agent.table.bindings.values()
-        assert binding.parts == (GpuPart(gpu=gpu_uuid(7), cores=60, memory_bytes=100 * BLOCK),)
+        assert binding.parts == (GpuFraction(gpu=gpu_uuid(7), cores=60, memory_bytes=100 * BLOCK),)
         given = await in_thread(partial(agent.read_given, pod.uid, "main"))
         (limit,) = given.limits
         assert (limit.core_percent, limit.memory_bytes) == (60, 100 * BLOCK)

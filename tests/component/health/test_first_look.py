@@ -5,7 +5,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from nodeagent.components.health.component import FIRST_LOOK_SECONDS
+from nodeagent.components.health.component import FIRST_POLL_SECONDS
 from nodeagent.model.health import Verdict
 from nodeagent.model.telemetry import NodeSample
 from tests.component.health.health_node import Node
@@ -17,7 +17,7 @@ async def test_health_is_known_with_the_first_look(tmp_path: Path) -> None:
     """The first list that a kubelet gets would otherwise have no healthy device, and refuse the pods that come."""
     async with Node(tmp_path).running() as node:
         assert set(node.verdicts) == {Verdict.HEALTHY}
-        assert node.clock.monotonic() < FIRST_LOOK_SECONDS
+        assert node.clock.monotonic() < FIRST_POLL_SECONDS
 
 
 async def test_a_look_that_does_not_come_holds_nobody_up_for_long(tmp_path: Path) -> None:
@@ -26,7 +26,7 @@ async def test_a_look_that_does_not_come_holds_nobody_up_for_long(tmp_path: Path
     await node.break_it("hang", "sample", "forever")
     async with node.running():
         assert set(node.verdicts) == {Verdict.UNKNOWN}
-        assert node.clock.monotonic() < 2 * FIRST_LOOK_SECONDS
+        assert node.clock.monotonic() < 2 * FIRST_POLL_SECONDS
 
 
 async def test_a_look_during_the_writing_is_not_taken_for_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.inventory.expected import LABEL
-from nodeagent.components.inventory.roster import ROSTER_VERSION
+from nodeagent.components.inventory.gpu_store import GPU_STORE_VERSION
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.hardware import GpusSettings
 from nodeagent.edge.host.files.sealed_file import SealedFile
@@ -188,7 +188,7 @@ async def test_a_list_that_is_damaged_is_said_and_begun_anew(stage: Stage) -> No
 
 async def test_a_list_that_means_nothing_is_moved_aside(stage: Stage) -> None:
     """Bytes that are whole and no list of this version are as good as none."""
-    file = SealedFile(stage.state_dir / "gpus.json", "nodeagent-gpus", ROSTER_VERSION)
+    file = SealedFile(stage.state_dir / "gpus.json", "nodeagent-gpus", GPU_STORE_VERSION)
     await anyio.to_thread.run_sync(file.write, b'{"gpus": 3}')
     async with stage.running():
         await stage.started.wait()

@@ -104,7 +104,7 @@ def main(words: list[str]) -> int:
 
     loaded = load("")
     recalled = Recalled(loaded.settings.node.state_dir / "label")
-    run_agent(AgentPlan(loaded=loaded, load_again=load, recalled=recalled), build_hardware)
+    run_agent(AgentPlan(loaded=loaded, reload_settings=load, recalled=recalled), build_hardware)
     return 0
 
 

@@ -17,14 +17,14 @@ from nodeagent.core.life.handle import Handle
 from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.edge.host.files.sealed_store import Stored
 from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
-from nodeagent.model.cluster import ClusterWishes
+from nodeagent.model.cluster import NodeRequests
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.errors import JournalUnavailable
 from nodeagent.model.events import GpuSeenStale, MigChangeEnded
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
 from nodeagent.model.journal import Change, Step
-from nodeagent.model.mig import MigState, PartitionWish
+from nodeagent.model.mig import MigState, PartitionRequest
 from nodeagent.model.orders import APPLY_LAYOUT, LayoutCommand
 from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource, PluginState
 from nodeagent.model.ports import PartitionMaking, ProcessPlaces
@@ -152,7 +152,7 @@ class World:
         """GPUs that cannot be seen."""
         self._generation = 0
 
-    def list_partitions(self) -> Mapping[str, PartitionWish] | None:
+    def list_partitions(self) -> Mapping[str, PartitionRequest] | None:
         """The devices wanted by key, where the component makes single devices."""
         maker = self.partitions.value
         return maker.partitions() if maker is not None else None
@@ -205,7 +205,7 @@ class World:
 
     def ask(self, layout: str) -> None:
         """The node's label says so."""
-        self.bus.publish_state(ClusterWishes(mig_config=layout), source="cluster")
+        self.bus.publish_state(NodeRequests(mig_config=layout), source="cluster")
 
     def hold(self, *devices: str) -> None:
         """Pods have these devices."""

@@ -8,7 +8,7 @@ import pytest
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.mig import MigState
-from nodeagent.model.offering import Door, Offering
+from nodeagent.model.offering import AllocationMode, Offering
 from tests.component.mig.harness import SEVEN, WHOLE, World
 from tests.component.mig.test_making_way import meet
 from tests.support.slices import make_doors
@@ -24,8 +24,8 @@ def is_cutting(state: MigState) -> bool:
 
 def choose(world: World, gpus: Sequence[Gpu], *shared: int) -> None:
     """These GPUs are given in parts, the others are whole."""
-    parted = make_doors([gpu for gpu in gpus if gpu.index in shared], Door.FRACTIONS)
-    whole = make_doors([gpu for gpu in gpus if gpu.index not in shared], Door.WHOLE)
+    parted = make_doors([gpu for gpu in gpus if gpu.index in shared], AllocationMode.FRACTIONS)
+    whole = make_doors([gpu for gpu in gpus if gpu.index not in shared], AllocationMode.WHOLE)
     world.bus.publish_state(Offering(doors=parted.doors + whole.doors), source="offering")
 
 

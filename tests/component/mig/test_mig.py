@@ -10,11 +10,11 @@ from nodeagent.config.schema import Settings
 from nodeagent.config.sections.mig import LayoutEntry, MigSettings
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import ControlRefused
-from nodeagent.model.events import ConfigurationReloaded, MigChangeEnded, WishRefused
+from nodeagent.model.events import ConfigurationReloaded, MigChangeEnded, NodeRequestRefused
 from nodeagent.model.mig import MigState
-from nodeagent.model.offering import Door, GpuDoor, Offering
+from nodeagent.model.offering import AllocationMode, GpuAllocationMode, Offering
 from nodeagent.model.ports import ProcessPlace
-from nodeagent.rules.mig.layouts import LayoutPart, LayoutsRead
+from nodeagent.rules.mig.layouts import LayoutRule, LayoutsRead
 from tests.component.mig.harness import BALANCED, SEVEN, WHOLE, World
 from tests.support.virtual_time import FakeClock
 
@@ -143,13 +143,13 @@ async def test_another_wish_ends_the_waiting(clock: FakeClock) -> None:
 async def test_what_cannot_be_is_refused_before_anything_changes(clock: FakeClock, layout: str, reason: str) -> None:
     """With the text that says what does not fit, and what would."""
     world = World(clock, layouts=(LayoutEntry(name="mine", devices={"4g.40gb": 2}),))
-    world.file = LayoutsRead(layouts={"of-file": (LayoutPart(enabled=True, indexes=(9,)),)})
+    world.file = LayoutsRead(layouts={"of-file": (LayoutRule(enabled=True, indexes=(9,)),)})
     async with world.running():
         world.ask(layout)
         state = await world.until_standing("failed")
         assert state.detail.startswith(reason)
         assert world.book.ended == []
-        assert [(fact.value, fact.reason) for fact in world.facts(WishRefused)] == [(layout, state.detail)]
+        assert [(fact.value, fact.reason) for fact in world.facts(NodeRequestRefused)] == [(layout, state.detail)]
         with pytest.raises(ControlRefused) as refused:
             await world.apply(layout)
         assert reason in str(refused.value)
@@ -328,13 +328,13 @@ async def test_a_lost_gpu_is_refused(clock: FakeClock) -> None:
         assert await world.profiles() == [WHOLE] * 8
 
 
-@pytest.mark.parametrize("door", [Door.FRACTIONS, Door.CLAIMS])
-async def test_a_gpu_that_is_shared_otherwise_is_left_alone(clock: FakeClock, door: Door) -> None:
+@pytest.mark.parametrize("door", [AllocationMode.FRACTIONS, AllocationMode.CLAIMS])
+async def test_a_gpu_that_is_shared_otherwise_is_left_alone(clock: FakeClock, door: AllocationMode) -> None:
     """Nobody here could keep new users from it: meant among all it is passed over, meant by itself it is refused."""
     world = World(clock)
     async with world.running():
         gpu = (await world.look()).gpus[3]
-        standing = GpuDoor(
+        standing = GpuAllocationMode(
             gpu=gpu.uuid, index=3, address=gpu.pci.address, door=door, wanted=door, reason="a rule", is_open=True
         )
         world.bus.publish_state(Offering(doors=(standing,)), source="offering")
@@ -342,7 +342,7 @@ async def test_a_gpu_that_is_shared_otherwise_is_left_alone(clock: FakeClock, do
         state = await world.until_standing("success")
         assert state.detail == f"GPU 3 goes through the door {door}, and is left as it is"
         assert await world.profiles() == [[]] * 3 + [WHOLE] + [[]] * 4
-        world.file = LayoutsRead(layouts={"third": (LayoutPart(enabled=True, indexes=(3,)),)})
+        world.file = LayoutsRead(layouts={"third": (LayoutRule(enabled=True, indexes=(3,)),)})
         world.ask("third")
         state = await world.until_standing("failed")
         assert f"GPU 3 (NVIDIA H100 80GB HBM3) goes through the door {door}: choose whole" in state.detail

@@ -3,14 +3,14 @@
 import anyio
 import pytest
 
-from nodeagent.components.mig.changing import SEEN_SECONDS
-from nodeagent.model.claims import ClaimBook
+from nodeagent.components.mig.apply import SEEN_SECONDS
+from nodeagent.model.claims import ReadyClaims
 from nodeagent.model.errors import ControlRefused, GpuError, JournalUnavailable, PartitionRefused
 from nodeagent.model.events import GpuSeenStale
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import PreparedClaim, PreparedDevice, Step
-from nodeagent.model.mig import PartitionWish, Write, WriteKind
+from nodeagent.model.mig import PartitionRequest, Write, WriteKind
 from nodeagent.rules.mig.single import OWNER, Holding, plan_removal
 from tests.component.mig.harness import World
 from tests.support.virtual_time import FakeClock
@@ -20,8 +20,8 @@ pytestmark = pytest.mark.virtual_time
 CLAIM, OTHER = "claim-1/gpu-0", "claim-2/gpu-0"
 
 
-def wish_for(gpu: Gpu, profile: str = "1g.10gb", start: int = 2) -> PartitionWish:
-    return PartitionWish(gpu=gpu.uuid, profile=profile, start=start)
+def wish_for(gpu: Gpu, profile: str = "1g.10gb", start: int = 2) -> PartitionRequest:
+    return PartitionRequest(gpu=gpu.uuid, profile=profile, start=start)
 
 
 async def ready(world: World) -> Gpu:
@@ -100,7 +100,7 @@ async def test_mig_is_not_switched_on_for_it_while_a_claim_has_the_gpu(clock: Fa
         gpu = await ready(world)
         device = PreparedDevice(requests=("gpu",), pool="n", device="gpu-0", uuid=gpu.uuid, gpu=gpu.uuid)
         claim = PreparedClaim(uid="u", namespace="ml", name="whole", devices=(device,), since_seconds=0.0)
-        world.bus.publish_state(ClaimBook(claims={"u": claim}), source="allocations")
+        world.bus.publish_state(ReadyClaims(claims={"u": claim}), source="allocations")
         with pytest.raises(ControlRefused, match="GPU 0 is used by claim ml/whole"):
             await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
 
@@ -338,7 +338,7 @@ async def test_nobody_cuts_before_the_part_runs() -> None:
     partitions = World(FakeClock()).partitions
     assert partitions.value is None
     with pytest.raises(ControlRefused, match="does not cut GPUs"):
-        await partitions.get().make_partition(CLAIM, PartitionWish(gpu=GpuUuid("GPU-0"), profile="1g.10gb", start=0))
+        await partitions.get().make_partition(CLAIM, PartitionRequest(gpu=GpuUuid("GPU-0"), profile="1g.10gb", start=0))
     with pytest.raises(ControlRefused, match="does not cut GPUs"):
         await partitions.get().remove_partition(CLAIM)
 

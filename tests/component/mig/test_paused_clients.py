@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from nodeagent.components.mig.clients import GIVE_BACK_SECONDS
-from nodeagent.components.mig.paused_clients_task import MigOwed
+from nodeagent.components.mig.paused_clients_task import PausedClients
 from nodeagent.components.mig.request import Remembered, decode_remembered, encode_remembered
 from nodeagent.model.cluster import PAUSED_FOR_MIG
 from tests.component.mig.harness import Store, World
@@ -31,7 +31,7 @@ def left_paused(clock: FakeClock) -> tuple[World, Cluster]:
 @asynccontextmanager
 async def running(world: World, cluster: Cluster | None) -> AsyncIterator[None]:
     store: Store = world.store
-    component = MigOwed(world.conditions, world.clock, store, cluster)  # type: ignore[arg-type]  # as far as it is used
+    component = PausedClients(world.conditions, world.clock, store, cluster)  # type: ignore[arg-type]  # as far as it is used
     async with anyio.create_task_group() as tasks:
         await tasks.start(lambda *, task_status: component.run(task_status=task_status))
         yield

@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from nodeagent.components.mig.request import TRIES
-from nodeagent.model.events import WishRefused
+from nodeagent.model.events import NodeRequestRefused
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import Step
 from nodeagent.model.mig import Write, WriteKind
@@ -344,7 +344,7 @@ async def test_a_layout_that_is_refused_for_a_lost_gpu_is_applied_when_that_is_b
         await world.until_standing("success")
         assert await world.profiles() == [SEVEN] * 8
         assert not world.codes()
-        assert [fact.reason.count("is lost") for fact in world.facts(WishRefused)] == [2, 1]
+        assert [fact.reason.count("is lost") for fact in world.facts(NodeRequestRefused)] == [2, 1]
 
 
 async def test_what_is_still_refused_when_a_gpu_has_come_is_not_told_again(clock: FakeClock) -> None:
@@ -359,7 +359,7 @@ async def test_what_is_still_refused_when_a_gpu_has_come_is_not_told_again(clock
         world.hidden = set()
         await world.look()
         await anyio.sleep(100)
-        assert len(world.facts(WishRefused)) == 1
+        assert len(world.facts(NodeRequestRefused)) == 1
         assert world.state.standing == "failed"
 
 

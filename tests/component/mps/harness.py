@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio
 
-from nodeagent.app.optional_parts import NO_DAEMONS
+from nodeagent.app.optional_components import NO_DAEMONS
 from nodeagent.components.mps.component import Mps
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
@@ -33,9 +33,9 @@ from nodeagent.model.errors import MpsRefused
 from nodeagent.model.events import ConfigurationReloaded
 from nodeagent.model.gpu import ComputeMode, Inventory
 from nodeagent.model.ids import GpuUuid
-from nodeagent.model.journal import Binding, PartTable
+from nodeagent.model.journal import Binding, FractionTable
 from nodeagent.model.mps import MpsDaemon, MpsPhase, MpsState
-from nodeagent.model.offering import Door, GpuDoor, Offering
+from nodeagent.model.offering import AllocationMode, GpuAllocationMode, Offering
 from nodeagent.model.ports import MpsHost, ProcessPlaces
 from nodeagent.rules.mps.access import plan_place
 from nodeagent_sim.gpus.source import SimulatedGpus
@@ -107,12 +107,12 @@ class World:
         inventory = Inventory(generation=self._generation, gpus=readout.gpus)
         self.bus.publish_state(inventory, source="inventory")
         doors = tuple(
-            GpuDoor(
+            GpuAllocationMode(
                 gpu=gpu.uuid,
                 index=gpu.index,
                 address=gpu.pci.address,
-                door=Door.WHOLE,
-                wanted=Door.WHOLE,
+                door=AllocationMode.WHOLE,
+                wanted=AllocationMode.WHOLE,
                 reason="the default",
                 is_open=True,
             )
@@ -154,7 +154,7 @@ class World:
 
     def bind(self, *bindings: Binding) -> None:
         """Containers have these parts of GPUs."""
-        self.bus.publish_state(PartTable(bindings={one.number: one for one in bindings}), source="allocations")
+        self.bus.publish_state(FractionTable(bindings={one.number: one for one in bindings}), source="allocations")
 
     def configure(self, sharing: SharingSettings) -> None:
         """The configuration says so from now on."""

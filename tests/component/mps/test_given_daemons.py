@@ -11,9 +11,9 @@ from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.errors import MpsRefused
 from nodeagent.model.events import MpsDaemonEnded
 from nodeagent.model.ids import GpuUuid
-from nodeagent.model.journal import Binding, Enforcement, GpuPart
+from nodeagent.model.journal import Binding, Enforcement, GpuFraction
 from nodeagent.model.mps import MpsLimits, MpsPhase, MpsState
-from nodeagent.rules.mps.parts import plan_part_access
+from nodeagent.rules.mps.fractions import plan_fraction_access
 from tests.component.mps.harness import DEFAULT, EXCLUSIVE, World, slice_time
 from tests.fakes.mps import FakeMps
 
@@ -95,7 +95,7 @@ def make_part(number: int, gpu: GpuUuid, cores: int, mib: int, enforcement: Enfo
         reservations=(),
         pod=PodIdentity(namespace="ns", name=f"part-{number}", uid=f"uid-part-{number}"),
         container="main",
-        parts=(GpuPart(gpu=gpu, cores=cores, memory_bytes=mib << 20),),
+        parts=(GpuFraction(gpu=gpu, cores=cores, memory_bytes=mib << 20),),
         since_seconds=0.0,
         enforcement=enforcement,
     )
@@ -125,7 +125,7 @@ async def test_parts_of_a_gpu_have_a_daemon_while_there_are_any(
         pipes = world.root / first.name / "pipe"
         told = fake.ask(pipes, "get_default_active_thread_percentage", "get_default_device_pinned_mem_limit 0")
         assert told == ["30.0", "4G"]
-        own = {**plan_part_access(world.live.now, small).environment, "CUDA_MPS_PIPE_DIRECTORY": str(pipes)}
+        own = {**plan_fraction_access(world.live.now, small).environment, "CUDA_MPS_PIPE_DIRECTORY": str(pipes)}
         with fake.open_client(own) as worker:
             assert worker.stdout is not None
             assert worker.stdout.readline() == "threads 20.0 memory 0=1024M\n"

@@ -11,7 +11,7 @@ from nodeagent.components.mps.daemon_task import ANSWER_SECONDS
 from nodeagent.model.errors import MpsRefused
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.mps import MpsPhase, MpsPlace, MpsState
-from nodeagent.rules.mps.log import TOLD_LETTERS, TOLD_LINES
+from nodeagent.rules.mps.log import LOG_LINES_MAX, TOLD_LETTERS
 from nodeagent_sim.mps import SimulatedMps
 from tests.component.mps.harness import World, share
 from tests.support.virtual_time import FakeClock
@@ -19,7 +19,7 @@ from tests.support.virtual_time import FakeClock
 pytestmark = pytest.mark.virtual_time
 
 HEAD = "[2026-11-26 23:05:26.973 Control  8204] "
-LOOK_SECONDS = 15.0
+POLL_INTERVAL_SECONDS = 15.0
 LOOK = ["get_server_list", "get_default_device_pinned_mem_limit 0", "get_default_active_thread_percentage"]
 
 
@@ -55,7 +55,7 @@ def host() -> LoggingMps:
 
 @pytest.fixture
 def world(clock: FakeClock, tmp_path: Path, host: LoggingMps) -> World:
-    world = World(clock, tmp_path, sharing=share(4), look_seconds=LOOK_SECONDS)
+    world = World(clock, tmp_path, sharing=share(4), look_seconds=POLL_INTERVAL_SECONDS)
     world.host = host
     return world
 
@@ -66,11 +66,13 @@ async def test_a_daemon_without_news_is_asked_seldom(
     """A sign of life in two minutes, not a question at each look; and nothing of it is repeated."""
     async with world.running():
         await world.until_phase(MpsPhase.READY)
-        await anyio.sleep(LOOK_SECONDS)
+        await anyio.sleep(POLL_INTERVAL_SECONDS)
         host.asked.clear()
         await anyio.sleep(3600)
         assert (
-            3600 / (ANSWER_SECONDS + LOOK_SECONDS) - 1 <= host.asked.count("get_server_list") <= 3600 / ANSWER_SECONDS
+            3600 / (ANSWER_SECONDS + POLL_INTERVAL_SECONDS) - 1
+            <= host.asked.count("get_server_list")
+            <= 3600 / ANSWER_SECONDS
         )
         assert not [line for line in log_lines if line["event"] == "mps_said"]
     world.close()
@@ -85,10 +87,10 @@ async def test_news_are_repeated_once_and_asked_after(
     """At the next look."""
     async with world.running():
         await world.until_phase(MpsPhase.READY)
-        await anyio.sleep(LOOK_SECONDS)
+        await anyio.sleep(POLL_INTERVAL_SECONDS)
         host.asked.clear()
         host.lines.append(HEAD + line)
-        await anyio.sleep(2 * LOOK_SECONDS)
+        await anyio.sleep(2 * POLL_INTERVAL_SECONDS)
         assert host.asked == LOOK
         assert [HEAD + line] == [said["line"] for said in log_lines if said["event"] == "mps_said"]
     world.close()
@@ -98,10 +100,10 @@ async def test_a_server_that_came_without_a_word_is_asked_for(world: World, host
     """The kernel knows of it; once it is known, nobody asks again."""
     async with world.running():
         await world.until_phase(MpsPhase.READY)
-        await anyio.sleep(LOOK_SECONDS)
+        await anyio.sleep(POLL_INTERVAL_SECONDS)
         host.asked.clear()
         host.processes = frozenset({77})
-        await anyio.sleep(3 * LOOK_SECONDS)
+        await anyio.sleep(3 * POLL_INTERVAL_SECONDS)
         assert host.asked == [*LOOK, "get_client_list 77"]
         assert [one.pid for one in world.state.daemons[0].servers] == [77]
     world.close()
@@ -111,10 +113,10 @@ async def test_limits_that_somebody_else_has_set_are_set_back(world: World, host
     """A daemon of driver 535 takes them from whoever reaches its pipes, containers included."""
     async with world.running():
         (daemon,) = await world.until_phase(MpsPhase.READY)
-        await anyio.sleep(LOOK_SECONDS)
+        await anyio.sleep(POLL_INTERVAL_SECONDS)
         place = MpsPlace(root=world.root, name=daemon.name, has_own_memory=True)
         await host.ask(place, ("set_default_active_thread_percentage 99",))
-        await anyio.sleep(LOOK_SECONDS)
+        await anyio.sleep(POLL_INTERVAL_SECONDS)
         assert await host.ask(place, ("get_default_active_thread_percentage",)) == ("25.0",)
     world.close()
 
@@ -126,7 +128,7 @@ async def test_limits_that_are_others_without_a_word_are_set_back(world: World, 
         place = MpsPlace(root=world.root, name=daemon.name, has_own_memory=True)
         await host.ask(place, ("set_default_active_thread_percentage 99",))
         host.lines.clear()
-        await anyio.sleep(ANSWER_SECONDS + LOOK_SECONDS)
+        await anyio.sleep(ANSWER_SECONDS + POLL_INTERVAL_SECONDS)
         assert await host.ask(place, ("get_default_active_thread_percentage",)) == ("25.0",)
         assert world.state.daemons[0].phase is MpsPhase.READY
     world.close()
@@ -164,12 +166,12 @@ async def test_a_tenant_who_floods_a_daemon_does_not_flood_the_agents_log(
     """Of each look some lines are repeated, none of them in all its length, and the others are counted."""
     async with world.running():
         await world.until_phase(MpsPhase.READY)
-        await anyio.sleep(LOOK_SECONDS)
+        await anyio.sleep(POLL_INTERVAL_SECONDS)
         log_lines.clear()
         for _ in range(3):
             host.lines += [f"{HEAD}Cmd:set_active_thread_percentage {'9' * 4000}"] * 1000
-            await anyio.sleep(LOOK_SECONDS)
+            await anyio.sleep(POLL_INTERVAL_SECONDS)
     said = [line["line"] for line in log_lines if line["event"] == "mps_said"]
-    assert len(said) == 3 * TOLD_LINES
+    assert len(said) == 3 * LOG_LINES_MAX
     assert max(map(len, said)) == TOLD_LETTERS
-    assert [line["lines"] for line in log_lines if line["event"] == "mps_said_more"] == [1000 - TOLD_LINES] * 3
+    assert [line["lines"] for line in log_lines if line["event"] == "mps_said_more"] == [1000 - LOG_LINES_MAX] * 3

@@ -9,7 +9,7 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.components.wishes.component import Wishes
+from nodeagent.components.node_requests.component import NodeRequestHandler
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.mig import MigSettings
@@ -17,11 +17,11 @@ from nodeagent.config.sections.plugin import DevicePluginSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.orders import OrderHandlers
-from nodeagent.model.cluster import ClusterNode, ClusterWishes
+from nodeagent.model.cluster import ClusterNode, NodeRequests
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import ControlRefused
-from nodeagent.model.events import WishRefused
+from nodeagent.model.events import NodeRequestRefused
 from nodeagent.model.orders import RELEASE, RESUME, ReleaseCommand
 from tests.support.gpus import make_gpu, make_inventory
 from tests.support.virtual_time import FakeClock
@@ -69,12 +69,12 @@ class Stage:
         plugin = DevicePluginSettings(config_dir=Path("/configs") if named else None)
         self.live = LiveSettings(Settings(device_plugin=plugin))
         self.control = FakeControl()
-        self.refused: list[WishRefused] = []
+        self.refused: list[NodeRequestRefused] = []
         self._node = ClusterNode(name="node-1", uid="uid-1")
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Stage"]:
-        wishes = Wishes(self.bus, self.conditions, self.live, self.control.orders, self.control)
+        wishes = NodeRequestHandler(self.bus, self.conditions, self.live, self.control.orders, self.control)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._listen)
             await tasks.start(lambda *, task_status: wishes.run(task_status=task_status))
@@ -82,12 +82,12 @@ class Stage:
             tasks.cancel_scope.cancel()
 
     async def _listen(self) -> None:
-        with self.bus.listen(WishRefused, client="test") as facts:
+        with self.bus.listen(NodeRequestRefused, client="test") as facts:
             async for fact in facts:
                 self.refused.append(fact.value)
 
     async def wish(self, *, seconds: float = 10, **fields: Any) -> None:
-        self.bus.publish_state(ClusterWishes(**fields), source="test")
+        self.bus.publish_state(NodeRequests(**fields), source="test")
         await anyio.sleep(seconds)
 
     async def change_node(self, **labels: str) -> None:
@@ -157,7 +157,9 @@ async def test_an_unknown_configuration_changes_nothing(clock: FakeClock) -> Non
         assert stage.control.done == ["use plain"]
         assert "named-configuration-unknown" in stage.codes()
         reason = "no configuration typo"
-        assert stage.refused == [WishRefused(label="nvidia.com/device-plugin.config", value="typo", reason=reason)]
+        assert stage.refused == [
+            NodeRequestRefused(label="nvidia.com/device-plugin.config", value="typo", reason=reason)
+        ]
         await stage.wish(configuration="plain")
         assert "named-configuration-unknown" not in stage.codes()
 

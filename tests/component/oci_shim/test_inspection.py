@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.edge.host.machine.host_paths import HostPaths
-from nodeagent.edge.host.shim.look import ShimSight, look_at_shim
+from nodeagent.edge.host.shim.inspection import ShimSight, inspect_shim
 from nodeagent.edge.host.shim.table_file import write_on_missing, write_table
 from nodeagent.model.shim import ShimTable
 from tests.component.oci_shim.support import TABLE
@@ -24,7 +24,7 @@ def place(tmp_path: Path) -> Path:
 
 
 def look(place: Path) -> ShimSight:
-    return look_at_shim(place / "program", place / "shim", HostPaths())
+    return inspect_shim(place / "program", place / "shim", HostPaths())
 
 
 def test_what_is_in_order_says_how_much_there_is(place: Path) -> None:
@@ -36,9 +36,9 @@ def test_what_is_in_order_says_how_much_there_is(place: Path) -> None:
 
 def test_in_a_container_it_is_looked_at_on_the_host(place: Path) -> None:
     """Or under its own name, where that is shared."""
-    seen = look_at_shim(Path("/program"), Path("/shim"), HostPaths(place))
+    seen = inspect_shim(Path("/program"), Path("/shim"), HostPaths(place))
     assert (seen.problem, seen.table_problem) == ("", "")
-    shared = look_at_shim(place / "program", place / "shim", HostPaths(place / "nothing"), place)
+    shared = inspect_shim(place / "program", place / "shim", HostPaths(place / "nothing"), place)
     assert (shared.problem, shared.table_problem) == ("", "")
 
 

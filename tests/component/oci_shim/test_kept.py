@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.app.sides import shim as shim_side
+from nodeagent.app.wiring import shim as shim_side
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.load import load_settings
 from nodeagent.core.children.worker_thread import WorkerThread
@@ -48,7 +48,7 @@ async def test_a_container_gets_what_the_agent_says(
     words = [f"shim.dir={place}", f"shim.nvidia_name_dir={shim.place}/names", f"node.state_dir={shim.place}"]
     words += ["runtime.shim=true", "shim.capabilities=utility"]
     settings = load_settings(environ={}, overrides=words).settings
-    keeper = shim_side.build_shim_keeper(LiveSettings(settings), worker)
+    keeper = shim_side.build_shim_updater(LiveSettings(settings), worker)
     done = await keeper.keep(make_inventory(2), make_real_files(2), None, "13.0")
     assert done.written == (str(place / "nodeagent-oci-shim"), str(place / "shim"))
     assert (await keeper.keep(make_inventory(2), make_real_files(2), None, "13.0")).written == ()

@@ -11,20 +11,20 @@ from msgspec.structs import replace
 from nodeagent.components.offering.component import OfferingComponent
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
-from nodeagent.config.sections.doors import DoorRule, DoorsSettings
+from nodeagent.config.sections.allocation_modes import AllocationModeRule, AllocationModeSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.errors import ControlRefused, JournalUnavailable
-from nodeagent.model.events import ConfigurationReloaded, DoorChanged, DoorChosen
+from nodeagent.model.events import AllocationModeChanged, AllocationModeChosen, ConfigurationReloaded
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
-from nodeagent.model.journal import ChosenDoors
-from nodeagent.model.offering import Door, GpuDoor, Offering
-from nodeagent.model.orders import SET_DOOR, DoorCommand, DoorWord
+from nodeagent.model.journal import ChosenAllocationModes
+from nodeagent.model.offering import AllocationMode, GpuAllocationMode, Offering
+from nodeagent.model.orders import SET_DOOR, AllocationModeCommand, ModeWord
+from tests.support.fractions import make_bound, make_settings, make_table, part
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
-from tests.support.parts import make_bound, make_settings, make_table, part
 from tests.support.virtual_time import FakeClock
 
 pytestmark = pytest.mark.virtual_time
@@ -36,18 +36,18 @@ class Memory:
     """The journal's part: remembers and tells, or refuses."""
 
     def __init__(self, bus: Bus) -> None:
-        self._bus, self.chosen, self.broken = bus, dict[GpuUuid, Door](), False
+        self._bus, self.chosen, self.broken = bus, dict[GpuUuid, AllocationMode](), False
 
-    async def set_door(self, gpu: GpuUuid, door: Door | None) -> None:
+    async def set_allocation_mode(self, gpu: GpuUuid, door: AllocationMode | None) -> None:
         if self.broken:
             raise JournalUnavailable("/state/journal", "no space left on device")
         if door is None:
             self.chosen.pop(gpu, None)
         else:
             self.chosen[gpu] = door
-        self._bus.publish_state(ChosenDoors(doors=dict(self.chosen)), source="allocations")
+        self._bus.publish_state(ChosenAllocationModes(doors=dict(self.chosen)), source="allocations")
 
-    def doors(self) -> Mapping[GpuUuid, Door] | None:
+    def doors(self) -> Mapping[GpuUuid, AllocationMode] | None:
         return self.chosen
 
 
@@ -58,7 +58,7 @@ class World:
         clock = FakeClock()
         self.bus = Bus(clock)
         self.conditions = Conditions(self.bus, clock, CATALOGUE)
-        self.live = LiveSettings(Settings(doors=DoorsSettings(**doors)))
+        self.live = LiveSettings(Settings(doors=AllocationModeSettings(**doors)))
         self.memory, self.orders = Memory(self.bus), OrderHandlers()
 
     @asynccontextmanager
@@ -84,13 +84,13 @@ class World:
         )
         self.bus.publish_state(AllocationTable(allocations=rows), source="allocations")
 
-    def door(self, index: int) -> GpuDoor:
+    def door(self, index: int) -> GpuAllocationMode:
         envelope = self.bus.latest(Offering)
         assert envelope is not None
         return envelope.value.doors[index]
 
-    async def choose(self, gpu: str, door: DoorWord) -> str:
-        return await self.orders.give(SET_DOOR, DoorCommand(gpu=gpu, door=door, who="me"))
+    async def choose(self, gpu: str, door: ModeWord) -> str:
+        return await self.orders.give(SET_DOOR, AllocationModeCommand(gpu=gpu, door=door, who="me"))
 
     def codes(self) -> set[str]:
         return {condition.code for condition in self.conditions.all_set()}
@@ -119,7 +119,7 @@ async def test_nothing_is_said_before_gpus_and_holders_are_known() -> None:
             await world.choose("7", "none")
         world.tell()
         await anyio.sleep(1)
-        assert world.door(0).door is Door.WHOLE
+        assert world.door(0).door is AllocationMode.WHOLE
         tasks.cancel_scope.cancel()
 
 
@@ -131,14 +131,14 @@ async def _enter(world: World) -> None:
 async def test_a_free_gpu_changes_its_door_at_once_and_back() -> None:
     """Who chose is told first, then what came of it."""
     async with open_world() as world:
-        with world.bus.listen(DoorChosen, DoorChanged, client="test") as facts:
+        with world.bus.listen(AllocationModeChosen, AllocationModeChanged, client="test") as facts:
             assert await world.choose("1", "none") == "GPU 1: door none (set by a person)"
             chosen, changed = await anext(facts), await anext(facts)
-        assert chosen.value == DoorChosen(gpu=gpu_uuid(1), door="none", who="me")
-        assert changed.value == DoorChanged(
-            gpu=gpu_uuid(1), before=Door.WHOLE, after=Door.NONE, reason="set by a person"
+        assert chosen.value == AllocationModeChosen(gpu=gpu_uuid(1), door="none", who="me")
+        assert changed.value == AllocationModeChanged(
+            gpu=gpu_uuid(1), before=AllocationMode.WHOLE, after=AllocationMode.NONE, reason="set by a person"
         )
-        assert world.memory.chosen == {gpu_uuid(1): Door.NONE}
+        assert world.memory.chosen == {gpu_uuid(1): AllocationMode.NONE}
         assert await world.choose(gpu_uuid(1), "configured") == "GPU 1: door whole (the default)"
         assert world.memory.chosen == {}
 
@@ -154,7 +154,7 @@ async def test_a_gpu_that_somebody_has_changes_when_nobody_has_it() -> None:
         assert "door-waits" in world.codes()
         world.tell()
         await anyio.sleep(1)
-        assert (world.door(1).door, world.door(1).is_settled) == (Door.NONE, True)
+        assert (world.door(1).door, world.door(1).is_settled) == (AllocationMode.NONE, True)
         assert "door-waits" not in world.codes()
 
 
@@ -164,7 +164,7 @@ async def test_a_choice_that_cannot_be_remembered_changes_nothing() -> None:
         world.memory.broken = True
         with pytest.raises(ControlRefused, match=r"the door stays as it was: .*no space left"):
             await world.choose("1", "none")
-        assert world.door(1).door is Door.WHOLE
+        assert world.door(1).door is AllocationMode.WHOLE
 
 
 async def test_what_nobody_serves_is_refused() -> None:
@@ -179,12 +179,14 @@ async def test_what_nobody_serves_is_refused() -> None:
 
 async def test_rules_that_change_while_the_agent_runs_change_doors() -> None:
     """As everything that may be reloaded."""
-    async with open_world(rules=(DoorRule(gpus=("0",), door="none"),)) as world:
-        assert [world.door(0).door, world.door(1).door] == [Door.NONE, Door.WHOLE]
-        world.live.replace(replace(world.live.now, doors=DoorsSettings(rules=(DoorRule(gpus=("1",), door="none"),))))
+    async with open_world(rules=(AllocationModeRule(gpus=("0",), door="none"),)) as world:
+        assert [world.door(0).door, world.door(1).door] == [AllocationMode.NONE, AllocationMode.WHOLE]
+        world.live.replace(
+            replace(world.live.now, doors=AllocationModeSettings(rules=(AllocationModeRule(gpus=("1",), door="none"),)))
+        )
         world.bus.publish_fact(ConfigurationReloaded(changed=("doors.rules",)), source="control")
         await anyio.sleep(1)
-        assert [world.door(0).door, world.door(1).door] == [Door.WHOLE, Door.NONE]
+        assert [world.door(0).door, world.door(1).door] == [AllocationMode.WHOLE, AllocationMode.NONE]
 
 
 async def test_nobody_can_choose_while_nobody_looks_after_the_doors() -> None:
@@ -213,13 +215,13 @@ async def test_whoever_has_a_part_is_waited_for_and_the_door_is_served_where_it_
         world.live.replace(make_settings(1))
         world.bus.publish_fact(ConfigurationReloaded(changed=("fractions",)), source="test")
         await anyio.sleep(1)
-        assert (world.door(1).door, world.door(1).is_open) == (Door.FRACTIONS, True)
+        assert (world.door(1).door, world.door(1).is_open) == (AllocationMode.FRACTIONS, True)
         world.bus.publish_state(make_table(bindings=[make_bound(7, [1], part(1, 30, 8))]), source="allocations")
         said = await world.choose("1", "whole")
         assert "door fractions until ns/a (main) is gone, then whole" in said
         world.bus.publish_state(make_table(), source="allocations")
         await anyio.sleep(1)
-        assert world.door(1).door is Door.WHOLE
+        assert world.door(1).door is AllocationMode.WHOLE
 
 
 async def test_a_pod_on_a_gpu_that_is_gone_is_a_condition_whatever_the_count_says() -> None:

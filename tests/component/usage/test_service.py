@@ -15,14 +15,14 @@ from msgspec import json
 from msgspec.structs import replace
 
 from nodeagent.components.usage.measure import measure
-from nodeagent.components.usage.service_task import Door, UsageService
+from nodeagent.components.usage.service_task import ServiceAddress, UsageService
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.edge.gpu_manager.proto.display_grpc import GPUDisplayStub
 from nodeagent.edge.http.listeners import open_tcp_listener
 from nodeagent.edge.http.messages import TEXT, Answer, Request, Response
-from nodeagent.model.parts import PartOffers
+from nodeagent.model.fractions import FractionOffers
 from tests.support.files.short_directory import short_dir
 from tests.support.samples import make_inventory, make_uuid
 from tests.support.virtual_time import FakeClock
@@ -40,7 +40,7 @@ def fill(bus: Bus) -> None:
     table, now = tabulate(bind(1, "a", cores=50)), sample(run(10, 40, 3))
     bus.publish_state(make_inventory(), source="inventory")
     bus.publish_state(table, source="allocations")
-    bus.publish_state(PartOffers(unfit={make_uuid(0): "", make_uuid(1): ""}), source="fractions")
+    bus.publish_state(FractionOffers(unfit={make_uuid(0): "", make_uuid(1): ""}), source="fractions")
     bus.publish_state(now, source="inventory")
     bus.publish_state(measure(table, make_inventory(), now, {10: place("a")}, {}), source="usage")
 
@@ -51,7 +51,7 @@ async def serving(bus: Bus, *, path: Path | None = None, is_heard: bool = True) 
     settings = Settings()
     live = LiveSettings(replace(settings, fractions=replace(settings.fractions, usage_socket=path)))
     with open_tcp_listener("127.0.0.1", 0, key="fractions.usage_listen") as listener:
-        door = Door(listener, ("node-a",)) if is_heard else None
+        door = ServiceAddress(listener, ("node-a",)) if is_heard else None
         service = UsageService(bus, live, version="1.2.3", metrics={"/metric": tell_metrics}, door=door)
         async with anyio.create_task_group() as tasks:
             await tasks.start(lambda *, task_status: service.run(task_status=task_status))

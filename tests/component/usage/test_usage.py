@@ -15,13 +15,13 @@ from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.errors import JournalUnavailable
-from nodeagent.model.events import PartProcessEnded
+from nodeagent.model.events import FractionProcessEnded
+from nodeagent.model.fractions import PodContainer
 from nodeagent.model.journal import Binding
-from nodeagent.model.parts import PodContainer
 from nodeagent.model.ports import ProcessPlace
 from nodeagent.model.telemetry import ProcessSample
-from nodeagent.model.usage import PartUsage
-from tests.support.parts import make_settings
+from nodeagent.model.usage import FractionUsage
+from tests.support.fractions import make_settings
 from tests.support.samples import make_inventory, make_uuid
 from tests.support.virtual_time import FakeClock
 from tests.unit.components.usage.builders import bind, name, place, run, sample, tabulate
@@ -73,8 +73,8 @@ class World:
     def tell(self, *bindings: Binding) -> None:
         self.bus.publish_state(tabulate(*bindings), source="allocations")
 
-    def usage(self) -> PartUsage:
-        envelope = self.bus.latest(PartUsage)
+    def usage(self) -> FractionUsage:
+        envelope = self.bus.latest(FractionUsage)
         assert envelope is not None
         return envelope.value
 
@@ -118,12 +118,12 @@ async def test_nothing_is_told_twice_where_nobody_has_a_part() -> None:
     async with open_world() as world:
         world.sample(run(10))
         await anyio.sleep(1)
-        first = world.bus.latest(PartUsage)
+        first = world.bus.latest(FractionUsage)
         assert first is not None
-        assert first.value == PartUsage()
+        assert first.value == FractionUsage()
         world.sample(run(10, 20))
         await anyio.sleep(1)
-        assert world.bus.latest(PartUsage) is first
+        assert world.bus.latest(FractionUsage) is first
         assert not world.host.looked_up
 
 
@@ -245,11 +245,11 @@ async def test_a_container_that_keeps_more_than_its_part_loses_its_largest_proce
     async with open_world(bind(1, "a", gib=2)) as world:
         world.host.places = {10: place("a"), 11: place("a")}
 
-        async def see() -> list[PartProcessEnded]:
+        async def see() -> list[FractionProcessEnded]:
             world.sample(run(10, gib=1), run(11, gib=2))
             await anyio.sleep(1)
             facts = (envelope.value for envelope in world.bus.history())
-            return [fact for fact in facts if isinstance(fact, PartProcessEnded)]
+            return [fact for fact in facts if isinstance(fact, FractionProcessEnded)]
 
         await see()
         await see()

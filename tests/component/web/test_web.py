@@ -20,7 +20,7 @@ from nodeagent.components.web.component import (
     Sources,
     WebComponent,
 )
-from nodeagent.components.web.past import PAST_VERSION
+from nodeagent.components.web.event_store import EVENT_STORE_VERSION
 from nodeagent.components.web.view import NodeView
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
@@ -35,7 +35,7 @@ from nodeagent.edge.http.routes import Match, Routes
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.telemetry import NodeSample
-from tests.component.wishes.test_wishes import FakeControl
+from tests.component.node_requests.test_node_requests import FakeControl
 from tests.support.virtual_time import FakeClock
 from tests.support.waiting import wait_until
 
@@ -52,7 +52,7 @@ class Stage:
         self.live = LiveSettings(Settings())
         self.configure(**http)
         self.path = state_dir / "events.json"
-        self.store = SealedStore(SealedFile(self.path, SEAL, PAST_VERSION))
+        self.store = SealedStore(SealedFile(self.path, SEAL, EVENT_STORE_VERSION))
         identity = Identity(version="1", node="n", gpu_source="nvml", pid=7, started_seconds=12.4)
         gates = Gates(["driver_ready"], clock=clock)
         view = NodeView(self.bus, gates, self.conditions, clock, identity, list)
@@ -120,7 +120,7 @@ def stage(clock: FakeClock, tmp_path: Path) -> Iterator[Stage]:
 
 async def test_events_that_mean_nothing_are_moved_aside(stage: Stage) -> None:
     """Bytes that are whole and no events of this version are as good as none, and that is said."""
-    await anyio.to_thread.run_sync(SealedFile(stage.path, SEAL, PAST_VERSION).write, b'{"events": 3}')
+    await anyio.to_thread.run_sync(SealedFile(stage.path, SEAL, EVENT_STORE_VERSION).write, b'{"events": 3}')
     async with stage.running():
         await wait_until(lambda: stage.codes() == ["events-lost"])
         told = json.decode((await stage.read("/api/v1/events", follow="false")).body)
@@ -133,7 +133,7 @@ async def test_events_are_kept_once_the_disk_takes_them(clock: FakeClock, tmp_pa
     stage.path.parent.joinpath("away").mkdir()
     stage.store.close()
     missing = tmp_path / "not there yet" / "events.json"
-    stage.web._store = SealedStore(SealedFile(missing, SEAL, PAST_VERSION))
+    stage.web._store = SealedStore(SealedFile(missing, SEAL, EVENT_STORE_VERSION))
     async with stage.running():
         stage.bus.publish_state(DriverState(phase=DriverPhase.READY), source="test")
         await anyio.sleep(KEEP_SECONDS + 1)

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from random import Random
 from typing import TypeVar
 
-from nodeagent.cli.doctor.look import look_at_api
+from nodeagent.cli.doctor.observe import observe_api
 from nodeagent.config.load import load_settings
 from nodeagent.core.clock import SystemClock
 from nodeagent.edge.kube.client import KubeClient
@@ -191,7 +191,7 @@ async def ask_of_rights(server: ApiServerUnderTest) -> None:
     for token, is_denied in ((None, False), (server.stranger, True)):
         path = server.write_kubeconfig(token)
         overrides = (f"kubernetes.kubeconfig={path}", f"node.name={node}")
-        facts = await look_at_api(load_settings(environ={}, overrides=overrides).settings, {})
+        facts = await observe_api(load_settings(environ={}, overrides=overrides).settings, {})
         assert facts is not None
         assert (facts.problem, bool(facts.denied)) == ("", is_denied)
         assert facts.allocatable == ({} if is_denied else {"nvidia.com/gpu": 8})

@@ -8,7 +8,7 @@ from nodeagent.edge.container_runtime.cri import ask_runtime, list_containers
 from nodeagent.edge.container_runtime.protobuf_fields import parse_fields, parse_numbers, parse_text_map, parse_texts
 from nodeagent.edge.grpc.caller import call_unary
 from nodeagent.edge.grpc.errors import AnswerRefused, Status
-from nodeagent.model.parts import ContainerState
+from nodeagent.model.fractions import ContainerState
 from tests.support.wire.runtimes import OpenRuntime, RuntimeUnderTest
 
 VERBOSE = b"\x08\x01"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.components.allocations.neighbours import JournalStore
+from nodeagent.components.allocations.ports import JournalStore
 from nodeagent.edge.host.files.journal_disk import JournalDisk
 from nodeagent.model.errors import JournalUnavailable
 from tests.fakes.journal_store import FakeStore

@@ -29,7 +29,7 @@ class Watch:
         may_tell: Callable[[], bool],
     ) -> None:
         self._store, self._kind, self._selection, self._response = store, kind, selection, response
-        self._may_tell, self._wants_alone = may_tell, wants_metadata(request)
+        self._may_report, self._wants_alone = may_tell, wants_metadata(request)
         self._wants_bookmarks = request.query.get("allowWatchBookmarks") == "true"
         self._first = self._seen = int(request.query.get("resourceVersion") or 0)
 
@@ -46,7 +46,7 @@ class Watch:
         while True:
             # Taken before the changes are read: what happens while they are written must not be slept through.
             changed = self._store.changed
-            if self._may_tell():
+            if self._may_report():
                 for version, line in list(self._store.since(self._seen, self._kind.plural, self._selection)):
                     await self._say(line)
                     self._seen = version

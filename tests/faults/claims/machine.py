@@ -20,7 +20,7 @@ from nodeagent.components.allocations.component import Allocations
 from nodeagent.components.allocations.journal_task import Journal, Node
 from nodeagent.components.cdi.component import Cdi
 from nodeagent.components.claims.make import Makers
-from nodeagent.components.claims.sharing import ShareFiles, Turns
+from nodeagent.components.claims.sharing import LimitsFolders, TimeSlices
 from nodeagent.components.mig.component import ClusterAccess, GpuAccess, Mig, MigFiles
 from nodeagent.components.mps.component import Mps
 from nodeagent.config.live import LiveSettings
@@ -36,7 +36,7 @@ from nodeagent.core.life.handle import Handle
 from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.edge.host.files.cdi_files import SpecFiles
 from nodeagent.edge.host.files.journal_disk import JournalDisk
-from nodeagent.edge.host.vgpu.part_folders import HostPartFolders
+from nodeagent.edge.host.vgpu.fraction_folders import HostFractionFolders
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import ControlRefused, MpsRefused, SpecsUnavailable
 from nodeagent.model.events import GpuSeenStale, MigChangeEnded
@@ -44,7 +44,7 @@ from nodeagent.model.gpu import ComputeMode, Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.mig import Write
-from nodeagent.rules.cdi_names import CLAIM_FILES, PART_FILES
+from nodeagent.rules.cdi_names import CLAIM_FILES, FRACTION_FILES
 from nodeagent.rules.mig.layouts import LayoutsRead
 from nodeagent_sim.gpus.profile import load_profile
 from nodeagent_sim.gpus.source import SimulatedGpus
@@ -120,7 +120,7 @@ class Machine:
         """The files of claims that runtimes would find."""
         return sorted(one.name for one in self.specs.glob("k8s.gpu.nvidia.com-claim_*"))
 
-    def list_shares(self) -> list[str]:
+    def list_replicas(self) -> list[str]:
         """The claims that containers are held to."""
         return sorted(one.name for one in self.shares.iterdir()) if self.shares.exists() else []
 
@@ -143,14 +143,14 @@ class Agent(World):
         self.cdi: Handle[Cdi] = Handle(SpecsUnavailable)
         self.mig: Handle[PartitionMaking] = Handle(lambda: ControlRefused("there is no component"))
         self.daemons: Handle[Mps] = Handle(lambda: MpsRefused("there is no component"))
-        folders = HostPartFolders(machine.shares, self._workers[2])
+        folders = HostFractionFolders(machine.shares, self._workers[2])
         self.makers = Makers(
             specs=self.cdi.get,
             partitions=self.mig.get,
             mps=self.daemons.get,
-            shares=ShareFiles(self.live, folders, FakeLibrary()),
+            shares=LimitsFolders(self.live, folders, FakeLibrary()),
             gives_shares=True,
-            turns=Turns(self.cards),
+            turns=TimeSlices(self.cards),
             sets_turns=True,
         )
 
@@ -167,7 +167,7 @@ class Agent(World):
             others=(),
             worker=self._workers[0],
             writer=self._workers[1],
-            passing=(PART_FILES, CLAIM_FILES),
+            passing=(FRACTION_FILES, CLAIM_FILES),
         )
         async with AsyncExitStack() as stack:
             tasks = await stack.enter_async_context(anyio.create_task_group())

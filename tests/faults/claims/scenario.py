@@ -157,7 +157,7 @@ async def find_missing(agent: Agent) -> list[str]:
     machine, gpus = agent.machine, agent.cards
     daemon, cut = (await gpus.read_inventory()).gpus[:2]
     faults = [] if len(machine.list_specs()) == 1 else [f"specifications: {machine.list_specs()}"]
-    faults += [] if machine.list_shares() == [UID] else [f"limits: {machine.list_shares()}"]
+    faults += [] if machine.list_replicas() == [UID] else [f"limits: {machine.list_replicas()}"]
     made = [device.uuid for device in cut.mig_devices]
     known = [device.uuid for device in agent.prepared[UID].devices if device.is_made]
     faults += [] if len(made) == 1 and made == known else [f"MIG devices {made}, in the journal {known}"]
@@ -170,7 +170,7 @@ async def find_missing(agent: Agent) -> list[str]:
 async def find_left(agent: Agent) -> list[str]:
     """What is left of a claim that was put away."""
     machine, gpus = agent.machine, agent.cards
-    faults = [f"left behind: {name}" for name in (*machine.list_specs(), *machine.list_shares())]
+    faults = [f"left behind: {name}" for name in (*machine.list_specs(), *machine.list_replicas())]
     for gpu in (await gpus.read_inventory()).gpus:
         faults += [f"GPU {gpu.index} is still cut"] if gpu.mig_enabled or gpu.mig_devices else []
         mode = await gpus.compute_mode(gpu.uuid)

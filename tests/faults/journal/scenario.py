@@ -22,7 +22,7 @@ from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.plugin import JournalSettings
 from nodeagent.core.channels.bus import Bus
-from nodeagent.core.children.child_side import die_with_parent
+from nodeagent.core.children.child_setup import die_with_parent
 from nodeagent.core.clock import SystemClock
 from nodeagent.core.conditions import Conditions
 from nodeagent.edge.host.files.journal_disk import JOURNAL_NAME, JournalDisk

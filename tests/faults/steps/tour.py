@@ -108,7 +108,7 @@ class Tour:
         await self._start_pod("part", {CORE: 30, MEMORY: 8})
         await self._start_pod("other", {CORE: 20, MEMORY: 4})
         await self._claim()
-        await self._set_door("fractions")
+        await self._set_allocation_mode("fractions")
         await self._damage_table()
         await self._order("/api/v1/part", {"pod": f"{NAMESPACE}/part", "cores": 40})
         await self._until("all is still known", self._is_known)
@@ -173,7 +173,7 @@ class Tour:
     async def _has_daemon(self) -> bool:
         return bool(await run_sync(self._rooms.list_daemons))
 
-    async def _set_door(self, door: str) -> None:
+    async def _set_allocation_mode(self, door: str) -> None:
         await self._order("/api/v1/door", {"gpu": str(GPU_OF_PERSON), "door": door})
 
     async def _order(self, path: str, command: dict[str, object]) -> None:
@@ -207,7 +207,7 @@ class Tour:
 
     async def _end(self) -> None:
         claims = self._machine.surroundings.api.claims
-        await self._set_door("configured")
+        await self._set_allocation_mode("configured")
         self._expected = Expected()
         for pod in self._machine.kubelet.pods:
             self._machine.kubelet.delete_pod(pod.namespace, pod.name)

@@ -1,11 +1,11 @@
 """The nodes whose exposition is kept: each shows what the others do not."""
 
 from nodeagent.components.exporter.attribution.device_labels import LabelStyle
+from nodeagent.components.exporter.catalogue.all_fields import FIELDS
 from nodeagent.components.exporter.catalogue.field import LabelField
-from nodeagent.components.exporter.catalogue.known import FIELDS
 from nodeagent.components.exporter.catalogue.selection import Selection, parse_selection, select_defaults
 from nodeagent.components.exporter.exposition import join_openmetrics, join_text
-from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, Wishes
+from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, SeriesSelection
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Inventory
@@ -27,7 +27,7 @@ def render_scene(profile: str, *, every_field: bool = False, openmetrics: bool =
     readout = render_readout(world)
     inventory = Inventory(generation=1, gpus=readout.gpus[:GPUS])
     known = Knowledge(inventory, _driver(), allocate_every_second(inventory))
-    wishes = Wishes(select_every_field() if every_field else select_defaults(), LabelStyle(host="node-a"))
+    wishes = SeriesSelection(select_every_field() if every_field else select_defaults(), LabelStyle(host="node-a"))
     series = NodeSeries()
     list(series.render(render_sample(world, START), known, wishes))
     world.advance(310.0)

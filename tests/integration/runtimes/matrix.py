@@ -11,7 +11,7 @@ import anyio
 
 from nodeagent.components.runtime.choose import NoRuntime, parse_version
 from nodeagent.components.runtime.component import write_plan
-from nodeagent.components.runtime.look import Look, ShimWish, look_at_runtime
+from nodeagent.components.runtime.probe import Probe, ShimInPlace, probe_runtime
 from nodeagent.components.runtime.withdraw import withdraw
 from nodeagent.config.load import load_settings
 from nodeagent.core.children.worker_thread import WorkerThread
@@ -119,14 +119,14 @@ class Node:
         wants = self.configuration.wants
         legacy = f"runtime.legacy_class={str(wants == 'class').lower()}"
         settings = load_settings(environ={}, overrides=[legacy, f"runtime.config_file={self.main}"]).settings
-        shim = ShimWish(program=SHIM, default=wants == "default") if wants in {"shim", "default"} else None
-        look = await look_at_runtime(self._edge, settings.runtime, shim=shim)
+        shim = ShimInPlace(program=SHIM, default=wants == "default") if wants in {"shim", "default"} else None
+        look = await probe_runtime(self._edge, settings.runtime, shim=shim)
         assert not isinstance(look, NoRuntime)
         if look.plan.problem or not look.plan.changes:
             return Outcome(refusal=look.plan.problem)
         return await self._write(look)
 
-    async def _write(self, look: Look) -> Outcome:
+    async def _write(self, look: Probe) -> Outcome:
         try:
             proof = await write_plan(self._edge, look)
         except NodeagentError as error:

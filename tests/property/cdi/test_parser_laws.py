@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent.components.cdi.plan_specs import SpecWishes, plan_specs
+from nodeagent.components.cdi.plan_specs import SpecOptions, plan_specs
 from nodeagent.components.cdi.registry import parse_spec
 from nodeagent.components.cdi.spec import render_spec
 from nodeagent.components.cdi.validate import find_spec_problems
@@ -84,7 +84,7 @@ def test_what_we_write_is_valid_and_names_no_place_twice(names: list[tuple[str, 
     )
     found = tuple(DriverNode(path=f"/dev/nvidia{minor}", host_path=f"/dev/nvidia{minor}") for minor in range(nodes))
     plan = plan_specs(
-        make_inventory(gpus), DriverFiles(libraries=libraries, nodes=found), SpecWishes(kinds=PUBLIC_KINDS)
+        make_inventory(gpus), DriverFiles(libraries=libraries, nodes=found), SpecOptions(kinds=PUBLIC_KINDS)
     )
     assert len(plan.left_out) == max(0, gpus - nodes)
     for spec in plan.specs:

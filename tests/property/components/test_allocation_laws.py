@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from nodeagent.components.allocations.journal_format import encode_records, parse_journal
 from nodeagent.components.allocations.ledger import Ledger, Opened, Record, apply_record, open_record, replay
-from nodeagent.components.allocations.reconcile import Absence, Look, reconcile
+from nodeagent.components.allocations.reconcile import Absence, PodListPoll, reconcile
 from nodeagent.components.allocations.recovery import Found, merge_ledgers, recover_ledger
 from nodeagent.components.allocations.refuse import KubeletRun, decide_refusal, find_doubtful, find_holders
 from nodeagent.components.allocations.roles.grants import Forgotten, Freed, Granted, Identified
@@ -126,7 +126,7 @@ def test_lists_leave_the_ledger_true(history: list[Record], words: list[PodListi
     for number, word in enumerate(words):
         now = 100.0 + 40.0 * number
         before = ledger
-        look = Look(
+        look = PodListPoll(
             listing=word,
             run=run,
             numbers_below=ledger.next_number,

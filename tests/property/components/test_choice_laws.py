@@ -6,10 +6,10 @@ from msgspec.structs import replace
 
 from nodeagent.components.fractions.bind import plan_correction
 from nodeagent.config.sections.fractions import ProfileName
-from nodeagent.model.parts import ContainerRequest, PodRequest
-from nodeagent.rules.fractions.wishes import read_wish
+from nodeagent.model.fractions import ContainerRequest, PodRequest
+from nodeagent.rules.fractions.choices import read_scheduler_choice
+from tests.support.fractions import make_bound, make_parted, make_pod, make_view, part
 from tests.support.gpus import gpu_uuid
-from tests.support.parts import make_bound, make_parted, make_pod, make_view, part
 
 GPUS = 4
 VIEWS = {name: make_view(make_parted(GPUS), profile=name) for name in ("tencent", "hami")}
@@ -47,7 +47,9 @@ def test_after_corrections_pods_say_what_is_bound(
     )
 
     def read(number: int, pod: PodRequest) -> tuple[set[str], str]:
-        wish = read_wish(view.profile, pod.annotations, view.inventory.gpus, container=number, init_containers=inits)
+        wish = read_scheduler_choice(
+            view.profile, pod.annotations, view.inventory.gpus, container=number, init_containers=inits
+        )
         return set(wish.gpus), wish.problem
 
     for number, container in enumerate(containers):

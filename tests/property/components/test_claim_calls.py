@@ -13,7 +13,7 @@ from nodeagent.edge.kube.errors import ApiNotFound
 from nodeagent.edge.kube.resource_claims import GROUP, KubeClaims
 from nodeagent.edge.kubelet.claim_server import ClaimServer
 from nodeagent.edge.kubelet.proto import dra_v1_pb2 as wire
-from nodeagent.model.claims import ClaimBook
+from nodeagent.model.claims import ReadyClaims
 from tests.component.claims.harness import World
 from tests.property.components.test_claim_laws import JSON, PARAMETERS
 from tests.property.core.test_bus_laws import run_virtually
@@ -79,7 +79,7 @@ async def ask(documents: dict[str, Any], asked: Sequence[Asked]) -> dict[str, An
         ended = (await unprepare(wire.NodeUnprepareResourcesRequest(claims=references))).claims
         assert {uid: one.error for uid, one in ended.items()} == dict.fromkeys(told, "")
         await anyio.lowlevel.checkpoint()
-        book = world.bus.latest(ClaimBook)
+        book = world.bus.latest(ReadyClaims)
         assert book is not None
         assert (dict(book.value.claims), world.specs.files) == ({}, {})
     return told

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 from nodeagent.components.allocations.ledger import Ledger, apply_record
 from nodeagent.components.allocations.roles.claims import Prepared, Unprepared, refuse_claim
-from nodeagent.components.claims.opaque import Wish, read_parameters
+from nodeagent.components.claims.opaque import SharingRequest, read_parameters
 from nodeagent.components.claims.prepare import NodeView, Powers, answer_claim, check_claim, check_reference, plan_claim
 from nodeagent.edge.kube.resource_claims import parse_claim
 from nodeagent.model.claims import ClaimReference, ClaimResult, OpaqueConfig, ResourceClaim
 from nodeagent.model.errors import ClaimRefused
-from nodeagent.model.journal import PartTable, PreparedClaim
+from nodeagent.model.journal import FractionTable, PreparedClaim
 from tests.support.claims import DRIVER, POD, POOL, VERSION, behind_claims, gpu_config, with_minors
 from tests.support.examples import examples
 from tests.support.gpus import make_gpu
@@ -93,7 +93,7 @@ def test_whatever_is_asked_nothing_is_given_twice(calls: list[tuple[ResourceClai
         planned = _plan(claim, NodeView(VIEW_GPUS, offering, DRIVER, POOL, powers))
         if isinstance(planned, str):
             assert 0 < len(planned) < 2000
-        elif not refuse_claim(planned, ledger.claims, (), PartTable()):
+        elif not refuse_claim(planned, ledger.claims, (), FractionTable()):
             ledger = apply_record(ledger, Prepared(claim=planned), 0)
             assert len(answer_claim(planned)) == sum(one.driver == DRIVER for one in claim.results)
         _check(ledger)
@@ -131,7 +131,7 @@ def test_a_configuration_is_read_or_refused_by_name(parameters: object) -> None:
         assert (parameters["apiVersion"], parameters["kind"]) == (VERSION, read.kind)
 
 
-def _read(parameters: object) -> Wish | str:
+def _read(parameters: object) -> SharingRequest | str:
     try:
         return read_parameters(parameters, "p")
     except ClaimRefused as error:

@@ -8,17 +8,17 @@ from msgspec.structs import replace
 
 from nodeagent.components.allocations.roles.fractions import refuse_binding
 from nodeagent.components.fractions.bind import Choice, Start, choose
-from nodeagent.components.fractions.decide import PartView, plan_limits, plan_view
+from nodeagent.components.fractions.decide import FractionView, plan_limits, plan_view
 from nodeagent.config.sections.fractions import FractionsSettings
 from nodeagent.model.errors import AllocationError
+from nodeagent.model.fractions import ContainerRequest, PodRequest
 from nodeagent.model.health import Verdict
-from nodeagent.model.journal import PartTable
-from nodeagent.model.offering import Door
-from nodeagent.model.parts import ContainerRequest, PodRequest
+from nodeagent.model.journal import FractionTable
+from nodeagent.model.offering import AllocationMode
 from nodeagent.rules.fractions.pairing import Caller
-from tests.support.books import CORE, MEMORY
+from tests.support.fractions import make_caller, make_health, make_offering, make_pod, make_promise, used
 from tests.support.gpus import make_gpu, make_inventory
-from tests.support.parts import make_caller, make_health, make_offering, make_pod, make_promise, used
+from tests.support.journals import CORE, MEMORY
 from tests.support.placement import GIB
 
 CORES = st.sampled_from((1, 10, 30, 50, 99, 100, 200, 150))
@@ -26,7 +26,7 @@ BLOCKS = st.sampled_from((0, 1, 8, 32, 64, 128))
 
 
 @st.composite
-def views(draw: st.DrawFn) -> PartView:
+def views(draw: st.DrawFn) -> FractionView:
     """Up to six GPUs of two sizes at two NUMA nodes; some are ill, or go through another door."""
     count = draw(st.integers(1, 6))
     gpus = [
@@ -34,7 +34,9 @@ def views(draw: st.DrawFn) -> PartView:
         for index in range(count)
     ]
     inventory = make_inventory(gpus)
-    doors = st.sampled_from([(Door.FRACTIONS, True)] * 4 + [(Door.FRACTIONS, False), (Door.WHOLE, True)])
+    doors = st.sampled_from(
+        [(AllocationMode.FRACTIONS, True)] * 4 + [(AllocationMode.FRACTIONS, False), (AllocationMode.WHOLE, True)]
+    )
     offering = make_offering(inventory, {index: draw(doors) for index in range(count)})
     verdicts = st.sampled_from([Verdict.HEALTHY] * 5 + [Verdict.UNHEALTHY])
     health = make_health(inventory, {index: draw(verdicts) for index in range(count)})
@@ -45,8 +47,8 @@ def views(draw: st.DrawFn) -> PartView:
 class Node:
     """What is promised and bound, as the journal would keep it."""
 
-    def __init__(self, view: PartView) -> None:
-        self.view, self.table, self._number = view, PartTable(), 0
+    def __init__(self, view: FractionView) -> None:
+        self.view, self.table, self._number = view, FractionTable(), 0
 
     def admit(self, name: str, cores: int, blocks: int) -> Caller:
         """The kubelet promises ids that nobody has."""
@@ -76,14 +78,16 @@ class Node:
     def end(self, number: int) -> None:
         """The container has ended, its promises with it."""
         ended = set(self.table.bindings[number].reservations)
-        self.table = PartTable(
+        self.table = FractionTable(
             reservations={key: each for key, each in self.table.reservations.items() if key not in ended},
             bindings={key: each for key, each in self.table.bindings.items() if key != number},
         )
 
 
 @given(views(), st.lists(st.tuples(CORES, BLOCKS, st.booleans(), st.sampled_from("012x")), max_size=25), st.integers())
-def test_no_gpu_is_given_more_than_it_has(view: PartView, story: list[tuple[int, int, bool, str]], seed: int) -> None:
+def test_no_gpu_is_given_more_than_it_has(
+    view: FractionView, story: list[tuple[int, int, bool, str]], seed: int
+) -> None:
     """Nothing over-committed, nothing of a GPU that may not be given, the same twice for the same container."""
     node, chance = Node(view), Random(seed)  # plausible, not secret
     whole = {each.gpu: each for each in view.capacities}

@@ -16,16 +16,16 @@ from nodeagent.components.allocations.ledger import (
     replay,
 )
 from nodeagent.components.allocations.recovery import Found, merge_ledgers, recover_ledger
-from nodeagent.components.allocations.roles.changes import Settled
+from nodeagent.components.allocations.roles.allocation_modes import AllocationModeSet
+from nodeagent.components.allocations.roles.changes import Finished
 from nodeagent.components.allocations.roles.claims import Prepared, Unprepared
-from nodeagent.components.allocations.roles.doors import DoorSet
 from nodeagent.components.allocations.roles.fractions import Bound, Released, Reserved, refuse_binding
 from nodeagent.components.allocations.roles.grants import Forgotten, Freed, Granted, Identified
-from nodeagent.model.journal import PartTable
-from nodeagent.model.offering import Door
+from nodeagent.model.journal import FractionTable
+from nodeagent.model.offering import AllocationMode
 from tests.support.allocations import make_entry, pod_named
-from tests.support.books import gpu, make_binding, make_claim, make_part, make_reservation, stepped
 from tests.support.examples import examples
+from tests.support.journals import gpu, make_binding, make_claim, make_part, make_reservation, stepped
 
 NAMES = st.sampled_from("abc")
 UIDS = st.sampled_from(["one", "two", "three"])
@@ -66,11 +66,11 @@ def _records(ledger: Ledger) -> st.SearchStrategy[Record]:
         st.builds(lambda uid, name: Prepared(claim=make_claim(uid, name)), UIDS, NAMES),
         st.builds(lambda uid: Unprepared(uid=uid, at_seconds=1.0, why="over"), UIDS),
         st.builds(lambda n, name: stepped(n, name, on=name), next_or_old, NAMES),
-        st.builds(lambda n: Settled(number=n, at_seconds=1.0, outcome="done"), some),
+        st.builds(lambda n: Finished(number=n, at_seconds=1.0, outcome="done"), some),
         st.builds(
-            lambda name, door: DoorSet(gpu=gpu(name), door=door, at_seconds=1.0),
+            lambda name, door: AllocationModeSet(gpu=gpu(name), door=door, at_seconds=1.0),
             NAMES,
-            st.none() | st.sampled_from(list(Door)),
+            st.none() | st.sampled_from(list(AllocationMode)),
         ),
     )
 
@@ -86,7 +86,7 @@ def check_laws(ledger: Ledger) -> None:
     assert len(set(redeemed)) == len(redeemed)
     assert set(redeemed) <= fractions.reservations.keys()
     assert set(fractions.redeemed) == set(redeemed)
-    assert fractions.promised == PartTable(reservations=fractions.reservations).promised
+    assert fractions.promised == FractionTable(reservations=fractions.reservations).promised
     tables = (ledger.entries, fractions.reservations, fractions.bindings, ledger.changes)
     numbers = [number for table in tables for number in table]
     assert len(set(numbers)) == len(numbers)
@@ -117,7 +117,7 @@ def test_every_ledger_keeps_the_laws(history: list[Record]) -> None:
         if isinstance(record, Released):
             assert record.number not in ledger.fractions.bindings
             assert record.number not in ledger.fractions.reservations or record.number in before.fractions.redeemed
-        if isinstance(record, Settled):
+        if isinstance(record, Finished):
             assert record.number not in ledger.changes
         if isinstance(record, Unprepared):
             assert record.uid not in ledger.claims
@@ -185,6 +185,6 @@ def test_what_is_decided_first_never_gives_a_gpu_out_for_more_than_it_has(histor
         else:
             ledger = apply_record(ledger, record, HISTORY)
         for capacity in CAPACITIES:
-            taken = ledger.fractions.sum_parts(capacity.gpu)
+            taken = ledger.fractions.sum_fractions(capacity.gpu)
             assert taken.cores <= capacity.cores
             assert taken.memory_bytes <= capacity.memory_bytes

@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nodeagent.components.deviceplugin.account import decide_conditions, list_offered, plan_account
 from nodeagent.components.deviceplugin.advertise import View, plan_list
+from nodeagent.components.deviceplugin.offer_summary import decide_conditions, list_offered, plan_summary
 from nodeagent.components.inventory.problems import decide_problems
 from nodeagent.components.web.verdict import decide_verdict
 from nodeagent.config.schema import Settings
@@ -13,9 +13,9 @@ from nodeagent.config.sections.hardware import GpusSettings
 from nodeagent.config.sections.plugin import DevicePluginSettings
 from nodeagent.config.sections.sharing import SharedResource, SharingSettings, TimeSlicing
 from nodeagent.model.conditions import CATALOGUE
-from nodeagent.model.gpu import Gpu, Inventory, KnownGpu, MissingGpu
+from nodeagent.model.gpu import Gpu, Inventory, MissingGpu, StoredGpu
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
-from nodeagent.model.plugin import AdvertisedResource, OfferAccount, PluginState, Unoffered, UnofferedCause
+from nodeagent.model.plugin import AdvertisedResource, OfferSummary, PluginState, Unoffered, UnofferedCause
 from nodeagent.rules.offer.devices import ResourcePlan
 from nodeagent.rules.offer.resources import plan_resources
 from tests.support.examples import examples
@@ -54,7 +54,7 @@ def inventories(draw: st.DrawFn) -> Inventory:
         for number in range(draw(st.integers(0, 1)))
     )
     vanished = tuple(
-        KnownGpu(uuid=gpu_uuid(50 + number), name="H100", index=number, address=make_address(0x50 + number))
+        StoredGpu(uuid=gpu_uuid(50 + number), name="H100", index=number, address=make_address(0x50 + number))
         for number in range(draw(st.integers(0, 2)))
     )
     shortfall = draw(st.integers(0, 2))
@@ -114,13 +114,13 @@ def standings(draw: st.DrawFn, plan: ResourcePlan, view: View) -> tuple[Advertis
 
 
 @st.composite
-def nodes(draw: st.DrawFn) -> tuple[Inventory, ResourcePlan, frozenset[str], OfferAccount]:
+def nodes(draw: st.DrawFn) -> tuple[Inventory, ResourcePlan, frozenset[str], OfferSummary]:
     inventory, configuration = draw(inventories()), draw(configurations())
     view = draw(views(inventory))
     plan = plan_resources(inventory, configuration, view.closed)
     offered = list_offered(draw(standings(plan, view)))
     parted = {uuid: draw(st.sampled_from(["", "ill"])) for uuid in view.closed if draw(st.booleans())}
-    account = plan_account(inventory, configuration, plan, view, offered, parted)
+    account = plan_summary(inventory, configuration, plan, view, offered, parted)
     excluded = {one.gpu for one in account.unoffered}
     in_parts = {uuid for uuid, reason in parted.items() if not reason and uuid not in excluded}
     return inventory, plan, offered | in_parts, account
@@ -129,7 +129,7 @@ def nodes(draw: st.DrawFn) -> tuple[Inventory, ResourcePlan, frozenset[str], Off
 @settings(max_examples=examples(400))
 @given(node=nodes())
 def test_every_device_is_offered_or_explained(
-    node: tuple[Inventory, ResourcePlan, frozenset[str], OfferAccount],
+    node: tuple[Inventory, ResourcePlan, frozenset[str], OfferSummary],
 ) -> None:
     """Of all that the node has, had and should have; a reason is never empty."""
     inventory, _, offered, account = node
@@ -152,13 +152,13 @@ def test_every_device_is_offered_or_explained(
 @settings(max_examples=examples(400))
 @given(node=nodes())
 def test_what_is_not_offered_is_a_condition_and_never_all_is_well(
-    node: tuple[Inventory, ResourcePlan, frozenset[str], OfferAccount],
+    node: tuple[Inventory, ResourcePlan, frozenset[str], OfferSummary],
 ) -> None:
     """Each entry is told by a condition of its kind; the headline is "ok" only where every one of them is wanted so."""
     inventory, plan, _, account = node
     conditions = {**decide_conditions(account), **decide_problems(inventory)}
     for one in account.unoffered:
-        assert is_told(one, conditions, plan), one
+        assert is_withdrawn(one, conditions, plan), one
     verdict, sentence = decide_verdict(
         ready=True, conditions=(), inventory=inventory, plugin=PluginState(account=account), gates=(), gpus=None
     )
@@ -167,7 +167,7 @@ def test_what_is_not_offered_is_a_condition_and_never_all_is_well(
     assert ("all is well" in sentence) is (not account.unoffered)
 
 
-def is_told(one: Unoffered, conditions: dict[str, dict[str, str]], plan: ResourcePlan) -> bool:
+def is_withdrawn(one: Unoffered, conditions: dict[str, dict[str, str]], plan: ResourcePlan) -> bool:
     if one.cause is UnofferedCause.DRAINING:
         # By `door-waits`, of the part that looks after doors, and only there: one thing has one remedy.
         return one.gpu not in conditions["gpu-door"]

@@ -5,11 +5,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nodeagent.components.exporter.attribution.device_labels import LabelStyle
+from nodeagent.components.exporter.catalogue.all_fields import FIELDS, list_extras, list_readings
 from nodeagent.components.exporter.catalogue.field import LabelField
-from nodeagent.components.exporter.catalogue.known import FIELDS, list_extras, list_readings
 from nodeagent.components.exporter.catalogue.selection import parse_selection
 from nodeagent.components.exporter.exposition import OPENMETRICS_END, join_openmetrics, join_text
-from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, Wishes
+from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, SeriesSelection
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.telemetry import GpuSample, ProcessSample
 from tests.support.examples import examples
@@ -67,7 +67,7 @@ def test_every_exposition_reads_back_equal_in_both_formats(
         extras=extras,
         **values,  # type: ignore[arg-type]  # names and kinds come from the class itself
     )
-    blocks = list(NodeSeries().render(make_node(sample, seconds=START), known, Wishes(EVERYTHING, style)))
+    blocks = list(NodeSeries().render(make_node(sample, seconds=START), known, SeriesSelection(EVERYTHING, style)))
     text, openmetrics = join_text(blocks).decode(), (join_openmetrics(blocks) + OPENMETRICS_END).decode()
     series = read_text(text)
     assert read_openmetrics(openmetrics) == series

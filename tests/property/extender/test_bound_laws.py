@@ -5,7 +5,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodeagent.model.journal import Binding, GpuPart
+from nodeagent.model.journal import Binding, GpuFraction
 from nodeagent.rules.placement.space import plan_space
 from tests.support.examples import examples
 from tests.support.gpus import gpu_uuid
@@ -15,9 +15,9 @@ from tests.support.scheduling import FakeScheduler, bind_pod, limit, make_pod, m
 GPUS = 8
 
 
-def draw_bound(chance: Random, cores: int) -> GpuPart:
+def draw_bound(chance: Random, cores: int) -> GpuFraction:
     """As it was chosen, by another evaluator or person; of whatever size."""
-    return GpuPart(gpu=gpu_uuid(chance.randrange(GPUS)), cores=cores, memory_bytes=chance.randrange(1, 4) * GIB)
+    return GpuFraction(gpu=gpu_uuid(chance.randrange(GPUS)), cores=cores, memory_bytes=chance.randrange(1, 4) * GIB)
 
 
 @settings(max_examples=examples(200))
@@ -27,7 +27,7 @@ def test_the_extender_counts_what_the_node_counts(seed: int, count: int) -> None
     chance = Random(seed)
     scheduler = FakeScheduler()
     bindings: list[Binding] = []
-    waiting: list[GpuPart] = []
+    waiting: list[GpuFraction] = []
     for number in range(count):
         cores, chosen = chance.randrange(1, 20), chance.randrange(GPUS)
         annotations = {"tencent.com/predicate-node": "n", "tencent.com/predicate-gpu-idx-0": str(chosen)}
@@ -37,13 +37,13 @@ def test_the_extender_counts_what_the_node_counts(seed: int, count: int) -> None
             size = chance.choice((cores, chance.randrange(1, 20)))
             bindings.append(bind_pod(pod, "c0", draw_bound(chance, size)))
         else:
-            waiting.append(GpuPart(gpu=gpu_uuid(chosen), cores=cores, memory_bytes=GIB))
+            waiting.append(GpuFraction(gpu=gpu_uuid(chosen), cores=cores, memory_bytes=GIB))
     gone = make_pod("gone", limit(10, 4))
     chance.shuffle(bindings)
     scheduler.cluster.note_node(
         make_seen_node("n", eight(), bound=[*bindings, bind_pod(gone, "c0", draw_bound(chance, 9))])
     )
-    account = scheduler.cluster.find_account("n")
+    account = scheduler.cluster.find_space("n")
     assert account is not None
     truth = [part for binding in bindings for part in binding.parts]
     assert account.space.rooms == plan_space(eight(), BLOCK, withheld={}).occupy([*truth, *waiting]).rooms

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodeagent.extender.account import Account, Tenant
 from nodeagent.extender.cluster import Cluster
+from nodeagent.extender.node_space import NodeSpace, Tenant
 from nodeagent.model.scheduling import SeenPod
 from tests.support.examples import examples
 from tests.support.placement import eight, six
@@ -20,7 +20,7 @@ PODS = 6
 ASSUME_SECONDS = 10.0
 
 
-def count_anew(cluster: Cluster, without: str) -> dict[str, Account | None]:
+def count_anew(cluster: Cluster, without: str) -> dict[str, NodeSpace | None]:
     """Each node's account, from the pods and promises alone."""
     tenants: dict[str, dict[str, Tenant]] = {name: {} for name in NAMES}
     for uid in (cluster.pods.keys() | cluster.holds.keys()) - {without}:
@@ -29,17 +29,17 @@ def count_anew(cluster: Cluster, without: str) -> dict[str, Account | None]:
             tenants.setdefault(hold.node, {})[uid] = Tenant(hold.pod, hold.parts)
         elif pod is not None and pod.node:
             tenants.setdefault(pod.node, {})[uid] = Tenant(pod)
-    found: dict[str, Account | None] = {}
+    found: dict[str, NodeSpace | None] = {}
     for name in NAMES:
         entry = cluster.nodes.get(name)
         published = entry.published if entry is not None else None
-        found[name] = None if published is None else Account(PROFILES, published, tenants[name])
+        found[name] = None if published is None else NodeSpace(PROFILES, published, tenants[name])
     return found
 
 
 def check(cluster: Cluster, without: str = "") -> None:
     for name, anew in count_anew(cluster, without).items():
-        account = cluster.find_account(name)
+        account = cluster.find_space(name)
         assert (account is None) == (anew is None)
         if account is not None and anew is not None:
             assert account.space == anew.space
@@ -111,6 +111,6 @@ def test_the_index_counts_what_there_is(seed: int, steps: int) -> None:
     assert not scheduler.cluster.holds
     for node in NODES:
         scheduler.cluster.note_node(node)
-        account = scheduler.cluster.find_account(node.name)
+        account = scheduler.cluster.find_space(node.name)
         assert account is not None
         assert account.space == account.published.space

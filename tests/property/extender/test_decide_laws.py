@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from nodeagent.extender.place_pod import place_pod
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.scheduling import SeenNode
+from nodeagent.rules.fractions.choices import Choice, ChosenFraction, render_choice
 from nodeagent.rules.fractions.foreign_nodes import read_node
-from nodeagent.rules.fractions.profiles import CoresProfile, SharesProfile
+from nodeagent.rules.fractions.profiles import CoresProfile, CountedProfile
 from nodeagent.rules.fractions.published import ANNOTATION
 from nodeagent.rules.fractions.selection import UNWANTED_GPUS, narrow
-from nodeagent.rules.fractions.wishes import Choice, ChosenPart, render_choice
 from tests.property.rules.test_placement_laws import inventories
 from tests.support.gpus import gpu_uuid
 from tests.support.scheduling import SHARE, FakeScheduler, limit, make_pod, publish
@@ -49,7 +49,7 @@ def test_numbers_say_what_the_evaluators_say(data: st.DataObject, profile: str, 
     unwanted = ",".join(gpu_uuid(index) for index in range(10) if chance.random() < 0.3)
     annotations = data.draw(st.sampled_from([{}, {UNWANTED_GPUS: unwanted}]))
     pod = scheduler.read(make_pod("x", data.draw(limits), annotations=annotations))
-    account = scheduler.cluster.find_account("n")
+    account = scheduler.cluster.find_space("n")
     assert account is not None
     assert pod.demand is not None
     verdict = scheduler.decider.judge(pod, "n")
@@ -75,7 +75,7 @@ def test_a_part_goes_where_one_evaluator_for_all_nodes_would_put_it(
     assert demand is not None
     left: dict[str, tuple[int, int]] = {}
     for name in scheduler.names:
-        account = scheduler.cluster.find_account(name)
+        account = scheduler.cluster.find_space(name)
         assert account is not None
         for part in place_pod(account.space, demand).parts:
             room = next(each for each in account.space.rooms if each.gpu == part.gpu)
@@ -98,7 +98,7 @@ def test_what_the_numbers_refuse_no_evaluator_could_place(data: st.DataObject, p
     assert pod.demand is not None
     first = scheduler.ask(seen)
     for name in scheduler.names:
-        account = scheduler.cluster.find_account(name)
+        account = scheduler.cluster.find_space(name)
         assert account is not None
         fits = place_pod(account.space, pod.demand).fits
         assert fits == (name in first.fitting)
@@ -130,7 +130,7 @@ def test_nothing_is_ever_given_twice(
             read = scheduler.read(pod)
             assert read.demand is not None
             parts = {
-                each: tuple(ChosenPart(index=int(part.gpu[4:12], 16), part=part) for part in placed.shares)
+                each: tuple(ChosenFraction(index=int(part.gpu[4:12], 16), part=part) for part in placed.shares)
                 for each, placed in placement.placements.items()
             }
             choice = Choice(
@@ -142,7 +142,7 @@ def test_nothing_is_ever_given_twice(
                 scheduler.cluster.note_pod(
                     make_pod(f"p{number}", *limits, init=init, node=node, annotations=written), 0.0
                 )
-                account = scheduler.cluster.find_account(node)
+                account = scheduler.cluster.find_space(node)
                 assert account is not None
                 assert set(account.taken[pod.uid]) == set(placement.parts)
                 assert not account.guessed
@@ -150,14 +150,14 @@ def test_nothing_is_ever_given_twice(
         if living and chance.random() < 0.4:
             scheduler.cluster.drop_pod(living.pop(chance.randrange(len(living))))
         for name in scheduler.names:
-            account = scheduler.cluster.find_account(name)
+            account = scheduler.cluster.find_space(name)
             assert account is not None
             assert not any(room.is_overcommitted for room in account.space.rooms)
     for uid in living:
         scheduler.cluster.drop_pod(uid)
     assert not scheduler.cluster.holds
     for name in scheduler.names:
-        account = scheduler.cluster.find_account(name)
+        account = scheduler.cluster.find_space(name)
         assert account is not None
         assert account.space == account.published.space
 
@@ -168,4 +168,4 @@ def test_any_capacity_is_read_or_refused(capacity: dict[str, str]) -> None:
     scheduler = FakeScheduler(SeenNode(name="n", capacity=capacity))
     entry = scheduler.cluster.nodes["n"]
     assert entry.published is None or entry.published.space.rooms
-    assert entry.problem or read_node(CoresProfile(), SharesProfile(), {}, capacity) == entry.published
+    assert entry.problem or read_node(CoresProfile(), CountedProfile(), {}, capacity) == entry.published

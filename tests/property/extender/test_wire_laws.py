@@ -81,7 +81,7 @@ def answer(scheduler: FakeScheduler, body: bytes) -> bool:
         assert 0 <= score <= 10
     json.loads(render_scores(scheduler.decider.prioritize(pod, asked.names)))
     for name in found.fitting:
-        account = scheduler.cluster.find_account(name)
+        account = scheduler.cluster.find_space(name)
         assert account is not None
         assert pod.demand is not None
         placed = place_pod(account.space, pod.demand)

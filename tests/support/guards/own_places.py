@@ -102,7 +102,7 @@ def find_careless_start(words: Sequence[str], environment: Mapping[str, str]) ->
     chosen = " ".join(words)
     if verbs & ASKING and not (environment.get("XDG_RUNTIME_DIR") or environment.get("TMPDIR")):
         return f"{chosen}: without TMPDIR it speaks of the person's own simulations; {REMEDY}"
-    is_told = "http.listen=" in chosen or "--config" in words or "NODEAGENT_HTTP__LISTEN" in environment
-    if verbs & LISTENING and not is_told:
+    is_withdrawn = "http.listen=" in chosen or "--config" in words or "NODEAGENT_HTTP__LISTEN" in environment
+    if verbs & LISTENING and not is_withdrawn:
         return f"{chosen}: without http.listen it takes port {PORT}; {REMEDY}"
     return ""

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from nodeagent.core.children.child_side import announce_step, claim_answers, die_with_parent
+from nodeagent.core.children.child_setup import announce_step, claim_answers, die_with_parent
 from nodeagent.core.children.frames import UNASKED, read_frames, write_frame
 
 

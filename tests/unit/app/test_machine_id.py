@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.app.sides.kubelet import read_machine_id
+from nodeagent.app.wiring.kubelet import read_machine_id
 
 pytestmark = pytest.mark.may_block("nothing here runs on an event loop")
 

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from nodeagent.app.endpoints import Listeners
-from nodeagent.app.sides.usage import UsageSide
+from nodeagent.app.wiring.usage import UsageWiring
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.agent import NodeSettings
@@ -35,7 +35,7 @@ class Node:
         clock = FakeClock()
         bus = Bus(clock)
         self.conditions = Conditions(bus, clock, CATALOGUE)
-        self.side = UsageSide(bus, self.conditions, clock, LiveSettings(settings), made_up)
+        self.side = UsageWiring(bus, self.conditions, clock, LiveSettings(settings), made_up)
 
     def list(self) -> tuple[ComponentSpec, ...]:
         def find_no_exporter() -> NoReturn:

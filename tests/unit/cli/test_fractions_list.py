@@ -5,10 +5,10 @@ import pytest
 from nodeagent.cli.answers import orders
 from nodeagent.cli.answers.table import Layout, lay_out
 from nodeagent.cli.frame.exit_codes import ExitCode
-from nodeagent.cli.gpu.fractions import _tell_undivided, tabulate
+from nodeagent.cli.gpu.fractions import _list_undivided, tabulate
 from nodeagent.components.usage.measure import measure
-from nodeagent.components.web.api.parts import PartsRecord, record_parts
-from nodeagent.model.parts import PartReasons
+from nodeagent.components.web.api.fractions import FractionsRecord, record_fractions
+from nodeagent.model.fractions import FractionDecisions
 from tests.support.programs.command_line import run_here
 from tests.support.samples import make_inventory, make_uuid
 from tests.unit.components.usage.builders import START, bind, place, run, sample
@@ -17,7 +17,7 @@ from tests.unit.components.usage.builders import tabulate as table_of
 NAMES = {str(make_uuid(0)): "0"}
 
 
-def show(record: PartsRecord, *, wide: bool = False) -> list[str]:
+def show(record: FractionsRecord, *, wide: bool = False) -> list[str]:
     return lay_out(tabulate(record, NAMES, now_seconds=START), Layout(width=200, wide=wide))
 
 
@@ -25,7 +25,7 @@ def test_what_is_used_stands_before_what_is_promised() -> None:
     """A part of any size of compute is one, too; what is not known is not zero."""
     table = table_of(bind(1, "a"), bind(2, "b", cores=0), bind(3, "c", gpus=(7,)))
     usage = measure(table, make_inventory(), sample(run(10), run(11)), {10: place("a"), 11: place("a")}, {})
-    lines = show(record_parts(table, PartReasons(waiting={"ml/d (main)": ("because no room",)}), usage))
+    lines = show(record_fractions(table, FractionDecisions(waiting={"ml/d (main)": ("because no room",)}), usage))
     head, a, b, c, d = (" ".join(line.split()) for line in lines)
     assert head == "POD CONTAINER GPU CORES MEMORY FOR WHY"
     assert a == "ml/a main 0 20 of 30 2 GiB of 8 GiB 1 min share"
@@ -36,7 +36,7 @@ def test_what_is_used_stands_before_what_is_promised() -> None:
 
 def test_who_enforces_is_told_where_there_is_room() -> None:
     """And before anything was measured, nothing is used that anybody knows of."""
-    lines = show(record_parts(table_of(bind(1, "a")), None), wide=True)
+    lines = show(record_fractions(table_of(bind(1, "a")), None), wide=True)
     assert " ".join(lines[0].split()) == "POD CONTAINER GPU CORES MEMORY HELD BY FOR WHY"
     assert " ".join(lines[1].split()) == "ml/a main 0 - of 30 - of 8 GiB advise 1 min share"
 
@@ -45,14 +45,14 @@ def test_what_cannot_be_divided_is_a_line_of_its_own() -> None:
     """No container is charged with what may be its neighbour's."""
     table = table_of(bind(1, "a", "left"), bind(2, "a", "right"))
     usage = measure(table, make_inventory(), sample(run(10)), {10: place("a", "l")}, {})
-    assert _tell_undivided(record_parts(table, None, usage)) == [
+    assert _list_undivided(record_fractions(table, None, usage)) == [
         "of GPU 0, 10 cores and 1 GiB are used in ml/a: by left or right, the container runtime has not told which"
     ]
 
 
 def test_without_parts_it_says_where_to_look() -> None:
     """Whether parts are given at all stands with the doors."""
-    (line,) = show(PartsRecord())
+    (line,) = show(FractionsRecord())
     assert line.startswith("no container has a part of a GPU; `nodeagent gpu doors` says")
 
 

@@ -16,7 +16,7 @@ from nodeagent.cli.gpu.mig_view import describe_changes, describe_gpu, describe_
 from nodeagent.components.web.api.records import GpuRecord, GpusRecord, LayoutsRecord, record_layouts
 from nodeagent.config.sections.mig import LayoutEntry, MigSettings
 from nodeagent.model.mig import IN_LINE, GpuChange, MigState
-from nodeagent.model.offering import Door, GpuDoor
+from nodeagent.model.offering import AllocationMode, GpuAllocationMode
 from nodeagent.model.orders import APPLY_LAYOUT, LayoutCommand
 from nodeagent.rules.mig.layouts import read_layouts
 from tests.support.gpus import gpu_uuid, make_gpu
@@ -189,7 +189,7 @@ def apply(
     agent = Agent(iter(states))
     for module in (commands, orders):
         monkeypatch.setattr(module, "find_agent", agent.find)
-    monkeypatch.setattr(commands, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(commands, "POLL_INTERVAL_SECONDS", 0.0)
     monkeypatch.setenv("SUDO_USER", "me")
     code, out, err = run_here("mig", "apply", *words)
     return agent, code, out.splitlines(), err
@@ -264,7 +264,7 @@ def _read_nothing(*_: object) -> tuple[object, object]:
 def read_behind_doors(*_: object) -> tuple[object, object]:
     """Three boards of an agent: behind the doors `fractions`, `whole` and one that is not known."""
     gpus = [make_mig_gpu(index, "h100-sxm5-80gb") for index in range(3)]
-    doors = (Door.FRACTIONS, Door.WHOLE, None)
+    doors = (AllocationMode.FRACTIONS, AllocationMode.WHOLE, None)
     records = [
         GpuRecord(gpu=gpu, door=None if door is None else standing_at(gpu.index, door))
         for gpu, door in zip(gpus, doors, strict=True)
@@ -272,9 +272,11 @@ def read_behind_doors(*_: object) -> tuple[object, object]:
     return NoAgent(), GpusRecord(generation=0, gpus=tuple(records))
 
 
-def standing_at(index: int, door: Door) -> GpuDoor:
+def standing_at(index: int, door: AllocationMode) -> GpuAllocationMode:
     address = make_gpu(index).pci.address
-    return GpuDoor(gpu=gpu_uuid(index), index=index, address=address, door=door, wanted=door, reason="x", is_open=True)
+    return GpuAllocationMode(
+        gpu=gpu_uuid(index), index=index, address=address, door=door, wanted=door, reason="x", is_open=True
+    )
 
 
 def test_a_door_in_the_way_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

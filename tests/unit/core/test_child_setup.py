@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from nodeagent.core.children.child_side import announce_step, die_with_parent
+from nodeagent.core.children.child_setup import announce_step, die_with_parent
 from nodeagent.core.children.frames import PARENT_VARIABLE
 
 
@@ -59,7 +59,7 @@ def test_refused_death_signal_is_an_error(monkeypatch: pytest.MonkeyPatch) -> No
 def test_stray_prints_stay_out_of_the_answers() -> None:
     """What a library prints goes to the log's pipe; answers go where they belong."""
     code = (
-        "import os; from nodeagent.core.children.child_side import claim_answers, die_with_parent\n"
+        "import os; from nodeagent.core.children.child_setup import claim_answers, die_with_parent\n"
         "die_with_parent(); answers = claim_answers()\n"
         "os.write(1, b'stray'); os.write(answers, b'answer')"
     )

@@ -11,7 +11,7 @@ import pytest
 import structlog
 
 from nodeagent.core.log import repeats as log_repeats
-from nodeagent.core.log.lines import Form, configure_logging, describe_error, describe_trace, get_logger, tell_repeats
+from nodeagent.core.log.lines import Form, configure_logging, describe_error, describe_trace, get_logger, report_repeats
 
 
 @pytest.fixture(autouse=True)
@@ -156,9 +156,9 @@ def test_what_repeats_is_told_then_counted_then_told_how_often() -> None:
     for number in range(1000):
         log.error("connection_not_taken", error=OSError(24, "Too many open files"), seconds=number / 7, pid=number)
         log.warning("gpu_slow", gpu=number % 2)
-    tell_repeats()
+    report_repeats()
     assert Counter(line["event"] for line in written(stream)) == {"connection_not_taken": 5, "gpu_slow": 10}
-    tell_repeats(everything=True)
+    report_repeats(everything=True)
     errors, first, second = sorted(written(stream)[-3:], key=lambda line: (line["event"], line.get("gpu")))
     assert (errors["event"], errors["level"], errors["more"]) == ("connection_not_taken", "error", 995)
     assert errors["since"].endswith("Z")
@@ -175,7 +175,7 @@ def test_libraries_repeat_themselves_no_more_than_we_do() -> None:
             logging.getLogger(name).error(
                 "socket.accept() out of system resource\nsocket: fd=%d at 0x%x", number, number
             )
-    tell_repeats(everything=True)
+    report_repeats(everything=True)
     lines = written(stream)
     assert Counter(line["component"] for line in lines) == {"asyncio": 6, "aiohttp.server": 6}
     assert [line["more"] for line in lines if "more" in line] == [95, 95]

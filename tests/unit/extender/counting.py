@@ -2,7 +2,7 @@
 
 from nodeagent.extender.cluster import Cluster
 from nodeagent.extender.gpu_pod import GpuPod
-from nodeagent.extender.place_pod import Parts
+from nodeagent.extender.place_pod import Fractions
 from nodeagent.model.scheduling import SeenPod
 from tests.support.placement import six
 from tests.support.scheduling import PROFILES, FakeScheduler, limit, make_seen_node
@@ -21,7 +21,7 @@ def make_cluster() -> Cluster:
 
 def used(cluster: Cluster, node: str = "n") -> dict[int, int]:
     """Cores that are taken, by index."""
-    account = cluster.find_account(node)
+    account = cluster.find_space(node)
     assert account is not None
     return {room.index: room.cores_used for room in account.space.rooms if room.users}
 
@@ -38,11 +38,11 @@ def read(cluster: Cluster, pod: SeenPod) -> GpuPod:
     return found
 
 
-def promise(cluster: Cluster, pod: SeenPod, node: str, written: dict[str, str] | None, now: float = 0.0) -> Parts:
+def promise(cluster: Cluster, pod: SeenPod, node: str, written: dict[str, str] | None, now: float = 0.0) -> Fractions:
     """As filter does."""
     scheduler = FakeScheduler()
     scheduler.cluster = cluster
-    account = cluster.find_account(node)
+    account = cluster.find_space(node)
     assert account is not None
     placement = scheduler.decider.__class__(cluster, "pack").place(read(cluster, pod), node)
     cluster.assume(read(cluster, pod), node, placement.parts, written, now + 60)

@@ -5,8 +5,8 @@ from msgspec.structs import replace
 
 from nodeagent.extender.cluster import Cluster
 from nodeagent.rules.fractions.bound import BOUND_ANNOTATION
+from tests.support.fractions import part
 from tests.support.gpus import gpu_uuid
-from tests.support.parts import part
 from tests.support.placement import six
 from tests.support.scheduling import bind_pod, limit, make_pod, make_seen_node
 from tests.unit.extender.counting import HALF, UUID, choose, make_cluster, promise, used
@@ -75,5 +75,5 @@ def test_a_node_whose_bindings_make_no_sense_says_so(cluster: Cluster) -> None:
     """As of its GPUs: nothing is sent there by half of what it says."""
     node = make_seen_node("n", six())
     cluster.note_node(replace(node, annotations={**node.annotations, BOUND_ANNOTATION: "{"}))
-    assert cluster.find_account("n") is None
+    assert cluster.find_space("n") is None
     assert BOUND_ANNOTATION in cluster.nodes["n"].problem

@@ -46,7 +46,7 @@ def test_a_bound_pod_that_nobody_tells_of_counts_where_the_node_would_put_it(
     cluster.note_pod(make_pod("known", limit(10, 1), node="n", annotations=choose("n", 2)), 0.0)
     cluster.note_pod(make_pod("a", HALF, node="n", annotations=annotations), 0.0)
     assert used(cluster) == {2: 60}
-    account = cluster.find_account("n")
+    account = cluster.find_space("n")
     assert account is not None
     assert account.guessed == {"uid-of-a"}
     cluster.note_pod(make_pod("a", HALF, node="n", annotations={f"{INDEX}0": "4"}), 0.0)
@@ -71,7 +71,7 @@ def test_a_pod_that_fits_nowhere_is_not_counted_twice(cluster: Cluster) -> None:
     """What the node gave it is not known, and no GPU is called over-committed for it."""
     for name in "ab":
         cluster.note_pod(make_pod(name, limit(600), node="n"), 0.0)
-    account = cluster.find_account("n")
+    account = cluster.find_space("n")
     assert account is not None
     assert [room.users for room in account.space.rooms] == [1] * 6
 
@@ -80,7 +80,7 @@ def test_two_choices_for_one_gpu_are_both_counted(cluster: Cluster) -> None:
     """It is over-committed then, and nothing more goes there."""
     for name in "ab":
         cluster.note_pod(make_pod(name, limit(80, 4), node="n", annotations=choose("n", 0)), 0.0)
-    account = cluster.find_account("n")
+    account = cluster.find_space("n")
     assert account is not None
     assert account.space.rooms[0].is_overcommitted
 
@@ -234,7 +234,7 @@ def test_a_node_that_comes_back_has_its_pods(cluster: Cluster) -> None:
     """They were there all the time, and so were promises."""
     cluster.note_pod(make_pod("a", HALF, node="n", annotations=choose("n", 3)), 0.0)
     cluster.keep_nodes(("m",))
-    assert cluster.find_account("n") is None
+    assert cluster.find_space("n") is None
     cluster.note_pod(make_pod("b", HALF, node="n", annotations=choose("n", 4)), 0.0)
     cluster.note_node(make_seen_node("n", six()))
     assert used(cluster) == {3: 50, 4: 50}
@@ -242,20 +242,20 @@ def test_a_node_that_comes_back_has_its_pods(cluster: Cluster) -> None:
 
 def test_a_node_that_says_the_same_is_not_counted_anew(cluster: Cluster) -> None:
     """Kubelets write their nodes every few minutes; what an account remembers is worth keeping."""
-    account = cluster.find_account("n")
+    account = cluster.find_space("n")
     cluster.note_node(make_seen_node("n", six()))
-    assert cluster.find_account("n") is account
+    assert cluster.find_space("n") is account
     cluster.note_node(make_seen_node("n", eight()))
-    assert cluster.find_account("n") is not account
+    assert cluster.find_space("n") is not account
 
 
 def test_a_node_may_lose_and_find_its_words(cluster: Cluster) -> None:
     """What makes no sense is no account at all, and no pod's end."""
     cluster.note_node(SeenNode(name="n", annotations={ANNOTATION: "{}"}))
-    assert cluster.find_account("n") is None
+    assert cluster.find_space("n") is None
     assert cluster.nodes["n"].problem
     cluster.note_node(SeenNode(name="n", annotations={ANNOTATION: publish(six())}))
-    assert cluster.find_account("n") is not None
+    assert cluster.find_space("n") is not None
     assert not cluster.nodes["n"].problem
 
 
@@ -293,7 +293,7 @@ def test_whole_devices_of_another_kind_are_left_alone() -> None:
     cluster = Cluster(replace(PROFILES, shares=None), assume_seconds=60.0)
     assert cluster.read_pod(make_pod("a", {SHARE: "1"})) is None
     cluster.note_node(make_plain_node("n", 200, 8))
-    assert cluster.find_account("n") is not None
+    assert cluster.find_space("n") is not None
     shares = Cluster(replace(PROFILES, cores=None), assume_seconds=60.0)
     assert shares.read_pod(make_pod("a", HALF)) is None
     assert shares.read_pod(make_pod("a", {SHARE: "1"})) is not None

@@ -7,8 +7,8 @@ import pytest
 
 from nodeagent.extender import decide
 from nodeagent.extender.decide import STEP
+from nodeagent.extender.messages import ELSEWHERE, HELD, NOT_ASKED, NOTHING, TOGETHER, UNKNOWN
 from nodeagent.extender.place_pod import PodPlacement, place_pod
-from nodeagent.extender.texts import ELSEWHERE, HELD, NOT_ASKED, NOTHING, TOGETHER, UNKNOWN
 from nodeagent.model.scheduling import SeenNode, SeenPod
 from nodeagent.rules.fractions.demands import PodDemand
 from nodeagent.rules.fractions.published import ANNOTATION, HeldBack

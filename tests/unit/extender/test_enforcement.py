@@ -113,7 +113,7 @@ def test_a_pod_of_which_nobody_says_where_it_is_is_counted_where_its_node_puts_i
     scheduler = FakeScheduler(node())
     scheduler.cluster.note_pod(make_pod("held", limit(30, 4), node="n", annotations=on(0)), 0.0)
     scheduler.cluster.note_pod(make_pod("x", limit(30, 4), node="n", annotations=annotations), 0.0)
-    account = scheduler.cluster.find_account("n")
+    account = scheduler.cluster.find_space("n")
     assert account is not None
     assert [part.gpu for part in account.taken["uid-of-x"]] == [gpu_uuid(index)]
 

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from nodeagent.extender.explain import Story, explain_pod
-from nodeagent.extender.texts import NOTHING
+from nodeagent.extender.messages import NOTHING
 from nodeagent.model.scheduling import SeenNode, SeenPod
 from tests.support.gpus import gpu_uuid
 from tests.support.placement import six

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from nodeagent.extender.place_pod import place_pod
-from nodeagent.model.journal import GpuPart
+from nodeagent.model.journal import GpuFraction
 from nodeagent.rules.fractions.demands import PodDemand, read_demand
 from tests.support.gpus import gpu_uuid, make_inventory
 from tests.support.placement import BLOCK, account, make_sized
@@ -22,8 +22,8 @@ def ask(
     return found
 
 
-def part(index: int, cores: int, blocks: int) -> GpuPart:
-    return GpuPart(gpu=gpu_uuid(index), cores=cores, memory_bytes=blocks * BLOCK)
+def part(index: int, cores: int, blocks: int) -> GpuFraction:
+    return GpuFraction(gpu=gpu_uuid(index), cores=cores, memory_bytes=blocks * BLOCK)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def part(index: int, cores: int, blocks: int) -> GpuPart:
     ],
 )
 def test_a_pod_takes_what_runs_together_and_what_its_init_containers_need_beyond(
-    demand: PodDemand, parts: list[GpuPart]
+    demand: PodDemand, parts: list[GpuFraction]
 ) -> None:
     """Of each GPU the larger of the two; an init container goes to the GPUs of those after it where it can."""
     found = place_pod(TWO, demand)

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from nodeagent.extender.account import find_shape, summarise
-from nodeagent.extender.rank import measure_fragment, measure_link, rank_part, rank_whole, score_rank
+from nodeagent.extender.node_space import find_shape, summarise
+from nodeagent.extender.rank import measure_fragment, measure_link, rank_fraction, rank_whole, score_rank
 from nodeagent.model.gpu import Inventory
 from nodeagent.rules.placement.hierarchy import Tree
 from nodeagent.rules.placement.place import Demand, evaluate_fragment, evaluate_link
@@ -66,7 +66,7 @@ def test_the_fuller_gpu_counts_before_the_fuller_node() -> None:
     small = summarise(account(eight(), {0: (70, 16)}))
     assert [each.find_tightest(20, GIB) for each in (lonely, busy, small)] == [(30, 96), (40, 96), (30, 64)]
     ranked = sorted(
-        (rank_part(each, each.find_tightest(20, GIB) or (0, 0)).rank or (), name)
+        (rank_fraction(each, each.find_tightest(20, GIB) or (0, 0)).rank or (), name)
         for each, name in ((lonely, "lonely"), (busy, "busy"), (small, "small"))
     )
     assert [name for _, name in ranked] == ["small", "lonely", "busy"]

@@ -2,9 +2,9 @@
 
 from nodeagent.model.allocation import PodIdentity
 from nodeagent_sim.cluster import plan_works
-from nodeagent_sim.gpus.crowd import PartWork
+from nodeagent_sim.gpus.containers import FractionWork
+from tests.support.fractions import make_bound, make_table, part
 from tests.support.gpus import gpu_uuid
-from tests.support.parts import make_bound, make_table, part
 
 
 def test_containers_of_running_pods_work_on_each_of_their_parts() -> None:
@@ -20,7 +20,7 @@ def test_containers_of_running_pods_work_on_each_of_their_parts() -> None:
     )
     works = plan_works(table, frozenset({"uid-1", "uid-3"}))
     assert works == tuple(
-        PartWork(
+        FractionWork(
             pod="ml/train", pod_uid="uid-1", container="main", folder="p1",
             gpu=gpu_uuid(index), cores=100, memory_mib=8192,
         )

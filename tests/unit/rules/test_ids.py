@@ -3,19 +3,19 @@
 import pytest
 
 from nodeagent.rules.ids import (
-    Token,
-    TokenKind,
+    FractionId,
+    FractionIdKind,
     find_uuid,
     is_ours,
-    is_share,
+    is_replica,
     list_mig_names,
     name_group,
     parse_device_id,
+    parse_fraction_id,
     parse_index,
-    parse_token,
     render_device_id,
+    render_fraction_id,
     render_index,
-    render_token,
 )
 from tests.support.gpus import gpu_uuid, make_gpu, mig_uuid
 
@@ -46,7 +46,7 @@ def test_device_id_round_trips() -> None:
 def test_a_share_is_told_from_a_device_and_named_by_it() -> None:
     """Each share means its device; a whole device is no share of itself."""
     assert [find_uuid("GPU-1::3"), find_uuid("MIG-2")] == ["GPU-1", "MIG-2"]
-    assert [is_share("GPU-1::3"), is_share("GPU-1"), is_share("GPU-1::x")] == [True, False, False]
+    assert [is_replica("GPU-1::3"), is_replica("GPU-1"), is_replica("GPU-1::x")] == [True, False, False]
 
 
 def test_ids_of_gpus_are_known_by_their_form() -> None:
@@ -70,15 +70,15 @@ def test_a_mig_device_has_three_names() -> None:
 @pytest.mark.parametrize(
     ("token", "text"),
     [
-        (Token(TokenKind.CORE, 0, "1a2b3c4d", 17), "core-n0-g1a2b3c4d-17"),
-        (Token(TokenKind.MEMORY, None, "00000000", 0), "mem-nx-g00000000-0"),
-        (Token(TokenKind.SHARE, 999999, "ffffffff", 999999), "gpu-n999999-gffffffff-999999"),
+        (FractionId(FractionIdKind.CORE, 0, "1a2b3c4d", 17), "core-n0-g1a2b3c4d-17"),
+        (FractionId(FractionIdKind.MEMORY, None, "00000000", 0), "mem-nx-g00000000-0"),
+        (FractionId(FractionIdKind.SHARE, 999999, "ffffffff", 999999), "gpu-n999999-gffffffff-999999"),
     ],
 )
-def test_a_token_round_trips(token: Token, text: str) -> None:
+def test_a_token_round_trips(token: FractionId, text: str) -> None:
     """It carries what it counts, NUMA node and group; an unknown node is spelled."""
-    assert render_token(token) == text
-    assert parse_token(text) == token
+    assert render_fraction_id(token) == text
+    assert parse_fraction_id(text) == token
 
 
 @pytest.mark.parametrize(
@@ -105,11 +105,11 @@ def test_a_token_round_trips(token: Token, text: str) -> None:
 )
 def test_what_is_no_token_is_refused(text: str) -> None:
     """Each token has one spelling; another program's ids, and anything hostile, are none."""
-    assert parse_token(text) is None
+    assert parse_fraction_id(text) is None
 
 
 def test_groups_are_named_by_what_outlives_a_reboot() -> None:
     """By the GPU itself, in eight digits; similar UUIDs have other names."""
     assert name_group(gpu_uuid(0)) == name_group(gpu_uuid(0))
     assert len({name_group(gpu_uuid(index)) for index in range(64)}) == 64
-    assert parse_token(render_token(Token(TokenKind.CORE, 0, name_group("x"), 1))) is not None
+    assert parse_fraction_id(render_fraction_id(FractionId(FractionIdKind.CORE, 0, name_group("x"), 1))) is not None

@@ -6,22 +6,22 @@ Owns that a GPU has at most a single mode. Refuses to know when a mode may chang
 from collections.abc import MutableMapping
 
 from nodeagent.model.ids import GpuUuid
-from nodeagent.model.offering import Door
+from nodeagent.model.offering import AllocationMode
 from nodeagent.model.values import Value
 
 
-class DoorSet(Value, frozen=True, tag="door_set"):
+class AllocationModeSet(Value, frozen=True, tag="door_set"):
     """A GPU got an allocation mode; `None` leaves the GPU to the configuration again."""
 
     gpu: GpuUuid
-    door: Door | None
+    door: AllocationMode | None
     at_seconds: float
 
 
-DoorRecord = DoorSet
+AllocationModeRecord = AllocationModeSet
 
 
-def apply_door(doors: MutableMapping[GpuUuid, Door], record: DoorRecord) -> None:
+def apply_allocation_mode(doors: MutableMapping[GpuUuid, AllocationMode], record: AllocationModeRecord) -> None:
     """Apply a record to the allocation modes by GPU."""
     if record.door is None:
         doors.pop(record.gpu, None)

@@ -21,7 +21,7 @@ class Stepped(Value, frozen=True, tag="stepped"):
     step: Step
 
 
-class Settled(Value, frozen=True, tag="settled"):
+class Finished(Value, frozen=True, tag="settled"):
     """A change is over, done or undone: no step is left to take."""
 
     number: int
@@ -29,12 +29,12 @@ class Settled(Value, frozen=True, tag="settled"):
     outcome: str
 
 
-ChangeRecord = Stepped | Settled
+ChangeRecord = Stepped | Finished
 
 
 def apply_change(changes: MutableMapping[int, Change], record: ChangeRecord, next_number: int) -> None:
     """Apply a record to the changes by number; a record about an ended change changes nothing."""
-    if isinstance(record, Settled):
+    if isinstance(record, Finished):
         changes.pop(record.number, None)
         return
     under_way = changes.get(record.number)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from nodeagent.model.ids import DeviceId
-from nodeagent.model.journal import EndedClaim, GpuPart, PartTable, PreparedClaim, PreparedDevice
+from nodeagent.model.journal import EndedClaim, FractionTable, GpuFraction, PreparedClaim, PreparedDevice
 from nodeagent.model.values import Value
 from nodeagent.rules.ids import find_uuid
 
@@ -56,8 +56,8 @@ def refuse_claim(
     claim: PreparedClaim,
     claims: Mapping[str, PreparedClaim],
     held: Iterable[DeviceId],
-    parts: PartTable,
-    capacities: Iterable[GpuPart] = (),
+    parts: FractionTable,
+    capacities: Iterable[GpuFraction] = (),
 ) -> str:
     """Why a claim must not be recorded, in words; empty for a permitted claim.
 
@@ -69,7 +69,7 @@ def refuse_claim(
         capacities: The whole cores and memory of each shared GPU.
     """
     taken = {find_uuid(device) for device in held}
-    bound = {part.gpu for binding in parts.bindings.values() for part in binding.parts}
+    bound = {fraction.gpu for binding in parts.bindings.values() for fraction in binding.parts}
     others = [(other, device) for other in claims.values() if other.uid != claim.uid for device in other.devices]
     for device in claim.devices:
         if device.is_admin:
@@ -83,21 +83,21 @@ def refuse_claim(
     return _find_excess(claim, (device for _, device in others), capacities)
 
 
-def _find_excess(claim: PreparedClaim, others: Iterable[PreparedDevice], capacities: Iterable[GpuPart]) -> str:
+def _find_excess(claim: PreparedClaim, others: Iterable[PreparedDevice], capacities: Iterable[GpuFraction]) -> str:
     """The amount by which a claim's fractions exceed the room left by other claims; empty where there is room."""
     used = [device.part for device in (*others, *claim.devices) if device.part is not None]
     for whole in capacities:
-        parts = [part for part in used if part.gpu == whole.gpu]
+        fractions = [fraction for fraction in used if fraction.gpu == whole.gpu]
         for what, sum_, all_ in (
-            ("cores", sum(part.cores for part in parts), whole.cores),
-            ("bytes of memory", sum(part.memory_bytes for part in parts), whole.memory_bytes),
+            ("cores", sum(fraction.cores for fraction in fractions), whole.cores),
+            ("bytes of memory", sum(fraction.memory_bytes for fraction in fractions), whole.memory_bytes),
         ):
-            if sum_ > all_ and any(part.gpu == whole.gpu for part in claim_parts(claim)):
+            if sum_ > all_ and any(fraction.gpu == whole.gpu for fraction in list_claim_fractions(claim)):
                 return f"the shares of {whole.gpu} would be {sum_} {what} of {all_}"
     return ""
 
 
-def claim_parts(claim: PreparedClaim) -> tuple[GpuPart, ...]:
+def list_claim_fractions(claim: PreparedClaim) -> tuple[GpuFraction, ...]:
     """The fractions of a claim."""
     return tuple(device.part for device in claim.devices if device.part is not None)
 

@@ -14,7 +14,7 @@ from nodeagent.components.allocations.roles.grants import Ended
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.errors import BindingRefused
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
-from nodeagent.model.journal import Binding, GpuPart, PartTable, Reservation
+from nodeagent.model.journal import Binding, FractionTable, GpuFraction, Reservation
 from nodeagent.model.values import Value
 from nodeagent.model.wording import render_bytes
 
@@ -43,7 +43,7 @@ FractionRecord = Reserved | Bound | Released
 
 
 def refuse_binding(
-    fractions: PartTable, binding: Binding, capacities: Iterable[GpuPart], leaving: Collection[int] = ()
+    fractions: FractionTable, binding: Binding, capacities: Iterable[GpuFraction], leaving: Collection[int] = ()
 ) -> str:
     """Why a binding must not be recorded, in words; empty for a permitted binding.
 
@@ -58,22 +58,22 @@ def refuse_binding(
     by_gpu = {capacity.gpu: capacity for capacity in capacities}
     without = {binding.number, *leaving}
     living = fractions.bindings.get(binding.number)
-    for part in binding.parts:
-        if living is not None and any(_is_within(part, each) for each in living.parts):
+    for fraction in binding.parts:
+        if living is not None and any(_is_within(fraction, each) for each in living.parts):
             # A binding beyond the capacity may shrink step by step.
             continue
-        capacity = by_gpu.get(part.gpu)
+        capacity = by_gpu.get(fraction.gpu)
         if capacity is None:
-            return f"nothing of {part.gpu} is given in parts"
-        if problem := _find_excess(part, fractions.sum_parts(part.gpu, without), capacity):
+            return f"nothing of {fraction.gpu} is given in parts"
+        if problem := _find_excess(fraction, fractions.sum_fractions(fraction.gpu, without), capacity):
             return problem
     return ""
 
 
 def plan_binding(
-    fractions: PartTable,
+    fractions: FractionTable,
     binding: Binding,
-    capacities: Iterable[GpuPart] | None,
+    capacities: Iterable[GpuFraction] | None,
     leaving: Sequence[int],
     claimed: Collection[GpuUuid],
     next_number: int,
@@ -99,18 +99,18 @@ def plan_binding(
     ]
     new = binding if binding.number else replace(binding, number=next_number + len(kept))
     reason = find_flaw(fractions, new) if capacities is None else refuse_binding(fractions, new, capacities, leaving)
-    reason = reason or next((f"a claim has {part.gpu}" for part in new.parts if part.gpu in claimed), "")
+    reason = reason or next((f"a claim has {fraction.gpu}" for fraction in new.parts if fraction.gpu in claimed), "")
     if reason:
         raise BindingRefused(reason)
     ended = [Released(number=number, at_seconds=at_seconds, why="superseded") for number in leaving]
     return [*ended, *kept, Bound(binding=new)], new
 
 
-def _is_within(part: GpuPart, held: GpuPart) -> bool:
+def _is_within(part: GpuFraction, held: GpuFraction) -> bool:
     return part.gpu == held.gpu and part.cores <= held.cores and part.memory_bytes <= held.memory_bytes
 
 
-def list_kept(fractions: PartTable, new: Binding, leaving: Iterable[int]) -> tuple[Reservation, ...]:
+def list_kept(fractions: FractionTable, new: Binding, leaving: Iterable[int]) -> tuple[Reservation, ...]:
     """The reservations that outlive the leaving bindings: all except reservations of the new binding's ids.
 
     An init container starts again after a reboot with its old ids, and the kubelet does not ask for them again.
@@ -126,7 +126,7 @@ def list_kept(fractions: PartTable, new: Binding, leaving: Iterable[int]) -> tup
     )
 
 
-def find_flaw(fractions: PartTable, binding: Binding) -> str:
+def find_flaw(fractions: FractionTable, binding: Binding) -> str:
     """The flaw of a binding apart from capacities; empty for a sound binding."""
     living = fractions.bindings.get(binding.number)
     if living is not None:
@@ -138,28 +138,28 @@ def find_flaw(fractions: PartTable, binding: Binding) -> str:
             return f"there is no reservation {number}"
         if number in fractions.redeemed:
             return f"reservation {number} is redeemed by binding {fractions.redeemed[number]}"
-    return _find_odd_parts(binding.parts)
+    return _find_odd_fractions(binding.parts)
 
 
 def _find_difference(living: Binding, binding: Binding) -> str:
     """Why a living binding cannot change so: reservations and GPUs of a running container are fixed."""
     if living.reservations != binding.reservations:
         return f"binding {living.number} has other reservations"
-    if [part.gpu for part in living.parts] != [part.gpu for part in binding.parts]:
+    if [fraction.gpu for fraction in living.parts] != [fraction.gpu for fraction in binding.parts]:
         return f"binding {living.number} is on other GPUs"
-    return _find_odd_parts(binding.parts)
+    return _find_odd_fractions(binding.parts)
 
 
-def _find_odd_parts(parts: Sequence[GpuPart]) -> str:
-    counts = Counter(part.gpu for part in parts)
+def _find_odd_fractions(parts: Sequence[GpuFraction]) -> str:
+    counts = Counter(fraction.gpu for fraction in parts)
     if not parts or max(counts.values()) > 1:
         return "a binding has one part of each of its GPUs"
-    if any(min(part.cores, part.memory_bytes) < 0 for part in parts):
+    if any(min(fraction.cores, fraction.memory_bytes) < 0 for fraction in parts):
         return "a part of a GPU is not negative"
     return ""
 
 
-def _find_excess(part: GpuPart, taken: GpuPart, capacity: GpuPart) -> str:
+def _find_excess(part: GpuFraction, taken: GpuFraction, capacity: GpuFraction) -> str:
     cores_left = capacity.cores - taken.cores
     if part.cores > cores_left:
         return f"{part.gpu} has {cores_left} of {capacity.cores} cores left, not {part.cores}"
@@ -173,14 +173,14 @@ def _find_excess(part: GpuPart, taken: GpuPart, capacity: GpuPart) -> str:
 class FractionDraft:
     """The fractions while records are applied."""
 
-    def __init__(self, fractions: PartTable) -> None:
+    def __init__(self, fractions: FractionTable) -> None:
         self._reservations, self._bindings = dict(fractions.reservations), dict(fractions.bindings)
         self._redeemed, self._promised = dict(fractions.redeemed), dict(fractions.promised)
 
     @property
-    def fractions(self) -> PartTable:
+    def fractions(self) -> FractionTable:
         """The fractions now; the value changes as the draft goes on."""
-        fractions = PartTable(reservations=self._reservations, bindings=self._bindings)
+        fractions = FractionTable(reservations=self._reservations, bindings=self._bindings)
         # The place where `cached_property` keeps its value.
         fractions.__dict__["redeemed"], fractions.__dict__["promised"] = self._redeemed, self._promised
         return fractions
@@ -230,7 +230,7 @@ class FractionDraft:
         return Allocation(
             number=binding.number,
             resource=ResourceName(", ".join(self._reservations[number].resource for number in binding.reservations)),
-            devices=tuple(DeviceId(part.gpu) for part in binding.parts),
+            devices=tuple(DeviceId(fraction.gpu) for fraction in binding.parts),
             since_seconds=binding.since_seconds,
             pod=binding.pod,
             container=binding.container,

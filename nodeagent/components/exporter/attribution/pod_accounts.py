@@ -21,7 +21,7 @@ clock would count half a century."""
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class ContainerUsage:
     """One pod's container on one device."""
 
     gpu: GpuUuid
@@ -44,7 +44,7 @@ class Usage:
 class _Claim:
     """A share's weight in the energy of the GPU, during the division."""
 
-    share: Share | None
+    share: ContainerUsage | None
     weight: float
     fallback: float
     """The weight where all are idle or nothing is known of their work."""
@@ -54,7 +54,7 @@ class _Claim:
 class PodAccounts:
     """All shares of the node."""
 
-    usages: dict[Share, Usage] = field(default_factory=dict)
+    usages: dict[ContainerUsage, Usage] = field(default_factory=dict)
     _energy: dict[GpuUuid, int] = field(default_factory=dict)
     _before_seconds: float = 0.0
 
@@ -69,16 +69,17 @@ class PodAccounts:
         claims: dict[GpuUuid, list[_Claim]] = {}
         for entity in devices:
             shares = [
-                Share(entity.gpu.uuid, entity.gpu_instance_id, holder) for holder in list_holders(entity, holders)
+                ContainerUsage(entity.gpu.uuid, entity.gpu_instance_id, holder)
+                for holder in list_holders(entity, holders)
             ]
             for share in shares:
                 self.usages[share] = before.get(share) or Usage()
             if not entity.board.lost:
-                measure_shares(entity, [(share, self.usages[share]) for share in shares], places)
+                measure_usage(entity, [(share, self.usages[share]) for share in shares], places)
             claims.setdefault(entity.gpu.uuid, []).extend(self._spend_time(entity, shares, passed))
         self._spend_energy(devices, claims, passed)
 
-    def _spend_time(self, entity: Entity, shares: Sequence[Share], passed_seconds: float) -> list[_Claim]:
+    def _spend_time(self, entity: Entity, shares: Sequence[ContainerUsage], passed_seconds: float) -> list[_Claim]:
         slices = entity.instance.attributes.gpu_instance_slice_count if entity.instance is not None else 1
         for share in shares:
             usage, activity = self.usages[share], self._read_activity(entity, share, len(shares))
@@ -89,11 +90,11 @@ class PodAccounts:
             # Instances divide the GPU by size and work; pods on one instance divide it evenly, no driver tells more.
             activity = _read_engine(entity)
             weight = slices * (activity if activity is not None else 1.0)
-            owners: list[Share | None] = [*shares] or [None]
+            owners: list[ContainerUsage | None] = [*shares] or [None]
             return [_Claim(owner, weight / len(owners), slices / len(owners)) for owner in owners]
         return [_Claim(share, self.usages[share].sm_ratio or 0.0, 1.0) for share in shares]
 
-    def _read_activity(self, entity: Entity, share: Share, holders: int) -> float | None:
+    def _read_activity(self, entity: Entity, share: ContainerUsage, holders: int) -> float | None:
         if entity.instance is not None:
             return _read_engine(entity)
         if holders > 1:
@@ -127,7 +128,9 @@ class PodAccounts:
                 usage.energy_joules = (usage.energy_joules or 0.0) + joules * weight / whole
 
 
-def measure_shares(entity: Entity, shares: Sequence[tuple[Share, Usage]], places: Mapping[int, ProcessPlace]) -> None:
+def measure_usage(
+    entity: Entity, shares: Sequence[tuple[ContainerUsage, Usage]], places: Mapping[int, ProcessPlace]
+) -> None:
     """Memory and SM time of each share, by the pod's processes; no process means no use."""
     partitioned = entity.instance is not None
     for _share, usage in shares:
@@ -142,7 +145,9 @@ def measure_shares(entity: Entity, shares: Sequence[tuple[Share, Usage]], places
             owner.sm_ratio = min(1.0, owner.sm_ratio + (process.sm_utilization_percent or 0) / 100)
 
 
-def _find_owner(pid: int, shares: Sequence[tuple[Share, Usage]], places: Mapping[int, ProcessPlace]) -> Usage | None:
+def _find_owner(
+    pid: int, shares: Sequence[tuple[ContainerUsage, Usage]], places: Mapping[int, ProcessPlace]
+) -> Usage | None:
     """The owner by the pod's UID; without a UID, the only holder of the device."""
     place = places.get(pid)
     if place is not None:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Literal
 
+from nodeagent.components.exporter.catalogue.all_fields import FIELDS, AnyField, list_extras
 from nodeagent.components.exporter.catalogue.field import LabelField
-from nodeagent.components.exporter.catalogue.known import FIELDS, AnyField, list_extras
 from nodeagent.components.exporter.catalogue.missing import COMMON_MISSING, explain_missing
 from nodeagent.components.exporter.catalogue.selection import Selection
 from nodeagent.model.values import Value

@@ -7,8 +7,8 @@ import csv
 from collections.abc import Container, Iterator
 from typing import Final
 
+from nodeagent.components.exporter.catalogue.all_fields import AnyField, find_field, list_defaults
 from nodeagent.components.exporter.catalogue.field import LabelField
-from nodeagent.components.exporter.catalogue.known import AnyField, find_field, list_defaults
 from nodeagent.components.exporter.catalogue.missing import explain_missing
 from nodeagent.components.exporter.exposition import MetricType
 from nodeagent.model.values import Value

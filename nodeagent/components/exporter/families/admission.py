@@ -4,7 +4,7 @@ Waiting are answers to the kubelet, and the journal write before each answer.
 """
 
 from nodeagent.components.exporter.exposition import Family, make_family
-from nodeagent.model.claims import ClaimBook
+from nodeagent.model.claims import ReadyClaims
 from nodeagent.model.plugin import AdmissionFacts
 from nodeagent.model.slices import PublishedSlices
 
@@ -42,7 +42,7 @@ def build_admission_families(facts: AdmissionFacts) -> tuple[Family, ...]:
     )
 
 
-def build_claim_families(book: ClaimBook | None, slices: PublishedSlices | None) -> tuple[Family, ...]:
+def build_claim_families(book: ReadyClaims | None, slices: PublishedSlices | None) -> tuple[Family, ...]:
     """All families about claims; no series on a node without claims."""
     claims = book.claims.values() if book is not None else ()
     ready = sum(claim.is_ready for claim in claims)

@@ -6,7 +6,7 @@ from nodeagent.components.exporter.exposition import Family, Labels, make_family
 from nodeagent.components.exporter.families.access import build_access_families
 from nodeagent.components.exporter.families.admission import build_admission_families
 from nodeagent.core.values import ActiveCondition, ComponentReport, GateState, ListenerStatistics, LoopLag
-from nodeagent.model.plugin import AdmissionFacts, OfferAccount
+from nodeagent.model.plugin import AdmissionFacts, OfferSummary
 from nodeagent.model.telemetry import DriverAccess
 from nodeagent.model.values import Value
 
@@ -34,7 +34,7 @@ class AgentFacts(Value, frozen=True):
     start_time_seconds: float
     sample_calls: int | None = None
     access: DriverAccess | None = None
-    account: OfferAccount | None = None
+    account: OfferSummary | None = None
     api_calls: dict[tuple[str, str], int] = field(default_factory=dict)
     """Requests to the API server by verb and outcome."""
     exporter: "ExporterFacts | None" = None
@@ -156,7 +156,7 @@ def _work(facts: AgentFacts) -> tuple[Family, ...]:
     )
 
 
-def _count_offers(account: OfferAccount | None) -> list[tuple[Labels, float]]:
+def _count_offers(account: OfferSummary | None) -> list[tuple[Labels, float]]:
     """Offered devices, on a node with a device plugin."""
     if account is None:
         return []

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from nodeagent.components.exporter.attribution.device_labels import LabelStyle, name_holder
 from nodeagent.components.exporter.attribution.holders import Holder
 from nodeagent.components.exporter.exposition import Family, Labels, make_family
-from nodeagent.model.usage import ContainerUse, PartUsage, PartUse, UndividedUse
+from nodeagent.model.usage import ContainerUse, FractionUsage, FractionUse, UndividedUse
 
 _HUNDREDTH = 100
 
@@ -17,7 +17,7 @@ def _ratio(cores: int | None) -> float | None:
     return None if cores is None else cores / _HUNDREDTH
 
 
-_PROMISED: tuple[tuple[str, str, Callable[[PartUse], float | None]], ...] = (
+_PROMISED: tuple[tuple[str, str, Callable[[FractionUse], float | None]], ...] = (
     (
         "nodeagent_fraction_cores_ratio",
         "Part of the GPU's compute that the container is promised.",
@@ -34,7 +34,7 @@ _PROMISED: tuple[tuple[str, str, Callable[[PartUse], float | None]], ...] = (
         lambda part: part.memory_bytes,
     ),
 )
-_USED: tuple[tuple[str, str, Callable[[PartUse | UndividedUse], float | None]], ...] = (
+_USED: tuple[tuple[str, str, Callable[[FractionUse | UndividedUse], float | None]], ...] = (
     (
         "nodeagent_fraction_cores_used_ratio",
         "Part of the time in which processes of the container ran on the GPU.",
@@ -54,12 +54,12 @@ _USED: tuple[tuple[str, str, Callable[[PartUse | UndividedUse], float | None]], 
 
 
 def build_fraction_families(
-    usage: PartUsage, style: LabelStyle, overruled: Mapping[str, int] | None = None
+    usage: FractionUsage, style: LabelStyle, overruled: Mapping[str, int] | None = None
 ) -> tuple[Family, ...]:
     """All families about fractions, a series for each container and GPU, once the pod's name is known."""
     usage = usage.named
     parts = [(_label(one, part, style), part) for one in usage.containers for part in one.parts]
-    uses: list[tuple[Labels, PartUse | UndividedUse]] = [
+    uses: list[tuple[Labels, FractionUse | UndividedUse]] = [
         *parts,
         *((_label(one, one, style), one) for one in usage.undivided),
     ]
@@ -81,7 +81,7 @@ def _make(name: str, text: str, samples: Iterable[tuple[Labels, float | None]]) 
     return make_family(name, "gauge", text, [(labels, value) for labels, value in samples if value is not None])
 
 
-def _label(one: ContainerUse | UndividedUse, use: PartUse | UndividedUse, style: LabelStyle) -> Labels:
+def _label(one: ContainerUse | UndividedUse, use: FractionUse | UndividedUse, style: LabelStyle) -> Labels:
     index = (("gpu", str(use.index)),) if use.index is not None else ()
     return (*index, ("UUID", str(use.gpu)), *_list_names(one, style))
 

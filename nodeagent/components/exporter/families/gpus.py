@@ -10,7 +10,7 @@ from typing import Final
 
 from nodeagent.components.exporter.catalogue.field import Entity
 from nodeagent.components.exporter.exposition import Family, Labels, MetricType, make_family
-from nodeagent.components.exporter.series.xid_book import XidBook
+from nodeagent.components.exporter.series.xid_history import XidHistory
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.devices import DeviceTable, Standing
 from nodeagent.model.gpu import Gpu, Inventory
@@ -112,7 +112,7 @@ def build_reading_families(boards: Sequence[Entity]) -> tuple[Family, ...]:
 
 
 def build_standing_families(
-    inventory: Inventory | None, health: HealthReport | None, xids: XidBook, lost: frozenset[str]
+    inventory: Inventory | None, health: HealthReport | None, xids: XidHistory, lost: frozenset[str]
 ) -> tuple[Family, ...]:
     """Families that hold between samples: present GPUs, lost GPUs, events."""
     gpus = inventory.gpus if inventory is not None else ()

@@ -10,7 +10,7 @@ from nodeagent.components.exporter.exposition import Family, Labels, make_family
 from nodeagent.model.display import DeviceInfo, PodStat
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.telemetry import GpuSample, NodeSample
-from nodeagent.model.usage import PartUsage, PartUse
+from nodeagent.model.usage import FractionUsage, FractionUse
 
 TOTAL = "total"
 _Samples = list[tuple[Labels, float]]
@@ -74,7 +74,7 @@ _OF_GPU: tuple[tuple[str, str, Callable[[GpuSample], float | None]], ...] = (
         lambda gpu: gpu.memory_utilization_percent,
     ),
 )
-_OF_PART: tuple[tuple[str, str, Callable[[PartUse], float | None]], ...] = (
+_OF_PART: tuple[tuple[str, str, Callable[[FractionUse], float | None]], ...] = (
     (
         "hami_vgpu_memory_used_bytes",
         "Memory of the GPU that the container uses.",
@@ -99,7 +99,7 @@ _OF_PART: tuple[tuple[str, str, Callable[[PartUse], float | None]], ...] = (
 
 
 def build_hami_families(
-    usage: PartUsage, inventory: Inventory, sample: NodeSample | None, node: str
+    usage: FractionUsage, inventory: Inventory, sample: NodeSample | None, node: str
 ) -> tuple[Family, ...]:
     """The available families of HAMi's monitor; an unknown value has no series."""
     gpus = {gpu.uuid: gpu for gpu in inventory.gpus}
@@ -132,7 +132,7 @@ def _name_gpu(node: str, gpu: Gpu) -> Labels:
     )
 
 
-def _name_part(namespace: str, pod: str, container: str, number: int, part: PartUse) -> Labels:
+def _name_part(namespace: str, pod: str, container: str, number: int, part: FractionUse) -> Labels:
     return (
         ("namespace", namespace),
         ("pod", pod),

@@ -6,7 +6,7 @@ The names differ from the device series, so that a sum over a device never count
 from collections.abc import Callable, Mapping, Sequence
 
 from nodeagent.components.exporter.attribution.device_labels import LabelStyle, list_instance_labels, name_holder
-from nodeagent.components.exporter.attribution.pod_accounts import Share, Usage
+from nodeagent.components.exporter.attribution.pod_accounts import ContainerUsage, Usage
 from nodeagent.components.exporter.catalogue.field import Entity
 from nodeagent.components.exporter.exposition import Family, Labels, MetricType, make_family
 
@@ -51,7 +51,7 @@ _FAMILIES: tuple[tuple[str, MetricType, str, Callable[[Usage], float | None]], .
 
 
 def build_pod_families(
-    usages: Mapping[Share, Usage], devices: Sequence[Entity], style: LabelStyle
+    usages: Mapping[ContainerUsage, Usage], devices: Sequence[Entity], style: LabelStyle
 ) -> tuple[Family, ...]:
     """All families by pod, a series for each container and device."""
     pairs = {(entity.gpu.uuid, entity.gpu_instance_id): _list_device(entity) for entity in devices}

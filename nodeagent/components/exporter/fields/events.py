@@ -8,8 +8,8 @@ from nodeagent.components.exporter.catalogue.field import Entity
 from nodeagent.components.exporter.exposition import MetricType
 from nodeagent.components.exporter.series.clock_events import ClockEvents
 from nodeagent.components.exporter.series.health_watches import Incident
-from nodeagent.components.exporter.series.xid_book import XidBook
-from nodeagent.components.exporter.series.xid_texts import describe_xid
+from nodeagent.components.exporter.series.xid_history import XidHistory
+from nodeagent.components.exporter.series.xid_messages import describe_xid
 from nodeagent.model.ids import GpuUuid
 
 Extra: TypeAlias = tuple[dict[str, str], dict[str, str], float]
@@ -21,7 +21,7 @@ class Happenings:
     """Remembered events of the node's GPUs."""
 
     now_seconds: float
-    xids: XidBook
+    xids: XidHistory
     clock_events: ClockEvents
     xid_window_seconds: float = 300.0
     clock_events_window_seconds: float = 300.0

@@ -17,8 +17,8 @@ from nodeagent.components.exporter.fields.events import Happenings
 from nodeagent.components.exporter.series.clock_events import ClockEvents
 from nodeagent.components.exporter.series.device_series import Device, render_device_series
 from nodeagent.components.exporter.series.health_watches import HealthWatches
-from nodeagent.components.exporter.series.rates import RateBook
-from nodeagent.components.exporter.series.xid_book import XidBook
+from nodeagent.components.exporter.series.rates import RateCalculator
+from nodeagent.components.exporter.series.xid_history import XidHistory
 from nodeagent.config.sections.cluster import MetricsSettings
 from nodeagent.model.allocation import AllocationTable, ClaimTable
 from nodeagent.model.cluster import PodLabelTable
@@ -32,7 +32,7 @@ HEALTH = "DCGM_EXP_GPU_HEALTH_STATUS"
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class SeriesSelection:
     """The series wanted by the settings."""
 
     selection: Selection
@@ -58,9 +58,9 @@ def plan_style(metrics: MetricsSettings, host: str) -> LabelStyle:
     )
 
 
-def plan_wishes(metrics: MetricsSettings, selection: Selection, host: str) -> Wishes:
+def plan_selection(metrics: MetricsSettings, selection: Selection, host: str) -> SeriesSelection:
     """The series wanted by the settings, with the fields of the list."""
-    return Wishes(
+    return SeriesSelection(
         selection=selection,
         style=plan_style(metrics, host),
         pods=metrics.pod_attribution,
@@ -89,11 +89,11 @@ class NodeSeries:
     """Remembers earlier samples for rates, windows and totals."""
 
     def __init__(self) -> None:
-        self.xids = XidBook()
-        self._rates, self._accounts = RateBook(), PodAccounts()
+        self.xids = XidHistory()
+        self._rates, self._accounts = RateCalculator(), PodAccounts()
         self._clock_events, self._health = ClockEvents(), HealthWatches()
 
-    def render(self, sample: NodeSample, known: Knowledge, wishes: Wishes) -> Iterator[Block]:
+    def render(self, sample: NodeSample, known: Knowledge, wishes: SeriesSelection) -> Iterator[Block]:
         """Add a sample and render the series, block by block, so that other tasks may run in between."""
         boards = list_boards(known.inventory, sample, self._rates.update(sample))
         devices = list_devices(boards)
@@ -113,7 +113,7 @@ class NodeSeries:
             families = build_pod_label_families(known.pod_labels, holders, wishes.pod_labels, wishes.style)
             yield from render_families(families)
 
-    def _note(self, boards: list[Entity], now_seconds: float, wishes: Wishes) -> Happenings:
+    def _note(self, boards: list[Entity], now_seconds: float, wishes: SeriesSelection) -> Happenings:
         present = frozenset(board.gpu.uuid for board in boards)
         wanted = {family.field.name for family in wishes.selection.families}
         self._clock_events.set_window(wishes.clock_events_window_seconds)
@@ -138,11 +138,11 @@ class NodeSeries:
         )
 
 
-def _find_holders(known: Knowledge, wishes: Wishes) -> Holders:
+def _find_holders(known: Knowledge, wishes: SeriesSelection) -> Holders:
     return find_holders(known.allocations, wishes.extra_resource_names, known.claims, known.inventory.gpus)
 
 
-def _label(entity: Entity, known: Knowledge, holders: Holders, wishes: Wishes) -> Device:
+def _label(entity: Entity, known: Knowledge, holders: Holders, wishes: SeriesSelection) -> Device:
     driver = known.driver
     identity = Identity(
         entity.gpu,

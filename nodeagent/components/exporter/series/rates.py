@@ -34,7 +34,7 @@ NO_RATES = Rates()
 _LINK_TOTALS = ("field/138/", "field/139/")
 
 
-class RateBook:
+class RateCalculator:
     """Remembers one sample."""
 
     def __init__(self) -> None:

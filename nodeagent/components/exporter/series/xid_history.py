@@ -23,7 +23,7 @@ class SeenXid:
     gpu_instance_id: int | None = None
 
 
-class XidBook:
+class XidHistory:
     """Remembers every XID by GPU."""
 
     def __init__(self) -> None:

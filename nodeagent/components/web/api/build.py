@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
+from nodeagent.components.web.api.fractions import list_fraction_holders
 from nodeagent.components.web.api.gpu_records import join_devices, join_gpus
-from nodeagent.components.web.api.parts import list_part_holders
 from nodeagent.components.web.api.records import ComponentRecord, ConditionRecord, GateRecord, StateRecord
 from nodeagent.components.web.verdict import decide_ready, decide_verdict
 from nodeagent.core.values import ActiveCondition, ComponentReport, GateState
@@ -12,7 +12,7 @@ from nodeagent.model.devices import DeviceTable
 from nodeagent.model.driver import DriverState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
-from nodeagent.model.journal import PartTable
+from nodeagent.model.journal import FractionTable
 from nodeagent.model.labels import LabelState
 from nodeagent.model.mig import MigState
 from nodeagent.model.mps import MpsState
@@ -21,7 +21,7 @@ from nodeagent.model.plugin import PluginState
 from nodeagent.model.runtime import CdiState, RuntimeState
 from nodeagent.model.slices import PublishedSlices
 from nodeagent.model.telemetry import NodeSample
-from nodeagent.model.usage import PartUsage
+from nodeagent.model.usage import FractionUsage
 from nodeagent.model.values import Value
 
 
@@ -37,7 +37,7 @@ class Identity(Value, frozen=True):
     notices: tuple[str, ...] = ()
 
 
-class Known(Value, frozen=True):
+class LatestStates(Value, frozen=True):
     """The newest states on the bus; `None` for unpublished states."""
 
     driver: DriverState | None = None
@@ -50,8 +50,8 @@ class Known(Value, frozen=True):
     allocations: AllocationTable | None = None
     labels: LabelState | None = None
     offering: Offering | None = None
-    parts: PartTable | None = None
-    usage: PartUsage | None = None
+    parts: FractionTable | None = None
+    usage: FractionUsage | None = None
     mps: MpsState | None = None
     devices: DeviceTable | None = None
     mig: MigState | None = None
@@ -100,7 +100,7 @@ def build_conditions(conditions: Iterable[ActiveCondition]) -> tuple[ConditionRe
 
 def build_state(
     identity: Identity,
-    known: Known,
+    known: LatestStates,
     gates: Sequence[GateRecord],
     components: Sequence[ComponentRecord],
     conditions: Sequence[ConditionRecord],
@@ -111,7 +111,7 @@ def build_state(
     ready = decide_ready(gates, components)
     gpus = None
     if known.inventory is not None:
-        parts = list_part_holders(known.parts, known.usage) if known.parts is not None else None
+        parts = list_fraction_holders(known.parts, known.usage) if known.parts is not None else None
         gpus = join_gpus(
             known.inventory,
             known.sample,

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from nodeagent.core.values import ActiveCondition
 from nodeagent.model.allocation import Allocation, AllocationSource, AllocationTable, ClaimTable, PodIdentity
-from nodeagent.model.claims import ClaimBook, ClaimStanding
+from nodeagent.model.claims import ClaimStanding, ReadyClaims
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.journal import PreparedClaim
 from nodeagent.model.slices import PublishedSlices, SliceContent
@@ -47,13 +47,13 @@ class ClaimsRecord(Value, frozen=True):
 
 
 def record_claims(
-    book: ClaimBook | None,
+    book: ReadyClaims | None,
     table: ClaimTable | None,
     standing: ClaimStanding | None,
     conditions: Iterable[ActiveCondition],
 ) -> ClaimsRecord:
     """The record of all claims now."""
-    prepared = sorted((book or ClaimBook()).claims.values(), key=lambda one: (one.namespace, one.name))
+    prepared = sorted((book or ReadyClaims()).claims.values(), key=lambda one: (one.namespace, one.name))
     return ClaimsRecord(
         standing=standing,
         prepared=tuple(ClaimRecord(claim=claim, holders=tuple(_list_holders(claim, table))) for claim in prepared),
@@ -66,7 +66,7 @@ def record_claims(
 
 
 def join_claims(
-    allocations: AllocationTable | None, book: ClaimBook | None, table: ClaimTable | None
+    allocations: AllocationTable | None, book: ReadyClaims | None, table: ClaimTable | None
 ) -> AllocationTable | None:
     """All holders, including holders by claim: a row for each container."""
     if book is None or not book.claims:

@@ -4,23 +4,23 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from nodeagent.components.web.api.records import PartHolder
+from nodeagent.components.web.api.records import FractionHolder
+from nodeagent.model.fractions import FractionDecisions
 from nodeagent.model.ids import GpuUuid
-from nodeagent.model.journal import Binding, PartTable
-from nodeagent.model.parts import PartReasons
-from nodeagent.model.usage import PartUsage, PartUse, UndividedUse
+from nodeagent.model.journal import Binding, FractionTable
+from nodeagent.model.usage import FractionUsage, FractionUse, UndividedUse
 from nodeagent.model.values import Value
 
-PartHolders = Mapping[GpuUuid, tuple[PartHolder, ...]]
+FractionHolders = Mapping[GpuUuid, tuple[FractionHolder, ...]]
 
 
-class PartRecord(Value, frozen=True):
+class ContainerFractionsRecord(Value, frozen=True):
     """A container with its fractions."""
 
     binding: Binding
     decided: tuple[str, ...] = ()
     """How its GPUs were chosen, in lines; empty for choices before the agent's start."""
-    used: tuple[PartUse, ...] = ()
+    used: tuple[FractionUse, ...] = ()
     """The container's use of each fraction, in the order of the fractions."""
     resources: tuple[str, ...] = ()
     """The resources asked for by the container."""
@@ -35,22 +35,22 @@ class WaitingRecord(Value, frozen=True):
     """Why there is no room, in lines."""
 
 
-class PartsRecord(Value, frozen=True):
+class FractionsRecord(Value, frozen=True):
     """All fractions of the node."""
 
-    bound: tuple[PartRecord, ...] = ()
+    bound: tuple[ContainerFractionsRecord, ...] = ()
     waiting: tuple[WaitingRecord, ...] = ()
     undivided: tuple[UndividedUse, ...] = ()
     """The common use by several containers of a pod, while there is no telling them apart."""
 
 
-def list_part_holders(table: PartTable, usage: PartUsage | None) -> PartHolders:
+def list_fraction_holders(table: FractionTable, usage: FractionUsage | None) -> FractionHolders:
     """The holders of fractions of each GPU."""
-    found: dict[GpuUuid, list[PartHolder]] = {}
+    found: dict[GpuUuid, list[FractionHolder]] = {}
     for number, uses in _join_uses(table, usage).items():
         binding = table.bindings[number]
         for use in uses:
-            holder = PartHolder(
+            holder = FractionHolder(
                 number=number,
                 pod=binding.pod,
                 container=binding.container,
@@ -61,14 +61,14 @@ def list_part_holders(table: PartTable, usage: PartUsage | None) -> PartHolders:
     return {gpu: tuple(holders) for gpu, holders in found.items()}
 
 
-def _join_uses(table: PartTable, usage: PartUsage | None) -> dict[int, tuple[PartUse, ...]]:
+def _join_uses(table: FractionTable, usage: FractionUsage | None) -> dict[int, tuple[FractionUse, ...]]:
     """The fractions of each binding in the journal, with their use as measured last."""
     containers = usage.containers if usage is not None else ()
     measured = {(one.number, part.gpu): part for one in containers for part in one.parts}
     return {
         number: tuple(
             replace(
-                measured.get((number, part.gpu)) or PartUse(gpu=part.gpu, index=None, cores=0, memory_bytes=0),
+                measured.get((number, part.gpu)) or FractionUse(gpu=part.gpu, index=None, cores=0, memory_bytes=0),
                 cores=part.cores,
                 memory_bytes=part.memory_bytes,
                 cores_max=binding.core_limit,
@@ -79,13 +79,15 @@ def _join_uses(table: PartTable, usage: PartUsage | None) -> dict[int, tuple[Par
     }
 
 
-def record_parts(table: PartTable | None, reasons: PartReasons | None, usage: PartUsage | None = None) -> PartsRecord:
+def record_fractions(
+    table: FractionTable | None, reasons: FractionDecisions | None, usage: FractionUsage | None = None
+) -> FractionsRecord:
     """The record of all fractions now."""
-    known, held = reasons or PartReasons(), table or PartTable()
+    known, held = reasons or FractionDecisions(), table or FractionTable()
     uses = _join_uses(held, usage)
-    return PartsRecord(
+    return FractionsRecord(
         bound=tuple(
-            PartRecord(
+            ContainerFractionsRecord(
                 binding=binding,
                 decided=known.bound.get(number, ()),
                 used=uses[number],
@@ -98,6 +100,6 @@ def record_parts(table: PartTable | None, reasons: PartReasons | None, usage: Pa
     )
 
 
-def _list_resources(table: PartTable, binding: Binding) -> tuple[str, ...]:
+def _list_resources(table: FractionTable, binding: Binding) -> tuple[str, ...]:
     found = (table.reservations.get(number) for number in binding.reservations)
     return tuple(each.resource for each in found if each is not None)

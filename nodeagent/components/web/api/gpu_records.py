@@ -1,7 +1,7 @@
 """Joins the states of each GPU: identity, sample, health, holders; pure."""
 
-from nodeagent.components.web.api.parts import PartHolders
-from nodeagent.components.web.api.records import DeviceClassRecord, DeviceRecord, GpuRecord, GpusRecord, PartHolder
+from nodeagent.components.web.api.fractions import FractionHolders
+from nodeagent.components.web.api.records import DeviceClassRecord, DeviceRecord, FractionHolder, GpuRecord, GpusRecord
 from nodeagent.model.allocation import Allocation, AllocationTable
 from nodeagent.model.devices import DeviceClassState, DeviceTable, HostDevice
 from nodeagent.model.gpu import Gpu, Inventory
@@ -22,12 +22,12 @@ def join_gpus(
     *,
     offering: Offering | None = None,
     plugin: PluginState | None = None,
-    parts: PartHolders | None = None,
+    parts: FractionHolders | None = None,
     mig: MigState | None = None,
     now_seconds: float,
 ) -> GpusRecord:
     """A record per GPU of the inventory; unread values are missing from the record."""
-    known = _Known(sample, health, table, offering, plugin, mig, now_seconds)
+    known = _GpuStates(sample, health, table, offering, plugin, mig, now_seconds)
     return GpusRecord(
         generation=inventory.generation,
         gpus=tuple(known.join(gpu, (parts or {}).get(gpu.uuid, ())) for gpu in inventory.gpus),
@@ -38,7 +38,7 @@ def join_gpus(
     )
 
 
-class _Known:
+class _GpuStates:
     """All states besides the inventory, by GPU or device."""
 
     def __init__(
@@ -57,7 +57,7 @@ class _Known:
         self._verdicts: dict[str, list[DeviceHealth]] = {}
         for verdict in health.devices if health is not None else ():
             self._verdicts.setdefault(verdict.gpu, []).append(verdict)
-        self._doors = {door.gpu: door for door in offering.doors} if offering is not None else {}
+        self._doors = {mode.gpu: mode for mode in offering.doors} if offering is not None else {}
         self._changes = {change.gpu: change for change in mig.changes} if mig is not None else {}
         self._allocations = table.allocations if table is not None else ()
         offers = plugin is not None and plugin.account is not None
@@ -69,7 +69,7 @@ class _Known:
             for device in allocation.devices:
                 self._places.setdefault(find_uuid(device), []).append(place)
 
-    def join(self, gpu: Gpu, parts: tuple[PartHolder, ...]) -> GpuRecord:
+    def join(self, gpu: Gpu, parts: tuple[FractionHolder, ...]) -> GpuRecord:
         newest = self._samples.get(gpu.uuid)
         return GpuRecord(
             gpu=gpu,

@@ -4,17 +4,17 @@ from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
 from nodeagent.components.web.api.claims import record_claims
-from nodeagent.components.web.api.parts import record_parts
+from nodeagent.components.web.api.fractions import record_fractions
 from nodeagent.components.web.api.records import GpusRecord, StateRecord
 from nodeagent.core.values import ActiveCondition
 from nodeagent.model.allocation import ClaimTable
-from nodeagent.model.claims import ClaimBook, ClaimStanding
-from nodeagent.model.journal import PartTable
+from nodeagent.model.claims import ClaimStanding, ReadyClaims
+from nodeagent.model.fractions import FractionDecisions
+from nodeagent.model.journal import FractionTable
 from nodeagent.model.mig import MigState
 from nodeagent.model.mps import MpsState
 from nodeagent.model.offering import Offering
-from nodeagent.model.parts import PartReasons
-from nodeagent.model.usage import PartUsage
+from nodeagent.model.usage import FractionUsage
 
 V = TypeVar("V")
 
@@ -32,16 +32,16 @@ def list_records(
 ) -> dict[str, Callable[[], object]]:
     """The function behind each path; called anew for every request."""
 
-    def record_claim_book() -> object:
-        return record_claims(read(ClaimBook), read(ClaimTable), read(ClaimStanding), list_active())
+    def record_ready_claims() -> object:
+        return record_claims(read(ReadyClaims), read(ClaimTable), read(ClaimStanding), list_active())
 
     return {
         "/api/v1/state": state,
         "/api/v1/gpus": lambda: state().gpus or GpusRecord(generation=0),
         "/api/v1/allocations": lambda: state().allocations,
-        "/api/v1/parts": lambda: record_parts(read(PartTable), read(PartReasons), read(PartUsage)),
-        "/api/v1/claims": record_claim_book,
-        "/api/v1/usage": lambda: read(PartUsage) or PartUsage(),
+        "/api/v1/parts": lambda: record_fractions(read(FractionTable), read(FractionDecisions), read(FractionUsage)),
+        "/api/v1/claims": record_ready_claims,
+        "/api/v1/usage": lambda: read(FractionUsage) or FractionUsage(),
         "/api/v1/doors": lambda: (read(Offering) or Offering()).doors,
         "/api/v1/mig": lambda: read(MigState) or MigState(),
         "/api/v1/mps": lambda: read(MpsState) or MpsState(),

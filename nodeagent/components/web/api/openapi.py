@@ -8,8 +8,8 @@ import msgspec
 from nodeagent import __version__
 from nodeagent.components.web.api.admin import CommandDone
 from nodeagent.components.web.api.claims import ClaimsRecord, SlicesRecord
+from nodeagent.components.web.api.fractions import FractionsRecord
 from nodeagent.components.web.api.index import ADMIN, INDEX, Index
-from nodeagent.components.web.api.parts import PartsRecord
 from nodeagent.components.web.api.records import (
     ComponentRecord,
     ConditionRecord,
@@ -26,9 +26,9 @@ from nodeagent.model.driver import DriverState
 from nodeagent.model.labels import LabelState
 from nodeagent.model.mig import MigState
 from nodeagent.model.mps import MpsState
-from nodeagent.model.offering import GpuDoor
+from nodeagent.model.offering import GpuAllocationMode
 from nodeagent.model.orders import ORDERS
-from nodeagent.model.usage import PartUsage
+from nodeagent.model.usage import FractionUsage
 from nodeagent.model.values import Value
 
 Schema = dict[str, Any]
@@ -50,11 +50,11 @@ ANSWERS: dict[str, Any] = {
     "/api/v1/gpus/{name}": GpuRecord,
     "/api/v1/allocations": tuple[Allocation, ...],
     "/api/v1/allocations/history": tuple[AllocationRow, ...],
-    "/api/v1/parts": PartsRecord,
+    "/api/v1/parts": FractionsRecord,
     "/api/v1/claims": ClaimsRecord,
     "/api/v1/slices": SlicesRecord,
-    "/api/v1/usage": PartUsage,
-    "/api/v1/doors": tuple[GpuDoor, ...],
+    "/api/v1/usage": FractionUsage,
+    "/api/v1/doors": tuple[GpuAllocationMode, ...],
     "/api/v1/mig": MigState,
     "/api/v1/layouts": LayoutsRecord,
     "/api/v1/mps": MpsState,

@@ -6,17 +6,17 @@ from nodeagent.config.sections.mig import LayoutEntry, MigSettings
 from nodeagent.model.allocation import Allocation, PodIdentity
 from nodeagent.model.devices import HostDevice
 from nodeagent.model.driver import DriverState
-from nodeagent.model.gpu import Gpu, GpuPair, KnownGpu, MissingGpu, NvSwitch
+from nodeagent.model.gpu import Gpu, GpuPair, MissingGpu, NvSwitch, StoredGpu
 from nodeagent.model.health import DeviceHealth
 from nodeagent.model.labels import LabelState
 from nodeagent.model.mig import GpuChange
 from nodeagent.model.mps import MpsState
-from nodeagent.model.offering import GpuDoor
+from nodeagent.model.offering import GpuAllocationMode
 from nodeagent.model.plugin import PluginState
 from nodeagent.model.runtime import CdiState, RuntimeState
 from nodeagent.model.slices import PublishedSlices
 from nodeagent.model.telemetry import GpuSample
-from nodeagent.model.usage import PartUse
+from nodeagent.model.usage import FractionUse
 from nodeagent.model.values import Value
 
 SIMULATED_HEADER = "Nodeagent-Simulated"
@@ -59,7 +59,7 @@ class ConditionRecord(Value, frozen=True):
     detail: str = ""
 
 
-class PartHolder(Value, frozen=True):
+class FractionHolder(Value, frozen=True):
     """A container with a fraction of a GPU, and its use of the fraction."""
 
     number: int
@@ -67,7 +67,7 @@ class PartHolder(Value, frozen=True):
     pod: PodIdentity
     container: str
     since_seconds: float
-    use: PartUse
+    use: FractionUse
 
 
 class GpuRecord(Value, frozen=True):
@@ -80,11 +80,11 @@ class GpuRecord(Value, frozen=True):
     """Whether the next two readings were due and did not come: the sample then shows the past, not the present."""
     health: tuple[DeviceHealth, ...] = ()
     allocations: tuple[Allocation, ...] = ()
-    door: GpuDoor | None = None
+    door: GpuAllocationMode | None = None
     """The allocation mode of the GPU; `None` while unknown."""
     free: tuple[str, ...] | None = None
     """UUIDs that a pod could get now: the GPU's, or of MIG devices; `None` where this agent offers nothing."""
-    parts: tuple[PartHolder, ...] = ()
+    parts: tuple[FractionHolder, ...] = ()
     """The holders of fractions, where the GPU is given in fractions."""
     change: GpuChange | None = None
     """The wanted partitions of a GPU in change, or waiting for a change."""
@@ -98,7 +98,7 @@ class GpusRecord(Value, frozen=True):
     pairs: tuple[GpuPair, ...] = ()
     switches: tuple[NvSwitch, ...] = ()
     missing: tuple[MissingGpu, ...] = ()
-    vanished: tuple[KnownGpu, ...] = ()
+    vanished: tuple[StoredGpu, ...] = ()
 
 
 class DeviceRecord(Value, frozen=True):

@@ -25,7 +25,7 @@ ROUTINE = frozenset({"DevicesAllocated", "DevicesFreed"})
 ALIKE = frozenset({"GpuAppeared", "GpuVanished", "VerdictChanged", "MigLayoutChanged"})
 """Events of many devices at once are shown once for all devices."""
 NAMED = re.compile(r"(GPU \d+(?::\d+ \(\S+\)| \(gone\))?) (.+)")
-NAMES_TOLD = 3
+NAMES_LISTED = 3
 NAMING = ("gpu", "device", "devices")
 """Fields with the subject of an event."""
 SUMMARIES = frozenset({"Inventory", "HealthReport"})
@@ -54,7 +54,7 @@ class Chain(Value, frozen=True):
         return self.links[0].seq < 0
 
 
-class Told(NamedTuple):
+class ChainEvent(NamedTuple):
     """The fields of an event that chains need."""
 
     seq: int
@@ -64,15 +64,15 @@ class Told(NamedTuple):
     text: str
 
 
-def tell_history(history: Iterable[Envelope[Any]], names: Names) -> list[Told]:
+def describe_history(history: Iterable[Envelope[Any]], names: Names) -> list[ChainEvent]:
     """The bus's history in words."""
     teller = Teller(names)
-    return [Told(each.seq, each.cause, each.time, each.type_name, teller.tell(each)) for each in history]
+    return [ChainEvent(each.seq, each.cause, each.time, each.type_name, teller.tell(each)) for each in history]
 
 
-def tell_records(records: Iterable[EventRecord]) -> list[Told]:
+def describe_records(records: Iterable[EventRecord]) -> list[ChainEvent]:
     """Records of the API, with their words already made."""
-    return [Told(each.seq, each.cause, each.time_seconds, each.type, each.text) for each in records]
+    return [ChainEvent(each.seq, each.cause, each.time_seconds, each.type, each.text) for each in records]
 
 
 def find_about(events: Iterable[tuple[int, Any]], own: AbstractSet[str]) -> frozenset[int]:
@@ -88,7 +88,7 @@ def _list_named(value: Any) -> set[str]:
 
 
 def build_chains(
-    events: Iterable[Told],
+    events: Iterable[ChainEvent],
     limit: int = PAGE_CHAINS,
     *,
     about: AbstractSet[int] | None = None,
@@ -101,19 +101,19 @@ def build_chains(
     """
     parents: dict[int, int | None] = {}
     said: dict[str, str] = {}
-    told: dict[int, Told] = {}
+    told: dict[int, ChainEvent] = {}
     # Summaries equal to the summary before: shown only for their effects.
     repeated: set[int] = set()
     children: dict[int | None, list[int]] = {}
     for each in events:
         parents[each.seq] = each.cause
-        parent = _find_told(parents, told.keys(), each.seq)
+        parent = _find_listed_pod(parents, told.keys(), each.seq)
         is_summary = each.type in SUMMARIES
-        is_told = bool(each.text) and not (is_summary and parent is not None)
+        is_withdrawn = bool(each.text) and not (is_summary and parent is not None)
         if is_summary and each.text == said.get(each.type):
             repeated.add(each.seq)
         said[each.type] = each.text
-        if is_told:
+        if is_withdrawn:
             told[each.seq] = each
             children.setdefault(parent, []).append(each.seq)
     began = [root for root in children.get(None, ()) if root not in repeated or root in children]
@@ -123,7 +123,7 @@ def build_chains(
     return tuple(_build_chain([(told[seq], depth) for seq, depth in walks[root]], length) for root in chosen)
 
 
-def _build_chain(walk: Sequence[tuple[Told, int]], length: int) -> Chain:
+def _build_chain(walk: Sequence[tuple[ChainEvent, int]], length: int) -> Chain:
     links: list[Link] = []
     alike: list[str] = []
     for at, (each, depth) in enumerate(walk):
@@ -139,19 +139,19 @@ def _build_chain(walk: Sequence[tuple[Told, int]], length: int) -> Chain:
     return Chain(links=tuple(links[:length]), left_out=max(0, len(links) - length))
 
 
-def _split_name(event: Told) -> tuple[str, str]:
+def _split_name(event: ChainEvent) -> tuple[str, str]:
     """The device at the beginning of the sentence, and the rest, for events common to many devices."""
     found = NAMED.fullmatch(event.text) if event.type in ALIKE else None
     return (found[1], found[2]) if found is not None else ("", event.text)
 
 
 def _join_names(names: Sequence[str]) -> str:
-    if len(names) <= NAMES_TOLD:
+    if len(names) <= NAMES_LISTED:
         return ", ".join(names)
     return f"{names[0]}, {names[1]} and {len(names) - 2} more"
 
 
-def _choose(told: Mapping[int, Told], roots: Sequence[int], routine_max: int) -> list[int]:
+def _choose(told: Mapping[int, ChainEvent], roots: Sequence[int], routine_max: int) -> list[int]:
     """The roots, newest first, with few routine events."""
     chosen: list[int] = []
     routine = 0
@@ -163,7 +163,7 @@ def _choose(told: Mapping[int, Told], roots: Sequence[int], routine_max: int) ->
     return chosen
 
 
-def _find_told(parents: Mapping[int, int | None], told: AbstractSet[int], seq: int) -> int | None:
+def _find_listed_pod(parents: Mapping[int, int | None], told: AbstractSet[int], seq: int) -> int | None:
     cause = parents.get(seq)
     while cause is not None and cause not in told:
         cause = parents.get(cause)

@@ -6,7 +6,7 @@ An alert or a runbook may link here for good: every code of the catalogue has a 
 from nodeagent.components.web.api.records import ConditionRecord
 from nodeagent.components.web.page.markup import age, esc, mark, pairs, prose, section
 from nodeagent.components.web.page.overview import Page, PageView
-from nodeagent.components.web.page.parts import SEVERITY_STYLES, render_condition_list
+from nodeagent.components.web.page.sections import SEVERITY_STYLES, render_condition_list
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.conditions.definition import ConditionDefinition
 

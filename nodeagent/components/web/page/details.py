@@ -3,20 +3,20 @@
 from collections.abc import Sequence
 
 from nodeagent.components.web.api.gpu_records import find_gpu_record
-from nodeagent.components.web.api.records import GpuRecord, PartHolder, StateRecord
+from nodeagent.components.web.api.records import FractionHolder, GpuRecord, StateRecord
 from nodeagent.components.web.page.chains import build_chains, find_about
 from nodeagent.components.web.page.charts import render_charts
 from nodeagent.components.web.page.condition import DEFINITIONS, render_condition_page
 from nodeagent.components.web.page.gpus import (
     decide_style,
+    describe_vacancy,
     render_gpu_facts,
     render_meters,
     render_mig,
-    tell_vacancy,
 )
 from nodeagent.components.web.page.markup import SYMBOLS, esc, mark, section, verdict
-from nodeagent.components.web.page.overview import Page, PageView, Steps, finish, render_overview, tell_all
-from nodeagent.components.web.page.parts import render_allocation_table, render_events, render_part_table
+from nodeagent.components.web.page.overview import Page, PageView, Steps, describe_all, finish, render_overview
+from nodeagent.components.web.page.sections import render_allocation_table, render_events, render_fraction_table
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.gpu import Gpu
 from nodeagent.rules.ids import find_uuid
@@ -71,7 +71,7 @@ def render_gpu_page(name: str, view: PageView) -> Page:
     own = {str(gpu.uuid), *(str(device.uuid) for device in gpu.mig_devices)}
     happened = [*((one.seq, one.value) for one in view.past), *((one.seq, one.value) for one in view.history)]
     about = find_about(happened, own)
-    chains = build_chains(tell_all(view), HISTORY_CHAINS, about=about)
+    chains = build_chains(describe_all(view), HISTORY_CHAINS, about=about)
     return Page(
         title=f"{SYMBOLS[style]} GPU {gpu.index} · {state.node}",
         node=f"{state.node}: GPU {gpu.index}",
@@ -98,15 +98,15 @@ def _holders(record: GpuRecord, view: PageView) -> str:
     if not record.allocations and not parts:
         if record.door is not None and not record.door.is_open:
             return f"<p>Nobody: {esc(record.door.explain())}</p>"
-        vacancy = tell_vacancy(record)
+        vacancy = describe_vacancy(record)
         return f"<p>Nobody{f': {vacancy}' if vacancy else ''}.</p>"
     return _tabulate_held(record.allocations, parts, view.state)
 
 
-def _tabulate_held(held: Sequence[Allocation], parts: Sequence[tuple[Gpu, PartHolder]], state: StateRecord) -> str:
+def _tabulate_held(held: Sequence[Allocation], parts: Sequence[tuple[Gpu, FractionHolder]], state: StateRecord) -> str:
     """The tables of devices and of fractions, unless empty."""
     devices = render_allocation_table(held, state.gpus, state.time_seconds) if held else ""
-    return devices + (render_part_table(parts, state.time_seconds) if parts else "")
+    return devices + (render_fraction_table(parts, state.time_seconds) if parts else "")
 
 
 def render_pod_page(namespace: str, name: str, view: PageView) -> Page:

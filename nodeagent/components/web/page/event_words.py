@@ -8,6 +8,8 @@ from nodeagent.model.cluster import ClusterLink
 from nodeagent.model.driver import DriverState
 from nodeagent.model.events import (
     AllocationDiffered,
+    AllocationModeChanged,
+    AllocationModeChosen,
     AllocationRefused,
     CdiSpecsWritten,
     ClaimPrepared,
@@ -21,10 +23,12 @@ from nodeagent.model.events import (
     DevicesAdvertised,
     DevicesAllocated,
     DevicesFreed,
-    DoorChanged,
-    DoorChosen,
     DriverChanged,
     FaultInjected,
+    FractionBound,
+    FractionProcessEnded,
+    FractionRefused,
+    FractionReleased,
     GpuAppeared,
     GpuCleared,
     GpuEventReported,
@@ -37,15 +41,11 @@ from nodeagent.model.events import (
     MigLayoutChanged,
     MpsDaemonEnded,
     MpsDaemonStarted,
-    PartBound,
-    PartProcessEnded,
-    PartRefused,
-    PartReleased,
+    NodeRequestRefused,
     RuntimeConfigured,
     RuntimeRestarted,
     SlicesWritten,
     VerdictChanged,
-    WishRefused,
     XidReported,
 )
 from nodeagent.model.gpu import Inventory
@@ -55,7 +55,7 @@ from nodeagent.model.telemetry import EventWatch
 from nodeagent.model.wording import render_bytes
 from nodeagent.rules.ids import GONE, Names, find_uuid
 
-LABELS_TOLD = 6
+LABELS_LISTED = 6
 _ENDS = {"done": "cut", "undone": "left as it was", "half": "left half way", "reboot": "waits for a boot"}
 QUIET = frozenset(
     {
@@ -98,12 +98,12 @@ class Teller:
         """The sentence for an event; empty for events not worth a sentence."""
         value = envelope.value
         if isinstance(value, ActiveConditions):
-            return self._tell_conditions(tuple(dict.fromkeys(one.code for one in value.conditions)))
+            return self._describe_conditions(tuple(dict.fromkeys(one.code for one in value.conditions)))
         text = describe_event(value, self.names)
         times = "once" if envelope.repeats == 1 else f"{envelope.repeats} times"
         return f"{text} (and {times} before)" if text and envelope.repeats else text
 
-    def _tell_conditions(self, codes: tuple[str, ...]) -> str:
+    def _describe_conditions(self, codes: tuple[str, ...]) -> str:
         before, self._codes = self._codes, codes
         if before is None:
             return f"conditions: {', '.join(codes)}" if codes else ""
@@ -138,7 +138,7 @@ def _because(reason: str) -> str:
 def _list_labels(keys: Sequence[str]) -> str:
     """Keys without the common prefix, with the time stamp last."""
     words = sorted((key.removeprefix(LABEL_PREFIX) for key in keys), key=lambda word: (word == "gfd.timestamp", word))
-    return ", ".join(words[:LABELS_TOLD]) + (" …" if len(words) > LABELS_TOLD else "")
+    return ", ".join(words[:LABELS_LISTED]) + (" …" if len(words) > LABELS_LISTED else "")
 
 
 def _describe_inventory(value: Inventory, _names: Names) -> str:
@@ -177,10 +177,12 @@ WORDS: dict[type, Callable[[Any, Names], str]] = {
         f"{_call(one.gpu, names)} taken back into service by {one.who}{_because(one.reason)}"
     ),
     GpuForgotten: lambda one, names: f"{_call(one.gpu, names)} gone for good, says {one.who}",
-    DoorChosen: lambda one, names: (
+    AllocationModeChosen: lambda one, names: (
         f"door {one.door or 'as configured'} chosen for {_call(one.gpu, names)} by {one.who}"
     ),
-    DoorChanged: lambda one, names: f"{_call(one.gpu, names)}: door {one.before} → {one.after}{_because(one.reason)}",
+    AllocationModeChanged: lambda one, names: (
+        f"{_call(one.gpu, names)}: door {one.before} → {one.after}{_because(one.reason)}"
+    ),
     CdiSpecsWritten: lambda one, _names: f"CDI specifications written: {', '.join([*one.written, *one.removed])}",
     RuntimeConfigured: lambda one, _names: f"container runtime configured: {', '.join(one.paths)}",
     RuntimeRestarted: lambda one, _names: (
@@ -198,15 +200,15 @@ WORDS: dict[type, Callable[[Any, Names], str]] = {
         f"{one.name} is gone" + (f" while {' and '.join(one.holders)} has it" if one.holders else "")
     ),
     DeviceJudged: lambda one, _: f"{one.name} {one.standing}{_because(one.reason)}",
-    PartBound: lambda one, names: (
+    FractionBound: lambda one, names: (
         f"{one.pod.describe()} ({one.container}) got parts of {_list(one.gpus, names)}: {one.reason}"
     ),
-    PartProcessEnded: lambda one, names: (
+    FractionProcessEnded: lambda one, names: (
         f"process {one.pid} of {one.pod.describe()} ({one.container}) ended, which had {render_bytes(one.memory_bytes)}"
         f" of {_call(one.gpu, names)}: {one.reason}"
     ),
-    PartReleased: lambda one, _: f"part {one.number} ended: {one.reason}",
-    PartRefused: lambda one, _: f"refused {one.count} of {one.resource}: {one.reason}",
+    FractionReleased: lambda one, _: f"part {one.number} ended: {one.reason}",
+    FractionRefused: lambda one, _: f"refused {one.count} of {one.resource}: {one.reason}",
     ClaimPrepared: lambda one, _: f"claim {one.claim} is ready with {', '.join(one.devices)}",
     ClaimUnprepared: lambda one, _: f"claim {one.claim} was put away: {one.reason}",
     ClaimRefused: lambda one, _: f"refused claim {one.claim}: {one.reason}",
@@ -219,7 +221,7 @@ WORDS: dict[type, Callable[[Any, Names], str]] = {
         f"configuration reloaded, changed: {', '.join(one.changed) or 'nothing'}"
     ),
     ConfigurationRejected: lambda one, _names: f"configuration rejected: {'; '.join(one.problems)}",
-    WishRefused: lambda one, _names: f"label {one.label}={one.value} not followed: {one.reason}",
+    NodeRequestRefused: lambda one, _names: f"label {one.label}={one.value} not followed: {one.reason}",
     DriverState: lambda one, _names: f"driver {str(one.phase).replace('_', ' ')}{_because(one.detail)}",
     Inventory: _describe_inventory,
     HealthReport: _describe_health,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import assert_never
 
-from nodeagent.components.web.api.records import GpuRecord, PartHolder, StateRecord
+from nodeagent.components.web.api.records import FractionHolder, GpuRecord, StateRecord
 from nodeagent.components.web.page.markup import SYMBOLS, age, esc, gpu_path, mark, pairs, pod_link, prose, section
 from nodeagent.components.web.page.stats import is_true_now
 from nodeagent.components.web.page.trend import Point, plan_curves, render_spark
@@ -11,7 +11,7 @@ from nodeagent.model.allocation import Allocation
 from nodeagent.model.gpu import Fabric, Gpu, MigDevice
 from nodeagent.model.health import DeviceHealth, Verdict
 from nodeagent.model.ids import GpuUuid
-from nodeagent.model.offering import Door
+from nodeagent.model.offering import AllocationMode
 from nodeagent.model.telemetry import GpuSample
 from nodeagent.model.wording import render_bytes
 from nodeagent.rules.ids import find_uuid, name_device
@@ -67,7 +67,7 @@ def decide_style(record: GpuRecord) -> tuple[str, str, str]:
 _WEIGHTS = {Verdict.HEALTHY: 0, Verdict.UNKNOWN: 1, Verdict.SUSPECT: 2, Verdict.UNHEALTHY: 3}
 
 
-def tell_vacancy(record: GpuRecord) -> str:
+def describe_vacancy(record: GpuRecord) -> str:
     """Whether, or how much of, a GPU without a holder is free; empty if none is."""
     if record.door is not None and _is_divided(record.door.door):
         return "free, in parts" if record.door.is_open and decide_style(record)[0] != "bad" else ""
@@ -83,12 +83,12 @@ def tell_vacancy(record: GpuRecord) -> str:
     return "free" if is_whole else f"{len(free)} of {parts} MIG devices free"
 
 
-def _is_divided(door: Door) -> bool:
+def _is_divided(door: AllocationMode) -> bool:
     """Whether a GPU of the allocation mode has room for others beside its holders."""
     match door:
-        case Door.FRACTIONS:
+        case AllocationMode.FRACTIONS:
             return True
-        case Door.WHOLE | Door.CLAIMS | Door.NONE:
+        case AllocationMode.WHOLE | AllocationMode.CLAIMS | AllocationMode.NONE:
             return False
     assert_never(door)
 
@@ -174,17 +174,17 @@ def _shorten(profile: str, width: int) -> str:
 
 def _render_holders(record: GpuRecord) -> str:
     names = list(dict.fromkeys(pod_link(one.pod) for one in record.allocations))
-    names += [f"{pod_link(one.pod)} {_tell_use(one)}" for one in record.parts]
-    door = record.door
+    names += [f"{pod_link(one.pod)} {_describe_use(one)}" for one in record.parts]
+    mode = record.door
     if not names:
-        word = tell_vacancy(record) or NOBODYS
-        word = word if door is None or door.is_open else esc(door.explain())
+        word = describe_vacancy(record) or NOBODYS
+        word = word if mode is None or mode.is_open else esc(mode.explain())
         return f'<p class="held dim">{word}</p>'
-    waits = f'<p class="small">{esc(door.explain())}</p>' if door is not None and not door.is_settled else ""
+    waits = f'<p class="small">{esc(mode.explain())}</p>' if mode is not None and not mode.is_settled else ""
     return f'<p class="held">{"<br>".join(names)}</p>{waits}'
 
 
-def _tell_use(one: PartHolder) -> str:
+def _describe_use(one: FractionHolder) -> str:
     """The size of the fraction, and its use."""
     return f'<span class="small dim">{esc(one.use.describe_cores())} cores, {esc(one.use.describe_memory())}</span>'
 

@@ -10,19 +10,19 @@ from urllib.parse import quote
 
 from nodeagent.components.web.api.records import EventRecord, StateRecord
 from nodeagent.components.web.assets import SCRIPT, STYLE
-from nodeagent.components.web.page.chains import Told, build_chains, tell_history, tell_records
+from nodeagent.components.web.page.chains import ChainEvent, build_chains, describe_history, describe_records
 from nodeagent.components.web.page.devices import render_devices, render_slices
 from nodeagent.components.web.page.gpus import Trend, render_gpus
 from nodeagent.components.web.page.markup import SYMBOLS, esc, verdict
-from nodeagent.components.web.page.parts import (
+from nodeagent.components.web.page.periods import Periods
+from nodeagent.components.web.page.sections import (
     render_allocations,
     render_conditions,
     render_events,
+    render_gates_and_components,
     render_labels,
-    render_parts,
     render_software,
 )
-from nodeagent.components.web.page.periods import Periods
 from nodeagent.components.web.page.stats import render_stats
 from nodeagent.components.web.page.topology import render_topology
 from nodeagent.core.values import Envelope
@@ -119,7 +119,7 @@ def render_overview(view: PageView) -> Steps:
         "topology": lambda: render_topology(state.gpus),
         "software": lambda: render_software(state),
         "slices": lambda: render_slices(state),
-        "parts": lambda: render_parts(state),
+        "parts": lambda: render_gates_and_components(state),
         "labels": lambda: render_labels(state.labels),
     }
     sections: dict[str, str] = {}
@@ -137,12 +137,12 @@ def render_overview(view: PageView) -> Steps:
 
 
 def _render_history(view: PageView) -> str:
-    return render_events(build_chains(tell_all(view)))
+    return render_events(build_chains(describe_all(view)))
 
 
-def tell_all(view: PageView) -> list[Told]:
+def describe_all(view: PageView) -> list[ChainEvent]:
     """Events of earlier processes of the agent, then of the present process, in words."""
-    return [*tell_records(view.past), *tell_history(view.history, build_names(known_inventory(view.state)))]
+    return [*describe_records(view.past), *describe_history(view.history, build_names(known_inventory(view.state)))]
 
 
 def known_inventory(state: StateRecord) -> Inventory | None:

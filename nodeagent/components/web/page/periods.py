@@ -93,7 +93,7 @@ class Period:
 Periods = tuple[Period, ...]
 
 
-class PeriodBook:
+class PeriodHistory:
     """The periods of every sampled GPU."""
 
     def __init__(self) -> None:

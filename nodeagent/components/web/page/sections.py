@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from nodeagent.components.web.api.records import (
     ComponentRecord,
     ConditionRecord,
+    FractionHolder,
     GateRecord,
     GpusRecord,
-    PartHolder,
     StateRecord,
 )
 from nodeagent.components.web.page.chains import Chain, Link
@@ -89,7 +89,7 @@ def render_allocations(state: StateRecord) -> str:
     if state.allocations:
         body += render_allocation_table(state.allocations, state.gpus, state.time_seconds)
     if held:
-        body += render_part_table(held, state.time_seconds)
+        body += render_fraction_table(held, state.time_seconds)
     if daemons:
         body += render_daemon_table(daemons, state.gpus, state.time_seconds)
     return section("allocations", "Allocations", f'<div class="card">{body}</div>')
@@ -127,7 +127,7 @@ def render_daemon_table(daemons: Sequence[MpsDaemon], gpus: GpusRecord | None, n
     return table("MPS daemons", ("GPUs", "State", "Serves", "Clients", "For"), rows)
 
 
-def render_part_table(held: Sequence[tuple[Gpu, PartHolder]], now_seconds: float) -> str:
+def render_fraction_table(held: Sequence[tuple[Gpu, FractionHolder]], now_seconds: float) -> str:
     """A row for each container and GPU with a fraction."""
     rows = [
         (
@@ -189,7 +189,7 @@ def _render_link(link: Link, began_seconds: float) -> str:
     return f'<li class="d{depth}"><span aria-hidden="true">→ </span>{prose(link.text)}{took}</li>'
 
 
-def render_parts(state: StateRecord) -> str:
+def render_gates_and_components(state: StateRecord) -> str:
     """Gates and components."""
     gates = "".join(f"<li>{_render_gate(gate)}</li>" for gate in state.gates)
     rows = [_render_component(one, state.time_seconds) for one in state.components]

@@ -27,13 +27,13 @@ from nodeagent.edge.host.devices.gpu_arrival import NVIDIA_VENDOR
 from nodeagent.edge.host.devices.sysfs import PCI_DEVICES
 from nodeagent.edge.host.errors import HostStuck
 from nodeagent.edge.host.files.pseudo_file import list_names, read_attribute, read_link_name, read_number
-from nodeagent.model.devices import HostDevices, HostNode, PciPlace, ScanWish
+from nodeagent.model.devices import HostDevices, HostNode, PciPlace, ScanRequest
 from nodeagent.model.ids import PciAddress
 
 T = TypeVar("T")
 
 POLL_SECONDS: Final = 1.0
-LOOK_SECONDS: Final = 10.0
+POLL_INTERVAL_SECONDS: Final = 10.0
 """Deadline of one scan; on a healthy node a scan takes milliseconds."""
 _SPARE_SECONDS: Final = 2.0
 """A thread's deadline beyond the deadline of the thread's command."""
@@ -60,10 +60,10 @@ class HostScan:
     ) -> None:
         """`look` is the thread for files, `commands` the thread for commands."""
         self._roots, self._worker, self._commands, self._poll_seconds = roots, look, commands, poll_seconds
-        self._wish = ScanWish()
+        self._wish = ScanRequest()
         self._seen: Fingerprint | None = None
 
-    async def look(self, wish: ScanWish) -> HostDevices:
+    async def look(self, wish: ScanRequest) -> HostDevices:
         """The devices requested.
 
         Raises:
@@ -109,19 +109,19 @@ class HostScan:
         except WorkerError as error:
             return str(error)
 
-    def _look(self, wish: ScanWish) -> HostDevices:
+    def _look(self, wish: ScanRequest) -> HostDevices:
         # Before the scan, so that the next comparison sees a change during the scan.
         self._wish, self._seen = wish, read_fingerprint(self._roots, wish)
         return scan_host(self._roots, wish)
 
     async def _run(self, call: Callable[[], T], what: str) -> T:
         try:
-            return await self._worker.run(call, timeout_seconds=LOOK_SECONDS, what=what)
+            return await self._worker.run(call, timeout_seconds=POLL_INTERVAL_SECONDS, what=what)
         except WorkerError as error:
             raise HostStuck(self._roots.sys, str(error)) from error
 
 
-def scan_host(roots: ScanRoots, wish: ScanWish) -> HostDevices:
+def scan_host(roots: ScanRoots, wish: ScanRequest) -> HostDevices:
     """One scan, in the calling thread."""
     found: dict[str, HostNode] = {}
     missing = []
@@ -138,7 +138,7 @@ def scan_host(roots: ScanRoots, wish: ScanWish) -> HostDevices:
     return HostDevices(nodes=tuple(nodes), functions=_read_functions(roots.sys, nodes), missing=tuple(missing))
 
 
-def read_fingerprint(roots: ScanRoots, wish: ScanWish) -> Fingerprint:
+def read_fingerprint(roots: ScanRoots, wish: ScanRequest) -> Fingerprint:
     """A value that stays equal until a node comes or goes."""
     places: dict[str, Fingerprint] = {}
     for pattern in wish.patterns:
@@ -170,7 +170,7 @@ def _identify(host: Path, path: str) -> Fingerprint:
     return (status.st_ino, status.st_mtime_ns)
 
 
-def _list_known(roots: ScanRoots, wish: ScanWish) -> Iterable[str]:
+def _list_known(roots: ScanRoots, wish: ScanRequest) -> Iterable[str]:
     """Nodes listed in sysfs: of the wanted classes, and of all PCI functions where PCI is wanted."""
     for name in wish.sysfs_classes:
         for entry in list_names(roots.sys / "class" / name):

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from nodeagent.core.children.child_side import claim_answers, die_with_parent
+from nodeagent.core.children.child_setup import claim_answers, die_with_parent
 from nodeagent.core.children.frames import read_frames, write_frame
 
 LIBRARY = "libcuda.so.1"

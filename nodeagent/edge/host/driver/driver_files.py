@@ -68,7 +68,7 @@ _PCI_NAME: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _UDEV_DATABASE: Final = "run/udev"
 
 
-def look_at_node(path: Path) -> os.stat_result | None:
+def observe_node(path: Path) -> os.stat_result | None:
     """Mode and owner of a device node; `None` for a missing node."""
     try:
         status = os.stat(path)  # noqa: PTH116  # called for each of up to 2048 channels
@@ -86,7 +86,7 @@ class DriverFileFinder:
         proc_root: Path = Path("/proc"),
         sys_root: Path = Path("/sys"),
         libraries: DriverLibraries | None = None,
-        look: Callable[[Path], os.stat_result | None] = look_at_node,
+        look: Callable[[Path], os.stat_result | None] = observe_node,
     ) -> None:
         self._proc_root, self._sys_root, self._look = proc_root, sys_root, look
         self._libraries = libraries or DriverLibraries()

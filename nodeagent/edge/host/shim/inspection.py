@@ -28,7 +28,7 @@ class ShimSight(Value, frozen=True):
     """Whether a container that asks for GPUs starts without GPUs where no table is usable."""
 
 
-def look_at_shim(program: Path, directory: Path, host: HostPaths, shared: Path | None = None) -> ShimSight:
+def inspect_shim(program: Path, directory: Path, host: HostPaths, shared: Path | None = None) -> ShimSight:
     """The state of program and table; this blocks."""
     place, table = (locate_shared(path, host, shared) for path in (program, directory))
     content = _read(table / TABLE_FILE)

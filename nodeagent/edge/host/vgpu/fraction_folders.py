@@ -29,12 +29,12 @@ from nodeagent.edge.host.vgpu.limits_file import (
 from nodeagent.edge.host.vgpu.shared_file import bound_shared, create_shared
 from nodeagent.edge.host.vgpu.usage_file import bound_usage, create_usage, read_usage
 from nodeagent.model.errors import NodeagentError
+from nodeagent.model.fractions import FractionLimit, LimitsFolder, MeasuredUtilization, UsageCheck
 from nodeagent.model.ids import GpuUuid
-from nodeagent.model.parts import PartFolder, PartLimit, PartMeasure, UsageCheck
 
 T = TypeVar("T")
 
-PART_FOLDERS: Final = "parts"
+FRACTION_FOLDERS: Final = "parts"
 """Below the state directory: folders of containers."""
 SHARE_FOLDERS: Final = "shares"
 """Beside the folders of containers: folders of claims that share GPUs."""
@@ -56,8 +56,8 @@ _PATIENCE_SECONDS: Final = 0.003
 """How long the loop stands still for a write while a container waits."""
 
 
-class HostPartFolders:
-    """The port `PartFolders` below one directory."""
+class HostFractionFolders:
+    """The port `FractionFolders` below one directory."""
 
     def __init__(self, root: Path, worker: WorkerThread, *, of_claims: bool = False) -> None:
         """`of_claims` says that several containers may have the same folder."""
@@ -69,7 +69,7 @@ class HostPartFolders:
         """Make the folder."""
         await self._run(lambda: self._prepare(name), "making the folder of a container")
 
-    async def write(self, name: str, limits: Sequence[PartLimit]) -> PartFolder:
+    async def write(self, name: str, limits: Sequence[FractionLimit]) -> LimitsFolder:
         """Write the limits into the folder."""
         content = Limits(tuple(map(_render, limits)))
         return await self._run(
@@ -80,11 +80,11 @@ class HostPartFolders:
         """Remove the folder."""
         await self._run(lambda: self._remove(name), "removing the limits of a container")
 
-    async def read(self, name: str) -> tuple[PartLimit, ...]:
+    async def read(self, name: str) -> tuple[FractionLimit, ...]:
         """The limits of a container."""
         return await self._run(lambda: self._read(name), "reading the limits of a container")
 
-    async def measure(self, measures: Mapping[str, Sequence[PartMeasure | None]]) -> None:
+    async def measure(self, measures: Mapping[str, Sequence[MeasuredUtilization | None]]) -> None:
         """Write the utilization of GPUs for running containers."""
         await self._run(lambda: self._measure(measures), "telling containers how busy their GPUs are")
 
@@ -100,7 +100,7 @@ class HostPartFolders:
         """Truncate files that containers have enlarged; the containers that did, and those with files on the disk."""
         return await self._run(self._bound_usage, "looking at the size of what containers write")
 
-    def _prepare(self, name: str) -> PartFolder:
+    def _prepare(self, name: str) -> LimitsFolder:
         folder = self._root / name
         for directory in (self._root, folder):
             _make(directory)
@@ -110,11 +110,11 @@ class HostPartFolders:
             if not _is_there(written):
                 self._create(written, create_shared)
             label_for_containers(written)
-            return PartFolder(limits=str(limits), shared=str(written))
+            return LimitsFolder(limits=str(limits), shared=str(written))
         if not _is_there(written) or _is_blank(written):
             self._create(written, create_usage)
         label_for_containers(written)
-        return PartFolder(limits=str(limits), usage=str(written))
+        return LimitsFolder(limits=str(limits), usage=str(written))
 
     def _create(self, path: Path, create: Callable[[Path], None]) -> None:
         """Create a file; where containers have filled the memory, truncate files at once, before the next check."""
@@ -129,7 +129,7 @@ class HostPartFolders:
             else:
                 return
 
-    def _write(self, name: str, content: Limits) -> PartFolder:
+    def _write(self, name: str, content: Limits) -> LimitsFolder:
         folder = self._prepare(name)
         limits = Path(folder.limits)
         if not _is_there(limits) or _is_blank(limits):
@@ -151,11 +151,11 @@ class HostPartFolders:
         except OSError as error:
             raise FileNotWritten(folder, "remove it", error, replaced=False) from error
 
-    def _read(self, name: str) -> tuple[PartLimit, ...]:
+    def _read(self, name: str) -> tuple[FractionLimit, ...]:
         limits = self._root / name / LIMITS
         return tuple(map(_parse, read_limits(limits).devices)) if _is_there(limits) else ()
 
-    def _measure(self, measures: Mapping[str, Sequence[PartMeasure | None]]) -> None:
+    def _measure(self, measures: Mapping[str, Sequence[MeasuredUtilization | None]]) -> None:
         problems: list[NodeagentError] = []
         for name, told in measures.items():
             limits = self._root / name / LIMITS
@@ -285,7 +285,7 @@ def _says(path: Path, limits: Limits) -> bool:
         return False
 
 
-def _render(limit: PartLimit) -> DeviceLimit:
+def _render(limit: FractionLimit) -> DeviceLimit:
     is_soft = limit.cores is not None and limit.cores_max is not None and limit.cores_max > limit.cores
     return DeviceLimit(
         uuid=limit.gpu,
@@ -296,9 +296,9 @@ def _render(limit: PartLimit) -> DeviceLimit:
     )
 
 
-def _parse(limit: DeviceLimit) -> PartLimit:
+def _parse(limit: DeviceLimit) -> FractionLimit:
     """The inverse of `_render`, but for how far a soft limit goes."""
-    return PartLimit(
+    return FractionLimit(
         gpu=GpuUuid(limit.uuid),
         memory_bytes=limit.memory_bytes,
         cores=limit.core_percent,

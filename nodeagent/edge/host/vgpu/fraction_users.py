@@ -10,7 +10,7 @@ from typing import Final
 
 from nodeagent.edge.host.errors import FileUnreadable
 from nodeagent.edge.host.files.pseudo_file import list_names
-from nodeagent.edge.host.vgpu.part_folders import LIMITS
+from nodeagent.edge.host.vgpu.fraction_folders import LIMITS
 
 _ROOT_FIELD: Final = 3
 """Field of a line in a mount table: the mounted path, from the root of its own file system on."""

@@ -14,7 +14,7 @@ from nodeagent.edge.host.files.atomic_file import write_atomically
 from nodeagent.edge.host.files.container_label import label_for_containers
 from nodeagent.edge.host.files.host_program import BUILT, HostProgram, Program
 from nodeagent.edge.host.machine.host_paths import HostPaths
-from nodeagent.model.parts import PLACE, LibraryFiles
+from nodeagent.model.fractions import PLACE, LibraryFiles
 
 NAME: Final = "libnodeagent-vgpu.so"
 PRELOAD: Final = "ld.so.preload"
@@ -28,7 +28,7 @@ _TIMEOUT_SECONDS: Final = 5.0
 
 
 class HostVgpuLibrary:
-    """The port `PartLibrary` below one directory, which this process has under the host's own name."""
+    """The port `VgpuLibrary` below one directory, which this process has under the host's own name."""
 
     def __init__(self, root: Path, worker: WorkerThread, program: Program = LIBRARY) -> None:
         self._root, self._worker = root, worker

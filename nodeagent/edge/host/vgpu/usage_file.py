@@ -47,7 +47,7 @@ class Reason(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class ProcessUse:
     """One process's use of one device."""
 
     used_bytes: int
@@ -67,7 +67,7 @@ class Process:
     """Monotonic time of the last allocation or release of memory; 0 before the first."""
     status: Status
     reason: Reason
-    shares: tuple[Share, ...]
+    shares: tuple[ProcessUse, ...]
     """One for each slot of the limits file."""
 
 
@@ -193,10 +193,10 @@ def _parse_process(content: bytes, place: int) -> Process | None:
     )
 
 
-def _parse_share(content: bytes, place: int) -> Share:
+def _parse_share(content: bytes, place: int) -> ProcessUse:
     fields: dict[str, Any] = SHARE.unpack(content, place)
     used = _bound("bytes in use", fields["used"], _BYTES_MOST)
-    return Share(used, _bound("refusals", fields["refusals"], _STARTS_MOST))
+    return ProcessUse(used, _bound("refusals", fields["refusals"], _STARTS_MOST))
 
 
 def _bound(what: str, value: int, most: int) -> int:

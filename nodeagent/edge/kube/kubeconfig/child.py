@@ -19,7 +19,7 @@ from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config import ConfigException, load_kube_config_from_dict
 from msgspec.json import decode, encode
 
-from nodeagent.core.children.child_side import announce_step, claim_answers, die_with_parent
+from nodeagent.core.children.child_setup import announce_step, claim_answers, die_with_parent
 from nodeagent.core.children.frames import read_frames, write_frame
 from nodeagent.edge.host.errors import HostError
 from nodeagent.edge.host.files.atomic_file import read_bounded

@@ -25,7 +25,7 @@ from nodeagent.edge.nvml.agent.sampling import sample_gpus
 from nodeagent.edge.nvml.agent.topology import list_pairs, list_switches
 from nodeagent.edge.nvml.agent.unlisted import find_unlisted, name_missing
 from nodeagent.edge.nvml.agent.unread import keep_unread
-from nodeagent.edge.nvml.agent.usage import UsageBook
+from nodeagent.edge.nvml.agent.usage import UsageTotals
 from nodeagent.edge.nvml.errors import UNLOADABLE
 from nodeagent.model.driver import LibraryAnswer, PciFunction
 from nodeagent.model.errors import DriverUnavailable
@@ -58,7 +58,7 @@ class NvmlGpus:
         self._count = 0
         self._enumerating = anyio.Lock()
         self._levels: dict[frozenset[str], int | None] = {}
-        self._usage = UsageBook()
+        self._usage = UsageTotals()
         self._known_unlisted: set[PciAddress] = set()
         self._listed_by = -1
         """The opening of the library whose list was compared with the bus."""

@@ -25,7 +25,7 @@ WATCH_RESUMED = "watch_resumed"
 """Kind of the event that says: others may have been missed, look at this GPU's levels."""
 
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 30.0
-_LOOK_SECONDS = 2.0
+_POLL_INTERVAL_SECONDS = 2.0
 """How soon a GPU that is new, or answers again, is watched too."""
 
 
@@ -65,7 +65,7 @@ class EventStream:
     async def _wait_report(self) -> Report:
         """The worker's next report; an empty report as a sign to check the registrations."""
         payload: bytes | None = None
-        with anyio.move_on_after(until_beat(_LOOK_SECONDS)):
+        with anyio.move_on_after(until_beat(_POLL_INTERVAL_SECONDS)):
             payload = await self._connection.wait_said()
         return Report() if payload is None else protocol.REPORT.decode(payload)
 

@@ -5,7 +5,7 @@ from nodeagent.edge.nvml.agent.protocol import SampleAnswer
 from nodeagent.model.telemetry import CallFailures, CallTime, DriverAccess
 
 
-class UsageBook:
+class UsageTotals:
     """Adds up the reports of successive workers."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ import time
 
 import pynvml
 
-from nodeagent.core.children.child_side import announce_step, claim_answers, die_with_parent
+from nodeagent.core.children.child_setup import announce_step, claim_answers, die_with_parent
 from nodeagent.core.children.frames import UNASKED, read_frames, write_frame
 from nodeagent.edge.nvml import errors
 from nodeagent.edge.nvml.shared import IDLE, Any, name_step

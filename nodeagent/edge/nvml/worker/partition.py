@@ -11,7 +11,7 @@ import subprocess
 
 import pynvml
 
-from nodeagent.core.children.child_side import claim_answers, die_with_parent
+from nodeagent.core.children.child_setup import claim_answers, die_with_parent
 from nodeagent.edge.nvml import errors
 from nodeagent.edge.nvml.shared import Any
 from nodeagent.edge.nvml.worker.main import CallFailed, Worker

@@ -9,10 +9,10 @@ import pytest
 from anyio.abc import TaskStatus
 
 from nodeagent.edge.kubelet import list_check
-from nodeagent.edge.kubelet.account import KubeletAccount
 from nodeagent.edge.kubelet.errors import PodResourcesUnavailable
+from nodeagent.edge.kubelet.kubelet_state import KubeletState
 from nodeagent.edge.kubelet.list_check import ListCheck, ListVerdict, judge_list
-from nodeagent.edge.kubelet.socket_watch import LOOK_EVERY_SECONDS
+from nodeagent.edge.kubelet.socket_watch import POLL_EVERY_SECONDS
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.plugin import AdvertisedDevice
 from tests.fakes.device_plugin import FakeDevicePlugin, make_devices
@@ -25,7 +25,7 @@ Allocatable = Mapping[ResourceName, frozenset[DeviceId]]
 
 @pytest.fixture(autouse=True)
 def _quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(list_check, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(list_check, "POLL_INTERVAL_SECONDS", 0.05)
     monkeypatch.setattr(list_check, "CONFIRM_SECONDS", 0.02)
 
 
@@ -33,7 +33,7 @@ def _quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
 async def running_ours(root: Path) -> AsyncIterator[tuple[StandIn, Standing]]:
     """A kubelet with our plugin, registered."""
     async with running_stand_in(root) as kubelet:
-        with closing(KubeletAccount(kubelet.device_plugins_dir, kubelet.pod_resources_socket)) as account:
+        with closing(KubeletState(kubelet.device_plugins_dir, kubelet.pod_resources_socket)) as account:
             async with running_session(
                 FakeDevicePlugin(), kubelet.device_plugins_dir, "ours.sock", account.read_allocatable
             ) as standing:
@@ -68,7 +68,7 @@ async def test_another_plugin_is_told_and_not_fought_and_outlived(short_dir: Pat
         foreign = Foreign(kubelet, endpoint, 4)
         await tasks.start(foreign.run)
         await wait_until(lambda: standing.now.contested)
-        await anyio.sleep(3 * LOOK_EVERY_SECONDS)
+        await anyio.sleep(3 * POLL_EVERY_SECONDS)
         assert count_registrations(kubelet) == 2
         assert standing.now.registered
         foreign.leave.set()
@@ -82,7 +82,7 @@ async def test_a_list_taken_as_sent_is_never_contested(short_dir: Path) -> None:
     """Health that changes, and pods that come, are no reason to suspect anybody."""
     plugin = FakeDevicePlugin()
     async with running_stand_in(short_dir) as kubelet, AsyncExitStack() as stack:
-        account = stack.enter_context(closing(KubeletAccount(kubelet.device_plugins_dir, kubelet.pod_resources_socket)))
+        account = stack.enter_context(closing(KubeletState(kubelet.device_plugins_dir, kubelet.pod_resources_socket)))
         async with running_session(
             plugin, kubelet.device_plugins_dir, "ours.sock", account.read_allocatable
         ) as standing:
@@ -94,7 +94,7 @@ async def test_a_list_taken_as_sent_is_never_contested(short_dir: Path) -> None:
                     for number, each in enumerate(make_devices(8))
                 )
                 plugin.set_devices(devices)
-                await anyio.sleep(LOOK_EVERY_SECONDS)
+                await anyio.sleep(POLL_EVERY_SECONDS)
             assert not any(report.contested for report in standing.reports)
             assert kubelet.kubelet.registrations == (GPU,)
 

@@ -13,7 +13,7 @@ from nodeagent.edge.kubelet import plugin_server, plugin_session, registrar
 from nodeagent.edge.kubelet.errors import KubeletUnavailable, RegistrationRefused
 from nodeagent.edge.kubelet.plugin_session import PluginSession
 from nodeagent.edge.kubelet.registrar import register_plugin
-from nodeagent.edge.kubelet.socket_watch import LOOK_EVERY_SECONDS
+from nodeagent.edge.kubelet.socket_watch import POLL_EVERY_SECONDS
 from nodeagent.model.ids import ResourceName
 from nodeagent.model.plugin import PluginOptions
 from tests.fakes.device_plugin import FakeDevicePlugin, make_devices
@@ -51,7 +51,7 @@ async def test_one_registration_is_enough(short_dir: Path) -> None:
     async with running_stand_in(short_dir) as kubelet:
         async with running_session(FakeDevicePlugin(), kubelet.device_plugins_dir):
             await kubelet.wait_offer(GPU, 8, 8)
-            await anyio.sleep(4 * LOOK_EVERY_SECONDS)
+            await anyio.sleep(4 * POLL_EVERY_SECONDS)
             assert kubelet.kubelet.registrations == (GPU,)
 
 

@@ -16,8 +16,8 @@ import pytest
 from nodeagent.components.cdi.plan_specs import render_mount
 from nodeagent.edge.host.vgpu.layout import PROCESS, PROCESSES, USAGE_HEADER
 from nodeagent.edge.host.vgpu.usage_file import bound_usage
-from nodeagent.model.parts import PartFolder
-from nodeagent.rules.fractions.runtime import plan_part_mounts
+from nodeagent.model.fractions import LimitsFolder
+from nodeagent.rules.fractions.runtime import plan_fraction_mounts
 from tests.component.vgpu.build import build_ledger_program
 from tests.component.vgpu.place import Place
 
@@ -71,7 +71,7 @@ class Container:
         directory.mkdir()
         written = {"shared": str(place.path / "shared")} if shares else {"usage": str(place.path / "usage")}
         # As the agent writes them into the specification of a claim or a part, and as runtimes take them from there.
-        planned = plan_part_mounts(PartFolder(limits=str(place.path / "limits"), **written), None)
+        planned = plan_fraction_mounts(LimitsFolder(limits=str(place.path / "limits"), **written), None)
         mounts: list[dict[str, object]] = [{"destination": "/proc", "type": "proc", "source": "proc"}]
         for each in map(render_mount, planned):
             mount: dict[str, object] = {

@@ -20,7 +20,7 @@ pytestmark = [
 ]
 
 
-def list_shares(place: Place) -> dict[int, int]:
+def list_replicas(place: Place) -> dict[int, int]:
     return {process.pid: process.shares[0].used_bytes for process in place.read().processes}
 
 
@@ -38,12 +38,12 @@ def test_a_child_has_a_slot_of_its_own(place: Place) -> None:
         child = ask_pid(one)
         assert child != parent
         one.release(600)
-        assert list_shares(place) == {parent: 600}
+        assert list_replicas(place) == {parent: 600}
         assert (one.reserve(401), one.reserve(400)) == ("denied", "granted")
-        assert list_shares(place) == {parent: 600, child: 400}
+        assert list_replicas(place) == {parent: 600, child: 400}
         assert one.ask("end") == "parent"
         assert one.reserve(400) == "granted"
-        assert list_shares(place) == {parent: 1000}
+        assert list_replicas(place) == {parent: 1000}
         one.release(600)
         assert one.ask("used 0") == "400"
 
@@ -71,7 +71,7 @@ def test_a_child_of_a_child(place: Place) -> None:
             assert one.ask("fork") == "child"
             pids.append(ask_pid(one))
         assert (one.reserve(401), one.reserve(400)) == ("denied", "granted")
-        assert list_shares(place) == dict(zip(pids, (300, 300, 400), strict=True))
+        assert list_replicas(place) == dict(zip(pids, (300, 300, 400), strict=True))
 
 
 def test_exec_begins_anew_in_the_same_slot(place: Place) -> None:
@@ -82,9 +82,9 @@ def test_exec_begins_anew_in_the_same_slot(place: Place) -> None:
         assert one.reserve(1000) == "granted"
         one.say("exec")
         assert ask_pid(one) == pid
-        assert list_shares(place) == {pid: 0}
+        assert list_replicas(place) == {pid: 0}
         assert (one.reserve(1001), one.reserve(1000)) == ("denied", "granted")
-        assert list_shares(place) == {pid: 1000}
+        assert list_replicas(place) == {pid: 1000}
         assert place.read().processes[0].shares[0].refusals == 1
 
 
@@ -114,7 +114,7 @@ def test_a_program_without_the_driver_has_nothing_of_what_was_there_before_it(
         one.say("become cat")
         assert one.ask("hello") == "hello"
         assert two.call("cuMemAlloc_v2", OUT, 800)[0] == 0
-        assert sorted(list_shares(place).values()) == [0, 800 + context_bytes]
+        assert sorted(list_replicas(place).values()) == [0, 800 + context_bytes]
         assert one.ask("still here") == "still here"
 
 

@@ -20,7 +20,7 @@ import anyio
 from pathlib import Path
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.edge.host.vgpu.layout import USAGE_BYTES
-from nodeagent.edge.host.vgpu.part_folders import HostPartFolders
+from nodeagent.edge.host.vgpu.fraction_folders import HostPartFolders
 
 state = Path(sys.argv[1])
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from nodeagent.components.cdi.plan_specs import SpecWishes, plan_specs
+from nodeagent.components.cdi.plan_specs import SpecOptions, plan_specs
 from nodeagent.edge.host.driver.driver_files import DriverFileFinder
 from nodeagent.edge.host.driver.driver_libraries import DriverLibraries
 from nodeagent.edge.host.driver.roots import DriverRoots
@@ -73,7 +73,7 @@ def test_containers_are_told_the_same_folders(tree: DriverTree, tmp_path: Path) 
         capture_output=True,
     )
     theirs = yaml.safe_load(output.read_text())["containerEdits"]
-    wishes = SpecWishes(kinds=(MANAGEMENT_KIND,), hook=Path("/hook"))
+    wishes = SpecOptions(kinds=(MANAGEMENT_KIND,), hook=Path("/hook"))
     specs = {spec.kind: spec for spec in plan_specs(make_inventory(1), read_files(tree), wishes).specs}
     ours = specs[MANAGEMENT_KIND].container_edits
     assert set(ours.env) == set(theirs["env"])

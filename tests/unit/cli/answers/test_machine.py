@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.cli.answers.answer import tell_machine
+from nodeagent.cli.answers.answer import describe_machine
 from nodeagent.cli.answers.places import find_admin_socket
 from nodeagent.cli.commands import ROOT
 from nodeagent.cli.frame.command import Command
@@ -41,7 +41,7 @@ class Machine:
 
     def ask(self, *words: str) -> str:
         heard = StringIO()
-        tell_machine(build_parser(ROOT, words).parse_args(words), heard, self.directory / "run")
+        describe_machine(build_parser(ROOT, words).parse_args(words), heard, self.directory / "run")
         return heard.getvalue()
 
 

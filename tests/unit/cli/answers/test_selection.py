@@ -18,11 +18,11 @@ from nodeagent.cli.answers.table import Layout, lay_out
 from nodeagent.cli.gpu.view import tabulate_gpus
 from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.components.allocations.tabulate import tabulate_living
-from nodeagent.components.web.api.records import GpuRecord, GpusRecord, PartHolder
+from nodeagent.components.web.api.records import FractionHolder, GpuRecord, GpusRecord
 from nodeagent.model.allocation import PodIdentity
-from nodeagent.model.gpu import GpuPair, KnownGpu, MissingGpu, PathKind
+from nodeagent.model.gpu import GpuPair, MissingGpu, PathKind, StoredGpu
 from nodeagent.model.health import DeviceHealth, Verdict
-from nodeagent.model.usage import PartUse
+from nodeagent.model.usage import FractionUse
 from tests.support.samples import make_address, make_gpu, make_mig, make_uuid
 from tests.unit.components.exporter.builders import allocate, make_table
 
@@ -65,7 +65,7 @@ def test_without_a_filter_everything_stays() -> None:
 
 def test_one_gpu_is_left_without_what_is_about_others() -> None:
     """No pair with a GPU that is not shown, no word of missing ones."""
-    gone = KnownGpu(uuid=make_uuid(7), name="H100", index=7, address=make_address(7))
+    gone = StoredGpu(uuid=make_uuid(7), name="H100", index=7, address=make_address(7))
     left = narrow_gpus(replace(make_records(), vanished=(gone,)), "0", None)
     assert [record.gpu.index for record in left.gpus] == [0]
     assert (left.pairs, left.missing, left.vanished) == ((), (), ())
@@ -129,12 +129,12 @@ def test_a_pod_with_a_part_of_a_gpu_holds_it() -> None:
     records = make_records()
     first, second = records.gpus
     parts = tuple(
-        PartHolder(
+        FractionHolder(
             number=number,
             pod=PodIdentity(namespace="ml", name=name),
             container="main",
             since_seconds=1.0,
-            use=PartUse(gpu=make_uuid(0), index=0, cores=10, memory_bytes=1),
+            use=FractionUse(gpu=make_uuid(0), index=0, cores=10, memory_bytes=1),
         )
         for number, name in enumerate(("a", "b", "a"))
     )

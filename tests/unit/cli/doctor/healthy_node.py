@@ -10,7 +10,7 @@ from nodeagent.cli.doctor.facts import (
 )
 from nodeagent.components.cdi.registry import SpecReading
 from nodeagent.components.runtime.choose import ChosenRuntime
-from nodeagent.edge.host.shim.look import ShimSight
+from nodeagent.edge.host.shim.inspection import ShimSight
 from nodeagent.model.driver import DriverEvidence, LibraryAnswer, PciFunction
 from nodeagent.model.gpu import GpuReadout
 from nodeagent.model.ids import DeviceId, ResourceName

@@ -10,14 +10,14 @@ from msgspec import json
 from msgspec.structs import replace
 
 from nodeagent.cli.answers.client import AgentClient
-from nodeagent.cli.doctor.look_host import (
+from nodeagent.cli.doctor.observe_host import (
     find_plugin_sockets,
     find_strangers,
-    look_at_directory,
-    look_at_host,
-    look_at_memory,
-    look_at_mps,
-    look_at_socket,
+    observe_directory,
+    observe_memory,
+    observe_mps,
+    observe_socket,
+    observe_this_host,
     read_clock,
     read_specs,
 )
@@ -35,7 +35,7 @@ from tests.unit.cli.doctor.healthy_node import HEALTHY
 
 def test_directories_are_seen_before_they_are_made(tmp_path: Path) -> None:
     """What the agent will create is judged by the directory it will create it in."""
-    facts = look_at_directory(tmp_path / "not" / "yet")
+    facts = observe_directory(tmp_path / "not" / "yet")
     assert (facts.path, facts.writable) == (str(tmp_path / "not" / "yet"), True)
     assert 0 < facts.free_bytes <= facts.total_bytes
 
@@ -43,12 +43,12 @@ def test_directories_are_seen_before_they_are_made(tmp_path: Path) -> None:
 def test_a_socket_answers_or_says_why_not(short_dir: Path) -> None:
     """A file without a listener is no socket that answers."""
     path = short_dir / "s"
-    assert look_at_socket(path).problem == "no such file or directory"
+    assert observe_socket(path).problem == "no such file or directory"
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
         server.listen(1)
-        assert look_at_socket(path).problem == ""
-    assert look_at_socket(path).problem == "connection refused"
+        assert observe_socket(path).problem == ""
+    assert observe_socket(path).problem == "connection refused"
 
 
 def test_the_program_of_daemons_is_looked_for_where_shares_need_it(tmp_path: Path) -> None:
@@ -56,16 +56,16 @@ def test_the_program_of_daemons_is_looked_for_where_shares_need_it(tmp_path: Pat
     root, program = tmp_path / "driver", tmp_path / "driver/usr/bin/nvidia-cuda-mps-control"
     sharing = SharingSettings(mps=Mps(resources=(SharedResource(name="gpu", replicas=2),)))
     settings = Settings(sharing=sharing, driver=DriverSettings(root=root))
-    assert look_at_mps(Settings()) is None
-    assert look_at_mps(replace(settings, gpus=GpusSettings(source="simulated:t4"))) is None
-    assert f"below {root}" in (look_at_mps(settings) or "")
+    assert observe_mps(Settings()) is None
+    assert observe_mps(replace(settings, gpus=GpusSettings(source="simulated:t4"))) is None
+    assert f"below {root}" in (observe_mps(settings) or "")
     program.parent.mkdir(parents=True)
     program.touch()
-    assert look_at_mps(settings) == f"{program} is not a program that can be run"
+    assert observe_mps(settings) == f"{program} is not a program that can be run"
     program.chmod(0o755)
-    assert look_at_mps(settings) == ""
+    assert observe_mps(settings) == ""
     named = replace(settings, mps=MpsSettings(program=Path("/usr/bin/other")))
-    assert "usr/bin/other" in (look_at_mps(named) or "")
+    assert "usr/bin/other" in (observe_mps(named) or "")
 
 
 def test_shared_memory_without_a_size_of_its_own_is_named(tmp_path: Path) -> None:
@@ -73,10 +73,10 @@ def test_shared_memory_without_a_size_of_its_own_is_named(tmp_path: Path) -> Non
     (tmp_path / "shm").mkdir()
     sharing = SharingSettings(mps=Mps(resources=(SharedResource(name="gpu", replicas=2),)))
     settings = Settings(sharing=sharing, device_plugin=DevicePluginSettings(mps_root=tmp_path))
-    assert look_at_memory(settings) == str(tmp_path / "shm")
-    assert look_at_memory(replace(settings, sharing=SharingSettings())) == ""
-    assert look_at_memory(replace(settings, mps=MpsSettings(shared_memory="host"))) == ""
-    assert look_at_memory(replace(settings, device_plugin=DevicePluginSettings(mps_root=tmp_path / "none"))) == ""
+    assert observe_memory(settings) == str(tmp_path / "shm")
+    assert observe_memory(replace(settings, sharing=SharingSettings())) == ""
+    assert observe_memory(replace(settings, mps=MpsSettings(shared_memory="host"))) == ""
+    assert observe_memory(replace(settings, device_plugin=DevicePluginSettings(mps_root=tmp_path / "none"))) == ""
 
 
 def test_other_programs_are_found_by_what_was_started(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_in_a_container_the_hosts_own_files_are_looked_at(short_dir: Path) -> No
     settings = load_settings(
         environ={}, overrides=[f"node.host_root={host}", f"cdi.dir={short_dir / 'mounted'}", f"node.proc_dir={host}"]
     ).settings
-    facts = look_at_host(settings, HEALTHY)
+    facts = observe_this_host(settings, HEALTHY)
     assert sorted(Path(spec.path).name for spec in facts.specs) == ["broken.json", "good.json"]
     assert [Path(path).name for path in facts.foreign_files] == ["toolkit.pid"]
     assert facts.clock_behind_seconds == 0
@@ -135,7 +135,7 @@ def test_containers_of_the_toolkit_are_counted(short_dir: Path) -> None:
     overrides = [f"node.host_root={short_dir}", f"shim.nvidia_name_dir={names}"]
     for wanted, count in (("true", 2), ("false", 0)):
         settings = load_settings(environ={}, overrides=[*overrides, f"runtime.shim={wanted}"]).settings
-        assert look_at_host(settings, HEALTHY).toolkit_containers == count
+        assert observe_this_host(settings, HEALTHY).toolkit_containers == count
 
 
 def test_specifications_are_read_as_a_runtime_would(tmp_path: Path) -> None:

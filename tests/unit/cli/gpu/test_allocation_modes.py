@@ -7,30 +7,30 @@ from msgspec.structs import replace
 
 from nodeagent.cli.answers import orders
 from nodeagent.cli.frame.exit_codes import ExitCode
-from nodeagent.cli.gpu import doors
-from nodeagent.model.offering import Door, DoorHolder, GpuDoor
-from nodeagent.model.orders import DoorCommand
+from nodeagent.cli.gpu import allocation_modes
+from nodeagent.model.offering import AllocationMode, GpuAllocationMode, ModeHolder
+from nodeagent.model.orders import AllocationModeCommand
 from tests.support.gpus import gpu_uuid
 from tests.support.programs.command_line import run_here
 from tests.support.samples import make_address
 
-OPEN = GpuDoor(
+OPEN = GpuAllocationMode(
     gpu=gpu_uuid(3),
     index=3,
     address=make_address(3),
-    door=Door.WHOLE,
-    wanted=Door.WHOLE,
+    door=AllocationMode.WHOLE,
+    wanted=AllocationMode.WHOLE,
     reason="set by a person",
     is_open=True,
 )
-FIRST, SECOND = (DoorHolder(door=Door.WHOLE, name=f"allocation {number}") for number in (1, 2))
+FIRST, SECOND = (ModeHolder(door=AllocationMode.WHOLE, name=f"allocation {number}") for number in (1, 2))
 
 
-def waiting(*holders: DoorHolder) -> GpuDoor:
-    return replace(OPEN, wanted=Door.NONE, is_open=False, waits_for=holders)
+def waiting(*holders: ModeHolder) -> GpuAllocationMode:
+    return replace(OPEN, wanted=AllocationMode.NONE, is_open=False, waits_for=holders)
 
 
-CLOSED = replace(OPEN, door=Door.NONE, wanted=Door.NONE, is_open=False)
+CLOSED = replace(OPEN, door=AllocationMode.NONE, wanted=AllocationMode.NONE, is_open=False)
 
 
 class Agent:
@@ -38,26 +38,26 @@ class Agent:
 
     simulated = ""
 
-    def __init__(self, lists: Iterator[tuple[GpuDoor, ...]]) -> None:
-        self._lists, self._newest = lists, tuple[GpuDoor, ...]()
-        self.told: list[DoorCommand] = []
+    def __init__(self, lists: Iterator[tuple[GpuAllocationMode, ...]]) -> None:
+        self._lists, self._newest = lists, tuple[GpuAllocationMode, ...]()
+        self.told: list[AllocationModeCommand] = []
 
-    def give(self, _order: object, command: DoorCommand) -> str:
+    def give(self, _order: object, command: AllocationModeCommand) -> str:
         self.told.append(command)
         return self.read("", None)[0].describe()
 
-    def read(self, _path: str, _kind: object) -> tuple[GpuDoor, ...]:
+    def read(self, _path: str, _kind: object) -> tuple[GpuAllocationMode, ...]:
         self._newest = next(self._lists, self._newest)
         return self._newest
 
 
 def choose(
-    monkeypatch: pytest.MonkeyPatch, lists: Sequence[tuple[GpuDoor, ...]], *words: str
+    monkeypatch: pytest.MonkeyPatch, lists: Sequence[tuple[GpuAllocationMode, ...]], *words: str
 ) -> tuple[Agent, int, list[str], str]:
     agent = Agent(iter(lists))
-    monkeypatch.setattr(doors, "find_agent", lambda *_, **__: agent)
+    monkeypatch.setattr(allocation_modes, "find_agent", lambda *_, **__: agent)
     monkeypatch.setattr(orders, "find_agent", lambda *_, **__: agent)
-    monkeypatch.setattr(doors, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(allocation_modes, "POLL_INTERVAL_SECONDS", 0.0)
     code, out, err = run_here("gpu", "set-door", "3", "none", *words)
     return agent, code, out.splitlines(), err
 

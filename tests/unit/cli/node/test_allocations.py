@@ -6,11 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.cli.answers.table import Layout, lay_out
-from nodeagent.cli.node.allocations import HEAD, describe_part, name_devices, tabulate_rows
-from nodeagent.components.web.api.parts import record_parts
+from nodeagent.cli.node.allocations import HEAD, describe_fraction, name_devices, tabulate_rows
+from nodeagent.components.web.api.fractions import record_fractions
 from nodeagent.model.allocation import AllocationRow, PodIdentity
 from nodeagent.model.ids import ResourceName
-from nodeagent.model.journal import Binding, GpuPart, PartTable, Reservation
+from nodeagent.model.journal import Binding, FractionTable, GpuFraction, Reservation
 from tests.support.gpus import gpu_uuid, make_gpu
 from tests.support.programs.command_line import run_here
 
@@ -61,12 +61,14 @@ def test_a_container_with_parts_is_a_row_as_others() -> None:
         reservations=(4,),
         pod=PodIdentity(namespace="ml", name="infer", uid="u"),
         container="main",
-        parts=(GpuPart(gpu=gpu_uuid(1), cores=30, memory_bytes=0),),
+        parts=(GpuFraction(gpu=gpu_uuid(1), cores=30, memory_bytes=0),),
         since_seconds=100.0,
     )
-    table = PartTable(reservations={4: reservation}, bindings={5: binding})
-    (record,) = record_parts(table, None).bound
-    (line,) = lay_out(tabulate_rows((describe_part(record),), {gpu_uuid(1): "1"}, now_seconds=400.0), Layout(200))[1:]
+    table = FractionTable(reservations={4: reservation}, bindings={5: binding})
+    (record,) = record_fractions(table, None).bound
+    (line,) = lay_out(tabulate_rows((describe_fraction(record),), {gpu_uuid(1): "1"}, now_seconds=400.0), Layout(200))[
+        1:
+    ]
     assert line.split()[:9] == ["ml/infer", "main", "tencent.com/vcuda-core", "5", "min", "held", "in", "parts", "1"]
 
 

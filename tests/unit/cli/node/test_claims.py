@@ -5,7 +5,7 @@ from nodeagent.cli.node.claims import describe_standing, explain_prepared, expla
 from nodeagent.components.web.api.claims import ClaimHolder, ClaimRecord, ClaimsRecord, RefusedRecord
 from nodeagent.model.claims import ClaimStanding
 from nodeagent.model.ids import MigUuid
-from nodeagent.model.journal import ClaimSharing, GpuPart, PreparedClaim, PreparedDevice, SharingWay
+from nodeagent.model.journal import ClaimSharing, GpuFraction, PreparedClaim, PreparedDevice, SharingWay
 from nodeagent.model.mps import MpsLimits
 from tests.support.claims import POD, POOL
 from tests.support.gpus import gpu_uuid
@@ -65,7 +65,7 @@ def test_all_that_is_known_of_a_claim_is_explained() -> None:
                 device(1, sharing=mps),
                 device(2, sharing=ClaimSharing(way=SharingWay.MPS, mps=MpsLimits())),
                 device(3, uuid=MigUuid(""), is_made=True, is_admin=True),
-                device(4, part=GpuPart(gpu=gpu_uuid(4), cores=25, memory_bytes=1 << 30)),
+                device(4, part=GpuFraction(gpu=gpu_uuid(4), cores=25, memory_bytes=1 << 30)),
                 is_ready=False,
             )
         )

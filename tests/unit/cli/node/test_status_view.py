@@ -7,19 +7,19 @@ from nodeagent.cli.node.status_view import WIDE_HEAD, render_status
 from nodeagent.components.web.api.records import (
     ComponentRecord,
     ConditionRecord,
+    FractionHolder,
     GateRecord,
     GpuRecord,
     GpusRecord,
-    PartHolder,
     StateRecord,
 )
 from nodeagent.model.allocation import Allocation, PodIdentity
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.health import DeviceHealth, Verdict
 from nodeagent.model.ids import DeviceId, ResourceName
-from nodeagent.model.offering import Door, GpuDoor
+from nodeagent.model.offering import AllocationMode, GpuAllocationMode
 from nodeagent.model.telemetry import GpuSample
-from nodeagent.model.usage import PartUse
+from nodeagent.model.usage import FractionUse
 from tests.support.nodes import make_rich_state
 from tests.support.samples import make_gpu, make_uuid
 
@@ -195,12 +195,12 @@ def test_a_gpu_that_nobody_gets_is_not_shown_as_free() -> None:
     """Where nobody has it, the door says why; where somebody has, who."""
     state = _state()
     assert state.gpus is not None
-    closed = GpuDoor(
+    closed = GpuAllocationMode(
         gpu=make_uuid(0),
         index=0,
         address=make_gpu(0).pci.address,
-        door=Door.NONE,
-        wanted=Door.NONE,
+        door=AllocationMode.NONE,
+        wanted=AllocationMode.NONE,
         reason="set by a person",
         is_open=False,
     )
@@ -220,12 +220,12 @@ def test_pods_with_parts_are_named_at_their_gpu() -> None:
     state = _state()
     assert state.gpus is not None
     parts = tuple(
-        PartHolder(
+        FractionHolder(
             number=number,
             pod=PodIdentity(namespace="ml", name=name),
             container="main",
             since_seconds=1.0,
-            use=PartUse(gpu=make_uuid(0), index=0, cores=10, memory_bytes=1),
+            use=FractionUse(gpu=make_uuid(0), index=0, cores=10, memory_bytes=1),
         )
         for number, name in enumerate(("a", "b", "a"))
     )

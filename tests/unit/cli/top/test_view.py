@@ -8,11 +8,11 @@ from msgspec.structs import replace
 
 from nodeagent.cli.answers.table import Layout
 from nodeagent.cli.top.view import ProcessFacts, build_top, list_pids, render_top
-from nodeagent.components.web.api.records import GpuRecord, GpusRecord, PartHolder, StateRecord
+from nodeagent.components.web.api.records import FractionHolder, GpuRecord, GpusRecord, StateRecord
 from nodeagent.model.allocation import Allocation, PodIdentity
 from nodeagent.model.health import DeviceHealth, Verdict
 from nodeagent.model.telemetry import GpuSample
-from nodeagent.model.usage import PartUse
+from nodeagent.model.usage import FractionUse
 from tests.support.samples import make_gpu, make_mig, make_uuid
 from tests.unit.components.exporter.builders import (
     START,
@@ -149,12 +149,12 @@ def test_a_narrow_terminal_still_shows_who_holds_what(width: int) -> None:
 def test_pods_with_parts_are_named_with_what_they_use_and_have() -> None:
     """Their processes are theirs by the pod; who else has the GPU is named before them."""
     parts = tuple(
-        PartHolder(
+        FractionHolder(
             number=number,
             pod=PodIdentity(namespace="ml", name=name, uid=f"u-{name}"),
             container="main",
             since_seconds=START,
-            use=PartUse(gpu=UUID, index=0, cores=cores, memory_bytes=1 << 30, cores_used=used),
+            use=FractionUse(gpu=UUID, index=0, cores=cores, memory_bytes=1 << 30, cores_used=used),
         )
         for number, name, cores, used in ((1, "a", 30, 12), (2, "b", 0, None), (3, "a", 20, 3))
     )
@@ -173,9 +173,9 @@ def test_pods_with_parts_are_named_with_what_they_use_and_have() -> None:
 
 def test_whose_a_process_is_the_agent_says_where_this_host_does_not() -> None:
     """It divides the processes of a GPU among those who have parts; what it gives to nobody is nobody's here."""
-    use = PartUse(gpu=UUID, index=0, cores=30, memory_bytes=1 << 30, processes=(7,))
+    use = FractionUse(gpu=UUID, index=0, cores=30, memory_bytes=1 << 30, processes=(7,))
     pod = PodIdentity(namespace="ml", name="a", uid="u-a")
-    parts = (PartHolder(number=1, pod=pod, container="main", since_seconds=START, use=use),)
+    parts = (FractionHolder(number=1, pod=pod, container="main", since_seconds=START, use=use),)
     record = replace(make_record(make_sample(processes=(make_process(7), make_process(8)))), parts=parts)
     (device,) = build_top(make_state(record), {}).devices
     assert [one.pod for one in device.processes] == ["ml/a", ""]

@@ -8,9 +8,9 @@ from nodeagent.components.allocations.roles.claims import ENDED_MAX, Prepared, U
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.errors import DeviceHeld
 from nodeagent.model.ids import DeviceId
-from nodeagent.model.journal import EndedClaim, GpuPart, PartTable, PreparedClaim, PreparedDevice
+from nodeagent.model.journal import EndedClaim, FractionTable, GpuFraction, PreparedClaim, PreparedDevice
+from tests.support.fractions import make_bound, make_table, part
 from tests.support.gpus import gpu_uuid
-from tests.support.parts import make_bound, make_table, part
 
 POD = PodIdentity(namespace="ns", name="train", uid="pod")
 
@@ -25,7 +25,7 @@ def claim(uid: str, *devices: PreparedDevice) -> PreparedClaim:
 
 
 def refuse(new: PreparedClaim, *others: PreparedClaim, held: tuple[str, ...] = ()) -> str:
-    return refuse_claim(new, {one.uid: one for one in others}, map(DeviceId, held), PartTable())
+    return refuse_claim(new, {one.uid: one for one in others}, map(DeviceId, held), FractionTable())
 
 
 def test_a_device_has_one_claim_and_the_other_is_named() -> None:
@@ -58,13 +58,13 @@ def test_shares_never_pass_what_a_gpu_has() -> None:
     """Those of the claim itself are counted too; other GPUs are other GPUs."""
 
     def share(index: int, number: str, cores: int, memory: int) -> PreparedDevice:
-        return device(index, share_id=number, part=GpuPart(gpu=gpu_uuid(index), cores=cores, memory_bytes=memory))
+        return device(index, share_id=number, part=GpuFraction(gpu=gpu_uuid(index), cores=cores, memory_bytes=memory))
 
-    whole = [GpuPart(gpu=gpu_uuid(index), cores=100, memory_bytes=80) for index in range(2)]
+    whole = [GpuFraction(gpu=gpu_uuid(index), cores=100, memory_bytes=80) for index in range(2)]
     others = {"a": claim("a", share(0, "1", 60, 10), device(1, is_admin=True))}
 
     def refuse_share(new: PreparedClaim) -> str:
-        return refuse_claim(new, others, (), PartTable(), whole)
+        return refuse_claim(new, others, (), FractionTable(), whole)
 
     assert refuse_share(claim("b", share(0, "2", 40, 70))) == ""
     assert refuse_share(claim("b", share(0, "2", 41, 1))) == f"the shares of {gpu_uuid(0)} would be 101 cores of 100"

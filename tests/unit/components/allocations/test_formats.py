@@ -12,17 +12,17 @@ import pytest
 from nodeagent.components.allocations.journal_format import encode_records, parse_journal
 from nodeagent.components.allocations.ledger import FORMAT, Ledger, Opened, Record, apply_records, open_record, replay
 from nodeagent.components.allocations.recovery import Found, Recovered, recover_ledger
-from nodeagent.components.allocations.roles.changes import Settled
+from nodeagent.components.allocations.roles.allocation_modes import AllocationModeSet
+from nodeagent.components.allocations.roles.changes import Finished
 from nodeagent.components.allocations.roles.claims import Prepared, Unprepared
-from nodeagent.components.allocations.roles.doors import DoorSet
 from nodeagent.components.allocations.roles.fractions import Bound, Released, Reserved
 from nodeagent.components.allocations.roles.grants import Forgotten, Freed, Identified
 from nodeagent.model.ids import DeviceUuid, MigUuid
 from nodeagent.model.journal import Enforcement, PreparedDevice
-from nodeagent.model.offering import Door
+from nodeagent.model.offering import AllocationMode
 from tests.support.allocations import granted, pod_named
-from tests.support.books import CORE, MEMORY, gpu, make_binding, make_claim, make_part, make_reservation, stepped
 from tests.support.files.golden import GOLDEN, check_golden
+from tests.support.journals import CORE, MEMORY, gpu, make_binding, make_claim, make_part, make_reservation, stepped
 
 JOURNALS = GOLDEN / "journal"
 OLD = sorted(path.stem for path in JOURNALS.glob("format1-*.journal"))
@@ -108,8 +108,8 @@ def make_every_record() -> list[Record]:
         Bound(binding=make_binding(6, (4,))),
         Prepared(claim=make_claim("one", "b")),
         stepped(7, "plan"),
-        DoorSet(gpu=gpu("b"), door=Door.CLAIMS, at_seconds=2.0),
-        DoorSet(gpu=gpu("d"), door=Door.NONE, at_seconds=2.5),
+        AllocationModeSet(gpu=gpu("b"), door=AllocationMode.CLAIMS, at_seconds=2.0),
+        AllocationModeSet(gpu=gpu("d"), door=AllocationMode.NONE, at_seconds=2.5),
     ]
     return [
         open_record(replay(before, 10), "machine", "boot"),
@@ -127,9 +127,9 @@ def make_every_record() -> list[Record]:
         Unprepared(uid="one", at_seconds=5.0, why="the last pod has ended"),
         stepped(7, "drain"),
         stepped(14, "plan", owner="mps", on="b"),
-        Settled(number=14, at_seconds=6.0, outcome="done"),
-        DoorSet(gpu=gpu("a"), door=Door.FRACTIONS, at_seconds=7.0),
-        DoorSet(gpu=gpu("b"), door=None, at_seconds=8.0),
+        Finished(number=14, at_seconds=6.0, outcome="done"),
+        AllocationModeSet(gpu=gpu("a"), door=AllocationMode.FRACTIONS, at_seconds=7.0),
+        AllocationModeSet(gpu=gpu("b"), door=None, at_seconds=8.0),
     ]
 
 
@@ -154,6 +154,6 @@ def test_what_format_2_says_is_known_to_the_last_record() -> None:
     assert {number: [step.name for step in each.steps] for number, each in ledger.changes.items()} == {
         7: ["plan", "drain"]
     }
-    assert ledger.doors == {gpu("a"): Door.FRACTIONS, gpu("d"): Door.NONE}
+    assert ledger.doors == {gpu("a"): AllocationMode.FRACTIONS, gpu("d"): AllocationMode.NONE}
     assert ledger.next_number == 15
     assert apply_records(ledger, make_every_record(), 10) == replay(make_every_record(), 10)

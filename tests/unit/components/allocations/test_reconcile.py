@@ -7,7 +7,7 @@ import pytest
 from nodeagent.components.allocations.ledger import Ledger, apply_record
 from nodeagent.components.allocations.reconcile import (
     Absence,
-    Look,
+    PodListPoll,
     Reconciliation,
     adopt_checkpoint,
     find_uids,
@@ -32,7 +32,7 @@ from tests.support.allocations import (
 )
 
 
-def look(word: PodListing, now: float = 1000.0, **others: Any) -> Look:
+def look(word: PodListing, now: float = 1000.0, **others: Any) -> PodListPoll:
     settings = {
         "listing": word,
         "run": RUN,
@@ -41,7 +41,7 @@ def look(word: PodListing, now: float = 1000.0, **others: Any) -> Look:
         "monotonic_seconds": now,
         "free_after_seconds": 30.0,
     }
-    return Look(**{**settings, **others})
+    return PodListPoll(**{**settings, **others})
 
 
 def kinds(result: Reconciliation) -> list[str]:

@@ -7,12 +7,12 @@ import pytest
 from nodeagent.components.allocations.journal_format import encode_records
 from nodeagent.components.allocations.ledger import FORMAT, Ledger, Opened, Record, replay
 from nodeagent.components.allocations.recovery import Found, Recovered, merge_ledgers, recover_ledger
+from nodeagent.components.allocations.roles.allocation_modes import AllocationModeSet
 from nodeagent.components.allocations.roles.claims import Prepared
-from nodeagent.components.allocations.roles.doors import DoorSet
 from nodeagent.components.allocations.roles.fractions import Reserved
-from nodeagent.model.offering import Door
+from nodeagent.model.offering import AllocationMode
 from tests.support.allocations import granted, make_entry
-from tests.support.books import bound, gpu, make_claim, make_part, make_reservation, reserved, stepped
+from tests.support.journals import bound, gpu, make_claim, make_part, make_reservation, reserved, stepped
 
 
 def journal(*records: Record, machine: str = "m", boot: str = "b") -> bytes:
@@ -141,7 +141,7 @@ def test_after_a_reboot_all_else_stands() -> None:
         bound(3, (1,)),
         Prepared(claim=make_claim("one", "a")),
         stepped(4, "plan"),
-        DoorSet(gpu=gpu("a"), door=Door.NONE, at_seconds=1.0),
+        AllocationModeSet(gpu=gpu("a"), door=AllocationMode.NONE, at_seconds=1.0),
     ]
     same, next_boot = recover(journal(*records)).ledger, recover(journal(*records), boot="next").ledger
     assert {one.kubelet_run for one in same.fractions.reservations.values()} == {"now"}
@@ -165,7 +165,7 @@ def test_what_was_learnt_without_the_journal_joins_it() -> None:
             stepped(5, "plan", owner="mps"),
             Prepared(claim=make_claim("one", "b")),
             Prepared(claim=make_claim("other", "c")),
-            DoorSet(gpu=gpu("a"), door=Door.NONE, at_seconds=1.0),
+            AllocationModeSet(gpu=gpu("a"), door=AllocationMode.NONE, at_seconds=1.0),
         ],
         10,
     )
@@ -176,7 +176,7 @@ def test_what_was_learnt_without_the_journal_joins_it() -> None:
     assert {number: each.owner for number, each in joined.changes.items()} == {3: "mig", 8: "mps"}
     assert all(number == each.number for number, each in joined.changes.items())
     assert joined.claims == {"one": make_claim("one", "b"), "other": make_claim("other", "c")}
-    assert (joined.doors, joined.next_number) == ({gpu("a"): Door.NONE}, 9)
+    assert (joined.doors, joined.next_number) == ({gpu("a"): AllocationMode.NONE}, 9)
     assert merge_ledgers(joined, Ledger(), 10) == joined
 
 

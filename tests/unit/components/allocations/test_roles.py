@@ -6,17 +6,17 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.allocations.ledger import Ledger, Record, apply_record, open_record, replay
-from nodeagent.components.allocations.roles.changes import Settled
+from nodeagent.components.allocations.roles.allocation_modes import AllocationModeSet
+from nodeagent.components.allocations.roles.changes import Finished
 from nodeagent.components.allocations.roles.claims import Prepared, Unprepared
-from nodeagent.components.allocations.roles.doors import DoorSet
 from nodeagent.components.allocations.roles.fractions import Released, refuse_binding
 from nodeagent.components.allocations.roles.grants import Freed
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.ids import DeviceId, ResourceName
-from nodeagent.model.journal import Binding, Change, Enforcement, GpuPart, PartTable
-from nodeagent.model.offering import Door
+from nodeagent.model.journal import Binding, Change, Enforcement, FractionTable, GpuFraction
+from nodeagent.model.offering import AllocationMode
 from tests.support.allocations import granted
-from tests.support.books import (
+from tests.support.journals import (
     CORE,
     MEMORY,
     MIB,
@@ -139,7 +139,7 @@ def test_reservations_are_found_by_their_tokens_and_bindings_by_them() -> None:
     assert fractions.find_reservations(MEMORY, devices) == ()
     assert fractions.find_binding(1) is None
     assert fractions.find_binding(2) == make_binding(4, (2,))
-    assert PartTable(bindings=fractions.bindings).find_binding(2) == make_binding(4, (2,))
+    assert FractionTable(bindings=fractions.bindings).find_binding(2) == make_binding(4, (2,))
 
 
 CAPACITIES = (make_part("a", 100, 1024), make_part("b", 100, 1024))
@@ -182,7 +182,7 @@ def test_what_is_refused_before_it_is_written(binding: Binding, leaving: tuple[i
         (make_part("a", 5, 769), "GPU-a has 256 MiB of 1 GiB left, not 769 MiB"),
     ],
 )
-def test_what_is_promised_over_its_size_can_be_made_smaller(part: GpuPart, words: str) -> None:
+def test_what_is_promised_over_its_size_can_be_made_smaller(part: GpuFraction, words: str) -> None:
     """Step by step; what asks for more of anything must fit, as everything else must."""
     over = after(
         reserved(1), bound(2, (1,), make_part("a", 90, 768)), reserved(3), bound(4, (3,), make_part("a", 90, 768))
@@ -193,9 +193,9 @@ def test_what_is_promised_over_its_size_can_be_made_smaller(part: GpuPart, words
 def test_what_runs_already_is_taken_in_even_where_it_is_too_much() -> None:
     """What was adopted is a fact: to leave it out would give the same memory away again."""
     ledger = after(reserved(1), bound(2, (1,), make_part("a", 90)), reserved(3), bound(4, (3,), make_part("a", 90)))
-    assert ledger.fractions.sum_parts(gpu("a")) == GpuPart(gpu=gpu("a"), cores=180, memory_bytes=512 * MIB)
-    assert ledger.fractions.sum_parts(gpu("a"), {2}).cores == 90
-    assert ledger.fractions.sum_parts(gpu("b")) == GpuPart(gpu=gpu("b"), cores=0, memory_bytes=0)
+    assert ledger.fractions.sum_fractions(gpu("a")) == GpuFraction(gpu=gpu("a"), cores=180, memory_bytes=512 * MIB)
+    assert ledger.fractions.sum_fractions(gpu("a"), {2}).cores == 90
+    assert ledger.fractions.sum_fractions(gpu("b")) == GpuFraction(gpu=gpu("b"), cores=0, memory_bytes=0)
 
 
 def test_claims_are_prepared_once_and_put_away() -> None:
@@ -213,7 +213,7 @@ def steps_of(*records: Record) -> dict[int, str]:
     return {number: "".join(step.name for step in each.steps) for number, each in after(*records).changes.items()}
 
 
-SETTLED = Settled(number=1, at_seconds=5.0, outcome="done")
+SETTLED = Finished(number=1, at_seconds=5.0, outcome="done")
 
 
 @pytest.mark.parametrize(
@@ -244,12 +244,15 @@ def test_a_change_knows_all_that_its_owner_needs() -> None:
 def test_doors_are_set_and_left_to_the_configuration() -> None:
     """A GPU has the door that was set last."""
 
-    def door(name: str, wanted: Door | None) -> DoorSet:
-        return DoorSet(gpu=gpu(name), door=wanted, at_seconds=1.0)
+    def door(name: str, wanted: AllocationMode | None) -> AllocationModeSet:
+        return AllocationModeSet(gpu=gpu(name), door=wanted, at_seconds=1.0)
 
-    assert after(door("a", Door.NONE), door("b", Door.WHOLE)).doors == {gpu("a"): "none", gpu("b"): "whole"}
-    assert after(door("a", Door.NONE), door("a", Door.CLAIMS)).doors == {gpu("a"): "claims"}
-    assert after(door("a", Door.NONE), door("a", None), door("b", None)).doors == {}
+    assert after(door("a", AllocationMode.NONE), door("b", AllocationMode.WHOLE)).doors == {
+        gpu("a"): "none",
+        gpu("b"): "whole",
+    }
+    assert after(door("a", AllocationMode.NONE), door("a", AllocationMode.CLAIMS)).doors == {gpu("a"): "claims"}
+    assert after(door("a", AllocationMode.NONE), door("a", None), door("b", None)).doors == {}
 
 
 EVERYTHING: list[Record] = [
@@ -259,7 +262,7 @@ EVERYTHING: list[Record] = [
     bound(4, (2,)),
     Prepared(claim=make_claim("one", "a")),
     stepped(5, "plan"),
-    DoorSet(gpu=gpu("b"), door=Door.FRACTIONS, at_seconds=1.0),
+    AllocationModeSet(gpu=gpu("b"), door=AllocationMode.FRACTIONS, at_seconds=1.0),
 ]
 
 
@@ -277,6 +280,6 @@ def test_an_opening_begins_with_what_it_says_alone() -> None:
 
 def test_numbers_are_used_once_in_all_roles() -> None:
     """A number means one thing, whether an allocation, a reservation, a binding or a change."""
-    assert after(granted(1, "a"), reserved(1)).fractions == PartTable()
-    assert after(stepped(3, "plan"), reserved(2)).fractions == PartTable()
+    assert after(granted(1, "a"), reserved(1)).fractions == FractionTable()
+    assert after(stepped(3, "plan"), reserved(2)).fractions == FractionTable()
     assert after(reserved(1), bound(1, (1,))).fractions.bindings == {}

@@ -9,14 +9,14 @@ from nodeagent.components.cdi.decide import (
     CODES,
     Layout,
     decide_changes,
+    decide_options,
     decide_problems,
     decide_public,
-    decide_wishes,
     describe_other_version,
     plan_own_paths,
     render_state,
 )
-from nodeagent.components.cdi.plan_specs import SpecInvalid, SpecWishes, plan_specs, render_specs
+from nodeagent.components.cdi.plan_specs import SpecInvalid, SpecOptions, plan_specs, render_specs
 from nodeagent.components.cdi.registry import SpecReading
 from nodeagent.components.cdi.spec import build_spec
 from nodeagent.model.cdi import DriverFiles, SpecContent
@@ -62,7 +62,7 @@ def test_the_public_kind_is_left_to_whoever_defines_it() -> None:
 
 def test_an_invalid_specification_is_not_rendered() -> None:
     """What a runtime would refuse never replaces what it accepts."""
-    plan = plan_specs(make_inventory(1), make_files(1), SpecWishes())
+    plan = plan_specs(make_inventory(1), make_files(1), SpecOptions())
     broken = replace(plan, specs=(build_spec("nvidia.com/gpu", ()),))
     with pytest.raises(SpecInvalid, match="at least one"):
         render_specs(broken)
@@ -103,7 +103,7 @@ def test_groups_are_for_readers_that_know_them(
 ) -> None:
     """A reader that is too old ignores the whole file; of whoever reads the public kinds nothing is known."""
     runtime = RuntimeState(kind=kind, version=version) if kind is not None else None
-    wishes = decide_wishes(PUBLIC_KINDS, Layout(hook=Path("/h")), setting, runtime)
+    wishes = decide_options(PUBLIC_KINDS, Layout(hook=Path("/h")), setting, runtime)
     assert (wishes.groups, wishes.public_groups) == (groups, setting == "always")
     assert (wishes.kinds, wishes.hook) == (PUBLIC_KINDS, Path("/h"))
 

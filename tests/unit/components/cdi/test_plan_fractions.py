@@ -6,7 +6,7 @@ import pytest
 from msgspec import json
 from msgspec.structs import replace
 
-from nodeagent.components.cdi.plan_specs import PartUndescribed, SpecWishes, plan_common_edits, plan_part
+from nodeagent.components.cdi.plan_specs import FractionUndescribed, SpecOptions, plan_common_edits, plan_fraction
 from nodeagent.components.cdi.spec import render_spec
 from nodeagent.components.cdi.validate import find_spec_problems
 from nodeagent.model.gpu import Inventory
@@ -14,7 +14,7 @@ from nodeagent.model.plugin import ContainerMount
 from tests.support.files.driver_files import make_files
 from tests.support.samples import make_gpu, make_inventory, make_uuid
 
-WISHES = SpecWishes(hook=Path("/var/lib/nodeagent/hook"))
+WISHES = SpecOptions(hook=Path("/var/lib/nodeagent/hook"))
 MOUNTS = (
     ContainerMount(container_path="/run/x/limits", host_path="/state/p1/limits"),
     ContainerMount(container_path="/run/x/usage", host_path="/state/p1/usage", read_only=False),
@@ -26,7 +26,7 @@ COMMON = plan_common_edits(make_files(3), WISHES.hook)
 def test_each_name_means_all_the_gpus_and_what_is_mounted() -> None:
     """A container that is created with either finds its GPUs, its limits read-only, and a place for its use."""
     content = render_spec(
-        plan_part(("p1", "p2"), (make_uuid(0), make_uuid(2)), (MOUNTS, {"B": "2", "A": "1"}), NODE, COMMON)
+        plan_fraction(("p1", "p2"), (make_uuid(0), make_uuid(2)), (MOUNTS, {"B": "2", "A": "1"}), NODE, COMMON)
     )
     spec = json.decode(content)
     assert not find_spec_problems(spec)
@@ -53,6 +53,6 @@ def test_each_name_means_all_the_gpus_and_what_is_mounted() -> None:
 )
 def test_a_gpu_without_a_node_is_refused(inventory: Inventory, why: str) -> None:
     """The container does not start without it."""
-    with pytest.raises(PartUndescribed, match=why) as caught:
-        plan_part(("p1",), (make_uuid(0), make_uuid(1)), (MOUNTS, {}), (inventory, make_files(2), WISHES), COMMON)
+    with pytest.raises(FractionUndescribed, match=why) as caught:
+        plan_fraction(("p1",), (make_uuid(0), make_uuid(1)), (MOUNTS, {}), (inventory, make_files(2), WISHES), COMMON)
     assert caught.value.gpu == make_uuid(1)

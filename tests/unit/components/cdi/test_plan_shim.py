@@ -5,7 +5,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from nodeagent.components.cdi.plan_shim import plan_shim_table
-from nodeagent.components.cdi.plan_specs import SpecWishes, plan_specs
+from nodeagent.components.cdi.plan_specs import SpecOptions, plan_specs
 from nodeagent.model.cdi import DriverFiles
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.shim import Capability, ShimDevice, ShimEnv, ShimGroup, ShimHook, ShimNode, ShimPolicy, ShimTable
@@ -23,7 +23,7 @@ def make_node_of(*gpus: Gpu) -> Inventory:
 
 
 def plan(inventory: Inventory, files: DriverFiles, hook: Path | None = None) -> ShimTable:
-    wishes = SpecWishes(kinds=(PUBLIC_KIND, MANAGEMENT_KIND), hook=hook, groups=True, public_groups=True)
+    wishes = SpecOptions(kinds=(PUBLIC_KIND, MANAGEMENT_KIND), hook=hook, groups=True, public_groups=True)
     specs = plan_specs(inventory, files, wishes).specs
     return plan_shim_table(inventory, files, specs, ShimPolicy(), cuda="13.0", fresh=(("/a", "b"),))
 

@@ -6,7 +6,7 @@ import pytest
 from msgspec import json
 from msgspec.structs import replace
 
-from nodeagent.components.cdi.plan_specs import SpecPlan, SpecWishes, plan_specs
+from nodeagent.components.cdi.plan_specs import SpecOptions, SpecPlan, plan_specs
 from nodeagent.components.cdi.spec import (
     ContainerEdits,
     Device,
@@ -68,15 +68,15 @@ def render_all(plan: SpecPlan) -> str:
 @pytest.mark.parametrize(
     ("name", "inventory", "files", "wishes"),
     [
-        ("two-gpus", make_inventory(2), make_files(2), SpecWishes(kinds=(PUBLIC_KIND,))),
-        ("mig-in-driver-container", PARTITIONED, PARTITIONED_FILES, SpecWishes()),
-        ("with-hook", make_inventory(1), DRAWING, SpecWishes(kinds=(MANAGEMENT_KIND,), hook=HOOK, groups=True)),
-        ("every-kind", make_inventory(1), EVERYTHING, SpecWishes(kinds=PUBLIC_KINDS)),
-        ("simulated", PARTITIONED, DriverFiles(made_up=True), SpecWishes(kinds=PUBLIC_KINDS, groups=True)),
+        ("two-gpus", make_inventory(2), make_files(2), SpecOptions(kinds=(PUBLIC_KIND,))),
+        ("mig-in-driver-container", PARTITIONED, PARTITIONED_FILES, SpecOptions()),
+        ("with-hook", make_inventory(1), DRAWING, SpecOptions(kinds=(MANAGEMENT_KIND,), hook=HOOK, groups=True)),
+        ("every-kind", make_inventory(1), EVERYTHING, SpecOptions(kinds=PUBLIC_KINDS)),
+        ("simulated", PARTITIONED, DriverFiles(made_up=True), SpecOptions(kinds=PUBLIC_KINDS, groups=True)),
     ],
 )
 def test_specifications_are_as_in_the_golden_files(
-    name: str, inventory: Inventory, files: DriverFiles, wishes: SpecWishes
+    name: str, inventory: Inventory, files: DriverFiles, wishes: SpecOptions
 ) -> None:
     """What is written for typical nodes changes only on purpose, and is valid."""
     plan = plan_specs(inventory, files, wishes)
@@ -87,16 +87,16 @@ def test_specifications_are_as_in_the_golden_files(
 
 def test_no_gpu_gives_no_gpu_kind() -> None:
     """A specification without devices would be invalid, so there is none."""
-    specs = plan_specs(Inventory(generation=1), make_files(0), SpecWishes(kinds=PUBLIC_KINDS)).specs
+    specs = plan_specs(Inventory(generation=1), make_files(0), SpecOptions(kinds=PUBLIC_KINDS)).specs
     assert [spec.kind for spec in specs] == [MANAGEMENT_KIND]
     nothing = make_files(0, nodes=())
-    assert plan_specs(Inventory(generation=1), replace(nothing, nodes=()), SpecWishes(kinds=PUBLIC_KINDS)).specs == ()
+    assert plan_specs(Inventory(generation=1), replace(nothing, nodes=()), SpecOptions(kinds=PUBLIC_KINDS)).specs == ()
 
 
 def test_the_public_kind_is_only_on_request() -> None:
     """Another tool may define it; ours is asked for explicitly."""
     found = [
-        [spec.kind for spec in plan_specs(make_inventory(1), make_files(1), SpecWishes(kinds=kinds)).specs]
+        [spec.kind for spec in plan_specs(make_inventory(1), make_files(1), SpecOptions(kinds=kinds)).specs]
         for kinds in ((), (PUBLIC_KIND,), PUBLIC_KINDS)
     ]
     assert found == [[OWN_KIND], [OWN_KIND, PUBLIC_KIND], [OWN_KIND, PUBLIC_KIND, MANAGEMENT_KIND]]
@@ -104,13 +104,13 @@ def test_the_public_kind_is_only_on_request() -> None:
 
 def test_left_out_devices_are_reported() -> None:
     """The plan says which GPU has no entry."""
-    assert len(plan_specs(make_inventory(3), make_files(2), SpecWishes()).left_out) == 1
+    assert len(plan_specs(make_inventory(3), make_files(2), SpecOptions()).left_out) == 1
 
 
 def test_a_hook_without_libraries_makes_no_cache() -> None:
     """With nothing to list there is nothing to link, but the device nodes are protected all the same."""
     files = replace(make_files(1), libraries=())
-    spec = plan_specs(make_inventory(1), files, SpecWishes(hook=HOOK)).specs[0]
+    spec = plan_specs(make_inventory(1), files, SpecOptions(hook=HOOK)).specs[0]
     assert [hook.args[1] for hook in spec.container_edits.hooks] == [
         "disable-device-node-modification",
         "update-application-profile",
@@ -120,7 +120,7 @@ def test_a_hook_without_libraries_makes_no_cache() -> None:
 def test_links_of_a_hook_lead_back_up() -> None:
     """The GBM backend is one directory down, so its link goes one up."""
     files = make_files(1, libraries=(make_library("libnvidia-allocator"),))
-    spec = plan_specs(make_inventory(1), files, SpecWishes(hook=HOOK)).specs[0]
+    spec = plan_specs(make_inventory(1), files, SpecOptions(hook=HOOK)).specs[0]
     links = spec.container_edits.hooks[0].args
     assert any(link.startswith("--link=../libnvidia-allocator.so.") and "/gbm/" in link for link in links)
 
@@ -128,7 +128,7 @@ def test_links_of_a_hook_lead_back_up() -> None:
 def test_a_video_plugin_is_linked_where_any_distribution_opens_it() -> None:
     """Debian's driver keeps it in a directory that no image's VDPAU knows."""
     library = make_library("libvdpau_nvidia", directory="/usr/lib/x86_64-linux-gnu/nvidia/current")
-    spec = plan_specs(make_inventory(1), make_files(1, libraries=(library,)), SpecWishes(hook=HOOK)).specs[0]
+    spec = plan_specs(make_inventory(1), make_files(1, libraries=(library,)), SpecOptions(hook=HOOK)).specs[0]
     links = spec.container_edits.hooks[0].args
     for directory in ("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"):
         assert f"--link={library.path}::{directory}/vdpau/libvdpau_nvidia.so.1" in links
@@ -137,7 +137,7 @@ def test_a_video_plugin_is_linked_where_any_distribution_opens_it() -> None:
 def test_who_only_looks_after_gpus_has_every_node_and_changes_nothing() -> None:
     """The management kind has the capabilities and channels too, and not what has kinds of its own."""
     files = make_files(1, nodes=("nvidia-caps/nvidia-cap1", "nvidia-fs0", "nvidia-nvlink", "dri/card0", "gdrdrv"))
-    specs = {spec.kind: spec for spec in plan_specs(make_inventory(1), files, SpecWishes(PUBLIC_KINDS, HOOK)).specs}
+    specs = {spec.kind: spec for spec in plan_specs(make_inventory(1), files, SpecOptions(PUBLIC_KINDS, HOOK)).specs}
     (device,) = specs[MANAGEMENT_KIND].devices
     names = {node.path.removeprefix("/dev/") for node in device.container_edits.device_nodes}
     assert names == {
@@ -150,7 +150,7 @@ def test_who_only_looks_after_gpus_has_every_node_and_changes_nothing() -> None:
 def test_groups_go_to_whoever_reads_them() -> None:
     """The nodes keep mode and group either way; the process is made a member only where the version is known."""
     for groups, version in ((True, "0.7.0"), (False, "0.5.0")):
-        spec = plan_specs(make_inventory(1), DRAWING, SpecWishes(groups=groups)).specs[0]
+        spec = plan_specs(make_inventory(1), DRAWING, SpecOptions(groups=groups)).specs[0]
         edits = spec.devices[0].container_edits
         assert [(node.gid, node.file_mode) for node in edits.device_nodes] == [(0, 0), (44, 0o660), (106, 0o660)]
         assert (spec.cdi_version, edits.additional_gids) == (version, (44, 106) if groups else ())
@@ -187,5 +187,5 @@ def test_the_lowest_version_is_declared(kind: str, name: str, host_path: str, mo
 def test_our_specifications_suit_the_oldest_podman() -> None:
     """Podman 4.3 reads nothing newer than 0.5.0."""
     for files in (make_files(2), PARTITIONED_FILES, EVERYTHING, DRAWING):
-        for spec in plan_specs(PARTITIONED, files, SpecWishes(kinds=PUBLIC_KINDS, hook=HOOK)).specs:
+        for spec in plan_specs(PARTITIONED, files, SpecOptions(kinds=PUBLIC_KINDS, hook=HOOK)).specs:
             assert tuple(map(int, spec.cdi_version.split("."))) <= (0, 5, 0)

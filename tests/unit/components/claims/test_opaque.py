@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from nodeagent.components.claims.opaque import MpsWish, Wish, choose_config, read_configs, read_parameters
+from nodeagent.components.claims.opaque import MpsRequest, SharingRequest, choose_config, read_configs, read_parameters
 from nodeagent.model.errors import ClaimRefused
 from nodeagent.model.journal import SharingWay
 from tests.support.claims import DRIVER, gpu_config, make_config, make_result
@@ -20,12 +20,15 @@ def turns(interval: str) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("parameters", "wish"),
     [
-        (gpu_config(), Wish("GpuConfig")),
-        (gpu_config(kind="MigDeviceConfig"), Wish("MigDeviceConfig")),
-        (gpu_config({"strategy": "TimeSlicing"}), Wish("GpuConfig", TURNS, "Default")),
-        (gpu_config({"strategy": "TimeSlicing", "timeSlicingConfig": {}}), Wish("GpuConfig", TURNS, "Default")),
-        (turns("Long"), Wish("GpuConfig", TURNS, "Long")),
-        (gpu_config({"strategy": "MPS"}), Wish("GpuConfig", MPS)),
+        (gpu_config(), SharingRequest("GpuConfig")),
+        (gpu_config(kind="MigDeviceConfig"), SharingRequest("MigDeviceConfig")),
+        (gpu_config({"strategy": "TimeSlicing"}), SharingRequest("GpuConfig", TURNS, "Default")),
+        (
+            gpu_config({"strategy": "TimeSlicing", "timeSlicingConfig": {}}),
+            SharingRequest("GpuConfig", TURNS, "Default"),
+        ),
+        (turns("Long"), SharingRequest("GpuConfig", TURNS, "Long")),
+        (gpu_config({"strategy": "MPS"}), SharingRequest("GpuConfig", MPS)),
         (
             gpu_config(
                 {
@@ -37,15 +40,15 @@ def turns(interval: str) -> dict[str, object]:
                     },
                 }
             ),
-            Wish("GpuConfig", MPS, mps=MpsWish(50, 10 << 30, (("0", 1 << 20),))),
+            SharingRequest("GpuConfig", MPS, mps=MpsRequest(50, 10 << 30, (("0", 1 << 20),))),
         ),
         (
             gpu_config({"strategy": "MPS", "mpsConfig": {}}, kind="MigDeviceConfig"),
-            Wish("MigDeviceConfig", MPS),
+            SharingRequest("MigDeviceConfig", MPS),
         ),
     ],
 )
-def test_what_nvidias_driver_reads_is_read(parameters: object, wish: Wish) -> None:
+def test_what_nvidias_driver_reads_is_read(parameters: object, wish: SharingRequest) -> None:
     """With its defaults."""
     assert read_parameters(parameters, "p") == wish
 

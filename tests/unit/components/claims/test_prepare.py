@@ -17,14 +17,14 @@ from nodeagent.components.claims.prepare import (
     plan_partition,
     with_uuids,
 )
-from nodeagent.components.claims.sharing import list_turns
+from nodeagent.components.claims.sharing import list_time_slices
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.claims import ClaimReference, ClaimResult, OpaqueConfig
 from nodeagent.model.errors import ClaimRefused
 from nodeagent.model.gpu import Gpu, Inventory, Mig, MigProfile
 from nodeagent.model.ids import MigUuid
-from nodeagent.model.journal import EndedClaim, GpuPart, PreparedClaim, SharingWay
-from nodeagent.model.mig import PartitionWish
+from nodeagent.model.journal import EndedClaim, GpuFraction, PreparedClaim, SharingWay
+from nodeagent.model.mig import PartitionRequest
 from nodeagent.rules.claims.naming import list_devices
 from tests.support.claims import (
     DRIVER,
@@ -136,7 +136,7 @@ def test_a_mig_device_is_made_where_gpus_are_cut_on_demand() -> None:
     (device,) = claim.devices
     assert (device.uuid, device.gpu, device.is_made, claim.is_ready) == ("", gpu_uuid(0), True, False)
     assert name_partition(claim, device) == f"claim-1/{name}"
-    assert plan_partition(device, view.inventory) == PartitionWish(gpu=gpu_uuid(0), profile="1g.10gb", start=2)
+    assert plan_partition(device, view.inventory) == PartitionRequest(gpu=gpu_uuid(0), profile="1g.10gb", start=2)
     ready = with_uuids(claim, {name: MigUuid("MIG-new")})
     assert (ready.devices[0].uuid, ready.is_ready) == ("MIG-new", True)
     for refused in (make_result(name, is_admin=True), make_result(name)):
@@ -161,7 +161,7 @@ def test_containers_that_take_turns_need_nothing_but_other_turns_are_not_given()
     assert plan(make_result(), configs=(make_config(gpu_config()),)).devices[0].sharing is None
     view = look(powers=ALL)
     asked = plan(make_result(), view=view, configs=(make_config(long),))
-    assert (list(list_turns(asked)), asked.is_ready) == ([(gpu_uuid(0), 3)], False)
+    assert (list(list_time_slices(asked)), asked.is_ready) == ([(gpu_uuid(0), 3)], False)
     for beside in (make_result(is_admin=True), make_result(share_id="s", consumed={"memory": "1Gi"})):
         with pytest.raises(ClaimRefused, match="gpu-0 is had beside others, and a time slice is all of the GPU's"):
             plan(beside, view=view, configs=(make_config(long),))
@@ -213,10 +213,10 @@ def test_a_share_is_as_much_as_the_scheduler_has_counted() -> None:
     view = look(gpu, powers=ALL)
     some = make_result(share_id="s1", consumed={"memory": "10Gi", f"{DRIVER}/cores": "25"})
     (device,) = plan(some, view=view).devices
-    assert device.part == GpuPart(gpu=gpu.uuid, cores=25, memory_bytes=10 << 30)
+    assert device.part == GpuFraction(gpu=gpu.uuid, cores=25, memory_bytes=10 << 30)
     assert device.cdi_names == ("k8s.gpu.nvidia.com/claim=claim-1-gpu-0-s1",)
     (rest,) = plan(make_result(share_id="s2"), view=view).devices
-    assert rest.part == GpuPart(gpu=gpu.uuid, cores=0, memory_bytes=80 << 30)
+    assert rest.part == GpuFraction(gpu=gpu.uuid, cores=0, memory_bytes=80 << 30)
     (admin,) = plan(make_result(share_id="s3", is_admin=True), view=view).devices
     assert admin.part is None
     with pytest.raises(ClaimRefused, match=r"device gpu-0: consumedCapacity.memory: 'x' is no quantity"):

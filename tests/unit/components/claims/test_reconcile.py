@@ -1,6 +1,6 @@
 """Which claims are prepared for nobody any more."""
 
-from nodeagent.components.claims.reconcile import CONFIRM_LOOKS, Doubts, explain_end, list_doubtful
+from nodeagent.components.claims.reconcile import CONFIRM_POLLS, Doubts, explain_end, list_doubtful
 from nodeagent.model.allocation import ClaimedDevice
 from nodeagent.model.journal import PreparedClaim
 from tests.support.claims import DRIVER, POD, POOL, make_claim
@@ -49,5 +49,5 @@ def test_one_that_was_confirmed_is_not_asked_about_for_a_while() -> None:
     doubts, one = Doubts(), prepared("a")
     assert doubts.begin([one]) == (one,)
     assert doubts.judge({"a": ""}) == {}
-    asked = [len(doubts.begin([one])) for _ in range(CONFIRM_LOOKS)]
-    assert asked == [0] * (CONFIRM_LOOKS - 1) + [1]
+    asked = [len(doubts.begin([one])) for _ in range(CONFIRM_POLLS)]
+    assert asked == [0] * (CONFIRM_POLLS - 1) + [1]

@@ -4,16 +4,22 @@ from typing import Any
 
 import pytest
 
+from nodeagent.components.cluster.kubernetes_events import TOLD, ReportedEvents, decide_reporting, render_event
+from nodeagent.components.cluster.node_requests import (
+    decide_mig_label,
+    decide_taint,
+    find_pause,
+    parse_taint,
+    read_node_requests,
+)
 from nodeagent.components.cluster.status import NodeSight, decide_condition, decide_lost, is_hopeless, mark_lost
-from nodeagent.components.cluster.tell import TOLD, Told, decide_telling, render_event
-from nodeagent.components.cluster.wishes import decide_mig_label, decide_taint, find_pause, parse_taint, read_wishes
 from nodeagent.model.cluster import (
     MIG_CONFIG_LABEL,
     MIG_STATE_LABEL,
     ClusterNode,
-    ClusterWishes,
     NodeCondition,
     NodeEvent,
+    NodeRequests,
     Taint,
 )
 from nodeagent.model.driver import DriverPhase, DriverState
@@ -25,16 +31,16 @@ from nodeagent.model.events import (
     GpuVanished,
     LabelsContested,
     MigLayoutChanged,
+    NodeRequestRefused,
     RuntimeConfigured,
     RuntimeRestarted,
     VerdictChanged,
-    WishRefused,
 )
-from nodeagent.model.gpu import Inventory, KnownGpu
+from nodeagent.model.gpu import Inventory, StoredGpu
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
 from nodeagent.model.ids import DeviceId, GpuUuid, PciAddress, ResourceName
 from nodeagent.model.mig import GpuChange, MigState
-from nodeagent.model.plugin import AdvertisedResource, OfferAccount, PluginState
+from nodeagent.model.plugin import AdvertisedResource, OfferSummary, PluginState
 from nodeagent.rules.ids import build_names
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
 
@@ -78,12 +84,12 @@ def offer(*, registered: bool) -> PluginState:
             "AllGPUsUnhealthy",
         ),
         (
-            {"driver": READY, "inventory": TWO, "plugin": PluginState(account=OfferAccount(gpus=2, devices_offered=0))},
+            {"driver": READY, "inventory": TWO, "plugin": PluginState(account=OfferSummary(gpus=2, devices_offered=0))},
             "False",
             "NoGPUOffered",
         ),
         (
-            {"driver": READY, "inventory": TWO, "plugin": PluginState(account=OfferAccount(gpus=2, devices_offered=2))},
+            {"driver": READY, "inventory": TWO, "plugin": PluginState(account=OfferSummary(gpus=2, devices_offered=2))},
             "True",
             "GPUsReady",
         ),
@@ -148,10 +154,10 @@ def test_a_pause_is_any_of_our_jobs_paused(labels: dict[str, str], pause: str) -
 def test_a_pause_of_our_own_pauses_others_alone() -> None:
     """Where this agent changes MIG layouts; one on top of it counts."""
     label = "nvidia.com/gpu.deploy.dcgm-exporter"
-    assert read_wishes({label: "paused-for-mig-change"}, cuts=True).pause == ""
-    assert read_wishes({label: "paused-for-mig-change"}).pause == f"{label}=paused-for-mig-change"
+    assert read_node_requests({label: "paused-for-mig-change"}, cuts=True).pause == ""
+    assert read_node_requests({label: "paused-for-mig-change"}).pause == f"{label}=paused-for-mig-change"
     both = "paused-for-mig-change_paused-for-driver-upgrade"
-    assert read_wishes({label: both}, cuts=True).pause == f"{label}={both}"
+    assert read_node_requests({label: both}, cuts=True).pause == f"{label}={both}"
 
 
 def test_labels_are_read_as_wishes() -> None:
@@ -162,8 +168,8 @@ def test_labels_are_read_as_wishes() -> None:
         "nvidia.com/mig.config": "all-1g.10gb",
         "nvidia.com/mig.config.state": "pending",
     }
-    assert read_wishes({}) == ClusterWishes()
-    assert read_wishes(labels) == ClusterWishes(
+    assert read_node_requests({}) == NodeRequests()
+    assert read_node_requests(labels) == NodeRequests(
         pause="nvidia.com/gpu.deploy.dcgm=paused-for-x",
         configuration="shared",
         mig_config="all-1g.10gb",
@@ -222,8 +228,11 @@ def verdict(before: Verdict, after: Verdict) -> VerdictChanged:
         (RuntimeRestarted(command="systemctl restart x"), "ContainerRuntimeRestarted"),
         (RuntimeRestarted(command="systemctl restart x", failure="no"), "ContainerRuntimeRestartFailed"),
         (LabelsContested(keys=("nvidia.com/gpu.count",)), "NodeLabelConflict"),
-        (WishRefused(label="nvidia.com/mig.config", value="all-x", reason="r"), "MIGConfigNotApplied"),
-        (WishRefused(label="nvidia.com/device-plugin.config", value="x", reason="r"), "NamedConfigurationRefused"),
+        (NodeRequestRefused(label="nvidia.com/mig.config", value="all-x", reason="r"), "MIGConfigNotApplied"),
+        (
+            NodeRequestRefused(label="nvidia.com/device-plugin.config", value="x", reason="r"),
+            "NamedConfigurationRefused",
+        ),
         (FaultInjected(fault="xid"), None),
     ],
 )
@@ -237,7 +246,7 @@ def test_people_are_told_what_they_must_know(fact: Any, reason: str | None) -> N
 def test_devices_are_named_by_the_number_that_commands_take() -> None:
     """Beside the UUID, by which tools find them; a MIG device by that of its GPU, and one that is gone by its last."""
     cut = make_gpu(1, mig=["1g.10gb"])
-    gone = KnownGpu(uuid=gpu_uuid(2), name="H100", index=2, address=PciAddress("0000:01:00.0"))
+    gone = StoredGpu(uuid=gpu_uuid(2), name="H100", index=2, address=PciAddress("0000:01:00.0"))
     names = build_names(Inventory(generation=1, gpus=(make_gpu(0), cut), vanished=(gone,)))
     mig = cut.mig_devices[0].uuid
     facts = (
@@ -263,10 +272,10 @@ def test_a_gpu_that_does_not_answer_is_not_said_to_be_gone() -> None:
     )
 
 
-def tell(*times: float, about: str = "a", told: Told | None = None) -> tuple[Told, list[int]]:
-    counts, state = [], told or Told()
+def tell(*times: float, about: str = "a", told: ReportedEvents | None = None) -> tuple[ReportedEvents, list[int]]:
+    counts, state = [], told or ReportedEvents()
     for now in times:
-        state, count = decide_telling(state, NodeEvent(reason="R", note="n", about=about), now)
+        state, count = decide_reporting(state, NodeEvent(reason="R", note="n", about=about), now)
         counts.append(count)
     return state, counts
 
@@ -278,7 +287,7 @@ def test_repetitions_are_counted_not_told() -> None:
 
 def test_many_different_events_are_bounded() -> None:
     """Whatever fails all at once, the cluster's store gets so many events and no more."""
-    told, counts = Told(), []
+    told, counts = ReportedEvents(), []
     for number in range(30):
         told, count = tell(0, about=str(number), told=told)
         counts += count

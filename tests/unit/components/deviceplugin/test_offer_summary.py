@@ -2,22 +2,22 @@
 
 from msgspec.structs import replace
 
-from nodeagent.components.deviceplugin.account import (
+from nodeagent.components.deviceplugin.advertise import View
+from nodeagent.components.deviceplugin.offer_summary import (
     decide_conditions,
     find_claimed,
     find_parted,
     list_offered,
-    plan_account,
+    plan_summary,
 )
-from nodeagent.components.deviceplugin.advertise import View
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.hardware import GpusSettings
 from nodeagent.config.sections.plugin import DevicePluginSettings
+from nodeagent.model.fractions import FractionOffers
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.ids import DeviceId, ResourceName
-from nodeagent.model.offering import Door, GpuDoor, Offering
-from nodeagent.model.parts import PartOffers
-from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource, OfferAccount
+from nodeagent.model.offering import AllocationMode, GpuAllocationMode, Offering
+from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource, OfferSummary
 from nodeagent.model.slices import PublishedSlices
 from nodeagent.rules.offer.resources import plan_resources
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory, make_node
@@ -28,7 +28,7 @@ MIXED = Settings(device_plugin=DevicePluginSettings(mig_strategy="mixed"))
 
 def account_for(
     *gpus: Gpu, settings: Settings = NONE, blocked: str = "", without: frozenset[str] = frozenset()
-) -> OfferAccount:
+) -> OfferSummary:
     """The account where the kubelet knows everything that is fit, but for `without`."""
     inventory = make_inventory(gpus)
     return judge(inventory, settings, blocked=blocked, without=without)
@@ -36,14 +36,14 @@ def account_for(
 
 def judge(
     inventory: Inventory, settings: Settings, *, blocked: str = "", without: frozenset[str] = frozenset()
-) -> OfferAccount:
+) -> OfferSummary:
     plan = plan_resources(inventory, settings)
     view = View(inventory, None, blocked)
     planned = {device.uuid for resource in plan.resources for device in resource.devices}
-    return plan_account(inventory, settings, plan, view, frozenset() if blocked else frozenset(planned - without))
+    return plan_summary(inventory, settings, plan, view, frozenset() if blocked else frozenset(planned - without))
 
 
-def details(account: OfferAccount, code: str) -> list[str]:
+def details(account: OfferSummary, code: str) -> list[str]:
     return list(decide_conditions(account)[code].values())
 
 
@@ -126,7 +126,7 @@ def test_a_cut_gpu_that_no_container_can_be_given_is_no_offer() -> None:
     inventory = make_inventory([make_gpu(0, mig=["1g.10gb"]), make_gpu(1)])
     named = frozenset({gpu_uuid(1), inventory.gpus[0].mig_devices[0].uuid})
     view = View(inventory, None, named=named)
-    account = plan_account(inventory, NONE, plan_resources(inventory, NONE), view, frozenset({gpu_uuid(1)}))
+    account = plan_summary(inventory, NONE, plan_resources(inventory, NONE), view, frozenset({gpu_uuid(1)}))
     assert (account.gpus_offered, len(account.unoffered)) == (1, 1)
     assert "set `device_plugin.mig_strategy` to single or mixed" in details(account, "gpu-not-offered")[0]
 
@@ -163,7 +163,7 @@ def stand(name: ResourceName, *, registered: bool = True, devices: int = 1) -> A
 
 def test_a_gpu_in_parts_is_offered_when_the_kubelet_counts_all_that_is_asked_for() -> None:
     """Cores without memory are nothing that a pod could be given."""
-    parts = PartOffers(resources=(CORES, BLOCKS), unfit={gpu_uuid(0): "", gpu_uuid(1): "ill"})
+    parts = FractionOffers(resources=(CORES, BLOCKS), unfit={gpu_uuid(0): "", gpu_uuid(1): "ill"})
     told = find_parted(parts, {CORES: stand(CORES), BLOCKS: stand(BLOCKS)})
     assert told == {gpu_uuid(0): "", gpu_uuid(1): "ill"}
     for standing in (
@@ -175,17 +175,17 @@ def test_a_gpu_in_parts_is_offered_when_the_kubelet_counts_all_that_is_asked_for
         untold = find_parted(parts, standing)
         assert "has not been told" in untold[gpu_uuid(0)]
         assert untold[gpu_uuid(1)] == "ill"
-    assert "has not been told" in find_parted(PartOffers(unfit={gpu_uuid(0): ""}), {})[gpu_uuid(0)]
+    assert "has not been told" in find_parted(FractionOffers(unfit={gpu_uuid(0): ""}), {})[gpu_uuid(0)]
 
 
 def behind_claims(index: int) -> Offering:
     gpu = make_gpu(index)
-    door = GpuDoor(
+    door = GpuAllocationMode(
         gpu=gpu.uuid,
         index=index,
         address=gpu.pci.address,
-        door=Door.CLAIMS,
-        wanted=Door.CLAIMS,
+        door=AllocationMode.CLAIMS,
+        wanted=AllocationMode.CLAIMS,
         reason="a rule",
         is_open=True,
     )
@@ -209,7 +209,7 @@ def test_a_node_whose_gpus_are_all_behind_claims_offers_them() -> None:
     """Nothing is missing, and nothing is said."""
     inventory = make_inventory([make_gpu(0)])
     plan = plan_resources(inventory, NONE)
-    account = plan_account(inventory, NONE, plan, View(inventory, None), frozenset(), {gpu_uuid(0): ""})
+    account = plan_summary(inventory, NONE, plan, View(inventory, None), frozenset(), {gpu_uuid(0): ""})
     assert (account.devices_offered, account.unoffered) == (1, ())
     assert not any(decide_conditions(account).values())
 
@@ -220,7 +220,7 @@ def test_gpus_in_parts_are_in_the_account() -> None:
     settings = Settings(gpus=GpusSettings(exclude=("3",)))
     plan = plan_resources(inventory, settings)
     closed = {gpu_uuid(index): "door fractions (test)" for index in (1, 2, 3)}
-    account = plan_account(
+    account = plan_summary(
         inventory, settings, plan, View(inventory, None, "", None, closed), frozenset({gpu_uuid(0)}),
         {gpu_uuid(1): "", gpu_uuid(2): "ill"},
     )  # fmt: skip

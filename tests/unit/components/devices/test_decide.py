@@ -4,18 +4,18 @@ from collections.abc import Sequence
 
 from nodeagent.components.devices.decide import (
     Findings,
-    Known,
+    JudgedDevice,
     decide_conditions,
     describe_holder,
     find_holders,
     look_at,
     plan_paths,
+    plan_scan,
     plan_table,
-    plan_wish,
 )
 from nodeagent.config.sections.devices import DeviceClass
 from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
-from nodeagent.model.devices import HostDevices, ScanWish, Standing
+from nodeagent.model.devices import HostDevices, ScanRequest, Standing
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.rules.devices.group import render_id
 from tests.support.devices import make_class, make_host, make_node
@@ -40,11 +40,11 @@ def hold(*devices: str, pod: PodIdentity | None = POD, resource: str = "example.
 
 def look(
     host: HostDevices,
-    known: dict[DeviceId, Known] | None = None,
+    known: dict[DeviceId, JudgedDevice] | None = None,
     held: Sequence[Allocation] = (),
     one: DeviceClass = THING,
     findings: Findings = DUE,
-) -> dict[DeviceId, Known]:
+) -> dict[DeviceId, JudgedDevice]:
     holders = find_holders(AllocationTable(allocations=tuple(held)), [ResourceName(one.resource or "")])
     return look_at([one], host, known or {}, findings, holders, 2)
 
@@ -52,9 +52,9 @@ def look(
 def test_what_is_wished_is_what_classes_need() -> None:
     """Paths of those that have some; classes of sysfs or the whole bus for those that have none."""
     classes = [THING, make_class("a.com/b", sysfs_class="video4linux"), make_class("a.com/c", pci_vendor="0x8086")]
-    assert plan_wish(classes[:1]) == ScanWish(patterns=("/dev/x*",))
-    assert plan_wish(classes) == ScanWish(patterns=("/dev/x*",), sysfs_classes=("video4linux",), is_pci=True)
-    assert plan_wish([make_class(nodes=["/dev/x"], sysfs_class="drm", extra_nodes=["/dev/c"])]) == ScanWish(
+    assert plan_scan(classes[:1]) == ScanRequest(patterns=("/dev/x*",))
+    assert plan_scan(classes) == ScanRequest(patterns=("/dev/x*",), sysfs_classes=("video4linux",), is_pci=True)
+    assert plan_scan([make_class(nodes=["/dev/x"], sysfs_class="drm", extra_nodes=["/dev/c"])]) == ScanRequest(
         patterns=("/dev/x", "/dev/c")
     )
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from nodeagent.components.exporter.catalogue.selection import select_defaults
 from nodeagent.components.exporter.exposition import Block, join_text
-from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, Wishes
+from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, SeriesSelection
 from nodeagent.model.allocation import Allocation, AllocationSource, AllocationTable, PodIdentity
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Inventory
@@ -99,10 +99,10 @@ def know(
 
 
 def render(
-    sample: NodeSample, known: Knowledge, wishes: Wishes | None = None, series: NodeSeries | None = None
+    sample: NodeSample, known: Knowledge, wishes: SeriesSelection | None = None, series: NodeSeries | None = None
 ) -> list[Block]:
     """One sample rendered."""
-    return list((series or NodeSeries()).render(sample, known, wishes or Wishes(select_defaults())))
+    return list((series or NodeSeries()).render(sample, known, wishes or SeriesSelection(select_defaults())))
 
 
 def read_series(blocks: list[Block]) -> Series:

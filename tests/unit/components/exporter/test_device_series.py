@@ -6,11 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.exporter.attribution.device_labels import LabelStyle
+from nodeagent.components.exporter.catalogue.all_fields import FIELDS
 from nodeagent.components.exporter.catalogue.field import LabelField
-from nodeagent.components.exporter.catalogue.known import FIELDS
 from nodeagent.components.exporter.catalogue.selection import parse_selection, select_defaults
 from nodeagent.components.exporter.exposition import join_text
-from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, Wishes
+from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, SeriesSelection
 from nodeagent.model.events import XidReported
 from nodeagent.model.gpu import Fabric, FabricPhase, Inventory, Mig
 from nodeagent.model.telemetry import ProfilingSample
@@ -32,10 +32,10 @@ UUID = make_uuid(0)
 FIXED = f'gpu="0",UUID="{UUID}",pci_bus_id="00000000:10:00.0",device="nvidia0",modelName="NVIDIA H100 80GB HBM3"'
 
 
-def wish(style: LabelStyle | None = None, *names: str) -> Wishes:
+def wish(style: LabelStyle | None = None, *names: str) -> SeriesSelection:
     """These fields, in this style."""
     listed = "\n".join(f"{name}, gauge, h" for name in names or ("DCGM_FI_DEV_SM_CLOCK",))
-    return Wishes(parse_selection(listed), style or LabelStyle())
+    return SeriesSelection(parse_selection(listed), style or LabelStyle())
 
 
 def lines_of(text: bytes, name: str) -> list[str]:
@@ -45,7 +45,7 @@ def lines_of(text: bytes, name: str) -> list[str]:
 
 def test_labels_have_the_order_of_dcgm_exporter() -> None:
     """Fixed labels, host, label fields, then the pod in the order of the keys: byte for byte."""
-    wishes = Wishes(select_defaults(), LabelStyle(host="node-a"))
+    wishes = SeriesSelection(select_defaults(), LabelStyle(host="node-a"))
     text = join_text(render(make_node(make_sample()), know(allocate("bert-0", UUID, container="train")), wishes))
     labels = f'{FIXED},Hostname="node-a",DCGM_FI_DRIVER_VERSION="580.95.05"'
     pod = 'container="train",namespace="ml",pod="bert-0"'
@@ -135,7 +135,10 @@ def test_every_field_of_the_catalogue_can_be_read() -> None:
     listed = "\n".join(f"{field.name}, {'label' if isinstance(field, LabelField) else 'gauge'}, h" for field in FIELDS)
     series = NodeSeries()
     series.xids.note(XidReported(gpu=UUID, xid=79), START)
-    names = {name for name, _ in read_series(render(make_node(sample), known, Wishes(parse_selection(listed)), series))}
+    names = {
+        name
+        for name, _ in read_series(render(make_node(sample), known, SeriesSelection(parse_selection(listed)), series))
+    }
     assert {field.name for field in FIELDS if not isinstance(field, LabelField)} <= names
 
 

@@ -22,7 +22,7 @@ from nodeagent.components.exporter.families.agent import (
     build_agent_families,
 )
 from nodeagent.core.values import ActiveCondition, ComponentReport, GateState, ListenerStatistics, LoopLag, Phase
-from nodeagent.model.plugin import Distribution, OfferAccount
+from nodeagent.model.plugin import Distribution, OfferSummary
 
 NAMES = st.from_regex(r"[a-z_][a-z0-9_]{0,20}", fullmatch=True)
 TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\r"), max_size=40)
@@ -92,7 +92,7 @@ def _facts(age: float | None) -> AgentFacts:
         gpus_lost=1,
         gpus_missing=0,
         gpus_vanished=1,
-        account=OfferAccount(gpus=1, devices_offered=1),
+        account=OfferSummary(gpus=1, devices_offered=1),
         sample_age_seconds=age,
         sample_duration_seconds=age,
         resident_bytes=1,

@@ -8,14 +8,14 @@ from nodeagent.components.exporter.families.fractions import build_fraction_fami
 from nodeagent.components.exporter.families.other_names import build_hami_families
 from nodeagent.components.usage.measure import measure
 from nodeagent.model.allocation import PodIdentity
-from nodeagent.model.usage import PartUsage
+from nodeagent.model.usage import FractionUsage
 from tests.support.samples import make_inventory, make_uuid
 from tests.support.texts.exposition import Series, read_text
 from tests.unit.components.exporter.builders import find, find_value
 from tests.unit.components.usage.builders import GIB, bind, place, run, sample, tabulate
 
 
-def read(usage: PartUsage, style: LabelStyle | None = None) -> Series:
+def read(usage: FractionUsage, style: LabelStyle | None = None) -> Series:
     return read_text(render_exposition(build_fraction_families(usage, style or LabelStyle())).decode())
 
 
@@ -37,7 +37,7 @@ def test_promised_and_used_are_told_of_each_gpu() -> None:
 
 
 def test_choices_that_were_not_obeyed_are_counted_by_reason() -> None:
-    text = render_exposition(build_fraction_families(PartUsage(), LabelStyle(), {"impossible": 2})).decode()
+    text = render_exposition(build_fraction_families(FractionUsage(), LabelStyle(), {"impossible": 2})).decode()
     assert find_value(read_text(text), "nodeagent_fraction_choices_overruled_total", reason="impossible") == 2
 
 
@@ -64,7 +64,7 @@ def test_pods_without_a_name_wait_for_their_series() -> None:
         assert {dict(labels).get("pod", "a") for _, labels in series} == {"a"}
 
 
-def read_hami(usage: PartUsage) -> Series:
+def read_hami(usage: FractionUsage) -> Series:
     return read_text(render_exposition(build_hami_families(usage, make_inventory(), None, "n1")).decode())
 
 

@@ -6,8 +6,8 @@ from nodeagent.components.exporter.exposition import render_exposition
 from nodeagent.components.exporter.families.other_names import build_gpu_manager_families, build_hami_families
 from nodeagent.components.usage.measure import measure
 from nodeagent.model.telemetry import GpuSample, NodeSample
-from nodeagent.model.usage import PartUsage
-from nodeagent.rules.fractions.display import tell_use
+from nodeagent.model.usage import FractionUsage
+from nodeagent.rules.fractions.display import describe_use
 from tests.support.placement import GIB
 from tests.support.samples import make_inventory, make_uuid
 from tests.support.texts.exposition import read_text
@@ -18,7 +18,7 @@ def test_each_gpu_and_the_total_are_told_under_the_old_names() -> None:
     """Label for label; what was asked for is told as a total alone."""
     now = NodeSample(time_seconds=START, gpus=(*sample(run(10, 12, 3)).gpus, *sample(run(10, 30), index=1).gpus))
     usage = measure(tabulate(bind(1, "a", gpus=(0, 1), cores=100, gib=8)), make_inventory(), now, {10: place("a")}, {})
-    families = build_gpu_manager_families(tell_use(usage, make_inventory()), "n1")
+    families = build_gpu_manager_families(describe_use(usage, make_inventory()), "n1")
     series = read_text(render_exposition(families).decode())
     pod = {"pod_name": "a", "namespace": "ml", "node": "n1", "container_name": "main"}
     told = {(name, *labels): value for (name, labels), value in series.items()}
@@ -70,4 +70,4 @@ def test_each_gpu_and_each_part_is_told_under_the_names_of_hami() -> None:
 
 def test_without_a_sample_nothing_is_told_of_the_gpus() -> None:
     """It may be old, or there was none yet."""
-    assert render_exposition(build_hami_families(PartUsage(), make_inventory(), None, "n1")) == b""
+    assert render_exposition(build_hami_families(FractionUsage(), make_inventory(), None, "n1")) == b""

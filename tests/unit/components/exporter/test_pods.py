@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from nodeagent.components.exporter.attribution.device_labels import LabelStyle
 from nodeagent.components.exporter.attribution.holders import Holder, find_holders
 from nodeagent.components.exporter.catalogue.selection import select_defaults
-from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, Wishes
+from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, SeriesSelection
 from nodeagent.model.allocation import AllocationSource, ClaimedDevice, ClaimTable, PodIdentity
 from nodeagent.model.cluster import PodLabels, PodLabelTable
 from nodeagent.model.ports import ProcessPlace
@@ -226,7 +226,7 @@ def test_a_lost_gpu_keeps_its_holders_and_what_they_used() -> None:
 @pytest.mark.parametrize("wishes", [{"pods": False}, {"processes": False}])
 def test_pods_and_processes_can_be_switched_off(wishes: dict[str, bool]) -> None:
     """Either switch ends the pods' own series; only the first takes the names off the devices."""
-    blocks = render(make_node(make_sample()), know(allocate("a", UUID)), Wishes(select_defaults(), **wishes))  # type: ignore[arg-type]  # two flags
+    blocks = render(make_node(make_sample()), know(allocate("a", UUID)), SeriesSelection(select_defaults(), **wishes))  # type: ignore[arg-type]  # two flags
     series = read_series(blocks)
     assert not any(name.startswith("nodeagent_pod_") for name, _ in series)
     (labels,) = find(series, "DCGM_FI_DEV_SM_CLOCK")
@@ -235,7 +235,7 @@ def test_pods_and_processes_can_be_switched_off(wishes: dict[str, bool]) -> None
 
 def test_the_pods_uid_is_a_label_when_wanted() -> None:
     """Also on the pods' own series."""
-    wishes = Wishes(select_defaults(), LabelStyle(pod_uid=True))
+    wishes = SeriesSelection(select_defaults(), LabelStyle(pod_uid=True))
     series = read_series(render(make_node(make_sample()), know(A, B), wishes))
     assert len(find(series, "nodeagent_pod_gpu_held_seconds_total", pod_uid="uid-a")) == 1
 
@@ -325,7 +325,7 @@ def labelled(*patterns: str, style: LabelStyle | None = None) -> Series:
         )
     )
     known = dataclasses.replace(know(allocate("a", UUID)), pod_labels=table)
-    wishes = Wishes(select_defaults(), pod_labels=patterns, style=style or LabelStyle())
+    wishes = SeriesSelection(select_defaults(), pod_labels=patterns, style=style or LabelStyle())
     return read_series(render(make_node(make_sample()), known, wishes))
 
 

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from nodeagent.components.exporter.exposition import Block, make_family, render_families
 from nodeagent.components.exporter.families.gpus import build_standing_families
 from nodeagent.components.exporter.families.node_status import NodeStatus, build_status_families, does_driver_work
-from nodeagent.components.exporter.scrape import Part, join_scrape, wants_gzip, wants_openmetrics
-from nodeagent.components.exporter.series.xid_book import XidBook
+from nodeagent.components.exporter.scrape import RenderedBlocks, join_scrape, wants_gzip, wants_openmetrics
+from nodeagent.components.exporter.series.xid_history import XidHistory
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.events import XidReported
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
@@ -65,7 +65,7 @@ def blocks() -> list[Block]:
 @pytest.mark.parametrize("standing", [[], blocks()], ids=["nothing standing", "a node"])
 def test_the_compressed_body_is_the_plain_one(openmetrics: bool, standing: list[Block]) -> None:
     """Two pieces compressed apart are one valid stream with the right checksum and size, again and again."""
-    part = Part(standing)
+    part = RenderedBlocks(standing)
     for count in (1, 2):
         fresh = render_families([make_family("up_total", "counter", "u", [((), count)])])
         plain = join_scrape(part, fresh, openmetrics=openmetrics, gzip=False)
@@ -76,7 +76,7 @@ def test_the_compressed_body_is_the_plain_one(openmetrics: bool, standing: list[
 def test_both_formats_say_the_same() -> None:
     """Sample for sample; what OpenMetrics does not call a counter is of unknown type there."""
     inventory = make_inventory(2)
-    xids = XidBook()
+    xids = XidHistory()
     xids.note(XidReported(gpu=make_uuid(1), xid=79), 1.5)
     status = build_status_families(_status())
     everything = [
@@ -84,7 +84,7 @@ def test_both_formats_say_the_same() -> None:
         *render_families(build_standing_families(inventory, None, xids, frozenset())),
         *render_families(status),
     ]
-    part = Part(everything)
+    part = RenderedBlocks(everything)
     text = join_scrape(part, [], openmetrics=False, gzip=False).decode()
     other = join_scrape(part, [], openmetrics=True, gzip=False).decode()
     assert read_openmetrics(other) == read_text(text)
@@ -164,7 +164,7 @@ def test_a_part_that_has_said_nothing_has_no_status() -> None:
 def test_a_lost_gpu_stays_visible_as_lost() -> None:
     """Presence falls to zero while the device's readings are gone; XIDs and verdicts stay."""
     inventory, lost = make_inventory(2), make_uuid(1)
-    xids = XidBook()
+    xids = XidHistory()
     xids.note(XidReported(gpu=lost, xid=79), 12.5)
     health = HealthReport(generation=1, devices=(_verdict(lost), _verdict(GpuUuid("GPU-gone"))))
     series = read_series(render_families(build_standing_families(inventory, health, xids, frozenset({lost}))))
@@ -184,4 +184,4 @@ def _verdict(gpu: GpuUuid) -> DeviceHealth:
 
 def test_nothing_stands_before_the_first_inventory() -> None:
     """No family without a sample."""
-    assert render_families(build_standing_families(None, None, XidBook(), frozenset())) == []
+    assert render_families(build_standing_families(None, None, XidHistory(), frozenset())) == []

@@ -3,10 +3,10 @@
 import pytest
 
 from nodeagent.components.exporter.catalogue.aliases import ALIASES
-from nodeagent.components.exporter.catalogue.known import FIELDS, find_field, list_readings
+from nodeagent.components.exporter.catalogue.all_fields import FIELDS, find_field, list_readings
 from nodeagent.components.exporter.catalogue.missing import COMMON_MISSING, explain_missing
 from nodeagent.components.exporter.catalogue.selection import parse_selection, select_defaults
-from nodeagent.components.exporter.series.node_series import NodeSeries, Wishes
+from nodeagent.components.exporter.series.node_series import NodeSeries, SeriesSelection
 from tests.unit.components.exporter.builders import (
     START,
     find,
@@ -191,7 +191,7 @@ def test_a_reading_on_demand_is_shown_in_its_unit() -> None:
     names = ("POWER_USAGE_INSTANT", "POWER_MGMT_LIMIT_MIN", "NVLINK_BANDWIDTH_L0", "SLOWDOWN_TEMP")
     lines = [f"DCGM_FI_DEV_{name}, gauge, x" for name in names]
     lines += [f"DCGM_FI_PROF_{name}, gauge, x" for name in ("PIPE_INT_ACTIVE", "NVDEC0_ACTIVE", "C2C_TX_ALL_BYTES")]
-    wishes = Wishes(parse_selection("\n".join(lines)))
+    wishes = SeriesSelection(parse_selection("\n".join(lines)))
     first = {"field/186/0": 321_500.0, "call/power_limit_min": 200_900.0, "field/138/0": 0.0, "field/139/0": 0.0}
     second = first | {"field/138/0": 3e6, "field/139/0": 1e6, "gpm/4": 12.5, "gpm/30": 50.0, "gpm/100": 2.0}
     second |= {"field/138/1": 5e6}  # a link that has just come up has no rate yet

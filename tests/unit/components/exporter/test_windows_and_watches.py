@@ -6,8 +6,8 @@ import pytest
 
 from nodeagent.components.exporter.series.clock_events import SLICES, ClockEvents
 from nodeagent.components.exporter.series.health_watches import HealthWatches, Incident
-from nodeagent.components.exporter.series.xid_book import RECENT_MAX, XidBook
-from nodeagent.components.exporter.series.xid_texts import UNKNOWN, describe_xid
+from nodeagent.components.exporter.series.xid_history import RECENT_MAX, XidHistory
+from nodeagent.components.exporter.series.xid_messages import UNKNOWN, describe_xid
 from nodeagent.model.events import XidReported
 from nodeagent.model.telemetry import GpuSample
 from tests.support.samples import make_uuid
@@ -17,7 +17,7 @@ UUID = make_uuid(0)
 
 def test_xids_leave_the_window_and_stay_in_the_total() -> None:
     """The window falls, the counter never does."""
-    book = XidBook()
+    book = XidHistory()
     for time_seconds, xid in ((0, 31), (100, 31), (200, 79)):
         book.note(XidReported(gpu=UUID, xid=xid), time_seconds)
     assert book.count_since(UUID, 50) == {31: 1, 79: 1}
@@ -27,7 +27,7 @@ def test_xids_leave_the_window_and_stay_in_the_total() -> None:
 
 def test_a_storm_of_xids_is_bounded_in_memory_and_counted_whole() -> None:
     """The window is cut, the total is not."""
-    book = XidBook()
+    book = XidHistory()
     for number in range(RECENT_MAX + 10):
         book.note(XidReported(gpu=UUID, xid=92), number)
     assert sum(book.count_since(UUID, 0).values()) == RECENT_MAX
@@ -36,7 +36,7 @@ def test_a_storm_of_xids_is_bounded_in_memory_and_counted_whole() -> None:
 
 def test_nothing_is_known_of_a_gpu_without_xids() -> None:
     """No count, no last one, no total."""
-    book = XidBook()
+    book = XidHistory()
     assert (book.find_last(UUID), book.totals(UUID), book.count_since(UUID, 0)) == (None, [], {})
 
 

@@ -7,14 +7,14 @@ import pytest
 from nodeagent.components.fractions.adopt import Adoption, list_unknown_names, plan_adoptions
 from nodeagent.components.fractions.judge import FractionPoll
 from nodeagent.model.allocation import PodIdentity
+from nodeagent.model.fractions import ContainerState, FractionLimit, PodContainer
 from nodeagent.model.ids import DeviceId, ResourceName
-from nodeagent.model.journal import GpuPart, PartTable
-from nodeagent.model.parts import ContainerState, PartLimit, PodContainer
+from nodeagent.model.journal import FractionTable, GpuFraction
 from nodeagent.model.ports import ContainerDevices, KubeletCheckpoint, PodListing
-from nodeagent.rules.ids import Token, TokenKind, name_group, render_token
-from tests.support.books import CORE, MEMORY
+from nodeagent.rules.ids import FractionId, FractionIdKind, name_group, render_fraction_id
+from tests.support.fractions import make_pod, make_promise, make_table, make_view, part
 from tests.support.gpus import gpu_uuid
-from tests.support.parts import make_pod, make_promise, make_table, make_view, part
+from tests.support.journals import CORE, MEMORY
 
 SHARE = ResourceName("nvidia.com/gpu")
 PART = "k8s.device-plugin.nvidia.com/part"
@@ -23,9 +23,9 @@ NUMBERED = PodIdentity(namespace="", name="", uid="uid-a")
 NAMED = PodIdentity(namespace="ns", name="a")
 
 
-def tokens(index: int, count: int, kind: TokenKind = TokenKind.CORE) -> tuple[DeviceId, ...]:
+def tokens(index: int, count: int, kind: FractionIdKind = FractionIdKind.CORE) -> tuple[DeviceId, ...]:
     group = name_group(gpu_uuid(index))
-    return tuple(render_token(Token(kind, None, group, number)) for number in range(count))
+    return tuple(render_fraction_id(FractionId(kind, None, group, number)) for number in range(count))
 
 
 def hold(
@@ -59,27 +59,27 @@ def see(
 
 
 def adopt(
-    look: FractionPoll, limits: Mapping[str, Sequence[PartLimit]] | None = None, profile: str = "tencent"
+    look: FractionPoll, limits: Mapping[str, Sequence[FractionLimit]] | None = None, profile: str = "tencent"
 ) -> tuple[Adoption, ...]:
-    return plan_adoptions(PartTable(), look, make_view(profile=profile), limits or {})
+    return plan_adoptions(FractionTable(), look, make_view(profile=profile), limits or {})
 
 
 PAIR = (hold(tokens(1, 30)), hold(BLOCKS, resource=MEMORY, name=""))
-LIMIT = PartLimit(gpu=gpu_uuid(0), memory_bytes=1 << 30, cores=30, cores_max=30)
+LIMIT = FractionLimit(gpu=gpu_uuid(0), memory_bytes=1 << 30, cores=30, cores_max=30)
 
 
 @pytest.mark.parametrize(
     ("limits", "users", "parts", "source"),
     [
         ({"p1": (LIMIT,)}, {1: "uid-a"}, (part(0, 30, 1),), "the limits that it was given"),
-        ({"p1": (PartLimit(gpu=gpu_uuid(0)),)}, {}, (part(0, 30, 32),), "the limits that it was given"),
-        ({"p1": (PartLimit(gpu=gpu_uuid(9)),)}, {}, (part(1, 30, 1),), "the GPUs that its ids stand for"),
+        ({"p1": (FractionLimit(gpu=gpu_uuid(0)),)}, {}, (part(0, 30, 32),), "the limits that it was given"),
+        ({"p1": (FractionLimit(gpu=gpu_uuid(9)),)}, {}, (part(1, 30, 1),), "the GPUs that its ids stand for"),
         ({}, {0: "uid-a", 1: "uid-b"}, (part(0, 30, 1),), "where its processes are"),
         ({}, {}, (part(1, 30, 1),), "the GPUs that its ids stand for"),
     ],
 )
 def test_the_most_certain_source_is_believed(
-    limits: Mapping[str, Sequence[PartLimit]], users: Mapping[int, str], parts: tuple[GpuPart, ...], source: str
+    limits: Mapping[str, Sequence[FractionLimit]], users: Mapping[int, str], parts: tuple[GpuFraction, ...], source: str
 ) -> None:
     """What it was told, then what it does, then what its ids hint at."""
     (found,) = adopt(see(*PAIR, users=users), limits)
@@ -92,15 +92,15 @@ def test_whole_gpus_and_shares_are_adopted_too() -> None:
     """By as many ids as they have."""
     (whole,) = adopt(see(hold(tokens(1, 100))))
     assert whole.parts == (part(1, 100, 32),)
-    (share,) = adopt(see(hold(tokens(1, 1, TokenKind.SHARE), resource=SHARE)), profile="hami")
+    (share,) = adopt(see(hold(tokens(1, 1, FractionIdKind.SHARE), resource=SHARE)), profile="hami")
     assert (share.parts, len(share.promises)) == ((part(1, 100, 32),), 1)
 
 
 @pytest.mark.parametrize(("limit", "parts"), [(8 << 30, part(1, 0, 8)), (None, part(1, 100, 32))])
-def test_a_share_that_is_held_to_its_memory_is_no_whole_gpu(limit: int | None, parts: GpuPart) -> None:
+def test_a_share_that_is_held_to_its_memory_is_no_whole_gpu(limit: int | None, parts: GpuFraction) -> None:
     """Others have shares of that GPU too; one that is held to nothing may have all of it."""
-    noted = see(hold(tokens(1, 1, TokenKind.SHARE), resource=SHARE))
-    (found,) = adopt(noted, {"p1": (PartLimit(gpu=gpu_uuid(1), memory_bytes=limit),)}, profile="hami")
+    noted = see(hold(tokens(1, 1, FractionIdKind.SHARE), resource=SHARE))
+    (found,) = adopt(noted, {"p1": (FractionLimit(gpu=gpu_uuid(1), memory_bytes=limit),)}, profile="hami")
     assert found.parts == (parts,)
 
 
@@ -122,7 +122,7 @@ def test_init_containers_are_adopted_beside_the_one_after_them(running: Sequence
     first, second = adopt(apart)
     assert (first.container, first.pod, first.parts) == ("init", make_pod(), ())
     assert second.parts == (part(1, 30, 1),)
-    assert list_unknown_names(PartTable(), apart, make_view()) == ("p0", "p1")
+    assert list_unknown_names(FractionTable(), apart, make_view()) == ("p0", "p1")
 
 
 def test_what_is_known_or_gone_or_cannot_be_seen_is_left_alone() -> None:

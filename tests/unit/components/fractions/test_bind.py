@@ -17,18 +17,16 @@ from nodeagent.components.fractions.bind import (
     list_names,
     plan_correction,
 )
-from nodeagent.components.fractions.decide import PartView
+from nodeagent.components.fractions.decide import FractionView
 from nodeagent.config.sections.fractions import EnforcementName, FractionsSettings
 from nodeagent.model.allocation import PodIdentity
-from nodeagent.model.errors import NoRoom, PartsUnavailable, RequestInvalid
+from nodeagent.model.errors import FractionsUnavailable, NoRoom, RequestInvalid
+from nodeagent.model.fractions import ContainerRequest, PodRequest
 from nodeagent.model.ids import DeviceId, ResourceName
-from nodeagent.model.journal import Binding, Enforcement, GpuPart, PartTable
-from nodeagent.model.parts import ContainerRequest, PodRequest
+from nodeagent.model.journal import Binding, Enforcement, FractionTable, GpuFraction
 from nodeagent.model.ports import ContainerDevices
-from nodeagent.rules.fractions.profiles import CoresProfile, SharesProfile, plan_profile
-from tests.support.books import CORE, MEMORY
-from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
-from tests.support.parts import (
+from nodeagent.rules.fractions.profiles import CoresProfile, CountedProfile, plan_profile
+from tests.support.fractions import (
     make_bound,
     make_caller,
     make_parted,
@@ -38,6 +36,8 @@ from tests.support.parts import (
     make_view,
     part,
 )
+from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
+from tests.support.journals import CORE, MEMORY
 from tests.support.placement import GIB
 
 SHARE = ResourceName("nvidia.com/gpu")
@@ -52,7 +52,7 @@ def request(**fields: object) -> PodRequest:
     return PodRequest(pod=make_pod(), **fields)  # type: ignore[arg-type]  # each test knows which
 
 
-def start_with(view: PartView | None = None, table: PartTable | None = None, **fields: object) -> list[int]:
+def start_with(view: FractionView | None = None, table: FractionTable | None = None, **fields: object) -> list[int]:
     """The indexes of the GPUs that the caller of three cores and 8 GiB is given."""
     known = view or make_view()
     choice = choose(Start(CALLER, request(**fields)), known, table or make_table(PROMISED), 5.0)
@@ -137,7 +137,7 @@ def test_a_container_that_starts_under_other_ids_is_no_second_one() -> None:
 @pytest.mark.parametrize("promises", [(), PROMISED[1:]])
 def test_nothing_is_given_that_was_not_promised(promises: Iterable[object]) -> None:
     """The runtime was told a name that stands in the promise; without it nothing could be meant by that name."""
-    with pytest.raises(PartsUnavailable, match=r"no promise of the 3 ids of tencent\.com/vcuda-core"):
+    with pytest.raises(FractionsUnavailable, match=r"no promise of the 3 ids of tencent\.com/vcuda-core"):
         choose(Start(CALLER, None), make_view(), make_table(promises), 5.0)  # type: ignore[arg-type]  # as above
 
 
@@ -164,7 +164,7 @@ def test_a_request_that_can_never_be_served_is_refused_at_the_admission() -> Non
         check_request(profile, profile.core, 150)
     check_request(profile, profile.core, 300)
     check_request(profile, profile.memory, 150)
-    check_request(SharesProfile(), SHARE, 150)
+    check_request(CountedProfile(), SHARE, 150)
 
 
 CONTAINERS = (ContainerRequest(name="setup", is_init=True), ContainerRequest(name="main"))
@@ -258,7 +258,7 @@ def test_shares_that_two_containers_have_in_turn_are_as_large_as_the_larger(
     containers: tuple[str, ...],
     setup: dict[str, str],
     main: dict[str, str],
-    given: GpuPart,
+    given: GpuFraction,
     core_limit: int | None,
 ) -> None:
     """Nothing tells which of them starts, and neither is held to less than it asked for."""
@@ -384,4 +384,4 @@ def test_memory_alone_is_told_at_the_start() -> None:
         check_memory(CoresProfile(), (holder,), CALLER.memory)
     check_memory(CoresProfile(), (holder, cores), CALLER.memory)
     check_memory(CoresProfile(), (), CALLER.memory)
-    check_memory(SharesProfile(), (holder,), CALLER.memory)
+    check_memory(CountedProfile(), (holder,), CALLER.memory)

@@ -9,24 +9,22 @@ from msgspec.structs import replace
 from nodeagent.components.fractions.decide import (
     explain_unfitness,
     list_resources,
-    plan_account,
     plan_limits,
     plan_lists,
+    plan_summary,
     plan_view,
     publish_view,
 )
 from nodeagent.config.sections.fractions import FractionsSettings
+from nodeagent.model.fractions import FractionLimit
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.health import Verdict
 from nodeagent.model.ids import DeviceId, ResourceName
-from nodeagent.model.offering import Door
-from nodeagent.model.parts import PartLimit
-from nodeagent.rules.fractions.profiles import MIB, CoresProfile, SharesProfile, plan_profile
+from nodeagent.model.offering import AllocationMode
+from nodeagent.rules.fractions.profiles import MIB, CoresProfile, CountedProfile, plan_profile
 from nodeagent.rules.fractions.published import read_published
 from nodeagent.rules.placement.place import Demand, place
-from tests.support.books import CORE, MEMORY
-from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
-from tests.support.parts import (
+from tests.support.fractions import (
     make_bound,
     make_health,
     make_offering,
@@ -36,6 +34,8 @@ from tests.support.parts import (
     make_view,
     part,
 )
+from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
+from tests.support.journals import CORE, MEMORY
 from tests.support.placement import GIB
 
 SHARE = ResourceName("nvidia.com/gpu")
@@ -56,7 +56,7 @@ def test_the_profile_carries_the_configured_names() -> None:
     assert (profile.core, profile.memory, profile.block_bytes) == ("x.com/core", "x.com/mem", 512 * MIB)
     assert list_resources(profile) == ("x.com/core", "x.com/mem")
     shares = plan_profile(replace(ON, profile="hami", share_resource="x.com/gpu", shares_per_gpu=4))
-    assert shares == SharesProfile(share=ResourceName("x.com/gpu"), shares_per_gpu=4)
+    assert shares == CountedProfile(share=ResourceName("x.com/gpu"), shares_per_gpu=4)
     assert list_resources(shares) == ("x.com/gpu",)
 
 
@@ -66,7 +66,7 @@ def test_the_kubelet_counts_parts_of_the_gpus_behind_the_door() -> None:
     assert count_ids(MEMORY) == (2 * 128, 2 * 128)
     assert count_ids(SHARE, profile="hami", shares_per_gpu=7) == (14, 14)
     inventory = make_parted(2)
-    view = plan_view(inventory, make_offering(inventory, {0: (Door.WHOLE, True)}), make_health(inventory), ON)
+    view = plan_view(inventory, make_offering(inventory, {0: (AllocationMode.WHOLE, True)}), make_health(inventory), ON)
     assert [gpu.uuid for gpu in view.gpus] == [gpu_uuid(1)]
     assert {name: len(ids) for name, ids in plan_lists(view, make_table()).items()} == {CORE: 100, MEMORY: 128}
 
@@ -82,7 +82,7 @@ def test_more_memory_is_promised_than_there_is_where_somebody_wants_that() -> No
 def test_without_gpus_behind_the_door_there_is_nothing_to_ask_for() -> None:
     """No list, and no largest GPU."""
     inventory = make_parted(1)
-    view = plan_view(inventory, make_offering(inventory, {0: (Door.NONE, False)}), None, ON)
+    view = plan_view(inventory, make_offering(inventory, {0: (AllocationMode.NONE, False)}), None, ON)
     assert (view.gpus, view.largest_bytes, plan_lists(view, make_table())) == ((), 0, {})
 
 
@@ -113,7 +113,9 @@ def test_ids_follow_the_health_of_their_gpu_and_the_door() -> None:
     """One GPU ill: half of the ids; a door that is closed for new ones: the same; a driver that is away: all."""
     inventory = make_parted(2)
     ill = plan_view(inventory, make_offering(inventory), make_health(inventory, {1: Verdict.UNHEALTHY}, "ill"), ON)
-    closed = plan_view(inventory, make_offering(inventory, {1: (Door.FRACTIONS, False)}), make_health(inventory), ON)
+    closed = plan_view(
+        inventory, make_offering(inventory, {1: (AllocationMode.FRACTIONS, False)}), make_health(inventory), ON
+    )
     away = plan_view(
         inventory,
         make_offering(inventory),
@@ -136,7 +138,7 @@ def test_schedulers_hear_in_a_word_why_a_gpu_is_held_back() -> None:
     gpus = [make_gpu(0, mig=["1g.10gb"]), make_gpu(1, mig=["1g.10gb"]), make_gpu(2), make_gpu(3)]
     gpus.append(make_gpu(4, mig=["1g.10gb"], lost="fell off the bus"))
     inventory = make_inventory(gpus)
-    doors = {1: (Door.NONE, False), 2: (Door.WHOLE, True)}
+    doors = {1: (AllocationMode.NONE, False), 2: (AllocationMode.WHOLE, True)}
     view = plan_view(inventory, make_offering(inventory, doors), make_health(inventory), ON)
     words = {0: "mig", 1: "mig", 2: "elsewhere", 4: "unhealthy"}
     assert view.held == {gpu_uuid(index): word for index, word in words.items()}
@@ -153,28 +155,28 @@ def test_ids_that_somebody_holds_stay_when_their_gpu_is_gone() -> None:
     assert (told[DeviceId("core-n0-gdeadbeef-0")], told[living[0]], max(told.values())) == (1, 1, 1)
     assert [device.healthy for device in lists[CORE]] == [True] * 100 + [False]
     inventory = make_parted(1)
-    nothing = plan_view(inventory, make_offering(inventory, {0: (Door.WHOLE, True)}), None, ON)
+    nothing = plan_view(inventory, make_offering(inventory, {0: (AllocationMode.WHOLE, True)}), None, ON)
     assert [(device.id, device.healthy) for device in plan_lists(nothing, table)[MEMORY]] == [("m", False)]
 
 
 def test_the_account_has_what_is_bound_and_withholds_what_cannot_be_given() -> None:
     """A GPU that goes through another door is in nobody's way and takes nobody in."""
     inventory = make_parted(3)
-    doors = {1: (Door.FRACTIONS, False), 2: (Door.WHOLE, True)}
+    doors = {1: (AllocationMode.FRACTIONS, False), 2: (AllocationMode.WHOLE, True)}
     view = plan_view(inventory, make_offering(inventory, doors), make_health(inventory), ON)
     table = make_table(bindings=[make_bound(7, [1], part(0, 30, 8)), make_bound(8, [2], part(0, 20, 4))])
-    first, second, third = plan_account(view, table).rooms
+    first, second, third = plan_summary(view, table).rooms
     assert (first.free_cores, first.free_bytes, first.users, first.withheld) == (50, 20 * GIB, 2, "")
     assert second.withheld == "door fractions (test)"
     assert third.withheld == "it is not given in parts"
-    assert plan_account(view, table, [7]).rooms[0].free_cores == 80
+    assert plan_summary(view, table, [7]).rooms[0].free_cores == 80
 
 
 def test_shares_of_one_gpu_are_counted() -> None:
     """The third of two shares has no room, whatever is free."""
     view = make_view(make_parted(1), profile="hami", shares_per_gpu=2)
     table = make_table(bindings=[make_bound(number, [number], part(0, 10, 1)) for number in (1, 2)])
-    assert not place(plan_account(view, table), Demand(cores=10, memory_bytes=GIB)).shares
+    assert not place(plan_summary(view, table), Demand(cores=10, memory_bytes=GIB)).shares
 
 
 def test_a_container_is_held_to_its_part_and_to_nothing_where_it_has_all() -> None:
@@ -182,17 +184,17 @@ def test_a_container_is_held_to_its_part_and_to_nothing_where_it_has_all() -> No
     capacities = make_view(make_parted(2)).capacities
     some = make_bound(1, [1], part(0, 30, 8))
     assert plan_limits(some, capacities, compute=True) == (
-        PartLimit(gpu=gpu_uuid(0), memory_bytes=8 * GIB, cores=30, cores_max=30),
+        FractionLimit(gpu=gpu_uuid(0), memory_bytes=8 * GIB, cores=30, cores_max=30),
     )
     assert plan_limits(replace(some, core_limit=80), capacities, compute=True)[0].cores_max == 80
     both = make_bound(1, [1], part(0, 100, 32), part(1, 0, 4))
     assert plan_limits(both, capacities, compute=True) == (
-        PartLimit(gpu=gpu_uuid(0)),
-        PartLimit(gpu=gpu_uuid(1), memory_bytes=4 * GIB),
+        FractionLimit(gpu=gpu_uuid(0)),
+        FractionLimit(gpu=gpu_uuid(1), memory_bytes=4 * GIB),
     )
     assert plan_limits(some, (), compute=True)[0].memory_bytes == 8 * GIB
     (unlimited,) = plan_limits(some, capacities, compute=False)
-    assert unlimited == PartLimit(gpu=gpu_uuid(0), memory_bytes=8 * GIB)
+    assert unlimited == FractionLimit(gpu=gpu_uuid(0), memory_bytes=8 * GIB)
 
 
 def test_the_node_says_what_its_gpus_are_and_not_what_is_given_of_them() -> None:

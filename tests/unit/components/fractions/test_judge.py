@@ -5,14 +5,14 @@ import pytest
 from nodeagent.components.fractions.decide import describe_binding
 from nodeagent.components.fractions.judge import FractionPoll, judge_all
 from nodeagent.model.allocation import PodIdentity
+from nodeagent.model.fractions import ContainerState, PodContainer
 from nodeagent.model.ids import ResourceName
-from nodeagent.model.journal import PartTable
-from nodeagent.model.parts import ContainerState, PodContainer
+from nodeagent.model.journal import FractionTable
 from nodeagent.model.ports import ContainerDevices, KubeletCheckpoint, PodListing
 from nodeagent.rules.fractions.recovery import Action
-from tests.support.books import CORE, MEMORY
+from tests.support.fractions import ids, make_bound, make_pod, make_promise, make_table, part
 from tests.support.gpus import gpu_uuid
-from tests.support.parts import ids, make_bound, make_pod, make_promise, make_table, part
+from tests.support.journals import CORE, MEMORY
 
 POD = make_pod()
 NAMED, NUMBERED = PodIdentity(namespace="ns", name="a"), PodIdentity(namespace="", name="", uid="uid-a")
@@ -30,7 +30,7 @@ NOBODY = KubeletCheckpoint()
 PROMISED = make_table([make_promise(1, "abc")])
 
 
-def bound(pod: PodIdentity = POD) -> PartTable:
+def bound(pod: PodIdentity = POD) -> FractionTable:
     return make_table([make_promise(1, "abc"), make_promise(2, "m", MEMORY)],
                       [make_bound(3, (1, 2), part(0, 3, 8), pod=pod)])  # fmt: skip
 
@@ -47,7 +47,7 @@ def look(
     return FractionPoll(listing, checkpoint, containers, users, 100.0)
 
 
-def judge(table: PartTable, seen: FractionPoll) -> list[Action]:
+def judge(table: FractionTable, seen: FractionPoll) -> list[Action]:
     judgement = judge_all(table, seen, {1: 0.0, 3: 0.0})
     return [finding.action for finding in judgement.findings.values()]
 

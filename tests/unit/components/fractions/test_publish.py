@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from nodeagent.components.fractions.decide import Publisher
-from tests.support.parts import make_bound, make_parted, make_pod, make_table, make_view, part
+from tests.support.fractions import make_bound, make_parted, make_pod, make_table, make_view, part
 
 
 def test_what_does_not_fit_is_told_once() -> None:

@@ -5,10 +5,10 @@ from msgspec.structs import replace
 
 from nodeagent.components.fractions.utilization_task import plan_measures
 from nodeagent.components.usage.measure import measure
+from nodeagent.model.fractions import MeasuredUtilization
 from nodeagent.model.journal import Binding, Enforcement
-from nodeagent.model.parts import PartMeasure
 from nodeagent.model.telemetry import GpuSample, NodeSample, ProcessSample
-from nodeagent.model.usage import PartUsage
+from nodeagent.model.usage import FractionUsage
 from tests.support.samples import make_inventory, make_uuid
 from tests.unit.components.usage.builders import START, bind, place, run, sample, tabulate
 
@@ -21,7 +21,7 @@ def held(number: int, pod: str, *, gpus: tuple[int, ...] = (0,)) -> Binding:
     return replace(binding, enforcement=Enforcement.LIBRARY, cdi_name=f"kind/part=p{number}")
 
 
-def use(now: NodeSample, *bindings: Binding) -> PartUsage:
+def use(now: NodeSample, *bindings: Binding) -> FractionUsage:
     return measure(tabulate(*bindings), make_inventory(), now, PLACES, {})
 
 
@@ -30,7 +30,7 @@ def test_each_is_told_its_own_and_everybodys() -> None:
     now = sample(run(10, 20), run(11, 30), run(12, 15), run(99, 5))
     bindings = held(1, "a"), bind(2, "b")
     found = plan_measures(tabulate(*bindings), use(now, *bindings), now)
-    assert found == {"p1": (PartMeasure(number=NUMBER, own=20, total=70),)}
+    assert found == {"p1": (MeasuredUtilization(number=NUMBER, own=20, total=70),)}
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_no_gpu_is_busier_than_all_the_time(shares: tuple[int, int, int], own: i
     now = sample(*(run(pid, share) for pid, share in zip((10, 11, 12), shares, strict=True)))
     bindings = held(1, "a"), held(2, "b")
     found = plan_measures(tabulate(*bindings), use(now, *bindings), now)
-    assert found["p1"] == (PartMeasure(number=NUMBER, own=own, total=total),)
+    assert found["p1"] == (MeasuredUtilization(number=NUMBER, own=own, total=total),)
 
 
 def test_what_is_not_known_is_not_told() -> None:
@@ -61,4 +61,4 @@ def test_of_several_gpus_each_has_its_place() -> None:
     now = NodeSample(time_seconds=START, gpus=(GpuSample(uuid=make_uuid(1), processes=(process,)),))
     one = held(1, "a", gpus=(0, 1))
     found = plan_measures(tabulate(one), use(now, one), now)
-    assert found == {"p1": (None, PartMeasure(number=NUMBER, own=40, total=40))}
+    assert found == {"p1": (None, MeasuredUtilization(number=NUMBER, own=40, total=40))}

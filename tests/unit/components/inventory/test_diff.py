@@ -3,7 +3,7 @@
 from nodeagent.components.inventory.diff import decide_inventory, diff_inventories
 from nodeagent.components.inventory.problems import INVENTORY_CODES, decide_problems
 from nodeagent.model.events import GpuAppeared, GpuVanished, MigLayoutChanged
-from nodeagent.model.gpu import Inventory, KnownGpu, MissingGpu, Unreadable
+from nodeagent.model.gpu import Inventory, MissingGpu, StoredGpu, Unreadable
 from tests.support.samples import make_address, make_gpu, make_inventory, make_mig, make_readout, make_uuid
 
 
@@ -114,7 +114,7 @@ def test_problems_name_every_gpu_that_has_one() -> None:
 def test_gpus_that_are_all_gone_are_told_by_their_number() -> None:
     """One condition says how many there were, the first few by name; not so while any of them is to be seen."""
     gone = tuple(
-        KnownGpu(uuid=make_uuid(index), name="T4", index=index, address=make_address(index), gone_since_seconds=60.0)
+        StoredGpu(uuid=make_uuid(index), name="T4", index=index, address=make_address(index), gone_since_seconds=60.0)
         for index in range(10)
     )
     detail = decide_problems(Inventory(generation=1, vanished=gone))["gpus-all-gone"][""]

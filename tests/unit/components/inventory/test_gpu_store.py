@@ -7,27 +7,27 @@ from msgspec.structs import replace
 
 from nodeagent.components.inventory.diff import decide_inventory
 from nodeagent.components.inventory.expected import Expectation
-from nodeagent.components.inventory.roster import (
+from nodeagent.components.inventory.gpu_store import (
     GONE_KEPT,
-    Roster,
-    RosterUnreadable,
-    decode_roster,
-    encode_roster,
-    find_known,
+    GpuStore,
+    GpuStoreUnreadable,
+    decode_gpu_store,
+    encode_gpu_store,
     find_missed,
-    list_known,
+    find_stored,
+    list_stored,
 )
-from nodeagent.model.gpu import Gpu, Inventory, KnownGpu, MissingGpu
+from nodeagent.model.gpu import Gpu, Inventory, MissingGpu, StoredGpu
 from tests.support.samples import make_address, make_gpu, make_readout, make_uuid
 
 
-def known(*indexes: int) -> tuple[KnownGpu, ...]:
+def known(*indexes: int) -> tuple[StoredGpu, ...]:
     return tuple(
-        KnownGpu(uuid=make_uuid(index), name="H100", index=index, address=make_address(index)) for index in indexes
+        StoredGpu(uuid=make_uuid(index), name="H100", index=index, address=make_address(index)) for index in indexes
     )
 
 
-def miss(before: tuple[KnownGpu, ...], *gpus: Gpu, expected: int | None = None) -> tuple[list[int], int]:
+def miss(before: tuple[StoredGpu, ...], *gpus: Gpu, expected: int | None = None) -> tuple[list[int], int]:
     found = find_missed(before, gpus, (), expected, 100.0)
     return [one.index for one in found.vanished], found.shortfall
 
@@ -67,26 +67,26 @@ def test_a_display_adapter_counts_for_nothing() -> None:
     """It is neither remembered nor does it stand for a GPU."""
     display = make_gpu(1, name="DGX Display")
     assert miss(known(0, 1), make_gpu(0), display, expected=2) == ([], 1)
-    assert list_known(Inventory(generation=1, gpus=(make_gpu(0), display))) == known_of(make_gpu(0))
+    assert list_stored(Inventory(generation=1, gpus=(make_gpu(0), display))) == known_of(make_gpu(0))
 
 
-def known_of(*gpus: Gpu) -> tuple[KnownGpu, ...]:
-    return tuple(KnownGpu(uuid=gpu.uuid, name=gpu.name, index=gpu.index, address=gpu.pci.address) for gpu in gpus)
+def known_of(*gpus: Gpu) -> tuple[StoredGpu, ...]:
+    return tuple(StoredGpu(uuid=gpu.uuid, name=gpu.name, index=gpu.index, address=gpu.pci.address) for gpu in gpus)
 
 
 def test_the_list_outlives_the_agent() -> None:
     """Bytes and back; what is whole and no list is refused with the reason."""
-    roster = Roster(source="nvml", gpus=known(0, 1))
-    assert decode_roster(encode_roster(roster)) == roster
-    with pytest.raises(RosterUnreadable, match="moved aside"):
-        decode_roster(b"[]")
+    roster = GpuStore(source="nvml", gpus=known(0, 1))
+    assert decode_gpu_store(encode_gpu_store(roster)) == roster
+    with pytest.raises(GpuStoreUnreadable, match="moved aside"):
+        decode_gpu_store(b"[]")
 
 
 def test_a_gpu_is_found_by_any_of_its_names() -> None:
     """UUID, PCI address in any spelling, the index that it had; nothing else means one."""
     names = [make_uuid(1), "1", make_address(1), make_address(1).upper()]
-    assert [one.index for name in names if (one := find_known(known(0, 1), name)) is not None] == [1] * 4
-    assert find_known(known(0, 1), "GPU 1") is None
+    assert [one.index for name in names if (one := find_stored(known(0, 1), name)) is not None] == [1] * 4
+    assert find_stored(known(0, 1), "GPU 1") is None
 
 
 @given(
@@ -105,4 +105,4 @@ def test_nothing_is_forgotten_as_long_as_the_node_has_fewer(
     total = len(after) + len(inventory.vanished) + inventory.shortfall
     assert total >= (expected if expected is not None else min(len(before), len(after) + GONE_KEPT))
     assert {one.index for one in inventory.vanished} <= before - after
-    assert len(list_known(inventory)) <= len(after) + GONE_KEPT
+    assert len(list_stored(inventory)) <= len(after) + GONE_KEPT

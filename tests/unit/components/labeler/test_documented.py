@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.components.labeler.plan import stamp
-from nodeagent.components.labeler.render import NodePicture, render_labels
+from nodeagent.components.labeler.render import LabelFacts, render_labels
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.devices import DevicesSettings
 from nodeagent.config.sections.plugin import DevicePluginSettings
@@ -43,7 +43,7 @@ def list_written() -> set[str]:
     """The keys of all golden files, of a guest with health and one graphics GPU, and of MIG devices all alike."""
     lines = [line for path in GOLDEN.glob("*.txt") for line in path.read_text(encoding="utf-8").splitlines()]
     gpu = make_gpu(0)
-    guest = NodePicture(
+    guest = LabelFacts(
         facts=NodeFacts(
             functions=(VendorFunction(address=gpu.pci.address, pci_class="0300"),),
             vgpu=VgpuGuest(present=True, host_driver_version="550.54.16", host_driver_branch="r550_40"),

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.labeler.plan import render_features
-from nodeagent.components.labeler.render import NodePicture, render_labels
+from nodeagent.components.labeler.render import LabelFacts, render_labels
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.cluster import LabelsSettings
 from nodeagent.config.sections.plugin import DevicePluginSettings
@@ -41,7 +41,7 @@ def render_case(profile: str, settings: Settings) -> str:
     spec = load_profile(profile)
     gpus = SimulatedGpus(spec, node_name="node-1", seed=1)
     readout = anyio.run(gpus.read_inventory)
-    picture = NodePicture(
+    picture = LabelFacts(
         facts=NodeFacts(
             machine_type="Made-up Server (rev. 1)",
             kernel_release="6.8.0-51-generic",

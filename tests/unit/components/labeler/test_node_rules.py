@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from nodeagent.components.labeler.node_wide import label_driver, label_node, label_vgpu
 from nodeagent.components.labeler.presence import label_host, label_presence
-from nodeagent.components.labeler.render import NodePicture, render_labels
+from nodeagent.components.labeler.render import LabelFacts, render_labels
 from nodeagent.components.labeler.values import cut, is_legal, plan_value, sanitise
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.hardware import GpusSettings
@@ -160,7 +160,7 @@ def test_gpus_that_are_not_offered_are_not_counted() -> None:
         ),
     )
     facts = NodeFacts(functions=(VendorFunction(address=gpus[0].pci.address, pci_class="0302"),))
-    picture = NodePicture(facts=facts, driver=READY, inventory=Inventory(generation=1, gpus=gpus), health=report)
+    picture = LabelFacts(facts=facts, driver=READY, inventory=Inventory(generation=1, gpus=gpus), health=report)
 
     def count(include: tuple[str, ...] = (), exclude: tuple[str, ...] = ()) -> dict[str, str]:
         settings = Settings(gpus=GpusSettings(include=include, exclude=exclude))
@@ -211,9 +211,9 @@ def test_host_labels_are_spelled_as_nfd_does() -> None:
     assert list(label_host(NodeFacts())) == []
 
 
-def picture(driver: DriverState = READY, **more: Any) -> NodePicture:
+def picture(driver: DriverState = READY, **more: Any) -> LabelFacts:
     functions = (VendorFunction(address=make_gpu(0).pci.address, pci_class="0302"),)
-    return NodePicture(facts=NodeFacts(functions=functions), driver=driver, **more)
+    return LabelFacts(facts=NodeFacts(functions=functions), driver=driver, **more)
 
 
 INVENTORY = Inventory(generation=1, gpus=(make_gpu(0), make_gpu(1, lost="off the bus"), make_gpu(2)))

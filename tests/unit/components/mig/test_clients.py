@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodeagent.components.mig.clients import list_applications, list_owed, list_returns, plan_pause
+from nodeagent.components.mig.clients import list_applications, list_paused, list_returns, plan_pause
 from nodeagent.model.cluster import DEPLOY_LABEL, PAUSED_FOR_MIG
 
 EXPORTER, CLIENT = f"{DEPLOY_LABEL}dcgm-exporter", f"{DEPLOY_LABEL}client"
@@ -33,6 +33,6 @@ def test_each_has_back_what_it_had() -> None:
     """Not what somebody has set meanwhile; with another pause on top it is waited for."""
     owed = {EXPORTER: "true", CLIENT: "yes", f"{DEPLOY_LABEL}nvsm": "true"}
     labels = {EXPORTER: PAUSED_FOR_MIG, CLIENT: f"{PAUSED_FOR_MIG}_paused-for-driver-upgrade"}
-    assert list_owed(owed, labels) == {EXPORTER: "true", CLIENT: "yes"}
-    assert list_returns(list_owed(owed, labels), labels) == {EXPORTER: "true"}
-    assert list_owed({EXPORTER: "true"}, {EXPORTER: "false"}) == {}
+    assert list_paused(owed, labels) == {EXPORTER: "true", CLIENT: "yes"}
+    assert list_returns(list_paused(owed, labels), labels) == {EXPORTER: "true"}
+    assert list_paused({EXPORTER: "true"}, {EXPORTER: "false"}) == {}

@@ -2,12 +2,12 @@
 
 import pytest
 
-from nodeagent.components.mig.request import TRIES, Retry, Wish
+from nodeagent.components.mig.request import TRIES, LayoutRequest, Retry
 from nodeagent.model.events import ConfigurationReloaded, GpuAppeared
 from nodeagent.model.ids import GpuUuid
 
 A, B = GpuUuid("GPU-a"), GpuUuid("GPU-b")
-WISH, OTHER = Wish(layout="x"), Wish(layout="y")
+WISH, OTHER = LayoutRequest(layout="x"), LayoutRequest(layout="y")
 
 
 class World:
@@ -20,7 +20,7 @@ class World:
     def come(self, gpu: GpuUuid) -> None:
         self.again.note(GpuAppeared(gpu=gpu, generation=1))
 
-    def is_barred_after(self, seconds: float, wish: Wish = WISH) -> bool:
+    def is_barred_after(self, seconds: float, wish: LayoutRequest = WISH) -> bool:
         self.seconds += seconds
         return self.again.is_barred(wish)
 

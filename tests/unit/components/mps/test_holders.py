@@ -5,7 +5,7 @@ import pytest
 from nodeagent.components.mps.holders import join_names, list_held, name_clients, name_holders, name_others
 from nodeagent.model.allocation import Allocation, PodIdentity
 from nodeagent.model.ids import DeviceId, ResourceName
-from nodeagent.model.journal import Binding, Enforcement, GpuPart, PartTable
+from nodeagent.model.journal import Binding, Enforcement, FractionTable, GpuFraction
 from nodeagent.model.mps import MpsClient, MpsLimits
 from nodeagent.model.ports import ProcessPlace
 from nodeagent.rules.mps.daemons import DaemonKind, Wanted
@@ -33,13 +33,13 @@ def test_holders_are_those_of_shares_and_of_parts() -> None:
         reservations=(),
         pod=PodIdentity(namespace="ns", name="part", uid="uid-2"),
         container="c",
-        parts=(GpuPart(gpu=A, cores=10, memory_bytes=1),),
+        parts=(GpuFraction(gpu=A, cores=10, memory_bytes=1),),
         since_seconds=0.0,
     )
     rows = [allocation(1, f"{A}::0", POD), allocation(2, f"{A}::1", POD), allocation(3, A), allocation(5, B)]
-    names = name_holders((A,), rows, PartTable(bindings={4: binding}))
+    names = name_holders((A,), rows, FractionTable(bindings={4: binding}))
     assert names == ("ns/train (c)", "allocation 3", "ns/part (c)")
-    assert name_holders((A,), rows[:1], PartTable()) == ("ns/train (c)",)
+    assert name_holders((A,), rows[:1], FractionTable()) == ("ns/train (c)",)
 
 
 def make_part(number: int, enforcement: Enforcement) -> Binding:
@@ -48,13 +48,13 @@ def make_part(number: int, enforcement: Enforcement) -> Binding:
         reservations=(),
         pod=PodIdentity(namespace="ns", name=f"part-{number}", uid=f"uid-{number}"),
         container="c",
-        parts=(GpuPart(gpu=A, cores=10, memory_bytes=1),),
+        parts=(GpuFraction(gpu=A, cores=10, memory_bytes=1),),
         since_seconds=0.0,
         enforcement=enforcement,
     )
 
 
-PARTS = PartTable(bindings={4: make_part(4, Enforcement.MPS), 5: make_part(5, Enforcement.LIBRARY)})
+PARTS = FractionTable(bindings={4: make_part(4, Enforcement.MPS), 5: make_part(5, Enforcement.LIBRARY)})
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_many_are_counted() -> None:
 def test_clients_are_named_by_their_pods() -> None:
     """By UID where the pod has nothing of ours, and not at all on the host."""
     places = {1: ProcessPlace(pod_uid="uid-1"), 2: ProcessPlace(pod_uid="uid-9")}
-    assert name_clients((1, 2, 3), places, [allocation(1, A, POD), allocation(2, B)], PartTable()) == (
+    assert name_clients((1, 2, 3), places, [allocation(1, A, POD), allocation(2, B)], FractionTable()) == (
         MpsClient(pid=1, pod="ns/train"),
         MpsClient(pid=2, pod="uid-9"),
         MpsClient(pid=3),

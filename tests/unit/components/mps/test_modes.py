@@ -7,7 +7,7 @@ from functools import partial
 import anyio
 import pytest
 
-from nodeagent.components.mps.modes import ModeDesk
+from nodeagent.components.mps.modes import ComputeModes
 from nodeagent.model.errors import DriverError
 from nodeagent.model.ports import PartitionSession
 from nodeagent_sim.gpus.source import SimulatedGpus
@@ -35,8 +35,8 @@ class Counting:
         self.ended += 1
 
 
-def make_desk(counting: Counting, turn: anyio.Lock) -> ModeDesk:
-    return ModeDesk(counting, turn, partial(anyio.CancelScope, shield=True))
+def make_desk(counting: Counting, turn: anyio.Lock) -> ComputeModes:
+    return ComputeModes(counting, turn, partial(anyio.CancelScope, shield=True))
 
 
 @pytest.mark.virtual_time

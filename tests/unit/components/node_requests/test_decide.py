@@ -3,8 +3,15 @@
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.components.wishes.decide import Pause, Step, WishStanding, decide_step, find_differing, judge_mig_wish
-from nodeagent.model.cluster import ClusterWishes
+from nodeagent.components.node_requests.decide import (
+    Pause,
+    RequestStanding,
+    Step,
+    decide_step,
+    find_differing,
+    judge_mig_request,
+)
+from nodeagent.model.cluster import NodeRequests
 from nodeagent.model.gpu import Gpu, Mig, MigProfile
 from tests.support.gpus import make_gpu, make_mig_devices
 
@@ -52,31 +59,31 @@ def test_well_known_names_say_how_every_gpu_is_cut(
 @pytest.mark.parametrize(
     ("config", "state", "standing"),
     [
-        ("", "failed", WishStanding.NONE),
-        ("all-disabled", "", WishStanding.MET),
-        ("all-1g.10gb", "", WishStanding.UNMET),
-        ("all-1g.10gb", "success", WishStanding.UNMET),
-        ("all-1g.10gb", "pending", WishStanding.CHANGING),
-        ("all-1g.10gb", "rebooting", WishStanding.CHANGING),
-        ("all-1g.10gb", "failed", WishStanding.FAILED),
-        ("inference", "", WishStanding.UNKNOWN),
-        ("inference", "success", WishStanding.MET),
+        ("", "failed", RequestStanding.NONE),
+        ("all-disabled", "", RequestStanding.MET),
+        ("all-1g.10gb", "", RequestStanding.UNMET),
+        ("all-1g.10gb", "success", RequestStanding.UNMET),
+        ("all-1g.10gb", "pending", RequestStanding.CHANGING),
+        ("all-1g.10gb", "rebooting", RequestStanding.CHANGING),
+        ("all-1g.10gb", "failed", RequestStanding.FAILED),
+        ("inference", "", RequestStanding.UNKNOWN),
+        ("inference", "success", RequestStanding.MET),
     ],
 )
-def test_a_wish_stands_as_the_manager_and_the_gpus_say(config: str, state: str, standing: WishStanding) -> None:
+def test_a_wish_stands_as_the_manager_and_the_gpus_say(config: str, state: str, standing: RequestStanding) -> None:
     """The manager's word on the work, the GPUs' on the result; what is not met names the GPU and who has to act."""
-    wish = judge_mig_wish(ClusterWishes(mig_config=config, mig_state=state), [OFF])
+    wish = judge_mig_request(NodeRequests(mig_config=config, mig_state=state), [OFF])
     assert wish.standing is standing
-    if standing is WishStanding.UNMET:
+    if standing is RequestStanding.UNMET:
         assert "GPU 0" in wish.detail
         assert "although" in wish.detail if state else "although" not in wish.detail
 
 
 def test_a_wish_that_is_not_met_is_a_condition_until_it_is() -> None:
     """One code at a time; a wish that is met clears both."""
-    unmet = judge_mig_wish(ClusterWishes(mig_config="all-enabled"), [OFF])
-    changing = judge_mig_wish(ClusterWishes(mig_config="all-enabled", mig_state="pending"), [OFF])
-    met = judge_mig_wish(ClusterWishes(mig_config="all-disabled"), [OFF])
+    unmet = judge_mig_request(NodeRequests(mig_config="all-enabled"), [OFF])
+    changing = judge_mig_request(NodeRequests(mig_config="all-enabled", mig_state="pending"), [OFF])
+    met = judge_mig_request(NodeRequests(mig_config="all-disabled"), [OFF])
     assert [each.is_refused for each in (unmet, changing, met)] == [True, False, False]
     assert unmet.conditions() == {"mig-config-changing": {}, "mig-config-not-applied": {"": unmet.detail}}
     assert changing.conditions() == {"mig-config-changing": {"": changing.detail}, "mig-config-not-applied": {}}

@@ -4,22 +4,22 @@ from msgspec.structs import replace
 
 from nodeagent.components.offering.decide import decide_conditions, list_served, plan_offering
 from nodeagent.config.schema import Settings
+from nodeagent.config.sections.allocation_modes import AllocationModeRule, AllocationModeSettings, ModeWord
 from nodeagent.config.sections.claims import ClaimsSettings
-from nodeagent.config.sections.doors import DoorRule, DoorsSettings, DoorWord
 from nodeagent.model.allocation import Allocation, PodIdentity
-from nodeagent.model.claims import ClaimBook
+from nodeagent.model.claims import ReadyClaims
 from nodeagent.model.gpu import MissingGpu
 from nodeagent.model.ids import DeviceId, PciAddress, ResourceName
 from nodeagent.model.journal import PreparedClaim, PreparedDevice
-from nodeagent.model.offering import Door
+from nodeagent.model.offering import AllocationMode
+from tests.support.fractions import make_bound, make_settings, make_table, part
 from tests.support.gpus import gpu_uuid, make_gpu
-from tests.support.parts import make_bound, make_settings, make_table, part
 
 TWO = (make_gpu(0), make_gpu(1))
 
 
-def rule(door: DoorWord, *gpus: str) -> DoorRule:
-    return DoorRule(gpus=gpus, door=door)
+def rule(door: ModeWord, *gpus: str) -> AllocationModeRule:
+    return AllocationModeRule(gpus=gpus, door=door)
 
 
 def held(index: int) -> Allocation:
@@ -36,20 +36,24 @@ def held(index: int) -> Allocation:
 def test_without_rules_every_gpu_is_given_whole_and_nothing_is_said() -> None:
     """Also one that somebody has: nobody is in anybody's way."""
     offering = plan_offering(TWO, Settings(), {}, [held(0)])
-    assert [(each.door, each.is_open, each.is_settled) for each in offering.doors] == [(Door.WHOLE, True, True)] * 2
+    assert [(each.door, each.is_open, each.is_settled) for each in offering.doors] == [
+        (AllocationMode.WHOLE, True, True)
+    ] * 2
     assert not any(decide_conditions(offering, list_served(Settings())).values())
 
 
 def test_a_choice_outranks_the_rules_and_waits_for_those_inside() -> None:
     """Closed for new ones until then, and each surface says who is waited for."""
-    settings = Settings(doors=DoorsSettings(rules=(rule("whole", "all"),)))
-    offering = plan_offering(TWO, settings, {gpu_uuid(0): Door.NONE, gpu_uuid(1): Door.NONE}, [held(0)])
+    settings = Settings(doors=AllocationModeSettings(rules=(rule("whole", "all"),)))
+    offering = plan_offering(
+        TWO, settings, {gpu_uuid(0): AllocationMode.NONE, gpu_uuid(1): AllocationMode.NONE}, [held(0)]
+    )
     first, second = offering.doors
     assert (first.door, first.wanted, first.is_open, second.door, second.is_open) == (
-        Door.WHOLE,
-        Door.NONE,
+        AllocationMode.WHOLE,
+        AllocationMode.NONE,
         False,
-        Door.NONE,
+        AllocationMode.NONE,
         False,
     )
     waits = decide_conditions(offering, list_served(Settings()))["door-waits"]
@@ -59,14 +63,16 @@ def test_a_choice_outranks_the_rules_and_waits_for_those_inside() -> None:
 
 def test_a_change_that_waits_goes_on_giving_through_the_old_door() -> None:
     """Where the configuration says so."""
-    settings = Settings(doors=DoorsSettings(rules=(rule("none", "0"),), change="wait"))
+    settings = Settings(doors=AllocationModeSettings(rules=(rule("none", "0"),), change="wait"))
     (first, _) = plan_offering(TWO, settings, {}, [held(0)]).doors
-    assert (first.door, first.is_open) == (Door.WHOLE, True)
+    assert (first.door, first.is_open) == (AllocationMode.WHOLE, True)
 
 
 def test_doors_without_anybody_behind_them_and_unclear_rules_are_told() -> None:
     """Fractions and claims are promised by rules before anything gives them out."""
-    settings = Settings(doors=DoorsSettings(rules=(rule("fractions", "0"), rule("none", "0"), rule("none", "nope"))))
+    settings = Settings(
+        doors=AllocationModeSettings(rules=(rule("fractions", "0"), rule("none", "0"), rule("none", "nope")))
+    )
     offering = plan_offering(TWO, settings, {}, [])
     assert not offering.doors[0].is_open
     found = decide_conditions(offering, list_served(Settings()))
@@ -78,22 +84,25 @@ def test_doors_without_anybody_behind_them_and_unclear_rules_are_told() -> None:
 def test_with_parts_served_their_door_is_open_and_holds_whoever_has_some() -> None:
     """A GPU goes from whole to parts when nobody has it whole, and back when nobody has a part of it."""
     settings = make_settings(0)
-    assert Door.FRACTIONS in list_served(settings)
+    assert AllocationMode.FRACTIONS in list_served(settings)
     offering = plan_offering(TWO, settings, {}, [])
-    assert [(each.door, each.is_open) for each in offering.doors] == [(Door.FRACTIONS, True), (Door.WHOLE, True)]
+    assert [(each.door, each.is_open) for each in offering.doors] == [
+        (AllocationMode.FRACTIONS, True),
+        (AllocationMode.WHOLE, True),
+    ]
     assert not any(decide_conditions(offering, list_served(settings)).values())
     waiting = plan_offering(TWO, settings, {}, [held(0)])
-    assert (waiting.doors[0].door, waiting.doors[0].is_open) == (Door.WHOLE, False)
+    assert (waiting.doors[0].door, waiting.doors[0].is_open) == (AllocationMode.WHOLE, False)
     parts = make_table(bindings=[make_bound(7, [1], part(0, 30, 8))])
-    back = plan_offering(TWO, settings, {gpu_uuid(0): Door.WHOLE}, [], parts)
-    assert (back.doors[0].door, back.doors[0].wanted) == (Door.FRACTIONS, Door.WHOLE)
+    back = plan_offering(TWO, settings, {gpu_uuid(0): AllocationMode.WHOLE}, [], parts)
+    assert (back.doors[0].door, back.doors[0].wanted) == (AllocationMode.FRACTIONS, AllocationMode.WHOLE)
     assert "until ns/a (main) is gone, then whole" in back.doors[0].describe()
 
 
 def test_a_gpu_that_a_claim_has_keeps_its_door_until_the_claim_is_put_away() -> None:
     """Its pods are who is waited for; a claim that only looks at it is in nobody's way."""
     settings = Settings(claims=ClaimsSettings(enabled=True))
-    assert Door.CLAIMS in list_served(settings)
+    assert AllocationMode.CLAIMS in list_served(settings)
     pod = PodIdentity(namespace="ns", name="train")
     device = PreparedDevice(requests=("r",), pool="n", device="gpu-0", uuid=gpu_uuid(0), gpu=gpu_uuid(0))
     claims = {
@@ -106,11 +115,16 @@ def test_a_gpu_that_a_claim_has_keeps_its_door_until_the_claim_is_put_away() -> 
             since_seconds=0.0,
         ),
     }
-    first, second = plan_offering(TWO, settings, {}, [], claims=ClaimBook(claims=claims)).doors
-    assert (first.door, first.wanted, first.is_open, second.door) == (Door.CLAIMS, Door.WHOLE, False, Door.WHOLE)
+    first, second = plan_offering(TWO, settings, {}, [], claims=ReadyClaims(claims=claims)).doors
+    assert (first.door, first.wanted, first.is_open, second.door) == (
+        AllocationMode.CLAIMS,
+        AllocationMode.WHOLE,
+        False,
+        AllocationMode.WHOLE,
+    )
     assert [holder.describe() for holder in first.waits_for] == ["ns/train"]
     nameless = {"a": replace(claims["a"], pods=())}
-    (door, _) = plan_offering(TWO, settings, {}, [], claims=ClaimBook(claims=nameless)).doors
+    (door, _) = plan_offering(TWO, settings, {}, [], claims=ReadyClaims(claims=nameless)).doors
     assert [holder.describe() for holder in door.waits_for] == ["claim ns/a"]
 
 
@@ -120,7 +134,7 @@ def test_a_gpu_that_does_not_answer_has_no_door_yet() -> None:
         MissingGpu(address=PciAddress("0000:c3:00.0"), device_id=0, reason="GPU at index 2: it hangs"),
         MissingGpu(address=PciAddress(""), device_id=0, reason="GPU at index 3: it hangs"),
     ]
-    settings = Settings(doors=DoorsSettings(rules=(rule("none", "2", "0"), rule("whole", "0"))))
+    settings = Settings(doors=AllocationModeSettings(rules=(rule("none", "2", "0"), rule("whole", "0"))))
     for missing, code in ((silent, "door-undecided"), ([], "doors-unclear")):
         found = decide_conditions(plan_offering(TWO, settings, {}, [], missing=missing), list_served(settings))
         assert "both name GPU 0" in found["doors-unclear"][""]

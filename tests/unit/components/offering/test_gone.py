@@ -2,11 +2,11 @@
 
 from nodeagent.components.offering.gone import list_held_gone
 from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
-from nodeagent.model.claims import ClaimBook
+from nodeagent.model.claims import ReadyClaims
 from nodeagent.model.ids import DeviceId, ResourceName
-from nodeagent.model.journal import PartTable, PreparedClaim, PreparedDevice
+from nodeagent.model.journal import FractionTable, PreparedClaim, PreparedDevice
+from tests.support.fractions import make_bound, make_table, part
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
-from tests.support.parts import make_bound, make_table, part
 
 NODE = make_inventory([make_gpu(0), make_gpu(1)])
 TRAIN = PodIdentity(namespace="ns", name="train")
@@ -20,17 +20,17 @@ def hold(*devices: str, pod: PodIdentity | None = TRAIN, container: str = "main"
     return AllocationTable(allocations=(row,))
 
 
-def claim(index: int, *pods: PodIdentity, is_admin: bool = False) -> ClaimBook:
+def claim(index: int, *pods: PodIdentity, is_admin: bool = False) -> ReadyClaims:
     uuid = gpu_uuid(index)
     device = PreparedDevice(requests=("r",), pool="n", device="gpu", uuid=uuid, gpu=uuid, is_admin=is_admin)
     prepared = PreparedClaim(uid="u", namespace="ns", name="c", devices=(device,), since_seconds=0.0, pods=pods)
-    return ClaimBook(claims={"u": prepared})
+    return ReadyClaims(claims={"u": prepared})
 
 
 def list_gone(
-    allocations: AllocationTable | None = None, parts: PartTable | None = None, claims: ClaimBook | None = None
+    allocations: AllocationTable | None = None, parts: FractionTable | None = None, claims: ReadyClaims | None = None
 ) -> dict[str, str]:
-    return list_held_gone(NODE, allocations or AllocationTable(), parts or PartTable(), claims or ClaimBook())
+    return list_held_gone(NODE, allocations or AllocationTable(), parts or FractionTable(), claims or ReadyClaims())
 
 
 def test_what_the_driver_lists_is_not_gone() -> None:
@@ -39,7 +39,7 @@ def test_what_the_driver_lists_is_not_gone() -> None:
     assert list_gone(hold("DEV-fpga-0", "nvidia0")) == {}
     assert list_gone(None, make_table(bindings=[make_bound(1, (), part(0, 10, 1))]), claim(1, TRAIN)) == {}
     cut = make_inventory([make_gpu(0, mig=("1g.5gb",))])
-    assert list_held_gone(cut, hold(cut.gpus[0].mig_devices[0].uuid), PartTable(), ClaimBook()) == {}
+    assert list_held_gone(cut, hold(cut.gpus[0].mig_devices[0].uuid), FractionTable(), ReadyClaims()) == {}
 
 
 def test_a_pod_on_a_gpu_that_is_gone_is_named_with_it() -> None:

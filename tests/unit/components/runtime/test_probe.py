@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.runtime.choose import ChosenRuntime, NoRuntime
-from nodeagent.components.runtime.look import Look, ShimWish, decide_shim, look_at_runtime, render_state
 from nodeagent.components.runtime.plan import RuntimePlan, Wanted
+from nodeagent.components.runtime.probe import Probe, ShimInPlace, decide_shim, probe_runtime, render_state
 from nodeagent.config.sections.containers import RuntimeSettings
 from nodeagent.config.sections.shim import ShimSettings
 from nodeagent.model.ports import ContainerRuntime
@@ -25,12 +25,12 @@ CHANGE = FileChange(path="/x", before=None, after=b"")
 CONTAINERD = ChosenRuntime(
     kind=RuntimeKind.CONTAINERD, flavour=RuntimeFlavour.PLAIN, socket="/s", config_file="/c", version="2.1.4"
 )
-SHIM = ShimWish(program="/shim", names=("/name",), default=True)
+SHIM = ShimInPlace(program="/shim", names=("/name",), default=True)
 CLASS = replace(RuntimeSettings(), legacy_class=True)
 
 
-def make_look(runtime: ChosenRuntime, plan: RuntimePlan, wanted: Wanted | None = None) -> Look:
-    return Look(runtime=runtime, tree=ConfigTree(files=()), wanted=wanted or Wanted(), plan=plan)
+def make_look(runtime: ChosenRuntime, plan: RuntimePlan, wanted: Wanted | None = None) -> Probe:
+    return Probe(runtime=runtime, tree=ConfigTree(files=()), wanted=wanted or Wanted(), plan=plan)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_class_that_is_another_program_waits_for_a_restart(
     ],
 )
 def test_every_container_goes_through_a_shim_that_is_the_default_by_the_daemons_word(
-    programs: dict[str, str], default: str, shim: ShimWish | None, goes: bool
+    programs: dict[str, str], default: str, shim: ShimInPlace | None, goes: bool
 ) -> None:
     """What files say and nobody runs gives no container its devices."""
     runtime = replace(CONTAINERD, programs=programs, default_handler=default)
@@ -107,12 +107,12 @@ def test_every_container_goes_through_a_shim_that_is_the_default_by_the_daemons_
 async def test_a_shim_in_place_is_the_class(tmp_path: Path) -> None:
     """Whatever NVIDIA's program would be; and of a release too old for CDI nothing else is wanted."""
     for settings in (RuntimeSettings(), CLASS):
-        found = await look_at_runtime(FakeRuntime(START), settings, shim=SHIM)
-        assert isinstance(found, Look)
+        found = await probe_runtime(FakeRuntime(START), settings, shim=SHIM)
+        assert isinstance(found, Probe)
         assert found.wanted == Wanted(cdi=True, wrapper=SHIM.program, names=SHIM.names, default=True)
         assert b"/shim" in (found.plan.changes[0].after or b"")
-    old = await look_at_runtime(FakeRuntime(START, "1.6.36"), RuntimeSettings(), shim=SHIM)
-    assert isinstance(old, Look)
+    old = await probe_runtime(FakeRuntime(START, "1.6.36"), RuntimeSettings(), shim=SHIM)
+    assert isinstance(old, Probe)
     assert (old.wanted.cdi, old.plan.problem) == (False, "")
     settings_of_it = ShimSettings(nvidia_name_dir=tmp_path, default_runtime=True)
     assert decide_shim(settings_of_it, "") is None
@@ -124,9 +124,9 @@ async def test_a_shim_in_place_is_the_class(tmp_path: Path) -> None:
     assert (wish.takes_names, legacy.takes_names) == (True, False)
 
 
-async def look(runtime: ContainerRuntime, settings: RuntimeSettings) -> Look:
-    found = await look_at_runtime(runtime, settings)
-    assert isinstance(found, Look)
+async def look(runtime: ContainerRuntime, settings: RuntimeSettings) -> Probe:
+    found = await probe_runtime(runtime, settings)
+    assert isinstance(found, Probe)
     return found
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from nodeagent.components.runtime.choose import ChosenRuntime
-from nodeagent.components.runtime.look import Look
 from nodeagent.components.runtime.plan import RuntimePlan, Wanted
+from nodeagent.components.runtime.probe import Probe
 from nodeagent.components.runtime.prove import PlanDisproved, Proof, describe_difference, prove_plan
 from nodeagent.model.runtime import ConfigFile, ConfigTree, FileChange, RuntimeFlavour, RuntimeKind, TrialAnswer
 from tests.component.runtime.fakes import FakeRuntime
@@ -26,7 +26,7 @@ class Trials(FakeRuntime):
         return self.answers.pop(0)
 
 
-def make_look(text: str = "version = 2\n", kind: RuntimeKind = RuntimeKind.CONTAINERD) -> Look:
+def make_look(text: str = "version = 2\n", kind: RuntimeKind = RuntimeKind.CONTAINERD) -> Probe:
     runtime = ChosenRuntime(
         kind=kind,
         flavour=RuntimeFlavour.PLAIN,
@@ -38,7 +38,7 @@ def make_look(text: str = "version = 2\n", kind: RuntimeKind = RuntimeKind.CONTA
     change = FileChange(path=MAIN, before=None, after=text.encode())
     plan = RuntimePlan(cdi_enabled=False, changes=(change,), handlers=("runc",))
     tree = ConfigTree(files=(ConfigFile(path=MAIN),))
-    return Look(runtime=runtime, tree=tree, wanted=Wanted(), plan=plan)
+    return Probe(runtime=runtime, tree=tree, wanted=Wanted(), plan=plan)
 
 
 async def test_a_daemon_that_comes_up_is_proof() -> None:

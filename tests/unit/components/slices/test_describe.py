@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from nodeagent.components.slices.describe import (
     MIB,
-    Surroundings,
+    DeviceFacts,
     can_be_shared,
     count_gpu,
     count_need,
@@ -21,12 +21,12 @@ from nodeagent.components.slices.describe import (
 )
 from nodeagent.model.gpu import Fabric, FabricPhase, Gpu, GpuPair, PathKind
 from nodeagent.model.ids import PciAddress
-from nodeagent.model.slices import Capacity, ShareRule, Version
+from nodeagent.model.slices import Capacity, CapacityPolicy, Version
 from nodeagent.rules.claims.naming import NamedDevice, list_devices
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory, make_mig_devices
 from tests.support.mig import MIG_MODELS, make_mig_gpu
 
-NOWHERE = Surroundings()
+NOWHERE = DeviceFacts()
 
 
 def full_gpu() -> Gpu:
@@ -51,7 +51,7 @@ def first_part(gpu: Gpu, *, on_demand: bool = False) -> NamedDevice:
 
 def test_a_gpu_has_all_that_the_driver_of_nvidia_tells_and_what_the_api_has_names_for() -> None:
     """Selectors that were written for that driver keep their meaning."""
-    around = Surroundings(
+    around = DeviceFacts(
         driver_version="550.163.01",
         cuda_version=(12, 4),
         roots={PciAddress("0000:10:00.0"): "pci0000:00"},
@@ -160,9 +160,9 @@ def test_a_shared_gpu_is_divided_by_memory_and_cores() -> None:
     gpu = replace(full_gpu(), memory_total_bytes=100 * MIB + 5)
     assert describe_shares(whole(gpu)) == {
         "memory": Capacity(
-            value=100 * MIB + 5, share=ShareRule(default=100 * MIB, least=MIB, step=MIB, most=100 * MIB)
+            value=100 * MIB + 5, share=CapacityPolicy(default=100 * MIB, least=MIB, step=MIB, most=100 * MIB)
         ),
-        "cores": Capacity(value=100, share=ShareRule(default=0, least=0, step=1, most=100)),
+        "cores": Capacity(value=100, share=CapacityPolicy(default=0, least=0, step=1, most=100)),
     }
 
 

@@ -14,7 +14,7 @@ from nodeagent.components.slices.plan import (
 )
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.health import Verdict
-from nodeagent.model.offering import Door
+from nodeagent.model.offering import AllocationMode
 from nodeagent.model.slices import PublishedSlices, SliceContent, SliceDevice, SlicePool
 from tests.support.gpus import make_gpu, make_inventory, make_mig_devices
 from tests.support.mig import MIG_MODELS, make_mig_gpu
@@ -45,7 +45,7 @@ def test_whole_gpus_are_one_slice() -> None:
 def test_a_node_with_nothing_to_give_says_so() -> None:
     """A pool without a slice is one of which nobody knows."""
     gpus = [make_gpu(0)]
-    assert plan_contents(make_sight(gpus, offering=make_doors(gpus, Door.WHOLE))) == (SliceContent(),)
+    assert plan_contents(make_sight(gpus, offering=make_doors(gpus, AllocationMode.WHOLE))) == (SliceContent(),)
     assert plan_contents(make_sight([])) == (SliceContent(),)
 
 

@@ -1,8 +1,8 @@
 """Bindings, processes and places for tests; each builder takes only what the test is about."""
 
 from nodeagent.model.allocation import PodIdentity
-from nodeagent.model.journal import Binding, GpuPart, PartTable
-from nodeagent.model.parts import ContainerState, PodContainer
+from nodeagent.model.fractions import ContainerState, PodContainer
+from nodeagent.model.journal import Binding, FractionTable, GpuFraction
 from nodeagent.model.ports import ProcessPlace
 from nodeagent.model.telemetry import GpuSample, NodeSample, ProcessSample
 from tests.support.samples import make_uuid
@@ -28,16 +28,16 @@ def bind(
         reservations=(number * 2, number * 2 + 1),
         pod=PodIdentity(namespace="ml", name=pod, uid=f"u-{pod}" if uid is None else uid),
         container=container,
-        parts=tuple(GpuPart(gpu=make_uuid(index), cores=cores, memory_bytes=gib * GIB) for index in gpus),
+        parts=tuple(GpuFraction(gpu=make_uuid(index), cores=cores, memory_bytes=gib * GIB) for index in gpus),
         since_seconds=START - 60,
         core_limit=core_limit,
         why="share",
     )
 
 
-def tabulate(*bindings: Binding) -> PartTable:
+def tabulate(*bindings: Binding) -> FractionTable:
     """They and nothing else."""
-    return PartTable(bindings={binding.number: binding for binding in bindings})
+    return FractionTable(bindings={binding.number: binding for binding in bindings})
 
 
 def run(pid: int, sm: int | None = 10, gib: int | None = 1) -> ProcessSample:

@@ -3,9 +3,9 @@
 from msgspec.structs import replace
 
 from nodeagent.components.usage.graph import list_leaves, render_graph
+from nodeagent.model.fractions import FractionOffers
 from nodeagent.model.gpu import Inventory, PathKind
-from nodeagent.model.journal import PartTable
-from nodeagent.model.parts import PartOffers
+from nodeagent.model.journal import FractionTable
 from nodeagent.model.telemetry import NodeSample
 from tests.support.gpus import make_gpu, make_inventory
 from tests.support.samples import make_uuid
@@ -29,17 +29,19 @@ def make_node(count: int = 6) -> Inventory:
     return replace(inventory, gpus=gpus, pairs=pairs)
 
 
-def offer(*indices: int, unfit: tuple[int, ...] = ()) -> PartOffers:
-    return PartOffers(unfit={make_uuid(index): "lost" if index in unfit else "" for index in indices})
+def offer(*indices: int, unfit: tuple[int, ...] = ()) -> FractionOffers:
+    return FractionOffers(unfit={make_uuid(index): "lost" if index in unfit else "" for index in indices})
 
 
-def draw(inventory: Inventory, table: PartTable, offers: PartOffers, now: NodeSample | None = None) -> list[str]:
+def draw(
+    inventory: Inventory, table: FractionTable, offers: FractionOffers, now: NodeSample | None = None
+) -> list[str]:
     return render_graph(inventory, list_leaves(inventory, table, offers, now)).splitlines()
 
 
 def test_the_tree_is_that_of_pcie() -> None:
     """NVLink is passed over; a switch stands directly below the node where there is no bridge between."""
-    lines = draw(make_node(), PartTable(), offer(*range(6)))
+    lines = draw(make_node(), FractionTable(), offer(*range(6)))
     assert lines[0] == "ROOT:6"
     assert [line.partition(" (")[0] for line in lines[1:]] == [
         "|---CPU",
@@ -95,5 +97,5 @@ def test_one_gpu_hangs_at_the_root_and_none_is_none() -> None:
     """No minor number is no reason to be left out."""
     one = make_node(1)
     one = replace(one, gpus=(replace(one.gpus[0], minor=None),))
-    assert [line.partition(" ")[0] for line in draw(one, PartTable(), offer(0))] == ["ROOT:1", "|---GPU0"]
-    assert draw(Inventory(generation=1), PartTable(), PartOffers()) == ["ROOT:0"]
+    assert [line.partition(" ")[0] for line in draw(one, FractionTable(), offer(0))] == ["ROOT:1", "|---GPU0"]
+    assert draw(Inventory(generation=1), FractionTable(), FractionOffers()) == ["ROOT:0"]

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nodeagent.components.usage.measure import list_over, list_processes, list_unnamed, measure
+from nodeagent.model.fractions import PodContainer
 from nodeagent.model.gpu import Unreadable
-from nodeagent.model.journal import Enforcement, PartTable
-from nodeagent.model.parts import PodContainer
+from nodeagent.model.journal import Enforcement, FractionTable
 from nodeagent.model.ports import ProcessPlace
 from nodeagent.model.telemetry import NodeSample
-from nodeagent.model.usage import PartUsage
+from nodeagent.model.usage import FractionUsage
 from tests.support.samples import make_inventory, make_uuid
 from tests.unit.components.usage.builders import GIB, START, bind, name, place, run, sample, tabulate
 
@@ -23,15 +23,15 @@ UNKNOWN = (None, None, ())
 
 
 def look(
-    table: PartTable,
+    table: FractionTable,
     now: NodeSample | None,
     places: Mapping[int, ProcessPlace] | None = None,
     names: Mapping[str, PodContainer] | None = None,
-) -> PartUsage:
+) -> FractionUsage:
     return measure(table, make_inventory(), now, places or {}, names or {})
 
 
-def used(usage: PartUsage, gpu: int = 0) -> Used:
+def used(usage: FractionUsage, gpu: int = 0) -> Used:
     """Cores, GiB and processes on one GPU, by pod and container."""
     return {
         (one.pod.name, one.container): (

@@ -8,7 +8,7 @@ from nodeagent.cli.node.devices import describe_classes, render_proposals, tabul
 from nodeagent.cli.top.view import build_top, render_top
 from nodeagent.components.exporter.families.gpus import build_device_families
 from nodeagent.components.labeler.node_wide import label_devices
-from nodeagent.components.web.api.build import Identity, Known, build_state
+from nodeagent.components.web.api.build import Identity, LatestStates, build_state
 from nodeagent.components.web.api.records import StateRecord
 from nodeagent.components.web.page.devices import render_devices
 from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
@@ -53,7 +53,7 @@ HELD = AllocationTable(
 
 
 def make_state(table: DeviceTable | None = TABLE) -> StateRecord:
-    known = Known(inventory=Inventory(generation=1), devices=table, allocations=HELD)
+    known = LatestStates(inventory=Inventory(generation=1), devices=table, allocations=HELD)
     return build_state(IDENTITY, known, (), (), (), now_seconds=1.0)
 
 

@@ -12,7 +12,7 @@ from nodeagent.components.web.api.records import ComponentRecord, ConditionRecor
 from nodeagent.components.web.health_text import one_line, render_readyz
 from nodeagent.components.web.verdict import count_gpus, decide_ready, decide_verdict
 from nodeagent.model.gpu import Inventory
-from nodeagent.model.plugin import OfferAccount, PluginState, Unoffered, UnofferedCause
+from nodeagent.model.plugin import OfferSummary, PluginState, Unoffered, UnofferedCause
 from nodeagent.model.telemetry import GpuSample, NodeSample
 from tests.support.examples import examples
 from tests.support.samples import make_gpu, make_inventory, make_mig, make_uuid
@@ -38,7 +38,7 @@ def unoffered(index: int, cause: UnofferedCause, reason: str) -> Unoffered:
 
 
 def offering(count: int, *without: Unoffered) -> PluginState:
-    return PluginState(account=OfferAccount(gpus=count, devices_offered=count - len(without), unoffered=tuple(without)))
+    return PluginState(account=OfferSummary(gpus=count, devices_offered=count - len(without), unoffered=tuple(without)))
 
 
 def decide(

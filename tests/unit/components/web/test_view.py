@@ -4,9 +4,9 @@ import pytest
 
 from nodeagent.components.web.api.build import Identity
 from nodeagent.components.web.api.records import EventRecord
+from nodeagent.components.web.event_store import decode_events, encode_events
 from nodeagent.components.web.page.details import render_steps
 from nodeagent.components.web.page.overview import PageView, finish
-from nodeagent.components.web.past import decode_past, encode_past
 from nodeagent.components.web.view import NodeView
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
@@ -90,7 +90,7 @@ async def test_the_page_tells_what_happened_before_the_restart(clock: FakeClock)
         EventRecord(seq=2, time_seconds=61.0, type="GpuVanished", source="s", value={}, cause=1, text="it went"),
     ]
     assert "before the agent was restarted" not in read_events(stage.view.page(), "/")
-    stage.view.note_past(decode_past(encode_past(told)))
+    stage.view.note_stored_events(decode_events(encode_events(told)))
     stage.bus.publish_fact(XidReported(gpu=make_uuid(1), xid=31), source="test")
     html = read_events(stage.view.page(), "/")
     assert html.index("XID 31") < html.index("XID 79!") < html.index("it went")

@@ -14,7 +14,7 @@ from kubernetes_asyncio.config import load_incluster_config, load_kube_config
 
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.edge.kube.client_configuration import ClientConfiguration, Way, open_access
-from nodeagent.edge.kube.credentials import ServiceAccount, _find_renewal, find_credentials
+from nodeagent.edge.kube.credentials import InClusterCredentials, _find_renewal, find_credentials
 from nodeagent.edge.kube.errors import CredentialsInvalid
 from nodeagent.edge.kube.kubeconfig.child import read_kubeconfig
 from nodeagent.edge.kube.kubeconfig.words import Question, Reading, Refusal
@@ -210,10 +210,10 @@ def test_a_kubeconfig_that_is_not_there_says_so(tmp_path: Path) -> None:
     assert "no such file" in answer.reason
 
 
-def make_account(directory: Path, *, token: str = "abc", authority: str = "certificate") -> ServiceAccount:
+def make_account(directory: Path, *, token: str = "abc", authority: str = "certificate") -> InClusterCredentials:
     (directory / "token").write_text(token)
     (directory / "ca.crt").write_text(authority)
-    return ServiceAccount(IN_POD, directory)
+    return InClusterCredentials(IN_POD, directory)
 
 
 @pytest.fixture
@@ -233,7 +233,7 @@ async def test_a_pod_has_its_account(tmp_path: Path, host: str, worker: WorkerTh
     load_incluster_config(  # type: ignore[no-untyped-call]
         own, try_refresh_token=False, environ=environ, **files
     )
-    account = ServiceAccount(environ, tmp_path)
+    account = InClusterCredentials(environ, tmp_path)
     found = await account.load(worker)
     assert found == ClientConfiguration(Way(str(own.host), b"certificate"), own.api_key["BearerToken"])
     (tmp_path / "token").write_text("def\n")

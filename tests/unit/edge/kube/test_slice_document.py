@@ -11,9 +11,9 @@ from nodeagent.edge.kube.slice_document import parse_quantity, parse_slice, rend
 from nodeagent.model.slices import (
     Attribute,
     Capacity,
+    CapacityPolicy,
     CounterSet,
     DeviceTaint,
-    ShareRule,
     SliceContent,
     SliceDevice,
     SlicePool,
@@ -28,7 +28,7 @@ DEVICE = SliceDevice(
     attributes={"type": "gpu", "numa": 1, "flag": True, "driverVersion": Version(text="550.1.2")},
     capacity={
         "memory": Capacity(
-            value=80 << 30, share=ShareRule(default=80 << 30, least=1 << 20, step=1 << 20, most=80 << 30)
+            value=80 << 30, share=CapacityPolicy(default=80 << 30, least=1 << 20, step=1 << 20, most=80 << 30)
         ),
         "cores": Capacity(value=100),
     },

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from nodeagent.model.ports import ProcessPlace
 from nodeagent.model.telemetry import GpuSample
-from nodeagent_sim.gpus.crowd import PartWork
+from nodeagent_sim.gpus.containers import FractionWork
 from nodeagent_sim.gpus.faults import apply_fault
 from nodeagent_sim.gpus.hardware import MIB
 from nodeagent_sim.gpus.profile import load_profile
@@ -22,8 +22,8 @@ def world() -> World:
     return world
 
 
-def work(world: World, name: str, cores: int = 30, memory_mib: int = 8192, index: int = 0) -> PartWork:
-    return PartWork(
+def work(world: World, name: str, cores: int = 30, memory_mib: int = 8192, index: int = 0) -> FractionWork:
+    return FractionWork(
         pod=f"ml/{name}", pod_uid=f"uid-{name}", container="main", folder=f"p-{name}",
         gpu=world.gpus[index].uuid, cores=cores, memory_mib=memory_mib,
     )  # fmt: skip

@@ -3,7 +3,7 @@
 import pytest
 
 from nodeagent_sim.gpus.hardware import MIB, GpuModel
-from nodeagent_sim.gpus.mig_geometry import GEOMETRIES, compute_memory_part, list_shapes, plan_layout
+from nodeagent_sim.gpus.mig_geometry import GEOMETRIES, compute_memory_eighths, list_shapes, plan_layout
 from nodeagent_sim.gpus.profile import list_profiles, load_model, load_profile
 from tests.support.mig import MIG_MODELS
 
@@ -56,7 +56,7 @@ MODELS |= {model.name: model for model in map(load_model, MIG_MODELS)}
 )
 def test_memory_part_is_rounded_as_nvml_rounds(total_mib: int, memory_mib: int, gigabytes: int) -> None:
     """Eighths up, halves away from zero: 70.5 gives 71 and 22.5 gives 23."""
-    assert compute_memory_part(memory_mib, total_mib * MIB) == gigabytes
+    assert compute_memory_eighths(memory_mib, total_mib * MIB) == gigabytes
 
 
 @pytest.mark.parametrize("profile", sorted(NAMES))

@@ -3,7 +3,7 @@
 from nodeagent.model.allocation import Allocation, PodIdentity
 from nodeagent.model.devices import HostDevice, PciPlace
 from nodeagent.model.ids import DeviceId, PciAddress, ResourceName
-from nodeagent.rules.devices.answer import list_shares, plan_list
+from nodeagent.rules.devices.answer import list_replicas, plan_list
 from nodeagent.rules.devices.prefer import find_newcomers, narrow_gpus, prefer_devices, score_nearness
 
 GPU = ResourceName("nvidia.com/gpu")
@@ -23,7 +23,7 @@ def prefer(
     devices: list[HostDevice], size: int, must: tuple[str, ...] = (), replicas: int = 1, **keys: object
 ) -> list[str]:
     known = {str(each.id): each for each in devices}
-    available = [name for each in reversed(devices) for name in list_shares(each, replicas)]
+    available = [name for each in reversed(devices) for name in list_replicas(each, replicas)]
     given: dict[str, object] = {"near": {}, **keys}
     return list(prefer_devices(known, available, [DeviceId(one) for one in must], size, **given))  # type: ignore[arg-type]
 

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.errors import PublicationUnreadable
 from nodeagent.rules.fractions.bound import LONGEST, read_bound, render_bound
+from tests.support.fractions import make_bound, make_parted, make_pod, part
 from tests.support.gpus import gpu_uuid
-from tests.support.parts import make_bound, make_parted, make_pod, part
 
 GPUS = {0: gpu_uuid(0), 1: gpu_uuid(1)}
 

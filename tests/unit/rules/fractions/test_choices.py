@@ -4,24 +4,24 @@ from collections.abc import Mapping
 
 import pytest
 
-from nodeagent.model.journal import GpuPart
-from nodeagent.rules.fractions.profiles import CoresProfile, SharesProfile
-from nodeagent.rules.fractions.wishes import (
+from nodeagent.model.journal import GpuFraction
+from nodeagent.rules.fractions.choices import (
     Choice,
-    ChosenPart,
-    Wish,
+    ChosenFraction,
+    ContainerChoice,
     read_chosen_node,
     read_chosen_time,
-    read_wish,
+    read_scheduler_choice,
     render_choice,
     render_correction,
 )
+from nodeagent.rules.fractions.profiles import CoresProfile, CountedProfile
 from tests.support.gpus import gpu_uuid, make_gpu
 
 GPUS = [make_gpu(index) for index in range(4)]
 PREDICATE = "tencent.com/predicate-gpu-idx-"
 BY_UUID = "tencent.com/predicate-gpu-uuid-"
-KEPT, GIVEN = SharesProfile().allocated
+KEPT, GIVEN = CountedProfile().allocated
 
 
 @pytest.mark.parametrize(
@@ -39,8 +39,8 @@ def test_a_predicate_names_indexes_by_container(
     annotations: Mapping[str, str], container: int, expected: list[int]
 ) -> None:
     """Containers are counted without init containers, which have no choice of their own; a UUID will do as well."""
-    wish = read_wish(CoresProfile(), annotations, GPUS, container=container + 1, init_containers=1)
-    assert wish == Wish(gpus=tuple(gpu_uuid(index) for index in expected))
+    wish = read_scheduler_choice(CoresProfile(), annotations, GPUS, container=container + 1, init_containers=1)
+    assert wish == ContainerChoice(gpus=tuple(gpu_uuid(index) for index in expected))
 
 
 @pytest.mark.parametrize(
@@ -56,8 +56,8 @@ def test_a_predicate_names_indexes_by_container(
 )
 def test_a_list_of_devices_names_uuids(annotations: Mapping[str, str], container: int, expected: list[int]) -> None:
     """Init containers are counted, and containers without a GPU have an empty place."""
-    wish = read_wish(SharesProfile(), annotations, GPUS, container=container, init_containers=1)
-    assert wish == Wish(gpus=tuple(gpu_uuid(index) for index in expected))
+    wish = read_scheduler_choice(CountedProfile(), annotations, GPUS, container=container, init_containers=1)
+    assert wish == ContainerChoice(gpus=tuple(gpu_uuid(index) for index in expected))
 
 
 @pytest.mark.parametrize(
@@ -75,39 +75,41 @@ def test_a_list_of_devices_names_uuids(annotations: Mapping[str, str], container
 )
 def test_a_choice_that_means_nothing_here_is_told(text: str, problem: str) -> None:
     """By the annotation's name, and without an end to the pod: another GPU may do."""
-    wish = read_wish(CoresProfile(), {f"{PREDICATE}0": text}, GPUS, container=0, init_containers=0)
-    assert wish == Wish(problem=f"annotation {PREDICATE}0 {problem}")
+    wish = read_scheduler_choice(CoresProfile(), {f"{PREDICATE}0": text}, GPUS, container=0, init_containers=0)
+    assert wish == ContainerChoice(problem=f"annotation {PREDICATE}0 {problem}")
 
 
 def test_a_list_of_devices_of_another_node_is_told() -> None:
     """The name of the annotation in which it is comes with it."""
-    wish = read_wish(SharesProfile(), {GIVEN: "GPU-else,NVIDIA,1,1:;"}, GPUS, container=0, init_containers=0)
+    wish = read_scheduler_choice(
+        CountedProfile(), {GIVEN: "GPU-else,NVIDIA,1,1:;"}, GPUS, container=0, init_containers=0
+    )
     assert wish.problem == f"annotation {GIVEN} names GPU 'GPU-else', which this node does not have"
 
 
 @pytest.mark.parametrize(
     ("annotations", "container", "expected"),
     [
-        ({f"{BY_UUID}0": gpu_uuid(1), f"{PREDICATE}0": "2"}, 1, Wish(gpus=(gpu_uuid(1),))),
-        ({f"{BY_UUID}init-0": gpu_uuid(3), f"{BY_UUID}0": gpu_uuid(1)}, 0, Wish(gpus=(gpu_uuid(3),))),
-        ({f"{BY_UUID}0": gpu_uuid(1)}, 0, Wish()),
+        ({f"{BY_UUID}0": gpu_uuid(1), f"{PREDICATE}0": "2"}, 1, ContainerChoice(gpus=(gpu_uuid(1),))),
+        ({f"{BY_UUID}init-0": gpu_uuid(3), f"{BY_UUID}0": gpu_uuid(1)}, 0, ContainerChoice(gpus=(gpu_uuid(3),))),
+        ({f"{BY_UUID}0": gpu_uuid(1)}, 0, ContainerChoice()),
         (
             {f"{BY_UUID}0": "GPU-else", f"{PREDICATE}0": "2"},
             1,
-            Wish(problem=f"annotation {BY_UUID}0 names GPU 'GPU-else', which this node does not have"),
+            ContainerChoice(problem=f"annotation {BY_UUID}0 names GPU 'GPU-else', which this node does not have"),
         ),
     ],
 )
-def test_uuids_outrank_indexes(annotations: Mapping[str, str], container: int, expected: Wish) -> None:
+def test_uuids_outrank_indexes(annotations: Mapping[str, str], container: int, expected: ContainerChoice) -> None:
     """An index may mean another GPU after a reboot; init containers are chosen for by UUID alone."""
-    assert read_wish(CoresProfile(), annotations, GPUS, container=container, init_containers=1) == expected
+    assert read_scheduler_choice(CoresProfile(), annotations, GPUS, container=container, init_containers=1) == expected
 
 
 def choose(*, has_uuids: bool = True) -> Choice:
     """For an init container, and the second of two containers."""
 
-    def part(index: int) -> ChosenPart:
-        return ChosenPart(index=index, part=GpuPart(gpu=gpu_uuid(index), cores=30, memory_bytes=1 << 30))
+    def part(index: int) -> ChosenFraction:
+        return ChosenFraction(index=index, part=GpuFraction(gpu=gpu_uuid(index), cores=30, memory_bytes=1 << 30))
 
     return Choice(
         node="n1",
@@ -119,11 +121,11 @@ def choose(*, has_uuids: bool = True) -> Choice:
     )
 
 
-@pytest.mark.parametrize("profile", [CoresProfile(), SharesProfile()])
-def test_a_choice_that_is_written_is_read(profile: CoresProfile | SharesProfile) -> None:
+@pytest.mark.parametrize("profile", [CoresProfile(), CountedProfile()])
+def test_a_choice_that_is_written_is_read(profile: CoresProfile | CountedProfile) -> None:
     """For every container, with its node and its time."""
     written = render_choice(profile, choose())
-    read = [read_wish(profile, written, GPUS, container=number, init_containers=1) for number in range(3)]
+    read = [read_scheduler_choice(profile, written, GPUS, container=number, init_containers=1) for number in range(3)]
     assert [wish.gpus for wish in read] == [(gpu_uuid(3),), (), (gpu_uuid(2), gpu_uuid(1))]
     assert read_chosen_node(profile, written) == "n1"
     assert read_chosen_time(profile, written).startswith("1700000000")
@@ -138,7 +140,7 @@ def test_a_choice_is_written_as_the_originals_do() -> None:
         f"{PREDICATE}1": "2,1",
     }
     text = f"{gpu_uuid(3)},NVIDIA,1024,30:;;{gpu_uuid(2)},NVIDIA,1024,30:{gpu_uuid(1)},NVIDIA,1024,30:;"
-    assert render_choice(SharesProfile(), choose()) == {
+    assert render_choice(CountedProfile(), choose()) == {
         "hami.io/vgpu-node": "n1",
         "hami.io/vgpu-time": "1700000000",
         KEPT: text,
@@ -148,7 +150,7 @@ def test_a_choice_is_written_as_the_originals_do() -> None:
 
 def test_a_pod_without_a_choice_has_neither_node_nor_time() -> None:
     """Which is how it is told from one that has."""
-    assert (read_chosen_node(CoresProfile(), {}), read_chosen_time(SharesProfile(), {})) == ("", "")
+    assert (read_chosen_node(CoresProfile(), {}), read_chosen_time(CountedProfile(), {})) == ("", "")
 
 
 @pytest.mark.parametrize(
@@ -164,8 +166,8 @@ def test_a_list_of_devices_is_corrected_in_its_place(
     annotations: dict[str, str], container: int, expected: str
 ) -> None:
     """What it says of other containers stays, in both annotations that say it."""
-    parts = [ChosenPart(index=2, part=GpuPart(gpu=gpu_uuid(2), cores=30, memory_bytes=3 << 30))]
-    found = render_correction(SharesProfile(), annotations, parts, container=container, init_containers=1)
+    parts = [ChosenFraction(index=2, part=GpuFraction(gpu=gpu_uuid(2), cores=30, memory_bytes=3 << 30))]
+    found = render_correction(CountedProfile(), annotations, parts, container=container, init_containers=1)
     assert found == dict.fromkeys((KEPT, GIVEN), expected.format(f"{gpu_uuid(2)},NVIDIA,3072,30:"))
 
 
@@ -175,9 +177,12 @@ def test_a_list_of_devices_is_corrected_in_its_place(
 )
 def test_a_predicate_is_corrected_for_its_container(container: int, keys: dict[str, str]) -> None:
     """And what is written is what is read."""
-    parts = [ChosenPart(index=index, part=GpuPart(gpu=gpu_uuid(index), cores=100, memory_bytes=1)) for index in (1, 3)]
+    parts = [
+        ChosenFraction(index=index, part=GpuFraction(gpu=gpu_uuid(index), cores=100, memory_bytes=1))
+        for index in (1, 3)
+    ]
     found = render_correction(CoresProfile(), {}, parts, container=container, init_containers=1)
     texts = {"uuid": f"{gpu_uuid(1)},{gpu_uuid(3)}", "index": "1,3"}
     assert found == {key: texts[what] for key, what in keys.items()}
-    wish = read_wish(CoresProfile(), found, GPUS, container=container, init_containers=1)
-    assert wish == Wish(gpus=(gpu_uuid(1), gpu_uuid(3)))
+    wish = read_scheduler_choice(CoresProfile(), found, GPUS, container=container, init_containers=1)
+    assert wish == ContainerChoice(gpus=(gpu_uuid(1), gpu_uuid(3)))

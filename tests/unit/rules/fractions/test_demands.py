@@ -7,10 +7,10 @@ import pytest
 from nodeagent.model.errors import RequestInvalid
 from nodeagent.model.scheduling import SeenContainer, SeenPod
 from nodeagent.rules.fractions.demands import ContainerDemand, PodDemand, Profiles, Stage, read_demand
-from nodeagent.rules.fractions.profiles import CoresProfile, SharesProfile
+from nodeagent.rules.fractions.profiles import CoresProfile, CountedProfile
 from nodeagent.rules.placement.place import Demand
 
-BOTH = Profiles(cores=CoresProfile(), shares=SharesProfile())
+BOTH = Profiles(cores=CoresProfile(), shares=CountedProfile())
 CORE, MEMORY, SHARE = "tencent.com/vcuda-core", "tencent.com/vcuda-memory", "nvidia.com/gpu"
 MIB, PERCENT, PART = "nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores"
 
@@ -93,7 +93,7 @@ def test_two_kinds_of_names_are_refused() -> None:
 
 @pytest.mark.parametrize(
     ("profiles", "expected"),
-    [(Profiles(), []), (Profiles(cores=CoresProfile()), ["tencent"]), (Profiles(shares=SharesProfile()), ["hami"])],
+    [(Profiles(), []), (Profiles(cores=CoresProfile()), ["tencent"]), (Profiles(shares=CountedProfile()), ["hami"])],
 )
 def test_names_that_mean_something_else_here_mean_nothing(profiles: Profiles, expected: list[str]) -> None:
     """Such as nvidia.com/gpu, where it counts whole GPUs."""

@@ -7,10 +7,10 @@ from msgspec.structs import replace
 
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import DeviceId
-from nodeagent.rules.fractions import tokens
-from nodeagent.rules.fractions.profiles import CoresProfile, SharesProfile
-from nodeagent.rules.fractions.tokens import TokenGroup, find_home, find_near, plan_tokens, prefer_tokens
-from nodeagent.rules.ids import Token, TokenKind, parse_token, render_token
+from nodeagent.rules.fractions import device_ids
+from nodeagent.rules.fractions.device_ids import DeviceIdGroup, find_home, find_near, plan_device_ids, prefer_device_ids
+from nodeagent.rules.fractions.profiles import CoresProfile, CountedProfile
+from nodeagent.rules.ids import FractionId, FractionIdKind, parse_fraction_id, render_fraction_id
 from tests.support.gpus import gpu_uuid, make_gpu
 
 MIB = 1 << 20
@@ -20,7 +20,7 @@ def gpu(index: int, mebibytes: int = 15300, numa_node: int | None = 0) -> Gpu:
     return replace(make_gpu(index, numa_node=numa_node), memory_total_bytes=mebibytes * MIB)
 
 
-def count(groups: Iterable[TokenGroup]) -> dict[str, int]:
+def count(groups: Iterable[DeviceIdGroup]) -> dict[str, int]:
     counts: dict[str, int] = {}
     for group in groups:
         assert len(list(group.list_ids())) == group.count
@@ -30,7 +30,7 @@ def count(groups: Iterable[TokenGroup]) -> dict[str, int]:
 
 def test_memory_is_rounded_down_for_each_gpu() -> None:
     """Four GPUs of 59.77 blocks each have 236, not the 239 of their sum: three of those nobody could serve."""
-    assert count(plan_tokens([gpu(index) for index in range(4)], CoresProfile())) == {
+    assert count(plan_device_ids([gpu(index) for index in range(4)], CoresProfile())) == {
         "tencent.com/vcuda-core": 400,
         "tencent.com/vcuda-memory": 236,
     }
@@ -39,38 +39,41 @@ def test_memory_is_rounded_down_for_each_gpu() -> None:
 def test_capacity_follows_block_names_and_ratio() -> None:
     """A larger block, other names, and more memory than there is where somebody wants that."""
     profile = CoresProfile(block_bytes=1024 * MIB)
-    assert count(plan_tokens([gpu(0)], profile))["tencent.com/vcuda-memory"] == 14
-    assert count(plan_tokens([gpu(0)], profile, 1.5))["tencent.com/vcuda-memory"] == 22
-    assert count(plan_tokens([gpu(0, 0)], profile)) == {"tencent.com/vcuda-core": 100, "tencent.com/vcuda-memory": 0}
-    assert count(plan_tokens([gpu(0), gpu(1)], SharesProfile(shares_per_gpu=4))) == {"nvidia.com/gpu": 8}
+    assert count(plan_device_ids([gpu(0)], profile))["tencent.com/vcuda-memory"] == 14
+    assert count(plan_device_ids([gpu(0)], profile, 1.5))["tencent.com/vcuda-memory"] == 22
+    assert count(plan_device_ids([gpu(0, 0)], profile)) == {
+        "tencent.com/vcuda-core": 100,
+        "tencent.com/vcuda-memory": 0,
+    }
+    assert count(plan_device_ids([gpu(0), gpu(1)], CountedProfile(shares_per_gpu=4))) == {"nvidia.com/gpu": 8}
 
 
 def test_ids_carry_numa_node_and_group_and_stay() -> None:
     """The same GPU has the same ids whatever is beside it and however they are ordered."""
-    alone = {each for group in plan_tokens([gpu(1, numa_node=1)], CoresProfile()) for each in group.list_ids()}
-    groups = plan_tokens([gpu(1, numa_node=1), gpu(0, numa_node=None)], CoresProfile())
+    alone = {each for group in plan_device_ids([gpu(1, numa_node=1)], CoresProfile()) for each in group.list_ids()}
+    groups = plan_device_ids([gpu(1, numa_node=1), gpu(0, numa_node=None)], CoresProfile())
     ids = [each for group in groups for each in group.list_ids()]
     assert len(set(ids)) == len(ids)
     assert alone < set(ids)
-    assert {token.numa_node for token in map(parse_token, ids) if token} == {1, None}
+    assert {token.numa_node for token in map(parse_fraction_id, ids) if token} == {1, None}
 
 
 def test_gpus_whose_groups_have_the_same_name_share_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """The name is short, so two may have the same one day: their numbers go on where the other's end."""
-    monkeypatch.setattr(tokens, "name_group", lambda uuid: "00000000")
-    groups = plan_tokens([gpu(0), gpu(1)], CoresProfile())
+    monkeypatch.setattr(device_ids, "name_group", lambda uuid: "00000000")
+    groups = plan_device_ids([gpu(0), gpu(1)], CoresProfile())
     ids = [each for group in groups for each in group.list_ids()]
     assert len(set(ids)) == len(ids) == 318
-    cores = [group for group in groups if group.kind is TokenKind.CORE]
-    assert find_home([render_token(Token(TokenKind.CORE, 0, "00000000", 150))], cores) == (gpu_uuid(1),)
+    cores = [group for group in groups if group.kind is FractionIdKind.CORE]
+    assert find_home([render_fraction_id(FractionId(FractionIdKind.CORE, 0, "00000000", 150))], cores) == (gpu_uuid(1),)
 
 
 def test_ids_say_which_gpus_they_stand_for() -> None:
     """Those of most of them first; ids of nobody's stand for none."""
-    groups = plan_tokens([gpu(0), gpu(1)], CoresProfile())
-    by_gpu = {group.gpu: list(group.list_ids()) for group in groups if group.kind is TokenKind.CORE}
+    groups = plan_device_ids([gpu(0), gpu(1)], CoresProfile())
+    by_gpu = {group.gpu: list(group.list_ids()) for group in groups if group.kind is FractionIdKind.CORE}
     ids = [*by_gpu[gpu_uuid(0)][:2], *by_gpu[gpu_uuid(1)][:5]]
-    beyond = render_token(Token(TokenKind.CORE, 0, groups[0].name, 100))
+    beyond = render_fraction_id(FractionId(FractionIdKind.CORE, 0, groups[0].name, 100))
     assert find_home([*ids, DeviceId("GPU-x"), beyond], groups) == (gpu_uuid(1), gpu_uuid(0))
     assert find_home([DeviceId("GPU-x"), beyond], groups) == ()
 
@@ -83,7 +86,7 @@ def test_ids_say_which_gpus_are_near() -> None:
 
 
 def core(node: int | None, group: str, number: int) -> DeviceId:
-    return render_token(Token(TokenKind.CORE, node, group * 8, number))
+    return render_fraction_id(FractionId(FractionIdKind.CORE, node, group * 8, number))
 
 
 def cores(node: int | None, group: str, *numbers: int) -> list[DeviceId]:
@@ -97,7 +100,7 @@ def full(node: int | None, group: str, size: int = 100) -> list[DeviceId]:
 def spread(ids: Iterable[DeviceId]) -> dict[str, int]:
     """How many of each node and group."""
     found: dict[str, int] = {}
-    for token in map(parse_token, ids):
+    for token in map(parse_fraction_id, ids):
         assert token is not None
         found[f"{token.numa_node}{token.group[0]}"] = found.get(f"{token.numa_node}{token.group[0]}", 0) + 1
     return found
@@ -119,24 +122,24 @@ def spread(ids: Iterable[DeviceId]) -> dict[str, int]:
 )
 def test_ids_stay_together(available: list[DeviceId], size: int, expected: dict[str, int]) -> None:
     """Within one group if that can be, else within one NUMA node, in as few groups as it takes."""
-    chosen = prefer_tokens(reversed(available), (), size)
+    chosen = prefer_device_ids(reversed(available), (), size)
     assert len(set(chosen)) == size
     assert spread(chosen) == expected
 
 
 def test_the_lowest_numbers_go_first() -> None:
     """As people count, so that ids are given out and come back in an order that can be read."""
-    assert prefer_tokens(cores(0, "a", 11, 9, 10, 100), (), 2) == (*cores(0, "a", 9, 10),)
+    assert prefer_device_ids(cores(0, "a", 11, 9, 10, 100), (), 2) == (*cores(0, "a", 9, 10),)
 
 
 def test_what_must_be_included_draws_the_others_near() -> None:
     """A container that takes over the ids of an init container stays where those are."""
     available = [*full(0, "a"), *full(0, "b"), *full(1, "c", 20), *full(1, "d", 40)]
     required = cores(1, "c", 3, 4)
-    chosen = prefer_tokens(available, required, 30)
+    chosen = prefer_device_ids(available, required, 30)
     assert chosen[:2] == tuple(required)
     assert spread(chosen) == {"1c": 20, "1d": 10}
-    assert spread(prefer_tokens(available, required, 100)) == {"1c": 20, "1d": 40, "0a": 40}
+    assert spread(prefer_device_ids(available, required, 100)) == {"1c": 20, "1d": 40, "0a": 40}
 
 
 @pytest.mark.parametrize(
@@ -152,11 +155,11 @@ def test_a_request_that_contradicts_itself_is_left_to_the_kubelet(
     available: list[DeviceId], required: tuple[DeviceId, ...], size: int
 ) -> None:
     """There is no right answer, and an error would fail a pod."""
-    assert prefer_tokens(available, required, size) == ()
+    assert prefer_device_ids(available, required, size) == ()
 
 
 def test_ids_that_are_no_tokens_are_answered_too() -> None:
     """They belong together, and nowhere."""
     odd = [DeviceId("y"), DeviceId("x")]
-    assert prefer_tokens(odd, (), 1) == ("x",)
-    assert set(prefer_tokens([*odd, core(0, "a", 0)], (), 3)) == {"x", "y", core(0, "a", 0)}
+    assert prefer_device_ids(odd, (), 1) == ("x",)
+    assert set(prefer_device_ids([*odd, core(0, "a", 0)], (), 3)) == {"x", "y", core(0, "a", 0)}

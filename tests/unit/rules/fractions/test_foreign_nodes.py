@@ -7,7 +7,7 @@ import pytest
 
 from nodeagent.model.errors import PublicationUnreadable
 from nodeagent.rules.fractions.foreign_nodes import REGISTERED, read_node
-from nodeagent.rules.fractions.profiles import CoresProfile, SharesProfile
+from nodeagent.rules.fractions.profiles import CoresProfile, CountedProfile
 from nodeagent.rules.fractions.published import ANNOTATION, Published, PublishedGpu, render_published
 from nodeagent.rules.placement.hierarchy import Tree
 from nodeagent.rules.placement.space import GpuRoom
@@ -20,7 +20,7 @@ CORE, MEMORY = "tencent.com/vcuda-core", "tencent.com/vcuda-memory"
 def read(annotations: Mapping[str, str] | None = None, **capacity: str) -> Published | None:
     found = {CORE: capacity.get("core", ""), MEMORY: capacity.get("memory", "")}
     return read_node(
-        CoresProfile(), SharesProfile(), annotations or {}, {key: text for key, text in found.items() if text}
+        CoresProfile(), CountedProfile(), annotations or {}, {key: text for key, text in found.items() if text}
     )
 
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from nodeagent.model.errors import PublicationUnreadable
 from nodeagent.model.gpu import Inventory
-from nodeagent.rules.fractions.profiles import CoresProfile, SharesProfile
+from nodeagent.rules.fractions.profiles import CoresProfile, CountedProfile
 from nodeagent.rules.fractions.published import (
     FORM,
     Published,
@@ -65,7 +65,7 @@ def test_models_are_found_by_gpu() -> None:
 
 def test_a_profile_has_a_word() -> None:
     """The one that the configuration uses."""
-    assert (name_profile(CoresProfile()), name_profile(SharesProfile())) == ("tencent", "hami")
+    assert (name_profile(CoresProfile()), name_profile(CountedProfile())) == ("tencent", "hami")
 
 
 def change(**differences: object) -> str:

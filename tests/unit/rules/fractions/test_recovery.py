@@ -66,7 +66,7 @@ def test_a_binding_ends_with_its_container(container: Container, expected: Actio
 
 
 @pytest.mark.parametrize(
-    ("since", "expected"), [(None, A.LOOK_AGAIN), (100.1, A.LOOK_AGAIN), (100.0, A.RELEASE), (0.0, A.RELEASE)]
+    ("since", "expected"), [(None, A.POLL_RETRY), (100.1, A.POLL_RETRY), (100.0, A.RELEASE), (0.0, A.RELEASE)]
 )
 def test_two_looks_lie_ten_seconds_apart(since: float | None, expected: Action) -> None:
     """A look that follows at once says nothing new."""
@@ -101,7 +101,7 @@ def test_no_row_breaks_the_laws() -> None:
         action = decide(own, kubelet, process, container)
         if action in {A.RELEASE, A.ROLL_BACK}:
             assert (kubelet, process) == (K.NO, P.NONE)
-            assert decide(own, kubelet, process, container, looks=1) is A.LOOK_AGAIN
+            assert decide(own, kubelet, process, container, looks=1) is A.POLL_RETRY
             assert action is A.ROLL_BACK or container is C.ABSENT
         if kubelet is K.YES:
             assert action in {A.KEEP, A.ADOPT}

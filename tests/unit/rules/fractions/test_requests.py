@@ -5,21 +5,21 @@ from collections.abc import Mapping
 import pytest
 
 from nodeagent.model.errors import RequestInvalid
-from nodeagent.model.journal import GpuPart
-from nodeagent.rules.fractions.profiles import CoresProfile, SharesProfile
+from nodeagent.model.journal import GpuFraction
+from nodeagent.rules.fractions.profiles import CoresProfile, CountedProfile
 from nodeagent.rules.fractions.requests import (
     Limits,
     check_cores,
     decide_limits,
     read_core_limit,
+    read_counted,
     read_counts,
-    read_shares,
 )
 from nodeagent.rules.placement.place import Demand
 from tests.support.gpus import gpu_uuid
 from tests.support.placement import GIB
 
-CORES, SHARES = CoresProfile(), SharesProfile()
+CORES, SHARES = CoresProfile(), CountedProfile()
 LARGEST = 80 * GIB
 MEM, PERCENT, CORE = "nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores"
 
@@ -87,7 +87,7 @@ def test_cores_alone_are_judged_before_memory_is_known() -> None:
 )
 def test_shares_are_as_large_as_the_pod_says(shares: int, limits: Mapping[str, str], expected: Demand) -> None:
     """Mebibytes before percentage; nothing said is a whole GPU, and what is absent is not limited."""
-    assert read_shares(SHARES, shares, limits, LARGEST) == expected
+    assert read_counted(SHARES, shares, limits, LARGEST) == expected
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_shares_that_nothing_could_serve_are_refused(
 ) -> None:
     """With key, value and remedy."""
     with pytest.raises(RequestInvalid) as caught:
-        read_shares(SHARES, shares, limits, LARGEST)
+        read_counted(SHARES, shares, limits, LARGEST)
     assert caught.value.resource == key
     assert caught.value.reason.startswith(reason)
 
@@ -144,5 +144,5 @@ def test_limits_follow_from_what_was_asked_for(
     demand: Demand, cores: int, core_limit: int | None, expected: Limits
 ) -> None:
     """Whole GPUs have none, and nothing is limited of which the pod said nothing."""
-    share = GpuPart(gpu=gpu_uuid(0), cores=cores, memory_bytes=GIB)
+    share = GpuFraction(gpu=gpu_uuid(0), cores=cores, memory_bytes=GIB)
     assert decide_limits(demand, share, core_limit) == expected

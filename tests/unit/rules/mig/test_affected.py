@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from nodeagent.model.allocation import Allocation, PodIdentity
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import DeviceId, DeviceUuid, ResourceName
-from nodeagent.model.journal import Binding, GpuPart, PartTable, PreparedClaim, PreparedDevice
+from nodeagent.model.journal import Binding, FractionTable, GpuFraction, PreparedClaim, PreparedDevice
 from nodeagent.model.mig import Write, WriteKind
 from nodeagent.model.telemetry import ProcessSample
 from nodeagent.rules.mig.affected import describe_in_the_way, find_in_the_way, list_affected, list_busy, list_claimants
@@ -75,9 +75,9 @@ def test_those_are_in_the_way_who_have_what_goes() -> None:
 def test_those_who_have_parts_are_in_the_way_of_the_whole() -> None:
     """A GPU that is cut has none."""
     pod = PodIdentity(namespace="ns", name="a", uid="uid-a")
-    part = GpuPart(gpu=GPU.uuid, cores=10, memory_bytes=1)
+    part = GpuFraction(gpu=GPU.uuid, cores=10, memory_bytes=1)
     binding = Binding(number=3, reservations=(), pod=pod, container="c", parts=(part,), since_seconds=0.0)
-    parts = PartTable(bindings={3: binding})
+    parts = FractionTable(bindings={3: binding})
     assert [one.name for one in find_in_the_way(GPU, ALL, [], [], {}, parts)] == ["ns/a (c)"]
     assert find_in_the_way(GPU, (mig_uuid(0, 1),), [], [], {}, parts) == ()
 

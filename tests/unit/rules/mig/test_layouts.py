@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.rules.mig.layouts import DeviceFilter, LayoutPart, read_layouts
+from nodeagent.rules.mig.layouts import DeviceFilter, LayoutRule, read_layouts
 from tests.support.gpus import gpu_uuid, make_gpu
 
 EXAMPLE = """
@@ -48,32 +48,32 @@ def test_an_example_of_everything_is_read() -> None:
     read = read_layouts(EXAMPLE, "layouts.yaml")
     assert read.problems == ()
     assert dict(read.layouts) == {
-        "whole": (LayoutPart(enabled=False),),
-        "uncut": (LayoutPart(enabled=True),),
+        "whole": (LayoutRule(enabled=False),),
+        "uncut": (LayoutRule(enabled=True),),
         "sevenths": (
-            LayoutPart(
+            LayoutRule(
                 enabled=True,
                 filters=(DeviceFilter(device_id=0x20B010DE), DeviceFilter(device_id=0x20B110DE)),
                 profiles={"1g.5gb": 7},
             ),
-            LayoutPart(
+            LayoutRule(
                 enabled=True,
                 filters=(DeviceFilter(device_id=0x233010DE, subsystem_id=0x16C110DE),),
                 profiles={"1g.10gb": 7},
             ),
         ),
         "teaching": (
-            LayoutPart(enabled=True, indexes=(0, 2), profiles={"1c.3g.40gb": 3, "1g.10gb+me": 1, "2g.20gb": 1}),
-            LayoutPart(enabled=False, indexes=(1,)),
+            LayoutRule(enabled=True, indexes=(0, 2), profiles={"1c.3g.40gb": 3, "1g.10gb+me": 1, "2g.20gb": 1}),
+            LayoutRule(enabled=False, indexes=(1,)),
         ),
-        "media": (LayoutPart(enabled=True, profiles={"1g.24gb+me.all": 1, "1g.24gb-me": 2, "1g.24gb+gfx": 1}),),
+        "media": (LayoutRule(enabled=True, profiles={"1g.24gb+me.all": 1, "1g.24gb-me": 2, "1g.24gb+gfx": 1}),),
     }
 
 
 def test_json_is_read_too() -> None:
     """The format is one of values, not of indentation."""
     text = '{"version": "v1", "mig-configs": {"a": [{"devices": "all", "mig-enabled": false}]}}'
-    assert dict(read_layouts(text, "a.json").layouts) == {"a": (LayoutPart(enabled=False),)}
+    assert dict(read_layouts(text, "a.json").layouts) == {"a": (LayoutRule(enabled=False),)}
 
 
 HEAD = "version: v1\nmig-configs:\n  a:\n"
@@ -183,7 +183,7 @@ def test_one_bad_layout_does_not_take_the_others_along() -> None:
 def test_an_empty_value_is_no_mig_devices() -> None:
     """As files have it that are made by templates."""
     read = read_layouts(ENTRY + "      mig-devices:\n", "f")
-    assert read.layouts["a"] == (LayoutPart(enabled=True),)
+    assert read.layouts["a"] == (LayoutRule(enabled=True),)
 
 
 def test_two_spellings_of_a_profile_are_one() -> None:
@@ -196,13 +196,13 @@ def test_a_part_covers_what_all_its_conditions_mean() -> None:
     """Index, model, and the selectors of the agent's own configuration."""
     gpu = make_gpu(3)
     of_board = replace(gpu, pci=replace(gpu.pci, subsystem_id=0x16C110DE))
-    covers = LayoutPart(enabled=True).covers
+    covers = LayoutRule(enabled=True).covers
     assert covers(gpu)
-    assert [LayoutPart(enabled=True, indexes=(index,)).covers(gpu) for index in (2, 3)] == [False, True]
+    assert [LayoutRule(enabled=True, indexes=(index,)).covers(gpu) for index in (2, 3)] == [False, True]
     h100, a100 = DeviceFilter(device_id=0x233010DE), DeviceFilter(device_id=0x20B010DE)
-    assert LayoutPart(enabled=True, filters=(a100, h100)).covers(gpu)
-    assert not LayoutPart(enabled=True, filters=(a100,)).covers(gpu)
+    assert LayoutRule(enabled=True, filters=(a100, h100)).covers(gpu)
+    assert not LayoutRule(enabled=True, filters=(a100,)).covers(gpu)
     board = DeviceFilter(device_id=0x233010DE, subsystem_id=0x16C110DE)
-    assert [LayoutPart(enabled=True, filters=(board,)).covers(one) for one in (gpu, of_board)] == [False, True]
-    assert LayoutPart(enabled=True, selectors=("9", gpu_uuid(3))).covers(gpu)
-    assert not LayoutPart(enabled=True, selectors=("9",)).covers(gpu)
+    assert [LayoutRule(enabled=True, filters=(board,)).covers(one) for one in (gpu, of_board)] == [False, True]
+    assert LayoutRule(enabled=True, selectors=("9", gpu_uuid(3))).covers(gpu)
+    assert not LayoutRule(enabled=True, selectors=("9",)).covers(gpu)

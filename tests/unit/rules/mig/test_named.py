@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.model.gpu import Gpu
-from nodeagent.rules.mig.layouts import DeviceFilter, LayoutPart
+from nodeagent.rules.mig.layouts import DeviceFilter, LayoutRule
 from nodeagent.rules.mig.named import name_layouts
 from tests.support.gpus import make_gpu
 from tests.support.mig import make_mig_gpu
@@ -25,7 +25,7 @@ def test_layouts_are_named_for_the_profiles_that_a_gpu_reports() -> None:
         "all-7g.40gb": [{"7g.40gb": 1}],
         "all-balanced": [{"1g.5gb": 2, "2g.10gb": 1, "3g.20gb": 1}],
     }
-    assert layouts["all-disabled"] == (LayoutPart(enabled=False),)
+    assert layouts["all-disabled"] == (LayoutRule(enabled=False),)
     assert all(
         part.enabled and not part.filters for name in layouts if name != "all-disabled" for part in layouts[name]
     )
@@ -34,9 +34,9 @@ def test_layouts_are_named_for_the_profiles_that_a_gpu_reports() -> None:
 def test_a_gpu_of_four_slices_has_another_balance() -> None:
     """Of the plain profiles: media and graphics are asked for by name."""
     layouts = name_layouts([make_mig_gpu(0, "rtx-pro-6000-server")])
-    assert layouts["all-balanced"] == (LayoutPart(enabled=True, profiles={"1g.24gb": 2, "2g.48gb": 1}),)
-    assert layouts["all-1g.24gb.me.all"] == (LayoutPart(enabled=True, profiles={"1g.24gb+me.all": 1}),)
-    assert layouts["all-1g.24gb-me"] == (LayoutPart(enabled=True, profiles={"1g.24gb-me": 4}),)
+    assert layouts["all-balanced"] == (LayoutRule(enabled=True, profiles={"1g.24gb": 2, "2g.48gb": 1}),)
+    assert layouts["all-1g.24gb.me.all"] == (LayoutRule(enabled=True, profiles={"1g.24gb+me.all": 1}),)
+    assert layouts["all-1g.24gb-me"] == (LayoutRule(enabled=True, profiles={"1g.24gb-me": 4}),)
 
 
 def test_a_node_with_several_models_tells_them_apart() -> None:
@@ -44,10 +44,10 @@ def test_a_node_with_several_models_tells_them_apart() -> None:
     layouts = name_layouts([make_mig_gpu(0, "a100-sxm4-40gb"), make_mig_gpu(1, "a100-sxm4-80gb"), make_gpu(2)])
     a100_40, a100_80 = DeviceFilter(device_id=0x20B010DE), DeviceFilter(device_id=0x20B210DE)
     assert layouts["all-1g.10gb"] == (
-        LayoutPart(enabled=True, filters=(a100_40,), profiles={"1g.10gb": 4}),
-        LayoutPart(enabled=True, filters=(a100_80,), profiles={"1g.10gb": 7}),
+        LayoutRule(enabled=True, filters=(a100_40,), profiles={"1g.10gb": 4}),
+        LayoutRule(enabled=True, filters=(a100_80,), profiles={"1g.10gb": 7}),
     )
-    assert layouts["all-1g.5gb"] == (LayoutPart(enabled=True, filters=(a100_40,), profiles={"1g.5gb": 7}),)
+    assert layouts["all-1g.5gb"] == (LayoutRule(enabled=True, filters=(a100_40,), profiles={"1g.5gb": 7}),)
 
 
 def other(**changes: object) -> Gpu:

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import Change, Step
-from nodeagent.model.mig import ComputeInstance, GpuPartitions, PartitionWish, Write, WriteKind
+from nodeagent.model.mig import ComputeInstance, GpuPartitions, PartitionRequest, Write, WriteKind
 from nodeagent.rules.mig.change import ChangeUnreadable, write_step
 from nodeagent.rules.mig.partitions import LayoutInfeasible
 from nodeagent.rules.mig.single import (
@@ -28,8 +28,8 @@ EMPTY, OFF = partitions_of(H100), partitions_of(H100, enabled=False, with_placem
 BALANCED = cut(H100, "3g.40gb 2g.20gb 1g.10gb 1g.10gb")
 
 
-def wish_for(profile: str, start: int) -> PartitionWish:
-    return PartitionWish(gpu=GPU, profile=profile, start=start)
+def wish_for(profile: str, start: int) -> PartitionRequest:
+    return PartitionRequest(gpu=GPU, profile=profile, start=start)
 
 
 def hold(profile: str, start: int, *, switched: bool = False, has_created: bool = True, number: int = 1) -> Holding:

@@ -10,7 +10,7 @@ from nodeagent.model.errors import RequestInvalid
 from nodeagent.model.ids import DeviceId
 from nodeagent.model.mps import MpsPhase, MpsState
 from nodeagent.model.plugin import ContainerMount
-from nodeagent.rules.mps.access import plan_place, plan_private_access, plan_share_access
+from nodeagent.rules.mps.access import plan_place, plan_private_access, plan_replica_access
 from nodeagent.rules.mps.daemons import explain_daemon
 from nodeagent.rules.offer.devices import PluginDevice
 from tests.support.gpus import gpu_uuid
@@ -27,7 +27,7 @@ def device(gpu: str, share: int, *, by_mps: bool = True) -> PluginDevice:
 
 def test_a_share_comes_with_the_pipe_and_the_memory_of_its_daemon() -> None:
     """Within the container both are where NVIDIA's device plugin has them."""
-    access = plan_share_access(Settings(), RESOURCE, [device("0", 1), device("0", 2)])
+    access = plan_replica_access(Settings(), RESOURCE, [device("0", 1), device("0", 2)])
     assert access is not None
     assert access.environment == {"CUDA_MPS_PIPE_DIRECTORY": "/mps/nvidia.com/gpu/pipe"}
     assert access.mounts == (
@@ -42,15 +42,15 @@ def test_shares_of_two_gpus_need_one_daemon_for_both() -> None:
     """A process is the client of one."""
     both = [device("0", 0), device("1", 0)]
     with pytest.raises(RequestInvalid, match=r"`mps\.daemon_per` to resource"):
-        plan_share_access(Settings(), RESOURCE, both)
-    access = plan_share_access(Settings(mps=MpsSettings(daemon_per="resource")), RESOURCE, both)
+        plan_replica_access(Settings(), RESOURCE, both)
+    access = plan_replica_access(Settings(mps=MpsSettings(daemon_per="resource")), RESOURCE, both)
     assert access is not None
     assert access.mounts[0].host_path == "/run/nvidia/mps/nvidia.com/gpu/pipe"
 
 
 def test_who_takes_turns_gets_nothing_of_it() -> None:
     """Nor does a whole GPU."""
-    assert plan_share_access(Settings(), RESOURCE, [device("0", 0, by_mps=False)]) is None
+    assert plan_replica_access(Settings(), RESOURCE, [device("0", 0, by_mps=False)]) is None
 
 
 def test_the_host_s_memory_may_be_shared() -> None:

@@ -14,7 +14,7 @@ from nodeagent.rules.mps.daemons import (
     EngagementUnreadable,
     engage_step,
     plan_claim_daemon,
-    plan_share_daemons,
+    plan_replica_daemons,
     read_engagement,
     refuse_claim,
 )
@@ -34,7 +34,7 @@ def offered(index: int, replicas: int, *, by_mps: bool = True, withheld: str = "
 
 def test_each_gpu_has_a_daemon_of_its_own() -> None:
     """A fault of one then costs nobody on another; who takes turns, or is withheld, has none."""
-    first, second = plan_share_daemons(
+    first, second = plan_replica_daemons(
         [offered(0, 4), offered(1, 2), offered(2, 2, by_mps=False), offered(3, 2, withheld="no")], "gpu"
     )
     assert (first.name, first.gpus, first.owner, first.kind) == (A, (A,), GPU, DaemonKind.SHARES)
@@ -44,7 +44,7 @@ def test_each_gpu_has_a_daemon_of_its_own() -> None:
 
 def test_one_daemon_of_a_resource_has_what_holds_for_all_its_gpus() -> None:
     """Memory by GPU; threads once, so as few as one of its shares promises."""
-    (daemon,) = plan_share_daemons([offered(0, 4), offered(1, 2)], "resource")
+    (daemon,) = plan_replica_daemons([offered(0, 4), offered(1, 2)], "resource")
     assert (daemon.name, daemon.gpus) == (GPU, (A, B))
     assert daemon.limits == MpsLimits(thread_percentage=25, memory_mib={A: 250, B: 500})
 
@@ -69,7 +69,7 @@ def test_what_is_written_down_is_read_again() -> None:
 
 def test_a_gpu_has_one_daemon() -> None:
     """The same claim with the same limits is no other; all else is told who has it."""
-    shares = plan_share_daemons([offered(0, 2)], "gpu")[0]
+    shares = plan_replica_daemons([offered(0, 2)], "gpu")[0]
     claim = plan_claim_daemon("uid", (A,), MpsLimits())
     refuse_claim(claim, [claim, plan_claim_daemon("other", (B,), MpsLimits())])
     for other, said in (

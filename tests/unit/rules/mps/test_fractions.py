@@ -8,23 +8,23 @@ from msgspec.structs import replace
 from nodeagent.config.schema import Settings
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import GpuUuid
-from nodeagent.model.journal import Binding, Enforcement, PartTable
+from nodeagent.model.journal import Binding, Enforcement, FractionTable
 from nodeagent.model.mps import MpsLimits, MpsPhase, MpsState
 from nodeagent.rules.mps.daemons import DaemonKind
-from nodeagent.rules.mps.parts import (
+from nodeagent.rules.mps.fractions import (
     explain_foreign_daemon,
-    explain_part_daemon,
+    explain_fraction_daemon,
     list_clients,
     list_others,
-    name_part_daemon,
+    name_fraction_daemon,
+    plan_fraction_access,
+    plan_fraction_daemons,
+    plan_fraction_limits,
     plan_obstacles,
-    plan_part_access,
-    plan_part_daemons,
-    plan_part_limits,
 )
+from tests.support.fractions import make_bound, part
 from tests.support.gpus import gpu_uuid, make_gpu
 from tests.support.mps import daemon_of
-from tests.support.parts import make_bound, part
 
 A, B = gpu_uuid(0), gpu_uuid(1)
 LIMITS = MpsLimits(thread_percentage=30, memory_mib={A: 8192})
@@ -35,18 +35,18 @@ def held(number: int, index: int = 0, cores: int = 30, gib: int = 8) -> Binding:
     return replace(make_bound(number, (number,), part(index, cores, gib)), enforcement=Enforcement.MPS)
 
 
-def table_of(*bindings: Binding) -> PartTable:
-    return PartTable(bindings={one.number: one for one in bindings})
+def table_of(*bindings: Binding) -> FractionTable:
+    return FractionTable(bindings={one.number: one for one in bindings})
 
 
 def test_each_gpu_with_such_parts_has_a_daemon() -> None:
     """Its own limits are those of its largest part: a client that does not say its own gets no more than that."""
     other = make_bound(9, (9,), part(2, 10, 1))
-    first, second = plan_part_daemons(table_of(held(1), held(2, cores=20, gib=16), held(3, 1, 50, 1), other))
+    first, second = plan_fraction_daemons(table_of(held(1), held(2, cores=20, gib=16), held(3, 1, 50, 1), other))
     assert (first.name, first.gpus, first.kind, first.owner) == (f"part-{A}", (A,), DaemonKind.PARTS, "parts")
     assert first.limits == MpsLimits(thread_percentage=30, memory_mib={A: 16384})
     assert second.limits == MpsLimits(thread_percentage=50, memory_mib={B: 1024})
-    assert plan_part_daemons(table_of(other)) == ()
+    assert plan_fraction_daemons(table_of(other)) == ()
 
 
 def test_who_goes_through_the_daemon_and_who_does_not() -> None:
@@ -68,12 +68,12 @@ def test_who_goes_through_the_daemon_and_who_does_not() -> None:
 )
 def test_limits_of_a_client_are_those_of_its_part(binding: Binding, threads: int, mib: int) -> None:
     """It may use as much compute as its pod allows itself; less memory than MPS counts is the least that it does."""
-    assert plan_part_limits(binding, A) == MpsLimits(thread_percentage=threads, memory_mib={A: mib})
+    assert plan_fraction_limits(binding, A) == MpsLimits(thread_percentage=threads, memory_mib={A: mib})
 
 
 def test_a_container_is_told_its_daemon_and_its_limits() -> None:
     """The pipes are where a client looks that is told nothing."""
-    access = plan_part_access(Settings(), held(1))
+    access = plan_fraction_access(Settings(), held(1))
     assert access.environment == {
         "CUDA_MPS_PIPE_DIRECTORY": "/tmp/nvidia-mps",
         "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "30",
@@ -84,7 +84,11 @@ def test_a_container_is_told_its_daemon_and_its_limits() -> None:
 
 
 def state_of(
-    phase: MpsPhase = MpsPhase.READY, *, name: str = name_part_daemon(A), limits: MpsLimits = LIMITS, fault: str = ""
+    phase: MpsPhase = MpsPhase.READY,
+    *,
+    name: str = name_fraction_daemon(A),
+    limits: MpsLimits = LIMITS,
+    fault: str = "",
 ) -> MpsState:
     daemon = replace(daemon_of(A, phase, fault), name=name, limits=limits, last_fault=fault)
     return MpsState(daemons=(daemon,))
@@ -105,7 +109,7 @@ def state_of(
 )
 def test_a_container_waits_until_its_daemon_is_ready_for_it(state: MpsState | None, said: str) -> None:
     """And says for what."""
-    found = explain_part_daemon(A, state, LIMITS)
+    found = explain_fraction_daemon(A, state, LIMITS)
     assert found.startswith(said)
     assert bool(found) == bool(said)
 

@@ -7,15 +7,22 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.config.schema import Settings
-from nodeagent.config.sections.doors import DoorChange, DoorRule, DoorsSettings, DoorWord
+from nodeagent.config.sections.allocation_modes import AllocationModeRule, AllocationModeSettings, ModeChange, ModeWord
 from nodeagent.config.sections.hardware import GpusSettings
 from nodeagent.model.allocation import Allocation, PodIdentity
 from nodeagent.model.gpu import MissingGpu
 from nodeagent.model.ids import DeviceId, GpuUuid, PciAddress, ResourceName
-from nodeagent.model.offering import Door, DoorHolder
-from nodeagent.rules.offer.doors import DoorPlan, DoorWish, decide_door, list_holders, list_part_holders, plan_doors
+from nodeagent.model.offering import AllocationMode, ModeHolder
+from nodeagent.rules.offer.allocation_modes import (
+    ModePlan,
+    WantedMode,
+    decide_allocation_mode,
+    list_fraction_holders,
+    list_holders,
+    plan_allocation_modes,
+)
+from tests.support.fractions import make_bound, make_table, part
 from tests.support.gpus import gpu_uuid, make_gpu, mig_uuid
-from tests.support.parts import make_bound, make_table, part
 from tests.support.samples import make_address
 
 A100 = "NVIDIA A100-SXM4-80GB"
@@ -23,16 +30,18 @@ GPUS = (*(make_gpu(index) for index in range(3)), make_gpu(3, name=A100))
 FIRST = "both name GPU {}: the first counts; let one of them go, or put the exception first"
 
 
-def rule(door: DoorWord, *gpus: str) -> DoorRule:
-    return DoorRule(gpus=gpus, door=door)
+def rule(door: ModeWord, *gpus: str) -> AllocationModeRule:
+    return AllocationModeRule(gpus=gpus, door=door)
 
 
-def plan(*rules: DoorRule, overrides: Mapping[GpuUuid, Door] | None = None, **gpus: Any) -> DoorPlan:
-    settings = Settings(doors=DoorsSettings(rules=rules), gpus=GpusSettings(**gpus))
-    return plan_doors(reversed(GPUS), settings, overrides or {})
+def plan(
+    *rules: AllocationModeRule, overrides: Mapping[GpuUuid, AllocationMode] | None = None, **gpus: Any
+) -> ModePlan:
+    settings = Settings(doors=AllocationModeSettings(rules=rules), gpus=GpusSettings(**gpus))
+    return plan_allocation_modes(reversed(GPUS), settings, overrides or {})
 
 
-def doors(planned: DoorPlan) -> list[str]:
+def doors(planned: ModePlan) -> list[str]:
     return [wish.door.value for wish in planned.wishes]
 
 
@@ -49,14 +58,14 @@ def doors(planned: DoorPlan) -> list[str]:
         ((rule("none", "all"), rule("fractions", "0")), "none none none none"),
     ],
 )
-def test_the_first_rule_that_names_a_gpu_counts(rules: tuple[DoorRule, ...], expected: str) -> None:
+def test_the_first_rule_that_names_a_gpu_counts(rules: tuple[AllocationModeRule, ...], expected: str) -> None:
     """By all, index, UUID, PCI address in any spelling, or model; a GPU that no rule names is given whole."""
     assert doors(plan(*rules)) == expected.split()
 
 
 def test_a_wish_says_why() -> None:
     """The rule, the person or the default that is behind it."""
-    planned = plan(rule("fractions", "1"), overrides={gpu_uuid(2): Door.CLAIMS})
+    planned = plan(rule("fractions", "1"), overrides={gpu_uuid(2): AllocationMode.CLAIMS})
     assert [(wish.index, wish.gpu, wish.reason) for wish in planned.wishes[:3]] == [
         (0, gpu_uuid(0), "the default"),
         (1, gpu_uuid(1), "doors.rules[0]"),
@@ -67,7 +76,7 @@ def test_a_wish_says_why() -> None:
 
 def test_what_a_person_sets_counts_more_than_rules() -> None:
     """For the one GPU that it was set for."""
-    assert doors(plan(rule("fractions", "all"), overrides={gpu_uuid(1): Door.WHOLE})) == [
+    assert doors(plan(rule("fractions", "all"), overrides={gpu_uuid(1): AllocationMode.WHOLE})) == [
         "fractions",
         "whole",
         "fractions",
@@ -77,16 +86,16 @@ def test_what_a_person_sets_counts_more_than_rules() -> None:
 
 def test_a_gpu_that_is_left_alone_has_no_door() -> None:
     """Neither a rule nor a person brings one in that `gpus` leaves out."""
-    planned = plan(rule("fractions", "all"), overrides={gpu_uuid(0): Door.WHOLE}, exclude=("0",))
+    planned = plan(rule("fractions", "all"), overrides={gpu_uuid(0): AllocationMode.WHOLE}, exclude=("0",))
     assert doors(planned) == ["none", "fractions", "fractions", "fractions"]
     assert planned.wishes[0].reason.startswith("left alone by gpus.include, gpus.exclude")
 
 
 @pytest.mark.parametrize(("door", "expected"), [("fractions", "none"), ("claims", "claims"), ("whole", "whole")])
-def test_a_partitioned_gpu_has_no_fractions(door: DoorWord, expected: str) -> None:
+def test_a_partitioned_gpu_has_no_fractions(door: ModeWord, expected: str) -> None:
     """Its compute and memory belong to its MIG devices; every other door can give those."""
-    settings = Settings(doors=DoorsSettings(rules=(rule(door, "all"),)))
-    (wish,) = plan_doors([make_gpu(0, mig=["1g.10gb"])], settings, {}).wishes
+    settings = Settings(doors=AllocationModeSettings(rules=(rule(door, "all"),)))
+    (wish,) = plan_allocation_modes([make_gpu(0, mig=["1g.10gb"])], settings, {}).wishes
     assert wish.door == expected
     assert wish.reason.startswith("doors.rules[0]")
     assert ("MIG is on" in wish.reason) == (door == "fractions")
@@ -114,7 +123,9 @@ def test_a_partitioned_gpu_has_no_fractions(door: DoorWord, expected: str) -> No
         ),
     ],
 )
-def test_rules_that_contradict_each_other_are_named(rules: tuple[DoorRule, ...], expected: tuple[str, ...]) -> None:
+def test_rules_that_contradict_each_other_are_named(
+    rules: tuple[AllocationModeRule, ...], expected: tuple[str, ...]
+) -> None:
     """One sentence for each two; an exception that stands before what it is an exception from is none."""
     assert plan(*rules).conflicts == expected
 
@@ -122,7 +133,7 @@ def test_rules_that_contradict_each_other_are_named(rules: tuple[DoorRule, ...],
 def test_names_that_mean_nothing_are_told() -> None:
     """A slip in a name would leave a GPU with the wrong door without a word."""
     gone = GpuUuid("GPU-gone")
-    planned = plan(rule("fractions", "9", "*T4*", "all"), overrides={gone: Door.NONE})
+    planned = plan(rule("fractions", "9", "*T4*", "all"), overrides={gone: AllocationMode.NONE})
     assert planned.unmatched == (
         "doors.rules[0]: '9' means no GPU of this node; mend it or take it out",
         "doors.rules[0]: '*T4*' means no GPU of this node; mend it or take it out",
@@ -139,7 +150,9 @@ def test_what_may_mean_a_gpu_that_does_not_answer_is_no_slip(address: str, undec
     """Only its place is known, if that: its index, its UUID and its model are learnt when it answers."""
     silent = MissingGpu(address=PciAddress(address), device_id=0, reason="it hangs")
     rules, gone = (rule("fractions", "9", "*T4*", "0", "99:00.0", "all"),), GpuUuid("GPU-gone")
-    planned = plan_doors(GPUS, Settings(doors=DoorsSettings(rules=rules)), {gone: Door.NONE}, [silent])
+    planned = plan_allocation_modes(
+        GPUS, Settings(doors=AllocationModeSettings(rules=rules)), {gone: AllocationMode.NONE}, [silent]
+    )
     names = {
         "9": "doors.rules[0]: '9'",
         "*T4*": "doors.rules[0]: '*T4*'",
@@ -170,20 +183,20 @@ def test_holders_are_found_by_whatever_they_have_of_the_gpu() -> None:
         )
         for number, devices in enumerate(given)
     ]
-    holders = list_holders(make_gpu(0, mig=["1g.10gb"]), allocations, Door.WHOLE)
+    holders = list_holders(make_gpu(0, mig=["1g.10gb"]), allocations, AllocationMode.WHOLE)
     assert [each.name for each in holders] == [f"allocation {number}" for number in (0, 1, 2, 4)]
-    assert {(each.door, each.describe()) for each in holders} == {(Door.WHOLE, "ns/p (c)")}
+    assert {(each.door, each.describe()) for each in holders} == {(AllocationMode.WHOLE, "ns/p (c)")}
 
 
-def wish(door: Door) -> DoorWish:
-    return DoorWish(gpu=gpu_uuid(0), index=0, address=make_address(0), door=door, reason="doors.rules[0]")
+def wish(door: AllocationMode) -> WantedMode:
+    return WantedMode(gpu=gpu_uuid(0), index=0, address=make_address(0), door=door, reason="doors.rules[0]")
 
 
-def inside(door: Door, name: str = "one") -> DoorHolder:
-    return DoorHolder(door=door, name=name)
+def inside(door: AllocationMode, name: str = "one") -> ModeHolder:
+    return ModeHolder(door=door, name=name)
 
 
-W, F, C, N = Door.WHOLE, Door.FRACTIONS, Door.CLAIMS, Door.NONE
+W, F, C, N = AllocationMode.WHOLE, AllocationMode.FRACTIONS, AllocationMode.CLAIMS, AllocationMode.NONE
 
 
 @pytest.mark.parametrize(
@@ -205,15 +218,15 @@ W, F, C, N = Door.WHOLE, Door.FRACTIONS, Door.CLAIMS, Door.NONE
     ],
 )
 def test_a_door_changes_when_nobody_is_inside(
-    wanted: Door,
-    came_by: tuple[Door, ...],
-    change: DoorChange,
-    door: Door,
+    wanted: AllocationMode,
+    came_by: tuple[AllocationMode, ...],
+    change: ModeChange,
+    door: AllocationMode,
     is_open: bool,
-    waits_for: tuple[Door, ...],
+    waits_for: tuple[AllocationMode, ...],
 ) -> None:
     """Until then it is the old one, open or closed for others, and who is waited for is named."""
-    state = decide_door(wish(wanted), [inside(each) for each in came_by], change)
+    state = decide_allocation_mode(wish(wanted), [inside(each) for each in came_by], change)
     assert (state.door, state.wanted, state.is_open) == (door, wanted, is_open)
     assert [each.door for each in state.waits_for] == list(waits_for)
     assert (state.gpu, state.index, state.reason) == (gpu_uuid(0), 0, "doors.rules[0]")
@@ -223,16 +236,16 @@ def test_a_change_that_waits_ends_by_itself() -> None:
     """As they leave one after another, and also where the wish is taken back."""
     first, second = inside(W, "first"), inside(W, "second")
     for holders in ([first, second], [second]):
-        assert decide_door(wish(F), holders, "drain").describe().startswith("GPU 0: door whole until")
-    assert decide_door(wish(F), [], "drain").is_open
-    back = decide_door(replace(wish(F), door=W), [first, second], "drain")
+        assert decide_allocation_mode(wish(F), holders, "drain").describe().startswith("GPU 0: door whole until")
+    assert decide_allocation_mode(wish(F), [], "drain").is_open
+    back = decide_allocation_mode(replace(wish(F), door=W), [first, second], "drain")
     assert (back.door, back.is_open, back.is_settled) == (W, True, True)
 
 
 def test_whoever_has_a_part_of_a_gpu_holds_its_door() -> None:
     """By pod and container; a part of another GPU is in nobody's way."""
     table = make_table(bindings=[make_bound(7, [1], part(0, 30, 8), part(1, 30, 8)), make_bound(8, [2], part(1, 1, 1))])
-    assert [holder.describe() for holder in list_part_holders(gpu_uuid(0), table)] == ["ns/a (main)"]
-    assert [holder.name for holder in list_part_holders(gpu_uuid(1), table)] == ["binding 7", "binding 8"]
-    assert {holder.door for holder in list_part_holders(gpu_uuid(1), table)} == {Door.FRACTIONS}
-    assert list_part_holders(gpu_uuid(2), table) == ()
+    assert [holder.describe() for holder in list_fraction_holders(gpu_uuid(0), table)] == ["ns/a (main)"]
+    assert [holder.name for holder in list_fraction_holders(gpu_uuid(1), table)] == ["binding 7", "binding 8"]
+    assert {holder.door for holder in list_fraction_holders(gpu_uuid(1), table)} == {AllocationMode.FRACTIONS}
+    assert list_fraction_holders(gpu_uuid(2), table) == ()

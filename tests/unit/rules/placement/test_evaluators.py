@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.model.gpu import Inventory, PathKind
-from nodeagent.rules.placement.place import Demand, evaluate_fragment, evaluate_link, evaluate_share, place
+from nodeagent.rules.placement.place import Demand, evaluate_fraction, evaluate_fragment, evaluate_link, place
 from nodeagent.rules.placement.space import Space
 from tests.support.gpus import make_gpu, make_inventory, make_node
 from tests.support.placement import BLOCK, GIB, WHOLE, account, eight, make_sized, six
@@ -116,9 +116,9 @@ def test_smaller_memory_and_fewer_processes_go_first() -> None:
 def test_a_part_of_each_of_several_gpus() -> None:
     """Each part is on a GPU of its own, the fullest ones first; all of them or none."""
     space = account(eight(), USED)
-    found = evaluate_share(space, Demand(gpus=2, cores=20, memory_bytes=GIB), 0xFF)
+    found = evaluate_fraction(space, Demand(gpus=2, cores=20, memory_bytes=GIB), 0xFF)
     assert found.chosen == (6, 3)
-    assert evaluate_share(space, Demand(gpus=8, cores=20, memory_bytes=GIB), 0xFF).chosen == ()
+    assert evaluate_fraction(space, Demand(gpus=8, cores=20, memory_bytes=GIB), 0xFF).chosen == ()
 
 
 def test_memory_by_percentage_is_of_the_gpu_that_is_chosen() -> None:

@@ -5,7 +5,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.model.ids import GpuUuid
-from nodeagent.model.journal import GpuPart
+from nodeagent.model.journal import GpuFraction
 from nodeagent.rules.placement.place import Demand, Placement, place, render_placement
 from nodeagent.rules.placement.space import Space, plan_space
 from nodeagent.rules.placement.topology import describe_score
@@ -26,7 +26,7 @@ def test_the_scheduler_s_choice_is_obeyed_where_it_can_be() -> None:
     assert (given(placement), placement.rule, placement.candidates) == ([5], "the scheduler chose so", ())
     placement = place(space, Demand(gpus=2), wish=[gpu_uuid(7), gpu_uuid(1)])
     assert given(placement) == [1, 7]
-    assert placement.shares[0] == GpuPart(gpu=gpu_uuid(1), cores=100, memory_bytes=32 * GIB)
+    assert placement.shares[0] == GpuFraction(gpu=gpu_uuid(1), cores=100, memory_bytes=32 * GIB)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_withheld_gpu_is_in_the_account_and_given_to_nobody() -> None:
 def test_the_account_is_exact() -> None:
     """What was never given cannot come back, what is unknown changes nothing, and too much is seen."""
     space = account(make_inventory(make_sized(1)))
-    share = GpuPart(gpu=gpu_uuid(0), cores=60, memory_bytes=GIB)
+    share = GpuFraction(gpu=gpu_uuid(0), cores=60, memory_bytes=GIB)
     assert space.occupy([share]).release([share]) == space
     assert space.occupy([replace(share, gpu=GpuUuid("GPU-gone"))]) == space
     with pytest.raises(ValueError, match="GPU 0 is given back more than it was given"):

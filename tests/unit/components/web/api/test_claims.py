@@ -3,7 +3,7 @@
 from nodeagent.components.web.api.claims import join_claims, record_claims
 from nodeagent.core.values import ActiveCondition
 from nodeagent.model.allocation import Allocation, AllocationSource, AllocationTable, ClaimedDevice, ClaimTable
-from nodeagent.model.claims import ClaimBook, ClaimStanding
+from nodeagent.model.claims import ClaimStanding, ReadyClaims
 from nodeagent.model.ids import DeviceId, MigUuid, ResourceName
 from nodeagent.model.journal import PreparedClaim, PreparedDevice
 from tests.support.claims import DRIVER, POD, POOL
@@ -19,8 +19,8 @@ def device(index: int, uuid: str | None = None) -> PreparedDevice:
     return PreparedDevice(requests=("r",), pool=POOL, device=f"gpu-{index}", uuid=known, gpu=gpu_uuid(index))
 
 
-def book(*claims: PreparedClaim) -> ClaimBook:
-    return ClaimBook(claims={claim.uid: claim for claim in claims})
+def book(*claims: PreparedClaim) -> ReadyClaims:
+    return ReadyClaims(claims={claim.uid: claim for claim in claims})
 
 
 def held(claim: str, container: str, device: str = "gpu-0") -> ClaimedDevice:
@@ -51,7 +51,7 @@ def test_without_claims_all_is_as_it_was() -> None:
     """Also where nothing is known yet."""
     assert join_claims(None, None, None) is None
     table = AllocationTable(allocations=(ONE,))
-    assert join_claims(table, ClaimBook(), None) is table
+    assert join_claims(table, ReadyClaims(), None) is table
     joined = join_claims(None, book(prepared("a", device(0))), None)
     assert joined is not None
     assert len(joined.allocations) == 1

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from nodeagent.components.web.page.charts import HEIGHT, WIDTH, render_charts
 from nodeagent.components.web.page.details import render_path
-from nodeagent.components.web.page.periods import DAY, HOUR, Period, PeriodBook
+from nodeagent.components.web.page.periods import DAY, HOUR, Period, PeriodHistory
 from nodeagent.model.telemetry import NodeSample
 from tests.support.nodes import make_sample, make_view
 from tests.support.samples import make_gpu, make_uuid
@@ -55,7 +55,7 @@ def test_nothing_is_drawn_outside() -> None:
 
 def test_the_page_of_a_gpu_has_them() -> None:
     """Beside the last minutes, as soon as there is something to draw, without a sample now as well."""
-    book = PeriodBook()
+    book = PeriodHistory()
     book.add(NodeSample(time_seconds=NOON, gpus=(make_sample(0),)))
     view = replace(make_view(), periods=book.periods())
     page = render_path(f"/gpus/{make_uuid(0)}", view)

@@ -18,6 +18,9 @@ from nodeagent.model.events import (
     DevicesAdvertised,
     DevicesFreed,
     DriverChanged,
+    FractionBound,
+    FractionProcessEnded,
+    FractionRefused,
     GpuAppeared,
     GpuCleared,
     GpuEventReported,
@@ -25,19 +28,16 @@ from nodeagent.model.events import (
     LabelsApplied,
     LabelsContested,
     MigLayoutChanged,
-    PartBound,
-    PartProcessEnded,
-    PartRefused,
+    NodeRequestRefused,
     RuntimeConfigured,
     RuntimeRestarted,
-    WishRefused,
     XidReported,
 )
-from nodeagent.model.gpu import Inventory, KnownGpu
+from nodeagent.model.fractions import FractionOffers
+from nodeagent.model.gpu import Inventory, StoredGpu
 from nodeagent.model.health import NOT_LOOKED_AT, DeviceHealth, HealthReport, Verdict
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
-from nodeagent.model.journal import PartTable
-from nodeagent.model.parts import PartOffers
+from nodeagent.model.journal import FractionTable
 from nodeagent.model.telemetry import EventWatch, NodeSample
 from nodeagent.rules.ids import build_names
 from tests.support.nodes import make_envelope
@@ -82,7 +82,7 @@ class SomethingNew:
         (LabelsContested(keys=("a", "b")), "labels written otherwise by somebody else: a, b"),
         (ConfigurationReloaded(changed=()), "configuration reloaded, changed: nothing"),
         (ConfigurationRejected(problems=("a", "b")), "configuration rejected: a; b"),
-        (WishRefused(label="a/b", value="v", reason="r"), "label a/b=v not followed: r"),
+        (NodeRequestRefused(label="a/b", value="v", reason="r"), "label a/b=v not followed: r"),
         (DriverState(phase=DriverPhase.NOT_LOADED, detail="d"), "driver not loaded: d"),
         (Inventory(generation=2, gpus=(make_gpu(0), make_gpu(1, lost="x"))), "inventory 2: 2 GPUs, 1 lost"),
         (
@@ -128,7 +128,7 @@ class SomethingNew:
         (RuntimeRestarted(command="c"), "container runtime restarted"),
         (RuntimeRestarted(command="c", failure="f"), "container runtime restarted, rolled back: f"),
         (
-            PartBound(
+            FractionBound(
                 number=1,
                 pod=PodIdentity(namespace="ns", name="p"),
                 container="c",
@@ -138,7 +138,7 @@ class SomethingNew:
             "ns/p (c) got parts of GPU 0: r",
         ),
         (
-            PartProcessEnded(
+            FractionProcessEnded(
                 number=1,
                 pod=PodIdentity(namespace="ns", name="p"),
                 container="c",
@@ -149,9 +149,9 @@ class SomethingNew:
             ),
             "process 7 of ns/p (c) ended, which had 1 GiB of GPU 0: r",
         ),
-        (PartRefused(resource=RESOURCE, count=30, reason="r"), "refused 30 of nvidia.com/gpu: r"),
-        (PartOffers(resources=(RESOURCE,)), ""),
-        (PartTable(), ""),
+        (FractionRefused(resource=RESOURCE, count=30, reason="r"), "refused 30 of nvidia.com/gpu: r"),
+        (FractionOffers(resources=(RESOURCE,)), ""),
+        (FractionTable(), ""),
         (SomethingNew(), "SomethingNew"),
         (NodeSample(time_seconds=1.0), ""),
     ],
@@ -179,7 +179,7 @@ def test_mig_devices_are_named_with_their_profile() -> None:
 
 def test_a_gpu_that_is_gone_keeps_its_number_and_says_so() -> None:
     """The number may be another's now: the driver counts anew."""
-    gone = KnownGpu(uuid=make_uuid(9), name="H100", index=0, address=make_gpu(9).pci.address)
+    gone = StoredGpu(uuid=make_uuid(9), name="H100", index=0, address=make_gpu(9).pci.address)
     names = build_names(Inventory(generation=1, gpus=(make_gpu(0),), vanished=(gone,)))
     assert names == {make_uuid(0): "GPU 0", make_uuid(9): "GPU 0 (gone)"}
     assert describe_event(GpuVanished(gpu=gone.uuid, generation=2, is_gone=True), names) == "GPU 0 is gone"

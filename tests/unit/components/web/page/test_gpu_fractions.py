@@ -5,19 +5,19 @@ from msgspec import json
 from msgspec.structs import replace
 
 from nodeagent.components.usage.measure import measure
-from nodeagent.components.web.api.build import Identity, Known, build_state
-from nodeagent.components.web.api.parts import PartsRecord, list_part_holders, record_parts
+from nodeagent.components.web.api.build import Identity, LatestStates, build_state
+from nodeagent.components.web.api.fractions import FractionsRecord, list_fraction_holders, record_fractions
 from nodeagent.components.web.api.records import GpuRecord, StateRecord
 from nodeagent.components.web.page.details import render_path, render_pod_page
-from nodeagent.components.web.page.gpus import render_gpus, tell_vacancy
+from nodeagent.components.web.page.gpus import describe_vacancy, render_gpus
 from nodeagent.components.web.page.overview import PageView
-from nodeagent.components.web.page.parts import render_allocations
+from nodeagent.components.web.page.sections import render_allocations
 from nodeagent.components.web.page.stats import render_stats
 from nodeagent.model.allocation import AllocationTable
-from nodeagent.model.journal import Binding, PartTable
+from nodeagent.model.journal import Binding, FractionTable
 from nodeagent.model.mps import MpsClient, MpsPhase, MpsState
-from nodeagent.model.offering import Door, GpuDoor, Offering
-from nodeagent.model.usage import PartUsage
+from nodeagent.model.offering import AllocationMode, GpuAllocationMode, Offering
+from nodeagent.model.usage import FractionUsage
 from tests.support.mps import daemon_of
 from tests.support.samples import make_address, make_gpu, make_inventory, make_uuid
 from tests.unit.components.exporter.builders import allocate
@@ -28,21 +28,21 @@ TABLE = tabulate(bind(1, "a"), bind(2, "b", cores=0, gib=2), bind(3, "a", "side"
 USAGE = measure(TABLE, make_inventory(), sample(run(10, 12, 3)), {10: place("a")}, {})
 
 
-def make_door(index: int, *, is_open: bool = True) -> GpuDoor:
-    return GpuDoor(
+def make_door(index: int, *, is_open: bool = True) -> GpuAllocationMode:
+    return GpuAllocationMode(
         gpu=make_uuid(index),
         index=index,
         address=make_address(index),
-        door=Door.FRACTIONS,
-        wanted=Door.FRACTIONS,
+        door=AllocationMode.FRACTIONS,
+        wanted=AllocationMode.FRACTIONS,
         reason="a rule",
         is_open=is_open,
     )
 
 
-def make_state(table: PartTable = TABLE, usage: PartUsage | None = USAGE, *devices: str) -> StateRecord:
+def make_state(table: FractionTable = TABLE, usage: FractionUsage | None = USAGE, *devices: str) -> StateRecord:
     """Two GPUs that are given in parts; `devices` are held whole."""
-    known = Known(
+    known = LatestStates(
         inventory=make_inventory(),
         allocations=AllocationTable(allocations=tuple(allocate("whole", one) for one in devices)),
         offering=Offering(doors=(make_door(0), make_door(1))),
@@ -74,22 +74,22 @@ def test_each_gpu_names_who_has_parts_of_it() -> None:
 def test_what_is_written_down_counts_before_what_was_measured() -> None:
     """Limits that have just changed, a container that has just come, one that has just gone."""
     grown = replace(bind(1, "a", cores=60, gib=20), core_limit=80)
-    holders = list_part_holders(tabulate(grown, bind(9, "new")), USAGE)[make_uuid(0)]
+    holders = list_fraction_holders(tabulate(grown, bind(9, "new")), USAGE)[make_uuid(0)]
     assert [(one.number, one.use.cores, one.use.cores_max, one.use.cores_used) for one in holders] == [
         (1, 60, 80, 12),
         (9, 30, None, None),
     ]
     assert holders[0].use.memory_bytes == 20 * GIB
-    assert list_part_holders(PartTable(), USAGE) == {}
+    assert list_fraction_holders(FractionTable(), USAGE) == {}
 
 
 def test_the_list_of_parts_has_their_use() -> None:
     """Before anything was measured too: who has what is known then."""
-    (first, _, third) = record_parts(TABLE, None, USAGE).bound
+    (first, _, third) = record_fractions(TABLE, None, USAGE).bound
     assert [one.cores_used for one in first.used] == [12]
     assert [one.cores_used for one in third.used] == [None]
-    assert [len(one.used) for one in record_parts(TABLE, None).bound] == [1, 1, 1]
-    assert record_parts(None, None) == PartsRecord()
+    assert [len(one.used) for one in record_fractions(TABLE, None).bound] == [1, 1, 1]
+    assert record_fractions(None, None) == FractionsRecord()
 
 
 def test_a_tile_names_pods_and_their_use() -> None:
@@ -103,13 +103,13 @@ def test_a_tile_names_pods_and_their_use() -> None:
 
 def test_a_gpu_in_parts_that_nobody_has_is_free_in_parts() -> None:
     """Unless its door is closed, or it is lost."""
-    state = make_state(PartTable(), None)
+    state = make_state(FractionTable(), None)
     assert state.gpus is not None
     (record, _) = state.gpus.gpus
-    assert tell_vacancy(record) == "free, in parts"
+    assert describe_vacancy(record) == "free, in parts"
     assert "free, in parts" in render_gpus(state, {})
-    assert tell_vacancy(replace(record, door=make_door(0, is_open=False))) == ""
-    assert tell_vacancy(GpuRecord(gpu=make_gpu(lost="gone"), door=make_door(0))) == ""
+    assert describe_vacancy(replace(record, door=make_door(0, is_open=False))) == ""
+    assert describe_vacancy(GpuRecord(gpu=make_gpu(lost="gone"), door=make_door(0))) == ""
 
 
 def test_parts_are_a_table_among_the_allocations() -> None:
@@ -121,7 +121,7 @@ def test_parts_are_a_table_among_the_allocations() -> None:
     both = render_allocations(make_state(TABLE, USAGE, make_uuid(1)))
     assert "Who has parts of GPUs" in both
     assert "Who holds what" in both
-    assert "No device is handed out" in render_allocations(make_state(PartTable(), None))
+    assert "No device is handed out" in render_allocations(make_state(FractionTable(), None))
 
 
 def test_mps_daemons_are_a_table_among_the_allocations() -> None:
@@ -130,11 +130,11 @@ def test_mps_daemons_are_a_table_among_the_allocations() -> None:
         daemon_of(make_uuid(0), clients=(MpsClient(pid=10, pod="ml/train"), MpsClient(pid=11))),
         daemon_of(make_uuid(1), MpsPhase.BROKEN, "it <ended>"),
     )
-    page = render_allocations(replace(make_state(PartTable(), None), mps=MpsState(daemons=daemons)))
+    page = render_allocations(replace(make_state(FractionTable(), None), mps=MpsState(daemons=daemons)))
     assert "MPS daemons" in page
     assert "ml/train<br>process 11" in page
     assert "it &lt;ended&gt;" in page
-    assert "MPS daemons" not in render_allocations(replace(make_state(PartTable(), None), mps=MpsState()))
+    assert "MPS daemons" not in render_allocations(replace(make_state(FractionTable(), None), mps=MpsState()))
 
 
 def test_a_gpu_with_parts_is_in_use() -> None:
@@ -154,7 +154,7 @@ def test_the_page_of_a_pod_has_its_parts(name: str, gpus: int) -> None:
 
 def test_the_page_of_a_gpu_has_its_parts() -> None:
     """And says that nobody has any, where nobody has."""
-    for table, said in ((TABLE, "Who has parts of GPUs"), (PartTable(), "Nobody: free, in parts.")):
+    for table, said in ((TABLE, "Who has parts of GPUs"), (FractionTable(), "Nobody: free, in parts.")):
         view = PageView(make_state(table, None), {}, ())
         page = render_path(f"/gpus/{make_uuid(0)}", view)
         assert page is not None

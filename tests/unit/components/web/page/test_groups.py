@@ -8,7 +8,7 @@ from nodeagent.cli.node.status_view import render_status
 from nodeagent.components.web.api.records import ConditionRecord, StateRecord
 from nodeagent.components.web.health_text import render_readyz
 from nodeagent.components.web.page.groups import group_conditions
-from nodeagent.components.web.page.parts import render_condition_list
+from nodeagent.components.web.page.sections import render_condition_list
 
 
 def conditions(count: int, code: str = "allocations-differ", since: float = 90.0) -> tuple[ConditionRecord, ...]:

@@ -5,7 +5,7 @@ import re
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.components.web.api.build import Identity, Known, build_state
+from nodeagent.components.web.api.build import Identity, LatestStates, build_state
 from nodeagent.components.web.api.records import GpuRecord, GpusRecord
 from nodeagent.components.web.assets import POLICY, SCRIPT, STYLE
 from nodeagent.components.web.page.details import is_page, render_path
@@ -13,12 +13,12 @@ from nodeagent.components.web.page.gpus import decide_style, render_gpu_facts, r
 from nodeagent.components.web.page.markup import esc, prose
 from nodeagent.components.web.page.overview import Page as Rendered
 from nodeagent.components.web.page.overview import PageView, render_document
-from nodeagent.components.web.page.parts import render_device, render_parts, render_software
+from nodeagent.components.web.page.sections import render_device, render_gates_and_components, render_software
 from nodeagent.model.driver import DriverPhase, DriverState
-from nodeagent.model.gpu import Fabric, FabricPhase, KnownGpu, Mig
+from nodeagent.model.gpu import Fabric, FabricPhase, Mig, StoredGpu
 from nodeagent.model.health import DeviceHealth, Verdict
 from nodeagent.model.labels import LabelState
-from nodeagent.model.offering import Door, DoorHolder, GpuDoor
+from nodeagent.model.offering import AllocationMode, GpuAllocationMode, ModeHolder
 from nodeagent.model.runtime import RuntimeKind, RuntimeState
 from tests.support.nodes import make_full_view, make_rich_state, make_sample, make_view
 from tests.support.samples import make_address, make_gpu, make_mig, make_uuid
@@ -44,7 +44,7 @@ def _render(path: str, view: PageView) -> str:
 
 def _empty() -> PageView:
     identity = Identity(version="1", node="n", gpu_source="nvml", pid=1, started_seconds=0.0)
-    return PageView(state=build_state(identity, Known(), [], [], [], now_seconds=1.0), trend={}, history=())
+    return PageView(state=build_state(identity, LatestStates(), [], [], [], now_seconds=1.0), trend={}, history=())
 
 
 @pytest.mark.parametrize("path", [*PATHS, "/gpus/nobody", "/pods/no/body"])
@@ -83,7 +83,7 @@ def test_escaping_leaves_no_markup_and_nothing_unseen() -> None:
 
 def test_an_allocation_of_a_gpu_that_is_gone_says_so() -> None:
     """By the number that it had, and its UUID on demand; one that nobody knows goes by its UUID."""
-    gone = KnownGpu(uuid=make_uuid(9), name="H100", index=9, address=make_address(9))
+    gone = StoredGpu(uuid=make_uuid(9), name="H100", index=9, address=make_address(9))
     gpus = GpusRecord(generation=1, vanished=(gone,))
     assert render_device(f"{gone.uuid}::1", gpus) == f'<span title="{gone.uuid}::1">GPU 9 (gone) replica 1</span>'
     assert render_device("GPU-x", gpus) == "<code>GPU-x</code>"
@@ -201,13 +201,13 @@ def test_a_gpu_behind_a_closed_door_says_which(*, is_held: bool) -> None:
     view = make_view()
     assert view.state.gpus is not None
     first, *rest = view.state.gpus.gpus
-    holder = DoorHolder(door=Door.WHOLE, name="allocation 9")
-    door = GpuDoor(
+    holder = ModeHolder(door=AllocationMode.WHOLE, name="allocation 9")
+    door = GpuAllocationMode(
         gpu=first.gpu.uuid,
         index=0,
         address=first.gpu.pci.address,
-        door=Door.WHOLE if is_held else Door.NONE,
-        wanted=Door.NONE,
+        door=AllocationMode.WHOLE if is_held else AllocationMode.NONE,
+        wanted=AllocationMode.NONE,
         reason="set by a person",
         is_open=False,
         waits_for=(holder,) if is_held else (),
@@ -304,11 +304,11 @@ def test_what_one_seldom_reads_is_folded_while_all_is_well() -> None:
     state = make_rich_state()
     running = tuple(replace(one, phase="running") for one in state.components)
     gates = tuple(replace(gate, open=True) for gate in state.gates)
-    assert "<summary>" in render_parts(replace(state, components=running, gates=gates))
+    assert "<summary>" in render_gates_and_components(replace(state, components=running, gates=gates))
     stopped = (replace(running[0], phase="failed"), *running[1:])
-    assert "<summary>" not in render_parts(replace(state, components=stopped, gates=gates))
+    assert "<summary>" not in render_gates_and_components(replace(state, components=stopped, gates=gates))
     closed = (replace(gates[0], open=False), *gates[1:])
-    assert "<summary>" not in render_parts(replace(state, components=running, gates=closed))
+    assert "<summary>" not in render_gates_and_components(replace(state, components=running, gates=closed))
 
 
 @pytest.mark.parametrize(

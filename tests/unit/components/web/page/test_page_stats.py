@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from nodeagent.components.web.page.stats import render_stats
-from nodeagent.model.gpu import KnownGpu, MissingGpu
+from nodeagent.model.gpu import MissingGpu, StoredGpu
 from tests.support.nodes import make_rich_state
 from tests.support.samples import make_address, make_uuid
 from tests.support.texts.html import Page
@@ -29,7 +29,7 @@ def test_gpus_that_are_gone_are_not_fit_for_work() -> None:
     state = make_rich_state()
     assert state.gpus is not None
     first, *_, lost, last = state.gpus.gpus
-    gone = KnownGpu(uuid=make_uuid(9), name="H100", index=9, address=make_address(9))
+    gone = StoredGpu(uuid=make_uuid(9), name="H100", index=9, address=make_address(9))
     missing = MissingGpu(address=lost.gpu.pci.address, device_id=1, reason="all ones")
 
     def show(**changes: object) -> str:

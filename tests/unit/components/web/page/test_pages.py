@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from nodeagent.components.web.api.admin import (
     may_command,
 )
-from nodeagent.components.web.api.build import Identity, Known, build_state
+from nodeagent.components.web.api.build import Identity, LatestStates, build_state
 from nodeagent.components.web.api.gpu_records import find_gpu_record, join_gpus
 from nodeagent.components.web.api.index import INDEX
 from nodeagent.components.web.api.records import (
@@ -23,13 +23,13 @@ from nodeagent.components.web.api.stream import (
     parse_query,
     render_event,
 )
-from nodeagent.components.web.page.gpus import render_gpus, tell_vacancy
+from nodeagent.components.web.page.gpus import describe_vacancy, render_gpus
 from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Gpu, Inventory, Mig
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
 from nodeagent.model.ids import DeviceId, DeviceUuid, ResourceName
-from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource, OfferAccount, PluginState
+from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource, OfferSummary, PluginState
 from nodeagent.model.telemetry import GpuSample, NodeSample
 from tests.support.samples import make_gpu, make_inventory, make_mig, make_uuid
 
@@ -50,7 +50,7 @@ def _allocation(number: int, device: str, pod: PodIdentity | None = None) -> All
     )
 
 
-def _known(gpus: tuple[Gpu, ...]) -> Known:
+def _known(gpus: tuple[Gpu, ...]) -> LatestStates:
     sample = GpuSample(
         uuid=make_uuid(0),
         gpu_utilization_percent=42,
@@ -62,7 +62,7 @@ def _known(gpus: tuple[Gpu, ...]) -> Known:
     health = DeviceHealth(
         device=make_uuid(0), gpu=make_uuid(0), verdict=Verdict.UNHEALTHY, since_seconds=1.0, reason=HOSTILE
     )
-    return Known(
+    return LatestStates(
         driver=DriverState(phase=DriverPhase.READY, driver_version="580.1", cuda_version=(13, 0)),
         inventory=Inventory(generation=3, gpus=gpus),
         sample=NodeSample(time_seconds=95.0, gpus=(sample,)),
@@ -76,7 +76,7 @@ def _known(gpus: tuple[Gpu, ...]) -> Known:
     )
 
 
-def _state(known: Known) -> StateRecord:
+def _state(known: LatestStates) -> StateRecord:
     return build_state(
         IDENTITY,
         known,
@@ -131,14 +131,14 @@ def test_a_gpu_that_mig_left_without_a_device_is_not_free() -> None:
     assert ['<p class="held dim">free</p>' in tile for tile in tiles[1:]] == [True, False, True]
     assert "held by nobody" in tiles[2]
     assert state.gpus is not None
-    assert [tell_vacancy(record) for record in state.gpus.gpus] == ["free", "", "free"]
+    assert [describe_vacancy(record) for record in state.gpus.gpus] == ["free", "", "free"]
 
 
 def offer(*devices: str, registered: bool = True) -> PluginState:
     """What the kubelet may hand out."""
     listed = tuple(AdvertisedDevice(id=DeviceId(device), healthy=True) for device in devices)
     resource = AdvertisedResource(name=ResourceName("a"), socket="s", registered=registered, devices=listed)
-    return PluginState(resources=(resource,), account=OfferAccount(gpus=1, devices_offered=len(devices)))
+    return PluginState(resources=(resource,), account=OfferSummary(gpus=1, devices_offered=len(devices)))
 
 
 def judge(device: DeviceUuid, gpu: Gpu, verdict: Verdict) -> DeviceHealth:
@@ -170,11 +170,11 @@ def test_free_is_what_the_kubelet_may_hand_out(
 ) -> None:
     """Tile, page and blocks say the same; a loss counts before the kubelet has heard of it, and suspects are given."""
     health = HealthReport(generation=1, devices=tuple(judge(device, gpu, each) for device, each in verdicts.items()))
-    known = Known(inventory=Inventory(generation=1, gpus=(gpu,)), plugin=plugin, health=health)
+    known = LatestStates(inventory=Inventory(generation=1, gpus=(gpu,)), plugin=plugin, health=health)
     state = _state(known)
     assert state.gpus is not None
     (record,) = state.gpus.gpus
-    assert tell_vacancy(record) == said
+    assert describe_vacancy(record) == said
     tile = render_gpus(state, {})
     assert f'<p class="held dim">{said or "held by nobody"}</p>' in tile
     free = {mig for mig in MIG if f"{mig}, free" in tile}
@@ -195,7 +195,7 @@ def test_records_join_what_is_known_of_a_gpu() -> None:
 
 def test_an_agent_that_knows_nothing_yet_says_so() -> None:
     """Before the first readout every part of the record is empty, not invented."""
-    state = build_state(IDENTITY, Known(), [], [], [], now_seconds=11.0)
+    state = build_state(IDENTITY, LatestStates(), [], [], [], now_seconds=11.0)
     assert (state.gpus, state.driver, state.allocations) == (None, None, ())
     joined = join_gpus(make_inventory(1), None, None, None, now_seconds=1.0)
     assert joined.gpus[0].sample is None

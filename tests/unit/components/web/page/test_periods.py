@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nodeagent.components.web.page.periods import HOUR, MEASURES, Period, PeriodBook, Reading, Span, read_measures
+from nodeagent.components.web.page.periods import HOUR, MEASURES, Period, PeriodHistory, Reading, Span, read_measures
 from nodeagent.model.telemetry import NodeSample
 from tests.support.nodes import make_sample
 from tests.support.samples import make_uuid
@@ -29,7 +29,7 @@ def test_a_step_has_its_mean_and_its_highest() -> None:
 
 def test_what_no_hardware_has_is_no_reading() -> None:
     """A driver that subtracts more than there is tells almost 2^64 bytes; the page goes on with what it had."""
-    book, sample = PeriodBook(), make_sample(0)
+    book, sample = PeriodHistory(), make_sample(0)
     wrong = replace(sample, memory_used_bytes=2**64 - (1 << 20), gpu_utilization_percent=2**32 - 1)
     for time, each in enumerate((sample, wrong)):
         book.add(NodeSample(time_seconds=float(time), gpus=(each,)))
@@ -77,7 +77,7 @@ def test_it_says_what_a_list_of_all_readings_says(readings: list[tuple[int, int]
 
 def test_a_month_of_samples_takes_no_more_than_a_day() -> None:
     """Memory is bounded, and a GPU that is sampled no more is forgotten."""
-    book, sample = PeriodBook(), make_sample(0)
+    book, sample = PeriodHistory(), make_sample(0)
     for step in range(200):
         book.add(NodeSample(time_seconds=step * 60.0, gpus=(sample,)))
     tracemalloc.start()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.edge.host.driver.driver_files import DriverFileFinder, look_at_node
+from nodeagent.edge.host.driver.driver_files import DriverFileFinder, observe_node
 from nodeagent.edge.host.driver.driver_libraries import DriverLibraries, native_triplet, read_driver_version
 from nodeagent.edge.host.driver.roots import DriverRoots
 from nodeagent.model.cdi import DriverFiles
@@ -248,10 +248,10 @@ def test_a_file_in_place_of_a_node_is_a_problem(driver: DriverTree) -> None:
     files = read(driver, finder)
     assert files.nodes == ()
     assert "/dev/nvidia0: it is no character device" in files.problems
-    null = look_at_node(Path("/dev/null"))
+    null = observe_node(Path("/dev/null"))
     assert null is not None
     assert null.st_rdev == os.makedev(1, 3)
-    assert look_at_node(driver.root / "nowhere") is None
+    assert observe_node(driver.root / "nowhere") is None
 
 
 def test_capabilities_and_display_devices_are_read(driver: DriverTree) -> None:

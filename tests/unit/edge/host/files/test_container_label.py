@@ -11,9 +11,9 @@ from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.edge.host.errors import FileNotWritten
 from nodeagent.edge.host.files import container_label
 from nodeagent.edge.host.files.container_label import LABEL, label_for_containers
-from nodeagent.edge.host.vgpu.part_folders import HostPartFolders
+from nodeagent.edge.host.vgpu.fraction_folders import HostFractionFolders
+from nodeagent.model.fractions import FractionLimit
 from nodeagent.model.ids import GpuUuid
-from nodeagent.model.parts import PartLimit
 
 UUID = GpuUuid("GPU-00000000-0000-0000-0000-000000000000")
 
@@ -63,8 +63,8 @@ def test_the_files_of_a_container_are_labelled_also_those_of_a_version_before(la
     async def write() -> None:
         worker = WorkerThread("test")
         try:
-            limit = PartLimit(gpu=UUID, memory_bytes=1 << 30, cores=30, cores_max=30, context_bytes=0)
-            await HostPartFolders(tmp_path / "parts", worker).write("p1", [limit])
+            limit = FractionLimit(gpu=UUID, memory_bytes=1 << 30, cores=30, cores_max=30, context_bytes=0)
+            await HostFractionFolders(tmp_path / "parts", worker).write("p1", [limit])
         finally:
             worker.close()
 

@@ -13,20 +13,20 @@ from msgspec.structs import replace
 
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable, HostStuck
-from nodeagent.edge.host.vgpu import part_folders
+from nodeagent.edge.host.vgpu import fraction_folders
+from nodeagent.edge.host.vgpu.fraction_folders import HostFractionFolders
 from nodeagent.edge.host.vgpu.layout import MEASURED, MEASURED_AT, SHARED, USAGE_BYTES
 from nodeagent.edge.host.vgpu.limits_file import read_limits
-from nodeagent.edge.host.vgpu.part_folders import HostPartFolders
 from nodeagent.edge.host.vgpu.usage_file import create_usage, read_usage
 from nodeagent.model.errors import NodeagentError
-from nodeagent.model.parts import PartFolder, PartLimit, PartMeasure, UsageCheck
+from nodeagent.model.fractions import FractionLimit, LimitsFolder, MeasuredUtilization, UsageCheck
 from tests.support.gpus import gpu_uuid
 
 T = TypeVar("T")
 
-ONE = PartLimit(gpu=gpu_uuid(0), memory_bytes=1 << 30, cores=30, cores_max=30)
-MORE = PartLimit(gpu=gpu_uuid(0), memory_bytes=2 << 30, cores=30, cores_max=60)
-OTHER = PartLimit(gpu=gpu_uuid(1))
+ONE = FractionLimit(gpu=gpu_uuid(0), memory_bytes=1 << 30, cores=30, cores_max=30)
+MORE = FractionLimit(gpu=gpu_uuid(0), memory_bytes=2 << 30, cores=30, cores_max=60)
+OTHER = FractionLimit(gpu=gpu_uuid(1))
 
 
 class Folders:
@@ -35,7 +35,7 @@ class Folders:
     def __init__(self, root: Path, *, of_claims: bool = False) -> None:
         self._root, self._of_claims = root, of_claims
 
-    def write(self, name: str, limits: list[PartLimit]) -> PartFolder:
+    def write(self, name: str, limits: list[FractionLimit]) -> LimitsFolder:
         return self._ask(lambda port: port.write(name, limits))
 
     def prepare(self, name: str) -> None:
@@ -44,31 +44,31 @@ class Folders:
     def remove(self, name: str) -> None:
         self._ask(lambda port: port.remove(name))
 
-    def read(self, name: str) -> tuple[PartLimit, ...]:
+    def read(self, name: str) -> tuple[FractionLimit, ...]:
         return self._ask(lambda port: port.read(name))
 
     def is_used(self, name: str) -> bool:
         return self._ask(lambda port: port.is_used(name))
 
-    def measure(self, measures: dict[str, list[PartMeasure | None]]) -> None:
+    def measure(self, measures: dict[str, list[MeasuredUtilization | None]]) -> None:
         self._ask(lambda port: port.measure(measures))
 
     def list_names(self) -> tuple[str, ...]:
         return self._ask(lambda port: port.list_names())
 
     def bound_usage(self, times: int = 1) -> UsageCheck:
-        async def look(port: HostPartFolders) -> UsageCheck:
+        async def look(port: HostFractionFolders) -> UsageCheck:
             for _ in range(times - 1):
                 await port.bound_usage()
             return await port.bound_usage()
 
         return self._ask(look)
 
-    def _ask(self, call: Callable[[HostPartFolders], Awaitable[T]]) -> T:
+    def _ask(self, call: Callable[[HostFractionFolders], Awaitable[T]]) -> T:
         async def ask() -> T:
             worker = WorkerThread("test")
             try:
-                return await call(HostPartFolders(self._root, worker, of_claims=self._of_claims))
+                return await call(HostFractionFolders(self._root, worker, of_claims=self._of_claims))
             finally:
                 worker.close()
 
@@ -161,7 +161,7 @@ async def test_a_file_system_that_hangs_is_given_up(tmp_path: Path) -> None:
     """The kubelet's call must come back whatever the disk does."""
     worker = WorkerThread("test", stuck_limit=0)
     with pytest.raises(HostStuck, match=re.escape(str(tmp_path))):
-        await HostPartFolders(tmp_path, worker).list_names()
+        await HostFractionFolders(tmp_path, worker).list_names()
     worker.close()
 
 
@@ -169,7 +169,10 @@ def test_containers_are_told_how_busy_their_gpus_are(folders: Folders) -> None:
     """In the place of each GPU, beside the limits, which stay; one that has ended is passed over."""
     place = folders.write("a", [ONE, OTHER])
     folders.measure(
-        {"a": [None, PartMeasure(number=7, own=12, total=100)], "gone": [PartMeasure(number=1, own=1, total=1)]}
+        {
+            "a": [None, MeasuredUtilization(number=7, own=12, total=100)],
+            "gone": [MeasuredUtilization(number=1, own=1, total=1)],
+        }
     )
     content = Path(place.limits).read_bytes()
     assert MEASURED.unpack_from(content, MEASURED_AT) == (0, 0, 0)
@@ -184,7 +187,7 @@ def test_one_that_cannot_be_told_does_not_keep_others_from_it(folders: Folders, 
     other.write_bytes(bytes(4096))
     (tmp_path / "parts" / "a").mkdir()
     (tmp_path / "parts" / "a" / "limits").symlink_to(other)
-    told = PartMeasure(number=7, own=12, total=20)
+    told = MeasuredUtilization(number=7, own=12, total=20)
     with pytest.raises(FileUnreadable, match="limits"):
         folders.measure({"a": [told], "b": [told]})
     assert other.read_bytes() == bytes(4096)
@@ -263,12 +266,12 @@ def test_a_memory_that_a_container_has_filled_lets_the_next_one_start(
             create_in_small_memory(path)
         create_usage(path)
 
-    monkeypatch.setattr(part_folders, "create_usage", create_in_small_memory)
+    monkeypatch.setattr(fraction_folders, "create_usage", create_in_small_memory)
 
     async def run() -> UsageCheck:
         worker = WorkerThread("files of a test")
         try:
-            port = HostPartFolders(tmp_path / "parts", worker)
+            port = HostFractionFolders(tmp_path / "parts", worker)
             await port.prepare("hog")
             os.truncate(hog, 1 << 26)
             await port.prepare("next")
@@ -317,7 +320,9 @@ def test_the_containers_of_a_claim_have_a_file_by_which_they_know_of_one_another
 ) -> None:
     """On the disk, or in memory where that is mounted; whatever is written into it stays until the claim ends."""
     folder = shares.write("old", [ONE])
-    assert folder == PartFolder(limits=str(tmp_path / "shares/old/limits"), shared=str(tmp_path / "shares/old/shared"))
+    assert folder == LimitsFolder(
+        limits=str(tmp_path / "shares/old/limits"), shared=str(tmp_path / "shares/old/shared")
+    )
     (tmp_path / "usage").mkdir()
     monkeypatch.setattr(Path, "is_mount", lambda path: path == tmp_path / "usage")
     assert shares.write("old", [ONE]) == folder

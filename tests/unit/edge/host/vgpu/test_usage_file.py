@@ -12,8 +12,8 @@ from nodeagent.edge.host.vgpu import layout
 from nodeagent.edge.host.vgpu.layout import PROCESS, SHARE, USAGE_BYTES, USAGE_HEADER
 from nodeagent.edge.host.vgpu.usage_file import (
     Process,
+    ProcessUse,
     Reason,
-    Share,
     Status,
     Usage,
     create_usage,
@@ -66,9 +66,9 @@ def test_processes_are_read_with_what_they_use() -> None:
         last_reason=4,
     )
     usage = parse_usage(content)
-    rest = (Share(0, 0),) * (layout.DEVICES - 2)
+    rest = (ProcessUse(0, 0),) * (layout.DEVICES - 2)
     assert usage.processes[0] == Process(
-        17, 4711, 5, 6, Status.LIMITING, Reason.FINE, (Share(10, 0), Share(3, 2), *rest)
+        17, 4711, 5, 6, Status.LIMITING, Reason.FINE, (ProcessUse(10, 0), ProcessUse(3, 2), *rest)
     )
     assert [(each.pid, each.status, each.reason) for each in usage.processes[1:]] == [
         (layout.PID_MASK, Status.PASSING, Reason.LIMITS_DAMAGED)

@@ -25,7 +25,6 @@ LEFT_OUT: Final = {
     "edge/mps/host.py rmdir": "of a resource's own daemon, as the removal that is met",
     "edge/host/files/container_label.py setxattr": "hosts with SELinux",
     "edge/mps/launch.py": "in the process that becomes the daemon: it ends, and is begun again",
-    "edge/nvml/agent/command.py": "a pipe to the worker",
     "edge/simulated/": "hardware that is made up",
     "rules/offer/sharing.py rename": "a word of the configuration",
 }

@@ -68,7 +68,7 @@ class Node(NamedTuple):
 
 
 class Journal:
-    """Implements the ports of the journal: `AllocationJournal`, `FractionJournal`, and those of `model.ports.journal`."""
+    """Implements the journal's ports: `AllocationJournal`, `FractionJournal`, and those of `model.ports.journal`."""
 
     def __init__(
         self,

@@ -23,9 +23,9 @@ LEFT_OUT: Final = {
     "edge/mps/host.py chmod": "shared memory of a daemon's own, which takes a mount namespace",
     "edge/mps/host.py mkdir": "the same; the other directories are met",
     "edge/mps/host.py rmdir": "of a resource's own daemon, as the removal that is met",
+    "edge/kube/credentials.py rmtree": "a directory that a killed agent left; the next reading removes the rest",
     "edge/host/files/container_label.py setxattr": "hosts with SELinux",
     "edge/mps/launch.py": "in the process that becomes the daemon: it ends, and is begun again",
-    "edge/nvml/agent/command.py": "a pipe to the worker",
     "rules/offer/sharing.py rename": "a word of the configuration",
 }
 WITHOUT_NODES: Final = ("edge/host/devices/device_node_files.py",)

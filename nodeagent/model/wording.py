@@ -1,6 +1,7 @@
 """Numbers and misspelt names in words for people, the same on the page, in the terminal and in messages."""
 
 from collections.abc import Iterable
+from difflib import get_close_matches
 
 
 def find_nearest(name: str, known: Iterable[str]) -> str | None:
@@ -10,8 +11,6 @@ def find_nearest(name: str, known: Iterable[str]) -> str | None:
 
 def list_near(name: str, known: Iterable[str], count: int) -> list[str]:
     """Known names near a misspelt name, the likeliest first."""
-    from difflib import get_close_matches  # noqa: PLC0415  # 4 ms that only a mistake pays for
-
     folded = {_fold(one): one for one in known}
     return [folded[near] for near in get_close_matches(_fold(name), folded, n=count, cutoff=0.6)]
 

@@ -24,7 +24,7 @@ DECIDING = {
     "nodeagent/rules/offer/allocation_modes.py": ["_gives_out", "_takes_mig"],
 }
 """The functions that decide by the allocation mode, by file."""
-COMPARED = re.compile(r"(?<!case )\b(?:is|is not|==|!=|in) \(?\{?Door\.[A-Z]+|\{Door\.[A-Z]+")
+COMPARED = re.compile(r"(?<!case )\b(?:is|is not|==|!=|in) \(?\{?AllocationMode\.[A-Z]+|\{AllocationMode\.[A-Z]+")
 
 
 def _find_deciding(root: Path) -> dict[str, list[str]]:
@@ -34,10 +34,10 @@ def _find_deciding(root: Path) -> dict[str, list[str]]:
             node.name
             for node in ast.walk(ast.parse(path.read_text()))
             if isinstance(node, ast.FunctionDef)
-            and any(isinstance(one, ast.Match) and "Door." in ast.unparse(one) for one in node.body)
+            and any(isinstance(one, ast.Match) and "AllocationMode." in ast.unparse(one) for one in node.body)
         )
         for path in (root / "nodeagent").rglob("*.py")
-        if "case Door." in path.read_text()
+        if "case AllocationMode." in path.read_text()
     }
     return {name: functions for name, functions in found.items() if functions}
 
@@ -61,10 +61,10 @@ def test_decisions_by_the_mode_are_matches() -> None:
 def test_a_planted_comparison_is_seen(tmp_path: Path) -> None:
     """Of every form that decided by a mode before."""
     lines = [
-        "if door is Door.FRACTIONS and x:",
-        "served = {Door.WHOLE, Door.NONE}",
-        "key = {Door.CLAIMS: 1}[door]",
-        "if door in (Door.CLAIMS, Door.NONE):",
+        "if door is AllocationMode.FRACTIONS and x:",
+        "served = {AllocationMode.WHOLE, AllocationMode.NONE}",
+        "key = {AllocationMode.CLAIMS: 1}[door]",
+        "if door in (AllocationMode.CLAIMS, AllocationMode.NONE):",
     ]
     (tmp_path / "nodeagent").mkdir()
     (tmp_path / "nodeagent" / "planted.py").write_text("\n".join(lines))

@@ -1,4 +1,4 @@
-"""Every command in the documentation is one that the agent understands."""
+"""Every command in the documentation is one that the agent understands, and a test tries it unless it is said why."""
 
 import argparse
 import functools
@@ -11,6 +11,9 @@ import pytest
 
 from nodeagent.cli.commands import ROOT as COMMANDS
 from nodeagent.cli.frame.parser import build_parser
+from tests.integration.documented import INSTALLING, MOVING, NOT_RUN, STATUS, find_place, list_commands
+from tests.support.texts import markdown
+from tests.support.texts.markdown import find_blocks
 
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
@@ -110,3 +113,16 @@ See `nodeagent gpu list`, nodeagent is.
     assert list(list_span_calls(text)) == [["gpu", "list"]]
     assert "no command 'stutus'" in parse(["stutus"], capsys)
     assert parse(["status", "…"], capsys) == ""
+
+
+def test_every_documented_command_is_tried_somewhere() -> None:
+    """A new kind of command fails here until somebody says where it runs."""
+    assert [f"{block.name}: {command}" for block, command in list_commands() if find_place(command) is None] == []
+
+
+def test_exceptions_are_of_commands_that_are_there() -> None:
+    """An exception outlives no command; every way to install or to move is one that a test follows."""
+    commands = {command for _, command in list_commands()}
+    assert NOT_RUN.keys() <= commands
+    assert STATUS.keys() <= commands
+    assert {block.name for page in markdown.PAGES for block in find_blocks(page)} >= INSTALLING | MOVING

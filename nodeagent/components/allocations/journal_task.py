@@ -99,16 +99,12 @@ class Journal:
         self._forget()
 
     def _forget(self) -> None:
-        self.ledger = Ledger()
-        """Whatever is given out."""
-        self.is_open = False
-        """Whether the last agent's journal has been read."""
+        self.ledger, self.is_open = Ledger(), False
+        """Whatever is given out, and whether the last agent's journal has been read."""
         self.broken, self._reported = "not begun", ""
         """Why the journal must be begun anew; empty for a sound journal."""
         self._seal = self._size_when_begun = 0
         self._nameless.clear()
-
-    # What the component does with it.
 
     async def start(self) -> None:
         """Take the file for another life of the component: what its last life left in memory is not trusted."""

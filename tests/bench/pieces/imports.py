@@ -47,7 +47,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
             "devices",
             "labeler",
             "cluster",
-            "wishes",
+            "node_requests",
             "web",
         )
     },

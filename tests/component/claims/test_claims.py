@@ -10,12 +10,12 @@ from nodeagent.components.claims.component import AT_ONCE, PASSING_MAX
 from nodeagent.components.claims.reconcile import POLL_INTERVAL_SECONDS
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.claims import ClaimStanding
-from nodeagent.model.errors import NodeagentError, SpecsUnavailable
+from nodeagent.model.errors import NodeagentError
 from nodeagent.model.events import CdiSpecsWritten, ClaimPrepared
 from nodeagent.model.health import HealthReport
 from nodeagent.model.journal import PreparedClaim
 from nodeagent.model.ports import PodListing
-from tests.component.claims.harness import ONE, FakeSpecs, World, api
+from tests.component.claims.harness import ONE, World, api
 from tests.support.claims import (
     POD,
     make_claim,
@@ -325,26 +325,6 @@ async def test_what_takes_too_long_to_be_put_away_is_kept(world: World) -> None:
         assert list(world.prepared) == ["claim-1"]
         world.specs.hangs = False
         assert await world.unprepare() == {"claim-1": ""}
-
-
-async def test_a_claim_is_put_away_without_a_driver_and_its_file_goes_later(world: World) -> None:
-    """A pod must be able to end; the file is taken away when somebody can."""
-    api(world)
-
-    def find_no_writer() -> FakeSpecs:
-        raise SpecsUnavailable
-
-    async with world.running():
-        await world.prepare()
-        makers = world.makers
-    world.makers = makers._replace(specs=find_no_writer)
-    async with world.running():
-        assert await world.unprepare() == {"claim-1": ""}
-        assert (world.prepared, sorted(world.specs.files)) == ({}, ["claim-1"])
-    world.makers = makers
-    async with world.running():
-        await anyio.sleep(1)
-        assert world.specs.files == {}
 
 
 async def test_before_all_is_known_nothing_is_told_of_devices(world: World) -> None:

@@ -5,8 +5,9 @@ import pytest
 
 from nodeagent.components.claims.reconcile import POLL_INTERVAL_SECONDS
 from nodeagent.model.allocation import ClaimedDevice
+from nodeagent.model.errors import SpecsUnavailable
 from nodeagent.model.ports import PodListing
-from tests.component.claims.harness import World, api
+from tests.component.claims.harness import FakeSpecs, World, api
 from tests.support.claims import (
     DRIVER,
     POD,
@@ -90,3 +91,23 @@ async def test_a_claim_that_another_of_its_name_has_followed_is_put_away(world: 
         world.kubelet.listing = HELD
         await anyio.sleep(3 * POLL_INTERVAL_SECONDS)
         assert list(world.prepared) == ["claim-9"]
+
+
+async def test_a_claim_is_put_away_without_a_driver_and_its_file_goes_later(world: World) -> None:
+    """A pod must be able to end; the file is taken away when somebody can."""
+    api(world)
+
+    def find_no_writer() -> FakeSpecs:
+        raise SpecsUnavailable
+
+    async with world.running():
+        await world.prepare()
+        makers = world.makers
+    world.makers = makers._replace(specs=find_no_writer)
+    async with world.running():
+        assert await world.unprepare() == {"claim-1": ""}
+        assert (world.prepared, sorted(world.specs.files)) == ({}, ["claim-1"])
+    world.makers = makers
+    async with world.running():
+        await anyio.sleep(1)
+        assert world.specs.files == {}

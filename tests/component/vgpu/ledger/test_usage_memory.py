@@ -20,13 +20,13 @@ import anyio
 from pathlib import Path
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.edge.host.vgpu.layout import USAGE_BYTES
-from nodeagent.edge.host.vgpu.fraction_folders import HostPartFolders
+from nodeagent.edge.host.vgpu.fraction_folders import HostFractionFolders
 
 state = Path(sys.argv[1])
 
 async def main():
     worker = WorkerThread("test")
-    parts = HostPartFolders(state / "parts", worker)
+    parts = HostFractionFolders(state / "parts", worker)
     mean, other = [(await parts.write(name, [])).usage for name in ("mean", "other")]
     assert os.stat(mean).st_dev != os.stat(state).st_dev, mean
     free = os.statvfs(state).f_bavail * os.statvfs(state).f_frsize

@@ -183,7 +183,7 @@ def test_the_doctor_goes_on_with_a_broken_configuration(short_dir: Path, monkeyp
         raise CommandFailed("no agent answers", ExitCode.UNREACHABLE)
 
     # Without a configuration the agent would be looked for where this machine's own one is.
-    for module in ("look", "bundle"):
+    for module in ("observe", "bundle"):
         monkeypatch.setattr(f"nodeagent.cli.doctor.{module}.find_agent", find_none)
     file = short_dir / "c.yaml"
     file.write_text("htp: {}\n")

@@ -193,7 +193,10 @@ class SpecsUnavailable(NodeagentError):
     """CDI specifications cannot be written at the moment."""
 
     def __init__(self) -> None:
-        super().__init__("CDI specifications cannot be written yet: the driver is not ready, or their part has failed")
+        super().__init__(
+            "CDI specifications cannot be written yet: no GPU of a driver that is ready has been read, or the component"
+            " has failed; see `nodeagent status`"
+        )
 
 
 class MpsRefused(NodeagentError):

@@ -91,7 +91,7 @@ class Claims:
         self._api: ClaimApi | None = None
         self._health: Gathered[tuple[DeviceHealth, ...]] = Gathered(())
         self._is_known, self._is_described = anyio.Event(), anyio.Event()
-        self._undescribed = set[str]()
+        self._undescribed, self._unanswered = set[str](), set[str]()
         self._locks: dict[str, anyio.Lock] = {}
         self._users = Counter[str]()
         self._passing: dict[str, None] = {}
@@ -175,9 +175,8 @@ class Claims:
     async def _prepare(self, reference: ClaimReference) -> tuple[DeviceAnswer, ...]:
         check_reference(reference)
         async with self._alone_with(reference.uid):
-            book = self._find_ready_claims()
-            claim = book.claims.get(reference.uid)
-            is_new = claim is None or not claim.is_ready
+            claim = self._find_ready_claims().claims.get(reference.uid)
+            is_new = claim is None or not claim.is_ready or claim.uid in self._unanswered
             if claim is None:
                 claim = await self._begin(reference)
             if not self._is_described.is_set():
@@ -186,6 +185,7 @@ class Claims:
             ready = await make_ready(claim, self._makers, self._dependencies.keeper, await self._find_inventory())
             self._report_refused(reference, "")
             if is_new:
+                self._unanswered.discard(ready.uid)
                 devices = tuple(device.device for device in ready.devices)
                 fact = ClaimPrepared(uid=ready.uid, claim=ready.describe(), devices=devices, pods=ready.pods)
                 self._bus.publish_fact(fact, source=self.name)
@@ -202,6 +202,7 @@ class Claims:
         claim = plan_claim(found, view, self._clock.wall())
         await self._dependencies.keeper.prepare_claim(claim, list_capacities(view.inventory))
         self._passing.pop(claim.uid, None)
+        self._unanswered.add(claim.uid)
         return claim
 
     async def _ask(self, api: ClaimApi, reference: ClaimReference) -> ResourceClaim | None:
@@ -236,6 +237,7 @@ class Claims:
             inventory = self._bus.latest(Inventory)
             known = inventory.value if inventory is not None else None
             await put_away(claim, self._makers, self._dependencies.keeper, known, why)
+            self._unanswered.discard(uid)
         self._bus.publish_fact(ClaimUnprepared(uid=uid, claim=claim.describe(), reason=why), source=self.name)
         self._log.info("claim_unprepared", claim=claim.describe(), uid=uid, reason=why)
 

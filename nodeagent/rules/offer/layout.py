@@ -29,15 +29,16 @@ def plan_candidates(
 
 def _drop_doubles(gpus: Iterable[Gpu], problems: list[ResourceProblem]) -> Iterator[Gpu]:
     """Drop GPUs with equal UUIDs: devices are told apart by UUID alone, so neither can be handed out for sure."""
-    gpus = tuple(gpus)
-    uuids = Counter(uuid for gpu in gpus for uuid in (gpu.uuid, *(mig.uuid for mig in gpu.mig_devices)))
-    for gpu in gpus:
-        doubled = [uuid for uuid in (gpu.uuid, *(mig.uuid for mig in gpu.mig_devices)) if uuids[uuid] > 1]
-        if doubled or not gpu.uuid:
-            reason = f"UUID {doubled[0] if doubled else ''!r} is not unique on this node: no container can be given it"
-            problems.append(ResourceProblem(subject=f"GPU {gpu.index}", reason=reason))
-        else:
+    own = [(gpu, (gpu.uuid, *(mig.uuid for mig in gpu.mig_devices))) for gpu in gpus]
+    counts = Counter(uuid for _, uuids in own for uuid in uuids)
+    for gpu, uuids in own:
+        doubled = [uuid for uuid in uuids if counts[uuid] > 1]
+        if not doubled and gpu.uuid:
             yield gpu
+            continue
+        fault = f"UUID {doubled[0]!r} is not unique on this node" if gpu.uuid else "the driver names no UUID"
+        reason = f"{fault}: no container can be given it"
+        problems.append(ResourceProblem(subject=f"GPU {gpu.index}", reason=reason))
 
 
 def _note_empty(gpu: Gpu, problems: list[ResourceProblem]) -> None:

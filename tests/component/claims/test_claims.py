@@ -16,12 +16,7 @@ from nodeagent.model.health import HealthReport
 from nodeagent.model.journal import PreparedClaim
 from nodeagent.model.ports import PodListing
 from tests.component.claims.harness import ONE, World, api
-from tests.support.claims import (
-    POD,
-    make_claim,
-    make_reference,
-    make_result,
-)
+from tests.support.claims import POD, make_claim, make_reference, make_result
 from tests.support.gpus import gpu_uuid
 from tests.unit.components.claims.test_prepare import cuttable
 
@@ -54,6 +49,18 @@ async def test_others_hear_of_a_claim_when_it_is_answered(world: World) -> None:
         assert b'"type":"prepared"' in (world.store.current or b"")
         await anyio.lowlevel.checkpoint()
         assert list(world.prepared) == ["claim-1"]
+
+
+async def test_others_hear_of_a_claim_whose_specification_could_be_written_in_the_end(world: World) -> None:
+    """The record was ready before that; the next question is the one that makes the devices usable."""
+    api(world)
+    async with world.running():
+        with world.bus.listen(ClaimPrepared, client="test") as facts:
+            world.specs.broken = "no space left"
+            assert await world.prepare() == {"claim-1": "no space left"}
+            world.specs.broken = ""
+            assert await world.prepare() == {"claim-1": ONE}
+            assert (await facts.__anext__()).value.claim == "ns/c1"
 
 
 async def test_each_claim_of_a_call_has_an_answer_of_its_own(world: World) -> None:

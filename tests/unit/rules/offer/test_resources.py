@@ -18,7 +18,7 @@ from nodeagent.config.sections.sharing import (
     TimeSlicing,
 )
 from nodeagent.model.gpu import Gpu, Inventory
-from nodeagent.model.ids import DeviceId
+from nodeagent.model.ids import DeviceId, GpuUuid
 from nodeagent.rules.offer.devices import PluginDevice, ResourcePlan
 from nodeagent.rules.offer.resources import plan_offer, plan_resources
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory, mig_uuid
@@ -308,6 +308,16 @@ def test_doubled_uuids_are_not_offered() -> None:
     planned = plan_resources(Inventory(generation=1, gpus=(WHOLE, twin, ALSO_WHOLE)), Settings())
     assert layout(planned) == {"nvidia.com/gpu": 1}
     assert len(planned.problems) == 2
+
+
+def test_a_gpu_without_uuid_is_not_offered_and_the_reason_says_so() -> None:
+    """Two of them are not called doubles of one another."""
+    nameless = [replace(make_gpu(number), uuid=GpuUuid("")) for number in (2, 3)]
+    planned = plan_resources(Inventory(generation=1, gpus=(WHOLE, *nameless)), Settings())
+    assert layout(planned) == {"nvidia.com/gpu": 1}
+    assert {problem.reason for problem in planned.problems} == {
+        "the driver names no UUID: no container can be given it"
+    }
 
 
 def test_no_gpu_is_no_resource() -> None:

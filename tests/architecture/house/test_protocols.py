@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.architecture.house.names import PACKAGES
 from tests.architecture.house.protocols import find_singles, may_import
 from tests.architecture.house.report import SHORT_FILES_MAX, SINGLES_MAX, list_short
 from tests.architecture.house.test_words import make_package
 
-ROOT = Path(__file__).parents[3]
+PLACES = [Path(__file__).parents[3] / name for name in PACKAGES]
 
 PROTOCOL = "from typing import Protocol\nclass Writes(Protocol):\n    def write(self) -> None: ...\n"
 WRITER = "class Writer:\n    def __init__(self):\n        self.place = 1\n    def write(self) -> None: ...\n"
@@ -20,14 +21,14 @@ def find(root: Path, files: dict[str, str]) -> list[tuple[str, str]]:
 
 def test_short_files_are_no_more_than_have_been_reached() -> None:
     """A short file that comes joins what it serves."""
-    assert len(list_short(ROOT / "nodeagent")) <= SHORT_FILES_MAX
+    assert sum(len(list_short(place)) for place in PLACES) <= SHORT_FILES_MAX
 
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_needless_protocols_are_no_more_than_have_been_reached() -> None:
     """A class that stands in nobody's way is named itself."""
-    singles = [(one.protocol.name, one.implementation.name) for one in find_singles(ROOT / "nodeagent")]
+    singles = [(one.protocol.name, one.implementation.name) for one in find_singles(*PLACES)]
     assert len(singles) <= SINGLES_MAX, singles
 
 

@@ -1,5 +1,6 @@
 """The kubelet's side of a driver of claims: finds the registration socket, registers, asks over one connection."""
 
+import socket
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -53,16 +54,21 @@ class ClaimKubelet:
 
 @asynccontextmanager
 async def registered(registry: Path, *, version: str = "v1", error: str = "") -> AsyncIterator[ClaimKubelet]:
-    """What the kubelet makes of the one socket in its registry."""
-    await wait_until(lambda: _list_sockets(registry))
-    (socket,) = _list_sockets(registry)
-    async with Channel(path=str(socket)) as registration:
+    """What the kubelet makes of the one socket in its registry; a killed driver's file stays until another binds."""
+    await wait_until(lambda: any(map(_is_served, _list_sockets(registry))))
+    (place,) = _list_sockets(registry)
+    async with Channel(path=str(place)) as registration:
         stub = RegistrationStub(registration)
         info = await ask_apart(stub.GetInfo(InfoRequest(), timeout=1))
         status = RegistrationStatus(plugin_registered=not error, error=error)
         await ask_apart(stub.NotifyRegistrationStatus(status, timeout=5))
     async with Channel(path=info.endpoint) as channel:
         yield ClaimKubelet(info, channel, version)
+
+
+def _is_served(place: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as asking:
+        return asking.connect_ex(str(place)) == 0
 
 
 def _list_sockets(registry: Path) -> list[Path]:

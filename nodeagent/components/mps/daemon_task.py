@@ -292,11 +292,6 @@ class DaemonSupervisor:
         """Read the log and the processes; ask the daemon for clients if any may have changed."""
         host = self._around.host
         news = await self._read_news()
-        told, left_out = choose_lines(news)
-        for line in told:
-            self._log.info("mps_said", line=line)
-        if left_out:
-            self._log.warning("mps_said_more", lines=left_out)
         if has_orders(news):
             # A daemon of driver 535 takes limits, also of servers, from every process that reaches its pipes.
             await self._configure(has_servers=True)
@@ -306,7 +301,14 @@ class DaemonSupervisor:
             await self._ask_servers()
 
     async def _read_news(self) -> tuple[str, ...]:
-        return find_news(await self._around.host.read_log(self._place), self._orders)
+        """Read what is new in the daemon's log, and repeat the lines."""
+        news = find_news(await self._around.host.read_log(self._place), self._orders)
+        repeated, left_out = choose_lines(news)
+        for line in repeated:
+            self._log.info("mps_said", line=line)
+        if left_out:
+            self._log.warning("mps_said_more", lines=left_out)
+        return news
 
     async def _ask_servers(self) -> None:
         """Read servers and their clients; limits found changed are set again."""
@@ -336,6 +338,8 @@ class DaemonSupervisor:
             return False
         self._show(MpsPhase.STOPPING, "it is being ended")
         await self._quit()
+        # A daemon that was there for less than the time between two polls has been read by nobody.
+        await self._read_news()
         endings = await self._give_back()
         await self._around.host.remove(self._place)
         # Last of all: an agent killed before this goes on from the record, the only trace of the directory.
@@ -351,9 +355,10 @@ class DaemonSupervisor:
         pid = await host.find(self._place)
         if pid is None:
             return
-        reason = "it does not end"
+        reason, order = "it does not end", render_quit(QUIT_SECONDS)
+        self._orders.add(order)
         try:
-            await host.ask(self._place, (render_quit(QUIT_SECONDS),), QUIT_SECONDS + _SETTLE_SECONDS)
+            await host.ask(self._place, (order,), QUIT_SECONDS + _SETTLE_SECONDS)
         except MpsSilent as error:
             # The daemon's front end also fails after a server's bad end: the daemon ends all the same.
             reason = str(error)

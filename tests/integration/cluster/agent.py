@@ -47,6 +47,8 @@ def render_settings(layout: Layout, port: int, gpus: str, extra: Settings | None
             "pod_resources_socket": str(layout.pod_resources_socket),
         },
         "cdi": {"dir": str(layout.cdi_dirs[1])},
+        # Another containerd of this machine knows no container of these pods: all would seem to have ended.
+        "runtime": {"socket": str(layout.containerd_socket)},
     }
     for section, values in (extra or {}).items():
         settings[section] = {**settings.get(section, {}), **values}

@@ -29,9 +29,6 @@ NodeagentError
 └── ControlRefused             the agent refuses a person's request
 """
 
-from collections.abc import Callable
-from typing import Generic, TypeVar
-
 from nodeagent.model.nvidia import LIBRARY
 from nodeagent.model.wording import suggest
 
@@ -229,22 +226,3 @@ class FaultUnknown(NodeagentError):
 
 class ControlRefused(NodeagentError):
     """The running agent cannot or will not do as a person asked; the message says why."""
-
-
-E = TypeVar("E", bound=Exception)
-
-
-class OnError(Generic[E]):
-    """`with` calls `hear` with an error of this kind that leaves the block; `hear` may raise another error instead."""
-
-    __slots__ = ("_hear", "_kind")
-
-    def __init__(self, kind: type[E], hear: Callable[[E], None]) -> None:
-        self._kind, self._hear = kind, hear
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, self._kind):
-            self._hear(error)

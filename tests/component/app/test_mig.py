@@ -131,7 +131,7 @@ def test_the_kubelet_hears_of_a_new_layout_soon(short_dir: Path) -> None:
 def test_a_driver_that_refuses_leaves_gpus_as_they_were(short_dir: Path, fake: FakeNvml, kind: WriteKind) -> None:
     """And the node says so."""
     function = {WriteKind.CREATE: WRITING[0], WriteKind.MODE_ON: "nvmlDeviceSetMigMode"}[kind]
-    fake.fail(function, 999, times=1)
+    fake.fail(function, 999)
     with running_agent(short_dir, *use(fake)) as agent:
         agent.wait_for("/api/v1/gpus", "gpu_utilization_percent")
         agent.post("/api/v1/layout", {"layout": "all-balanced"})

@@ -65,7 +65,7 @@ class Hardware(Struct, frozen=True):
     markers: MarkerDirectory | None = None
     read_place: Callable[[], DriverPlace] = DriverPlace
     simulation: Simulation | None = None
-    """What simulated GPUs have besides; `None` for real ones."""
+    """Further ports of simulated GPUs; `None` for real GPUs."""
     extras: ExtraReadings = field(default_factory=ExtraReadings)
     partitioning: GpuPartitioning | None = None
     """Access for changes of GPUs; `None` where no component changes any."""

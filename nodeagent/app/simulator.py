@@ -36,7 +36,7 @@ class Simulator(Struct, frozen=True):
 
 
 class Simulation(Struct, frozen=True):
-    """What simulated GPUs have besides the ports of hardware."""
+    """Ports of simulated GPUs beside those of hardware."""
 
     places: "ProcessPlaces"
     """The pods of processes, which are as simulated as the GPUs."""

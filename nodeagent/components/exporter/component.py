@@ -95,7 +95,7 @@ SLICE_SECONDS = 0.0005
 
 
 class AgentCounts(NamedTuple):
-    """What other parts of the agent count."""
+    """Counts of other parts of the agent."""
 
     report: Callable[[], Sequence[ComponentReport]]
     """The lives of the components."""

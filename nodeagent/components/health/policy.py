@@ -17,7 +17,7 @@ from nodeagent.model.health import ReturnRule, Verdict
 from nodeagent.model.values import Value
 
 PLUGIN_IGNORES: Final = frozenset({13, 31, 43, 45, 68, 109})
-"""What the vendor's device plugin takes for the application's own fault."""
+"""XIDs that the vendor's device plugin takes for faults of applications."""
 _NEVER_ACT: Final = frozenset({14, 106, 107, 154, 162})
 """Injected numbers, test messages, and changes whose value is read as a level: no fault is in them."""
 _ALL: Final = frozenset({"all", "xids", "0"})

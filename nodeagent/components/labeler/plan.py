@@ -64,7 +64,7 @@ def select_features(labels: Mapping[str, str]) -> dict[str, str]:
 
 
 def render_features(labels: Mapping[str, str]) -> str:
-    """One `key=value` line for each label, sorted."""
+    """The labels as sorted lines of `key=value`."""
     return "".join(f"{key}={labels[key]}\n" for key in sorted(labels))
 
 

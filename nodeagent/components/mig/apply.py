@@ -64,7 +64,7 @@ class Due:
 
 
 class Occupants(NamedTuple):
-    """Who uses a GPU, and how each is moved out of a change's way."""
+    """The users of a GPU, and the means to move pods and clients out of a change's way."""
 
     users: Users
     clearer: Clearer
@@ -121,9 +121,9 @@ class Changer:
             RequestSuperseded: The GPU must be judged anew.
         """
         # Before pods are asked to go, and after: asking takes its time.
-        self._require_wished(due.gpu, wish)
+        self._require_current(due.gpu, wish)
         found = await self._users.find_in_the_way(due.gpu, due.affected)
-        self._require_wished(due.gpu, wish)
+        self._require_current(due.gpu, wish)
         if not found:
             return True
         now = self._now()
@@ -131,7 +131,7 @@ class Changer:
         if found == due.found and 0.0 <= now - due.dealt_at < (due.again_seconds or 0.0):
             return False
         clearing = await self._clearer.clear(due.gpu, found, now - due.waits_since)
-        self._require_wished(due.gpu, wish)
+        self._require_current(due.gpu, wish)
         due.found, due.dealt_at, due.again_seconds = found, now, clearing.again_seconds
         self._reporter.set_condition(BUSY, due.gpu.uuid, f"GPU {due.gpu.index}: {clearing.detail}")
         self._reporter.show(replace(due.shown, doing=clearing.doing))
@@ -155,7 +155,7 @@ class Changer:
         self._reporter.clear_condition(BUSY, gpu.uuid)
         await self._clients.pause(lambda doing: self._reporter.show(replace(due.shown, doing=doing)))
         async with self._turn:
-            self._require_wished(gpu, wish)
+            self._require_current(gpu, wish)
             before = await (await self._sessions.get()).read(gpu)
             await self._settle_outdone(gpu)
             intent = Intent(layout=wish.layout, wanted=due.wanted, before=before)
@@ -190,7 +190,7 @@ class Changer:
             self._reporter.show(shown, is_over=True)
         return ""
 
-    def _require_wished(self, gpu: Gpu, wish: LayoutRequest) -> None:
+    def _require_current(self, gpu: Gpu, wish: LayoutRequest) -> None:
         """Check the judgement again: other GPUs were waited for and changed since."""
         others = list_others(self._reporter.read(Offering), self._list_held())
         if gpu.uuid in others or not self._reporter.is_requested(wish):

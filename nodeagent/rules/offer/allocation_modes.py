@@ -74,14 +74,16 @@ def plan_allocation_modes(
     ours = {gpu.uuid for gpu in select_gpus(ordered, settings.gpus.include, settings.gpus.exclude)}
     unmatched = tuple(_list_unmatched(ordered, rules, overrides))
     return ModePlan(
-        wishes=tuple(_wish(gpu, rules, overrides.get(gpu.uuid), ours=gpu.uuid in ours) for gpu in ordered),
+        wishes=tuple(_find_wanted(gpu, rules, overrides.get(gpu.uuid), ours=gpu.uuid in ours) for gpu in ordered),
         conflicts=tuple(_list_conflicts(ordered, rules)),
         unmatched=tuple(one.problem for one in unmatched if not one.may_mean(missing)),
         undecided=tuple(one.name for one in unmatched if one.may_mean(missing)),
     )
 
 
-def _wish(gpu: Gpu, rules: Sequence[AllocationModeRule], override: AllocationMode | None, *, ours: bool) -> WantedMode:
+def _find_wanted(
+    gpu: Gpu, rules: Sequence[AllocationModeRule], override: AllocationMode | None, *, ours: bool
+) -> WantedMode:
     mode, reason = _choose(gpu, rules, override)
     if not ours:
         mode, reason = AllocationMode.NONE, _LEFT_ALONE

@@ -23,6 +23,6 @@ def keep_heap_small() -> bool:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return False
-    wishes = ((_M_ARENA_MAX, 1), (_M_MMAP_THRESHOLD, LARGE_BYTES), (_M_TRIM_THRESHOLD, SPARE_BYTES))
-    made = [mallopt(*wish) for wish in wishes]
+    requests = ((_M_ARENA_MAX, 1), (_M_MMAP_THRESHOLD, LARGE_BYTES), (_M_TRIM_THRESHOLD, SPARE_BYTES))
+    made = [mallopt(*request) for request in requests]
     return all(made)

@@ -111,13 +111,13 @@ class Decider:
         assert pod.demand is not None
         return [name for _, name in heapq.nsmallest(most, self._sort(pod, pod.demand, names).fitting)]
 
-    def place(self, pod: GpuPod, name: str, wishes: Mapping[int, Sequence[GpuUuid]] | None = None) -> PodPlacement:
-        """The evaluators' placement on one node with fractions; `wishes` are preferred GPUs by container number."""
+    def place(self, pod: GpuPod, name: str, requests: Mapping[int, Sequence[GpuUuid]] | None = None) -> PodPlacement:
+        """The evaluators' placement on one node with fractions; `requests` are preferred GPUs by container number."""
         account = self._cluster.find_space(name)
         assert account is not None
         assert pod.demand is not None
         space = narrow(account.look(pod)[0].space, account.published.models, pod.selection)
-        return place_pod(space, pod.demand, wishes)
+        return place_pod(space, pod.demand, requests)
 
     def try_node(self, pod: GpuPod, name: str) -> PodPlacement | str:
         """The evaluators' placement on one node, or the reason against the node; the reason is cached.

@@ -322,13 +322,13 @@ class NodeSpace:
         rooms = {room.gpu: room for room in self.published.space.rooms}
         found: dict[int, Fractions] = {}
         for each in demand.containers:
-            wish = read_scheduler_choice(
+            request = read_scheduler_choice(
                 profile,
                 pod.choice,
                 self.published.gpus,
                 container=each.number,
                 init_containers=pod.init_containers,
             )
-            if len(wish.gpus) == each.demand.gpus:
-                found[each.number] = tuple(each.demand.share_of(rooms[gpu]) for gpu in wish.gpus)
+            if len(request.gpus) == each.demand.gpus:
+                found[each.number] = tuple(each.demand.share_of(rooms[gpu]) for gpu in request.gpus)
         return found

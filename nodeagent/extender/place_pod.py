@@ -33,20 +33,20 @@ class PodPlacement(Value, frozen=True):
         return self.failed is None
 
 
-def place_pod(space: Space, demand: PodDemand, wishes: Mapping[int, Sequence[GpuUuid]] | None = None) -> PodPlacement:
+def place_pod(space: Space, demand: PodDemand, requests: Mapping[int, Sequence[GpuUuid]] | None = None) -> PodPlacement:
     """Place every container: running containers in their order, then each init container where possible.
 
     Args:
         space: The free space of the node.
         demand: The pod's demand.
-        wishes: Preferred GPUs by the container's number.
+        requests: Preferred GPUs by the container's number.
     """
-    wished = wishes or {}
+    requested = requests or {}
     placements: dict[int, Placement] = {}
     running = space
     for container in demand.containers:
         if container.stage is not Stage.INIT:
-            placement = place(running, container.demand, wish=wished.get(container.number, ()))
+            placement = place(running, container.demand, request=requested.get(container.number, ()))
             placements[container.number] = placement
             if not placement.shares:
                 return PodPlacement(placements=placements, failed=container)
@@ -55,8 +55,8 @@ def place_pod(space: Space, demand: PodDemand, wishes: Mapping[int, Sequence[Gpu
         if container.stage is Stage.INIT:
             beside = [placements[each.number] for each in demand.containers if _runs_beside(each, container)]
             early = space.occupy(fraction for placement in beside for fraction in placement.shares)
-            wish = wished.get(container.number) or _find_wish(container, placements)
-            placement = place(early, container.demand, wish=wish)
+            request = requested.get(container.number) or _find_request(container, placements)
+            placement = place(early, container.demand, request=request)
             placements[container.number] = placement
             if not placement.shares:
                 return PodPlacement(placements=placements, failed=container)
@@ -69,7 +69,7 @@ def _runs_beside(other: ContainerDemand, container: ContainerDemand) -> bool:
     return other.stage is Stage.SIDECAR and other.number < container.number
 
 
-def _find_wish(container: ContainerDemand, placements: Mapping[int, Placement]) -> tuple[GpuUuid, ...]:
+def _find_request(container: ContainerDemand, placements: Mapping[int, Placement]) -> tuple[GpuUuid, ...]:
     """The GPUs of a container with the same number of GPUs, so that the pod takes no more than necessary."""
     for placement in placements.values():
         if placement.demand.gpus == container.demand.gpus:

@@ -152,8 +152,8 @@ def _compare(inventory: Inventory) -> Work:
 
 def _render(inventory: Inventory, table: AllocationTable = NOBODY) -> Work:
     series, sample, known = NodeSeries(), _make_sample(inventory), Knowledge(inventory, None, table)
-    wishes, seconds = SeriesSelection(select_defaults()), iter(range(1_000_000_000))
-    return lambda: join_text(list(series.render(replace(sample, time_seconds=START + next(seconds)), known, wishes)))
+    requests, seconds = SeriesSelection(select_defaults()), iter(range(1_000_000_000))
+    return lambda: join_text(list(series.render(replace(sample, time_seconds=START + next(seconds)), known, requests)))
 
 
 def _join_state(inventory: Inventory, table: AllocationTable | None = None) -> Work:

@@ -33,10 +33,10 @@ WRITES = [
 
 
 @needs_helm
-@pytest.mark.parametrize("wish", WRITES)
-def test_the_host_can_be_written_to_only_where_the_configuration_asks_for_it(wish: str) -> None:
+@pytest.mark.parametrize("setting", WRITES)
+def test_the_host_can_be_written_to_only_where_the_configuration_asks_for_it(setting: str) -> None:
     """The container runtime's files and the hook program; judging and restarting a runtime takes the host's root."""
-    (container,) = pod_of(render_objects("--set", f"gpuAccess=runtimeClass,config.{wish}"))["containers"]
+    (container,) = pod_of(render_objects("--set", f"gpuAccess=runtimeClass,config.{setting}"))["containers"]
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["SYS_CHROOT"]}
     assert not host_mount_of(container)["readOnly"]
     (shipped,) = pod_of(read_manifest())["containers"]
@@ -55,10 +55,10 @@ def test_gpus_can_be_cut_only_where_the_configuration_asks_for_it() -> None:
 
 
 @needs_helm
-@pytest.mark.parametrize("wish", ["hooks=ldcache", "hook_dir=/opt/hook,config.cdi.hooks=none"])
-def test_the_hook_in_the_state_directory_needs_nothing_more(wish: str) -> None:
+@pytest.mark.parametrize("setting", ["hooks=ldcache", "hook_dir=/opt/hook,config.cdi.hooks=none"])
+def test_the_hook_in_the_state_directory_needs_nothing_more(setting: str) -> None:
     """Nor does one that is not wanted."""
-    (container,) = pod_of(render_objects("--set", f"gpuAccess=runtimeClass,config.cdi.{wish}"))["containers"]
+    (container,) = pod_of(render_objects("--set", f"gpuAccess=runtimeClass,config.cdi.{setting}"))["containers"]
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     assert host_mount_of(container)["readOnly"]
 
@@ -90,12 +90,12 @@ MPS = [
 
 
 @needs_helm
-@pytest.mark.parametrize("wish", MPS)
-def test_daemons_of_mps_have_what_they_need(wish: str) -> None:
+@pytest.mark.parametrize("setting", MPS)
+def test_daemons_of_mps_have_what_they_need(setting: str) -> None:
     """The host's processes, and a directory that means the same on the host, with what is mounted there if it can."""
     capabilities: list[object] = []
     for access, propagation in (("privileged", "Bidirectional"), ("runtimeClass", "None")):
-        pod = pod_of(render_objects("--set", f"gpuAccess={access},config.{wish}"))
+        pod = pod_of(render_objects("--set", f"gpuAccess={access},config.{setting}"))
         (container,) = pod["containers"]
         assert pod["hostPID"] is True
         (mount,) = (each for each in container["volumeMounts"] if each["name"] == "mps")

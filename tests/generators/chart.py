@@ -72,8 +72,8 @@ def render_flow_control() -> str:
 def render_runtime_class() -> str:
     """`deploy/chart/templates/runtimeclass.yaml`: with the setting that needs it, and no other's class in the way."""
     name = "runtimeclass.yaml"
-    wish = "{{- if and .Values.createRuntimeClass ((.Values.config).runtime).shim }}\n"
-    return _HEAD.format(name=name) + wish + (DEPLOY / name).read_text(encoding="utf-8") + "{{- end }}\n"
+    request = "{{- if and .Values.createRuntimeClass ((.Values.config).runtime).shim }}\n"
+    return _HEAD.format(name=name) + request + (DEPLOY / name).read_text(encoding="utf-8") + "{{- end }}\n"
 
 
 def _template(text: str, *replacements: tuple[str, str]) -> str:

@@ -108,8 +108,8 @@ def test_hook_and_markers_reach_the_host_where_they_are_asked_for(
 ) -> None:
     """The image carries the hook program; the runtime runs it for a pod, and operands beside find their markers."""
     run = node.layout.run
-    wishes = {"cdi": {"hooks": "ldcache", "hook_dir": "/run/hook"}}
-    deployment.install({**wishes, "driver": {**CONFIG["driver"], "validation_markers": True}})
+    requests = {"cdi": {"hooks": "ldcache", "hook_dir": "/run/hook"}}
+    deployment.install({**requests, "driver": {**CONFIG["driver"], "validation_markers": True}})
     deployment.wait_ready()
     pods.run(render_pod("worker", limits={GPU: 1}))
     assert (run / "hook/nodeagent-cdi-hook").stat().st_mode & 0o777 == 0o755

@@ -82,7 +82,7 @@ def partitions_of(model: str, *, enabled: bool = True, with_placements: bool = T
     return GpuPartitions(enabled=enabled, pending=enabled, profiles=profiles, memory_bytes=total)
 
 
-def wish(profiles: str) -> Wanted:
+def request(profiles: str) -> Wanted:
     """A wish of these profiles, such as `3g.40gb 1g.10gb 1g.10gb`."""
     return Wanted(enabled=True, profiles=Counter(profiles.split()))
 
@@ -90,7 +90,7 @@ def wish(profiles: str) -> Wanted:
 def cut(model: str, profiles: str) -> GpuPartitions:
     """A GPU of this model cut into these profiles; the numbers of its instances begin at 100."""
     empty = partitions_of(model)
-    return follow(solve(list_targets(wish(profiles), empty.profiles), empty), empty)
+    return follow(solve(list_targets(request(profiles), empty.profiles), empty), empty)
 
 
 @cache

@@ -68,8 +68,8 @@ class ClusterWiring:
         if self._credentials is None:
             return (labeler,)
         cluster = ComponentSpec("cluster", self._build_cluster, stop_stage=STOP_STAGE)
-        wishes = ComponentSpec("wishes", self._build_node_requests, stop_stage=STOP_STAGE)
-        return (labeler, cluster, wishes)
+        requests = ComponentSpec("wishes", self._build_node_requests, stop_stage=STOP_STAGE)
+        return (labeler, cluster, requests)
 
     @property
     def is_in_use(self) -> bool:

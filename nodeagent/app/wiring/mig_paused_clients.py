@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from nodeagent.components.mig.paused_clients_task import PausedClients
-from nodeagent.components.mig.request import WISH_VERSION
+from nodeagent.components.mig.request import REQUEST_VERSION
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
 from nodeagent.edge.host.files.sealed_store import SealedStore
@@ -13,7 +13,7 @@ from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.cluster import Eviction
 from nodeagent.model.mig import MEMORY
 
-STORE = (MEMORY, "nodeagent-mig", WISH_VERSION)
+STORE = (MEMORY, "nodeagent-mig", REQUEST_VERSION)
 
 
 class MigCluster:

@@ -120,8 +120,8 @@ async def _plan(settings: Settings) -> tuple[SpecPlan, str]:
     if failure is not None:
         raise failure
     kinds = decide_public((), (), wanted=True)
-    wishes = decide_options(kinds, layout, settings.cdi.device_groups, None)
-    return plan_specs(inventory, files, wishes), problem
+    requests = decide_options(kinds, layout, settings.cdi.device_groups, None)
+    return plan_specs(inventory, files, requests), problem
 
 
 def _choose_layout(settings: Settings, files: DriverFiles, worker: WorkerThread) -> Layout:

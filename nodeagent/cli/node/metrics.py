@@ -58,11 +58,11 @@ def render(arguments: argparse.Namespace, streams: Streams) -> int:
     hardware = choose_hardware(LiveSettings(settings), settings.node.name or platform.node(), 1)
     inventory, samples = anyio.run(_read_hardware, hardware)
     # Only a running agent knows the holders of devices.
-    wishes = replace(plan_selection(settings.metrics, selection, settings.node.name or platform.node()), pods=False)
+    requests = replace(plan_selection(settings.metrics, selection, settings.node.name or platform.node()), pods=False)
     series, known = NodeSeries(), Knowledge(inventory, DriverState(phase=DriverPhase.READY))
     blocks = []
     for sample in samples:
-        blocks = list(series.render(sample, known, wishes))
+        blocks = list(series.render(sample, known, requests))
     body = join_openmetrics(blocks) + OPENMETRICS_END if arguments.openmetrics else join_text(blocks)
     streams.out.write(body.decode())
     return ExitCode.OK

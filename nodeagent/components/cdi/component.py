@@ -240,8 +240,8 @@ class Cdi:
         readings = self._parse(contents)
         own_paths = plan_own_paths(self._directories.locate, files.vendor)
         kinds = decide_public(readings, own_paths, wanted=settings.public_kind, vendor=files.vendor)
-        wishes = decide_options(kinds, layout, settings.device_groups, self._read_runtime())
-        wanted, left_out = self._plan(inventory.value, files, wishes)
+        requests = decide_options(kinds, layout, settings.device_groups, self._read_runtime())
+        wanted, left_out = self._plan(inventory.value, files, requests)
         changes = decide_changes(wanted, contents, own_paths, files.vendor)
         self._refuse_contest(changes, contents)
         cause = self._news.take(driver, inventory, self._reloaded)
@@ -258,12 +258,12 @@ class Cdi:
         return True
 
     def _plan(
-        self, inventory: Inventory, files: DriverFiles, wishes: SpecOptions
+        self, inventory: Inventory, files: DriverFiles, requests: SpecOptions
     ) -> tuple[dict[str, bytes], tuple[str, ...]]:
         """The files' contents; made anew only after a change of an input."""
-        origin = (inventory, files, wishes)
+        origin = (inventory, files, requests)
         if self._planned is None or self._planned[0] != origin:
-            plan = plan_specs(inventory, files, wishes)
+            plan = plan_specs(inventory, files, requests)
             # The rendered bytes are kept; their specifications are not.
             self._planned = (origin, render_specs(plan), replace(plan, specs=()))
         return self._planned[1], self._planned[2].left_out

@@ -100,8 +100,8 @@ class ShimUpdater:
         if self._planned is None or self._planned[0] != origin:
             # Every kind, and groups too: other definers, and old readers of files, do not matter to the shim.
             groups = self._live.now.cdi.device_groups != "never"
-            wishes = SpecOptions(kinds=PUBLIC_KINDS, hook=hook, groups=groups, public_groups=groups)
-            specs = plan_specs(inventory, files, wishes).specs
+            requests = SpecOptions(kinds=PUBLIC_KINDS, hook=hook, groups=groups, public_groups=groups)
+            specs = plan_specs(inventory, files, requests).specs
             policy = plan_policy(self._live.now.shim)
             self._planned = (origin, plan_shim_table(inventory, files, specs, policy, cuda=cuda, fresh=marks))
         return self._planned[1]

@@ -29,10 +29,10 @@ def plan_claim_spec(
     Raises:
         FractionUndescribed: A device has no device node.
     """
-    inventory, files, wishes = node
+    inventory, files, requests = node
     # A pod waits, and the other GPUs of the node are none of its business.
     meant = dict.fromkeys(gpu for each in claimed if (gpu := inventory.find_gpu(each.uuid)) is not None)
-    plan = plan_gpu_devices(replace(inventory, gpus=tuple(meant)), files, hook=wishes.hook)
+    plan = plan_gpu_devices(replace(inventory, gpus=tuple(meant)), files, hook=requests.hook)
     edits = {device.name: device.container_edits for device in plan.devices}
     devices: dict[str, Device] = {}
     for each in claimed:
@@ -44,7 +44,7 @@ def plan_claim_spec(
         mounts = tuple(map(render_mount, each.mounts))
         own = replace(own, env=(*own.env, *environment), mounts=(*own.mounts, *mounts))
         devices[each.name] = Device(name=each.name, container_edits=own)
-    return build_for(CLAIM_KIND, tuple(devices.values()), common, groups=wishes.groups)
+    return build_for(CLAIM_KIND, tuple(devices.values()), common, groups=requests.groups)
 
 
 def list_stale(names: Iterable[str], uids: Iterable[str]) -> tuple[str, ...]:

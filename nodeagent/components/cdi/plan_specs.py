@@ -95,17 +95,17 @@ class SpecPlan(Value, frozen=True):
     """The edits for every container with a GPU."""
 
 
-def plan_specs(inventory: Inventory, files: DriverFiles, wishes: SpecOptions) -> SpecPlan:
+def plan_specs(inventory: Inventory, files: DriverFiles, requests: SpecOptions) -> SpecPlan:
     """Every specification for this node."""
-    gpus = plan_gpu_devices(inventory, files, hook=wishes.hook)
-    edits = plan_common_edits(files, wishes.hook)
+    gpus = plan_gpu_devices(inventory, files, hook=requests.hook)
+    edits = plan_common_edits(files, requests.hook)
     specs: list[Spec] = []
     if gpus.devices:
-        specs.append(build_for(name_own_kind(files.vendor), gpus.devices, edits, groups=wishes.groups))
+        specs.append(build_for(name_own_kind(files.vendor), gpus.devices, edits, groups=requests.groups))
     public = [(name_public_kind(files.vendor), gpus.devices, edits)] if gpus.devices else []
-    public += _plan_public(files, wishes.hook)
-    specs += [build_for(*each, groups=wishes.public_groups) for each in public if each[0] in wishes.kinds]
-    specs += [build_for(*each, groups=wishes.groups) for each in _plan_extras(files)]
+    public += _plan_public(files, requests.hook)
+    specs += [build_for(*each, groups=requests.public_groups) for each in public if each[0] in requests.kinds]
+    specs += [build_for(*each, groups=requests.groups) for each in _plan_extras(files)]
     return SpecPlan(specs=tuple(specs), left_out=gpus.left_out, common=edits)
 
 
@@ -212,10 +212,10 @@ def plan_fraction(
     Raises:
         FractionUndescribed: A GPU has no device node.
     """
-    inventory, files, wishes = node
+    inventory, files, requests = node
     # A pod waits, and the other GPUs of the node are none of its business.
     meant = tuple(gpu for gpu in inventory.gpus if gpu.uuid in gpus)
-    plan = plan_gpu_devices(replace(inventory, gpus=meant), files, hook=wishes.hook)
+    plan = plan_gpu_devices(replace(inventory, gpus=meant), files, hook=requests.hook)
     edits = {device.name: device.container_edits for device in plan.devices}
     for gpu in gpus:
         if gpu not in edits:
@@ -227,7 +227,7 @@ def plan_fraction(
     variables = tuple(f"{key}={value}" for key, value in sorted(environment.items()))
     merged = replace(merged, env=(*merged.env, *variables), mounts=tuple(map(render_mount, mounts)))
     devices = tuple(Device(name=name, container_edits=merged) for name in names)
-    return build_for(FRACTION_KIND, devices, common, groups=wishes.groups)
+    return build_for(FRACTION_KIND, devices, common, groups=requests.groups)
 
 
 def _merge(all_edits: Sequence[ContainerEdits]) -> ContainerEdits:

@@ -136,8 +136,8 @@ async def _make_partitions(
         if device.is_made:
             if partitions is None:
                 raise ClaimRefused(f"{device.device} is to be made, and `mig.manage` is off now: turn it on again")
-            wish = plan_partition(device, inventory)
-            made[device.device] = (await partitions().make_partition(name_partition(claim, device), wish)).uuid
+            request = plan_partition(device, inventory)
+            made[device.device] = (await partitions().make_partition(name_partition(claim, device), request)).uuid
     return made
 
 

@@ -49,7 +49,7 @@ class PlacedRequest(NamedTuple):
     place: int
     source: str
     requests: tuple[str, ...]
-    wish: SharingRequest
+    request: SharingRequest
 
     def describe(self) -> str:
         """The place of the configuration in the claim."""
@@ -71,8 +71,8 @@ def read_configs(configs: Sequence[OpaqueConfig], driver: str) -> tuple[PlacedRe
             continue
         if config.source not in {FROM_CLASS, FROM_CLAIM}:
             raise ClaimRefused(f"{where}.source is unknown: it is {FROM_CLASS} or {FROM_CLAIM}")
-        wish = read_parameters(config.parameters, f"{where}.opaque.parameters")
-        read.append(PlacedRequest(place, config.source, config.requests, wish))
+        request = read_parameters(config.parameters, f"{where}.opaque.parameters")
+        read.append(PlacedRequest(place, config.source, config.requests, request))
     return tuple(sorted(read, key=lambda one: (one.source == FROM_CLAIM, one.place), reverse=True))
 
 
@@ -87,12 +87,12 @@ def choose_config(configs: Sequence[PlacedRequest], result: ClaimResult, *, is_g
         is_named = not names.isdisjoint(config.requests)
         if config.requests and not is_named:
             continue
-        if (config.wish.kind == GPU_KIND) == is_gpu:
+        if (config.request.kind == GPU_KIND) == is_gpu:
             return config
         if is_named:
-            wanted = _KINDS[config.wish.kind]
+            wanted = _KINDS[config.request.kind]
             raise ClaimRefused(
-                f"cannot apply {config.wish.kind} to device {result.device} of request {result.request}:"
+                f"cannot apply {config.request.kind} to device {result.device} of request {result.request}:"
                 f" {config.describe()} is for {wanted}"
             )
     return None

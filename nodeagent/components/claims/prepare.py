@@ -105,8 +105,8 @@ def plan_claim(claim: ResourceClaim, view: NodeView, now_seconds: float) -> Prep
         raise ClaimRefused(f"claim {claim.namespace}/{claim.name} has no device of the driver {view.driver}")
     if len(own) > DEVICES_MAX:
         raise ClaimRefused(f"claim {claim.namespace}/{claim.name} has {len(own)} devices; {DEVICES_MAX} are possible")
-    wishes = read_configs(claim.configs, view.driver)
-    chosen = [_choose(result, wishes, view) for result in own]
+    requests = read_configs(claim.configs, view.driver)
+    chosen = [_choose(result, requests, view) for result in own]
     shared = _plan_sharing(chosen, view)
     devices = tuple(_plan_device(claim.uid, each, shared.get(each.place), view) for each in chosen)
     return PreparedClaim(
@@ -140,9 +140,9 @@ class _Chosen(NamedTuple):
         return -1 if self.config is None else self.config.place
 
 
-def _choose(result: ClaimResult, wishes: Sequence[PlacedRequest], view: NodeView) -> _Chosen:
+def _choose(result: ClaimResult, requests: Sequence[PlacedRequest], view: NodeView) -> _Chosen:
     device = _find(result, view)
-    return _Chosen(result, device, choose_config(wishes, result, is_gpu=device.is_gpu))
+    return _Chosen(result, device, choose_config(requests, result, is_gpu=device.is_gpu))
 
 
 def _find(result: ClaimResult, view: NodeView) -> NamedDevice:
@@ -176,7 +176,7 @@ def _plan_sharing(chosen: Sequence[_Chosen], view: NodeView) -> dict[int, ClaimS
     """By the place of a configuration the sharing of its devices."""
     shared: dict[int, ClaimSharing] = {}
     for each in chosen:
-        if each.config is None or each.config.wish.way is None or each.place in shared:
+        if each.config is None or each.config.request.way is None or each.place in shared:
             continue
         together = [one.device for one in chosen if one.place == each.place]
         shared[each.place] = _plan_way(each.config, together, view)
@@ -184,14 +184,14 @@ def _plan_sharing(chosen: Sequence[_Chosen], view: NodeView) -> dict[int, ClaimS
 
 
 def _plan_way(config: PlacedRequest, devices: Sequence[NamedDevice], view: NodeView) -> ClaimSharing:
-    wish, where = config.wish, config.describe()
-    if wish.way is SharingWay.TIME_SLICING:
-        if wish.interval != INTERVALS[OWN] and not view.powers.sets_turns:
+    request, where = config.request, config.describe()
+    if request.way is SharingWay.TIME_SLICING:
+        if request.interval != INTERVALS[OWN] and not view.powers.sets_turns:
             raise ClaimRefused(
-                f"{where}.opaque.parameters.sharing.timeSlicingConfig.interval is {wish.interval!r}: this agent leaves"
-                " the time slice of a GPU as the driver has it; set `claims.time_slices`, or write Default"
+                f"{where}.opaque.parameters.sharing.timeSlicingConfig.interval is {request.interval!r}: this agent"
+                " leaves the time slice of a GPU as the driver has it; set `claims.time_slices`, or write Default"
             )
-        return ClaimSharing(way=SharingWay.TIME_SLICING, interval=wish.interval, group=config.place)
+        return ClaimSharing(way=SharingWay.TIME_SLICING, interval=request.interval, group=config.place)
     if not view.powers.runs_mps:
         raise ClaimRefused(
             f'{where}: "MPS" is selected as the GPU sharing strategy, but this agent runs no daemon of it:'
@@ -202,12 +202,12 @@ def _plan_way(config: PlacedRequest, devices: Sequence[NamedDevice], view: NodeV
             f"{where}: MPS is for whole GPUs here, and {devices[0].name} is a MIG device: ask for a MIG device for each"
             " container, or share it by TimeSlicing"
         )
-    return ClaimSharing(way=SharingWay.MPS, mps=_resolve(wish, devices, where), group=config.place)
+    return ClaimSharing(way=SharingWay.MPS, mps=_resolve(request, devices, where), group=config.place)
 
 
-def _resolve(wish: SharingRequest, devices: Sequence[NamedDevice], where: str) -> MpsLimits:
+def _resolve(request: SharingRequest, devices: Sequence[NamedDevice], where: str) -> MpsLimits:
     uuids = list(dict.fromkeys(device.gpu.uuid for device in devices))
-    mps = wish.mps
+    mps = request.mps
     try:
         return resolve_limits(uuids, mps.thread_percentage, mps.memory_bytes, dict(mps.memory_bytes_by_gpu))
     except MpsRefused as error:

@@ -339,10 +339,10 @@ class Exporter:
             claims=self._latest(ClaimTable),
             pod_labels=self._latest(PodLabelTable),
         )
-        wishes = plan_selection(self._live.now.metrics, self._selection, self._host)
+        requests = plan_selection(self._live.now.metrics, self._selection, self._host)
         blocks: list[Block] = []
         began = time.perf_counter()
-        for block in self._series.render(sample, known, wishes):
+        for block in self._series.render(sample, known, requests):
             blocks.append(block)
             spent = time.perf_counter() - began
             if spent > SLICE_SECONDS:

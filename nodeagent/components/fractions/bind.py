@@ -122,7 +122,7 @@ def choose(start: Start, view: FractionView, table: FractionTable, now_seconds: 
     obstacles = plan_obstacles(view.gpus, rest, start.daemons, by_mps=enforcement is Enforcement.MPS)
     space = withhold(plan_summary(view, table, leaving), obstacles)
     near = find_near(caller.cores, view.gpus)
-    placement = place(space, demand, wish=choice.gpus, near=near)
+    placement = place(space, demand, request=choice.gpus, near=near)
     if not placement.shares:
         raise NoRoom(placement.rule, render_placement(placement))
     binding = Binding(

@@ -113,7 +113,7 @@ class Changer:
 
         await self._reporter.wait_until(knows, TOLD_SECONDS)
 
-    async def clear(self, due: Due, wish: LayoutRequest) -> bool:
+    async def clear(self, due: Due, request: LayoutRequest) -> bool:
         """Whether the devices to be removed are unused; users are dealt with as `mig.when_busy` says.
 
         Raises:
@@ -121,9 +121,9 @@ class Changer:
             RequestSuperseded: The GPU must be judged anew.
         """
         # Before pods are asked to go, and after: asking takes its time.
-        self._require_current(due.gpu, wish)
+        self._require_current(due.gpu, request)
         found = await self._users.find_in_the_way(due.gpu, due.affected)
-        self._require_current(due.gpu, wish)
+        self._require_current(due.gpu, request)
         if not found:
             return True
         now = self._now()
@@ -131,7 +131,7 @@ class Changer:
         if found == due.found and 0.0 <= now - due.dealt_at < (due.again_seconds or 0.0):
             return False
         clearing = await self._clearer.clear(due.gpu, found, now - due.waits_since)
-        self._require_current(due.gpu, wish)
+        self._require_current(due.gpu, request)
         due.found, due.dealt_at, due.again_seconds = found, now, clearing.again_seconds
         self._reporter.set_condition(BUSY, due.gpu.uuid, f"GPU {due.gpu.index}: {clearing.detail}")
         self._reporter.show(replace(due.shown, doing=clearing.doing))
@@ -144,7 +144,7 @@ class Changer:
         again = [due.again_seconds for due in dues if due.again_seconds is not None]
         await self._reporter.wait_news(min(again, default=None))
 
-    async def change(self, due: Due, wish: LayoutRequest) -> End:
+    async def change(self, due: Due, request: LayoutRequest) -> End:
         """Make the calls on an unused GPU.
 
         Raises:
@@ -155,10 +155,10 @@ class Changer:
         self._reporter.clear_condition(BUSY, gpu.uuid)
         await self._clients.pause(lambda doing: self._reporter.show(replace(due.shown, doing=doing)))
         async with self._turn:
-            self._require_current(gpu, wish)
+            self._require_current(gpu, request)
             before = await (await self._sessions.get()).read(gpu)
             await self._settle_outdone(gpu)
-            intent = Intent(layout=wish.layout, wanted=due.wanted, before=before)
+            intent = Intent(layout=request.layout, wanted=due.wanted, before=before)
             number = await self._keeper.begin_change(OWNER, gpu.uuid, begin_step(intent, self._now()))
             return await self._carry(gpu, number, Progress(intent=intent), due.shown, due.busy)
 
@@ -190,11 +190,11 @@ class Changer:
             self._reporter.show(shown, is_over=True)
         return ""
 
-    def _require_current(self, gpu: Gpu, wish: LayoutRequest) -> None:
+    def _require_current(self, gpu: Gpu, request: LayoutRequest) -> None:
         """Check the judgement again: other GPUs were waited for and changed since."""
         others = list_others(self._reporter.read(Offering), self._list_held())
-        if gpu.uuid in others or not self._reporter.is_requested(wish):
-            raise RequestSuperseded(wish.layout)
+        if gpu.uuid in others or not self._reporter.is_requested(request):
+            raise RequestSuperseded(request.layout)
 
     async def _settle_outdone(self, gpu: Gpu) -> None:
         """Settle an older change, or a restart would resume it against the users of the new devices."""

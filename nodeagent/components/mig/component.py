@@ -117,7 +117,7 @@ class Mig:
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self._keeper, self._store, self._read_file = files
         self._orders, self._partitions, self._has_cluster = orders, partitions, cluster.has_labels
-        self._reporter = reporter = MigReporter(bus, conditions, lambda wish: self._decide() == wish)
+        self._reporter = reporter = MigReporter(bus, conditions, lambda request: self._decide() == request)
         self._sessions = PartitionSessions(gpus.partitioning)
         users, turn = Users(reporter.read, gpus.places), anyio.Lock()
         self._partition_writer = PartitionWriter(
@@ -250,8 +250,8 @@ class Mig:
         return decide_request(self._note_label(), self._live.now.mig.layout, self._asked)
 
     def _note_label(self) -> Remembered:
-        wishes = self._reporter.read(NodeRequests)
-        return note_label(self._remembered, wishes.mig_config if wishes is not None else None)
+        requests = self._reporter.read(NodeRequests)
+        return note_label(self._remembered, requests.mig_config if requests is not None else None)
 
     async def _go_round(self) -> bool:
         """Judge the request and the GPUs, and change GPUs that differ; returns whether any differed."""
@@ -295,59 +295,61 @@ class Mig:
         self._conditions.replace(INVALID, {"": "; ".join(told)} if told else {})
         return find_layout(name, configured, of_file.layouts, inventory.gpus)
 
-    def _note_in_place(self, wish: LayoutRequest, inventory: Inventory, judgement: Judgement) -> None:
-        self._conditions.replace(DRIFTED, judgement.describe_drift(wish.layout, inventory.gpus))
+    def _note_in_place(self, request: LayoutRequest, inventory: Inventory, judgement: Judgement) -> None:
+        self._conditions.replace(DRIFTED, judgement.describe_drift(request.layout, inventory.gpus))
         self._conditions.replace(FAILED, {})
         for gpu in judgement.wanted.keys() - set(judgement.differing):
             self._conditions.clear(HALF, key=gpu)
             self._conditions.clear(REBOOT, key=gpu)
-        self._drift.note_in_place(wish, inventory)
+        self._drift.note_in_place(request, inventory)
         self._retry.forget()
         left = "; ".join(judgement.left)
-        self._reporter.publish(MigState(layout=wish.layout, origin=wish.origin, standing="success", detail=left))
+        self._reporter.publish(MigState(layout=request.layout, origin=request.origin, standing="success", detail=left))
 
-    async def _await_boot(self, wish: LayoutRequest, reasons: Mapping[GpuUuid, str]) -> None:
+    async def _await_boot(self, request: LayoutRequest, reasons: Mapping[GpuUuid, str]) -> None:
         """Report a needed boot; fail if the node was booted for the same GPU already, as another boot helps no more."""
         if vain := [reasons[uuid] for uuid in reasons if self._remembered.boots.get(uuid, self._boot) != self._boot]:
-            self._fail(wish, f"{vain[0]}, nor did a boot of the node")
+            self._fail(request, f"{vain[0]}, nor did a boot of the node")
             return
         self._remembered = note_boot(self._remembered, reasons, self._boot)
         await self._remember()
-        self._retry.note_failed(wish, reason := "; ".join(reasons.values()), ())
-        self._reporter.publish(MigState(layout=wish.layout, origin=wish.origin, standing="rebooting", detail=reason))
-        self._log.warning("mig_layout_waits_for_boot", layout=wish.layout, reason=reason)
+        self._retry.note_failed(request, reason := "; ".join(reasons.values()), ())
+        self._reporter.publish(
+            MigState(layout=request.layout, origin=request.origin, standing="rebooting", detail=reason)
+        )
+        self._log.warning("mig_layout_waits_for_boot", layout=request.layout, reason=reason)
 
-    def _fail(self, wish: LayoutRequest, reason: str, gpus: tuple[GpuUuid, ...] | None = ()) -> None:
+    def _fail(self, request: LayoutRequest, reason: str, gpus: tuple[GpuUuid, ...] | None = ()) -> None:
         """Report a failure; `gpus` are the GPUs at fault, `None` for a refusal before any change was begun."""
-        if not self._retry.note_failed(wish, reason, gpus):
+        if not self._retry.note_failed(request, reason, gpus):
             return
-        self._conditions.replace(FAILED, {"": f"{wish.layout} ({wish.origin}): {reason}"})
-        self._reporter.publish(MigState(layout=wish.layout, origin=wish.origin, standing="failed", detail=reason))
-        self._log.error("mig_layout_failed", layout=wish.layout, reason=reason)
+        self._conditions.replace(FAILED, {"": f"{request.layout} ({request.origin}): {reason}"})
+        self._reporter.publish(MigState(layout=request.layout, origin=request.origin, standing="failed", detail=reason))
+        self._log.error("mig_layout_failed", layout=request.layout, reason=reason)
         if gpus is None:
             self._bus.publish_fact(
-                NodeRequestRefused(label=MIG_CONFIG_LABEL, value=wish.layout, reason=reason), source=self.name
+                NodeRequestRefused(label=MIG_CONFIG_LABEL, value=request.layout, reason=reason), source=self.name
             )
 
-    async def _apply(self, wish: LayoutRequest, judgement: Judgement, owed: Sequence[GpuUuid]) -> None:
+    async def _apply(self, request: LayoutRequest, judgement: Judgement, owed: Sequence[GpuUuid]) -> None:
         self._conditions.replace(FAILED, {})
-        self._reporter.publish(MigState(layout=wish.layout, origin=wish.origin, standing="pending"))
-        self._log.info("mig_layout_begun", layout=wish.layout, origin=wish.origin, gpus=list(owed))
-        row, waiting = self._row.begin(wish, {uuid: judgement.wanted[uuid] for uuid in owed}), {}
+        self._reporter.publish(MigState(layout=request.layout, origin=request.origin, standing="pending"))
+        self._log.info("mig_layout_begun", layout=request.layout, origin=request.origin, gpus=list(owed))
+        row, waiting = self._row.begin(request, {uuid: judgement.wanted[uuid] for uuid in owed}), {}
         try:
             async for gpu, end in row:
                 if end.outcome is Outcome.REBOOT:
                     # The other GPUs need the same boot: it is to find the MIG mode of all GPUs set.
                     waiting[gpu.uuid] = f"GPU {gpu.index}: {end.detail}"
                 elif end.outcome is not Outcome.DONE or end.detail:
-                    self._fail(wish, f"GPU {gpu.index}: {end.detail}", (gpu.uuid,))
+                    self._fail(request, f"GPU {gpu.index}: {end.detail}", (gpu.uuid,))
                     return
             if waiting:
-                await self._await_boot(wish, waiting)
+                await self._await_boot(request, waiting)
         except RequestSuperseded:
             row.keep()
         except NodeagentError as error:
-            self._fail(wish, str(error), (row.at,))
+            self._fail(request, str(error), (row.at,))
             return
         finally:
             row.close()

@@ -58,24 +58,24 @@ class PartitionWriter:
     def partitions(self) -> Mapping[str, PartitionRequest] | None:
         """The wanted device of each key."""
         holdings = self._list()
-        return None if holdings is None else {one.key: one.wish for one in holdings}
+        return None if holdings is None else {one.key: one.request for one in holdings}
 
     def list_gpus(self) -> frozenset[GpuUuid]:
         """The GPUs with a device of any key."""
-        return frozenset(one.wish.gpu for one in self._list() or ())
+        return frozenset(one.request.gpu for one in self._list() or ())
 
-    async def make_partition(self, key: str, wish: PartitionRequest) -> MigDevice:
+    async def make_partition(self, key: str, request: PartitionRequest) -> MigDevice:
         """The MIG device of a key from now on; the port's contract is in `model.ports`."""
         async with self._turn:
             holding = self._find(key)
-            if holding is not None and holding.wish != wish:
+            if holding is not None and holding.request != request:
                 raise ControlRefused(
-                    f"{key} has {holding.wish.describe()} of {holding.wish.gpu} already: remove it before it gets"
-                    f" {wish.describe()}"
+                    f"{key} has {holding.request.describe()} of {holding.request.gpu} already: remove it before it gets"
+                    f" {request.describe()}"
                 )
-            gpu = self._reporter.find_gpu(wish.gpu)
+            gpu = self._reporter.find_gpu(request.gpu)
             try:
-                return await self._make(gpu, key, wish, holding)
+                return await self._make(gpu, key, request, holding)
             except (LayoutInfeasible, RebootNeeded) as error:
                 raise ControlRefused(f"GPU {gpu.index} ({gpu.name}): {_explain(error)}") from error
             finally:
@@ -122,22 +122,22 @@ class PartitionWriter:
             raise ControlRefused("the journal is not known yet: ask again")
         return next((one for one in holdings if one.key == key), None)
 
-    async def _make(self, gpu: Gpu, key: str, wish: PartitionRequest, holding: Holding | None) -> MigDevice:
+    async def _make(self, gpu: Gpu, key: str, request: PartitionRequest, holding: Holding | None) -> MigDevice:
         session = await self._sessions.get()
         partitions = await session.read(gpu)
         is_own = holding is not None and holding.has_created
-        writes = plan_making(wish, partitions, is_own=is_own)
+        writes = plan_making(request, partitions, is_own=is_own)
         if any(write.kind in _MODES for write in writes):
             await self._refuse_used(gpu)
         if writes:
             _require_shown(gpu, is_so=await self._wait_shown(gpu, partitions))
         if holding is None:
             switched = not partitions.enabled or any(
-                one.switched for one in self._list() or () if one.wish.gpu == gpu.uuid
+                one.switched for one in self._list() or () if one.request.gpu == gpu.uuid
             )
-            step = begin_holding(key, wish, self._now(), switched=switched)
+            step = begin_holding(key, request, self._now(), switched=switched)
             number = await self._keeper.begin_change(OWNER, gpu.uuid, step)
-            holding = Holding(number=number, key=key, wish=wish, switched=switched)
+            holding = Holding(number=number, key=key, request=request, switched=switched)
         try:
             await self._reach(gpu, holding, is_own=is_own)
             if holding.phase is not Phase.MADE:
@@ -145,11 +145,11 @@ class PartitionWriter:
         except (NodeagentError, LayoutInfeasible, RebootNeeded) as error:
             await self._take_back(key, _explain(error))
             raise
-        made = find_instance(wish, await session.read(gpu))
+        made = find_instance(request, await session.read(gpu))
         if writes:
-            self._reporter.publish_end(gpu, End(outcome=Outcome.DONE), device=wish.describe())
+            self._reporter.publish_end(gpu, End(outcome=Outcome.DONE), device=request.describe())
         device = await self._wait_device(gpu, made) if made is not None else None
-        return _require_seen(device, gpu, wish)
+        return _require_seen(device, gpu, request)
 
     async def _wait_shown(self, gpu: Gpu, partitions: GpuPartitions) -> bool:
         """Wait for an up-to-date inventory: a removed device, still seen, could be taken for its successor."""
@@ -175,7 +175,7 @@ class PartitionWriter:
         was_reset = False
         session = await self._sessions.get()
         for _ in range(ROUNDS):
-            writes = plan_making(holding.wish, await session.read(gpu), is_own=is_own, was_reset=was_reset)
+            writes = plan_making(holding.request, await session.read(gpu), is_own=is_own, was_reset=was_reset)
             if not writes:
                 return
             for write in writes:
@@ -188,7 +188,7 @@ class PartitionWriter:
         await self._keeper.step_change(holding.number, write_step((write,), self._now()))
         keeps = tuple(device.uuid for device in gpu.mig_devices)
         change = GpuChange(
-            gpu=gpu.uuid, index=gpu.index, wanted=holding.wish.describe(), doing=write.describe(), keeps=keeps
+            gpu=gpu.uuid, index=gpu.index, wanted=holding.request.describe(), doing=write.describe(), keeps=keeps
         )
         self._reporter.show(change)
         try:
@@ -209,12 +209,12 @@ class PartitionWriter:
         try:
             await self._remove(holding, Outcome.UNDONE, reason)
         except NodeagentError as error:
-            gpu = self._reporter.find_gpu(holding.wish.gpu)
+            gpu = self._reporter.find_gpu(holding.request.gpu)
             end = End(outcome=Outcome.HALF, detail=f"{reason}; then, on the way back: {error}")
-            self._reporter.publish_end(gpu, end, device=holding.wish.describe())
+            self._reporter.publish_end(gpu, end, device=holding.request.describe())
 
     async def _remove(self, holding: Holding, outcome: Outcome = Outcome.DONE, reason: str = "") -> None:
-        gpu = self._reporter.find_gpu(holding.wish.gpu)
+        gpu = self._reporter.find_gpu(holding.request.gpu)
         others = [one for one in self._list() or () if one.number != holding.number]
         if holding.phase is not Phase.LEAVING:
             await self._keeper.step_change(holding.number, phase_step(Phase.LEAVING, self._now()))
@@ -240,7 +240,7 @@ class PartitionWriter:
         finally:
             await self._sessions.close()
         await self._keeper.settle_change(holding.number, outcome)
-        what = holding.wish.describe()
+        what = holding.request.describe()
         device = f"the end of {what}" if outcome is Outcome.DONE else what
         self._reporter.publish_end(gpu, End(outcome=outcome, detail=detail), device=device)
 
@@ -250,9 +250,9 @@ def _require_shown(gpu: Gpu, *, is_so: bool) -> None:
         raise ControlRefused(f"GPU {gpu.index} is not seen as it is by now: ask again")
 
 
-def _require_seen(device: MigDevice | None, gpu: Gpu, wish: PartitionRequest) -> MigDevice:
+def _require_seen(device: MigDevice | None, gpu: Gpu, request: PartitionRequest) -> MigDevice:
     if device is None:
-        raise ControlRefused(f"GPU {gpu.index}: {wish.describe()} was made, and is not seen: ask again")
+        raise ControlRefused(f"GPU {gpu.index}: {request.describe()} was made, and is not seen: ask again")
     return device
 
 

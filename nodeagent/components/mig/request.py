@@ -23,7 +23,7 @@ from nodeagent.rules.mig.layouts import Layout, LayoutRule
 from nodeagent.rules.mig.named import name_layouts
 from nodeagent.rules.mig.profiles import ProfileUnreadable, parse_profile
 
-WISH_VERSION = 1
+REQUEST_VERSION = 1
 NEAR_COUNT = 3
 BY_LABEL = f"the label {MIG_CONFIG_LABEL}"
 BY_CONFIGURATION = "mig.layout of the configuration"
@@ -150,13 +150,13 @@ class Retry:
         """Drop the failure: nothing has failed, or the cause may be mended."""
         self._failed, self._tries, self._due_at = None, 0, None
 
-    def note_failed(self, wish: LayoutRequest, reason: str, gpus: tuple[GpuUuid, ...] | None) -> bool:
+    def note_failed(self, request: LayoutRequest, reason: str, gpus: tuple[GpuUuid, ...] | None) -> bool:
         """Note a failure at these GPUs, which other GPUs cannot mend; returns whether the failure is new.
 
         `None`: refused before anything was begun, so any new GPU may change the judgement.
         """
-        before, self._failed = self._failed, (wish, reason)
-        if before is None or before[0] != wish:
+        before, self._failed = self._failed, (request, reason)
+        if before is None or before[0] != request:
             self._tries = 0
         self._tries += gpus is not None
         self._gpus, self._due_at = gpus, None
@@ -170,9 +170,9 @@ class Retry:
             # GPUs often come together, and a GPU that has just come may go again: the last arrival counts.
             self._due_at = self._now() + self._pause(1 + self._tries)
 
-    def is_barred(self, wish: LayoutRequest) -> bool:
+    def is_barred(self, request: LayoutRequest) -> bool:
         """Whether the request failed, and is not to be tried now."""
-        is_known = self._failed is not None and self._failed[0] == wish
+        is_known = self._failed is not None and self._failed[0] == request
         return is_known and (self._due_at is None or self._now() < self._due_at)
 
     def rest_seconds(self) -> float | None:
@@ -184,7 +184,7 @@ class Drift:
     """The layout last in place, and its GPUs."""
 
     def __init__(self) -> None:
-        self._wish: LayoutRequest | None = None
+        self._request: LayoutRequest | None = None
         self._seen: frozenset[GpuUuid] = frozenset()
         self._away: frozenset[GpuUuid] = frozenset()
         self._away_in = 0
@@ -192,11 +192,11 @@ class Drift:
 
     def forget(self) -> None:
         """No layout is asked for any more."""
-        self._wish = None
+        self._request = None
 
-    def is_of(self, wish: LayoutRequest) -> bool:
+    def is_of(self, request: LayoutRequest) -> bool:
         """Whether this layout was in place."""
-        return wish == self._wish
+        return request == self._request
 
     def note_inventory_poll(self, inventory: Inventory, *, has_driver: bool) -> None:
         """Note GPUs missing from an inventory as away; without a driver all are, as the inventory is an old copy."""
@@ -205,17 +205,17 @@ class Drift:
             self._away |= away
             self._away_in = inventory.generation
 
-    def note_in_place(self, wish: LayoutRequest, inventory: Inventory) -> None:
+    def note_in_place(self, request: LayoutRequest, inventory: Inventory) -> None:
         """Note GPUs cut as asked, or otherwise by another program; a GPU back intact counts as never away."""
-        if wish != self._wish:
+        if request != self._request:
             self._seen = self._away = frozenset()
         if inventory.generation != self._away_in:
             self._away = frozenset()
-        self._wish = wish
+        self._request = request
         self._seen |= {gpu.uuid for gpu in inventory.gpus}
 
-    def list_cut(self, wish: LayoutRequest, inventory: Inventory) -> frozenset[GpuUuid]:
+    def list_cut(self, request: LayoutRequest, inventory: Inventory) -> frozenset[GpuUuid]:
         """The GPUs cut by another program, among GPUs that differ."""
-        if wish != self._wish:
+        if request != self._request:
             return frozenset()
         return self._seen - {gpu.uuid for gpu in inventory.gpus if gpu.uuid in self._away and not gpu.mig_devices}

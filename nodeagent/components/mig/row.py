@@ -27,7 +27,7 @@ class Row:
     def __init__(self, reporter: MigReporter, changer: Changer) -> None:
         """Hide no GPU yet."""
         self._reporter, self._changer = reporter, changer
-        self._wish = LayoutRequest()
+        self._request = LayoutRequest()
         self._wanted: dict[GpuUuid, Wanted] = {}
         self._dues: list[Due] = []
         self._kept: dict[GpuUuid, Due] = {}
@@ -35,9 +35,9 @@ class Row:
         self.at = GpuUuid("")
         """The GPU handled last: a failure is reported for this GPU."""
 
-    def begin(self, wish: LayoutRequest, wanted: Mapping[GpuUuid, Wanted]) -> Self:
+    def begin(self, request: LayoutRequest, wanted: Mapping[GpuUuid, Wanted]) -> Self:
         """Begin to change these GPUs; other GPUs kept in line are offered again."""
-        self._wish, self._wanted, self.at = wish, dict(wanted), next(iter(wanted))
+        self._request, self._wanted, self.at = request, dict(wanted), next(iter(wanted))
         self._offer_kept(but=wanted)
         return self
 
@@ -62,7 +62,7 @@ class Row:
         if not self._dues:
             raise StopAsyncIteration
         due = await self._find_free()
-        end = await self._changer.change(due, self._wish)
+        end = await self._changer.change(due, self._request)
         self._dues.remove(due)
         self._changer.leave(due)
         return due.gpu, end
@@ -79,7 +79,7 @@ class Row:
             for due in self._dues:
                 self.at = due.gpu.uuid
                 due.gpu = self._reporter.find_gpu(self.at)
-                if await self._changer.clear(due, self._wish):
+                if await self._changer.clear(due, self._request):
                     return due
             await self._changer.rest(self._dues)
 

@@ -63,8 +63,8 @@ class NodeRequestHandler:
                 with anyio.move_on_after(POLL_RETRY_SECONDS):
                     await anext(requests)
 
-    async def _honour_pause(self, wishes: Envelope[NodeRequests] | None) -> None:
-        wanted = wishes.value.pause if wishes is not None else ""
+    async def _honour_pause(self, requests: Envelope[NodeRequests] | None) -> None:
+        wanted = requests.value.pause if requests is not None else ""
         lasts, now = self._live.now.driver.release_seconds, anyio.current_time()
         step = decide_step(wanted, self._pause, now, lasts)
         try:
@@ -78,9 +78,9 @@ class NodeRequestHandler:
             self._log.warning("pause_not_honoured", pause=wanted, reason=str(error))
             return
         if wanted:
-            self._conditions.set("node-paused", detail=wanted, cause=wishes)
+            self._conditions.set("node-paused", detail=wanted, cause=requests)
         else:
-            self._conditions.clear("node-paused", cause=wishes)
+            self._conditions.clear("node-paused", cause=requests)
 
     async def _honour_choices(self) -> None:
         # Any change of the node is a reason to retry a refused request.
@@ -124,15 +124,15 @@ class NodeRequestHandler:
                 gpus = inventory.value.gpus if inventory is not None and can_ask else None
                 self._report_mig_request(judge_mig_request(requests.value, gpus, self._mig), requests)
 
-    def _report_mig_request(self, wish: MigRequest, cause: Envelope[NodeRequests]) -> None:
-        if wish == self._mig:
+    def _report_mig_request(self, request: MigRequest, cause: Envelope[NodeRequests]) -> None:
+        if request == self._mig:
             return
-        self._mig = wish
-        for code, details in wish.conditions().items():
+        self._mig = request
+        for code, details in request.conditions().items():
             self._conditions.replace(code, details)
-        self._log.info("mig_wish_judged", config=wish.config, standing=wish.standing, detail=wish.detail)
-        if wish.is_refused:
-            self._refuse(MIG_CONFIG_LABEL, wish.config, wish.detail, cause)
+        self._log.info("mig_wish_judged", config=request.config, standing=request.standing, detail=request.detail)
+        if request.is_refused:
+            self._refuse(MIG_CONFIG_LABEL, request.config, request.detail, cause)
 
     def _refuse(self, label: str, value: str, reason: str, cause: Envelope[NodeRequests]) -> None:
         self._bus.publish_fact(

@@ -64,12 +64,14 @@ _CONDITIONS = {
 NO_REQUEST = MigRequest()
 
 
-def judge_mig_request(wishes: NodeRequests, gpus: Sequence[Gpu] | None, before: MigRequest = NO_REQUEST) -> MigRequest:
+def judge_mig_request(
+    requests: NodeRequests, gpus: Sequence[Gpu] | None, before: MigRequest = NO_REQUEST
+) -> MigRequest:
     """The standing of the request in the node's labels; an empty label requests nothing.
 
     Without `gpus`, as while the driver is away, the standing from `before` holds.
     """
-    config, state = wishes.mig_config, wishes.mig_state
+    config, state = requests.mig_config, requests.mig_state
     if not config:
         return NO_REQUEST
     if state in MIG_UNDER_WAY:

@@ -64,13 +64,15 @@ def plan_offering(
     held, served = tuple(allocations), list_served(settings)
     modes = (
         decide_allocation_mode(
-            wish,
-            tuple(one for mode in AllocationMode for one in _list_holders(mode, known[wish.gpu], held, parts, claims))
-            if _is_anybody_elsewhere(wish.door, held, parts, claims)
+            request,
+            tuple(
+                one for mode in AllocationMode for one in _list_holders(mode, known[request.gpu], held, parts, claims)
+            )
+            if _is_anybody_elsewhere(request.door, held, parts, claims)
             else (),
             settings.doors.change,
         )
-        for wish in plan.wishes
+        for request in plan.requests
     )
     return Offering(
         doors=tuple(mode if mode.door in served else replace(mode, is_open=False) for mode in modes),

@@ -15,7 +15,7 @@ class PartitionMaking(Protocol):
     are never touched; a call waits for a change under way, and no longer.
     """
 
-    async def make_partition(self, key: str, wish: PartitionRequest) -> MigDevice:
+    async def make_partition(self, key: str, request: PartitionRequest) -> MigDevice:
         """The MIG device of a key: created, seen in the inventory, and durably the key's.
 
         The same key and request give the same device, created again after a reboot or a reset.
@@ -23,7 +23,7 @@ class PartitionMaking(Protocol):
 
         Args:
             key: such as a claim's UID and the device's name; chosen by the caller.
-            wish: the requested device.
+            request: the requested device.
 
         Raises:
             NodeagentError: There is no such device, and no rest of it; the message says why. The call may be repeated.

@@ -34,7 +34,7 @@ class Phase(StrEnum):
 
 class _Begun(Value, frozen=True):
     key: str
-    wish: PartitionRequest
+    request: PartitionRequest
     switched: bool = False
 
 
@@ -43,7 +43,7 @@ class Holding(Value, frozen=True):
 
     number: int
     key: str
-    wish: PartitionRequest
+    request: PartitionRequest
     switched: bool = False
     """Whether MIG was switched on for this device or for an earlier one, and is to go off after the last."""
     phase: Phase = Phase.BEGUN
@@ -51,9 +51,9 @@ class Holding(Value, frozen=True):
     """Whether an instance was begun for this key: before, an instance at the place is another owner's."""
 
 
-def begin_holding(key: str, wish: PartitionRequest, at_seconds: float, *, switched: bool) -> Step:
+def begin_holding(key: str, request: PartitionRequest, at_seconds: float, *, switched: bool) -> Step:
     """The first step: from now on the place is the key's."""
-    begun = _Begun(key=key, wish=wish, switched=switched)
+    begun = _Begun(key=key, request=request, switched=switched)
     return Step(name=BEGIN, at_seconds=at_seconds, payload=msgspec.json.encode(begun).decode())
 
 
@@ -78,29 +78,29 @@ def read_holding(change: Change) -> Holding:
     return Holding(
         number=change.number,
         key=begun.key,
-        wish=begun.wish,
+        request=begun.request,
         switched=begun.switched,
         phase=told[-1] if told else Phase.BEGUN,
         has_created=any(write.kind is WriteKind.CREATE for write in writes),
     )
 
 
-def find_instance(wish: PartitionRequest, partitions: GpuPartitions) -> GpuInstance | None:
+def find_instance(request: PartitionRequest, partitions: GpuPartitions) -> GpuInstance | None:
     """The instance of the requested shape at the requested place."""
-    profile = find_profile(wish.profile, partitions.profiles)
+    profile = find_profile(request.profile, partitions.profiles)
     if profile is None:
         return None
-    sought = (profile.profile_id, wish.start)
+    sought = (profile.profile_id, request.start)
     return next((one for one in partitions.instances if (one.profile_id, one.start) == sought), None)
 
 
 def plan_making(
-    wish: PartitionRequest, partitions: GpuPartitions, *, is_own: bool, was_reset: bool = False
+    request: PartitionRequest, partitions: GpuPartitions, *, is_own: bool, was_reset: bool = False
 ) -> tuple[Write, ...]:
     """The calls up to the next moment at which the GPU must be read anew; none when the device is there.
 
     Args:
-        wish: the requested device.
+        request: the requested device.
         partitions: the GPU's present partitions.
         is_own: whether an instance at this very place is the requested one.
         was_reset: a reset for the sake of the mode was tried already.
@@ -110,10 +110,10 @@ def plan_making(
         RebootNeeded: a reset did not bring the mode into force.
     """
     if partitions.enabled:
-        there = find_instance(wish, partitions) if is_own else None
-        return _plan_create(wish, partitions) if there is None else _plan_compute(wish, there, partitions)
+        there = find_instance(request, partitions) if is_own else None
+        return _plan_create(request, partitions) if there is None else _plan_compute(request, there, partitions)
     if partitions.profiles:
-        _plan_create(wish, assume_places(partitions))
+        _plan_create(request, assume_places(partitions))
     if not partitions.pending:
         return (Write(kind=WriteKind.MODE_ON),)
     if was_reset:
@@ -121,41 +121,43 @@ def plan_making(
     return (Write(kind=WriteKind.RESET),)
 
 
-def _plan_create(wish: PartitionRequest, partitions: GpuPartitions) -> tuple[Write, ...]:
-    profile = find_profile(wish.profile, partitions.profiles)
+def _plan_create(request: PartitionRequest, partitions: GpuPartitions) -> tuple[Write, ...]:
+    profile = find_profile(request.profile, partitions.profiles)
     if profile is None:
         names = ", ".join(one.name for one in partitions.profiles)
-        raise LayoutInfeasible(f"it has no profile {wish.profile}, it has {names or 'none that the driver tells'}")
-    if profile.placements and wish.start not in profile.placements:
+        raise LayoutInfeasible(f"it has no profile {request.profile}, it has {names or 'none that the driver tells'}")
+    if profile.placements and request.start not in profile.placements:
         starts = ", ".join(map(str, profile.placements))
-        raise LayoutInfeasible(f"{profile.name} cannot begin at slot {wish.start}, it can at {starts}")
-    slots = range(wish.start, wish.start + profile.placement_size)
+        raise LayoutInfeasible(f"{profile.name} cannot begin at slot {request.start}, it can at {starts}")
+    slots = range(request.start, request.start + profile.placement_size)
     for other in partitions.instances:
         if other.start is None or set(slots) & set(range(other.start, other.start + other.size)):
-            raise LayoutInfeasible(f"there is no room for {wish.describe()}: GPU instance {other.id} lies there")
+            raise LayoutInfeasible(f"there is no room for {request.describe()}: GPU instance {other.id} lies there")
     slices = {one.profile_id: one.slice_count for one in partitions.profiles}
     taken = sum(slices.get(one.profile_id, 0) for one in partitions.instances)
     if taken + profile.slice_count > count_slices(partitions.profiles):
-        raise LayoutInfeasible(f"there is no room for {wish.describe()}: the other instances have all the compute")
+        raise LayoutInfeasible(f"there is no room for {request.describe()}: the other instances have all the compute")
     return (
         Write(
             kind=WriteKind.CREATE,
             profile_id=profile.profile_id,
             profile=profile.name,
-            start=wish.start,
+            start=request.start,
             size=profile.placement_size,
         ),
         Write(kind=WriteKind.CREATE_COMPUTE, slices=profile.slice_count),
     )
 
 
-def _plan_compute(wish: PartitionRequest, there: GpuInstance, partitions: GpuPartitions) -> tuple[Write, ...]:
+def _plan_compute(request: PartitionRequest, there: GpuInstance, partitions: GpuPartitions) -> tuple[Write, ...]:
     """The missing compute instance of a GPU instance left empty by a kill between the two calls."""
     slices = {one.profile_id: one.slice_count for one in partitions.profiles}[there.profile_id]
     if not there.computes:
         return (Write(kind=WriteKind.CREATE_COMPUTE, instance=there.id, slices=slices),)
     if [one.slices for one in there.computes] != [slices]:
-        raise LayoutInfeasible(f"{wish.describe()} was divided by somebody else: destroy its compute instances first")
+        raise LayoutInfeasible(
+            f"{request.describe()} was divided by somebody else: destroy its compute instances first"
+        )
     return ()
 
 
@@ -163,14 +165,14 @@ def plan_removal(
     holding: Holding, partitions: GpuPartitions, others: Iterable[Holding], *, was_reset: bool = False
 ) -> tuple[Write, ...]:
     """The calls to remove the device, as far as present; the mode set for the first device goes with the last."""
-    there = find_instance(holding.wish, partitions) if partitions.enabled and holding.has_created else None
+    there = find_instance(holding.request, partitions) if partitions.enabled and holding.has_created else None
     if there is not None:
-        profile, start = holding.wish.profile, holding.wish.start
+        profile, start = holding.request.profile, holding.request.start
         return (
             *(Write(kind=WriteKind.DESTROY_COMPUTE, instance=there.id, compute=one.id) for one in there.computes),
             Write(kind=WriteKind.DESTROY, instance=there.id, profile=profile, start=start),
         )
-    is_last = not any(one.wish.gpu == holding.wish.gpu for one in others)
+    is_last = not any(one.request.gpu == holding.request.gpu for one in others)
     if not holding.switched or not is_last or partitions.instances:
         return ()
     if partitions.pending:

@@ -45,7 +45,7 @@ class WantedMode(Value, frozen=True):
 class ModePlan(Value, frozen=True):
     """The wanted mode of each GPU, and the faults of the rules."""
 
-    wishes: tuple[WantedMode, ...] = ()
+    requests: tuple[WantedMode, ...] = ()
     """In index order."""
     conflicts: tuple[str, ...] = ()
     """Contradictory rules for the same GPUs, a sentence for each pair."""
@@ -74,7 +74,7 @@ def plan_allocation_modes(
     ours = {gpu.uuid for gpu in select_gpus(ordered, settings.gpus.include, settings.gpus.exclude)}
     unmatched = tuple(_list_unmatched(ordered, rules, overrides))
     return ModePlan(
-        wishes=tuple(_find_wanted(gpu, rules, overrides.get(gpu.uuid), ours=gpu.uuid in ours) for gpu in ordered),
+        requests=tuple(_find_wanted(gpu, rules, overrides.get(gpu.uuid), ours=gpu.uuid in ours) for gpu in ordered),
         conflicts=tuple(_list_conflicts(ordered, rules)),
         unmatched=tuple(one.problem for one in unmatched if not one.may_mean(missing)),
         undecided=tuple(one.name for one in unmatched if one.may_mean(missing)),
@@ -217,26 +217,26 @@ def list_claim_holders(gpu: GpuUuid, book: ReadyClaims) -> tuple[ModeHolder, ...
     )
 
 
-def decide_allocation_mode(wish: WantedMode, holders: Sequence[ModeHolder], change: ModeChange) -> GpuAllocationMode:
+def decide_allocation_mode(request: WantedMode, holders: Sequence[ModeHolder], change: ModeChange) -> GpuAllocationMode:
     """The mode of a GPU from now on: the present holders' mode, without holders the wanted mode.
 
     Args:
-        wish: the wanted mode.
+        request: the wanted mode.
         holders: the present holders of the GPU or of a part of it.
         change: whether new pods may come in by the old mode while the change waits.
     """
     inside = {holder.door for holder in holders}
-    mode = wish.door if not inside or wish.door in inside else min(inside, key=list(AllocationMode).index)
+    mode = request.door if not inside or request.door in inside else min(inside, key=list(AllocationMode).index)
     # A holder by another mode than the rest was found late: two kinds of accounting for one GPU add up to nothing.
     strangers = tuple(holder for holder in holders if holder.door is not mode)
-    draining = mode is not wish.door and change == "drain"
+    draining = mode is not request.door and change == "drain"
     return GpuAllocationMode(
-        gpu=wish.gpu,
-        index=wish.index,
-        address=wish.address,
+        gpu=request.gpu,
+        index=request.index,
+        address=request.address,
         door=mode,
-        wanted=wish.door,
-        reason=wish.reason,
+        wanted=request.door,
+        reason=request.reason,
         is_open=_gives_out(mode) and not (strangers or draining),
-        waits_for=strangers if mode is wish.door else tuple(holders),
+        waits_for=strangers if mode is request.door else tuple(holders),
     )

@@ -229,21 +229,23 @@ class Placement(Value, frozen=True):
     """Unmet preferences, with reasons."""
 
 
-def place(space: Space, demand: Demand, *, wish: Sequence[GpuUuid] = (), near: Collection[GpuUuid] = ()) -> Placement:
+def place(
+    space: Space, demand: Demand, *, request: Sequence[GpuUuid] = (), near: Collection[GpuUuid] = ()
+) -> Placement:
     """The GPUs for a demand.
 
     Args:
         space: the account of the node.
         demand: the request.
-        wish: the GPUs chosen by the scheduler; taken if possible.
+        request: the GPUs chosen by the scheduler; taken if possible.
         near: GPUs better than others, being near the container's processors; empty means all.
     """
     mode: Mode = "share" if not demand.is_exclusive else "link" if demand.gpus > 1 else "fragment"
     notes: list[str] = []
-    if wish:
-        obstacles = list(_list_obstacles(space, demand, wish))
+    if request:
+        obstacles = list(_list_obstacles(space, demand, request))
         if not obstacles:
-            chosen = tuple(position for position, room in enumerate(space.rooms) if room.gpu in wish)
+            chosen = tuple(position for position, room in enumerate(space.rooms) if room.gpu in request)
             return _decide(space, demand, mode, Evaluation(chosen, ()), "the scheduler chose so", ())
         notes.append(f"the scheduler's choice cannot be: {'; '.join(obstacles)}")
     everywhere = find_positions(space, [room.gpu for room in space.rooms])
@@ -271,12 +273,12 @@ def _evaluate(space: Space, demand: Demand, mode: Mode, allowed: int) -> Evaluat
     return evaluate_fraction(space, demand, allowed)
 
 
-def _list_obstacles(space: Space, demand: Demand, wish: Sequence[GpuUuid]) -> Iterator[str]:
+def _list_obstacles(space: Space, demand: Demand, request: Sequence[GpuUuid]) -> Iterator[str]:
     """Why the scheduler's choice cannot be obeyed."""
-    if len(set(wish)) != demand.gpus:
-        yield f"it names {len(set(wish))} GPUs, {demand.gpus} are asked for"
+    if len(set(request)) != demand.gpus:
+        yield f"it names {len(set(request))} GPUs, {demand.gpus} are asked for"
     rooms = {room.gpu: room for room in space.rooms}
-    for gpu in wish:
+    for gpu in request:
         obstacle = find_obstacle(rooms[gpu], demand) if gpu in rooms else "this node does not have it"
         if obstacle:
             yield f"{f'GPU {rooms[gpu].index}' if gpu in rooms else gpu}: {obstacle}"

@@ -92,12 +92,12 @@ def _weigh() -> float:
     from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, SeriesSelection  # noqa: PLC0415 - likewise
     from tests.golden.metrics.scenes import select_every_field  # noqa: PLC0415 - likewise
 
-    series, wishes = NodeSeries(), SeriesSelection(select_every_field())
+    series, requests = NodeSeries(), SeriesSelection(select_every_field())
     known = Knowledge(inventory, None, allocations)
     kept, body = [Exporter], b""
     for second in range(SAMPLES):
         part = RenderedBlocks(
-            list(series.render(replace(sample, time_seconds=sample.time_seconds + second), known, wishes))
+            list(series.render(replace(sample, time_seconds=sample.time_seconds + second), known, requests))
         )
         body = join_scrape(part, [], openmetrics=second % 2 == 0, gzip=second % 3 == 0)
     assert kept

@@ -72,15 +72,15 @@ class Told(msgspec.Struct):
     """Of as many calls that ask for nothing, where starts count."""
 
 
-async def admit(kubelet: StandInKubelet, wish: Wish, clients: list[TellingClient]) -> Told:
+async def admit(kubelet: StandInKubelet, request: Wish, clients: list[TellingClient]) -> Told:
     """Pods one after the other; what was garbage here is collected in between."""
-    resources = {wish.resource: wish.size, **wish.also}
+    resources = {request.resource: request.size, **request.also}
     for resource, size in resources.items():
         await kubelet.wait_until(lambda: kubelet.count_free(resource) >= size)  # noqa: B023 - awaited within the turn
-    for number in range(wish.standing):
+    for number in range(request.standing):
         await kubelet.add_pod("bench", f"standing-{number}", resources)
     told = Told()
-    for number in range(wish.rounds):
+    for number in range(request.rounds):
         kubelet.call_times.clear()
         started_before = sum(client.start_seconds for client in clients)
         gc.disable()
@@ -89,16 +89,16 @@ async def admit(kubelet: StandInKubelet, wish: Wish, clients: list[TellingClient
         allocating = sum(times.allocate_seconds for times in kubelet.call_times)
         preferring = sum(times.prefer_seconds for times in kubelet.call_times)
         starting = sum(client.start_seconds for client in clients) - started_before
-        told.millis.append(1000 * (allocating + (starting if wish.also else preferring)))
+        told.millis.append(1000 * (allocating + (starting if request.also else preferring)))
         told.allocate_millis.append(1000 * allocating)
-        if not wish.also:
+        if not request.also:
             kubelet.delete_pod("bench", f"pod-{number}")
-        await anyio.sleep(wish.pause_seconds)  # lists and pod resources have their turn
-    if wish.also:
+        await anyio.sleep(request.pause_seconds)  # lists and pod resources have their turn
+    if request.also:
         # Afterwards: a pod is not to come to an agent that has just been busy.
-        for _ in range(wish.rounds):
+        for _ in range(request.rounds):
             told.nothing_millis.append(1000 * sum(client.ask_nothing() for client in clients * CALLS_EACH))
-            await anyio.sleep(wish.pause_seconds)
+            await anyio.sleep(request.pause_seconds)
     return told
 
 

@@ -100,9 +100,9 @@ class KubeletProcess:
         """The same, and Allocate by itself; with `also` the starts count, and preferences do not."""
         assert self._process.stdin is not None
         began = time.perf_counter()
-        wish = {"resource": resource, "size": size, "rounds": rounds, "pause_seconds": pause_seconds}
-        wish |= {"also": dict(also or {}), "standing": standing}
-        self._process.stdin.write(json.dumps(wish) + "\n")
+        request = {"resource": resource, "size": size, "rounds": rounds, "pause_seconds": pause_seconds}
+        request |= {"also": dict(also or {}), "standing": standing}
+        self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         told = self.wait("admitted", since=began)
         return Admissions(told["millis"], told["allocate_millis"], told["nothing_millis"])

@@ -45,12 +45,12 @@ def measure() -> list[Row]:
 
 
 def _render(inventory: Inventory, sample: NodeSample, selection: Selection) -> list[float]:
-    series, wishes = NodeSeries(), SeriesSelection(selection)
+    series, requests = NodeSeries(), SeriesSelection(selection)
     known = Knowledge(inventory, None, allocate_every_second(inventory))
     spent = []
     for run in range(RUNS):
         began = time.thread_time()
-        RenderedBlocks(list(series.render(replace(sample, time_seconds=START + run), known, wishes)))
+        RenderedBlocks(list(series.render(replace(sample, time_seconds=START + run), known, requests)))
         spent.append((time.thread_time() - began) * 1000)
     return spent
 

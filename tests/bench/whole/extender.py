@@ -231,9 +231,9 @@ def _fill(scheduler: Any, chance: Random) -> None:
         for index in range(GPUS):
             cores = chance.choice((0, 20, 30, 50, 50, 70, 80, 100))
             if cores:
-                wish = {"tencent.com/predicate-gpu-idx-0": str(index)}
+                request = {"tencent.com/predicate-gpu-idx-0": str(index)}
                 limits = limit(cores, 0 if cores == 100 else chance.randrange(8, 80))
-                pod = make_pod(f"{name}-{index}", limits, node=name, annotations=wish)
+                pod = make_pod(f"{name}-{index}", limits, node=name, annotations=request)
                 scheduler.cluster.note_pod(pod, 0.0)
 
 

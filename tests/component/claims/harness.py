@@ -137,12 +137,12 @@ class FakePartitions:
         self.made: dict[str, PartitionRequest] = {}
         self.broken = ""
 
-    async def make_partition(self, key: str, wish: PartitionRequest) -> MigDevice:
+    async def make_partition(self, key: str, request: PartitionRequest) -> MigDevice:
         if self.broken:
             raise NodeagentError(self.broken)
-        self.made[key] = wish
+        self.made[key] = request
         known = make_gpu(0, mig=["1g.10gb"]).mig_devices[0]
-        return replace(known, uuid=MigUuid(f"MIG-{key.partition('-mig-')[2]}"), parent=wish.gpu)
+        return replace(known, uuid=MigUuid(f"MIG-{key.partition('-mig-')[2]}"), parent=request.gpu)
 
     async def remove_partition(self, key: str) -> None:
         if self.broken:

@@ -52,11 +52,11 @@ class FakeScan(HostScan):
         self._changed.set()
         self._changed = anyio.Event()
 
-    async def look(self, wish: ScanRequest) -> HostDevices:
+    async def look(self, request: ScanRequest) -> HostDevices:
         self.looks += 1
         if self.fails:
             raise HostFailed("sysfs hangs")
-        return self.host if wish != ScanRequest() else HostDevices()
+        return self.host if request != ScanRequest() else HostDevices()
 
     async def wait_change(self) -> None:
         if self.is_deaf:

@@ -109,25 +109,25 @@ def test_nodes_are_found_by_class_and_by_bus(roots: ScanRoots) -> None:
     plant_node(roots, virtual, "misc", "kvm", (10, 232), "kvm")
     make(roots.host, "/dev/dri/renderD128", (226, 128))
     make(roots.host, "/dev/kvm", (10, 232))
-    for wish in (ScanRequest(sysfs_classes=("drm", "none")), ScanRequest(is_pci=True)):
-        (node,) = scan_host(roots, wish).nodes
+    for request in (ScanRequest(sysfs_classes=("drm", "none")), ScanRequest(is_pci=True)):
+        (node,) = scan_host(roots, request).nodes
         assert (node.path, node.pci, node.numa_node) == ("/dev/dri/renderD128", RDMA, None)
 
 
 def test_a_fingerprint_changes_with_what_comes_and_goes(roots: ScanRoots) -> None:
     """Also where the directory was not there before."""
     place = plant_function(roots, RDMA, "0x15b3", "0x020700")
-    wish = ScanRequest(patterns=("/dev/ib/u*",), sysfs_classes=("drm",), is_pci=True)
-    seen = [read_fingerprint(roots, wish)]
+    request = ScanRequest(patterns=("/dev/ib/u*",), sysfs_classes=("drm",), is_pci=True)
+    seen = [read_fingerprint(roots, request)]
     make(roots.host, "/dev/ib/u0")
-    seen.append(read_fingerprint(roots, wish))
+    seen.append(read_fingerprint(roots, request))
     time.sleep(0.02)  # the clock of file times ticks in hundredths
     make(roots.host, "/dev/ib/u1")
-    seen.append(read_fingerprint(roots, wish))
+    seen.append(read_fingerprint(roots, request))
     plant_node(roots, place, "drm", "card0", (226, 0), "dri/card0")
-    seen.append(read_fingerprint(roots, wish))
+    seen.append(read_fingerprint(roots, request))
     assert len(set(seen)) == len(seen)
-    assert read_fingerprint(roots, wish) == seen[-1]
+    assert read_fingerprint(roots, request) == seen[-1]
 
 
 @pytest.fixture
@@ -140,14 +140,14 @@ def scan(roots: ScanRoots) -> Iterator[HostScan]:
 
 async def test_a_node_that_comes_is_noticed(scan: HostScan, roots: ScanRoots) -> None:
     """By the next comparison after it."""
-    wish = ScanRequest(patterns=("/dev/x*",))
-    assert (await scan.look(wish)).nodes == ()
+    request = ScanRequest(patterns=("/dev/x*",))
+    assert (await scan.look(request)).nodes == ()
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(scan.wait_change)
             await anyio.wait_all_tasks_blocked()
             make(roots.host, "/dev/x0")
-    assert [node.path for node in (await scan.look(wish)).nodes] == ["/dev/x0"]
+    assert [node.path for node in (await scan.look(request)).nodes] == ["/dev/x0"]
 
 
 async def test_files_of_sysfs_are_read_and_missing_ones_are_empty(scan: HostScan, roots: ScanRoots) -> None:
@@ -200,11 +200,11 @@ async def test_a_command_whose_thread_is_stuck_speaks_against_the_device(
 
 def test_a_directory_that_leads_nowhere_is_compared_like_any(roots: ScanRoots) -> None:
     """And its being there at last is a change."""
-    wish = ScanRequest(patterns=("/dev/link/x*",))
+    request = ScanRequest(patterns=("/dev/link/x*",))
     (roots.host / "dev/link").symlink_to("place")
-    before = read_fingerprint(roots, wish)
+    before = read_fingerprint(roots, request)
     (roots.host / "dev/place").mkdir()
-    assert read_fingerprint(roots, wish) != before
+    assert read_fingerprint(roots, request) != before
 
 
 def test_sysfs_may_know_no_node_and_no_numa_node(roots: ScanRoots) -> None:

@@ -22,7 +22,7 @@ from tests.component.edge_nvml.conftest import MakeFake
 from tests.component.edge_nvml.harness import is_alive, running_gpus, wait_for, worker_pid
 from tests.fakes.nvml.control import FakeNvml
 from tests.support.gpus import make_gpu
-from tests.support.mig import wish
+from tests.support.mig import request
 
 WRITING = (
     "nvmlDeviceSetMigMode",
@@ -114,12 +114,12 @@ async def test_a_layout_is_had_by_exactly_the_calls_that_are_needed(
     fake = make_fake(profile)
     gpu = find_gpu(fake, 1)
     async with cutting(fake, tmp_path) as session:
-        assert await reach(session, gpu, wish(layout)) == count_writes(fake)
+        assert await reach(session, gpu, request(layout)) == count_writes(fake)
         partitions = await session.read(gpu)
-        assert is_met(wish(layout), partitions)
+        assert is_met(request(layout), partitions)
         instances, computes = len(partitions.instances), sum(len(one.computes) for one in partitions.instances)
         assert count_writes(fake) == 1 + instances + computes
-        assert await reach(session, gpu, wish(layout)) == 0
+        assert await reach(session, gpu, request(layout)) == 0
         await reach(session, gpu, Wanted(enabled=False))
     assert count_writes(fake) == 2 * (1 + instances + computes)
     assert sum(fake.calls(function, gpu=0) for function in WRITING) == 0
@@ -131,7 +131,7 @@ async def test_what_stays_is_not_touched(make_fake: MakeFake, tmp_path: Path) ->
     gpu = find_gpu(fake, 1)
     async with running_gpus(fake) as gpus, cutting(fake, tmp_path) as session:
         before = {device.uuid: device.profile for device in (await gpus.read_inventory()).gpus[1].mig_devices}
-        await reach(session, gpu, wish("3g.40gb 2g.20gb 2g.20gb"))
+        await reach(session, gpu, request("3g.40gb 2g.20gb 2g.20gb"))
         after = {device.uuid: device.profile for device in (await gpus.read_inventory()).gpus[1].mig_devices}
     assert sorted(before[uuid] for uuid in before.keys() & after.keys()) == ["2g.20gb", "3g.40gb"]
     assert sorted(after.values()) == ["2g.20gb", "2g.20gb", "3g.40gb"]
@@ -147,7 +147,7 @@ async def test_an_instance_without_a_device_is_seen(make_fake: MakeFake, tmp_pat
     async with cutting(fake, tmp_path) as session:
         found = (await session.read(gpu)).instances
         assert [(one.id, one.profile_id, one.start, one.computes) for one in found] == [(made, 9, 4, ())]
-        assert await reach(session, gpu, wish("3g.40gb")) == 1
+        assert await reach(session, gpu, request("3g.40gb")) == 1
 
 
 async def test_ampere_is_reset_alone(make_fake: MakeFake, tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ async def test_each_refusal_says_which_call_and_why(make_fake: MakeFake, tmp_pat
     fake.fail(function, 23)
     async with cutting(fake, tmp_path) as session:
         with pytest.raises(PartitionRefused, match=rf"^cannot .*{function}.*: out of a critical resource"):
-            await reach(session, gpu, wish("1g.10gb"))
+            await reach(session, gpu, request("1g.10gb"))
     assert fake.calls(function) == 1
 
 
@@ -253,8 +253,8 @@ async def test_an_old_driver_chooses_places_itself(make_fake: MakeFake, tmp_path
     fake = make_fake("dgx-h100", hidden={"nvmlDeviceCreateGpuInstanceWithPlacement"})
     async with cutting(fake, tmp_path) as session:
         gpu = find_gpu(fake, 0)
-        await reach(session, gpu, wish("4g.40gb 3g.40gb"))
-        assert is_met(wish("4g.40gb 3g.40gb"), await session.read(gpu))
+        await reach(session, gpu, request("4g.40gb 3g.40gb"))
+        assert is_met(request("4g.40gb 3g.40gb"), await session.read(gpu))
 
 
 @pytest.mark.parametrize(
@@ -317,7 +317,7 @@ async def test_eight_gpus_are_cut_in_little_more_than_the_drivers_own_time(fake:
     began = time.monotonic()
     async with cutting(fake, tmp_path) as session:
         for index in range(8):
-            await reach(session, find_gpu(fake, index), wish("1g.10gb " * 7))
+            await reach(session, find_gpu(fake, index), request("1g.10gb " * 7))
     took = time.monotonic() - began
     assert count_writes(fake) == 8 * 15
     # Measured while others shared the machine it was 1.2 to 1.5 times.

@@ -210,14 +210,16 @@ async def test_two_replicas_never_give_the_same_gpu(tmp_path: Path) -> None:
             assert bool((await two.ask("predicates", "c"))["NodeNames"]) == (not chosen)
 
 
-@pytest.mark.parametrize(("wishes", "most"), [(("mps", "library"), 48), (("mps", "mps"), 1)])
-async def test_two_replicas_never_mix_what_mps_keeps_apart(tmp_path: Path, wishes: tuple[str, str], most: int) -> None:
+@pytest.mark.parametrize(("requests", "most"), [(("mps", "library"), 48), (("mps", "mps"), 1)])
+async def test_two_replicas_never_mix_what_mps_keeps_apart(
+    tmp_path: Path, requests: tuple[str, str], most: int
+) -> None:
     """There is room for both on the GPU, but not for one past the daemon of the other, nor for one client too many."""
     async with open_server() as server:
         text = publish(make_inventory(make_sized(1)), enforcement="mps", mps_clients=most)
         server.put_node("n", {"nvidia.com/gpu-fractions": text})
-        for name, wish in zip("ab", wishes, strict=True):
-            server.put_pod(name, limit(30, 1), annotations={"nodeagent.io/gpu-enforcement": wish})
+        for name, request in zip("ab", requests, strict=True):
+            server.put_pod(name, limit(30, 1), annotations={"nodeagent.io/gpu-enforcement": request})
         (tmp_path / "two").mkdir()
         async with (
             open_extender(server, tmp_path, confirm_seconds=10) as one,

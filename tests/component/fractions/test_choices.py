@@ -78,8 +78,8 @@ async def test_an_api_server_that_does_not_know_the_pod_is_waited_for_in_bounds(
     world.pods = FakePods()
     async with world.running():
         held = await world.admit("train", 30, 32)
-        wish = {"tencent.com/predicate-gpu-idx-0": "1"}
-        world.pods.put(PodRequest(pod=replace(held.pod, uid="before"), annotations=wish))
+        request = {"tencent.com/predicate-gpu-idx-0": "1"}
+        world.pods.put(PodRequest(pod=replace(held.pod, uid="before"), annotations=request))
         began = anyio.current_time()
         await world.plugin().pre_start(held.cores)
         assert anyio.current_time() - began == pytest.approx(POD_SECONDS)

@@ -204,8 +204,8 @@ async def test_a_setting_counts_when_it_is_read_anew(world: World) -> None:
         world.live.replace(make_settings(use_scheduler_choice=False))
         world.bus.publish_fact(ConfigurationReloaded(changed=("fractions",)), source="test")
         held = await world.admit("train", 30, 32)
-        wish = {"tencent.com/predicate-gpu-idx-0": "1"}
-        world.pods.put(PodRequest(pod=held.pod, annotations=wish, containers=(ContainerRequest(name="main"),)))
+        request = {"tencent.com/predicate-gpu-idx-0": "1"}
+        world.pods.put(PodRequest(pod=held.pod, annotations=request, containers=(ContainerRequest(name="main"),)))
         assert (await world.start(held)).parts == (part(0, 30, 8),)
 
 

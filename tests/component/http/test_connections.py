@@ -53,10 +53,10 @@ class Site:
 
 
 @asynccontextmanager
-async def serve(site: Site | None = None, **wishes: Any) -> AsyncIterator[int]:
+async def serve(site: Site | None = None, **requests: Any) -> AsyncIterator[int]:
     """The port of a server."""
     with open_tcp_listener("127.0.0.1", 0, key="test") as listener:
-        async with make_server((site or Site()).routes, **wishes).serving(listener):
+        async with make_server((site or Site()).routes, **requests).serving(listener):
             yield listener.getsockname()[1]
 
 

@@ -18,7 +18,7 @@ from nodeagent.rules.mig.wanted import Wanted
 from nodeagent_sim.gpus.source import SimulatedGpus
 from tests.component.mig.harness import PROFILES, Book
 from tests.support.gpus import make_gpu
-from tests.support.mig import list_feasible, partitions_of, wish
+from tests.support.mig import list_feasible, partitions_of, request
 from tests.support.virtual_time import FakeClock
 
 pytestmark = pytest.mark.virtual_time
@@ -85,7 +85,7 @@ async def test_random_pairs_end_in_the_old_or_the_new_layout(clock: FakeClock, s
     for _ in range(150):
         before = await hand.read()
         names = random.choice(LAYOUTS)
-        wanted = wish(" ".join(names)) if random.random() < 0.9 else Wanted(enabled=False)
+        wanted = request(" ".join(names)) if random.random() < 0.9 else Wanted(enabled=False)
         hand.book = Book()
         hand.told.clear()
         hand.book.kill_at, hand.kill_at_call = random.choice(
@@ -112,7 +112,7 @@ async def test_a_change_that_was_on_its_way_back_goes_on_back(clock: FakeClock) 
     hand = Hand(clock)
     await anyio.sleep(1)
     gpu = await hand.find_gpu()
-    intent = Intent(layout="x", wanted=wish("7g.80gb"), before=await hand.read())
+    intent = Intent(layout="x", wanted=request("7g.80gb"), before=await hand.read())
     await hand.change(Wanted(enabled=True))
     number = await hand.book.begin_change(OWNER, gpu.uuid, begin_step(intent, 0.0))
     await hand.book.step_change(number, back_step("it failed", 0.0))
@@ -152,7 +152,7 @@ async def carry_stubborn(there: GpuPartitions, wanted: Wanted) -> End:
 
 async def test_a_driver_that_does_nothing_is_told() -> None:
     """It refuses nothing, and the GPU is as it was."""
-    end = await carry_stubborn(EMPTY, wish("7g.80gb"))
+    end = await carry_stubborn(EMPTY, request("7g.80gb"))
     assert end.outcome is Outcome.UNDONE
     assert end.detail == "GPU 0 is not as it shall be although the driver refused nothing"
 
@@ -160,7 +160,7 @@ async def test_a_driver_that_does_nothing_is_told() -> None:
 async def test_a_mode_that_no_reset_brings_about_waits_for_a_boot() -> None:
     """As in a virtual machine whose GPU cannot be reset."""
     there = replace(OFF, pending=True)
-    end = await carry_stubborn(there, wish("7g.80gb"))
+    end = await carry_stubborn(there, request("7g.80gb"))
     assert end == End(outcome=Outcome.REBOOT, detail="a reset did not bring its new MIG mode into force")
 
 

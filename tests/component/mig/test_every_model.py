@@ -41,20 +41,20 @@ def board(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str,
     del PROFILES[str(path)]
 
 
-def list_wishes(model: str) -> Mapping[str, Counter[str]]:
+def list_requests(model: str) -> Mapping[str, Counter[str]]:
     """By the name of the layout what a board is cut into then."""
     found = find_model(model)
     assert found.mig is not None
     shapes = list_shapes(found)
-    wishes = {f"all-{one.name.replace('+', '.')}": Counter({one.name: one.shape.instances}) for one in shapes}
+    requests = {f"all-{one.name.replace('+', '.')}": Counter({one.name: one.shape.instances}) for one in shapes}
     plain = [one for one in shapes if not one.shape.suffix]
     smallest = {
         slices: min((one for one in plain if one.shape.slices == slices), key=lambda one: one.shape.size)
         for slices in {one.shape.slices for one in plain}
     }
     balance = BALANCES[GEOMETRIES[found.mig.geometry].slices]
-    wishes[BALANCED] = Counter({smallest[slices].name: count for slices, count in balance.items()})
-    return wishes | {ENABLED: Counter()}
+    requests[BALANCED] = Counter({smallest[slices].name: count for slices, count in balance.items()})
+    return requests | {ENABLED: Counter()}
 
 
 def count_instances(partitions: GpuPartitions) -> Counter[str]:
@@ -70,7 +70,7 @@ def test_every_board_has_a_layout_for_each_of_its_profiles() -> None:
     """By name, and besides no other than on, off and the balance."""
     for model in MIG_MODELS:
         named = name_layouts([make_mig_gpu(0, model)])
-        assert {name: Counter(parts[0].profiles) for name, parts in named.items() if name != DISABLED} == list_wishes(
+        assert {name: Counter(parts[0].profiles) for name, parts in named.items() if name != DISABLED} == list_requests(
             model
         )
 
@@ -84,10 +84,10 @@ async def test_the_driver_makes_each_of_them(board: tuple[str, str], tmp_path: P
     try:
         fake.cut(1, ())  # a board from before Hopper would be reset for the mode, which the fake's tool does not do
         async with cutting(fake, tmp_path) as session:
-            for name, wished in list_wishes(model).items():
-                wanted = Wanted(enabled=True, profiles=wished)
+            for name, requested in list_requests(model).items():
+                wanted = Wanted(enabled=True, profiles=requested)
                 await reach(session, gpu, wanted)
-                assert count_instances(await session.read(gpu)) == wished, name
+                assert count_instances(await session.read(gpu)) == requested, name
                 assert await reach(session, gpu, wanted) == 0, name
         assert not fake.gpu(0).mig_mode
     finally:
@@ -101,10 +101,10 @@ async def test_the_agent_has_each_of_them_in_place(board: tuple[str, str], clock
     model, path = board
     world = World(clock, path)
     async with world.running():
-        for name, wished in list_wishes(model).items():
+        for name, requested in list_requests(model).items():
             world.ask(name)
             await world.until(lambda state, name=name: (state.layout, state.standing) == (name, "success"))  # type: ignore[misc]
-            assert await world.profiles() == [sorted(wished.elements())] * 2, name
+            assert await world.profiles() == [sorted(requested.elements())] * 2, name
             changes = len(world.book.ended)
             world.ask("")
             await world.until(lambda state: not state.layout)

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.virtual_time
 CLAIM, OTHER = "claim-1/gpu-0", "claim-2/gpu-0"
 
 
-def wish_for(gpu: Gpu, profile: str = "1g.10gb", start: int = 2) -> PartitionRequest:
+def request_for(gpu: Gpu, profile: str = "1g.10gb", start: int = 2) -> PartitionRequest:
     return PartitionRequest(gpu=gpu.uuid, profile=profile, start=start)
 
 
@@ -38,11 +38,11 @@ async def test_a_device_is_made_and_taken_away(clock: FakeClock) -> None:
     world = World(clock)
     async with world.running():
         gpu = await ready(world)
-        made = await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
+        made = await world.partitions.get().make_partition(CLAIM, request_for(gpu))
         assert (made.profile, made.placement_start, made.parent) == ("1g.10gb", 2, gpu.uuid)
-        assert await world.partitions.get().make_partition(CLAIM, wish_for(gpu)) == made
-        second = await world.partitions.get().make_partition(OTHER, wish_for(gpu, "3g.40gb", 4))
-        assert world.list_partitions() == {CLAIM: wish_for(gpu), OTHER: wish_for(gpu, "3g.40gb", 4)}
+        assert await world.partitions.get().make_partition(CLAIM, request_for(gpu)) == made
+        second = await world.partitions.get().make_partition(OTHER, request_for(gpu, "3g.40gb", 4))
+        assert world.list_partitions() == {CLAIM: request_for(gpu), OTHER: request_for(gpu, "3g.40gb", 4)}
         assert (await world.profiles())[:2] == [["1g.10gb", "3g.40gb"], ["whole"]]
         await world.partitions.get().remove_partition(CLAIM)
         await world.partitions.get().remove_partition(CLAIM)
@@ -62,7 +62,7 @@ async def test_a_gpu_that_somebody_else_has_cut_is_looked_at_at_once(clock: Fake
         await world.gpus.write_partition(gpu.uuid, Write(kind=WriteKind.MODE_ON))
         await world.gpus.write_partition(gpu.uuid, Write(kind=WriteKind.RESET))
         with anyio.fail_after(SEEN_SECONDS / 2):
-            made = await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
+            made = await world.partitions.get().make_partition(CLAIM, request_for(gpu))
         assert made.parent == gpu.uuid
         assert [fact.gpu for fact in world.facts(GpuSeenStale)] == [gpu.uuid]
 
@@ -74,9 +74,9 @@ async def test_what_lies_beside_it_is_never_touched(clock: FakeClock) -> None:
         gpu = await ready(world)
         before = (await world.look()).gpus[0].mig_devices
         with pytest.raises(ControlRefused, match=r"there is no room for 7g\.80gb at slot 0: GPU instance"):
-            await world.partitions.get().make_partition(CLAIM, wish_for(gpu, "7g.80gb", 0))
+            await world.partitions.get().make_partition(CLAIM, request_for(gpu, "7g.80gb", 0))
         with pytest.raises(ControlRefused, match=r"it has no profile 1g\.5gb"):
-            await world.partitions.get().make_partition(CLAIM, wish_for(gpu, "1g.5gb", 0))
+            await world.partitions.get().make_partition(CLAIM, request_for(gpu, "1g.5gb", 0))
         assert (await world.look()).gpus[0].mig_devices == before
         assert world.list_partitions() == {}
 
@@ -88,9 +88,9 @@ async def test_mig_is_not_switched_on_for_it_while_somebody_has_the_gpu(clock: F
         gpu = await ready(world)
         world.hold(gpu.uuid)
         with pytest.raises(ControlRefused, match=r"GPU 0 is used by ns/train-0 \(main\)"):
-            await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
+            await world.partitions.get().make_partition(CLAIM, request_for(gpu))
         world.hold()
-        await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
+        await world.partitions.get().make_partition(CLAIM, request_for(gpu))
 
 
 async def test_mig_is_not_switched_on_for_it_while_a_claim_has_the_gpu(clock: FakeClock) -> None:
@@ -102,7 +102,7 @@ async def test_mig_is_not_switched_on_for_it_while_a_claim_has_the_gpu(clock: Fa
         claim = PreparedClaim(uid="u", namespace="ml", name="whole", devices=(device,), since_seconds=0.0)
         world.bus.publish_state(ReadyClaims(claims={"u": claim}), source="allocations")
         with pytest.raises(ControlRefused, match="GPU 0 is used by claim ml/whole"):
-            await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
+            await world.partitions.get().make_partition(CLAIM, request_for(gpu))
 
 
 @pytest.mark.parametrize("kind", ["mode-on", "create", "create-compute"])
@@ -113,11 +113,11 @@ async def test_a_device_that_cannot_be_made_leaves_nothing(clock: FakeClock, kin
         gpu = await ready(world)
         await world.gpus.inject("mig-refuse", [kind])
         with pytest.raises(PartitionRefused, match="unknown error"):
-            await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
+            await world.partitions.get().make_partition(CLAIM, request_for(gpu))
         assert (await world.profiles())[0] == ["whole"]
         assert world.list_partitions() == {}
         await world.gpus.inject("mig-refuse", ["none"])
-        await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
+        await world.partitions.get().make_partition(CLAIM, request_for(gpu))
 
 
 async def test_what_cannot_be_taken_back_stays_known(clock: FakeClock) -> None:
@@ -128,9 +128,9 @@ async def test_what_cannot_be_taken_back_stays_known(clock: FakeClock) -> None:
         await world.gpus.inject("mig-refuse", ["create-compute"])
         await world.gpus.inject("mig-refuse", ["destroy", "99"])
         with pytest.raises(PartitionRefused):
-            await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
+            await world.partitions.get().make_partition(CLAIM, request_for(gpu))
         assert "mig-half-way" in world.codes()
-        assert world.list_partitions() == {CLAIM: wish_for(gpu)}
+        assert world.list_partitions() == {CLAIM: request_for(gpu)}
         await world.gpus.inject("mig-refuse", ["none"])
         await world.partitions.get().remove_partition(CLAIM)
         assert (await world.profiles())[0] == ["whole"]
@@ -142,12 +142,12 @@ async def test_a_device_that_is_used_stays(clock: FakeClock) -> None:
     world = World(clock)
     async with world.running():
         gpu = await ready(world)
-        made = await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
+        made = await world.partitions.get().make_partition(CLAIM, request_for(gpu))
         world.gpus.set_holders({made.uuid: "pod"})
         await anyio.sleep(5)
         with pytest.raises(PartitionRefused, match="in use"):
             await world.partitions.get().remove_partition(CLAIM)
-        assert await world.partitions.get().make_partition(CLAIM, wish_for(gpu)) == made
+        assert await world.partitions.get().make_partition(CLAIM, request_for(gpu)) == made
         world.gpus.set_holders({})
         await anyio.sleep(1)
         await world.partitions.get().remove_partition(CLAIM)
@@ -159,7 +159,7 @@ async def test_that_mig_stays_on_keeps_nobody_waiting(clock: FakeClock) -> None:
     world = World(clock)
     async with world.running():
         gpu = await ready(world)
-        await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
+        await world.partitions.get().make_partition(CLAIM, request_for(gpu))
         await world.gpus.inject("mig-refuse", ["mode-off"])
         await world.partitions.get().remove_partition(CLAIM)
         assert (await world.profiles())[0] == []
@@ -175,7 +175,7 @@ async def test_whoever_is_killed_leaves_all_or_nothing(clock: FakeClock, step: i
     gpu: Gpu | None = None
     async with world.running():
         gpu = await ready(world)
-        await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
+        await world.partitions.get().make_partition(CLAIM, request_for(gpu))
         told = True
         await world.partitions.get().remove_partition(CLAIM)
     assert gpu is not None
@@ -183,10 +183,10 @@ async def test_whoever_is_killed_leaves_all_or_nothing(clock: FakeClock, step: i
     async with world.running():
         await ready(world)
         held = world.list_partitions()
-        assert held in ({}, {CLAIM: wish_for(gpu)})
+        assert held in ({}, {CLAIM: request_for(gpu)})
         assert (await world.profiles())[0] == (["1g.10gb"] if held else ["whole"])
         assert not (told and step < 5 and not held)
-        await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
+        await world.partitions.get().make_partition(CLAIM, request_for(gpu))
         await world.partitions.get().remove_partition(CLAIM)
         assert (await world.profiles())[0] == ["whole"]
         assert not world.book.under_way
@@ -197,13 +197,13 @@ async def test_a_boot_takes_devices_and_the_next_question_brings_them_back(clock
     world = World(clock)
     async with world.running():
         gpu = await ready(world)
-        made = await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
+        made = await world.partitions.get().make_partition(CLAIM, request_for(gpu))
         async with world.gpus.begin() as session:
-            boot = Holding(number=0, key="", wish=wish_for(gpu), has_created=True)
+            boot = Holding(number=0, key="", request=request_for(gpu), has_created=True)
             for write in plan_removal(boot, await session.read(gpu), []):
                 await session.write(gpu, write)
         await world.look()
-        again = await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
+        again = await world.partitions.get().make_partition(CLAIM, request_for(gpu))
         assert (again.profile, again.placement_start) == (made.profile, made.placement_start)
 
 
@@ -212,9 +212,9 @@ async def test_a_key_has_one_device(clock: FakeClock) -> None:
     world = World(clock)
     async with world.running():
         gpu = await ready(world)
-        await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
+        await world.partitions.get().make_partition(CLAIM, request_for(gpu))
         with pytest.raises(ControlRefused, match=r"has 1g\.10gb at slot 2"):
-            await world.partitions.get().make_partition(CLAIM, wish_for(gpu, start=3))
+            await world.partitions.get().make_partition(CLAIM, request_for(gpu, start=3))
 
 
 async def test_a_journal_that_fails_lets_nothing_begin(clock: FakeClock) -> None:
@@ -224,7 +224,7 @@ async def test_a_journal_that_fails_lets_nothing_begin(clock: FakeClock) -> None
         gpu = await ready(world)
         world.book.breaks_after = 0
         with pytest.raises(JournalUnavailable):
-            await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
+            await world.partitions.get().make_partition(CLAIM, request_for(gpu))
         assert (await world.profiles())[0] == ["whole"]
 
 
@@ -233,15 +233,15 @@ async def test_a_journal_that_is_not_known_is_not_an_empty_one(clock: FakeClock)
     world = World(clock)
     async with world.running():
         gpu = await ready(world)
-        made = await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
+        made = await world.partitions.get().make_partition(CLAIM, request_for(gpu))
         world.book.is_known = False
         assert world.list_partitions() is None
         with pytest.raises(ControlRefused, match="the journal is not known yet: ask again"):
-            await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
+            await world.partitions.get().make_partition(CLAIM, request_for(gpu))
         with pytest.raises(ControlRefused, match="the journal is not known yet: ask again"):
             await world.partitions.get().remove_partition(CLAIM)
         world.book.is_known = True
-        assert await world.partitions.get().make_partition(CLAIM, wish_for(gpu)) == made
+        assert await world.partitions.get().make_partition(CLAIM, request_for(gpu)) == made
         assert (await world.profiles())[0] == ["1g.10gb"]
 
 
@@ -252,10 +252,10 @@ async def test_a_device_that_is_not_seen_is_not_given(clock: FakeClock) -> None:
         gpu = await ready(world)
         world.is_blind = True
         with pytest.raises(ControlRefused, match=r"GPU 0: 1g\.10gb at slot 2 was made, and is not seen: ask again"):
-            await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
-        assert world.list_partitions() == {CLAIM: wish_for(gpu)}
+            await world.partitions.get().make_partition(CLAIM, request_for(gpu))
+        assert world.list_partitions() == {CLAIM: request_for(gpu)}
         (seen,) = (await world.look()).gpus[0].mig_devices
-        assert await world.partitions.get().make_partition(CLAIM, wish_for(gpu)) == seen
+        assert await world.partitions.get().make_partition(CLAIM, request_for(gpu)) == seen
 
 
 async def test_a_device_that_was_seen_before_anybody_waited_for_it_is_the_answer(
@@ -273,7 +273,7 @@ async def test_a_device_that_was_seen_before_anybody_waited_for_it_is_the_answer
             return made
 
         monkeypatch.setattr(world.gpus, "write_partition", write_and_look)
-        made = await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
+        made = await world.partitions.get().make_partition(CLAIM, request_for(gpu))
         assert (made,) == (await world.look()).gpus[0].mig_devices
 
 
@@ -282,16 +282,16 @@ async def test_a_device_that_is_gone_is_not_taken_for_the_one_made_in_its_place(
     world = World(clock)
     async with world.running():
         gpu = await ready(world)
-        await world.partitions.get().make_partition(OTHER, wish_for(gpu, start=3))
-        before = await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
+        await world.partitions.get().make_partition(OTHER, request_for(gpu, start=3))
+        before = await world.partitions.get().make_partition(CLAIM, request_for(gpu))
         world.is_blind = True
         await world.partitions.get().remove_partition(CLAIM)
         with pytest.raises(ControlRefused, match="GPU 0 is not seen as it is by now: ask again"):
-            await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
-        assert world.list_partitions() == {OTHER: wish_for(gpu, start=3)}
+            await world.partitions.get().make_partition(CLAIM, request_for(gpu))
+        assert world.list_partitions() == {OTHER: request_for(gpu, start=3)}
         await world.look()
         world.is_blind = False
-        after = await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
+        after = await world.partitions.get().make_partition(CLAIM, request_for(gpu))
         assert after in (await world.look()).gpus[0].mig_devices
         assert after.uuid != before.uuid
 
@@ -312,7 +312,7 @@ async def test_a_driver_that_makes_nothing_is_told(clock: FakeClock, monkeypatch
         gpu = await ready(world)
         ignore_writes(world, monkeypatch)
         with pytest.raises(GpuError, match="GPU 0 is not as it shall be although the driver refused nothing"):
-            await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
+            await world.partitions.get().make_partition(CLAIM, request_for(gpu))
         assert world.list_partitions() == {}
         assert world.book.ended == ["undone"]
 
@@ -322,12 +322,12 @@ async def test_a_driver_that_takes_nothing_away_is_told(clock: FakeClock, monkey
     world = World(clock)
     async with world.running():
         gpu = await ready(world)
-        await world.partitions.get().make_partition(CLAIM, wish_for(gpu))
+        await world.partitions.get().make_partition(CLAIM, request_for(gpu))
         with monkeypatch.context() as patch:
             ignore_writes(world, patch)
             with pytest.raises(GpuError, match="GPU 0 is as it was although the driver refused nothing"):
                 await world.partitions.get().remove_partition(CLAIM)
-        assert world.list_partitions() == {CLAIM: wish_for(gpu)}
+        assert world.list_partitions() == {CLAIM: request_for(gpu)}
         await world.partitions.get().remove_partition(CLAIM)
         assert (await world.profiles())[0] == ["whole"]
         assert world.book.ended == ["done"]
@@ -361,11 +361,11 @@ async def test_layouts_and_devices_take_turns(clock: FakeClock) -> None:
     async with world.running():
         gpus = (await world.look()).gpus
         await ready(world)
-        await world.partitions.get().make_partition(CLAIM, wish_for(gpus[1]))
+        await world.partitions.get().make_partition(CLAIM, request_for(gpus[1]))
         world.hold(gpus[0].uuid)
         world.ask("all-1g.10gb")
         await world.until(lambda state: any("waits" in one.doing for one in state.changes))
-        made = await world.partitions.get().make_partition(OTHER, wish_for(gpus[1], start=3))
+        made = await world.partitions.get().make_partition(OTHER, request_for(gpus[1], start=3))
         assert made.parent == gpus[1].uuid
         world.hold()
         state = await world.until_standing("success")

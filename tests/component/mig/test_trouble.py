@@ -10,7 +10,7 @@ from nodeagent.model.journal import Step
 from nodeagent.model.mig import Write, WriteKind
 from nodeagent.rules.mig.change import Intent, begin_step
 from tests.component.mig.harness import BALANCED, SEVEN, WHOLE, World
-from tests.support.mig import partitions_of, wish
+from tests.support.mig import partitions_of, request
 from tests.support.virtual_time import FakeClock
 
 pytestmark = pytest.mark.virtual_time
@@ -219,7 +219,7 @@ async def test_a_change_that_cannot_be_resumed_is_told(clock: FakeClock) -> None
     await world.book.begin_change("mig", gpu, Step(name="x", at_seconds=0.0))
     before = partitions_of("h100-sxm5-80gb", enabled=False)
     await world.book.begin_change(
-        "mig", gone, begin_step(Intent(layout="x", wanted=wish("1g.10gb"), before=before), 0.0)
+        "mig", gone, begin_step(Intent(layout="x", wanted=request("1g.10gb"), before=before), 0.0)
     )
     async with world.running():
         assert world.codes() == {"mig-half-way"}

@@ -74,10 +74,10 @@ class Stage:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Stage"]:
-        wishes = NodeRequestHandler(self.bus, self.conditions, self.live, self.control.orders, self.control)
+        requests = NodeRequestHandler(self.bus, self.conditions, self.live, self.control.orders, self.control)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._listen)
-            await tasks.start(lambda *, task_status: wishes.run(task_status=task_status))
+            await tasks.start(lambda *, task_status: requests.run(task_status=task_status))
             yield self
             tasks.cancel_scope.cancel()
 
@@ -86,7 +86,7 @@ class Stage:
             async for fact in facts:
                 self.refused.append(fact.value)
 
-    async def wish(self, *, seconds: float = 10, **fields: Any) -> None:
+    async def request(self, *, seconds: float = 10, **fields: Any) -> None:
         self.bus.publish_state(NodeRequests(**fields), source="test")
         await anyio.sleep(seconds)
 
@@ -102,14 +102,14 @@ class Stage:
 async def test_a_pause_releases_for_as_long_as_it_stands(clock: FakeClock) -> None:
     """Released at once, again before the release would end, and taken back with the label."""
     async with Stage(clock).running() as stage:
-        await stage.wish(seconds=1)
+        await stage.request(seconds=1)
         assert stage.control.done == []
-        await stage.wish(pause=PAUSE, seconds=1)
+        await stage.request(pause=PAUSE, seconds=1)
         assert stage.control.done == [f"release {PAUSE}"]
         assert "node-paused" in stage.codes()
         await anyio.sleep(900)
         assert len(stage.control.done) > 2
-        await stage.wish()
+        await stage.request()
         assert stage.control.done[-1] == "resume"
         assert "node-paused" not in stage.codes()
 
@@ -119,7 +119,7 @@ async def test_a_pause_that_cannot_be_honoured_is_tried_again(clock: FakeClock) 
     stage = Stage(clock)
     stage.control.refusal = ControlRefused("busy")
     async with stage.running():
-        await stage.wish(pause=PAUSE)
+        await stage.request(pause=PAUSE)
         assert "node-paused" not in stage.codes()
         stage.control.refusal = None
         await anyio.sleep(10)
@@ -131,9 +131,9 @@ async def test_the_label_chooses_the_configuration(clock: FakeClock) -> None:
     async with Stage(clock, named=True).running() as stage:
         await stage.change_node()
         assert stage.control.done == [], "no wish is known yet"
-        await stage.wish(configuration="plain", seconds=0.1)
-        await stage.wish(configuration="shared", seconds=1)
-        await stage.wish(configuration="shared", pause="")
+        await stage.request(configuration="plain", seconds=0.1)
+        await stage.request(configuration="shared", seconds=1)
+        await stage.request(configuration="shared", pause="")
         await stage.change_node(team="blue")
         assert stage.control.done == ["use plain", "use shared"]
 
@@ -143,7 +143,7 @@ async def test_the_first_wish_counts_whatever_the_agent_started_with(clock: Fake
     stage = Stage(clock, named=True)
     stage.conditions.set("named-configuration-unknown", detail="the label of the last life")
     async with stage.running():
-        await stage.wish(configuration="")
+        await stage.request(configuration="")
         assert stage.control.done == ["use "]
         assert stage.codes() == set()
 
@@ -151,8 +151,8 @@ async def test_the_first_wish_counts_whatever_the_agent_started_with(clock: Fake
 async def test_an_unknown_configuration_changes_nothing(clock: FakeClock) -> None:
     """The present one stays, and it is said once; a node that changes is a reason to try again."""
     async with Stage(clock, named=True).running() as stage:
-        await stage.wish(configuration="plain")
-        await stage.wish(configuration="typo")
+        await stage.request(configuration="plain")
+        await stage.request(configuration="typo")
         await stage.change_node(team="blue")
         assert stage.control.done == ["use plain"]
         assert "named-configuration-unknown" in stage.codes()
@@ -160,14 +160,14 @@ async def test_an_unknown_configuration_changes_nothing(clock: FakeClock) -> Non
         assert stage.refused == [
             NodeRequestRefused(label="nvidia.com/device-plugin.config", value="typo", reason=reason)
         ]
-        await stage.wish(configuration="plain")
+        await stage.request(configuration="plain")
         assert "named-configuration-unknown" not in stage.codes()
 
 
 async def test_without_a_directory_the_label_means_nothing(clock: FakeClock) -> None:
     """A cluster that uses the label for something else is left to it."""
     async with Stage(clock).running() as stage:
-        await stage.wish(configuration="plain")
+        await stage.request(configuration="plain")
         assert stage.control.done == []
 
 
@@ -176,20 +176,20 @@ async def test_a_mig_configuration_that_is_not_there_is_said(clock: FakeClock) -
     async with Stage(clock).running() as stage:
         stage.bus.publish_state(make_inventory([make_gpu(0, mig=["1g.10gb"])]), source="test")
         stage.bus.publish_state(STUCK, source="test")
-        await stage.wish(mig_config="all-disabled")
+        await stage.request(mig_config="all-disabled")
         assert stage.codes() == set(), "nobody can ask the GPUs now"
         stage.bus.publish_state(READY, source="test")
         await anyio.sleep(10)
         assert stage.codes() == {"mig-config-not-applied"}
-        await stage.wish(mig_config="all-disabled", pause="")
+        await stage.request(mig_config="all-disabled", pause="")
         stage.bus.publish_state(make_inventory([make_gpu(0, mig=["1g.10gb"]), make_gpu(1)]), source="test")
         await anyio.sleep(1)
         assert [(one.label, one.value) for one in stage.refused] == [("nvidia.com/mig.config", "all-disabled")]
         assert "GPU 0 is not cut as all-disabled asks" in stage.refused[0].reason
-        await stage.wish(mig_config="all-disabled", mig_state="pending")
+        await stage.request(mig_config="all-disabled", mig_state="pending")
         assert stage.codes() == {"mig-config-changing"}
         stage.bus.publish_state(make_inventory([make_gpu(0)]), source="test")
-        await stage.wish(mig_config="all-disabled", mig_state="success")
+        await stage.request(mig_config="all-disabled", mig_state="success")
         assert stage.codes() == set()
         assert len(stage.refused) == 1
 
@@ -199,17 +199,17 @@ async def test_a_mig_wish_goes_while_nobody_can_ask_the_gpus(clock: FakeClock) -
     async with Stage(clock).running() as stage:
         stage.bus.publish_state(make_inventory([make_gpu(0, mig=["1g.10gb"])]), source="test")
         stage.bus.publish_state(READY, source="test")
-        await stage.wish(mig_config="all-disabled")
+        await stage.request(mig_config="all-disabled")
         stage.bus.publish_state(STUCK, source="test")
-        await stage.wish(mig_config="all-disabled", pause=PAUSE)
+        await stage.request(mig_config="all-disabled", pause=PAUSE)
         assert "mig-config-not-applied" in stage.codes(), "nothing is known to be otherwise"
-        await stage.wish(mig_config="all-disabled", mig_state="pending")
+        await stage.request(mig_config="all-disabled", mig_state="pending")
         assert stage.codes() == {"mig-config-changing"}
-        await stage.wish(mig_config="all-disabled", mig_state="success")
+        await stage.request(mig_config="all-disabled", mig_state="success")
         assert stage.codes() == set()
-        await stage.wish(mig_config="all-disabled", mig_state="failed")
+        await stage.request(mig_config="all-disabled", mig_state="failed")
         assert stage.codes() == {"mig-config-not-applied"}
-        await stage.wish()
+        await stage.request()
         assert stage.codes() == set()
 
 
@@ -220,5 +220,5 @@ async def test_a_mig_configuration_is_left_to_the_part_that_cuts_gpus(clock: Fak
     async with stage.running():
         stage.bus.publish_state(DriverState(phase=DriverPhase.READY), source="test")
         stage.bus.publish_state(make_inventory([make_gpu(0, mig=["1g.10gb"])]), source="test")
-        await stage.wish(mig_config="all-disabled")
+        await stage.request(mig_config="all-disabled")
         assert (stage.codes(), stage.refused) == (set(), [])

@@ -21,7 +21,7 @@ pytestmark = [
 HARNESS = Path(__file__).parent / "src" / "in_process.c"
 CHECKS = ["-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined"]
 TAKEN = ["-DSHIM_HOSTED", "-Dmain=shim_main", "-Dexit=shim_exit", "-Dcalloc=shim_calloc"]
-WISHES = (
+REQUESTS = (
     "NVIDIA_VISIBLE_DEVICES=0,MIG-a,nvidia.com/gpu=1",
     "NVIDIA_DRIVER_CAPABILITIES=compute,graphics",
     "NVIDIA_REQUIRE_CUDA=cuda>=12.0 brand=tesla,driver>=470",
@@ -54,7 +54,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def seeds(place: Path) -> list[Path]:
     """One of each kind, and a configuration in each of the ways in which it may ask."""
     write_table(place, TABLE)
-    spec = make_spec(*WISHES, privileged=True, mounts=[MOUNT], annotations={"cdi.k8s.io/x": "nvidia.com/gpu=0"})
+    spec = make_spec(*REQUESTS, privileged=True, mounts=[MOUNT], annotations={"cdi.k8s.io/x": "nvidia.com/gpu=0"})
     contents = {
         "wishes": b"j" + json.dumps(spec).encode(),
         "one": b"j" + json.dumps(make_spec("NVIDIA_VISIBLE_DEVICES=all"), indent=1).encode(),
@@ -96,8 +96,8 @@ def test_fifty_thousand_inputs_do_no_harm(seed: int, place: Path, program: Path,
 
 def test_each_allocation_may_fail(place: Path, program: Path, seeds: list[Path]) -> None:
     """Every one of them, in turn: it says so and ends."""
-    wishes = next(each for each in seeds if each.name == "wishes")
-    assert int(run(place, program, "starve", wishes)) > 300
+    requests = next(each for each in seeds if each.name == "wishes")
+    assert int(run(place, program, "starve", requests)) > 300
 
 
 @pytest.mark.skipif(shutil.which("clang") is None, reason="wants clang, which brings libFuzzer: apt-get install clang")

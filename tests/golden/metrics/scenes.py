@@ -27,11 +27,11 @@ def render_scene(profile: str, *, every_field: bool = False, openmetrics: bool =
     readout = render_readout(world)
     inventory = Inventory(generation=1, gpus=readout.gpus[:GPUS])
     known = Knowledge(inventory, _driver(), allocate_every_second(inventory))
-    wishes = SeriesSelection(select_every_field() if every_field else select_defaults(), LabelStyle(host="node-a"))
+    requests = SeriesSelection(select_every_field() if every_field else select_defaults(), LabelStyle(host="node-a"))
     series = NodeSeries()
-    list(series.render(render_sample(world, START), known, wishes))
+    list(series.render(render_sample(world, START), known, requests))
     world.advance(310.0)
-    blocks = list(series.render(render_sample(world, START + 10), known, wishes))
+    blocks = list(series.render(render_sample(world, START + 10), known, requests))
     return (join_openmetrics(blocks) + b"# EOF\n" if openmetrics else join_text(blocks)).decode()
 
 

@@ -47,10 +47,10 @@ def test_after_corrections_pods_say_what_is_bound(
     )
 
     def read(number: int, pod: PodRequest) -> tuple[set[str], str]:
-        wish = read_scheduler_choice(
+        request = read_scheduler_choice(
             view.profile, pod.annotations, view.inventory.gpus, container=number, init_containers=inits
         )
-        return set(wish.gpus), wish.problem
+        return set(request.gpus), request.problem
 
     for number, container in enumerate(containers):
         has = {gpu_uuid(gpu) for gpu in bound[number]}

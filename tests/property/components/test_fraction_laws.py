@@ -91,11 +91,11 @@ def test_no_gpu_is_given_more_than_it_has(
     """Nothing over-committed, nothing of a GPU that may not be given, the same twice for the same container."""
     node, chance = Node(view), Random(seed)  # plausible, not secret
     whole = {each.gpu: each for each in view.capacities}
-    for number, (cores, blocks, ends, wish) in enumerate(story):
+    for number, (cores, blocks, ends, request) in enumerate(story):
         if ends and node.table.bindings:
             node.end(chance.choice(sorted(node.table.bindings)))
         caller = node.admit(f"pod-{number}", cores, blocks)
-        annotations = {"tencent.com/predicate-gpu-idx-0": wish}
+        annotations = {"tencent.com/predicate-gpu-idx-0": request}
         pod = PodRequest(pod=caller.pod, annotations=annotations, containers=(ContainerRequest(name="main"),))
         try:
             node.start(Start(caller, pod))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from nodeagent.model.mig import GpuPartitions
 from nodeagent.rules.mig.partitions import LayoutInfeasible, Target, aim_at, is_met, list_targets
 from nodeagent.rules.mig.solve import solve
-from tests.support.mig import MIG_MODELS, cut, follow, is_allowed, list_feasible, wish
+from tests.support.mig import MIG_MODELS, cut, follow, is_allowed, list_feasible, request
 
 
 @st.composite
@@ -25,10 +25,10 @@ def test_from_any_state_to_any_layout_that_fits(drawn: tuple[str, str, str], dat
     model, first, second = drawn
     there = cut(model, first)
     busy = data.draw(st.sets(st.sampled_from([one.id for one in there.instances] or [0])))
-    targets = list_targets(wish(second), there.profiles)
+    targets = list_targets(request(second), there.profiles)
     solution = solve(targets, there, busy)
     after = follow(solution, there)
-    assert is_met(wish(second), after)
+    assert is_met(request(second), after)
     assert solve(targets, after).writes == 0
     back = follow(solve(aim_at(there), after), after)
     places = {(one.profile_id, one.start) for one in there.instances}
@@ -41,7 +41,7 @@ def test_a_layout_is_refused_only_if_it_cannot_be(model: str, data: st.DataObjec
     """Compared with every way to place it; and no cheaper one is overlooked."""
     there = cut(model, " ".join(data.draw(st.sampled_from(list_feasible(model)))))
     names = data.draw(st.lists(st.sampled_from([one.name for one in there.profiles]), min_size=1, max_size=4))
-    targets = list_targets(wish(" ".join(names)), there.profiles)
+    targets = list_targets(request(" ".join(names)), there.profiles)
     ways = list_ways(targets, there)
     try:
         solution = solve(targets, there)

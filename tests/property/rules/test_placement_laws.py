@@ -124,7 +124,7 @@ def _best(placement: Placement) -> dict[str, int] | None:
 def test_the_scheduler_is_obeyed_where_that_fits(inventory: Inventory, demand: Demand) -> None:
     """On an empty node every choice of as many GPUs as are asked for can be, where their memory is enough."""
     space = plan_space(inventory, BLOCK, withheld={})
-    wish = [room.gpu for room in space.rooms if room.memory_bytes >= demand.share_of(room).memory_bytes]
-    wish = wish[-demand.gpus :]
-    if len(wish) == demand.gpus:
-        assert [share.gpu for share in place(space, demand, wish=wish).shares] == wish
+    request = [room.gpu for room in space.rooms if room.memory_bytes >= demand.share_of(room).memory_bytes]
+    request = request[-demand.gpus :]
+    if len(request) == demand.gpus:
+        assert [share.gpu for share in place(space, demand, request=request).shares] == request

@@ -17,6 +17,6 @@ def exhausted(error: OSError) -> None:
     raise AssertionError from error
 
 
-def make_server(routes: Routes, *, on_error: Callable[[str, Exception], None] = fail, **wishes: Any) -> HttpServer:
+def make_server(routes: Routes, *, on_error: Callable[[str, Exception], None] = fail, **requests: Any) -> HttpServer:
     """A server that fails its test on trouble."""
-    return HttpServer(routes, on_error=on_error, on_exhausted=exhausted, **wishes)
+    return HttpServer(routes, on_error=on_error, on_exhausted=exhausted, **requests)

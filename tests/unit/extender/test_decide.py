@@ -77,8 +77,8 @@ def test_several_gpus_go_where_they_are_near() -> None:
     """A full node whose free GPUs are far apart is no better than an empty one for a pod that needs two."""
     scheduler = FakeScheduler(make_seen_node("far", eight()), make_seen_node("near", eight()))
     for number, taken in enumerate((0, 2, 5, 7)):
-        wish = {"tencent.com/predicate-gpu-idx-0": str(taken)}
-        scheduler.cluster.note_pod(make_pod(f"p{number}", limit(100), node="far", annotations=wish), 0.0)
+        request = {"tencent.com/predicate-gpu-idx-0": str(taken)}
+        scheduler.cluster.note_pod(make_pod(f"p{number}", limit(100), node="far", annotations=request), 0.0)
     assert scheduler.schedule(make_pod("two", limit(200))) == ("near", (0,))
     assert scheduler.schedule(make_pod("one", limit(100)))[0] == "far"
 
@@ -87,9 +87,9 @@ def test_one_gpu_goes_where_the_least_is_broken() -> None:
     """Into a pair that is broken already, though another node is fuller."""
     scheduler = FakeScheduler(make_seen_node("broken", six()), make_seen_node("fuller", six()))
     for name, node, taken in (("a", "broken", "4"), ("b", "fuller", "0,1")):
-        wish = {"tencent.com/predicate-gpu-idx-0": taken}
+        request = {"tencent.com/predicate-gpu-idx-0": taken}
         count = 100 * len(taken.split(","))
-        scheduler.cluster.note_pod(make_pod(name, limit(count), node=node, annotations=wish), 0.0)
+        scheduler.cluster.note_pod(make_pod(name, limit(count), node=node, annotations=request), 0.0)
     assert scheduler.schedule(make_pod("one", limit(100))) == ("broken", (5,))
 
 
@@ -97,8 +97,8 @@ def fill(scheduler: FakeScheduler, node: str, *used: tuple[int, int]) -> None:
     """Cores and blocks of each GPU, in order; nothing of one with none."""
     for index, (cores, blocks) in enumerate(used):
         if cores:
-            wish = {"tencent.com/predicate-gpu-idx-0": str(index)}
-            pod = make_pod(f"{node}-{index}", limit(cores, blocks), node=node, annotations=wish)
+            request = {"tencent.com/predicate-gpu-idx-0": str(index)}
+            pod = make_pod(f"{node}-{index}", limit(cores, blocks), node=node, annotations=request)
             scheduler.cluster.note_pod(pod, 0.0)
 
 

@@ -93,30 +93,30 @@ class NodeSeries:
         self._rates, self._accounts = RateCalculator(), PodAccounts()
         self._clock_events, self._health = ClockEvents(), HealthWatches()
 
-    def render(self, sample: NodeSample, known: Knowledge, wishes: SeriesSelection) -> Iterator[Block]:
+    def render(self, sample: NodeSample, known: Knowledge, requests: SeriesSelection) -> Iterator[Block]:
         """Add a sample and render the series, block by block, so that other tasks may run in between."""
         boards = list_boards(known.inventory, sample, self._rates.update(sample))
         devices = list_devices(boards)
-        holders = _find_holders(known, wishes) if wishes.pods else {}
-        happenings = self._note(boards, sample.time_seconds, wishes)
+        holders = _find_holders(known, requests) if requests.pods else {}
+        happenings = self._note(boards, sample.time_seconds, requests)
         self._accounts.update(devices, holders, known.places, sample.time_seconds)
         yield from render_device_series(
-            wishes.selection.families,
-            [_label(entity, known, holders, wishes) for entity in devices],
-            [_label(entity, known, {}, wishes) for entity in boards if is_partitioned(entity.gpu)],
+            requests.selection.families,
+            [_label(entity, known, holders, requests) for entity in devices],
+            [_label(entity, known, {}, requests) for entity in boards if is_partitioned(entity.gpu)],
             happenings,
         )
         yield from render_families(build_reading_families(boards))
-        if wishes.pods and wishes.processes:
-            yield from render_families(build_pod_families(self._accounts.usages, devices, wishes.style))
-        if known.pod_labels is not None and wishes.pod_labels is not None:
-            families = build_pod_label_families(known.pod_labels, holders, wishes.pod_labels, wishes.style)
+        if requests.pods and requests.processes:
+            yield from render_families(build_pod_families(self._accounts.usages, devices, requests.style))
+        if known.pod_labels is not None and requests.pod_labels is not None:
+            families = build_pod_label_families(known.pod_labels, holders, requests.pod_labels, requests.style)
             yield from render_families(families)
 
-    def _note(self, boards: list[Entity], now_seconds: float, wishes: SeriesSelection) -> Happenings:
+    def _note(self, boards: list[Entity], now_seconds: float, requests: SeriesSelection) -> Happenings:
         present = frozenset(board.gpu.uuid for board in boards)
-        wanted = {family.field.name for family in wishes.selection.families}
-        self._clock_events.set_window(wishes.clock_events_window_seconds)
+        wanted = {family.field.name for family in requests.selection.families}
+        self._clock_events.set_window(requests.clock_events_window_seconds)
         self._clock_events.forget(present)
         self._health.forget(present)
         incidents = {}
@@ -125,24 +125,24 @@ class NodeSeries:
             if CLOCK_EVENTS in wanted and board.board.clock_event_reasons is not None:
                 self._clock_events.note(gpu, now_seconds, board.board.clock_event_reasons)
             if HEALTH in wanted:
-                xids = self.xids.list_recent(gpu, now_seconds - wishes.xid_window_seconds)
+                xids = self.xids.list_recent(gpu, now_seconds - requests.xid_window_seconds)
                 incidents[gpu] = self._health.judge(board.board, now_seconds, xids)
         return Happenings(
             now_seconds,
             self.xids,
             self._clock_events,
-            wishes.xid_window_seconds,
-            wishes.clock_events_window_seconds,
-            wishes.xid_zero_before_first,
+            requests.xid_window_seconds,
+            requests.clock_events_window_seconds,
+            requests.xid_zero_before_first,
             incidents,
         )
 
 
-def _find_holders(known: Knowledge, wishes: SeriesSelection) -> Holders:
-    return find_holders(known.allocations, wishes.extra_resource_names, known.claims, known.inventory.gpus)
+def _find_holders(known: Knowledge, requests: SeriesSelection) -> Holders:
+    return find_holders(known.allocations, requests.extra_resource_names, known.claims, known.inventory.gpus)
 
 
-def _label(entity: Entity, known: Knowledge, holders: Holders, wishes: SeriesSelection) -> Device:
+def _label(entity: Entity, known: Knowledge, holders: Holders, requests: SeriesSelection) -> Device:
     driver = known.driver
     identity = Identity(
         entity.gpu,
@@ -150,5 +150,7 @@ def _label(entity: Entity, known: Knowledge, holders: Holders, wishes: SeriesSel
         driver.interface_version if driver is not None else "",
         driver.cuda_version if driver is not None else None,
     )
-    labels = make_device_labels(entity, identity, wishes.selection.labels, list_holders(entity, holders), wishes.style)
+    labels = make_device_labels(
+        entity, identity, requests.selection.labels, list_holders(entity, holders), requests.style
+    )
     return Device(entity, labels)

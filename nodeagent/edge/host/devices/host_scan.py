@@ -60,16 +60,16 @@ class HostScan:
     ) -> None:
         """`look` is the thread for files, `commands` the thread for commands."""
         self._roots, self._worker, self._commands, self._poll_seconds = roots, look, commands, poll_seconds
-        self._wish = ScanRequest()
+        self._request = ScanRequest()
         self._seen: Fingerprint | None = None
 
-    async def look(self, wish: ScanRequest) -> HostDevices:
+    async def look(self, request: ScanRequest) -> HostDevices:
         """The devices requested.
 
         Raises:
             NodeagentError: The host does not answer.
         """
-        return await self._run(lambda: self._look(wish), "looking for device nodes")
+        return await self._run(lambda: self._look(request), "looking for device nodes")
 
     async def wait_change(self) -> None:
         """Return when a device node requested in the last scan may have come or gone.
@@ -79,8 +79,8 @@ class HostScan:
         """
         while True:
             await sleep(until_beat(self._poll_seconds))
-            wish, seen = self._wish, self._seen
-            if await self._run(lambda: read_fingerprint(self._roots, wish), "watching device nodes") != seen:  # noqa: B023  # awaited at once
+            request, seen = self._request, self._seen
+            if await self._run(lambda: read_fingerprint(self._roots, request), "watching device nodes") != seen:  # noqa: B023  # awaited at once
                 return
 
     async def read_files(self, paths: Sequence[str]) -> Mapping[str, str]:
@@ -109,10 +109,10 @@ class HostScan:
         except WorkerError as error:
             return str(error)
 
-    def _look(self, wish: ScanRequest) -> HostDevices:
+    def _look(self, request: ScanRequest) -> HostDevices:
         # Before the scan, so that the next comparison sees a change during the scan.
-        self._wish, self._seen = wish, read_fingerprint(self._roots, wish)
-        return scan_host(self._roots, wish)
+        self._request, self._seen = request, read_fingerprint(self._roots, request)
+        return scan_host(self._roots, request)
 
     async def _run(self, call: Callable[[], T], what: str) -> T:
         try:
@@ -121,33 +121,33 @@ class HostScan:
             raise HostStuck(self._roots.sys, str(error)) from error
 
 
-def scan_host(roots: ScanRoots, wish: ScanRequest) -> HostDevices:
+def scan_host(roots: ScanRoots, request: ScanRequest) -> HostDevices:
     """One scan, in the calling thread."""
     found: dict[str, HostNode] = {}
     missing = []
-    for pattern in wish.patterns:
+    for pattern in request.patterns:
         paths = _match(roots.host, pattern)
         nodes = [node for path in paths if (node := _read_node(roots, path)) is not None]
         found.update((node.path, node) for node in nodes)
         if not nodes and not glob.has_magic(pattern):
             missing.append(pattern)
-    for path in _list_known(roots, wish):
+    for path in _list_known(roots, request):
         if path not in found and (node := _read_node(roots, path)) is not None:
             found[path] = node
     nodes = [found[path] for path in sorted(found)]
     return HostDevices(nodes=tuple(nodes), functions=_read_functions(roots.sys, nodes), missing=tuple(missing))
 
 
-def read_fingerprint(roots: ScanRoots, wish: ScanRequest) -> Fingerprint:
+def read_fingerprint(roots: ScanRoots, request: ScanRequest) -> Fingerprint:
     """A value that stays equal until a node comes or goes."""
     places: dict[str, Fingerprint] = {}
-    for pattern in wish.patterns:
+    for pattern in request.patterns:
         parts = pattern.split("/")
         for length in range(2, len(parts)):
             for path in _match(roots.host, "/".join(parts[:length])):
                 places.setdefault(path, _identify(roots.host, path))
-    classes = [list_names(roots.sys / "class" / name) for name in wish.sysfs_classes]
-    numbers = [list_names(roots.sys / kind) for kind in (_CHARACTERS, _BLOCKS) if wish.is_pci]
+    classes = [list_names(roots.sys / "class" / name) for name in request.sysfs_classes]
+    numbers = [list_names(roots.sys / kind) for kind in (_CHARACTERS, _BLOCKS) if request.is_pci]
     return (tuple(places.items()), tuple(classes), tuple(numbers))
 
 
@@ -170,12 +170,12 @@ def _identify(host: Path, path: str) -> Fingerprint:
     return (status.st_ino, status.st_mtime_ns)
 
 
-def _list_known(roots: ScanRoots, wish: ScanRequest) -> Iterable[str]:
+def _list_known(roots: ScanRoots, request: ScanRequest) -> Iterable[str]:
     """Nodes listed in sysfs: of the wanted classes, and of all PCI functions where PCI is wanted."""
-    for name in wish.sysfs_classes:
+    for name in request.sysfs_classes:
         for entry in list_names(roots.sys / "class" / name):
             yield from _find_path(roots.sys / "class" / name / entry)
-    for kind in (_CHARACTERS, _BLOCKS) if wish.is_pci else ():
+    for kind in (_CHARACTERS, _BLOCKS) if request.is_pci else ():
         for number in list_names(roots.sys / kind):
             place = roots.sys / kind / number
             if _find_addresses(os.path.realpath(place)):

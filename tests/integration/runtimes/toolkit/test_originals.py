@@ -73,8 +73,8 @@ def test_containers_are_told_the_same_folders(tree: DriverTree, tmp_path: Path) 
         capture_output=True,
     )
     theirs = yaml.safe_load(output.read_text())["containerEdits"]
-    wishes = SpecOptions(kinds=(MANAGEMENT_KIND,), hook=Path("/hook"))
-    specs = {spec.kind: spec for spec in plan_specs(make_inventory(1), read_files(tree), wishes).specs}
+    requests = SpecOptions(kinds=(MANAGEMENT_KIND,), hook=Path("/hook"))
+    specs = {spec.kind: spec for spec in plan_specs(make_inventory(1), read_files(tree), requests).specs}
     ours = specs[MANAGEMENT_KIND].container_edits
     assert set(ours.env) == set(theirs["env"])
     (hook,) = [each["args"] for each in theirs["hooks"] if "update-ldcache" in each["args"]]

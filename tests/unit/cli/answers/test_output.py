@@ -10,9 +10,9 @@ from nodeagent.cli.answers.table import Table
 from nodeagent.cli.main import Streams
 
 
-def write(*rows: tuple[str, str], **wishes: object) -> tuple[str, str]:
+def write(*rows: tuple[str, str], **requests: object) -> tuple[str, str]:
     streams = Streams(StringIO(), StringIO())
-    arguments = argparse.Namespace(**{"json": False, "form": None, "no_headers": False, **wishes})
+    arguments = argparse.Namespace(**{"json": False, "form": None, "no_headers": False, **requests})
     write_table(arguments, streams, list(rows), Table(("NAME", "SIZE"), rows, nothing="nothing yet"), ["in short"])
     return streams.out.getvalue(), streams.err.getvalue()  # type: ignore[attr-defined]  # both are StringIO
 
@@ -29,10 +29,10 @@ def test_without_a_header_each_line_is_a_row() -> None:
     assert write(no_headers=True) == ("", "nothing yet\nin short\n")
 
 
-@pytest.mark.parametrize("wish", [{"json": True}, {"form": "yaml"}])
-def test_programs_hear_nothing_beside_their_record(wish: dict[str, object]) -> None:
+@pytest.mark.parametrize("form", [{"json": True}, {"form": "yaml"}])
+def test_programs_hear_nothing_beside_their_record(form: dict[str, object]) -> None:
     """Whatever else was asked for."""
-    out, err = write(("a", "1"), no_headers=True, **wish)
+    out, err = write(("a", "1"), no_headers=True, **form)
     assert ("in short" in out, err) == (False, "")
 
 

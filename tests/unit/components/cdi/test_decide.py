@@ -103,9 +103,9 @@ def test_groups_are_for_readers_that_know_them(
 ) -> None:
     """A reader that is too old ignores the whole file; of whoever reads the public kinds nothing is known."""
     runtime = RuntimeState(kind=kind, version=version) if kind is not None else None
-    wishes = decide_options(PUBLIC_KINDS, Layout(hook=Path("/h")), setting, runtime)
-    assert (wishes.groups, wishes.public_groups) == (groups, setting == "always")
-    assert (wishes.kinds, wishes.hook) == (PUBLIC_KINDS, Path("/h"))
+    requests = decide_options(PUBLIC_KINDS, Layout(hook=Path("/h")), setting, runtime)
+    assert (requests.groups, requests.public_groups) == (groups, setting == "always")
+    assert (requests.kinds, requests.hook) == (PUBLIC_KINDS, Path("/h"))
 
 
 def test_problems_are_told_by_code_and_key() -> None:

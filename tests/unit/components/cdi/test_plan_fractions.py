@@ -14,13 +14,13 @@ from nodeagent.model.plugin import ContainerMount
 from tests.support.files.driver_files import make_files
 from tests.support.samples import make_gpu, make_inventory, make_uuid
 
-WISHES = SpecOptions(hook=Path("/var/lib/nodeagent/hook"))
+REQUESTS = SpecOptions(hook=Path("/var/lib/nodeagent/hook"))
 MOUNTS = (
     ContainerMount(container_path="/run/x/limits", host_path="/state/p1/limits"),
     ContainerMount(container_path="/run/x/usage", host_path="/state/p1/usage", read_only=False),
 )
-NODE = (make_inventory(3), make_files(3), WISHES)
-COMMON = plan_common_edits(make_files(3), WISHES.hook)
+NODE = (make_inventory(3), make_files(3), REQUESTS)
+COMMON = plan_common_edits(make_files(3), REQUESTS.hook)
 
 
 def test_each_name_means_all_the_gpus_and_what_is_mounted() -> None:
@@ -54,5 +54,5 @@ def test_each_name_means_all_the_gpus_and_what_is_mounted() -> None:
 def test_a_gpu_without_a_node_is_refused(inventory: Inventory, why: str) -> None:
     """The container does not start without it."""
     with pytest.raises(FractionUndescribed, match=why) as caught:
-        plan_fraction(("p1",), (make_uuid(0), make_uuid(1)), (MOUNTS, {}), (inventory, make_files(2), WISHES), COMMON)
+        plan_fraction(("p1",), (make_uuid(0), make_uuid(1)), (MOUNTS, {}), (inventory, make_files(2), REQUESTS), COMMON)
     assert caught.value.gpu == make_uuid(1)

@@ -23,8 +23,8 @@ def make_node_of(*gpus: Gpu) -> Inventory:
 
 
 def plan(inventory: Inventory, files: DriverFiles, hook: Path | None = None) -> ShimTable:
-    wishes = SpecOptions(kinds=(PUBLIC_KIND, MANAGEMENT_KIND), hook=hook, groups=True, public_groups=True)
-    specs = plan_specs(inventory, files, wishes).specs
+    requests = SpecOptions(kinds=(PUBLIC_KIND, MANAGEMENT_KIND), hook=hook, groups=True, public_groups=True)
+    specs = plan_specs(inventory, files, requests).specs
     return plan_shim_table(inventory, files, specs, ShimPolicy(), cuda="13.0", fresh=(("/a", "b"),))
 
 

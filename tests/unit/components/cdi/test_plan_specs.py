@@ -76,10 +76,10 @@ def render_all(plan: SpecPlan) -> str:
     ],
 )
 def test_specifications_are_as_in_the_golden_files(
-    name: str, inventory: Inventory, files: DriverFiles, wishes: SpecOptions
+    name: str, inventory: Inventory, files: DriverFiles, requests: SpecOptions
 ) -> None:
     """What is written for typical nodes changes only on purpose, and is valid."""
-    plan = plan_specs(inventory, files, wishes)
+    plan = plan_specs(inventory, files, requests)
     for spec in plan.specs:
         assert find_spec_problems(json.decode(render_spec(spec))) == ()
     check_golden(f"cdi/{name}.txt", render_all(plan))

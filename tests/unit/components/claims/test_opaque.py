@@ -18,7 +18,7 @@ def turns(interval: str) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "wish"),
+    ("parameters", "sharing"),
     [
         (gpu_config(), SharingRequest("GpuConfig")),
         (gpu_config(kind="MigDeviceConfig"), SharingRequest("MigDeviceConfig")),
@@ -48,9 +48,9 @@ def turns(interval: str) -> dict[str, object]:
         ),
     ],
 )
-def test_what_nvidias_driver_reads_is_read(parameters: object, wish: SharingRequest) -> None:
+def test_what_nvidias_driver_reads_is_read(parameters: object, sharing: SharingRequest) -> None:
     """With its defaults."""
-    assert read_parameters(parameters, "p") == wish
+    assert read_parameters(parameters, "p") == sharing
 
 
 @pytest.mark.parametrize(

@@ -296,7 +296,7 @@ def test_many_different_events_are_bounded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "label", "wish", "expected"),
+    ("state", "label", "layout", "expected"),
     [
         (None, "failed", "", {}),
         (None, "pending", "", {}),
@@ -313,10 +313,10 @@ def test_many_different_events_are_bounded() -> None:
     ],
 )
 def test_the_label_of_mig_layouts_follows_what_is_told(
-    state: MigState | None, label: str, wish: str, expected: dict[str, str | None]
+    state: MigState | None, label: str, layout: str, expected: dict[str, str | None]
 ) -> None:
     """Without a wish it keeps how the last one ended, and says no longer that one is under way."""
-    labels = {MIG_STATE_LABEL: label, MIG_CONFIG_LABEL: wish}
+    labels = {MIG_STATE_LABEL: label, MIG_CONFIG_LABEL: layout}
     assert decide_mig_label(state, ClusterNode(name="n", uid="u", labels=labels)) == expected
 
 

@@ -99,10 +99,10 @@ def know(
 
 
 def render(
-    sample: NodeSample, known: Knowledge, wishes: SeriesSelection | None = None, series: NodeSeries | None = None
+    sample: NodeSample, known: Knowledge, requests: SeriesSelection | None = None, series: NodeSeries | None = None
 ) -> list[Block]:
     """One sample rendered."""
-    return list((series or NodeSeries()).render(sample, known, wishes or SeriesSelection(select_defaults())))
+    return list((series or NodeSeries()).render(sample, known, requests or SeriesSelection(select_defaults())))
 
 
 def read_series(blocks: list[Block]) -> Series:

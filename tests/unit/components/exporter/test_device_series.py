@@ -32,7 +32,7 @@ UUID = make_uuid(0)
 FIXED = f'gpu="0",UUID="{UUID}",pci_bus_id="00000000:10:00.0",device="nvidia0",modelName="NVIDIA H100 80GB HBM3"'
 
 
-def wish(style: LabelStyle | None = None, *names: str) -> SeriesSelection:
+def request(style: LabelStyle | None = None, *names: str) -> SeriesSelection:
     """These fields, in this style."""
     listed = "\n".join(f"{name}, gauge, h" for name in names or ("DCGM_FI_DEV_SM_CLOCK",))
     return SeriesSelection(parse_selection(listed), style or LabelStyle())
@@ -45,8 +45,8 @@ def lines_of(text: bytes, name: str) -> list[str]:
 
 def test_labels_have_the_order_of_dcgm_exporter() -> None:
     """Fixed labels, host, label fields, then the pod in the order of the keys: byte for byte."""
-    wishes = SeriesSelection(select_defaults(), LabelStyle(host="node-a"))
-    text = join_text(render(make_node(make_sample()), know(allocate("bert-0", UUID, container="train")), wishes))
+    requests = SeriesSelection(select_defaults(), LabelStyle(host="node-a"))
+    text = join_text(render(make_node(make_sample()), know(allocate("bert-0", UUID, container="train")), requests))
     labels = f'{FIXED},Hostname="node-a",DCGM_FI_DRIVER_VERSION="580.95.05"'
     pod = 'container="train",namespace="ml",pod="bert-0"'
     assert lines_of(text, "DCGM_FI_DEV_SM_CLOCK") == [f"DCGM_FI_DEV_SM_CLOCK{{{labels},{pod}}} 1980"]
@@ -55,7 +55,7 @@ def test_labels_have_the_order_of_dcgm_exporter() -> None:
 
 def test_a_free_gpu_has_no_pod_labels_at_all() -> None:
     """Cost tools select by `container!=""`: an empty label is not there."""
-    text = join_text(render(make_node(make_sample()), know(), wish()))
+    text = join_text(render(make_node(make_sample()), know(), request()))
     assert lines_of(text, "DCGM_FI_DEV_SM_CLOCK") == [f"DCGM_FI_DEV_SM_CLOCK{{{FIXED}}} 1980"]
 
 
@@ -78,7 +78,7 @@ def test_a_free_gpu_has_no_pod_labels_at_all() -> None:
 )
 def test_each_switch_changes_its_labels_only(style: LabelStyle, expected: str) -> None:
     """Host label, pod UID, old names and blanks, one at a time."""
-    text = join_text(render(make_node(make_sample()), know(allocate("p", UUID, uid="u")), wish(style)))
+    text = join_text(render(make_node(make_sample()), know(allocate("p", UUID, uid="u")), request(style)))
     assert lines_of(text, "DCGM_FI_DEV_SM_CLOCK") == [f"DCGM_FI_DEV_SM_CLOCK{{{expected}}} 1980"]
 
 
@@ -93,7 +93,7 @@ def test_values_are_written_as_dcgm_exporter_writes_them() -> None:
     known = know()
     gpu = replace(known.inventory.gpus[0], ecc_enabled=True)
     text = join_text(
-        render(make_node(make_sample()), Knowledge(Inventory(generation=1, gpus=(gpu,))), wish(None, *names))
+        render(make_node(make_sample()), Knowledge(Inventory(generation=1, gpus=(gpu,))), request(None, *names))
     )
     values = [lines_of(text, name)[0].rsplit(" ", 1)[1] for name in names]
     assert values == ["651.250000", "20480", "0.900000", "1"]
@@ -147,7 +147,7 @@ def test_an_instance_has_two_labels_more_and_its_own_memory() -> None:
     shares = make_mig_shares(0, 2)
     board = make_sample(0, mig=shares, gpu_utilization_percent=None, profiling=None)
     names = ("DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE")
-    text = join_text(render(make_node(board), know(mig=2), wish(LabelStyle(host="n"), *names)))
+    text = join_text(render(make_node(board), know(mig=2), request(LabelStyle(host="n"), *names)))
     assert lines_of(text, "DCGM_FI_DEV_FB_USED") == [
         f'DCGM_FI_DEV_FB_USED{{{FIXED},GPU_I_PROFILE="1g.10gb",GPU_I_ID="7",Hostname="n"}} 1024',
         f'DCGM_FI_DEV_FB_USED{{{FIXED},GPU_I_PROFILE="1g.10gb",GPU_I_ID="8",Hostname="n"}} 1024',
@@ -182,10 +182,10 @@ def test_a_gpu_that_is_not_in_the_inventory_yet_is_passed_over() -> None:
 def test_the_last_xid_names_itself() -> None:
     """The number as value and label with words beside it; nothing before the first one."""
     series = NodeSeries()
-    wishes = wish(None, "DCGM_FI_DEV_XID_ERRORS")
-    assert not find(read_series(render(make_node(make_sample()), know(), wishes, series)), "DCGM_FI_DEV_XID_ERRORS")
+    requests = request(None, "DCGM_FI_DEV_XID_ERRORS")
+    assert not find(read_series(render(make_node(make_sample()), know(), requests, series)), "DCGM_FI_DEV_XID_ERRORS")
     series.xids.note(XidReported(gpu=UUID, xid=79), START)
-    text = join_text(render(make_node(make_sample()), know(allocate("p", UUID)), wishes, series))
+    text = join_text(render(make_node(make_sample()), know(allocate("p", UUID)), requests, series))
     labels = 'container="main",err_code="79",err_msg="GPU has fallen off the bus",namespace="ml",pod="p"'
     assert lines_of(text, "DCGM_FI_DEV_XID_ERRORS") == [f"DCGM_FI_DEV_XID_ERRORS{{{FIXED},{labels}}} 79"]
 
@@ -193,12 +193,12 @@ def test_the_last_xid_names_itself() -> None:
 def test_before_the_first_xid_there_is_a_zero_where_it_is_asked_for() -> None:
     """As older releases of DCGM exporter had it; the first XID takes its place."""
     series = NodeSeries()
-    wishes = dataclasses.replace(wish(None, "DCGM_FI_DEV_XID_ERRORS"), xid_zero_before_first=True)
-    text = join_text(render(make_node(make_sample()), know(), wishes, series))
+    requests = dataclasses.replace(request(None, "DCGM_FI_DEV_XID_ERRORS"), xid_zero_before_first=True)
+    text = join_text(render(make_node(make_sample()), know(), requests, series))
     labels = 'err_code="0",err_msg="No Error"'
     assert lines_of(text, "DCGM_FI_DEV_XID_ERRORS") == [f"DCGM_FI_DEV_XID_ERRORS{{{FIXED},{labels}}} 0"]
     series.xids.note(XidReported(gpu=UUID, xid=79), START)
-    found = read_series(render(make_node(make_sample()), know(), wishes, series))
+    found = read_series(render(make_node(make_sample()), know(), requests, series))
     assert list(find(found, "DCGM_FI_DEV_XID_ERRORS").values()) == [79]
 
 
@@ -207,8 +207,8 @@ def test_an_xid_of_all_of_a_partitioned_gpu_is_shown_on_the_gpu() -> None:
     series = NodeSeries()
     series.xids.note(XidReported(gpu=UUID, xid=119), START)
     series.xids.note(XidReported(gpu=UUID, xid=31, gpu_instance_id=8), START)
-    wishes = wish(None, "DCGM_FI_DEV_XID_ERRORS", "DCGM_EXP_XID_ERRORS_COUNT")
-    found = read_series(render(make_node(make_sample(0, mig=make_mig_shares(0, 2))), know(mig=2), wishes, series))
+    requests = request(None, "DCGM_FI_DEV_XID_ERRORS", "DCGM_EXP_XID_ERRORS_COUNT")
+    found = read_series(render(make_node(make_sample(0, mig=make_mig_shares(0, 2))), know(mig=2), requests, series))
     last = {dict(pairs).get("GPU_I_ID"): value for pairs, value in find(found, "DCGM_FI_DEV_XID_ERRORS").items()}
     assert last == {None: 119, "8": 31}
     counts = {
@@ -220,11 +220,11 @@ def test_an_xid_of_all_of_a_partitioned_gpu_is_shown_on_the_gpu() -> None:
 
 def test_windows_and_watches_carry_their_labels() -> None:
     """Clock events by reason with the window in milliseconds; one series a health watch."""
-    wishes = wish(None, "DCGM_EXP_CLOCK_EVENTS_COUNT", "DCGM_EXP_GPU_HEALTH_STATUS")
+    requests = request(None, "DCGM_EXP_CLOCK_EVENTS_COUNT", "DCGM_EXP_GPU_HEALTH_STATUS")
     series = NodeSeries()
     for second in range(2):
-        render(make_node(make_sample(), seconds=START + second), know(), wishes, series)
-    found = read_series(render(make_node(make_sample(), seconds=START + 2), know(), wishes, series))
+        render(make_node(make_sample(), seconds=START + second), know(), requests, series)
+    found = read_series(render(make_node(make_sample(), seconds=START + 2), know(), requests, series))
     assert find_value(found, "DCGM_EXP_CLOCK_EVENTS_COUNT", clock_event="power_cap", window_size_in_ms="300000") == 3
     assert find_value(found, "DCGM_EXP_CLOCK_EVENTS_COUNT", clock_event="hw_thermal") == 0
     assert len(find(found, "DCGM_EXP_GPU_HEALTH_STATUS", health_error_code="DCGM_FR_OK")) == 11
@@ -233,11 +233,11 @@ def test_windows_and_watches_carry_their_labels() -> None:
 def test_rates_need_two_samples_and_a_total_that_grew() -> None:
     """The first reading stands still, the second is per second, a total that fell gives none."""
     series = NodeSeries()
-    wishes = wish(None, "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", "DCGM_FI_PROF_PCIE_TX_BYTES")
+    requests = request(None, "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", "DCGM_FI_PROF_PCIE_TX_BYTES")
     steps = [(0, 1_000_000, 10), (2, 9_000_000, 10_010), (3, 5, 20_000), (3, 5, 20_000)]
     seen = []
     for passed, kib, size in steps:
         sample = make_sample(nvlink_transmit_kib=kib, nvlink_receive_kib=0, pcie_transmit_bytes=size)
-        found = read_series(render(make_node(sample, seconds=START + passed), know(), wishes, series))
+        found = read_series(render(make_node(sample, seconds=START + passed), know(), requests, series))
         seen.append([*find(found, "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL").values()])
     assert seen == [[0.0], [4000.0], [], []]

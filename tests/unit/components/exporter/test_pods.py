@@ -224,19 +224,19 @@ def test_a_lost_gpu_keeps_its_holders_and_what_they_used() -> None:
 
 
 @pytest.mark.parametrize("wishes", [{"pods": False}, {"processes": False}])
-def test_pods_and_processes_can_be_switched_off(wishes: dict[str, bool]) -> None:
+def test_pods_and_processes_can_be_switched_off(requests: dict[str, bool]) -> None:
     """Either switch ends the pods' own series; only the first takes the names off the devices."""
-    blocks = render(make_node(make_sample()), know(allocate("a", UUID)), SeriesSelection(select_defaults(), **wishes))  # type: ignore[arg-type]  # two flags
+    blocks = render(make_node(make_sample()), know(allocate("a", UUID)), SeriesSelection(select_defaults(), **requests))  # type: ignore[arg-type]  # two flags
     series = read_series(blocks)
     assert not any(name.startswith("nodeagent_pod_") for name, _ in series)
     (labels,) = find(series, "DCGM_FI_DEV_SM_CLOCK")
-    assert ("pod" in dict(labels)) is wishes.get("pods", True)
+    assert ("pod" in dict(labels)) is requests.get("pods", True)
 
 
 def test_the_pods_uid_is_a_label_when_wanted() -> None:
     """Also on the pods' own series."""
-    wishes = SeriesSelection(select_defaults(), LabelStyle(pod_uid=True))
-    series = read_series(render(make_node(make_sample()), know(A, B), wishes))
+    requests = SeriesSelection(select_defaults(), LabelStyle(pod_uid=True))
+    series = read_series(render(make_node(make_sample()), know(A, B), requests))
     assert len(find(series, "nodeagent_pod_gpu_held_seconds_total", pod_uid="uid-a")) == 1
 
 
@@ -325,8 +325,8 @@ def labelled(*patterns: str, style: LabelStyle | None = None) -> Series:
         )
     )
     known = dataclasses.replace(know(allocate("a", UUID)), pod_labels=table)
-    wishes = SeriesSelection(select_defaults(), pod_labels=patterns, style=style or LabelStyle())
-    return read_series(render(make_node(make_sample()), known, wishes))
+    requests = SeriesSelection(select_defaults(), pod_labels=patterns, style=style or LabelStyle())
+    return read_series(render(make_node(make_sample()), known, requests))
 
 
 def test_labels_of_pods_are_one_series_a_pod_that_holds_a_gpu() -> None:

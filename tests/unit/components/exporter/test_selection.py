@@ -191,13 +191,13 @@ def test_a_reading_on_demand_is_shown_in_its_unit() -> None:
     names = ("POWER_USAGE_INSTANT", "POWER_MGMT_LIMIT_MIN", "NVLINK_BANDWIDTH_L0", "SLOWDOWN_TEMP")
     lines = [f"DCGM_FI_DEV_{name}, gauge, x" for name in names]
     lines += [f"DCGM_FI_PROF_{name}, gauge, x" for name in ("PIPE_INT_ACTIVE", "NVDEC0_ACTIVE", "C2C_TX_ALL_BYTES")]
-    wishes = SeriesSelection(parse_selection("\n".join(lines)))
+    requests = SeriesSelection(parse_selection("\n".join(lines)))
     first = {"field/186/0": 321_500.0, "call/power_limit_min": 200_900.0, "field/138/0": 0.0, "field/139/0": 0.0}
     second = first | {"field/138/0": 3e6, "field/139/0": 1e6, "gpm/4": 12.5, "gpm/30": 50.0, "gpm/100": 2.0}
     second |= {"field/138/1": 5e6}  # a link that has just come up has no rate yet
     series = NodeSeries()
-    render(make_node(make_sample(extras=first)), know(), wishes, series)
-    found = read_series(render(make_node(make_sample(extras=second), seconds=START + 10), know(), wishes, series))
+    render(make_node(make_sample(extras=first)), know(), requests, series)
+    found = read_series(render(make_node(make_sample(extras=second), seconds=START + 10), know(), requests, series))
     assert {name.removeprefix("DCGM_FI_"): value for (name, _), value in found.items() if name.startswith("DCGM")} == {
         "DEV_POWER_USAGE_INSTANT": 321.5,
         "DEV_POWER_MGMT_LIMIT_MIN": 200,
@@ -207,6 +207,6 @@ def test_a_reading_on_demand_is_shown_in_its_unit() -> None:
         "PROF_C2C_TX_ALL_BYTES": 2 * 1024**2,
     }
     partitioned = make_sample(extras=second, mig=make_mig_shares(0, 2))
-    found = read_series(render(make_node(partitioned), know(mig=2), wishes))
+    found = read_series(render(make_node(partitioned), know(mig=2), requests))
     assert not find(found, "DCGM_FI_PROF_PIPE_INT_ACTIVE")
     assert len(find(found, "DCGM_FI_PROF_NVDEC0_ACTIVE")) == 2

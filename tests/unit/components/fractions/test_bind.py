@@ -172,11 +172,11 @@ CONTAINERS = (ContainerRequest(name="setup", is_init=True), ContainerRequest(nam
 
 def test_the_schedulers_choice_is_obeyed() -> None:
     """By the container's number among those that are no init containers; a switch turns that off."""
-    wish = {"tencent.com/predicate-gpu-idx-0": "1"}
-    assert start_with(annotations=wish, containers=CONTAINERS) == [1]
-    assert start_with(annotations=wish, containers=CONTAINERS[:1]) == [0]
+    notes = {"tencent.com/predicate-gpu-idx-0": "1"}
+    assert start_with(annotations=notes, containers=CONTAINERS) == [1]
+    assert start_with(annotations=notes, containers=CONTAINERS[:1]) == [0]
     choice = choose(
-        Start(CALLER, request(annotations=wish, containers=CONTAINERS), FractionsSettings(use_scheduler_choice=False)),
+        Start(CALLER, request(annotations=notes, containers=CONTAINERS), FractionsSettings(use_scheduler_choice=False)),
         make_view(), make_table(PROMISED), 5.0,
     )  # fmt: skip
     assert choice.binding.parts[0].gpu == gpu_uuid(0)
@@ -184,15 +184,15 @@ def test_the_schedulers_choice_is_obeyed() -> None:
 
 def test_a_choice_that_makes_no_sense_is_told_and_one_without_room_is_passed_over() -> None:
     """Neither keeps the container from starting."""
-    wish = {"tencent.com/predicate-gpu-idx-0": "9"}
+    notes = {"tencent.com/predicate-gpu-idx-0": "9"}
     choice = choose(
-        Start(CALLER, request(annotations=wish, containers=CONTAINERS)), make_view(), make_table(PROMISED), 5.0
+        Start(CALLER, request(annotations=notes, containers=CONTAINERS)), make_view(), make_table(PROMISED), 5.0
     )
     assert "names GPU '9'" in choice.problem
     assert choice.binding.parts
     full = make_table(PROMISED, [make_bound(9, (8,), part(1, 98, 1), pod=make_pod("b"))])
-    wish = {"tencent.com/predicate-gpu-idx-0": "1"}
-    assert start_with(table=full, annotations=wish, containers=CONTAINERS) == [0]
+    notes = {"tencent.com/predicate-gpu-idx-0": "1"}
+    assert start_with(table=full, annotations=notes, containers=CONTAINERS) == [0]
 
 
 def test_a_pod_whose_gpu_has_left_the_node_is_not_corrected() -> None:
@@ -235,8 +235,8 @@ def test_shares_are_as_large_as_the_pod_says() -> None:
     for unknown in (None, request(containers=CONTAINERS[:1])):
         with pytest.raises(RequestInvalid, match="the API server has not told yet"):
             choose(Start(caller, unknown), view, promised, 5.0)
-    wish = {"hami.io/vgpu-devices-allocated": f";{gpu_uuid(1)},NVIDIA,4096,25:"}
-    choice = choose(Start(caller, replace(said, annotations=wish)), view, promised, 5.0)
+    notes = {"hami.io/vgpu-devices-allocated": f";{gpu_uuid(1)},NVIDIA,4096,25:"}
+    choice = choose(Start(caller, replace(said, annotations=notes)), view, promised, 5.0)
     assert choice.binding.parts == (part(1, 25, 4),)
 
 

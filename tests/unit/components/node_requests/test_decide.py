@@ -72,11 +72,11 @@ def test_well_known_names_say_how_every_gpu_is_cut(
 )
 def test_a_wish_stands_as_the_manager_and_the_gpus_say(config: str, state: str, standing: RequestStanding) -> None:
     """The manager's word on the work, the GPUs' on the result; what is not met names the GPU and who has to act."""
-    wish = judge_mig_request(NodeRequests(mig_config=config, mig_state=state), [OFF])
-    assert wish.standing is standing
+    request = judge_mig_request(NodeRequests(mig_config=config, mig_state=state), [OFF])
+    assert request.standing is standing
     if standing is RequestStanding.UNMET:
-        assert "GPU 0" in wish.detail
-        assert "although" in wish.detail if state else "although" not in wish.detail
+        assert "GPU 0" in request.detail
+        assert "although" in request.detail if state else "although" not in request.detail
 
 
 def test_a_wish_that_is_not_met_is_a_condition_until_it_is() -> None:

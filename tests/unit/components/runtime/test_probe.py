@@ -116,12 +116,12 @@ async def test_a_shim_in_place_is_the_class(tmp_path: Path) -> None:
     assert (old.wanted.cdi, old.plan.problem) == (False, "")
     settings_of_it = ShimSettings(nvidia_name_dir=tmp_path, default_runtime=True)
     assert decide_shim(settings_of_it, "") is None
-    wish = decide_shim(settings_of_it, "/shim")
-    assert wish is not None
-    assert (wish.default, wish.names[0]) == (True, str(tmp_path / "nvidia-container-runtime"))
+    request = decide_shim(settings_of_it, "/shim")
+    assert request is not None
+    assert (request.default, request.names[0]) == (True, str(tmp_path / "nvidia-container-runtime"))
     legacy = decide_shim(ShimSettings(mode="legacy"), "/shim")
     assert legacy is not None
-    assert (wish.takes_names, legacy.takes_names) == (True, False)
+    assert (request.takes_names, legacy.takes_names) == (True, False)
 
 
 async def look(runtime: ContainerRuntime, settings: RuntimeSettings) -> Probe:

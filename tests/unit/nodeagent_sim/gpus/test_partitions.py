@@ -16,7 +16,7 @@ from nodeagent_sim.gpus.partitions import apply_write, read_partitions
 from nodeagent_sim.gpus.profile import load_profile
 from nodeagent_sim.gpus.readout import render_readout
 from nodeagent_sim.gpus.world import World
-from tests.support.mig import wish
+from tests.support.mig import request
 
 
 def make_world(profile: str) -> World:
@@ -57,12 +57,12 @@ def test_a_planned_layout_can_be_had(profile: str, layout: str, switches: list[W
     """By exactly the calls that are needed; what the reading side sees afterwards is what was asked for."""
     world = make_world(profile)
     gpu = world.gpus[0]
-    calls = reach(world, gpu, wish(layout))
+    calls = reach(world, gpu, request(layout))
     partitions = read_partitions(gpu)
     computes = sum(len(one.computes) for one in partitions.instances)
     assert calls == len(switches) + len(partitions.instances) + computes
-    assert is_met(wish(layout), partitions)
-    assert is_met(wish(layout), read_by_devices(render_readout(world).gpus[0]))
+    assert is_met(request(layout), partitions)
+    assert is_met(request(layout), read_by_devices(render_readout(world).gpus[0]))
     assert not render_readout(world).gpus[1].mig_enabled
     reach(world, gpu, Wanted(enabled=False))
     assert render_readout(world).gpus[0].mig_devices == ()
@@ -184,7 +184,7 @@ def test_from_any_layout_cut_short_anywhere_another_can_be_had() -> None:
     world = make_world("dgx-h100")
     gpu = world.gpus[0]
     for _ in range(200):
-        reach(world, gpu, wish(random.choice(layouts)), most=random.randrange(12))
-        last = wish(random.choice(layouts))
+        reach(world, gpu, request(random.choice(layouts)), most=random.randrange(12))
+        last = request(random.choice(layouts))
         reach(world, gpu, last)
         assert is_met(last, read_partitions(gpu))

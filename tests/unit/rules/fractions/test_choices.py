@@ -39,8 +39,8 @@ def test_a_predicate_names_indexes_by_container(
     annotations: Mapping[str, str], container: int, expected: list[int]
 ) -> None:
     """Containers are counted without init containers, which have no choice of their own; a UUID will do as well."""
-    wish = read_scheduler_choice(CoresProfile(), annotations, GPUS, container=container + 1, init_containers=1)
-    assert wish == ContainerChoice(gpus=tuple(gpu_uuid(index) for index in expected))
+    request = read_scheduler_choice(CoresProfile(), annotations, GPUS, container=container + 1, init_containers=1)
+    assert request == ContainerChoice(gpus=tuple(gpu_uuid(index) for index in expected))
 
 
 @pytest.mark.parametrize(
@@ -56,8 +56,8 @@ def test_a_predicate_names_indexes_by_container(
 )
 def test_a_list_of_devices_names_uuids(annotations: Mapping[str, str], container: int, expected: list[int]) -> None:
     """Init containers are counted, and containers without a GPU have an empty place."""
-    wish = read_scheduler_choice(CountedProfile(), annotations, GPUS, container=container, init_containers=1)
-    assert wish == ContainerChoice(gpus=tuple(gpu_uuid(index) for index in expected))
+    request = read_scheduler_choice(CountedProfile(), annotations, GPUS, container=container, init_containers=1)
+    assert request == ContainerChoice(gpus=tuple(gpu_uuid(index) for index in expected))
 
 
 @pytest.mark.parametrize(
@@ -75,16 +75,16 @@ def test_a_list_of_devices_names_uuids(annotations: Mapping[str, str], container
 )
 def test_a_choice_that_means_nothing_here_is_told(text: str, problem: str) -> None:
     """By the annotation's name, and without an end to the pod: another GPU may do."""
-    wish = read_scheduler_choice(CoresProfile(), {f"{PREDICATE}0": text}, GPUS, container=0, init_containers=0)
-    assert wish == ContainerChoice(problem=f"annotation {PREDICATE}0 {problem}")
+    request = read_scheduler_choice(CoresProfile(), {f"{PREDICATE}0": text}, GPUS, container=0, init_containers=0)
+    assert request == ContainerChoice(problem=f"annotation {PREDICATE}0 {problem}")
 
 
 def test_a_list_of_devices_of_another_node_is_told() -> None:
     """The name of the annotation in which it is comes with it."""
-    wish = read_scheduler_choice(
+    request = read_scheduler_choice(
         CountedProfile(), {GIVEN: "GPU-else,NVIDIA,1,1:;"}, GPUS, container=0, init_containers=0
     )
-    assert wish.problem == f"annotation {GIVEN} names GPU 'GPU-else', which this node does not have"
+    assert request.problem == f"annotation {GIVEN} names GPU 'GPU-else', which this node does not have"
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_a_choice_that_is_written_is_read(profile: CoresProfile | CountedProfile
     """For every container, with its node and its time."""
     written = render_choice(profile, choose())
     read = [read_scheduler_choice(profile, written, GPUS, container=number, init_containers=1) for number in range(3)]
-    assert [wish.gpus for wish in read] == [(gpu_uuid(3),), (), (gpu_uuid(2), gpu_uuid(1))]
+    assert [request.gpus for request in read] == [(gpu_uuid(3),), (), (gpu_uuid(2), gpu_uuid(1))]
     assert read_chosen_node(profile, written) == "n1"
     assert read_chosen_time(profile, written).startswith("1700000000")
 
@@ -184,5 +184,5 @@ def test_a_predicate_is_corrected_for_its_container(container: int, keys: dict[s
     found = render_correction(CoresProfile(), {}, parts, container=container, init_containers=1)
     texts = {"uuid": f"{gpu_uuid(1)},{gpu_uuid(3)}", "index": "1,3"}
     assert found == {key: texts[what] for key, what in keys.items()}
-    wish = read_scheduler_choice(CoresProfile(), found, GPUS, container=container, init_containers=1)
-    assert wish == ContainerChoice(gpus=(gpu_uuid(1), gpu_uuid(3)))
+    request = read_scheduler_choice(CoresProfile(), found, GPUS, container=container, init_containers=1)
+    assert request == ContainerChoice(gpus=(gpu_uuid(1), gpu_uuid(3)))

@@ -15,10 +15,10 @@ from nodeagent.rules.mig.change import (
 )
 from nodeagent.rules.mig.steps import Goal
 from tests.support.gpus import gpu_uuid
-from tests.support.mig import cut, wish
+from tests.support.mig import cut, request
 
 BEFORE = cut("h100-sxm5-80gb", "3g.40gb 1c.2g.20gb")
-INTENT = Intent(layout="all-1g.10gb", wanted=wish("1g.10gb 1g.10gb"), before=BEFORE)
+INTENT = Intent(layout="all-1g.10gb", wanted=request("1g.10gb 1g.10gb"), before=BEFORE)
 
 
 def change(*steps: Step) -> Change:

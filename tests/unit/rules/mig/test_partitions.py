@@ -17,7 +17,7 @@ from nodeagent.rules.mig.partitions import (
 )
 from nodeagent.rules.mig.wanted import Wanted
 from tests.support.gpus import make_gpu, make_mig_devices
-from tests.support.mig import make_mig_gpu, partitions_of, wish
+from tests.support.mig import make_mig_gpu, partitions_of, request
 
 H100 = "h100-sxm5-80gb"
 
@@ -65,7 +65,7 @@ def test_an_instance_without_a_device_counts_as_something_else() -> None:
     """It takes room, and no layout asks for it."""
     half = replace(partitions_of(H100), instances=(GpuInstance(id=1, profile_id=9, start=0, size=4),))
     assert list_profile_names(half) == Counter({"3g.40gb without a device": 1})
-    assert not is_met(wish("3g.40gb"), half)
+    assert not is_met(request("3g.40gb"), half)
     assert not is_met(Wanted(enabled=True), half)
 
 
@@ -75,11 +75,11 @@ def test_a_wish_is_met_by_exactly_what_it_says() -> None:
         partitions_of(H100),
         instances=(GpuInstance(id=1, profile_id=20, start=0, size=1, computes=(ComputeInstance(id=0, slices=1),)),),
     )
-    assert is_met(wish("1g.10gb+me"), there)
-    assert is_met(wish("1g.10gb.me"), there)
-    assert not is_met(wish("1g.10gb"), there)
-    assert not is_met(wish("1g.10gb+me 1g.10gb"), there)
-    assert not is_met(wish("odd"), there)
+    assert is_met(request("1g.10gb+me"), there)
+    assert is_met(request("1g.10gb.me"), there)
+    assert not is_met(request("1g.10gb"), there)
+    assert not is_met(request("1g.10gb+me 1g.10gb"), there)
+    assert not is_met(request("odd"), there)
     assert not is_met(Wanted(enabled=True), there)
     assert not is_met(Wanted(enabled=False), there)
     assert is_met(Wanted(enabled=False), replace(there, enabled=False))
@@ -96,8 +96,8 @@ def test_profiles_of_a_form_that_nobody_knows_yet_are_themselves() -> None:
     )
     assert find_profile("new-shape", (odd,)) is odd
     assert list_profile_names(there) == {"new-shape": 1}
-    assert is_met(wish("new-shape"), there)
-    assert [target.computes for target in list_targets(wish("new-shape"), (odd,))] == [(1,)]
+    assert is_met(request("new-shape"), there)
+    assert [target.computes for target in list_targets(request("new-shape"), (odd,))] == [(1,)]
 
 
 def test_places_are_assumed_only_from_what_is_known() -> None:

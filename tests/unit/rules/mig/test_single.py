@@ -28,13 +28,13 @@ EMPTY, OFF = partitions_of(H100), partitions_of(H100, enabled=False, with_placem
 BALANCED = cut(H100, "3g.40gb 2g.20gb 1g.10gb 1g.10gb")
 
 
-def wish_for(profile: str, start: int) -> PartitionRequest:
+def request_for(profile: str, start: int) -> PartitionRequest:
     return PartitionRequest(gpu=GPU, profile=profile, start=start)
 
 
 def hold(profile: str, start: int, *, switched: bool = False, has_created: bool = True, number: int = 1) -> Holding:
-    wish = wish_for(profile, start)
-    return Holding(number=number, key="claim", wish=wish, switched=switched, has_created=has_created)
+    request = request_for(profile, start)
+    return Holding(number=number, key="claim", request=request, switched=switched, has_created=has_created)
 
 
 def kinds(writes: tuple[Write, ...]) -> list[WriteKind]:
@@ -43,33 +43,33 @@ def kinds(writes: tuple[Write, ...]) -> list[WriteKind]:
 
 def test_a_device_is_made_at_its_place() -> None:
     """By two calls, where there is room."""
-    instance, compute = plan_making(wish_for("1g.10gb", 3), EMPTY, is_own=False)
+    instance, compute = plan_making(request_for("1g.10gb", 3), EMPTY, is_own=False)
     assert (instance.kind, instance.start, instance.size, instance.profile) == (WriteKind.CREATE, 3, 1, "1g.10gb")
     assert (compute.kind, compute.slices) == (WriteKind.CREATE_COMPUTE, 1)
 
 
 def test_the_mode_comes_first() -> None:
     """At once where it counts at once; else with a reset, and where that does not help it is said."""
-    wish = wish_for("1g.10gb", 0)
-    assert kinds(plan_making(wish, OFF, is_own=False)) == [WriteKind.MODE_ON]
+    request = request_for("1g.10gb", 0)
+    assert kinds(plan_making(request, OFF, is_own=False)) == [WriteKind.MODE_ON]
     pending = replace(OFF, pending=True)
-    assert kinds(plan_making(wish, pending, is_own=False)) == [WriteKind.RESET]
+    assert kinds(plan_making(request, pending, is_own=False)) == [WriteKind.RESET]
     with pytest.raises(RebootNeeded):
-        plan_making(wish, pending, is_own=False, was_reset=True)
+        plan_making(request, pending, is_own=False, was_reset=True)
     untold = replace(OFF, profiles=())
-    assert kinds(plan_making(wish, untold, is_own=False)) == [WriteKind.MODE_ON]
+    assert kinds(plan_making(request, untold, is_own=False)) == [WriteKind.MODE_ON]
 
 
 def test_what_was_made_is_not_made_again() -> None:
     """What a kill left out of it is; what is another's is in the way."""
-    wish = wish_for("1g.10gb", next(one.start or 0 for one in BALANCED.instances if one.size == 1))
-    there = find_instance(wish, BALANCED)
+    request = request_for("1g.10gb", next(one.start or 0 for one in BALANCED.instances if one.size == 1))
+    there = find_instance(request, BALANCED)
     assert there is not None
-    assert plan_making(wish, BALANCED, is_own=True) == ()
+    assert plan_making(request, BALANCED, is_own=True) == ()
     with pytest.raises(LayoutInfeasible, match=f"GPU instance {there.id} lies there"):
-        plan_making(wish, BALANCED, is_own=False)
+        plan_making(request, BALANCED, is_own=False)
     hollow = replace(EMPTY, instances=(replace(there, computes=()),))
-    (compute,) = plan_making(wish, hollow, is_own=True)
+    (compute,) = plan_making(request, hollow, is_own=True)
     assert (compute.kind, compute.instance, compute.slices) == (WriteKind.CREATE_COMPUTE, there.id, 1)
 
 
@@ -80,7 +80,7 @@ def test_a_device_that_somebody_divided_is_told() -> None:
     parts = (ComputeInstance(id=0, slices=1), ComputeInstance(id=1, slices=1))
     divided = replace(made, instances=(replace(instance, computes=parts),))
     with pytest.raises(LayoutInfeasible, match="divided by somebody else"):
-        plan_making(wish_for("2g.20gb", instance.start or 0), divided, is_own=True)
+        plan_making(request_for("2g.20gb", instance.start or 0), divided, is_own=True)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_device_that_somebody_divided_is_told() -> None:
 def test_what_cannot_be_is_refused(partitions: GpuPartitions, profile: str, start: int, reason: str) -> None:
     """Before anything changes, with the reason."""
     with pytest.raises(LayoutInfeasible, match=reason):
-        plan_making(wish_for(profile, start), partitions, is_own=False)
+        plan_making(request_for(profile, start), partitions, is_own=False)
 
 
 def test_compute_may_run_out_before_places_do() -> None:
@@ -105,7 +105,7 @@ def test_compute_may_run_out_before_places_do() -> None:
     free = next(start for start in range(8) if _is_free(taken, start))
     profiles = tuple(replace(one, placements=(*one.placements, free)) for one in taken.profiles)
     with pytest.raises(LayoutInfeasible, match="have all the compute"):
-        plan_making(wish_for("1g.10gb", free), replace(taken, profiles=profiles), is_own=False)
+        plan_making(request_for("1g.10gb", free), replace(taken, profiles=profiles), is_own=False)
 
 
 def _is_free(partitions: GpuPartitions, slot: int) -> bool:
@@ -116,7 +116,7 @@ def test_an_instance_of_unknown_place_leaves_no_room() -> None:
     """Where it lies nobody can say."""
     (instance,) = cut(H100, "1g.10gb").instances
     with pytest.raises(LayoutInfeasible, match="no room"):
-        plan_making(wish_for("3g.40gb", 4), replace(EMPTY, instances=(replace(instance, start=None),)), is_own=False)
+        plan_making(request_for("3g.40gb", 4), replace(EMPTY, instances=(replace(instance, start=None),)), is_own=False)
 
 
 def test_removal_takes_what_was_made_and_nothing_else() -> None:
@@ -134,7 +134,7 @@ def test_removal_takes_what_was_made_and_nothing_else() -> None:
 def test_the_mode_goes_with_the_last_one() -> None:
     """Where it came with the first, and nothing else is on the GPU."""
     last, other = hold("1g.10gb", 0, switched=True), hold("1g.10gb", 1, number=2)
-    elsewhere = replace(other, wish=replace(other.wish, gpu=GpuUuid("GPU-1")))
+    elsewhere = replace(other, request=replace(other.request, gpu=GpuUuid("GPU-1")))
     assert kinds(plan_removal(last, EMPTY, [elsewhere])) == [WriteKind.MODE_OFF]
     assert plan_removal(last, EMPTY, [other]) == ()
     assert plan_removal(hold("1g.10gb", 0), EMPTY, []) == ()
@@ -147,13 +147,13 @@ def test_the_mode_goes_with_the_last_one() -> None:
 
 def test_the_journal_says_how_far_it_is() -> None:
     """What was told last counts; a place is its own once an instance was begun."""
-    wish = wish_for("1g.10gb", 2)
-    steps = [begin_holding("claim", wish, 1.0, switched=True)]
+    request = request_for("1g.10gb", 2)
+    steps = [begin_holding("claim", request, 1.0, switched=True)]
 
     def read() -> Holding:
         return read_holding(Change(number=7, owner=OWNER, gpu=GPU, steps=tuple(steps)))
 
-    assert read() == Holding(number=7, key="claim", wish=wish, switched=True)
+    assert read() == Holding(number=7, key="claim", request=request, switched=True)
     steps.append(write_step([Write(kind=WriteKind.MODE_ON)], 2.0))
     assert not read().has_created
     steps.append(write_step([Write(kind=WriteKind.CREATE)], 3.0))

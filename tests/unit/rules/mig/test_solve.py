@@ -6,14 +6,14 @@ from msgspec.structs import replace
 from nodeagent.model.mig import ComputeInstance, GpuInstance, GpuPartitions
 from nodeagent.rules.mig.partitions import LayoutInfeasible, aim_at, assume_places, is_met, list_targets
 from nodeagent.rules.mig.solve import Kept, Solution, solve
-from tests.support.mig import MIG_MODELS, cut, follow, list_feasible, partitions_of, wish
+from tests.support.mig import MIG_MODELS, cut, follow, list_feasible, partitions_of, request
 
 H100 = "h100-sxm5-80gb"
 OF_H100 = "1g.10gb, 1g.10gb+me, 1g.20gb, 2g.20gb, 3g.40gb, 4g.40gb, 7g.80gb"
 
 
 def plan(profiles: str, there: GpuPartitions, busy: tuple[int, ...] = ()) -> Solution:
-    return solve(list_targets(wish(profiles), there.profiles), there, busy)
+    return solve(list_targets(request(profiles), there.profiles), there, busy)
 
 
 def describe(solution: Solution) -> tuple[list[int | None], list[tuple[str, int]]]:
@@ -79,7 +79,7 @@ def test_compute_instances_change_within_an_instance_that_stays(
     before = cut(H100, there)
     solution = plan(wanted, before)
     assert solution == Solution(kept=(Kept(instance=before.instances[0], destroyed=destroyed, created=created),))
-    assert is_met(wish(wanted), follow(solution, before))
+    assert is_met(request(wanted), follow(solution, before))
 
 
 def test_the_way_back_leads_to_the_very_places() -> None:
@@ -173,7 +173,7 @@ def test_every_profile_fits_as_often_as_the_driver_says(model: str) -> None:
     there = partitions_of(model)
     for profile in there.profiles:
         solution = plan(f"{profile.name} " * profile.instances_max, there)
-        assert is_met(wish(f"{profile.name} " * profile.instances_max), follow(solution, there))
+        assert is_met(request(f"{profile.name} " * profile.instances_max), follow(solution, there))
 
 
 @pytest.mark.parametrize("model", MIG_MODELS)

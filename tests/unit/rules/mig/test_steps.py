@@ -7,7 +7,7 @@ from nodeagent.model.mig import GpuPartitions, WriteKind
 from nodeagent.rules.mig.partitions import LayoutInfeasible
 from nodeagent.rules.mig.steps import Goal, RebootNeeded, check_goal, plan_writes
 from nodeagent.rules.mig.wanted import Wanted
-from tests.support.mig import cut, partitions_of, wish
+from tests.support.mig import cut, partitions_of, request
 
 H100 = "h100-sxm5-80gb"
 OFF = Wanted(enabled=False)
@@ -19,13 +19,13 @@ def words(goal: Goal, there: GpuPartitions) -> list[str]:
 
 def test_nothing_is_written_where_the_goal_is_reached() -> None:
     """Neither on a GPU that is cut so, nor on one that is whole."""
-    assert plan_writes(Goal(wanted=wish("1g.10gb")), cut(H100, "1g.10gb")) == ()
+    assert plan_writes(Goal(wanted=request("1g.10gb")), cut(H100, "1g.10gb")) == ()
     assert plan_writes(Goal(wanted=OFF), partitions_of(H100, enabled=False)) == ()
 
 
 def test_what_goes_goes_before_what_comes() -> None:
     """Each compute instance before its GPU instance, and the other way round."""
-    assert words(Goal(wanted=wish("4g.40gb")), cut(H100, "3g.40gb")) == [
+    assert words(Goal(wanted=request("4g.40gb")), cut(H100, "3g.40gb")) == [
         "destroy compute instance 0 of GPU instance 100",
         "destroy GPU instance 100 (3g.40gb at slot 0)",
         "create GPU instance 4g.40gb at slot 0",
@@ -35,7 +35,7 @@ def test_what_goes_goes_before_what_comes() -> None:
 
 def test_compute_instances_change_in_place() -> None:
     """The GPU instance around them stays."""
-    assert words(Goal(wanted=wish("1c.3g.40gb 1c.3g.40gb")), cut(H100, "3g.40gb")) == [
+    assert words(Goal(wanted=request("1c.3g.40gb 1c.3g.40gb")), cut(H100, "3g.40gb")) == [
         "destroy compute instance 0 of GPU instance 100",
         "create a compute instance of 1 in GPU instance 100",
         "create a compute instance of 1 in GPU instance 100",
@@ -45,7 +45,7 @@ def test_compute_instances_change_in_place() -> None:
 def test_the_mode_is_switched_before_anything_is_made() -> None:
     """And then the GPU is read anew: only now it tells its places."""
     off = partitions_of(H100, enabled=False, with_placements=False)
-    goal = Goal(wanted=wish("1g.10gb"))
+    goal = Goal(wanted=request("1g.10gb"))
     assert words(goal, off) == ["switch MIG on"]
     assert words(goal, replace(off, profiles=())) == ["switch MIG on"]
     assert words(goal, replace(off, pending=True)) == ["reset the GPU, so that its new mode counts"]
@@ -65,7 +65,7 @@ def test_the_mode_is_switched_off_on_an_empty_gpu() -> None:
 def test_a_mode_that_somebody_has_set_for_later_is_taken_back() -> None:
     """Or the next reset would undo the layout."""
     there = replace(cut(H100, "1g.10gb"), pending=False)
-    assert words(Goal(wanted=wish("1g.10gb 1g.10gb")), there) == [
+    assert words(Goal(wanted=request("1g.10gb 1g.10gb")), there) == [
         "switch MIG on",
         "create GPU instance 1g.10gb at slot 1",
         "create a compute instance of 1 in it",
@@ -75,7 +75,7 @@ def test_a_mode_that_somebody_has_set_for_later_is_taken_back() -> None:
 def test_an_impossible_layout_is_refused_before_the_mode_is_switched() -> None:
     """As far as the driver tells what there is."""
     off = partitions_of(H100, enabled=False)
-    goal = Goal(wanted=wish("4g.40gb 4g.40gb"))
+    goal = Goal(wanted=request("4g.40gb 4g.40gb"))
     with pytest.raises(LayoutInfeasible):
         plan_writes(goal, off)
     assert check_goal(goal, off) == "4g.40gb does not fit 2 times: at most 1 of it can be on one GPU"

@@ -42,7 +42,7 @@ def plan(
 
 
 def doors(planned: ModePlan) -> list[str]:
-    return [wish.door.value for wish in planned.wishes]
+    return [request.door.value for request in planned.requests]
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_the_first_rule_that_names_a_gpu_counts(rules: tuple[AllocationModeRule,
 def test_a_wish_says_why() -> None:
     """The rule, the person or the default that is behind it."""
     planned = plan(rule("fractions", "1"), overrides={gpu_uuid(2): AllocationMode.CLAIMS})
-    assert [(wish.index, wish.gpu, wish.reason) for wish in planned.wishes[:3]] == [
+    assert [(request.index, request.gpu, request.reason) for request in planned.requests[:3]] == [
         (0, gpu_uuid(0), "the default"),
         (1, gpu_uuid(1), "doors.rules[0]"),
         (2, gpu_uuid(2), "set by a person"),
@@ -88,17 +88,17 @@ def test_a_gpu_that_is_left_alone_has_no_door() -> None:
     """Neither a rule nor a person brings one in that `gpus` leaves out."""
     planned = plan(rule("fractions", "all"), overrides={gpu_uuid(0): AllocationMode.WHOLE}, exclude=("0",))
     assert doors(planned) == ["none", "fractions", "fractions", "fractions"]
-    assert planned.wishes[0].reason.startswith("left alone by gpus.include, gpus.exclude")
+    assert planned.requests[0].reason.startswith("left alone by gpus.include, gpus.exclude")
 
 
 @pytest.mark.parametrize(("door", "expected"), [("fractions", "none"), ("claims", "claims"), ("whole", "whole")])
 def test_a_partitioned_gpu_has_no_fractions(door: ModeWord, expected: str) -> None:
     """Its compute and memory belong to its MIG devices; every other door can give those."""
     settings = Settings(doors=AllocationModeSettings(rules=(rule(door, "all"),)))
-    (wish,) = plan_allocation_modes([make_gpu(0, mig=["1g.10gb"])], settings, {}).wishes
-    assert wish.door == expected
-    assert wish.reason.startswith("doors.rules[0]")
-    assert ("MIG is on" in wish.reason) == (door == "fractions")
+    (request,) = plan_allocation_modes([make_gpu(0, mig=["1g.10gb"])], settings, {}).requests
+    assert request.door == expected
+    assert request.reason.startswith("doors.rules[0]")
+    assert ("MIG is on" in request.reason) == (door == "fractions")
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_holders_are_found_by_whatever_they_have_of_the_gpu() -> None:
     assert {(each.door, each.describe()) for each in holders} == {(AllocationMode.WHOLE, "ns/p (c)")}
 
 
-def wish(door: AllocationMode) -> WantedMode:
+def request(door: AllocationMode) -> WantedMode:
     return WantedMode(gpu=gpu_uuid(0), index=0, address=make_address(0), door=door, reason="doors.rules[0]")
 
 
@@ -226,7 +226,7 @@ def test_a_door_changes_when_nobody_is_inside(
     waits_for: tuple[AllocationMode, ...],
 ) -> None:
     """Until then it is the old one, open or closed for others, and who is waited for is named."""
-    state = decide_allocation_mode(wish(wanted), [inside(each) for each in came_by], change)
+    state = decide_allocation_mode(request(wanted), [inside(each) for each in came_by], change)
     assert (state.door, state.wanted, state.is_open) == (door, wanted, is_open)
     assert [each.door for each in state.waits_for] == list(waits_for)
     assert (state.gpu, state.index, state.reason) == (gpu_uuid(0), 0, "doors.rules[0]")
@@ -236,9 +236,9 @@ def test_a_change_that_waits_ends_by_itself() -> None:
     """As they leave one after another, and also where the wish is taken back."""
     first, second = inside(W, "first"), inside(W, "second")
     for holders in ([first, second], [second]):
-        assert decide_allocation_mode(wish(F), holders, "drain").describe().startswith("GPU 0: door whole until")
-    assert decide_allocation_mode(wish(F), [], "drain").is_open
-    back = decide_allocation_mode(replace(wish(F), door=W), [first, second], "drain")
+        assert decide_allocation_mode(request(F), holders, "drain").describe().startswith("GPU 0: door whole until")
+    assert decide_allocation_mode(request(F), [], "drain").is_open
+    back = decide_allocation_mode(replace(request(F), door=W), [first, second], "drain")
     assert (back.door, back.is_open, back.is_settled) == (W, True, True)
 
 

@@ -22,15 +22,15 @@ def given(placement: Placement) -> list[int]:
 def test_the_scheduler_s_choice_is_obeyed_where_it_can_be() -> None:
     """Also where an evaluator would have chosen otherwise."""
     space = account(eight(), {0: (50, 1)})
-    placement = place(space, HALF, wish=[gpu_uuid(5)])
+    placement = place(space, HALF, request=[gpu_uuid(5)])
     assert (given(placement), placement.rule, placement.candidates) == ([5], "the scheduler chose so", ())
-    placement = place(space, Demand(gpus=2), wish=[gpu_uuid(7), gpu_uuid(1)])
+    placement = place(space, Demand(gpus=2), request=[gpu_uuid(7), gpu_uuid(1)])
     assert given(placement) == [1, 7]
     assert placement.shares[0] == GpuFraction(gpu=gpu_uuid(1), cores=100, memory_bytes=32 * GIB)
 
 
 @pytest.mark.parametrize(
-    ("wish", "demand", "note"),
+    ("preferred", "demand", "note"),
     [
         ([gpu_uuid(1)], HALF, "GPU 1: 0 cores are free, 50 are asked for"),
         ([gpu_uuid(2)], HALF, "GPU 2: 4 GiB of memory is free, 8 GiB is asked for"),
@@ -42,12 +42,12 @@ def test_the_scheduler_s_choice_is_obeyed_where_it_can_be() -> None:
         ([gpu_uuid(0), gpu_uuid(0)], Demand(gpus=2), "it names 1 GPUs, 2 are asked for"),
     ],
 )
-def test_a_choice_that_cannot_be_is_told_and_another_made(wish: list[GpuUuid], demand: Demand, note: str) -> None:
+def test_a_choice_that_cannot_be_is_told_and_another_made(preferred: list[GpuUuid], demand: Demand, note: str) -> None:
     """A scheduler that did not know better is no reason to fail a pod."""
     space = account(eight(), {1: WHOLE, 2: (10, 28)})
     sick = replace(space.rooms[3], withheld="it is not well")
     space = replace(space, rooms=(*space.rooms[:3], sick, *space.rooms[4:]))
-    placement = place(space, demand, wish=wish)
+    placement = place(space, demand, request=preferred)
     assert placement.notes == (f"the scheduler's choice cannot be: {note}",)
     assert len(placement.shares) == demand.gpus
 
@@ -137,8 +137,8 @@ def test_a_score_is_told_in_words(score: int, expected: str) -> None:
     assert describe_score(score) == expected
 
 
-def lines_of(space: Space, demand: Demand, *wish: GpuUuid) -> list[str]:
-    return list(render_placement(place(space, demand, wish=wish)))
+def lines_of(space: Space, demand: Demand, *request: GpuUuid) -> list[str]:
+    return list(render_placement(place(space, demand, request=request)))
 
 
 def test_the_decision_reads_well_and_is_json() -> None:

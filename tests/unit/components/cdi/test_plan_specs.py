@@ -66,7 +66,7 @@ def render_all(plan: SpecPlan) -> str:
 
 
 @pytest.mark.parametrize(
-    ("name", "inventory", "files", "wishes"),
+    ("name", "inventory", "files", "requests"),
     [
         ("two-gpus", make_inventory(2), make_files(2), SpecOptions(kinds=(PUBLIC_KIND,))),
         ("mig-in-driver-container", PARTITIONED, PARTITIONED_FILES, SpecOptions()),

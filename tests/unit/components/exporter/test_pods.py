@@ -223,7 +223,7 @@ def test_a_lost_gpu_keeps_its_holders_and_what_they_used() -> None:
     assert find_value(series, "nodeagent_pod_gpu_held_seconds_total", pod="a") == 10
 
 
-@pytest.mark.parametrize("wishes", [{"pods": False}, {"processes": False}])
+@pytest.mark.parametrize("requests", [{"pods": False}, {"processes": False}])
 def test_pods_and_processes_can_be_switched_off(requests: dict[str, bool]) -> None:
     """Either switch ends the pods' own series; only the first takes the names off the devices."""
     blocks = render(make_node(make_sample()), know(allocate("a", UUID)), SeriesSelection(select_defaults(), **requests))  # type: ignore[arg-type]  # two flags

@@ -88,7 +88,7 @@ async def test_a_child_that_does_not_read_is_one_line(
     tmp_path: Path, scratch: Path, worker: WorkerThread, monkeypatch: pytest.MonkeyPatch, child: str, reason: str
 ) -> None:
     """With the file and what to do; no process stays, and nothing on disk."""
-    if "sleep" in child:
+    if "did not answer" in reason:
         monkeypatch.setattr("nodeagent.edge.kube.credentials.LOAD_SECONDS", 0.5)
     before = list_children()
     path = write(tmp_path / "config", token="abc")

@@ -62,7 +62,7 @@ def build_fractions(
         specs=containers.cdi.get,
         folders=folders,
         library=library,
-        sources=Sources(Containers(bus, is_made_up=containers.is_simulation).list, places),
+        sources=Sources(None if containers.is_simulation else Containers(bus).list, places),
         open_pods=cluster.open_pod_requests if cluster.is_in_use else None,
     )
 
@@ -70,8 +70,8 @@ def build_fractions(
 class Containers:
     """The containers of this node, by the runtime found."""
 
-    def __init__(self, bus: Bus, *, is_made_up: bool) -> None:
-        self._bus, self._is_made_up = bus, is_made_up
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
 
     async def list(self) -> tuple[PodContainer, ...]:
         """List all containers.
@@ -79,8 +79,6 @@ class Containers:
         Raises:
             RuntimeSilent: The runtime does not answer, or is not known.
         """
-        if self._is_made_up:
-            return ()
         runtime = self._bus.latest(RuntimeState)
         if runtime is None or not runtime.value.socket:
             raise RuntimeSilent("the container runtime", "it is not known (yet)")

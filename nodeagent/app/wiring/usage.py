@@ -70,7 +70,7 @@ class UsageWiring:
             # The processes of simulated GPUs are made up: their numbers must not be looked up on this host.
             return Usage(self._bus, self._conditions, self._clock, places=self._made_up)
         self._worker = self._worker or WorkerThread("places of processes with parts")
-        containers = Containers(self._bus, is_made_up=False)
+        containers = Containers(self._bus)
         return Usage(
             self._bus,
             self._conditions,

@@ -45,7 +45,7 @@ class FractionPoll(NamedTuple):
     unread: Collection[GpuUuid] = ()
     """The GPUs whose processes the driver does not give now."""
     silence: str = ""
-    """Why the container runtime does not list its containers."""
+    """Why the kubelet's container runtime does not list its containers."""
 
 
 class Judgement(NamedTuple):
@@ -148,6 +148,15 @@ def _ask_kubelet(table: FractionTable, binding: Binding, look: FractionPoll, hol
         # The checkpoint keeps gone pods until the next pod comes; the list has ids by name, the runtime by uid.
         lives = any(pod.name for pod in holding) or _has_containers(binding.pod, look.containers)
     return Kubelet.YES if lives and any(_is_of(pod, binding.pod) for pod in holding) else Kubelet.NO
+
+
+def is_of_kubelet(containers: Collection[PodContainer], listing: PodListing) -> bool:
+    """Whether these containers can be of the runtime that the kubelet uses: of its pods there is at least one.
+
+    On a node with two runtimes the other one answers as well, and to it every container is absent.
+    """
+    known = {(each.namespace, each.pod) for each in containers}
+    return not listing.pods or any((pod.namespace, pod.name) in known for pod in listing.pods)
 
 
 def is_active(pod: PodIdentity, listing: PodListing) -> bool:

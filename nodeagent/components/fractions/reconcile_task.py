@@ -23,6 +23,7 @@ from nodeagent.components.fractions.foreign import (
 from nodeagent.components.fractions.judge import (
     FractionPoll,
     find_identities,
+    is_of_kubelet,
     judge_all,
     list_halves,
     list_users_of_library,
@@ -47,6 +48,7 @@ from nodeagent.model.ports import (
     PodListing,
     ProcessPlaces,
 )
+from nodeagent.model.runtime import RuntimeState
 from nodeagent.model.telemetry import NodeSample
 from nodeagent.rules.placement.space import CORES
 
@@ -63,8 +65,8 @@ FINISHED_SECONDS: Final = 1.0
 class Sources(NamedTuple):
     """The sources about containers beside the kubelet."""
 
-    list_containers: Callable[[], Awaitable[tuple[PodContainer, ...]]]
-    """Asks the container runtime."""
+    list_containers: Callable[[], Awaitable[tuple[PodContainer, ...]]] | None = None
+    """Asks the container runtime; `None` where containers are simulated."""
     places: ProcessPlaces | None = None
     """Finds the container of a process; `None` where GPUs and processes are simulated."""
 
@@ -175,7 +177,7 @@ class FractionReconciler:
         found = find_foreign(self._view().gpus, self._table(), sample.value, places, ignored, self._found)
         self._found = found
         unnamed = list_unnamed_pods(found, self._foreign_pods)
-        if unnamed and (containers := await _try(self._sources.list_containers)) is not None:
+        if unnamed and (containers := (await self._ask_runtime(None))[0]) is not None:
             self._foreign_pods = {one.pod_uid: f"{one.namespace}/{one.pod}" for one in containers if one.pod}
         self._conditions.replace("part-foreign-use", describe_foreign(found, self._foreign_pods))
         foreign = sum_foreign(found)
@@ -319,9 +321,23 @@ class FractionReconciler:
         now, finished = self._clock.monotonic(), self._finished()
         listing = await _try(self._kubelet.read_pods)
         checkpoint = await _try(self._kubelet.read_checkpoint)
-        containers, silence = await _list_or_explain(self._sources)
+        containers, silence = await self._ask_runtime(listing)
         users, unread = await self._find_users()
         return FractionPoll(listing, checkpoint, containers, users, now, finished, unread, silence)
+
+    async def _ask_runtime(self, listing: PodListing | None) -> tuple[tuple[PodContainer, ...] | None, str]:
+        """The containers of the kubelet's runtime; or `None`, and why the runtime does not list them."""
+        if self._sources.list_containers is None:
+            return (), ""
+        try:
+            containers = await self._sources.list_containers()
+        except NodeagentError as error:
+            return None, str(error)
+        if listing is None or is_of_kubelet(containers, listing):
+            return containers, ""
+        runtime = self._bus.latest(RuntimeState)
+        at = runtime.value.socket if runtime is not None else ""
+        return None, f"the runtime at {at} has no container of the kubelet's {len(listing.pods)} pods"
 
     async def _find_users(self) -> tuple[Mapping[GpuUuid, frozenset[str]] | None, frozenset[GpuUuid]]:
         """By GPU the pods with processes on it, `None` without a fresh sample of the driver; and the unread GPUs."""
@@ -372,11 +388,3 @@ async def _try(ask: Callable[[], Awaitable[T]]) -> T | None:
         return await ask()
     except NodeagentError:
         return None
-
-
-async def _list_or_explain(sources: Sources) -> tuple[tuple[PodContainer, ...] | None, str]:
-    """The containers of the runtime; or `None`, and why the runtime does not answer."""
-    try:
-        return await sources.list_containers(), ""
-    except NodeagentError as error:
-        return None, str(error)

@@ -45,7 +45,7 @@ FRACTIONS_CONDITIONS: tuple[ConditionDefinition, ...] = (
     ConditionDefinition(
         code="parts-not-given-back",
         severity="error",
-        title="parts of GPUs are not given back when containers end: the container runtime cannot be asked",
+        title="parts of GPUs are not given back when containers end: the kubelet's container runtime cannot be asked",
         remedy="set `runtime.socket` to the socket of the kubelet's runtime; in a pod it takes `gpuAccess: privileged`."
         " What has ended meanwhile is given back at the first answer",
         # A restart of the runtime takes less.

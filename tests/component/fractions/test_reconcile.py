@@ -10,8 +10,9 @@ from nodeagent.model.events import FractionReleased
 from nodeagent.model.fractions import ContainerState, PodContainer
 from nodeagent.model.gpu import Unreadable
 from nodeagent.model.journal import Enforcement
-from nodeagent.model.ports import PodListing
+from nodeagent.model.ports import KubeletCheckpoint, PodListing
 from nodeagent.model.ports.hardware import ProcessPlace
+from nodeagent.model.runtime import RuntimeKind, RuntimeState
 from nodeagent.model.telemetry import GpuSample, NodeSample, ProcessSample
 from nodeagent.rules.fractions.published import read_published
 from tests.component.fractions.harness import FakePlaces, World
@@ -87,6 +88,32 @@ async def test_a_runtime_that_cannot_be_asked_is_told_while_parts_are_out(world:
         await anyio.sleep(60)
         assert world.table.bindings == {}
         assert world.details("parts-not-given-back") == {}
+
+
+async def test_a_runtime_that_is_not_the_kubelets_gives_nothing_back(world: World) -> None:
+    """A second containerd has none of the node's containers: what it does not have has not ended by that."""
+    world.has_proxy = False
+    world.tell(RuntimeState(kind=RuntimeKind.CONTAINERD, socket="/run/other.sock"))
+    async with world.running():
+        held = await world.admit("train", 30, 32)
+        await world.start(held)
+        assert world.kubelet.listing is not None
+        # As after a deleted checkpoint: the pods are there, nobody holds anything.
+        world.kubelet.listing, world.kubelet.checkpoint = PodListing(world.kubelet.listing.pods), KubeletCheckpoint()
+        await anyio.sleep(100)
+        assert len(world.table.bindings) == 1
+        assert [*world.details("parts-not-given-back").values()] == [
+            "the runtime at /run/other.sock has no container of the kubelet's 2 pods"
+        ]
+        world.has_proxy = True
+        running = PodContainer(id="1", pod_uid=held.pod.uid, name="main", state=ContainerState.RUNNING)
+        world.containers = (running,)
+        await anyio.sleep(60)
+        assert len(world.table.bindings) == 1
+        assert world.details("parts-not-given-back") == {}
+        world.containers = ()
+        await anyio.sleep(60)
+        assert world.table.bindings == {}
 
 
 async def test_what_cannot_be_written_down_is_not_given_back(world: World) -> None:

@@ -8,6 +8,7 @@ from nodeagent.config.schema import Settings
 from nodeagent.config.sections.allocation_modes import AllocationModeRule, AllocationModeSettings
 from nodeagent.config.sections.fractions import FractionsSettings
 from nodeagent.model.allocation import PodIdentity
+from nodeagent.model.fractions import ContainerState, PodContainer
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
@@ -19,6 +20,10 @@ from tests.support.journals import CORE, MEMORY
 from tests.support.placement import GIB, make_sized
 
 BLOCKS_PER_GIB = 4
+PROXY = PodContainer(
+    id="proxy", pod_uid="uid-proxy", name="proxy", state=ContainerState.RUNNING, namespace="kube-system", pod="proxy"
+)
+"""A container that runs on every node, whatever else does."""
 
 
 def make_parted(count: int = 2, memory_bytes: int = 32 * GIB) -> Inventory:

@@ -152,10 +152,15 @@ def test_resources_that_stay_never_go_through_zero(short_dir: Path) -> None:
         before = agent.get_json("/api/v1/gpus")["gpus"][0]["gpu"]["mig"]["devices"]
         agent.post("/api/v1/layout", {"layout": "all-1g.10gb"})
         wait_standing(agent, "all-1g.10gb", "success")
-        told = agent.get_json("/api/v1/events?types=DevicesAdvertised&follow=false")
-        counts = [event["value"]["healthy"] for event in told if event["value"]["resource"] == "nvidia.com/mig-1g.10gb"]
-        assert len(counts) > 1
-        assert min(counts) >= 7
+
+        def count_healthy(body: str) -> list[int]:
+            values = [event["value"] for event in json.loads(body)]
+            return [value["healthy"] for value in values if value["resource"] == "nvidia.com/mig-1g.10gb"]
+
+        # The kubelet hears of the layout a moment after whoever asked for it.
+        advertised = "/api/v1/events?types=DevicesAdvertised&follow=false"
+        told = agent.wait_until(advertised, lambda body: len(count_healthy(body)) > 1, "the kubelet heard of no change")
+        assert min(count_healthy(told)) >= 7
         assert agent.get_json("/api/v1/gpus")["gpus"][0]["gpu"]["mig"]["devices"] == before
 
 

@@ -22,7 +22,6 @@ from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.fractions import (
-    ContainerState,
     FractionLimit,
     FractionOffers,
     LibraryFiles,
@@ -43,7 +42,7 @@ from nodeagent.model.ports import ContainerDevices, DevicePlugin, KubeletCheckpo
 from nodeagent.model.ports.hardware import ProcessPlace
 from nodeagent.model.runtime import RuntimeState
 from tests.fakes.journal_store import FakeKubelet, FakeStore
-from tests.support.fractions import make_health, make_offering, make_parted, make_settings
+from tests.support.fractions import PROXY, make_health, make_offering, make_parted, make_settings
 from tests.support.journals import CORE, MEMORY
 from tests.support.virtual_time import FakeClock
 
@@ -196,12 +195,6 @@ class Held:
         self.cdi_name = ""
 
 
-PROXY = PodContainer(
-    id="proxy", pod_uid="uid-proxy", name="proxy", state=ContainerState.RUNNING, namespace="kube-system", pod="proxy"
-)
-"""Runs on every node, whatever else does."""
-
-
 class World:
     """Everything round the component, which may be ended and begun again."""
 
@@ -219,11 +212,9 @@ class World:
         self.specs, self.folders, self.library = FakeSpecs(), FakeFolders(), FakeLibrary()
         self.pods: FakePods | None = None
         self.containers: tuple[PodContainer, ...] | None = ()
-        self.has_proxy = True
-        """Whether the runtime that is asked is the one that the kubelet uses."""
         self.held: list[Held] = []
         self.places: FakePlaces | None = None
-        self.kubelet_is_away = False
+        self.kubelet_is_away, self.is_runtime_of_kubelet = False, True
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -275,7 +266,7 @@ class World:
     async def _list_containers(self) -> tuple[PodContainer, ...]:
         if self.containers is None:
             raise NodeagentError("the runtime does not answer")
-        return (*self.containers, PROXY) if self.has_proxy else self.containers
+        return (*self.containers, PROXY) if self.is_runtime_of_kubelet else self.containers
 
     async def _open_pods(self) -> FakePods:
         assert self.pods is not None
@@ -336,7 +327,7 @@ class World:
             for resource, devices in ((CORE, each.cores), (MEMORY, each.memory))
             if devices
         ]
-        named = {each.pod for each in self.held} | {PodIdentity(namespace=PROXY.namespace, name=PROXY.pod)}
+        named = {PodIdentity(namespace=PROXY.namespace, name=PROXY.pod), *(each.pod for each in self.held)}
         self.kubelet.listing = PodListing(
             pods=tuple(PodIdentity(namespace=pod.namespace, name=pod.name) for pod in named),
             containers=tuple(

@@ -92,7 +92,7 @@ async def test_a_runtime_that_cannot_be_asked_is_told_while_parts_are_out(world:
 
 async def test_a_runtime_that_is_not_the_kubelets_gives_nothing_back(world: World) -> None:
     """A second containerd has none of the node's containers: what it does not have has not ended by that."""
-    world.has_proxy = False
+    world.is_runtime_of_kubelet = False
     world.tell(RuntimeState(kind=RuntimeKind.CONTAINERD, socket="/run/other.sock"))
     async with world.running():
         held = await world.admit("train", 30, 32)
@@ -105,7 +105,7 @@ async def test_a_runtime_that_is_not_the_kubelets_gives_nothing_back(world: Worl
         assert [*world.details("parts-not-given-back").values()] == [
             "the runtime at /run/other.sock has no container of the kubelet's 2 pods"
         ]
-        world.has_proxy = True
+        world.is_runtime_of_kubelet = True
         running = PodContainer(id="1", pod_uid=held.pod.uid, name="main", state=ContainerState.RUNNING)
         world.containers = (running,)
         await anyio.sleep(60)

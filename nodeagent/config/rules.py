@@ -15,6 +15,7 @@ from nodeagent.config.schema import Settings
 from nodeagent.config.sections.claims import locate_registration, locate_service
 from nodeagent.config.sections.devices_rules import judge_devices
 from nodeagent.config.sections.sharing import DEFAULT_PREFIX
+from nodeagent.model.labels import GPU_MODEL_LABEL, OWN_LABELS
 
 # sun_path holds 108 bytes with its closing zero.
 LONGEST_SOCKET_PATH_BYTES: Final = 107
@@ -90,6 +91,12 @@ def _claims(settings: Settings) -> Iterator[Breach]:
         yield "claims.enabled", "containers are told their devices by CDI specifications; set cdi.enabled: true too"
     if claims.mig_on_demand and not settings.mig.manage:
         yield "claims.mig_on_demand", "the agent cuts GPUs only where it may; set mig.manage: true too"
+
+
+def _static_labels(settings: Settings) -> Iterator[Breach]:
+    for key in settings.labels.static:
+        if key.startswith(OWN_LABELS) or key == GPU_MODEL_LABEL:
+            yield f"labels.static.{key}", "the agent finds the values of such labels itself; take the label out"
 
 
 def _restart_pauses(settings: Settings) -> Iterator[Breach]:
@@ -188,6 +195,7 @@ RULES: Final = (
     Rule(("fractions.usage_socket",), _usage_socket),
     Rule(("claims.enabled", *(f"claims.{key}" for key in _NAMES_OF_CLAIM_SOCKETS)), _claim_sockets),
     Rule(("claims.enabled", "cdi.enabled", "claims.mig_on_demand", "mig.manage"), _claims),
+    Rule(("labels.static",), _static_labels),
     Rule(("supervisor.restart_min_seconds", "supervisor.restart_max_seconds"), _restart_pauses),
     Rule(("shutdown.drain_seconds", "shutdown.total_seconds"), _drain),
     Rule(("metrics.stale_after_seconds", "inventory.sample_seconds"), _stale),

@@ -1,9 +1,20 @@
 """Node labels, wanted and applied, and the node's properties apart from GPUs, from which labels are made."""
 
+from typing import Final
+
 from msgspec import field
 
+from nodeagent.model.cluster import DEVICE_PREFIX
 from nodeagent.model.ids import PciAddress
+from nodeagent.model.nvidia import LABEL_PREFIX
 from nodeagent.model.values import Value
+
+FEATURE: Final = "feature.node.kubernetes.io/"
+"""Of node feature discovery's labels."""
+OWN_LABELS: Final = (LABEL_PREFIX, FEATURE, DEVICE_PREFIX)
+"""The beginnings of all keys whose values the agent finds by itself."""
+GPU_MODEL_LABEL: Final = "gaia.tencent.com/gpu-model"
+"""What gpu-manager calls the model."""
 
 
 class LabelState(Value, frozen=True):

@@ -270,3 +270,16 @@ def test_classes_follow_the_names_that_are_configured() -> None:
     assert "extendedResourceName" not in objects["DeviceClass", "mig.nvidia.com"]["spec"]
     without = render_objects(*CLAIMS, "--set", "deviceClasses.create=false")
     assert not [key for key in without if key[0] == "DeviceClass"]
+
+
+def test_the_policy_knows_the_labels_of_the_configuration() -> None:
+    """Each by its whole key; without any there is none."""
+
+    def find_keys(*words: str) -> str:
+        variables = render_objects(*words)["ValidatingAdmissionPolicy", "nodeagent-own-node"]["spec"]["variables"]
+        (found,) = [each["expression"] for each in variables if each["name"] == "labelKeys"]
+        return str(found)
+
+    labels = '{"static": {"b.example/x": "1", "a": ""}, "compatibility": ["gpu_manager"]}'
+    assert find_keys() == "[]"
+    assert find_keys("--set-json", f"config.labels={labels}") == '["a","b.example/x","gaia.tencent.com/gpu-model"]'

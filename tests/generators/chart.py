@@ -10,6 +10,7 @@ _ACCOUNT: Final = ("system:serviceaccount:nodeagent:", "system:serviceaccount:{{
 
 _CLAIM_DRIVER: Final = '{{ ((.Values.config).claims).driver | default "gpu.nvidia.com" }}'
 _DRIVER: Final = ('"gpu.nvidia.com"', f'"{_CLAIM_DRIVER}"')
+_LABEL_KEYS: Final = ("expression: '[]'\n", 'expression: {{ include "nodeagent.labelKeys" . | squote }}\n')
 _DRIVER_TOLD: Final = ("driver than gpu.nvidia.com", f"driver than {_CLAIM_DRIVER}")
 
 _FOLLOWS_PODS = "{{- if or ((.Values.config).metrics).pod_labels ((.Values.config).fractions).enabled }}\n"
@@ -24,7 +25,7 @@ def render_chart_permissions() -> str:
     """`deploy/chart/templates/rbac.yaml`: all but the name space object, which Helm makes."""
     head, _, rest = (DEPLOY / "rbac.yaml").read_text(encoding="utf-8").partition("\n---\n")
     assert "kind: Namespace" in head
-    return _HEAD.format(name="rbac.yaml") + _template(rest, _NAMESPACE, _ACCOUNT)
+    return _HEAD.format(name="rbac.yaml") + _template(rest, _NAMESPACE, _ACCOUNT, _LABEL_KEYS)
 
 
 def render_pod_label_permissions() -> str:

@@ -4,10 +4,12 @@ Each request is made with a token as a pod's is: what is the program's own is ta
 the program over would write is refused by the policy that `docs/security.md` speaks of.
 """
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,6 +40,7 @@ STATUS: Json = {
     "volumesInUse": ["kubernetes.io/csi/x^1"],
     "volumesAttached": [{"name": "kubernetes.io/csi/x^1", "devicePath": "/dev/x"}],
 }
+CONFIGURED = ("example.com/team", "gaia.tencent.com/gpu-model")
 NODE_INFO = {"kubeletVersion": "v1.0.0", "kernelVersion": "x", "osImage": "x", "containerRuntimeVersion": "x"}
 
 
@@ -191,6 +194,41 @@ def test_what_is_the_agents_on_its_node_is_taken(callers: Callers) -> None:
     assert {each["type"] for each in found["status"]["conditions"]} == {"Ready", "nvidia.com/GPUReady"}
     assert found["metadata"]["labels"]["nvidia.com/gpu.count"] == "8"
     callers.agent.patch(NODE, {"spec": {"taints": foreign}})
+
+
+@pytest.mark.usefixtures("whole_policies")
+def test_labels_that_the_chart_configures_are_taken(api_server: Cluster, callers: Callers, tmp_path: Path) -> None:
+    """Those of `labels.static` and of `labels.compatibility` to the letter, and none that begins like them."""
+    for key in CONFIGURED:
+        assert find_refusal(lambda key=key: set_label(callers, key)) is None
+    words = json.dumps({"static": {CONFIGURED[0]: "blue"}, "compatibility": ["gpu_manager"]})
+    policy = render_objects("--set-json", f"config.labels={words}")["ValidatingAdmissionPolicy", "nodeagent-own-node"]
+    file = tmp_path / "policy.json"
+    file.write_text(json.dumps(policy))
+    api_server.run("kubectl", "apply", "-f", str(file))
+    wait_until("the policy with its labels", lambda: find_refusal_of_label(callers, CONFIGURED[0]), timeout_seconds=30)
+    set_label(callers, CONFIGURED[1])
+    assert find_refusal(lambda: set_label(callers, f"{CONFIGURED[0]}s")) is None
+    set_label(callers, CONFIGURED[0], None)
+
+
+@pytest.fixture
+def whole_policies(api_server: Cluster) -> Iterator[None]:
+    """The policies as they are shipped, once more after the test."""
+    yield
+    api_server.run("kubectl", "apply", "-f", str(CHECKOUT / "deploy/rbac.yaml"))
+
+
+def set_label(callers: Callers, key: str, value: str | None = "blue") -> None:
+    callers.agent.patch(NODE, {"metadata": {"labels": {key: value}}})
+
+
+def find_refusal_of_label(callers: Callers, key: str) -> str | None:
+    try:
+        set_label(callers, key)
+    except ApiRefused as error:
+        return str(error)
+    return None
 
 
 @pytest.mark.parametrize(

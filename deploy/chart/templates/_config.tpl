@@ -19,6 +19,16 @@
 {{- toYaml (mergeOverwrite $pod (deepCopy .Values.config)) }}
 {{- end }}
 
+{{- /* The labels that the configuration names one by one, as a list in CEL. */ -}}
+{{- define "nodeagent.labelKeys" -}}
+{{- $labels := (fromYaml (include "nodeagent.config" .)).labels | default dict }}
+{{- $keys := keys (get $labels "static" | default dict) | sortAlpha }}
+{{- if has "gpu_manager" (get $labels "compatibility" | default list) }}
+{{- $keys = append $keys "gaia.tencent.com/gpu-model" }}
+{{- end }}
+{{- toJson $keys }}
+{{- end }}
+
 {{- /* "true" where the configuration asks for files on the host that no mount of its own is for. */ -}}
 {{- define "nodeagent.writesHost" -}}
 {{- $config := fromYaml (include "nodeagent.config" .) }}

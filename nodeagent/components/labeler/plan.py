@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import field
 
-from nodeagent.components.labeler.presence import FEATURE
 from nodeagent.components.labeler.render import TIMESTAMP, is_about_gpus
+from nodeagent.model.labels import FEATURE
 from nodeagent.model.values import Value
 
 

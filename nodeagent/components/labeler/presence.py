@@ -9,9 +9,8 @@ from collections.abc import Iterator
 
 from nodeagent.components.labeler.node_wide import PREFIX, Label
 from nodeagent.components.labeler.values import cut
-from nodeagent.model.labels import NodeFacts
+from nodeagent.model.labels import FEATURE, NodeFacts
 
-FEATURE = "feature.node.kubernetes.io/"
 _DISPLAY = "03"
 _NETWORK = "02"
 _FOREIGN = re.compile(r"[^A-Za-z0-9._-]")

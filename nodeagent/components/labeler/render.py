@@ -16,15 +16,15 @@ from nodeagent.components.labeler.node_wide import (
     label_node,
     label_vgpu,
 )
-from nodeagent.components.labeler.presence import FEATURE, label_host, label_presence
-from nodeagent.components.labeler.resources import label_models, label_resources
+from nodeagent.components.labeler.presence import label_host, label_presence
+from nodeagent.components.labeler.resources import label_gpu_manager_model, label_models, label_resources
 from nodeagent.components.labeler.values import is_legal
 from nodeagent.config.schema import Settings
 from nodeagent.model.devices import DeviceTable
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
-from nodeagent.model.labels import NodeFacts
+from nodeagent.model.labels import FEATURE, NodeFacts
 from nodeagent.model.offering import AllocationMode, Offering
 from nodeagent.model.values import Value
 from nodeagent.rules.selectors import select_gpus
@@ -89,3 +89,6 @@ def _all_labels(picture: LabelFacts, settings: Settings) -> Iterator[Label]:
         yield from label_models(gpus) if settings.labels.per_model else ()
     yield from label_health(gpus, picture.health)
     yield from label_devices(picture.devices, settings.devices.classes)
+    if "gpu_manager" in settings.labels.compatibility:
+        yield from label_gpu_manager_model(gpus)
+    yield from settings.labels.static.items()

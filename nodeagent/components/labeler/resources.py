@@ -11,6 +11,7 @@ from nodeagent.components.labeler.offered import label_offered
 from nodeagent.components.labeler.values import cut, plan_value, sanitise
 from nodeagent.config.schema import Settings
 from nodeagent.model.gpu import Gpu, MigDevice
+from nodeagent.model.labels import GPU_MODEL_LABEL
 from nodeagent.model.values import Value
 from nodeagent.rules.mig.profiles import plain_profile
 from nodeagent.rules.offer.devices import Offered
@@ -94,6 +95,13 @@ def label_models(gpus: Sequence[Gpu]) -> Iterator[Label]:
         if model:
             yield f"{PREFIX}gpu.product.{model}.count", str(len(members))
             yield f"{PREFIX}gpu.product.{model}.memory", str(members[0].memory_total_bytes // MIB)
+
+
+def label_gpu_manager_model(gpus: Sequence[Gpu]) -> Iterator[Label]:
+    """The model as gpu-manager has it: the second word of the first GPU's name, where the name has three or more."""
+    words = min(gpus, key=lambda each: each.index).name.split() if gpus else []
+    if len(words) >= 3:
+        yield GPU_MODEL_LABEL, words[1]
 
 
 def group_models(gpus: Sequence[Gpu]) -> dict[str, list[Gpu]]:

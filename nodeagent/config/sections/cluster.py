@@ -1,13 +1,15 @@
 """Settings about the cluster: labels, the API server, metrics."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from nodeagent.config.compound import ListOf
+from nodeagent.config.compound import ListOf, MapOf
 from nodeagent.config.kinds import AbsolutePath, Flag, Maybe, Number, OneOf, Regex, Text, Whole
 from nodeagent.config.knobs import Section, knob
 
 LabelSink: TypeAlias = Literal["node", "nfd_file", "node_feature", "stdout"]
+LabelCompatibility: TypeAlias = Literal["gpu_manager"]
 
 NAMESPACE = Text("a namespace", r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", 63)
 POD_NAME = Text("the name of a pod", r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", 253)
@@ -16,6 +18,12 @@ TAINT = Text(
     r"[A-Za-z0-9./_-]+(=[A-Za-z0-9._-]*)?:(NoSchedule|PreferNoSchedule|NoExecute)",
     400,
 )
+LABEL_KEY = Text(
+    "a label's key, such as example.com/team",
+    r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?",
+    317,
+)
+LABEL_VALUE = Text("a label's value", r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?", 63)
 EXTENDED_RESOURCE = Text("a resource name with its domain", r"[a-z0-9.-]+/[A-Za-z0-9._-]+", 253)
 
 
@@ -48,6 +56,20 @@ class LabelsSettings(Section):
         default=True,
         what="write when the labels last changed",
         why="GPU feature discovery writes that key",
+        reload=True,
+    )
+    static: Mapping[str, str] = knob(
+        MapOf(LABEL_KEY, LABEL_VALUE),
+        {},
+        "labels of your own for this node, key by key; the chart's admission policy lets the agent write these too",
+        "what marks a pool of GPU nodes is yours to say",
+        reload=True,
+    )
+    compatibility: tuple[LabelCompatibility, ...] = knob(
+        ListOf(OneOf[LabelCompatibility](("gpu_manager",))),
+        (),
+        "labels of other programs to write too: `gpu_manager` is `gaia.tencent.com/gpu-model`",
+        "only clusters that come from such a program select on them",
         reload=True,
     )
     nfd_dir: Path = knob(

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from nodeagent.model.labels import GPU_MODEL_LABEL
 from tests.unit.config.helpers import load_text, problems_of
 
 LONG = "/" + "d" * 95
@@ -33,6 +34,10 @@ MPS = "sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}"
             "fractions.enabled: containers are told their parts by CDI",
         ),
         ("claims: {mig_on_demand: true}", "claims.mig_on_demand: the agent cuts GPUs only where it may"),
+        *(
+            (f"labels: {{static: {{{key}: a}}}}", f"labels.static.{key}: the agent finds the values of such labels")
+            for key in ("nvidia.com/team", "feature.node.kubernetes.io/x", "devices.nodeagent.io/kvm", GPU_MODEL_LABEL)
+        ),
         (
             "supervisor: {restart_min_seconds: 90}",
             "supervisor.restart_min_seconds: 90 exceeds restart_max_seconds, 60; lower it",

@@ -10,11 +10,12 @@ from nodeagent.components.labeler.presence import label_host, label_presence
 from nodeagent.components.labeler.render import LabelFacts, render_labels
 from nodeagent.components.labeler.values import cut, is_legal, plan_value, sanitise
 from nodeagent.config.schema import Settings
+from nodeagent.config.sections.cluster import LabelsSettings
 from nodeagent.config.sections.hardware import GpusSettings
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Fabric, FabricPhase, Gpu, Inventory
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
-from nodeagent.model.labels import NodeFacts, VendorFunction, VgpuGuest
+from nodeagent.model.labels import GPU_MODEL_LABEL, NodeFacts, VendorFunction, VgpuGuest
 from tests.support.gpus import gpu_uuid, make_gpu
 from tests.unit.components.labeler.harness import P, resources
 
@@ -259,6 +260,33 @@ def test_health_is_summed_up() -> None:
     counts = [labels[f"{P}gpu.{kind}.count"] for kind in ("healthy", "unhealthy", "unknown")]
     assert counts == ["1", "1", str(len(INVENTORY.gpus) - 2)]
     assert f"{P}gpu.healthy.count" not in render_labels(picture(inventory=INVENTORY), Settings(), {}).labels
+
+
+@pytest.mark.parametrize(
+    ("names", "model"),
+    [
+        (("NVIDIA H100 80GB HBM3",), "H100"),
+        (("NVIDIA GeForce RTX 3090",), "GeForce"),
+        (("Tesla P40", "NVIDIA H100 80GB HBM3"), None),
+        (("NVIDIA A100-SXM4-80GB",), None),
+        ((), None),
+    ],
+)
+def test_the_model_has_gpu_managers_word_where_it_is_asked_for(names: tuple[str, ...], model: str | None) -> None:
+    """The second of three words or more of the first GPU's name; a name of two gives it none either."""
+    gpus = tuple(make_gpu(index, name=name) for index, name in enumerate(names))
+    seen = picture(inventory=Inventory(generation=1, gpus=gpus))
+    asked = Settings(labels=LabelsSettings(compatibility=("gpu_manager",)))
+    assert render_labels(seen, asked, {}).labels.get(GPU_MODEL_LABEL) == model
+    assert GPU_MODEL_LABEL not in render_labels(seen, Settings(), {}).labels
+
+
+@pytest.mark.parametrize("driver", [READY, AWAY])
+def test_labels_of_the_configuration_are_there_whatever_the_driver_says(driver: DriverState) -> None:
+    """They say nothing of GPUs; a new value takes the place of the last good one."""
+    asked = Settings(labels=LabelsSettings(static={"example.com/team": "blue", "example.com/empty": ""}))
+    labels = render_labels(picture(driver, inventory=INVENTORY), asked, {"example.com/team": "red"}).labels
+    assert (labels["example.com/team"], labels["example.com/empty"]) == ("blue", "")
 
 
 def test_an_illegal_label_is_left_out_and_named() -> None:

@@ -200,7 +200,7 @@ def test_what_is_the_agents_on_its_node_is_taken(callers: Callers) -> None:
 def test_labels_that_the_chart_configures_are_taken(api_server: Cluster, callers: Callers, tmp_path: Path) -> None:
     """Those of `labels.static` and of `labels.compatibility` to the letter, and none that begins like them."""
     for key in CONFIGURED:
-        assert find_refusal(lambda key=key: set_label(callers, key)) is None
+        assert find_refusal(partial(set_label, callers, key)) is None
     words = json.dumps({"static": {CONFIGURED[0]: "blue"}, "compatibility": ["gpu_manager"]})
     policy = render_objects("--set-json", f"config.labels={words}")["ValidatingAdmissionPolicy", "nodeagent-own-node"]
     file = tmp_path / "policy.json"

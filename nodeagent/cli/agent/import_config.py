@@ -5,12 +5,15 @@ import json
 import sys
 from pathlib import Path
 
+from nodeagent.cli.agent.settings import load_in_force
+from nodeagent.cli.answers.table import read_environment
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.config.errors import ConfigurationInvalid
 from nodeagent.config.imports.engine import Imported, merge_imported
 from nodeagent.config.imports.recognise import NotRecognised, import_text
 from nodeagent.config.imports.render import check_file, nest_settings, render_file
+from nodeagent.config.reload import ReloadPlan, decide_reload
 from nodeagent.edge.host.errors import HostError
 from nodeagent.edge.host.files.atomic_file import read_bounded, write_atomically
 
@@ -22,13 +25,20 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
     imported = merge_imported({name: _import(name, arguments.entry or "") for name in arguments.files})
     text = render_file(imported)
     try:
-        check_file(text)
+        settings = check_file(text)
     except ConfigurationInvalid as error:
         lines = [str(problem) for problem in error.problems]
         raise CommandFailed("\nnodeagent: ".join(lines), ExitCode.BAD_INPUT) from error
+    changes = (
+        decide_reload(load_in_force(arguments, read_environment())[0].settings, settings) if arguments.check else None
+    )
     if arguments.json:
-        found = {"settings": nest_settings(imported), "not_imported": list(imported.notes)}
+        found: dict[str, object] = {"settings": nest_settings(imported), "not_imported": list(imported.notes)}
+        if changes is not None:
+            found["changes"] = _list_changes(changes)
         print(json.dumps(found, indent=2), file=streams.out)
+    elif changes is not None:
+        streams.out.write(_describe_changes(changes))
     elif arguments.output is None:
         streams.out.write(text)
     else:
@@ -36,6 +46,25 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
     for note in imported.notes:
         print(f"nodeagent: not imported: {note}", file=streams.err)
     return ExitCode.UNWELL if imported.notes else ExitCode.OK
+
+
+def _list_changes(plan: ReloadPlan) -> list[dict[str, object]]:
+    """Each setting with which this node would go on otherwise than now."""
+    return [
+        {"setting": change.path, "before": change.before, "after": change.after, "needs_restart": needs_restart}
+        for changes, needs_restart in ((plan.changed_reloadable, False), (plan.changed_needs_restart, True))
+        for change in changes
+    ]
+
+
+def _describe_changes(plan: ReloadPlan) -> str:
+    if plan.is_empty:
+        return "nothing would change on this node\n"
+    parts = (("at once, on a reload", plan.changed_reloadable), ("from the next start on", plan.changed_needs_restart))
+    blocks = (
+        f"would change on this node {when}:\n" + "".join(f"  {each}\n" for each in some) for when, some in parts if some
+    )
+    return "".join(blocks)
 
 
 def _import(name: str, entry: str) -> Imported:

@@ -50,22 +50,26 @@ CONFIGURATION = Command(
         ),
         Command(
             "import",
-            "say the configuration of NVIDIA's parts in this agent's words",
+            "say the configuration of NVIDIA's parts or of gpu-manager in this agent's words",
             runs="nodeagent.cli.agent.import_config:run",
             exits=(ExitCode.UNWELL,),
             description=(
                 "Reads a ClusterPolicy, a device plugin configuration or ConfigMap, Helm values of the GPU Operator,\n"
-                "the device plugin or DCGM exporter, a DCGM exporter field list, a mig-parted file.\n"
+                "the device plugin or DCGM exporter, a DCGM exporter field list, a mig-parted file; DaemonSets of\n"
+                "gpu-manager, the device plugin, GPU feature discovery and DCGM exporter; gpu-manager's command line.\n"
                 "Exit code 1: something has no counterpart; the result names it in comments, and standard error too."
             ),
             arguments=(
+                *NODE,
                 JSON,
+                Argument(("--check",), "instead of the file, say what would change on this node", action="store_true"),
                 Argument(("--entry",), "which configuration of a ConfigMap with several", metavar="NAME"),
                 Argument(("--output", "-o"), "write this file, whole, instead of printing", metavar="FILE"),
                 Argument(("files",), "what to read; - is standard input", metavar="FILE", nargs="+"),
             ),
             examples=(
                 Example("nodeagent config import cluster-policy.yaml", "from the GPU Operator"),
+                Example("nodeagent config import --check gpu-manager.yaml", "what this node would do otherwise"),
                 Example(
                     "nodeagent config import -o config.yaml values.yaml dcp-metrics-included.csv",
                     "from several parts at once; a later file wins",

@@ -10,6 +10,7 @@ from nodeagent.config.imports.engine import (
     IN_OUR_CHART,
     Tables,
     Target,
+    prefix,
     read_flag,
     read_items,
     read_milliseconds,
@@ -53,12 +54,47 @@ VARIABLE_REASONS: Final = {
     "DCGM_EXPORTER_CONFIGMAP_DATA": "mount that ConfigMap and set metrics.fields_file",
 }
 
+OPTIONS: Final = {
+    "collectors": VARIABLES["DCGM_EXPORTER_COLLECTORS"],
+    "f": VARIABLES["DCGM_EXPORTER_COLLECTORS"],
+    "address": VARIABLES["DCGM_EXPORTER_LISTEN"],
+    "a": VARIABLES["DCGM_EXPORTER_LISTEN"],
+    "collect-interval": VARIABLES["DCGM_EXPORTER_INTERVAL"],
+    "c": VARIABLES["DCGM_EXPORTER_INTERVAL"],
+    "kubernetes": VARIABLES["DCGM_EXPORTER_KUBERNETES"],
+    "k": VARIABLES["DCGM_EXPORTER_KUBERNETES"],
+    "use-old-namespace": VARIABLES["DCGM_EXPORTER_USE_OLD_NAMESPACE"],
+    "o": VARIABLES["DCGM_EXPORTER_USE_OLD_NAMESPACE"],
+    "no-hostname": VARIABLES["DCGM_EXPORTER_NO_HOSTNAME"],
+    "n": VARIABLES["DCGM_EXPORTER_NO_HOSTNAME"],
+    "x": VARIABLES["DCGM_EXPORTER_XID_COUNT_WINDOW_SIZE"],
+    "rbmn": VARIABLES["DCGM_EXPORTER_REPLACE_BLANKS_IN_MODEL_NAME"],
+    "pod-resources-kubelet-socket": VARIABLES["DCGM_POD_RESOURCES_KUBELET_SOCKET"],
+    "nvidia-resource-names": VARIABLES["NVIDIA_RESOURCE_NAMES"],
+    **{
+        name.removeprefix("DCGM_EXPORTER_").lower().replace("_", "-"): target
+        for name, target in VARIABLES.items()
+        if name.startswith("DCGM_EXPORTER_") and name not in ("DCGM_EXPORTER_LISTEN", "DCGM_EXPORTER_INTERVAL")
+    },
+}
+OPTION_REASONS: Final = {
+    "remote-hostengine-info": VARIABLE_REASONS["DCGM_REMOTE_HOSTENGINE_INFO"],
+    "r": VARIABLE_REASONS["DCGM_REMOTE_HOSTENGINE_INFO"],
+    "enable-dcgm-log": _DCGM,
+    "dcgm-log-level": _DCGM,
+    "configmap-data": VARIABLE_REASONS["DCGM_EXPORTER_CONFIGMAP_DATA"],
+    "m": VARIABLE_REASONS["DCGM_EXPORTER_CONFIGMAP_DATA"],
+    **dict.fromkeys(("devices", "d"), "gpus.include and gpus.exclude say which GPUs there are"),
+    **dict.fromkeys(("switch-devices", "s", "cpu-devices", "p"), "metrics of these devices are not there"),
+}
+
 VALUES: Final = Tables(
     targets={
         "kubernetes.enablePodLabels": VARIABLES["DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS"],
         "kubernetes.enablePodUID": VARIABLES["DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID"],
         "kubernetes.podLabelAllowlistRegex": VARIABLES["DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX"],
-        **{f"extraEnv.{name}": target for name, target in VARIABLES.items()},
+        **prefix("extraEnv", VARIABLES),
+        **prefix("arguments", OPTIONS),
     },
     reasons={
         **{f"extraEnv.{name}": reason for name, reason in VARIABLE_REASONS.items()},
@@ -66,7 +102,7 @@ VALUES: Final = Tables(
         "serviceMonitor.*": "podMonitor in deploy/chart/values.yaml",
         "tlsServerConfig.*": "write them into a file in the exporter-toolkit format and set http.web_config_file",
         "basicAuth.*": "write them into a file in the exporter-toolkit format and set http.web_config_file",
-        "arguments": "give them as DCGM_EXPORTER_ variables instead, or see docs/configuration.md",
+        **{f"arguments.{name}": reason for name, reason in OPTION_REASONS.items()},
         **DEPLOYMENT,
         **dict.fromkeys(("rollingUpdate.*", "service.*", "serviceAccount.*", "hostPID"), IN_OUR_CHART),
     },

@@ -5,7 +5,16 @@ The agent also reads the file unchanged (`nodeagent.config.nvidia`); the import 
 
 from typing import Final
 
-from nodeagent.config.imports.engine import DEPLOYMENT, IN_OUR_CHART, Tables, Target, read_flag, read_items
+from nodeagent.config.imports.engine import (
+    DEPLOYMENT,
+    IN_OUR_CHART,
+    Tables,
+    Target,
+    prefix,
+    read_flag,
+    read_items,
+    read_numbers,
+)
 from nodeagent.config.nvidia import COUNTERPARTS, NOT_NEEDED
 
 MOUNT: Final = (
@@ -28,7 +37,31 @@ VARIABLES: Final = {
     "SHARED_DEVICES_ALLOCATION_POLICY": Target("device_plugin.shared_allocation_policy"),
     "DP_DISABLE_HEALTHCHECKS": Target("health.disable_xids", read_items),
     "DP_ENABLE_HEALTHCHECKS": Target("health.enable_xids", read_items),
+    "IMEX_CHANNEL_IDS": Target("device_plugin.imex_channel_ids", read_numbers),
+    "IMEX_REQUIRED": Target("device_plugin.imex_required", read_flag),
 }
+OPTIONS: Final = {
+    **{name.lower().replace("_", "-"): target for name, target in VARIABLES.items() if not name.startswith("DP_")},
+    "driver-root": VARIABLES["NVIDIA_DRIVER_ROOT"],
+    "dev-root": VARIABLES["NVIDIA_DEV_ROOT"],
+}
+_OPTION_REASONS: Final = {
+    "fail-on-init-error": NOT_NEEDED["flags.failOnInitError"],
+    "device-discovery-strategy": NOT_NEEDED["flags.deviceDiscoveryStrategy"],
+    "nvidia-cdi-hook-path": NOT_NEEDED["flags.plugin.nvidiaCTKPath"],
+    "nvidia-ctk-path": NOT_NEEDED["flags.plugin.nvidiaCTKPath"],
+    "driver-root-ctr-path": NOT_NEEDED["flags.plugin.containerDriverRoot"],
+    "container-driver-root": NOT_NEEDED["flags.plugin.containerDriverRoot"],
+    "kubelet-socket": "kubelet.device_plugins_dir says where the kubelet's socket is",
+    "config-file": MOUNT,
+    "cdi-feature-flags": "specifications are the agent's own; see docs/containers.md",
+    "cdi-disable-hooks": "cdi.hooks says whether hooks are run",
+}
+REASONS: Final = {
+    **{f"args.{name}": reason for name, reason in _OPTION_REASONS.items()},
+    **{f"env.{name.upper().replace('-', '_')}": reason for name, reason in _OPTION_REASONS.items()},
+}
+"""By path in a container."""
 
 FILE: Final = Tables(
     targets={
@@ -56,7 +89,7 @@ _CHART_KEYS: Final = {
 VALUES: Final = Tables(
     targets={
         **{path: VARIABLES[name] for path, name in _CHART_KEYS.items()},
-        **{f"extraEnv.{name}": target for name, target in VARIABLES.items()},
+        **prefix("extraEnv", VARIABLES),
     },
     reasons={
         "failOnInitError": NOT_NEEDED["flags.failOnInitError"],

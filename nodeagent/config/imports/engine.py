@@ -3,7 +3,7 @@
 Owns the walk through documents and the reading of values. Knows no product: each product has a module with tables.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -29,6 +29,9 @@ DEPLOYMENT: Final = dict.fromkeys(
 )
 """The reasons for leaving out a chart's values about pods, by pattern; the charts of all products have such values."""
 _ENVIRONMENT: Final = ("env", "extraEnv")
+_ARGUMENTS: Final = ("args", "arguments")
+UNSAID: Final = object()
+"""The conversion of a value that leaves the setting to others."""
 
 
 class Target(Struct, frozen=True):
@@ -36,6 +39,8 @@ class Target(Struct, frozen=True):
 
     key: str
     convert: Convert = lambda value: value
+    also: tuple[str, ...] = ()
+    """Further settings with the same value."""
 
 
 class Tables(Struct, frozen=True):
@@ -45,6 +50,8 @@ class Tables(Struct, frozen=True):
     """By path; a group such as `sharing` may be a target as a whole."""
     reasons: Mapping[str, str] = {}
     """The reason for leaving out a path, by pattern; the first match counts."""
+    last: tuple[str, ...] = ()
+    """Paths that outrank environment variables, in this order."""
 
 
 class Imported(Struct, frozen=True):
@@ -58,16 +65,18 @@ def translate(document: Mapping[str, object], tables: Tables) -> Imported:
     """Translate all known values; every other value gets a note, except empty values, which are defaults."""
     settings: dict[str, object] = {}
     left_out: dict[str, list[str]] = {}
-    # Variables last: in these products variables have the last word.
-    for path, value in sorted(list_leaves(document, tables.targets), key=lambda leaf: _is_of_environment(leaf[0])):
+    for path, value in sorted(list_leaves(document, tables.targets), key=lambda leaf: _rank(leaf[0], tables.last)):
         target = tables.targets.get(path)
         if target is None:
             left_out.setdefault(_find_reason(path, tables), []).append(path)
             continue
         try:
-            settings[target.key] = target.convert(value)
+            converted = target.convert(value)
         except ValueError as error:
             left_out.setdefault(f"{value!r} is not understood: {error}", []).append(path)
+            continue
+        if converted is not UNSAID:
+            settings |= dict.fromkeys((target.key, *target.also), converted)
     return Imported(settings, tuple(f"{', '.join(paths)}: {reason}" for reason, paths in left_out.items()))
 
 
@@ -86,7 +95,7 @@ def merge_imported(parts: Mapping[str, Imported]) -> Imported:
 
 
 def list_leaves(document: Mapping[str, object], whole: Mapping[str, object]) -> Iterator[tuple[str, object]]:
-    """Every non-empty value, with its path; environment variables by name."""
+    """Every non-empty value, with its path; environment variables and options of programs by name."""
     waiting: list[tuple[str, object]] = [(str(key), value) for key, value in document.items()]
     while waiting:
         path, value = waiting.pop(0)
@@ -96,12 +105,38 @@ def list_leaves(document: Mapping[str, object], whole: Mapping[str, object]) -> 
             waiting[:0] = [(f"{path}.{key}", inner) for key, inner in value.items()]
         elif isinstance(value, list) and path.rpartition(".")[2] in _ENVIRONMENT:
             waiting[:0] = [(f"{path}.{each['name']}", each.get("value")) for each in value if _is_variable(each)]
+        elif isinstance(value, list) and path.rpartition(".")[2] in _ARGUMENTS:
+            waiting[:0] = [(f"{path}.{name}", inner) for name, inner in read_options(value).items()]
         elif not _is_empty(value):
             yield path, value
 
 
-def _is_of_environment(path: str) -> bool:
-    return any(part in _ENVIRONMENT for part in path.split("."))
+def _rank(path: str, last: tuple[str, ...]) -> int:
+    """The place of a value among those of the same setting: in these products options have the last word."""
+    parts = path.split(".")
+    if any(part in _ARGUMENTS for part in parts):
+        return len(last) + 2
+    return last.index(path) + 2 if path in last else int(any(part in _ENVIRONMENT for part in parts))
+
+
+def read_options(words: Iterable[object]) -> dict[str, str]:
+    """The options of a program by name, without dashes; a word that belongs to no option stands for itself.
+
+    A repeated option has all its values, with commas; an option without a value is a switch.
+    """
+    found: dict[str, str] = {}
+    waiting = [str(word) for word in words]
+    while waiting:
+        word = waiting.pop(0)
+        name, equals, value = word.partition("=")
+        if not word.startswith("-"):
+            found[word] = word
+            continue
+        if not equals:
+            value = "true" if not waiting or waiting[0].startswith("-") else waiting.pop(0)
+        name = name.lstrip("-").replace("_", "-")
+        found[name] = f"{found[name]},{value}" if found.get(name, value) != value else value
+    return found
 
 
 def _is_variable(entry: object) -> bool:
@@ -127,10 +162,25 @@ def read_flag(value: object) -> bool:
     return found
 
 
+def read_inverted_flag(value: object) -> bool:
+    """The setting of a switch that is negative there."""
+    return not read_flag(value)
+
+
+def read_set_flag(value: object) -> object:
+    """A switch that counts only where it is on."""
+    return read_flag(value) or UNSAID
+
+
 def read_items(value: object) -> list[str]:
     """A list, also written with commas."""
     items = value if isinstance(value, list) else str(value).split(",")
     return [str(item).strip() for item in items if str(item).strip()]
+
+
+def read_numbers(value: object) -> list[int]:
+    """A list of whole numbers, also written with commas."""
+    return [int(item) for item in read_items(value)]
 
 
 def read_milliseconds(value: object) -> float:

@@ -2,8 +2,9 @@
 
 from typing import Final
 
-from nodeagent.config.imports import dcgm_exporter, device_plugin
-from nodeagent.config.imports.engine import IN_OUR_CHART, Tables, Target, prefix, read_flag, read_items
+from nodeagent.config.imports import dcgm_exporter, device_plugin, feature_discovery
+from nodeagent.config.imports.engine import IN_OUR_CHART, Tables, Target, prefix, read_flag, read_items, read_set_flag
+from nodeagent.config.nvidia import NOT_NEEDED
 
 _DRIVER: Final = "the agent installs no driver: keep the operator's driver DaemonSet, or install it on the host"
 _OPERATOR: Final = "there is no operator"
@@ -31,15 +32,22 @@ TABLES: Final = Tables(
         "devicePlugin.enabled": Target("device_plugin.enabled", read_flag),
         "devicePlugin.mps.root": Target("device_plugin.mps_root"),
         **prefix("devicePlugin.env", device_plugin.VARIABLES),
+        **prefix("devicePlugin.args", device_plugin.OPTIONS),
         "gfd.enabled": Target("labels.sinks", _read_sinks),
+        "gfd.migStrategy": feature_discovery.OPTIONS["mig-strategy"],
+        **prefix("gfd.env", feature_discovery.VARIABLES),
+        **prefix("gfd.args", feature_discovery.OPTIONS),
         "mig.strategy": Target("device_plugin.mig_strategy"),
-        "gds.enabled": Target("device_plugin.gds", read_flag),
+        "gds.enabled": Target("device_plugin.gds", read_set_flag, also=("device_plugin.mofed",)),
         "gdrcopy.enabled": Target("device_plugin.gdrcopy", read_flag),
         "dcgmExporter.enablePodLabels": Target("metrics.pod_labels", read_flag),
         "dcgmExporter.enablePodUID": Target("metrics.pod_uid", read_flag),
         "dcgmExporter.podLabelAllowlistRegex": Target("metrics.pod_label_allowlist", read_items),
         **prefix("dcgmExporter.env", dcgm_exporter.VARIABLES),
+        **prefix("dcgmExporter.args", dcgm_exporter.OPTIONS),
     },
+    # The operator writes these over the variables of the device plugin.
+    last=("gds.enabled", "mig.strategy", "devicePlugin.mps.root"),
     reasons={
         "driver.*": _DRIVER,
         "operator.defaultRuntime": "each agent finds the runtime of its own node; runtime.kind says otherwise",
@@ -54,10 +62,14 @@ TABLES: Final = Tables(
         "toolkit.*": "runtimes read CDI specifications; where pods want the class nvidia, see runtime.shim",
         "operator.*": _OPERATOR,
         "devicePlugin.config.*": device_plugin.MOUNT,
+        **{f"devicePlugin.{path}": reason for path, reason in device_plugin.REASONS.items()},
+        "gfd.discoveryIntervalSeconds": NOT_NEEDED["flags.gfd.sleepInterval"],
+        **{f"gfd.{path}": reason for path, reason in feature_discovery.REASONS.items()},
         "dcgmExporter.config.name": "mount that ConfigMap and set metrics.fields_file; its list is read as it is",
         "dcgmExporter.hostPID": "hostPID in deploy/chart/values.yaml",
         "dcgmExporter.serviceMonitor.*": "podMonitor in deploy/chart/values.yaml",
         **{f"dcgmExporter.env.{name}": reason for name, reason in dcgm_exporter.VARIABLE_REASONS.items()},
+        **{f"dcgmExporter.args.{name}": reason for name, reason in dcgm_exporter.OPTION_REASONS.items()},
         "dcgmExporter.enabled": "metrics come with the agent",
         "dcgm.*": "there is no DCGM behind the metrics",
         "migManager.*": _MIG,

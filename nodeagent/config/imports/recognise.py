@@ -9,7 +9,9 @@ from typing import Final, cast
 
 from nodeagent.config.imports import dcgm_exporter, device_plugin, gpu_operator
 from nodeagent.config.imports.container_toolkit import import_toolkit_file, is_toolkit_file
-from nodeagent.config.imports.engine import Imported, merge_imported, translate
+from nodeagent.config.imports.engine import IN_OUR_CHART, Imported, merge_imported, translate
+from nodeagent.config.imports.gpu_manager import import_gpu_manager_text, is_gpu_manager_text
+from nodeagent.config.imports.workloads import KINDS, import_workload
 from nodeagent.model.yaml_text import YamlUnreadable, parse_yaml_documents
 
 _FIELD_PREFIXES: Final = ("DCGM_FI_", "DCGM_EXP_", "dcgm_")
@@ -19,7 +21,8 @@ _PLUGIN_VALUE_KEYS: Final = frozenset({"migStrategy", "deviceListStrategy", "com
 _EXPORTER_VALUE_KEYS: Final = frozenset({"serviceMonitor", "customMetrics", "extraHostVolumes", "hpcJobMapping"})
 _KNOWN: Final = (
     "a ClusterPolicy, a device plugin configuration, a ConfigMap of such, Helm values of these or of DCGM exporter,"
-    " a DCGM exporter field list, a mig-parted file, the container toolkit's config.toml"
+    " a DCGM exporter field list, a mig-parted file, the container toolkit's config.toml, gpu-manager's command line, a"
+    " DaemonSet of gpu-manager, the device plugin, GPU feature discovery or DCGM exporter"
 )
 
 Document = Mapping[str, object]
@@ -48,10 +51,32 @@ def import_text(name: str, text: str, *, entry: str = "") -> Imported:
         return Imported({"metrics.fields_file": name})
     if (toolkit := _parse_toolkit_file(text)) is not None:
         return import_toolkit_file(toolkit)
-    documents = _parse(name, text)
+    try:
+        documents = _parse(name, text)
+    except NotRecognised:
+        if is_gpu_manager_text(text):
+            return import_gpu_manager_text(text)
+        raise
     if not documents:
         raise NotRecognised(name, "it is empty")
-    return _join(_import_document(name, document, entry) for document in documents)
+    return _import_all(name, documents, entry)
+
+
+def _import_all(name: str, documents: Iterable[Document], entry: str) -> Imported:
+    """The documents of a file or list; beside one that is known, others are of its deployment."""
+    parts: list[Imported] = []
+    unknown: list[NotRecognised] = []
+    for document in documents:
+        try:
+            parts.append(_import_document(name, document, entry))
+        except NotRecognised as error:
+            if "kind" not in document:
+                raise
+            unknown.append(error)
+            parts.append(Imported(notes=(f"{document['kind']}: {IN_OUR_CHART}",)))
+    if unknown and len(unknown) == len(parts):
+        raise unknown[0]
+    return _join(parts)
 
 
 def is_field_list(text: str) -> bool:
@@ -84,11 +109,13 @@ def _import_document(name: str, document: Document, entry: str) -> Imported:
     kind = document.get("kind")
     if kind == "List" and isinstance(document.get("items"), list):
         items = cast("list[Document]", document["items"])
-        return _join(_import_document(name, item, entry) for item in items if isinstance(item, dict))
+        return _import_all(name, [item for item in items if isinstance(item, dict)], entry)
     if kind == "ClusterPolicy":
         return translate(_mapping(document.get("spec")), gpu_operator.TABLES)
     if kind == "ConfigMap":
         return _import_config_map(name, _mapping(document.get("data")), entry)
+    if kind in KINDS and (found := import_workload(document)):
+        return _join(found)
     if kind is not None and "apiVersion" in document:
         raise NotRecognised(name, f"an object of kind {kind}")
     return _import_plain(name, document)
@@ -131,10 +158,10 @@ def _import_config_map(name: str, data: Document, entry: str) -> Imported:
 
 def _join(parts: Iterable[Imported]) -> Imported:
     settings: dict[str, object] = {}
-    notes: list[str] = []
+    notes: dict[str, None] = {}
     for part in parts:
         settings.update(part.settings)
-        notes += part.notes
+        notes |= dict.fromkeys(part.notes)
     return Imported(settings, tuple(notes))
 
 

@@ -37,8 +37,8 @@ def render_file(imported: Imported) -> str:
     return "\n".join([*lines, body]) if lines else body
 
 
-def check_file(text: str) -> None:
-    """Judge the file like the agent at its start.
+def check_file(text: str) -> Settings:
+    """The settings of the file, judged like the agent at its start.
 
     Raises:
         ConfigurationInvalid: The agent refuses an imported value.
@@ -46,4 +46,4 @@ def check_file(text: str) -> None:
     parsed = parse_yaml(text, lambda line: Origin("file", "the imported configuration", line))
     if parsed.problems:
         raise ConfigurationInvalid(parsed.problems)
-    decide_settings([parsed.node or EMPTY])
+    return decide_settings([parsed.node or EMPTY]).settings

@@ -47,6 +47,25 @@ def test_import_speaks_json(tmp_path: Path) -> None:
     assert len(found["not_imported"]) == 1
 
 
+def test_import_says_what_would_change_on_this_node(tmp_path: Path) -> None:
+    """Against the configuration that the node has; nothing is written."""
+    source, present = tmp_path / "values.yaml", tmp_path / "config.yaml"
+    source.write_text("migStrategy: single\nnvidiaDriverRoot: /opt/driver\n")
+    present.write_text("device_plugin: {mig_strategy: mixed}\n")
+    words = ("--check", "--config", str(present), str(source))
+    code, out, _ = run(*words)
+    at_once = "would change on this node at once, on a reload:\n  device_plugin.mig_strategy: mixed → single\n"
+    later = "would change on this node from the next start on:\n  driver.root: / → /opt/driver\n"
+    assert (code, out) == (ExitCode.OK, at_once + later)
+    changes = json.loads(run("--json", *words)[1])["changes"]
+    assert changes[0] == {
+        "setting": "device_plugin.mig_strategy", "before": "mixed", "after": "single", "needs_restart": False
+    }  # fmt: skip
+    assert [each["needs_restart"] for each in changes] == [False, True]
+    present.write_text("{device_plugin: {mig_strategy: single}, driver: {root: /opt/driver}}\n")
+    assert run(*words)[1] == "nothing would change on this node\n"
+
+
 def test_import_reads_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     """At the end of a pipe from kubectl."""
     monkeypatch.setattr(sys, "stdin", io.StringIO(VALUES))

@@ -5,7 +5,7 @@ import textwrap
 import pytest
 
 from nodeagent.config.errors import ConfigurationInvalid
-from nodeagent.config.imports import dcgm_exporter, device_plugin, gpu_operator
+from nodeagent.config.imports import dcgm_exporter, device_plugin, gpu_manager, gpu_operator
 from nodeagent.config.imports.engine import Imported, Tables, Target, list_leaves, merge_imported, translate
 from nodeagent.config.imports.recognise import NotRecognised, import_text
 from nodeagent.config.imports.render import check_file, nest_settings, render_file
@@ -67,21 +67,21 @@ def test_every_table_names_settings_that_exist() -> None:
         device_plugin.FILE.targets,
         device_plugin.VALUES.targets,
         dcgm_exporter.VALUES.targets,
-        dcgm_exporter.VARIABLES,
-        device_plugin.VARIABLES,
+        gpu_manager.TABLES.targets,
     )
-    assert {target.key for table in tables for target in table.values()} - known == set()
+    named = {key for table in tables for target in table.values() for key in (target.key, *target.also)}
+    assert named - known == set()
 
 
 def test_a_cluster_policy_becomes_ours() -> None:
-    """Values are read for what they mean, variables over fields, and what is left out says why."""
+    """Values are read for what they mean, what the operator writes over variables, and what is left out says why."""
     imported = import_text("policy", CLUSTER_POLICY)
     assert imported.settings == {
         "kubelet.root_dir": "/data/kubelet",
         "runtime.manage": True,
         "runtime.socket": "/run/k3s/containerd/containerd.sock",
         "labels.sinks": [],
-        "device_plugin.mig_strategy": "mixed",
+        "device_plugin.mig_strategy": "single",
         "metrics.pod_uid": True,
         "inventory.sample_seconds": 15.0,
         "metrics.host_label": "none",

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from nodeagent.edge.kube.client import Json, KubeClient
-from nodeagent.edge.kube.errors import ApiBusy, ApiConflict, ApiForbidden, ApiNotFound, ApiUnreachable
+from nodeagent.edge.kube.errors import ApiBusy, ApiConflict, ApiForbidden, ApiNotFound, making_sense
 from nodeagent.edge.kube.pods import PODS
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.cluster import Eviction
@@ -63,12 +63,10 @@ class KubeEvictions:
             answer = await self._client.request("GET", PODS, attempted=attempted, query=query, accept=_METADATA)
         except ApiForbidden as error:
             raise MakingWayForbidden(error.attempted, error.status, error.message) from error
-        try:
+        with making_sense(attempted):
             # An empty list of metadata alone is null.
             found = [item["metadata"] for item in answer["items"] or ()]
             return tuple(sorted(f"{one['namespace']}/{one['name']}" for one in found))
-        except (KeyError, TypeError) as error:
-            raise ApiUnreachable("the API server", attempted, f"its answer makes no sense ({error!r})") from error
 
 
 def render_eviction(pod: PodIdentity) -> Json:

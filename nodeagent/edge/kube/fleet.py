@@ -13,9 +13,9 @@ from typing import Final, Generic, Literal, NamedTuple, TypeVar
 from msgspec import Raw, Struct, field
 
 from nodeagent.edge.kube.client import KubeClient
-from nodeagent.edge.kube.errors import ApiUnreachable, translate_status
+from nodeagent.edge.kube.errors import making_sense, translate_status
 from nodeagent.edge.kube.fleet_documents import Version, decode_as, parse_node, parse_pod
-from nodeagent.edge.kube.follow import SILENCE_SECONDS, WATCH_SECONDS
+from nodeagent.edge.kube.follow import SILENCE_SECONDS, plan_watch
 from nodeagent.edge.kube.node import NODES
 from nodeagent.edge.kube.pods import PODS
 from nodeagent.model.scheduling import SeenNode, SeenPod
@@ -106,13 +106,8 @@ class FleetWatch(Generic[T]):
         """
         attempted = f"watch {self._what}"
         while True:
-            query = self._selector | {
-                "watch": "1",
-                "resourceVersion": version,
-                "allowWatchBookmarks": "true",
-                "timeoutSeconds": str(self._rng.randint(*WATCH_SECONDS)),
-            }
-            lines = self._client.watch_as(
+            query = self._selector | plan_watch(version, self._rng)
+            lines = self._client.watch(
                 self._path,
                 self._read_line,
                 attempted=attempted,
@@ -178,16 +173,14 @@ class PodAnnotations:
         metadata: dict[str, object] = {"uid": pod.uid, "annotations": dict(annotations)}
         if at_version:
             metadata["resourceVersion"] = at_version
+        attempted = f"write the choice for pod {pod.namespace}/{pod.name}"
         document = await self._client.request(
             "PATCH",
             f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}",
-            attempted=f"write the choice for pod {pod.namespace}/{pod.name}",
+            attempted=attempted,
             query={"fieldManager": "nodeagent-extender"},
             body={"metadata": metadata},
             content_type="application/merge-patch+json",
         )
-        try:
+        with making_sense(attempted):
             return str(document["metadata"]["resourceVersion"])
-        except (KeyError, TypeError) as error:
-            attempted = f"write the choice for pod {pod.namespace}/{pod.name}"
-            raise ApiUnreachable("the API server", attempted, f"its answer makes no sense ({error!r})") from error

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from nodeagent.core.clock import Clock
 from nodeagent.edge.kube.client import Json, KubeClient
-from nodeagent.edge.kube.errors import ApiNotFound, ApiUnreachable
+from nodeagent.edge.kube.errors import ApiNotFound, making_sense
 from nodeagent.model.scheduling import SeenLease
 
 
@@ -68,7 +68,7 @@ class KubeLease:
         return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
 
     def _parse(self, document: Json) -> SeenLease:
-        try:
+        with making_sense(self._say("read")):
             spec = document.get("spec") or {}
             return SeenLease(
                 version=str(document["metadata"]["resourceVersion"]),
@@ -77,6 +77,3 @@ class KubeLease:
                 acquired=str(spec.get("acquireTime") or ""),
                 transitions=int(spec.get("leaseTransitions") or 0),
             )
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            reason = f"its answer makes no sense ({error!r})"
-            raise ApiUnreachable("the API server", self._say("read"), reason) from error

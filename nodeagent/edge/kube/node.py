@@ -12,7 +12,7 @@ from random import Random
 
 from nodeagent.core.clock import Clock
 from nodeagent.edge.kube.client import Json, KubeClient
-from nodeagent.edge.kube.errors import ApiExpired, ApiUnreachable, NodeMissing
+from nodeagent.edge.kube.errors import ApiExpired, NodeMissing, making_sense
 from nodeagent.edge.kube.event_document import render_event
 from nodeagent.edge.kube.follow import SILENCE_SECONDS, Follower
 from nodeagent.edge.kube.node_document import (
@@ -165,7 +165,5 @@ class KubeNode:
         return self._parse(items[0]), version
 
     def _parse(self, document: Json) -> ClusterNode:
-        try:
+        with making_sense(f"read node {self._name}"):
             return parse_node(document)
-        except ValueError as error:
-            raise ApiUnreachable("the API server", f"read node {self._name}", str(error)) from error

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any, Final
 
 from nodeagent.edge.kube.client import Json, KubeClient
-from nodeagent.edge.kube.errors import ApiExpired, ApiNotFound, ApiUnreachable, NodeMissing
+from nodeagent.edge.kube.errors import ApiExpired, ApiNotFound, NodeMissing, making_sense
 from nodeagent.edge.kube.follow import SILENCE_SECONDS, Follower
 from nodeagent.edge.kube.slice_document import API_VERSION, parse_slice, render_slice
 from nodeagent.model.slices import SliceContent, SlicePool, StoredSlice
@@ -71,13 +71,11 @@ class KubeSlices:
         attempted = f"read node {self._pool.node}"
         try:
             document = await self._client.request("GET", f"/api/v1/nodes/{self._pool.node}", attempted=attempted)
-            return str(document["metadata"]["uid"])
         except ApiNotFound as error:
             error.demand_object()
             raise NodeMissing(self._pool.node) from error
-        except (KeyError, TypeError) as error:
-            reason = f"its answer makes no sense ({error!r})"
-            raise ApiUnreachable("the API server", attempted, reason) from error
+        with making_sense(attempted):
+            return str(document["metadata"]["uid"])
 
     async def create(self, name: str, content: SliceContent, numbers: tuple[int, int], node_uid: str) -> StoredSlice:
         """Create a slice, with its pool's generation and number of slices; returns the slice as stored.
@@ -124,8 +122,5 @@ class KubeSlices:
         return self._parse(document, attempted)
 
     def _parse(self, document: Any, attempted: str) -> StoredSlice:
-        try:
+        with making_sense(attempted):
             return parse_slice(self._pool, document)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            reason = f"its answer makes no sense ({error!r})"
-            raise ApiUnreachable("the API server", attempted, reason) from error

@@ -8,6 +8,7 @@ import anyio
 
 from nodeagent.app.hardware import Hardware, choose_hardware
 from nodeagent.cli.answers.answer import Answerer, NoAgent
+from nodeagent.cli.answers.asking import API
 from nodeagent.cli.answers.client import find_agent
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed
@@ -21,7 +22,6 @@ from nodeagent.model.gpu import GpuReadout
 from nodeagent.model.ids import DeviceId
 from nodeagent.rules.offer.resources import list_free
 
-API = "/api/v1"
 ABSENT = frozenset({"gpu-missing", "gpu-vanished", "gpus-all-gone", "gpus-fewer-than-expected"})
 BLIND = frozenset(
     {

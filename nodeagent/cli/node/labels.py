@@ -8,8 +8,8 @@ import anyio
 from msgspec import json
 
 from nodeagent.app.observe import observe_node
-from nodeagent.cli.agent.settings import load_for, load_for_looking
-from nodeagent.cli.answers.client import find_agent
+from nodeagent.cli.agent.settings import load_for
+from nodeagent.cli.answers.asking import find_asked
 from nodeagent.cli.answers.output import write_answer, write_table
 from nodeagent.cli.answers.table import Table, clean, read_environment
 from nodeagent.cli.frame.exit_codes import ExitCode
@@ -54,9 +54,7 @@ def _first(errors: BaseExceptionGroup[BaseException]) -> str:
 
 def show(arguments: argparse.Namespace, streams: Streams) -> int:
     """The running agent's wanted labels, and the labels in place."""
-    environ = read_environment(arguments)
-    settings = load_for_looking(arguments, environ)
-    agent = find_agent(settings, environ)
+    agent = find_asked(arguments)
     body = agent.get("/api/v1/labels")
     # A union is no type for the type checker here, which expects a class.
     state: LabelState | None = agent.decode(body, LabelState | None)  # type: ignore[arg-type]

@@ -5,7 +5,6 @@ order.
 Refuses to trust the file: an entry that points outside the file is left out, a file of another format is an error.
 """
 
-import os
 import struct
 from collections.abc import Iterator
 from functools import lru_cache
@@ -14,6 +13,7 @@ from typing import Literal, NamedTuple
 
 from nodeagent.edge.host.errors import HostError, LibraryCacheInvalid
 from nodeagent.edge.host.files.atomic_file import read_bounded
+from nodeagent.edge.host.files.file_identity import identify
 
 _OLD_MAGIC = b"ld.so-1.7.0\0"
 _OLD_ENTRY = 12
@@ -50,9 +50,8 @@ def find_cached(path: str, name: str) -> tuple[str, ...]:
     A missing or damaged cache has no libraries; the loader would say the same.
     """
     try:
-        status = os.stat(path)  # noqa: PTH116  # a path object is made where the file is read, once
-        libraries = _read_cache(path, (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns))
-    except (HostError, OSError):
+        libraries = _read_cache(path, identify(path))
+    except HostError:
         return ()
     return tuple(library.path for library in libraries if library.name == name)
 

@@ -30,11 +30,7 @@ _SUBGROUP: Final = re.compile(r"[^:]*")
 
 
 async def restart_runtime(command: Sequence[str], host_root: Path = Path("/")) -> None:
-    """Restart the runtime, and return when the service manager reports the start.
-
-    Raises:
-        RestartFailed: the runtime was not restarted.
-    """
+    """Restart the runtime, and return when the service manager reports the start."""
     with noting("service", " ".join(command), "restart the container runtime"), memory_file("restart") as said:
         try:
             process = subprocess.Popen(  # noqa: ASYNC220, S603  # starting takes a millisecond; it is the service manager

@@ -49,11 +49,7 @@ class KubeEvictions:
         return Eviction.ASKED
 
     async def list_pods(self, applications: Sequence[str]) -> tuple[str, ...]:
-        """The node's pods with a label `app` among the values, as `namespace/name`.
-
-        Raises:
-            KubeError: the pods could not be listed.
-        """
+        """The node's pods with a label `app` among the values, as `namespace/name`."""
         query = {
             "fieldSelector": f"spec.nodeName={self._node_name}",
             "labelSelector": f"app in ({','.join(applications)})",

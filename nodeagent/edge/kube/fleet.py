@@ -83,7 +83,6 @@ class FleetWatch(Generic[T]):
 
         Raises:
             ApiExpired: the listing took so long that the list is too old; begin anew.
-            KubeError: the objects could not be listed.
         """
         following = ""
         while True:
@@ -168,7 +167,6 @@ class PodAnnotations:
         Raises:
             ApiNotFound: the pod is gone.
             ApiConflict: the pod was replaced or has changed.
-            KubeError: any other failure.
         """
         metadata: dict[str, object] = {"uid": pod.uid, "annotations": dict(annotations)}
         if at_version:

@@ -49,11 +49,7 @@ class Follower:
         self._rng, self._silence_seconds, self._accept = rng, silence_seconds, accept
 
     async def list(self) -> tuple[list[Json], str]:
-        """All present objects, and the version for the start of a watch.
-
-        Raises:
-            KubeError: the objects could not be listed.
-        """
+        """All present objects, and the version for the start of a watch."""
         attempted = f"read {self._what}"
         listing = await self._client.request(
             "GET", self._path, attempted=attempted, query=self._selector, accept=self._accept[0]
@@ -99,11 +95,7 @@ def _read_line(line: Json, attempted: str) -> tuple[str, str, Json]:
 
 
 async def follow_all(follower: Follower, parse: Callable[[Json], tuple[K, V]]) -> AsyncGenerator[Mapping[K, V], None]:
-    """All objects by key, now and after each change; runs until a failure.
-
-    Raises:
-        KubeError: the objects cannot be followed (any longer).
-    """
+    """All objects by key, now and after each change; runs until a failure."""
     while True:
         items, version = await follower.list()
         known = dict(map(parse, items))

@@ -19,11 +19,7 @@ class KubeLease:
         self._client, self._namespace, self._name, self._clock = client, namespace, name, clock
 
     async def read(self) -> SeenLease | None:
-        """The Lease's content; `None` without a Lease.
-
-        Raises:
-            KubeError: the Lease could not be read.
-        """
+        """The Lease's content; `None` without a Lease."""
         try:
             document = await self._client.request("GET", self._path(), attempted=self._say("read"))
         except ApiNotFound:
@@ -35,7 +31,6 @@ class KubeLease:
 
         Raises:
             ApiConflict: another replica wrote the Lease meanwhile.
-            KubeError: any other failure.
         """
         method, path = ("POST", self._path("")) if before is None else ("PUT", self._path())
         document = await self._client.request(

@@ -32,9 +32,6 @@ class NodeFeatureObject:
         """The labels as `key=value` lines; empty without an object.
 
         An object with other owners, such as a former pod, is taken over.
-
-        Raises:
-            KubeError: the object could not be read.
         """
         document = await self._find()
         if document is None:
@@ -46,19 +43,11 @@ class NodeFeatureObject:
         return "".join(f"{key}={value}\n" for key, value in sorted(labels.items()))
 
     async def write(self, text: str) -> None:
-        """Write the object with exactly these labels.
-
-        Raises:
-            KubeError: the object was not written.
-        """
+        """Write the object with exactly these labels."""
         await self._write(dict(line.split("=", 1) for line in text.splitlines()))
 
     async def remove(self) -> bool:
-        """Remove the object; False without an object, or without the right to look.
-
-        Raises:
-            KubeError: the object exists and was not removed.
-        """
+        """Remove the object; False without an object, or without the right to look."""
         try:
             if await self._find() is None:
                 return False

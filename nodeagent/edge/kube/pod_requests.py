@@ -32,19 +32,11 @@ class KubePodRequests:
         self._follower = Follower(client, PODS, selector, _WHAT, rng, silence_seconds=silence_seconds)
 
     def follow(self) -> AsyncGenerator[Table, None]:
-        """The pods now, and after each change; runs until a failure.
-
-        Raises:
-            KubeError: the pods cannot be followed (any longer).
-        """
+        """The pods now, and after each change; runs until a failure."""
         return follow_all(self._follower, _parse)
 
     async def annotate(self, pod: PodIdentity, annotations: Mapping[str, str]) -> None:
-        """Write annotations on exactly this pod: a later pod of the same name has another uid, and is refused.
-
-        Raises:
-            KubeError: the write was refused, or no answer came.
-        """
+        """Write annotations on exactly this pod: a later pod of the same name has another uid, and is refused."""
         await self._client.request(
             "PATCH",
             f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}",

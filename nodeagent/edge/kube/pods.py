@@ -30,11 +30,7 @@ class KubePods:
         self._follower = Follower(client, PODS, selector, _WHAT, rng, silence_seconds=silence_seconds, accept=_METADATA)
 
     async def follow_pods(self) -> AsyncGenerator[PodLabelTable, None]:
-        """The pods' labels now and after each change; runs until the watch breaks.
-
-        Raises:
-            NodeagentError: The pods cannot be followed (any longer).
-        """
+        """The pods' labels now and after each change; runs until the watch breaks."""
         async with aclosing(follow_all(self._follower, _parse)) as tables:
             async for pods in tables:
                 yield PodLabelTable(

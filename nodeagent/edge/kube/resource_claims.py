@@ -27,11 +27,7 @@ class KubeClaims:
         self._version = ""
 
     async def find_claim(self, namespace: str, name: str) -> ResourceClaim | None:
-        """The present claim; `None` without a claim.
-
-        Raises:
-            KubeError: the API server cannot be asked now, or the answer makes no sense.
-        """
+        """The present claim; `None` without a claim."""
         what = f"read claim {namespace}/{name}"
         version = await self._find_version(what)
         path = f"{GROUP}/{version}/namespaces/{quote(namespace, safe='')}/resourceclaims/{quote(name, safe='')}"
@@ -48,11 +44,7 @@ class KubeClaims:
             return parse_claim(document)
 
     async def is_alive(self, pod: PodIdentity) -> bool:
-        """Whether exactly this pod exists and may still start containers.
-
-        Raises:
-            KubeError: the API server cannot be asked now.
-        """
+        """Whether exactly this pod exists and may still start containers."""
         path = f"/api/v1/namespaces/{quote(pod.namespace, safe='')}/pods/{quote(pod.name, safe='')}"
         what = f"read pod {pod.namespace}/{pod.name}"
         try:

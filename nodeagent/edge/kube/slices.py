@@ -30,20 +30,12 @@ class KubeSlices:
         self._follower = Follower(client, _PATH, selector, self._what, rng, silence_seconds=silence_seconds)
 
     async def list_slices(self) -> tuple[StoredSlice, ...]:
-        """All present slices.
-
-        Raises:
-            KubeError: the slices could not be listed.
-        """
+        """All present slices."""
         items, _ = await self._follower.list()
         return tuple(self._parse(item, f"read {self._what}") for item in items)
 
     async def follow_slices(self) -> AsyncGenerator[Mapping[str, StoredSlice], None]:
-        """All slices by name, now and after each change: a list and later changes, until there is a gap.
-
-        Raises:
-            KubeError: the slices cannot be followed (any longer).
-        """
+        """All slices by name, now and after each change: a list and later changes, until there is a gap."""
         items, version = await self._follower.list()
         attempted = f"read {self._what}"
         known = {one.name: one for one in (self._parse(item, attempted) for item in items)}
@@ -66,7 +58,6 @@ class KubeSlices:
 
         Raises:
             NodeMissing: there is no such node.
-            KubeError: the Node could not be read.
         """
         attempted = f"read node {self._pool.node}"
         try:
@@ -78,11 +69,7 @@ class KubeSlices:
             return str(document["metadata"]["uid"])
 
     async def create(self, name: str, content: SliceContent, numbers: tuple[int, int], node_uid: str) -> StoredSlice:
-        """Create a slice, with its pool's generation and number of slices; returns the slice as stored.
-
-        Raises:
-            NodeagentError: The slice was not created.
-        """
+        """Create a slice, with its pool's generation and number of slices; returns the slice as stored."""
         body = render_slice(self._pool, name, content, numbers, node_uid)
         return await self._send("POST", _PATH, f"create slice {name}", body)
 
@@ -93,7 +80,6 @@ class KubeSlices:
 
         Raises:
             ApiConflict: another writer changed the slice meanwhile.
-            KubeError: any other failure.
         """
         body = render_slice(self._pool, stored.name, content, numbers, node_uid, stored)
         return await self._send("PUT", f"{_PATH}/{stored.name}", f"write slice {stored.name}", body)
@@ -103,7 +89,6 @@ class KubeSlices:
 
         Raises:
             ApiConflict: the slice was changed meanwhile.
-            KubeError: any other failure.
         """
         body = {
             "apiVersion": "v1",

@@ -38,11 +38,7 @@ class PodResourcesClient:
         self._caller.close()
 
     async def read_pods(self) -> PodListing:
-        """All active pods, and the pods' containers with devices.
-
-        Raises:
-            PodResourcesUnavailable: the kubelet cannot be asked now.
-        """
+        """All active pods, and the pods' containers with devices."""
         request = wire.ListPodResourcesRequest()
         answer = await self._ask("list pods", "List", request, wire.ListPodResourcesResponse)
         return PodListing(
@@ -52,11 +48,7 @@ class PodResourcesClient:
         )
 
     async def read_allocatable(self) -> dict[ResourceName, frozenset[DeviceId]]:
-        """The healthy devices of each resource, including devices in use.
-
-        Raises:
-            PodResourcesUnavailable: the kubelet cannot be asked now.
-        """
+        """The healthy devices of each resource, including devices in use."""
         request = wire.AllocatableResourcesRequest()
         answer = await self._ask(
             "list allocatable devices", "GetAllocatableResources", request, wire.AllocatableResourcesResponse

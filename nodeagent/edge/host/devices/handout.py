@@ -32,11 +32,7 @@ class HandoutReader:
         self._worker = HostWorker(WorkerThread("handout"), proc_dir, READ_SECONDS)
 
     async def read(self, find_roots: Callable[[], DriverRoots], channels: Iterable[int]) -> HandoutFacts:
-        """The node's facts now; `find_roots` is called in the thread, `channels` are the configured IMEX channels.
-
-        Raises:
-            HostStuck: The file system does not answer.
-        """
+        """The node's facts now; `find_roots` is called in the thread, `channels` are the configured IMEX channels."""
         wanted = tuple(channels)
         return await self._worker.run(lambda: self._read(find_roots(), wanted), "reading the driver's nodes")
 

@@ -64,19 +64,11 @@ class HostScan:
         self._seen: Fingerprint | None = None
 
     async def look(self, request: ScanRequest) -> HostDevices:
-        """The devices requested.
-
-        Raises:
-            NodeagentError: The host does not answer.
-        """
+        """The devices requested."""
         return await self._worker.run(lambda: self._look(request), "looking for device nodes")
 
     async def wait_change(self) -> None:
-        """Return when a device node requested in the last scan may have come or gone.
-
-        Raises:
-            NodeagentError: The host does not answer.
-        """
+        """Return when a device node requested in the last scan may have come or gone."""
         while True:
             await sleep(until_beat(self._poll_seconds))
             request, seen = self._request, self._seen
@@ -85,11 +77,7 @@ class HostScan:
                 return
 
     async def read_files(self, paths: Sequence[str]) -> Mapping[str, str]:
-        """The texts of files below /sys; empty, or left out, for an unreadable file.
-
-        Raises:
-            NodeagentError: The host does not answer.
-        """
+        """The texts of files below /sys; empty, or left out, for an unreadable file."""
         roots = self._roots
 
         def read() -> dict[str, str]:

@@ -24,11 +24,7 @@ class HostPcieRoots:
         self._worker, self._sys_root = HostWorker(worker, sys_root, _TIMEOUT_SECONDS), sys_root
 
     async def read_roots(self, addresses: Collection[PciAddress]) -> Mapping[PciAddress, str]:
-        """The root above each device, such as `pci0000:00`; devices with an unknown root are left out.
-
-        Raises:
-            NodeagentError: The kernel does not answer.
-        """
+        """The root above each device, such as `pci0000:00`; devices with an unknown root are left out."""
         return await self._worker.run(lambda: read_pcie_roots(self._sys_root, addresses), "reading the PCIe trees")
 
     def close(self) -> None:

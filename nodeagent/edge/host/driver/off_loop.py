@@ -52,11 +52,7 @@ class MarkerDirectory:
         self._seen: tuple[object, ...] | None = None
 
     async def read_markers(self, names: Sequence[str]) -> Mapping[str, str]:
-        """Names and contents of the existing markers.
-
-        Raises:
-            NodeagentError: The markers cannot be read.
-        """
+        """Names and contents of the existing markers."""
         self._names = tuple(names)
         return await self._worker.run(self._read, "reading validation markers")
 
@@ -65,11 +61,7 @@ class MarkerDirectory:
         await self._worker.run(lambda: self._write(name, content), "writing a validation marker")
 
     async def remove_marker(self, name: str) -> None:
-        """Remove a marker; fine when already gone.
-
-        Raises:
-            NodeagentError: The marker cannot be removed.
-        """
+        """Remove a marker; fine when already gone."""
         await self._worker.run(lambda: self._remove(name), "removing a validation marker")
 
     async def wait_change(self) -> None:

@@ -142,9 +142,6 @@ def remove_stale_temporaries(path: Path, *, is_prefix: bool = False) -> int:
     Args:
         path: The file.
         is_prefix: The leftovers of all files in the directory whose names begin with the file's name.
-
-    Raises:
-        FileUnreadable: The directory cannot be read or changed.
     """
     head, removed = f".{path.name}" if is_prefix else f".{path.name}.", 0
     rest = _LEFTOVER_REST if is_prefix else _RANDOM

@@ -100,19 +100,11 @@ class SpecFiles:
         return str(self._own / name)
 
     async def read_specs(self) -> tuple[SpecContent, ...]:
-        """Every file that a runtime would read, the lower directory first, without files that come and go with a pod.
-
-        Raises:
-            NodeagentError: The file system does not answer.
-        """
+        """Every file that a runtime would read, lower directory first, without files that come and go with a pod."""
         return await self._worker.run(self.read_nowait, "reading CDI specifications")
 
     async def list_passing(self) -> tuple[str, ...]:
-        """Names of the agent's files that come and go with pods.
-
-        Raises:
-            NodeagentError: The file system does not answer.
-        """
+        """Names of the agent's files that come and go with pods."""
         return await self._worker.run(self._list_passing, "listing CDI specifications")
 
     async def write_spec(self, name: str, content: bytes, *, durable: bool = True) -> None:
@@ -131,11 +123,7 @@ class SpecFiles:
         )
 
     async def remove_spec(self, name: str) -> None:
-        """Remove a file of the agent; fine when already gone.
-
-        Raises:
-            NodeagentError: The file cannot be removed.
-        """
+        """Remove a file of the agent; fine when already gone."""
         await self._worker.run(lambda: self.remove_nowait(name), "removing a CDI specification")
 
     async def wait_change(self) -> None:

@@ -23,27 +23,15 @@ class FeatureFile:
         self.path, self._worker = path, HostWorker(worker, path, _TIMEOUT_SECONDS)
 
     async def read(self) -> str:
-        """The file's text; empty without a file.
-
-        Raises:
-            HostError: The file cannot be read.
-        """
+        """The file's text; empty without a file."""
         return await self._worker.run(self._read, "reading the feature file")
 
     async def write(self, text: str) -> None:
-        """Replace the file, whole.
-
-        Raises:
-            HostError: The file cannot be written.
-        """
+        """Replace the file, whole."""
         await self._worker.run(lambda: self._write(text), "writing the feature file")
 
     async def remove(self) -> bool:
-        """Remove the file; False without a file.
-
-        Raises:
-            HostError: The file exists and cannot be removed.
-        """
+        """Remove the file; False without a file."""
         return await self._worker.run(self._remove, "removing the feature file")
 
     def _read(self) -> str:

@@ -86,11 +86,7 @@ class HostProgram:
         self._proven: tuple[Path, tuple[int, ...]] | None = None
 
     async def install(self, path: Path) -> bool:
-        """Install the agent's exact program, executable; False when already installed.
-
-        Raises:
-            NodeagentError: The program cannot be installed.
-        """
+        """Install the agent's exact program, executable; False when already installed."""
         worker = HostWorker(self._worker, path, _TIMEOUT_SECONDS)
         return await worker.run(lambda: self._install(path), f"installing {self._program.what}")
 

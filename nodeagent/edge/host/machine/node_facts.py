@@ -33,11 +33,7 @@ class HostNodeFacts:
         self._read, self._worker = read, HostWorker(worker, sys_root, _TIMEOUT_SECONDS)
 
     async def read_facts(self) -> NodeFacts:
-        """Read the facts once.
-
-        Raises:
-            HostStuck: A file system does not answer.
-        """
+        """Read the facts once."""
         return await self._worker.run(self._read, "reading the node's facts")
 
 

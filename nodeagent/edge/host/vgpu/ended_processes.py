@@ -82,9 +82,6 @@ def forget_ended(path: Path, descriptor: int, slots: Sequence[Slot], living: fro
 
     Where another process of the same namespace lives, the library frees such slots: two at once would collide.
     Elsewhere the slots have no other writer: the library neither judges such slots nor gives them out.
-
-    Raises:
-        FileNotWritten: A write was refused.
     """
     inhabited = {slot.namespace for slot in slots if slot.process in living}
     ended = [slot for slot in slots if slot.wants_host and slot.namespace not in inhabited]

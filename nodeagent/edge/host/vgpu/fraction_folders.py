@@ -243,7 +243,6 @@ def _is_there(path: Path) -> bool:
 
     Raises:
         FileNotWritten: A link, a directory or a device is in the file's place.
-        FileUnreadable: The path cannot be examined.
     """
     try:
         status = path.lstat()

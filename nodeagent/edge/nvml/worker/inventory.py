@@ -174,11 +174,7 @@ def render_cpus(cpus: list[int]) -> str:
 
 
 def read_links(query: Query) -> list[dict[str, Any]]:
-    """The GPU's NVLinks in order.
-
-    Raises:
-        GpuGone: The GPU is lost.
-    """
+    """The GPU's NVLinks in order."""
     links = []
     for number in range(read_link_count(query) or pynvml.NVML_NVLINK_MAX_LINKS):
         code, state = query.attempt_of(query.handle, "nvmlDeviceGetNvLinkState", number)

@@ -31,11 +31,7 @@ _UNSUPPORTED_ENUMERATORS = frozenset({errors.NOT_SUPPORTED, errors.INVALID_ARGUM
 
 
 def read_mig(query: Query, total_bytes: int, gpu_uuid: str) -> dict[str, Any] | None:
-    """The GPU's MIG state; `None` for hardware without MIG.
-
-    Raises:
-        GpuGone: The GPU is lost.
-    """
+    """The GPU's MIG state; `None` for hardware without MIG."""
     mode = query.ask("mig mode", "nvmlDeviceGetMigMode")
     if mode is None:
         return None
@@ -55,11 +51,7 @@ def read_mig(query: Query, total_bytes: int, gpu_uuid: str) -> dict[str, Any] | 
 
 
 def list_mig_handles(query: Query, count: int) -> list[tuple[int, Any]]:
-    """Present MIG devices by index; indices have holes.
-
-    Raises:
-        GpuGone: The GPU is lost.
-    """
+    """Present MIG devices by index; indices have holes."""
     found = []
     for index in range(count):
         code, handle = query.attempt_of(query.handle, "nvmlDeviceGetMigDeviceHandleByIndex", index)
@@ -155,11 +147,7 @@ def _render_attributes(attributes: Any) -> dict[str, int]:
 
 
 def read_profiles(query: Query, total_bytes: int, *, enabled: bool) -> list[dict[str, Any]]:
-    """The MIG profiles of a GPU, each with the suffix of the name; placements only in MIG mode.
-
-    Raises:
-        GpuGone: The GPU is lost.
-    """
+    """The MIG profiles of a GPU, each with the suffix of the name; placements only in MIG mode."""
     profiles = []
     for enumerator in range(pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT):
         code, info = _read_profile(query, enumerator)

@@ -262,9 +262,6 @@ def read_unrepairable(query: Query) -> bool | None:
     """Past the binding, whose structure has a version in front of the flag; NVIDIA's header has the flag alone.
 
     Where the version still stands after the call, the library goes by the binding's structure.
-
-    Raises:
-        GpuGone: the GPU is lost.
     """
     words = (ctypes.c_uint * 2)(pynvml.nvmlUnrepairableMemory_v1, 0)
     if not query.fill("nvmlDeviceGetUnrepairableMemoryFlag_v1", "memory_unrepairable", ctypes.byref(words)):

@@ -34,11 +34,7 @@ def launch(
     stop_after_seconds: float | None = None,
     announce: Callable[[Endpoints], None] = lambda _endpoints: None,
 ) -> None:
-    """Run to the end; `load` reads the settings, given the node label with the name of a named configuration.
-
-    Raises:
-        CommandFailed: The agent could not start, or ended badly.
-    """
+    """Run to the end; `load` reads the settings, given the node label with the name of a named configuration."""
     # Before the agent handles SIGHUP, an early reload would end the process.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     # A start makes no garbage; the agent enables the collector again shortly before it runs.

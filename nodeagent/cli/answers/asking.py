@@ -17,21 +17,13 @@ API: Final = "/api/v1"
 
 
 def find_asked(arguments: argparse.Namespace) -> AgentClient:
-    """The agent that the command line asks, for a single question.
-
-    Raises:
-        CommandFailed: The settings are invalid, or no agent answers.
-    """
+    """The agent that the command line asks, for a single question."""
     environ = read_environment(arguments)
     return find_agent(load_for_looking(arguments, environ), environ)
 
 
 def ask(arguments: argparse.Namespace, path: str, kind: type[T]) -> tuple[AgentClient, T]:
-    """The answering agent, and its answer at a path below the API's.
-
-    Raises:
-        CommandFailed: As of `find_asked`, or the answer is in an unknown form.
-    """
+    """The answering agent, and its answer at a path below the API's."""
     agent = find_asked(arguments)
     return agent, agent.read(f"{API}/{path}", kind)
 

@@ -40,11 +40,7 @@ TROUBLES = ABSENT | BLIND | {"nvml-worker-left-behind"}
 def read_gpus(
     arguments: argparse.Namespace, settings: Settings, environ: Mapping[str, str]
 ) -> tuple[Answerer, GpusRecord]:
-    """The answering source and the node's GPUs; a source on the command line is asked itself, despite an agent.
-
-    Raises:
-        CommandFailed: Neither an agent nor a driver answers.
-    """
+    """The answering source and the node's GPUs; a source on the command line is asked itself, despite an agent."""
     if not getattr(arguments, "gpus", None):
         try:
             return read_judged(settings, environ)
@@ -72,11 +68,7 @@ def read_free(
 
 
 def read_judged(settings: Settings, environ: Mapping[str, str]) -> tuple[Answerer, GpusRecord]:
-    """The node's GPUs with the agent's verdicts; the agent first.
-
-    Raises:
-        CommandFailed: No agent answers.
-    """
+    """The node's GPUs with the agent's verdicts; the agent first."""
     agent = find_agent(settings, environ)
     return agent, agent.read(f"{API}/gpus", GpusRecord)
 

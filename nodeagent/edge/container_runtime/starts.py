@@ -15,7 +15,7 @@ from typing import Final
 from nodeagent.core.log.audit import noting
 from nodeagent.edge.container_runtime.errors import RestartFailed
 from nodeagent.edge.container_runtime.tools import SAID_LIMIT, enter_root
-from nodeagent.edge.host.files.pseudo_file import list_names, read_attribute, read_raw_attribute
+from nodeagent.edge.host.files.pseudo_file import list_processes, read_attribute, read_raw_attribute
 from nodeagent.edge.host.processes.program_end import kill_program, memory_file, wait_process
 from nodeagent.model.runtime import DaemonProcess
 
@@ -106,8 +106,7 @@ def parse_unit(text: str) -> str:
 
 def list_daemons(program: str, proc_root: Path = Path("/proc")) -> tuple[DaemonProcess, ...]:
     """The processes of the program, the oldest first."""
-    directories = (proc_root / name for name in list_names(proc_root) if name.isdigit())
-    found = (_read_process(each) for each in directories if read_attribute(each / "comm") == program)
+    found = (_read_process(each) for each in list_processes(proc_root) if read_attribute(each / "comm") == program)
     return tuple(sorted(filter(None, found), key=lambda each: -each.age_seconds))
 
 

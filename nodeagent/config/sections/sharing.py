@@ -93,11 +93,6 @@ class SharedResource(Section):
         "most nodes have one model",
     )
 
-    @property
-    def base_name(self) -> str:
-        """The name without the domain."""
-        return self.name.rpartition("/")[2]
-
 
 class TimeSlicing(Section):
     """Devices shared by time slicing, without limits between containers."""

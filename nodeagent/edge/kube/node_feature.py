@@ -13,17 +13,12 @@ _APPLY = "application/apply-patch+yaml"
 
 
 class NodeFeatureObject:
-    """The port `LabelFile` over an object."""
+    """The port `LabelFile` over an object; the DaemonSet of the agent's pod owns the object.
+
+    Without a `namespace`, the object is in the service account's own.
+    """
 
     def __init__(self, client: KubeClient, node_name: str, namespace: str | None, pod_name: str | None = None) -> None:
-        """Wire the object up.
-
-        Args:
-            client: the way to the API server.
-            node_name: the labelled node.
-            namespace: the object's namespace; `None` for the service account's own.
-            pod_name: the agent's pod, whose DaemonSet then owns the object.
-        """
         self._client, self._node_name, self._namespace = client, node_name, namespace
         self._name = f"nvidia-features-for-{node_name}"
         self._owners = PodOwners(client, pod_name)

@@ -62,7 +62,12 @@ class HostDriverFiles:
 
 
 class SpecFiles:
-    """The directories of CDI specifications; the agent writes in a single directory of them."""
+    """The directories of CDI specifications; the agent writes in a single directory of them.
+
+    `own` is the agent's directory as this process sees it: in a container, mounted under the host's own name. `others`
+    are further directories of the host that runtimes read. Specifications with a prefix of `passing` come and go with
+    pods; the node's specifications exclude these.
+    """
 
     def __init__(
         self,
@@ -75,17 +80,6 @@ class SpecFiles:
         passing: tuple[str, ...] = (),
         poll_seconds: float = _POLL_SECONDS,
     ) -> None:
-        """Wire the directories up.
-
-        Args:
-            own: The agent's directory as this process sees it; in a container, mounted under the host's own name.
-            others: Further directories of the host that runtimes read.
-            worker: The thread for file work.
-            writer: The thread for writing; by default the thread for file work.
-            host: Where the host's directories are seen.
-            passing: Prefixes of specifications that come and go with pods; the node's specifications exclude these.
-            poll_seconds: The time between polls for changes.
-        """
         self._own, self._others, self._host = own, tuple(others), host or HostPaths()
         thread = worker or WorkerThread("cdi directories")
         self._worker = HostWorker(thread, own, _TIMEOUT_SECONDS)

@@ -60,7 +60,10 @@ def locate_shared(path: Path, host: HostPaths, shared: Path | None) -> Path:
 
 
 class HostProgram:
-    """Installs a program of the agent on the host."""
+    """Installs a program of the agent on the host.
+
+    `shared` is a directory mounted under the host's own name, writable where the rest of the host is read only.
+    """
 
     def __init__(
         self,
@@ -71,15 +74,6 @@ class HostProgram:
         shared: Path | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Wire the installer up.
-
-        Args:
-            worker: The thread for file work.
-            program: The program to install.
-            host: Where the host's files are seen.
-            shared: A directory mounted under the host's own name, writable where the rest of the host is read only.
-            environment: This process's own.
-        """
         self._worker, self._program, self._host, self._shared = worker, program, host or HostPaths(), shared
         self._is_in_pod = _IN_A_POD in (os.environ if environment is None else environment)
         self._installed: tuple[Path, tuple[int, ...]] | None = None

@@ -31,7 +31,7 @@ _MARK_LIMIT: Final = 4096
 
 
 class HostShim:
-    """The runtime shim of one host."""
+    """The runtime shim of one host; `shared` is a directory that this process has under the host's own name."""
 
     def __init__(
         self,
@@ -43,16 +43,6 @@ class HostShim:
         proc_root: Path = Path("/proc"),
         sys_root: Path = Path("/sys"),
     ) -> None:
-        """Wire the shim up.
-
-        Args:
-            worker: The thread for file work.
-            program: The program of this installation.
-            host: Where the host's files are seen.
-            shared: A directory that this process has under the host's own name.
-            proc_root: The host's /proc.
-            sys_root: The host's /sys.
-        """
         self._worker, self._host, self._shared = worker, host or HostPaths(), shared
         self._program = HostProgram(worker, program, host=self._host, shared=shared)
         self._marks = [root / name for root, name in zip((proc_root, sys_root), _MARKS, strict=True)]

@@ -62,6 +62,15 @@ def list_mig_handles(query: Query, count: int) -> list[tuple[int, Any]]:
     return found
 
 
+def read_mig_identity(query: Query, index: int, handle: Any) -> tuple[str, int, int] | None:
+    """UUID, GPU instance and compute instance of a MIG device; `None` and a mark where any cannot be read."""
+    what = f"mig device {index}"
+    uuid = query.ask_of(handle, what, "nvmlDeviceGetUUID")
+    instance = query.ask_of(handle, what, "nvmlDeviceGetGpuInstanceId")
+    compute = query.ask_of(handle, what, "nvmlDeviceGetComputeInstanceId")
+    return None if uuid is None or instance is None or compute is None else (uuid, instance, compute)
+
+
 def render_profile_name(compute_slices: int, gpu_slices: int, memory_mib: int, total_bytes: int, suffix: str) -> str:
     """`1g.10gb`: the memory in eighths of the whole, rounded up; halves away from zero. `total_bytes` must be known."""
     eighths = _divide_up(8 * memory_mib * _MIB, total_bytes)
@@ -84,12 +93,11 @@ class _DeviceReader:
     def read(self, index: int, handle: Any) -> dict[str, Any] | None:
         """One MIG device; `None` and a mark if its identity cannot be read."""
         query, what = self._query, f"mig device {index}"
-        uuid = query.ask_of(handle, what, "nvmlDeviceGetUUID")
-        instance = query.ask_of(handle, what, "nvmlDeviceGetGpuInstanceId")
-        compute = query.ask_of(handle, what, "nvmlDeviceGetComputeInstanceId")
+        identity = read_mig_identity(query, index, handle)
         attributes = query.ask_of(handle, what, "nvmlDeviceGetAttributes_v2")
-        if uuid is None or instance is None or compute is None or attributes is None:
+        if identity is None or attributes is None:
             return None
+        uuid, instance, compute = identity
         place = self._read_place(instance)
         profile = self._name(handle, attributes, place)
         if not profile:

@@ -136,6 +136,12 @@ def _call(function: str, arguments: tuple[Any, ...]) -> tuple[int, Any]:
         return errors.UNINTELLIGIBLE, None
 
 
+def put(values: dict[str, Any], name: str, value: Any) -> None:
+    """Note a reading under its name in the model, if there is one."""
+    if value is not None:
+        values[name] = value
+
+
 def call_library(function: str, *arguments: Any) -> int:
     """Make one library call without the binding; the return code."""
     began = time.perf_counter()

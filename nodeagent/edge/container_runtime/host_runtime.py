@@ -14,7 +14,7 @@ from nodeagent.edge.container_runtime.detect import RuntimeDetector
 from nodeagent.edge.container_runtime.starts import list_daemons, measure_start, restart_runtime
 from nodeagent.edge.container_runtime.tools import check_config, find_host_root
 from nodeagent.edge.container_runtime.trial import try_out
-from nodeagent.edge.host.files.file_identity import identify
+from nodeagent.edge.host.files.atomic_file import identify
 from nodeagent.edge.host.host_worker import HostWorker
 from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.model.ports import Withdraw

@@ -25,7 +25,7 @@ from nodeagent.core.errors import WorkerError
 from nodeagent.core.life.ticker import until_beat
 from nodeagent.edge.host.devices.gpu_arrival import NVIDIA_VENDOR
 from nodeagent.edge.host.devices.sysfs import PCI_DEVICES
-from nodeagent.edge.host.files.file_identity import identify
+from nodeagent.edge.host.files.atomic_file import identify
 from nodeagent.edge.host.files.pseudo_file import list_names, read_attribute, read_link_name, read_number
 from nodeagent.edge.host.host_worker import HostWorker
 from nodeagent.model.devices import HostDevices, HostNode, PciPlace, ScanRequest

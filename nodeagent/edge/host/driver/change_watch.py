@@ -16,7 +16,7 @@ from typing import NamedTuple
 from nodeagent.edge.host.devices.sysfs import PCI_DEVICES
 from nodeagent.edge.host.driver.library_search import LIBRARY_PLACES
 from nodeagent.edge.host.driver.roots import CONTAINER_DRIVER_ROOT, NVML_LIBRARY, DriverRoots
-from nodeagent.edge.host.files.file_identity import identify
+from nodeagent.edge.host.files.atomic_file import identify
 from nodeagent.edge.host.files.pseudo_file import list_names, read_attribute
 
 POLL_SECONDS = 0.75

@@ -18,8 +18,7 @@ from nodeagent.edge.host.driver.ldcache import parse_library_cache
 from nodeagent.edge.host.driver.library_search import CURRENT, DIRECTORIES
 from nodeagent.edge.host.driver.roots import find_library, follow_in_root, parse_library_version
 from nodeagent.edge.host.errors import HostError, describe_os_error
-from nodeagent.edge.host.files.atomic_file import read_bounded
-from nodeagent.edge.host.files.file_identity import identify
+from nodeagent.edge.host.files.atomic_file import identify, read_bounded
 from nodeagent.model.cdi import DriverLibrary
 
 _MACHINES: Final = {"x86_64": 62, "aarch64": 183}

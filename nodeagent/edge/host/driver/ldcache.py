@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from nodeagent.edge.host.errors import HostError, LibraryCacheInvalid
-from nodeagent.edge.host.files.atomic_file import read_bounded
-from nodeagent.edge.host.files.file_identity import identify
+from nodeagent.edge.host.files.atomic_file import identify, read_bounded
 
 _OLD_MAGIC = b"ld.so-1.7.0\0"
 _OLD_ENTRY = 12

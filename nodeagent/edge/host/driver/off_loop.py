@@ -12,8 +12,7 @@ from nodeagent.core.errors import WorkerError
 from nodeagent.edge.host.devices.device_node_files import DeviceNodeFiles
 from nodeagent.edge.host.driver.change_watch import WATCH_TIMEOUT_SECONDS
 from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable, HostStuck
-from nodeagent.edge.host.files.atomic_file import read_bounded, remove_leftovers, write_atomically
-from nodeagent.edge.host.files.file_identity import identify
+from nodeagent.edge.host.files.atomic_file import identify, read_bounded, remove_leftovers, write_atomically
 from nodeagent.edge.host.host_worker import HostWorker
 from nodeagent.model.driver import NodeRepair
 

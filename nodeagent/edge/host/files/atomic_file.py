@@ -182,6 +182,15 @@ def read_bounded(path: Path, *, limit_bytes: int = READ_LIMIT_BYTES, follow_syml
     return content
 
 
+def identify(path: Path | str, *, follow_symlink: bool = True) -> tuple[int, ...]:
+    """What stays the same for as long as content, owner and mode of the file do; empty without a file."""
+    try:
+        status = os.stat(path, follow_symlinks=follow_symlink)  # done all the time, at less cost than by a path
+    except (OSError, ValueError):
+        return ()
+    return (status.st_dev, status.st_ino, status.st_rdev, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
 def _write_all(descriptor: int, content: bytes) -> None:
     rest = memoryview(content)
     while rest:

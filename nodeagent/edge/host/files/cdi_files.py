@@ -11,8 +11,7 @@ from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.edge.host.driver.driver_files import DriverFileFinder
 from nodeagent.edge.host.driver.roots import resolve_driver_roots
 from nodeagent.edge.host.errors import FileNotWritten, HostError
-from nodeagent.edge.host.files.atomic_file import read_bounded, remove_stale_temporaries, write_atomically
-from nodeagent.edge.host.files.file_identity import identify
+from nodeagent.edge.host.files.atomic_file import identify, read_bounded, remove_stale_temporaries, write_atomically
 from nodeagent.edge.host.files.pseudo_file import list_names
 from nodeagent.edge.host.host_worker import HostWorker
 from nodeagent.edge.host.machine.host_paths import HostPaths

@@ -20,8 +20,7 @@ from nodeagent.edge.host.errors import (
     ProgramUnfit,
     describe_os_error,
 )
-from nodeagent.edge.host.files.atomic_file import read_bounded
-from nodeagent.edge.host.files.file_identity import identify
+from nodeagent.edge.host.files.atomic_file import identify, read_bounded
 from nodeagent.edge.host.host_worker import HostWorker
 from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.model.values import Value

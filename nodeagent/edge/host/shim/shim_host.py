@@ -13,8 +13,7 @@ from typing import Final
 
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.edge.host.errors import FileNotWritten, HostError, ProgramNameTaken
-from nodeagent.edge.host.files.atomic_file import read_bounded, remove_leftovers, remove_stale_temporaries
-from nodeagent.edge.host.files.file_identity import identify
+from nodeagent.edge.host.files.atomic_file import identify, read_bounded, remove_leftovers, remove_stale_temporaries
 from nodeagent.edge.host.files.host_program import BUILT, HostProgram, Program, locate_shared
 from nodeagent.edge.host.host_worker import HostWorker
 from nodeagent.edge.host.machine.host_paths import HostPaths

@@ -13,7 +13,7 @@ from nodeagent.cli.answers.asking import find_asked
 from nodeagent.cli.answers.output import write_answer, write_table
 from nodeagent.cli.answers.table import Table, clean, read_environment
 from nodeagent.cli.frame.exit_codes import ExitCode
-from nodeagent.cli.main import CommandFailed, Streams
+from nodeagent.cli.main import CommandFailed, Streams, describe_first
 from nodeagent.components.labeler.plan import render_features
 from nodeagent.components.labeler.render import LabelSet, render_labels
 from nodeagent.config.schema import Settings
@@ -39,17 +39,10 @@ def _look(settings: Settings) -> LabelSet:
     try:
         picture = anyio.run(observe_node, settings, settings.node.name or platform.node())
     except* DriverError as errors:
-        raise CommandFailed(_first(errors), ExitCode.NO_DRIVER) from errors
+        raise CommandFailed(describe_first(errors), ExitCode.NO_DRIVER) from errors
     except* NodeagentError as errors:
-        raise CommandFailed(_first(errors), ExitCode.BAD_INPUT) from errors
+        raise CommandFailed(describe_first(errors), ExitCode.BAD_INPUT) from errors
     return render_labels(picture, settings, {})
-
-
-def _first(errors: BaseExceptionGroup[BaseException]) -> str:
-    error: BaseException = errors
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return str(error)
 
 
 def show(arguments: argparse.Namespace, streams: Streams) -> int:

@@ -24,9 +24,6 @@ def claim_place(environ: Mapping[str, str], name: str, profile: str, *, keep_sta
     """The directory of a simulation of this name, or of the first free number without a name.
 
     The directory begins empty and is removed at the end, unless its state is to be kept.
-
-    Raises:
-        CommandFailed: The name is invalid or taken, or the directory cannot be trusted.
     """
     if name and not NAME.fullmatch(name):
         raise CommandFailed(f"--simulation {name!r}: give up to 16 small letters, digits, - and _", ExitCode.BAD_INPUT)

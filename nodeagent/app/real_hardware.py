@@ -16,7 +16,7 @@ from nodeagent.config.schema import Settings
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.clock import SystemClock
 from nodeagent.edge.host.devices.device_node_files import DeviceNodeFiles
-from nodeagent.edge.host.devices.sysfs import read_pci_functions
+from nodeagent.edge.host.devices.sysfs import read_gpu_functions
 from nodeagent.edge.host.driver.cuda_child import CudaChild
 from nodeagent.edge.host.driver.driver_probe import HostDriverProbe, ProbeSettings
 from nodeagent.edge.host.driver.off_loop import HostDeviceNodes, MarkerDirectory
@@ -116,10 +116,9 @@ class RealHardware:
 
     async def _list_functions(self) -> tuple[PciFunction, ...]:
         sys_root = self._settings.node.sys_dir
-        functions = await self._workers[0].run(
-            lambda: read_pci_functions(sys_root), timeout_seconds=_BUS_SECONDS, what="listing the GPUs on the PCI bus"
+        return await self._workers[0].run(
+            lambda: read_gpu_functions(sys_root), timeout_seconds=_BUS_SECONDS, what="listing the GPUs on the PCI bus"
         )
-        return functions.gpus
 
     async def _check_cuda(self, library: Path | None) -> str:
         driver = self._live.now.driver

@@ -35,6 +35,14 @@ class CommandFailed(Exception):
         self.code = code
 
 
+def describe_first(errors: BaseExceptionGroup[BaseException]) -> str:
+    """The first error of a group, in its own words."""
+    error: BaseException = errors
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return str(error)
+
+
 def run_command_line(words: Sequence[str], streams: Streams) -> int:
     """Parse and run; every expected failure is one line on standard error."""
     arguments = build_parser(ROOT, words).parse_args(words)

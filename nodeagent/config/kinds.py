@@ -33,7 +33,15 @@ def plain_number(value: float) -> float:
     return int(value) if value == int(value) else value
 
 
-class Flag(Struct, frozen=True):
+class AsWritten(Struct, frozen=True):
+    """A kind whose values YAML and JSON have too."""
+
+    def plain(self, value: object) -> object:
+        """The value unchanged."""
+        return value
+
+
+class Flag(AsWritten, frozen=True):
     """A truth value."""
 
     label: ClassVar[str] = "true or false"
@@ -47,16 +55,12 @@ class Flag(Struct, frozen=True):
             return False
         raise place.wrong(node, self.label)
 
-    def plain(self, value: bool) -> object:  # noqa: FBT001  # the value is the point
-        """The value unchanged."""
-        return value
-
     def json_schema(self) -> dict[str, object]:
         """A boolean."""
         return {"type": "boolean"}
 
 
-class Whole(Struct, frozen=True):
+class Whole(AsWritten, frozen=True):
     """A whole number within limits, both included."""
 
     low: int
@@ -73,10 +77,6 @@ class Whole(Struct, frozen=True):
         if not _WHOLE.fullmatch(text) or not self.low <= int(text) <= self.high:
             raise place.wrong(node, self.label)
         return int(text)
-
-    def plain(self, value: int) -> object:
-        """The value unchanged."""
-        return value
 
     def json_schema(self) -> dict[str, object]:
         """An integer with its limits."""
@@ -110,7 +110,7 @@ class Number(Struct, frozen=True):
         return {"type": "number", "minimum": self.low, "maximum": self.high}
 
 
-class OneOf(Struct, Generic[W], frozen=True):
+class OneOf(AsWritten, Generic[W], frozen=True):
     """One word of a fixed few."""
 
     words: tuple[W, ...]
@@ -128,17 +128,13 @@ class OneOf(Struct, Generic[W], frozen=True):
                 return word
         raise place.wrong(node, self.label)
 
-    def plain(self, value: W) -> object:
-        """The value unchanged."""
-        return value
-
     def json_schema(self) -> dict[str, object]:
         """An enumeration; for the words true and false also the truth values of YAML."""
         truths = [word == "true" for word in self.words if word in {"true", "false"}]
         return {"enum": [*self.words, *truths]}
 
 
-class Text(Struct, frozen=True):
+class Text(AsWritten, frozen=True):
     """One line of text that matches a pattern."""
 
     wanted: str = "one line of text"
@@ -159,16 +155,12 @@ class Text(Struct, frozen=True):
             raise place.wrong(node, self.label)
         return text
 
-    def plain(self, value: str) -> object:
-        """The value unchanged."""
-        return value
-
     def json_schema(self) -> dict[str, object]:
         """A string with its pattern."""
         return {"type": "string", "pattern": f"^(?:{self.pattern})$", "maxLength": self.longest}
 
 
-class Regex(Struct, frozen=True):
+class Regex(AsWritten, frozen=True):
     """A regular expression that compiles."""
 
     label: ClassVar[str] = "a regular expression"
@@ -181,10 +173,6 @@ class Regex(Struct, frozen=True):
         except re.error as error:
             raise place.wrong(node, f"a regular expression that compiles ({error})") from error
         return text
-
-    def plain(self, value: str) -> object:
-        """The value unchanged."""
-        return value
 
     def json_schema(self) -> dict[str, object]:
         """A string in the format of the same name."""

@@ -178,10 +178,7 @@ class Cluster:
     def drop_pod(self, uid: str, deleted_at: float | None = None) -> None:
         """A pod is gone, or has finished: the pod's fractions are free.
 
-        Args:
-            uid: The pod's uid.
-            deleted_at: The time of a deletion before the pod's end; the pod counts on its node for a while from then
-                on.
+        A pod deleted before its end, at `deleted_at`, counts on its node for a while from then on.
         """
         self._forget(uid)
         self.drop_earlier(uid)

@@ -61,14 +61,7 @@ def measure_lack(summary: Summary, demand: Demand) -> Lack:
 
 
 def describe_lack(lack: Lack, demand: Demand, *, allowed: bool, where: str = "") -> str:
-    """The lack for a container.
-
-    Args:
-        lack: The node's fitting GPUs.
-        demand: The container's demand.
-        allowed: Whether the pod allows only some GPUs.
-        where: The GPUs open to the pod's fractions, in words.
-    """
+    """The lack for a container; `where` are the GPUs open to the pod's fractions, of which it may allow only some."""
     which = where + (" that the pod allows" if allowed else "")
     if demand.cores >= CORES:
         return _describe_whole(lack.both, demand.gpus, which)
@@ -97,13 +90,7 @@ def _count(number: int) -> str:
 
 
 def describe_held(text: str, held: Sequence[str], gpus: int) -> str:
-    """The lack, and how many GPUs are held back and why; the latter alone where all GPUs are held back.
-
-    Args:
-        text: The lack.
-        held: The word for each held back GPU.
-        gpus: The number of the node's GPUs.
-    """
+    """The lack, and how many of the node's GPUs are held back and why; the latter alone where all are held back."""
     if not held:
         return text
     counts = Counter(HELD.get(word, _HELD_BACK) for word in held)

@@ -36,10 +36,7 @@ class PodPlacement(Value, frozen=True):
 def place_pod(space: Space, demand: PodDemand, requests: Mapping[int, Sequence[GpuUuid]] | None = None) -> PodPlacement:
     """Place every container: running containers in their order, then each init container where possible.
 
-    Args:
-        space: The free space of the node.
-        demand: The pod's demand.
-        requests: Preferred GPUs by the container's number.
+    `requests` are preferred GPUs by the container's number.
     """
     requested = requests or {}
     placements: dict[int, Placement] = {}

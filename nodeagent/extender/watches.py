@@ -8,7 +8,7 @@ promises stay promised; `silent_seconds` reports the absence.
 from collections.abc import Callable, Collection
 from contextlib import aclosing
 from random import Random
-from typing import Protocol, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -21,7 +21,6 @@ from nodeagent.extender.cluster import Cluster, number_of
 from nodeagent.model.scheduling import SeenNode, SeenPod
 
 T = TypeVar("T")
-C_contra = TypeVar("C_contra", contravariant=True)
 _BACKOFF = BackoffSettings(first_seconds=0.2, limit_seconds=5.0)
 """Short: during the wait no choice can be confirmed, and a continued watch costs the server next to nothing."""
 _RELISTS = BackoffSettings(first_seconds=0.2, limit_seconds=60.0)
@@ -29,6 +28,19 @@ _RELISTS = BackoffSettings(first_seconds=0.2, limit_seconds=60.0)
 _PREPARED_TOGETHER = 32
 """Accounts made before other tasks run: a few milliseconds."""
 _log = get_logger(component="extender")
+
+
+class _ObjectIndex(NamedTuple, Generic[T]):
+    """The index of one kind of object."""
+
+    what: str
+    read_key: Callable[[T], str]
+    note: Callable[[T], None]
+    """Takes a new or changed object."""
+    drop: Callable[[T], None]
+    """Takes an object that is gone."""
+    keep: Callable[[Collection[str]], None]
+    """Takes the keys of a list: objects off the list are gone."""
 
 
 class ClusterWatches:
@@ -62,9 +74,25 @@ class ClusterWatches:
 
     async def run(self) -> None:
         """Watch until cancelled."""
+        cluster, now = self.cluster, self._read_clock
+        nodes = _ObjectIndex[SeenNode](
+            "nodes",
+            read_key=lambda node: node.name,
+            note=cluster.note_node,
+            drop=lambda node: cluster.drop_node(node.name),
+            keep=cluster.keep_nodes,
+        )
+        pods = _ObjectIndex[SeenPod](
+            "pods",
+            read_key=lambda pod: pod.uid,
+            note=lambda pod: cluster.note_pod(pod, now()),
+            # The watch reports a finished pod as gone too, in its earlier state: only a pod deleted by force says so.
+            drop=lambda pod: cluster.drop_pod(pod.uid, now() if pod.is_forced else None),
+            keep=lambda uids: cluster.keep_pods(uids, now()),
+        )
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._keep, self._nodes, _Nodes(self.cluster), name="nodes")
-            tasks.start_soon(self._keep, self._pods, _Pods(self.cluster, self._read_clock), name="pods")
+            tasks.start_soon(self._keep, self._nodes, nodes, name="nodes")
+            tasks.start_soon(self._keep, self._pods, pods, name="pods")
             tasks.start_soon(self._prepare, name="accounts")
 
     async def wait_ready(self) -> None:
@@ -90,7 +118,7 @@ class ClusterWatches:
         while (pod := self.cluster.pods.get(uid)) is None or number_of(pod.version) < number_of(version):
             await self._changed.wait()
 
-    async def _keep(self, watch: FleetWatch[T], book: "_ObjectIndex[T]") -> None:
+    async def _keep(self, watch: FleetWatch[T], index: _ObjectIndex[T]) -> None:
         backoff, relists = Backoff(_BACKOFF, self._rng), Backoff(_RELISTS, self._rng)
         version = ""
         while True:
@@ -98,83 +126,39 @@ class ClusterWatches:
             began, recovers = self._read_clock(), backoff
             try:
                 if not version:
-                    version = await self._list(watch, book)
+                    version = await self._list(watch, index)
                     began = self._read_clock()
-                async with aclosing(watch.watch(version, lambda: self._lost.pop(book.what, None))) as changes:
+                async with aclosing(watch.watch(version, lambda: self._lost.pop(index.what, None))) as changes:
                     async for change in changes:
                         version = change.version
                         if change.found is not None:
-                            (book.drop if change.kind == "gone" else book.note)(change.found)
+                            (index.drop if change.kind == "gone" else index.note)(change.found)
                             self._tell()
             except ApiExpired:
                 version, recovers = "", relists
-                _log.info("watch_expired", what=book.what)
+                _log.info("watch_expired", what=index.what)
             except KubeError as error:
-                self._lost.setdefault(book.what, self._read_clock())
-                _log.warning("watch_lost", what=book.what, reason=str(error))
+                self._lost.setdefault(index.what, self._read_clock())
+                _log.warning("watch_lost", what=index.what, reason=str(error))
             await anyio.sleep(recovers.delay_after_failure(ran_seconds=self._read_clock() - began))
 
-    async def _list(self, watch: FleetWatch[T], book: "_ObjectIndex[T]") -> str:
+    async def _list(self, watch: FleetWatch[T], index: _ObjectIndex[T]) -> str:
         """List page by page, so that only the indexed facts of each object stay."""
         names: set[str] = set()
         version = ""
         async with aclosing(watch.list()) as pages:
             async for page in pages:
                 version = page.version
-                names.update(map(book.note, page.items))
-        book.keep(names)
+                for found in page.items:
+                    index.note(found)
+                    names.add(index.read_key(found))
+        index.keep(names)
         self.relists += 1
-        self._listed.add(book.what)
+        self._listed.add(index.what)
         self._tell()
-        _log.info("listed", what=book.what, count=len(names))
+        _log.info("listed", what=index.what, count=len(names))
         return version
 
     def _tell(self) -> None:
         self._changed.set()
         self._changed = anyio.Event()
-
-
-class _ObjectIndex(Protocol[C_contra]):
-    """The index of one kind of object."""
-
-    what: str
-
-    def note(self, found: C_contra) -> str:
-        """Note a new or changed object; its key."""
-
-    def drop(self, found: C_contra) -> None:
-        """The object is gone."""
-
-    def keep(self, names: Collection[str]) -> None:
-        """After a list: objects off the list are gone."""
-
-
-class _Nodes:
-    def __init__(self, cluster: Cluster) -> None:
-        self.what, self._cluster = "nodes", cluster
-
-    def note(self, found: SeenNode) -> str:
-        self._cluster.note_node(found)
-        return found.name
-
-    def drop(self, found: SeenNode) -> None:
-        self._cluster.drop_node(found.name)
-
-    def keep(self, names: Collection[str]) -> None:
-        self._cluster.keep_nodes(names)
-
-
-class _Pods:
-    def __init__(self, cluster: Cluster, read_clock: Callable[[], float]) -> None:
-        self.what, self._cluster, self._read_clock = "pods", cluster, read_clock
-
-    def note(self, found: SeenPod) -> str:
-        self._cluster.note_pod(found, self._read_clock())
-        return found.uid
-
-    def drop(self, found: SeenPod) -> None:
-        # The watch reports a finished pod as gone too, in its earlier state: only a pod deleted by force says so.
-        self._cluster.drop_pod(found.uid, self._read_clock() if found.is_forced else None)
-
-    def keep(self, names: Collection[str]) -> None:
-        self._cluster.keep_pods(names, self._read_clock())

@@ -74,10 +74,6 @@ class DeviceManager:
             self._devices[resource] = {key: device._replace(healthy=False) for key, device in known.items()}
             self._stopped_at[resource] = self._now()
 
-    def is_stopped(self, resource: str) -> bool:
-        """Whether no plugin serves the resource now."""
-        return self._stopped_at.get(resource, 0.0) is not None
-
     def offers(self) -> dict[str, Offer]:
         """Capacity and allocatable as in the node's status; a plugin gone beyond the grace period counts as zero."""
         for resource in self._expired():

@@ -35,7 +35,7 @@ class PluginFailed(Exception):
 
 
 class PluginClient:
-    """One registered plugin."""
+    """One registered plugin; a call that fails raises `PluginFailed`."""
 
     def __init__(self, resource: str, socket: Path) -> None:
         self.resource, self.socket = resource, socket
@@ -48,22 +48,14 @@ class PluginClient:
         self._channel.close()
 
     async def read_options(self) -> None:
-        """Ask for the plugin's options; the answer is also the first sign of life.
-
-        Raises:
-            PluginFailed: The plugin does not answer.
-        """
+        """Ask for the plugin's options; the answer is also the first sign of life."""
         try:
             self.options = await ask_apart(self._stub.GetDevicePluginOptions(Empty(), timeout=DIAL_SECONDS))
         except (*LINE_ERRORS, TimeoutError) as error:
             raise PluginFailed(f"failed to dial device plugin {self.socket}: {describe_call_error(error)}") from error
 
     async def lists(self) -> AsyncIterator[tuple[Device, ...]]:
-        """Each list that the plugin sends, until the stream ends.
-
-        Raises:
-            PluginFailed: The stream ended with an error.
-        """
+        """Each list that the plugin sends, until the stream ends."""
         try:
             async with self._stub.ListAndWatch.open() as stream:
                 await stream.send_message(Empty(), end=True)
@@ -76,11 +68,7 @@ class PluginClient:
             raise PluginFailed(describe_call_error(error)) from error
 
     async def prefer(self, choice: Choice) -> tuple[str, ...]:
-        """Ask for the plugin's preference, if the plugin offers preferences.
-
-        Raises:
-            PluginFailed: The plugin answers with an error.
-        """
+        """Ask for the plugin's preference, if the plugin offers preferences."""
         if not self.options.get_preferred_allocation_available:
             return ()
         request = ContainerPreferredAllocationRequest(
@@ -96,11 +84,7 @@ class PluginClient:
         return tuple(answer.container_responses[0].deviceIDs) if answer.container_responses else ()
 
     async def allocate(self, devices: Sequence[str]) -> Message:
-        """Ask for a container's needs in order to use the devices.
-
-        Raises:
-            PluginFailed: The plugin answers with an error, or without a container.
-        """
+        """Ask for a container's needs in order to use the devices."""
         request = AllocateRequest(container_requests=[ContainerAllocateRequest(devices_ids=devices)])
         try:
             answer = await ask_apart(self._stub.Allocate(request))
@@ -111,11 +95,7 @@ class PluginClient:
         return answer.container_responses[0]
 
     async def pre_start(self, devices: Iterable[str]) -> None:
-        """Announce the start of a container with the devices, if the plugin requires PreStart.
-
-        Raises:
-            PluginFailed: The plugin answers with an error, or not in time.
-        """
+        """Announce the start of a container with the devices, if the plugin requires PreStart."""
         if not self.options.pre_start_required:
             return
         request = PreStartContainerRequest(devices_ids=devices)

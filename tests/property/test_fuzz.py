@@ -34,9 +34,9 @@ CASES = [
     ),
 ]
 CACHES = (
-    encode_new_cache([(0x303, "libcuda.so.1", "/usr/lib/libcuda.so.1", 0)], hwcaps=["x86-64-v3"]),
+    encode_new_cache([(0x303, "libcuda.so.1", "/usr/lib/libcuda.so.1", 0)]),
     encode_old_cache([(0x3, "libcuda.so.1", "/usr/lib/libcuda.so.1")]),
-    encode_new_cache([(0x303, f"lib{n}.so", f"/usr/lib/lib{n}.so", 0) for n in range(20)], hwcaps=[]),
+    encode_new_cache([(0x303, f"lib{n}.so", f"/usr/lib/lib{n}.so", 0) for n in range(20)]),
 )
 CRI = b"io.containerd.grpc.v1.cri"
 CONTAINERD = tuple(

@@ -11,7 +11,7 @@ from nodeagent.app.node_label import recall_label
 from nodeagent.app.plan import AgentPlan, Endpoints, SimulationPlan
 from nodeagent.cli.agent.settings import reload_settings
 from nodeagent.cli.frame.exit_codes import ExitCode
-from nodeagent.cli.main import CommandFailed
+from nodeagent.cli.main import CommandFailed, describe_first
 from nodeagent.config.load import Loaded
 from nodeagent.config.tree import DEFAULT
 from nodeagent.core.authorities import without_authorities
@@ -34,11 +34,7 @@ def launch(
     stop_after_seconds: float | None = None,
     announce: Callable[[Endpoints], None] = lambda _endpoints: None,
 ) -> None:
-    """Run to the end; `load` reads the settings, given the node label with the name of a named configuration.
-
-    Raises:
-        CommandFailed: The agent could not start, or ended badly.
-    """
+    """Run to the end; `load` reads the settings, given the node label with the name of a named configuration."""
     # Before the agent handles SIGHUP, an early reload would end the process.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     # A start makes no garbage; the agent enables the collector again shortly before it runs.
@@ -63,17 +59,10 @@ def launch(
             )
         )
     except* DriverRequired as errors:
-        raise CommandFailed(_first(errors), ExitCode.NO_DRIVER) from None
+        raise CommandFailed(describe_first(errors), ExitCode.NO_DRIVER) from None
     except* (StartRefused, HttpError, SourceUnusable) as errors:
-        raise CommandFailed(_first(errors), ExitCode.BAD_INPUT) from None
+        raise CommandFailed(describe_first(errors), ExitCode.BAD_INPUT) from None
     except* VitalComponentFailed as errors:
-        raise CommandFailed(_first(errors), ExitCode.COMPONENT_FAILED) from None
+        raise CommandFailed(describe_first(errors), ExitCode.COMPONENT_FAILED) from None
     finally:
         gc.enable()
-
-
-def _first(errors: BaseExceptionGroup[BaseException]) -> str:
-    error: BaseException = errors
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return str(error)

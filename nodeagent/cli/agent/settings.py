@@ -34,11 +34,7 @@ def load_for(
     node_label: str = "",
     skip_forbidden: bool = False,
 ) -> Loaded:
-    """The settings; `extra` is weaker than the user's flags, `node_label` chooses a named configuration.
-
-    Raises:
-        CommandFailed: With every problem, a line each.
-    """
+    """The settings; `extra` is weaker than the user's flags, `node_label` chooses a named configuration."""
     file = Path(arguments.config) if arguments.config else None
     try:
         overrides = [*extra, *list_overrides(arguments)]
@@ -51,20 +47,12 @@ def load_for(
 
 
 def load_for_looking(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
-    """The settings of a reading command: without permission for the node's files, the defaults.
-
-    Raises:
-        CommandFailed: With every problem, a line each.
-    """
+    """The settings of a reading command: without permission for the node's files, the defaults."""
     return load_for(arguments, environ, skip_forbidden=True).settings
 
 
 def load_in_force(arguments: argparse.Namespace, environ: Mapping[str, str]) -> tuple[Loaded, Recalled]:
-    """The settings with the last named configuration of the node's label, as for an agent started now.
-
-    Raises:
-        CommandFailed: With every problem, a line each.
-    """
+    """The settings with the last named configuration of the node's label, as for an agent started now."""
 
     def load(node_label: str) -> Loaded:
         return load_for(arguments, environ, node_label=node_label)

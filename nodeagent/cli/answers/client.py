@@ -60,27 +60,15 @@ class AgentClient:
         """The hardware profile of the simulation that answered; empty for a node."""
 
     def get(self, path: str) -> bytes:
-        """The body of an answer.
-
-        Raises:
-            CommandFailed: The agent went away or answered with an error, or another program answered.
-        """
+        """The body of an answer."""
         return self._ask("GET", path, None)
 
     def read(self, path: str, kind: type[T]) -> T:
-        """A decoded answer.
-
-        Raises:
-            CommandFailed: As of `get`, or the answer is in an unknown form.
-        """
+        """A decoded answer."""
         return self.decode(self.get(path), kind)
 
     def decode(self, content: bytes, kind: type[T]) -> T:
-        """A decoded body, or a decoded event of a stream.
-
-        Raises:
-            CommandFailed: The content is in an unknown form.
-        """
+        """A decoded body, or a decoded event of a stream."""
         try:
             return msgspec.json.decode(content, type=kind)
         except (msgspec.DecodeError, RecursionError) as error:
@@ -91,11 +79,7 @@ class AgentClient:
             ) from error
 
     def follow(self, path: str) -> Iterator[tuple[str, bytes]]:
-        """Server-sent events as they come, by name and data, until the agent goes away.
-
-        Raises:
-            CommandFailed: the agent refused, or went away.
-        """
+        """Server-sent events as they come, by name and data, until the agent goes away."""
         try:
             self._connection.request("GET", path)
             answer = self._connection.getresponse()
@@ -118,11 +102,7 @@ class AgentClient:
         raise CommandFailed(f"the agent at {self.where} went away", ExitCode.UNREACHABLE)
 
     def give(self, order: Order[C], command: C) -> str:
-        """Have the agent carry an order out; the agent's report in a sentence.
-
-        Raises:
-            CommandFailed: The agent refused, with its reason.
-        """
+        """Have the agent carry an order out; the agent's report in a sentence."""
         return self.decode(self._ask("POST", order.path, msgspec.json.encode(command)), CommandDone).done
 
     def _ask(self, method: str, path: str, body: bytes | None) -> bytes:
@@ -190,9 +170,6 @@ def find_agent(
 
     With the name of a simulation no other agent is asked. An unnamed simulation answers only where this machine has no
     agent of its own: an answer about simulated GPUs must never stand in for a node whose agent is down.
-
-    Raises:
-        CommandFailed: No agent answers, several simulations could, or the answering process is not trusted.
     """
     named = environ.get(SIMULATION_VARIABLE, "")
     run_dir = settings.node.run_dir

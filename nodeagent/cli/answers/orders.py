@@ -23,11 +23,7 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
 def give(
     arguments: argparse.Namespace, settings: Settings, environ: Mapping[str, str], *, to_simulation: bool = False
 ) -> tuple[AgentClient, str]:
-    """Give the chosen command's order; the answering agent and its report.
-
-    Raises:
-        CommandFailed: The arguments are impossible, the agent refused, or no agent answers.
-    """
+    """Give the chosen command's order; the answering agent and its report."""
     order = arguments.chosen.order
     given = {name: getattr(arguments, name, None) for name in order.fields}
     given["who"] = environ.get("SUDO_USER") or environ.get("USER") or ""

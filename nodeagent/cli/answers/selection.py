@@ -17,11 +17,7 @@ from nodeagent.rules.ids import parse_device_id
 
 
 def find_gpu(records: GpusRecord, name: str) -> GpuRecord:
-    """The GPU of this index, UUID or PCI address, or of this MIG device.
-
-    Raises:
-        CommandFailed: No such GPU.
-    """
+    """The GPU of this index, UUID or PCI address, or of this MIG device."""
     found = find_gpu_record(records, name)
     if found is not None:
         return found
@@ -60,11 +56,7 @@ def name_holders(records: Iterable[GpuRecord]) -> Iterator[str]:
 
 
 def narrow_gpus(records: GpusRecord, gpu: str | None, pod: str | None) -> GpusRecord:
-    """The filtered GPUs of the node: with the pod's own allocations, fractions and MIG devices alone.
-
-    Raises:
-        CommandFailed: No such GPU.
-    """
+    """The filtered GPUs of the node: with the pod's own allocations, fractions and MIG devices alone."""
     kept: Sequence[GpuRecord] = records.gpus
     if gpu is not None:
         kept = [find_gpu(records, gpu)]

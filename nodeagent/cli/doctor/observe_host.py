@@ -19,7 +19,7 @@ from nodeagent.components.cdi.registry import SpecReading, is_spec_name, parse_s
 from nodeagent.config.schema import Settings
 from nodeagent.edge.host.errors import HostError
 from nodeagent.edge.host.files.atomic_file import read_bounded
-from nodeagent.edge.host.files.pseudo_file import list_names, read_raw_attribute
+from nodeagent.edge.host.files.pseudo_file import list_names, list_processes, read_raw_attribute
 from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.edge.host.shim.inspection import ShimSight, inspect_shim
 from nodeagent.edge.host.shim.users import count_toolkit_users
@@ -180,10 +180,8 @@ def read_clock() -> bool | None:
 def find_strangers(proc_dir: Path) -> tuple[ProcessFacts, ...]:
     """Processes of programs that do the same work."""
     found = []
-    for name in list_names(proc_dir):
-        if not (name.isascii() and name.isdigit()):
-            continue
-        program = read_raw_attribute(proc_dir / name / "cmdline").split(b"\0")[0].decode("utf-8", "replace")
+    for process in list_processes(proc_dir):
+        program = read_raw_attribute(process / "cmdline").split(b"\0")[0].decode("utf-8", "replace")
         if Path(program).name in STRANGERS:
-            found.append(ProcessFacts(pid=int(name), program=Path(program).name))
-    return tuple(sorted(found, key=lambda process: process.pid))
+            found.append(ProcessFacts(pid=int(process.name), program=Path(program).name))
+    return tuple(found)

@@ -1,9 +1,8 @@
 """The command line as a page, from the same values as the parser; pure."""
 
-from collections.abc import Iterator
-
 from nodeagent.cli.commands import ROOT
 from nodeagent.cli.frame.command import Argument, Command
+from nodeagent.cli.frame.completion import walk
 from nodeagent.cli.frame.exit_codes import ExitCode
 
 HEAD = """# Command line
@@ -16,16 +15,10 @@ def render_cli_page() -> str:
     """Every command with its flags and examples, and the exit codes."""
     parts = [HEAD, f"{ROOT.summary[0].upper()}{ROOT.summary[1:]}.\n"]
     parts += ["\n".join([*_render_arguments(ROOT), ""])]
-    parts += [_render_command(words, command) for words, command in _walk((ROOT.name,), ROOT) if command.runs]
+    parts += [_render_command(words, command) for words, command in walk(ROOT, (ROOT.name,)) if command.runs]
     codes = "\n".join(f"| {code.value} | {code.meaning} |" for code in ExitCode)
     parts.append(f"## Exit codes\n\n| Code | Meaning |\n| --- | --- |\n{codes}\n")
     return "\n".join(parts)
-
-
-def _walk(words: tuple[str, ...], command: Command) -> Iterator[tuple[tuple[str, ...], Command]]:
-    yield words, command
-    for one in command.subcommands:
-        yield from _walk((*words, one.name), one)
 
 
 def _render_command(words: tuple[str, ...], command: Command) -> str:

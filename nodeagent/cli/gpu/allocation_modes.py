@@ -4,14 +4,14 @@ import argparse
 import time
 from collections.abc import Mapping
 
-from nodeagent.cli.agent.settings import load_for, load_for_looking
+from nodeagent.cli.agent.settings import load_for
 from nodeagent.cli.answers.answer import say_simulated
+from nodeagent.cli.answers.asking import API, ask
 from nodeagent.cli.answers.client import find_agent
 from nodeagent.cli.answers.orders import give
 from nodeagent.cli.answers.output import write_table
 from nodeagent.cli.answers.table import read_environment
 from nodeagent.cli.frame.exit_codes import ExitCode
-from nodeagent.cli.gpu.source import API
 from nodeagent.cli.gpu.view import tabulate_allocation_modes
 from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.config.schema import Settings
@@ -23,9 +23,7 @@ POLL_INTERVAL_SECONDS = 1.0
 
 def show(arguments: argparse.Namespace, streams: Streams) -> int:
     """The allocation mode of each GPU."""
-    environ = read_environment(arguments)
-    agent = find_agent(load_for_looking(arguments, environ), environ)
-    doors = agent.read(f"{API}/doors", tuple[GpuAllocationMode, ...])
+    agent, doors = ask(arguments, "doors", tuple[GpuAllocationMode, ...])
     shown = tuple(each for each in doors if arguments.gpu is None or _is_named(each, arguments.gpu))
     write_table(arguments, streams, shown, tabulate_allocation_modes(shown), (), agent)
     return ExitCode.OK

@@ -4,16 +4,12 @@ import argparse
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from nodeagent.cli.agent.settings import load_for_looking
-from nodeagent.cli.answers.client import find_agent
+from nodeagent.cli.answers.asking import ask, ask_device_names
 from nodeagent.cli.answers.output import write_answer, write_table
-from nodeagent.cli.answers.table import Table, read_environment
+from nodeagent.cli.answers.table import Table
 from nodeagent.cli.frame.exit_codes import ExitCode
-from nodeagent.cli.gpu.source import API
 from nodeagent.cli.main import CommandFailed, Streams
-from nodeagent.cli.node.allocations import name_devices
 from nodeagent.components.web.api.fractions import ContainerFractionsRecord, FractionsRecord, WaitingRecord
-from nodeagent.components.web.api.records import GpusRecord
 from nodeagent.model.journal import Binding
 from nodeagent.model.wording import render_age, render_bytes, suggest
 
@@ -23,13 +19,8 @@ WAITS = "waits"
 
 def show(arguments: argparse.Namespace, streams: Streams) -> int:
     """The fractions with their holders, and the waiting containers."""
-    environ = read_environment(arguments)
-    settings = load_for_looking(arguments, environ)
-    agent = find_agent(settings, environ)
-    parts = agent.read(f"{API}/parts", FractionsRecord)
-    gpus = find_agent(settings, environ).read(f"{API}/gpus", GpusRecord)
-    names = name_devices(record.gpu for record in gpus.gpus)
-    table = tabulate(parts, names, now_seconds=time.time())
+    agent, parts = ask(arguments, "parts", FractionsRecord)
+    table = tabulate(parts, ask_device_names(arguments), now_seconds=time.time())
     write_table(arguments, streams, parts, table, _list_undivided(parts), agent)
     return ExitCode.OK
 
@@ -78,9 +69,7 @@ def _list_undivided(parts: FractionsRecord) -> list[str]:
 
 def explain(arguments: argparse.Namespace, streams: Streams) -> int:
     """How the GPUs of a pod were chosen, or why the pod waits."""
-    environ = read_environment(arguments)
-    agent = find_agent(load_for_looking(arguments, environ), environ)
-    parts = agent.read(f"{API}/parts", FractionsRecord)
+    agent, parts = ask(arguments, "parts", FractionsRecord)
     bound = tuple(record for record in parts.bound if arguments.pod in _names(_name(record.binding)))
     waiting = tuple(one for one in parts.waiting if arguments.pod in _names(one.container.partition(" ")[0]))
     if not bound and not waiting:

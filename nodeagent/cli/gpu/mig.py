@@ -10,13 +10,14 @@ from msgspec.structs import replace
 
 from nodeagent.cli.agent.settings import load_for, load_for_looking
 from nodeagent.cli.answers.answer import Answerer, NoAgent, say_simulated
+from nodeagent.cli.answers.asking import API
 from nodeagent.cli.answers.client import find_agent
 from nodeagent.cli.answers.orders import give
 from nodeagent.cli.answers.output import write_answer, write_table
 from nodeagent.cli.answers.table import read_environment
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.gpu.mig_view import describe_changes, describe_state, render_plan, tabulate_gpus
-from nodeagent.cli.gpu.source import API, read_gpus
+from nodeagent.cli.gpu.source import read_gpus
 from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.components.mig.judge import advise, find_other
 from nodeagent.components.mig.request import find_layout, render_layouts

@@ -4,15 +4,11 @@ import argparse
 import time
 from collections.abc import Mapping
 
-from nodeagent.cli.agent.settings import load_for_looking
-from nodeagent.cli.answers.client import find_agent
+from nodeagent.cli.answers.asking import ask, ask_device_names
 from nodeagent.cli.answers.output import write_table
-from nodeagent.cli.answers.table import Table, read_environment
+from nodeagent.cli.answers.table import Table
 from nodeagent.cli.frame.exit_codes import ExitCode
-from nodeagent.cli.gpu.source import API
 from nodeagent.cli.main import Streams
-from nodeagent.cli.node.allocations import name_devices
-from nodeagent.components.web.api.records import GpusRecord
 from nodeagent.model.mps import MpsDaemon, MpsState
 from nodeagent.model.wording import render_age
 
@@ -21,12 +17,8 @@ HEAD = ("GPUS", "STATE", "FOR", "LIMITS", "CLIENTS", "STARTS", "SERVES", "PID", 
 
 def show(arguments: argparse.Namespace, streams: Streams) -> int:
     """Each daemon, its limits and its clients."""
-    environ = read_environment(arguments)
-    settings = load_for_looking(arguments, environ)
-    agent = find_agent(settings, environ)
-    state = agent.read(f"{API}/mps", MpsState)
-    gpus = find_agent(settings, environ).read(f"{API}/gpus", GpusRecord)
-    names = name_devices(record.gpu for record in gpus.gpus)
+    agent, state = ask(arguments, "mps", MpsState)
+    names = ask_device_names(arguments)
     write_table(arguments, streams, state, tabulate(state, names, now_seconds=time.time()), list_clients(state), agent)
     return ExitCode.UNWELL if any(state.list_troubled()) else ExitCode.OK
 

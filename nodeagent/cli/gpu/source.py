@@ -8,6 +8,7 @@ import anyio
 
 from nodeagent.app.hardware import Hardware, choose_hardware
 from nodeagent.cli.answers.answer import Answerer, NoAgent
+from nodeagent.cli.answers.asking import API
 from nodeagent.cli.answers.client import find_agent
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed
@@ -21,7 +22,6 @@ from nodeagent.model.gpu import GpuReadout
 from nodeagent.model.ids import DeviceId
 from nodeagent.rules.offer.resources import list_free
 
-API = "/api/v1"
 ABSENT = frozenset({"gpu-missing", "gpu-vanished", "gpus-all-gone", "gpus-fewer-than-expected"})
 BLIND = frozenset(
     {
@@ -40,11 +40,7 @@ TROUBLES = ABSENT | BLIND | {"nvml-worker-left-behind"}
 def read_gpus(
     arguments: argparse.Namespace, settings: Settings, environ: Mapping[str, str]
 ) -> tuple[Answerer, GpusRecord]:
-    """The answering source and the node's GPUs; a source on the command line is asked itself, despite an agent.
-
-    Raises:
-        CommandFailed: Neither an agent nor a driver answers.
-    """
+    """The answering source and the node's GPUs; a source on the command line is asked itself, despite an agent."""
     if not getattr(arguments, "gpus", None):
         try:
             return read_judged(settings, environ)
@@ -72,11 +68,7 @@ def read_free(
 
 
 def read_judged(settings: Settings, environ: Mapping[str, str]) -> tuple[Answerer, GpusRecord]:
-    """The node's GPUs with the agent's verdicts; the agent first.
-
-    Raises:
-        CommandFailed: No agent answers.
-    """
+    """The node's GPUs with the agent's verdicts; the agent first."""
     agent = find_agent(settings, environ)
     return agent, agent.read(f"{API}/gpus", GpusRecord)
 

@@ -2,24 +2,24 @@
 
 import argparse
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from nodeagent.cli.agent.settings import load_for_looking
-from nodeagent.cli.answers.client import find_agent
+from nodeagent.cli.answers.asking import ask, name_devices
 from nodeagent.cli.answers.output import write_answer, write_table
 from nodeagent.cli.answers.selection import find_gpu, list_uuids, narrow_rows, warn_of_pod
 from nodeagent.cli.answers.table import Table, read_environment
 from nodeagent.cli.frame.exit_codes import ExitCode
-from nodeagent.cli.gpu.source import API, read_free, read_gpus
+from nodeagent.cli.gpu.source import read_free, read_gpus
 from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.components.allocations.tabulate import tabulate_living
 from nodeagent.components.web.api.fractions import ContainerFractionsRecord, FractionsRecord
 from nodeagent.components.web.api.records import GpusRecord
 from nodeagent.model.allocation import Allocation, AllocationRow, AllocationTable
 from nodeagent.model.errors import GpuUnknown, RequestInvalid
-from nodeagent.model.gpu import Gpu, Inventory
+from nodeagent.model.gpu import Inventory
 from nodeagent.model.wording import render_age
-from nodeagent.rules.ids import DEVICE_PREFIX, parse_device_id, render_index
+from nodeagent.rules.ids import DEVICE_PREFIX, parse_device_id
 from nodeagent.rules.placement.explain import explain_preference, render_explanation
 
 HEAD = ("POD", "CONTAINER", "RESOURCE", "FOR", "STATE", "GPUS", "DEVICES")
@@ -29,17 +29,14 @@ GIVING_WAY = ("DEVICES", "RESOURCE", "CONTAINER")
 
 def run(arguments: argparse.Namespace, streams: Streams) -> int:
     """The present allocations, or those of the past with `--history`."""
-    environ = read_environment(arguments)
-    settings = load_for_looking(arguments, environ)
-    agent = find_agent(settings, environ)
     if arguments.history:
-        rows = agent.read("/api/v1/allocations/history", tuple[AllocationRow, ...])
+        agent, rows = ask(arguments, "allocations/history", tuple[AllocationRow, ...])
     else:
-        living = agent.read("/api/v1/allocations", tuple[Allocation, ...])
-        parts = find_agent(settings, environ).read(f"{API}/parts", FractionsRecord)
+        agent, living = ask(arguments, "allocations", tuple[Allocation, ...])
+        _, parts = ask(arguments, "parts", FractionsRecord)
         rows = (*tabulate_living(AllocationTable(allocations=living)), *map(describe_fraction, parts.bound))
     warn_of_pod(arguments.pod, (_name(row) for row in rows), streams)
-    gpus = find_agent(settings, environ).read(f"{API}/gpus", GpusRecord)
+    _, gpus = ask(arguments, "gpus", GpusRecord)
     own = list_uuids(find_gpu(gpus, arguments.gpu)) if arguments.gpu is not None else None
     rows = narrow_rows(rows, own, arguments.pod)
     names = name_devices(record.gpu for record in gpus.gpus)
@@ -62,13 +59,6 @@ def describe_fraction(record: ContainerFractionsRecord) -> AllocationRow:
         state="held in parts",
         source="journal",
     )
-
-
-def name_devices(gpus: Iterable[Gpu]) -> dict[str, str]:
-    """`3` for a GPU and `3:0` for a MIG device, by UUID: the numbers of every command."""
-    gpus = tuple(gpus)
-    names = {str(gpu.uuid): render_index(gpu) for gpu in gpus}
-    return names | {str(mig.uuid): render_index(gpu, mig) for gpu in gpus for mig in gpu.mig_devices}
 
 
 def tabulate_rows(rows: tuple[AllocationRow, ...], names: Mapping[str, str], *, now_seconds: float) -> Table:

@@ -4,16 +4,12 @@ import argparse
 import time
 from collections.abc import Iterator, Mapping
 
-from nodeagent.cli.agent.settings import load_for_looking
-from nodeagent.cli.answers.client import find_agent
+from nodeagent.cli.answers.asking import ask, ask_device_names
 from nodeagent.cli.answers.output import write_answer, write_table
-from nodeagent.cli.answers.table import Table, read_environment
+from nodeagent.cli.answers.table import Table
 from nodeagent.cli.frame.exit_codes import ExitCode
-from nodeagent.cli.gpu.source import API
 from nodeagent.cli.main import CommandFailed, Streams
-from nodeagent.cli.node.allocations import name_devices
 from nodeagent.components.web.api.claims import ClaimHolder, ClaimRecord, ClaimsRecord, RefusedRecord
-from nodeagent.components.web.api.records import GpusRecord
 from nodeagent.model.journal import PreparedClaim, PreparedDevice, SharingWay
 from nodeagent.model.wording import render_age, render_bytes, suggest
 
@@ -24,13 +20,8 @@ MIB = 1 << 20
 
 def show(arguments: argparse.Namespace, streams: Streams) -> int:
     """The ready claims with their pods, and the refused claims."""
-    environ = read_environment(arguments)
-    settings = load_for_looking(arguments, environ)
-    agent = find_agent(settings, environ)
-    claims = agent.read(f"{API}/claims", ClaimsRecord)
-    gpus = find_agent(settings, environ).read(f"{API}/gpus", GpusRecord)
-    names = name_devices(record.gpu for record in gpus.gpus)
-    table = tabulate(claims, names, now_seconds=time.time())
+    agent, claims = ask(arguments, "claims", ClaimsRecord)
+    table = tabulate(claims, ask_device_names(arguments), now_seconds=time.time())
     write_table(arguments, streams, claims, table, list(describe_standing(claims)), agent)
     return ExitCode.OK
 
@@ -72,9 +63,7 @@ def _describe_holder(holder: ClaimHolder) -> str:
 
 def explain(arguments: argparse.Namespace, streams: Streams) -> int:
     """A claim's devices, sharing and MIG devices made on demand, or why the claim is refused."""
-    environ = read_environment(arguments)
-    agent = find_agent(load_for_looking(arguments, environ), environ)
-    claims = agent.read(f"{API}/claims", ClaimsRecord)
+    agent, claims = ask(arguments, "claims", ClaimsRecord)
     prepared = tuple(one for one in claims.prepared if arguments.name in _names(one.claim))
     refused = tuple(one for one in claims.refused if arguments.name in (one.claim, one.claim.partition("/")[2]))
     if not prepared and not refused:

@@ -4,11 +4,10 @@ import argparse
 from collections.abc import Sequence
 
 from nodeagent.cli.agent.settings import load_for_looking
-from nodeagent.cli.answers.client import find_agent
+from nodeagent.cli.answers.asking import ask
 from nodeagent.cli.answers.output import write_answer, write_table
 from nodeagent.cli.answers.table import Table, read_environment
 from nodeagent.cli.frame.exit_codes import ExitCode
-from nodeagent.cli.gpu.source import API
 from nodeagent.cli.main import Streams
 from nodeagent.components.web.api.records import DeviceClassRecord, DeviceRecord
 from nodeagent.config.knobs import Findings, Place
@@ -22,9 +21,7 @@ from nodeagent.rules.devices.discover import Proposal, propose
 
 def show(arguments: argparse.Namespace, streams: Streams) -> int:
     """The devices of each class, and their holders."""
-    environ = read_environment(arguments)
-    agent = find_agent(load_for_looking(arguments, environ), environ)
-    classes = agent.read(f"{API}/devices", tuple[DeviceClassRecord, ...])
+    agent, classes = ask(arguments, "devices", tuple[DeviceClassRecord, ...])
     write_table(arguments, streams, classes, tabulate_devices(classes), describe_classes(classes), agent)
     is_well = all(
         record.device.standing is Standing.HEALTHY and not each.problems for each in classes for record in each.devices

@@ -8,12 +8,12 @@ import anyio
 from msgspec import json
 
 from nodeagent.app.observe import observe_node
-from nodeagent.cli.agent.settings import load_for, load_for_looking
-from nodeagent.cli.answers.client import find_agent
+from nodeagent.cli.agent.settings import load_for
+from nodeagent.cli.answers.asking import find_asked
 from nodeagent.cli.answers.output import write_answer, write_table
 from nodeagent.cli.answers.table import Table, clean, read_environment
 from nodeagent.cli.frame.exit_codes import ExitCode
-from nodeagent.cli.main import CommandFailed, Streams
+from nodeagent.cli.main import CommandFailed, Streams, describe_first
 from nodeagent.components.labeler.plan import render_features
 from nodeagent.components.labeler.render import LabelSet, render_labels
 from nodeagent.config.schema import Settings
@@ -39,24 +39,15 @@ def _look(settings: Settings) -> LabelSet:
     try:
         picture = anyio.run(observe_node, settings, settings.node.name or platform.node())
     except* DriverError as errors:
-        raise CommandFailed(_first(errors), ExitCode.NO_DRIVER) from errors
+        raise CommandFailed(describe_first(errors), ExitCode.NO_DRIVER) from errors
     except* NodeagentError as errors:
-        raise CommandFailed(_first(errors), ExitCode.BAD_INPUT) from errors
+        raise CommandFailed(describe_first(errors), ExitCode.BAD_INPUT) from errors
     return render_labels(picture, settings, {})
-
-
-def _first(errors: BaseExceptionGroup[BaseException]) -> str:
-    error: BaseException = errors
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return str(error)
 
 
 def show(arguments: argparse.Namespace, streams: Streams) -> int:
     """The running agent's wanted labels, and the labels in place."""
-    environ = read_environment(arguments)
-    settings = load_for_looking(arguments, environ)
-    agent = find_agent(settings, environ)
+    agent = find_asked(arguments)
     body = agent.get("/api/v1/labels")
     # A union is no type for the type checker here, which expects a class.
     state: LabelState | None = agent.decode(body, LabelState | None)  # type: ignore[arg-type]

@@ -3,12 +3,10 @@
 import argparse
 from collections.abc import Iterator, Mapping
 
-from nodeagent.cli.agent.settings import load_for_looking
-from nodeagent.cli.answers.client import find_agent
+from nodeagent.cli.answers.asking import ask
 from nodeagent.cli.answers.output import write_table
-from nodeagent.cli.answers.table import Table, read_environment
+from nodeagent.cli.answers.table import Table
 from nodeagent.cli.frame.exit_codes import ExitCode
-from nodeagent.cli.gpu.source import API
 from nodeagent.cli.main import Streams
 from nodeagent.components.web.api.claims import ClaimsRecord, SlicesRecord
 from nodeagent.model.slices import PublishedSlices, SliceDevice
@@ -20,11 +18,8 @@ NOTHING = "schedulers are told of no device of this node"
 
 def show(arguments: argparse.Namespace, streams: Streams) -> int:
     """Every device for claims, with its taints and its claims."""
-    environ = read_environment(arguments)
-    settings = load_for_looking(arguments, environ)
-    agent = find_agent(settings, environ)
-    slices = agent.read(f"{API}/slices", SlicesRecord)
-    claims = find_agent(settings, environ).read(f"{API}/claims", ClaimsRecord)
+    agent, slices = ask(arguments, "slices", SlicesRecord)
+    _, claims = ask(arguments, "claims", ClaimsRecord)
     table = tabulate(slices, list_holders(claims))
     write_table(arguments, streams, slices, table, list(describe_standing(slices.published)), agent)
     return ExitCode.OK

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, TypeAlias
 from msgspec import Struct
 
 from nodeagent.config.compound import ListOf, Nested
-from nodeagent.config.kinds import Flag, Maybe, Text, Whole
+from nodeagent.config.kinds import AsWritten, Flag, Maybe, Text, Whole
 from nodeagent.config.knobs import Place, Section, knob, required
 from nodeagent.config.tree import Node, Scalar, Sequence
 
@@ -28,7 +28,7 @@ Devices: TypeAlias = Literal["all"] | int | tuple[str, ...]
 PATTERN = Text("a pattern in which * stands for any text", r".+", 256)
 
 
-class ResourceName(Struct, frozen=True):
+class ResourceName(AsWritten, frozen=True):
     """A resource name with or without its domain: `gpu` or `nvidia.com/gpu`, at most 63 characters with the domain."""
 
     label: ClassVar[str] = "a resource name such as gpu or nvidia.com/gpu, at most 63 characters with its domain"
@@ -39,10 +39,6 @@ class ResourceName(Struct, frozen=True):
         if len(text if "/" in text else f"{DEFAULT_PREFIX}/{text}") > 63:
             raise place.wrong(node, self.label)
         return text
-
-    def plain(self, value: str) -> object:
-        """The name unchanged."""
-        return value
 
     def json_schema(self) -> dict[str, object]:
         """A string with the pattern of the name."""
@@ -92,11 +88,6 @@ class SharedResource(Section):
         "only GPUs whose model matches one of these patterns; empty means every model",
         "most nodes have one model",
     )
-
-    @property
-    def base_name(self) -> str:
-        """The name without the domain."""
-        return self.name.rpartition("/")[2]
 
 
 class TimeSlicing(Section):

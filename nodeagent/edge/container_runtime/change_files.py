@@ -58,7 +58,10 @@ class _Entry(Value, frozen=True):
 
 
 class RuntimeFiles:
-    """Changes configuration files with a record of the content before."""
+    """Changes configuration files with a record of the content before.
+
+    Every method raises `BackupUnreadable` for a damaged record, with nothing written.
+    """
 
     def __init__(self, state_dir: Path, host: HostPaths | None = None) -> None:
         self._record, self._host = state_dir / RECORD_NAME, host or HostPaths()
@@ -69,7 +72,6 @@ class RuntimeFiles:
         Raises:
             FileChangedMeanwhile: a file has changed since the planning; nothing was written.
             HostError: a file cannot be written; files written before are restored.
-            BackupUnreadable: the record of earlier changes is damaged; nothing was written.
         """
         for change in changes:
             if self._is_foreign_link(change.path) or self._host.read(change.path) != change.before:
@@ -91,12 +93,7 @@ class RuntimeFiles:
             raise
 
     def undo(self, changes: Iterable[FileChange]) -> None:
-        """Put back the content from before the changes, because the changes failed in their purpose.
-
-        Raises:
-            HostError: a file cannot be written.
-            BackupUnreadable: the record is damaged; nothing was written.
-        """
+        """Put back the content from before the changes, because the changes failed in their purpose."""
         directories = {entry.path: entry.directories for entry in self._load()}
         for change in changes:
             if not self._is_foreign_link(change.path) and self._host.read(change.path) == change.after:
@@ -104,12 +101,7 @@ class RuntimeFiles:
                 self._host.remove_empty(directories.get(change.path, ()))
 
     def restore(self, withdraw: Withdraw) -> Restored:
-        """Restore each file byte for byte; from files that others have edited remove our changes only.
-
-        Raises:
-            HostError: a file cannot be written.
-            BackupUnreadable: the record is damaged.
-        """
+        """Restore each file byte for byte; from files that others have edited remove our changes only."""
         entries, kept = self._load(), list[_Entry]()
         outcomes: dict[str, _Outcome | None] = dict.fromkeys(entry.path for entry in entries)
         # Newest first: the restored content may still have our changes from before others edited the file.
@@ -164,11 +156,7 @@ class RuntimeFiles:
         return _Outcome.TAKEN_OUT
 
     def list_paths(self) -> tuple[str, ...]:
-        """The files changed by the agent.
-
-        Raises:
-            BackupUnreadable: the record is damaged.
-        """
+        """The files changed by the agent."""
         return tuple(dict.fromkeys(entry.path for entry in self._load()))
 
     def _load(self) -> tuple[_Entry, ...]:

@@ -51,11 +51,7 @@ class CriAnswer(Value, frozen=True):
 
 
 async def ask_runtime(socket: str, *, timeout_seconds: float = 5.0) -> CriAnswer:
-    """The answer of the runtime at the socket, and the configuration in force.
-
-    Raises:
-        RuntimeSilent: no answer in time, or nonsense.
-    """
+    """The answer of the runtime at the socket, and the configuration in force."""
     with _translating(socket, timeout_seconds):
         version = parse_texts(await _call(socket, "Version", b"", timeout_seconds))
         status = await _call(socket, "Status", _VERBOSE, timeout_seconds)
@@ -63,11 +59,7 @@ async def ask_runtime(socket: str, *, timeout_seconds: float = 5.0) -> CriAnswer
 
 
 async def list_containers(socket: str, *, timeout_seconds: float = 5.0) -> tuple[PodContainer, ...]:
-    """All containers of pods, including ended containers not yet removed.
-
-    Raises:
-        RuntimeSilent: no answer in time, or nonsense.
-    """
+    """All containers of pods, including ended containers not yet removed."""
     with _translating(socket, timeout_seconds):
         answer = await _call(socket, "ListContainers", b"", timeout_seconds)
         return tuple(_parse_container(content) for number, content in parse_fields(answer) if number == 1)

@@ -25,7 +25,7 @@ from nodeagent.edge.container_runtime.kubelet_endpoint import (
 from nodeagent.edge.container_runtime.listeners import find_listener, read_arguments
 from nodeagent.edge.container_runtime.starts import parse_unit
 from nodeagent.edge.host.errors import HostError
-from nodeagent.edge.host.files.pseudo_file import list_names, read_attribute, read_raw_attribute
+from nodeagent.edge.host.files.pseudo_file import list_processes, read_attribute, read_raw_attribute
 from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.model.runtime import RuntimeCandidate, RuntimeEvidence, RuntimeFlavour, RuntimeKind
 from nodeagent.model.runtimes import RUNTIMES, guess_kind, is_adapter
@@ -172,9 +172,7 @@ class RuntimeDetector:
         return parse_kubelet_config(content) if content else ""
 
     def _find_processes(self, name: str) -> Iterator[Path]:
-        for number in list_names(self._proc_root):
-            if number.isdigit() and read_attribute(self._proc_root / number / "comm") == name:
-                yield self._proc_root / number
+        return (each for each in list_processes(self._proc_root) if read_attribute(each / "comm") == name)
 
     def _find_hidden(self, kind: RuntimeKind, socket: str) -> int | None:
         record = RUNTIMES[kind]

@@ -12,11 +12,7 @@ _ANSWER_LIMIT_BYTES = 4 * 1024 * 1024
 
 
 def ask_docker(path: str, *, timeout_seconds: float = 5.0) -> CriAnswer:
-    """Docker's answer at the socket; blocks.
-
-    Raises:
-        RuntimeSilent: no answer in time, or nonsense.
-    """
+    """Docker's answer at the socket; blocks."""
     connection = http.client.HTTPConnection("localhost", timeout=timeout_seconds)
     connected = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
     connected.settimeout(timeout_seconds)

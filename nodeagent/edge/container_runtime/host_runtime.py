@@ -3,23 +3,19 @@
 Owns the thread for file work and tools; each call is bounded in time.
 """
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-import anyio
-
 from nodeagent.core.children.worker_thread import WorkerThread
-from nodeagent.core.errors import WorkerError
-from nodeagent.core.life.ticker import until_beat
 from nodeagent.edge.container_runtime.change_files import RuntimeFiles
 from nodeagent.edge.container_runtime.config_files import read_config_tree
 from nodeagent.edge.container_runtime.detect import RuntimeDetector
 from nodeagent.edge.container_runtime.starts import list_daemons, measure_start, restart_runtime
 from nodeagent.edge.container_runtime.tools import check_config, find_host_root
 from nodeagent.edge.container_runtime.trial import try_out
-from nodeagent.edge.host.errors import HostStuck
+from nodeagent.edge.host.files.atomic_file import identify
+from nodeagent.edge.host.host_worker import HostWorker
 from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.model.ports import Withdraw
 from nodeagent.model.runtime import (
@@ -79,13 +75,10 @@ class HostRuntime:
 
     async def wait_change(self) -> None:
         """Return within two seconds of a change to a file read last, or to the directory of such a file."""
-        while True:
-            # Shielded, because the thread of a cancelled call is set aside as stuck.
-            with anyio.CancelScope(shield=True):
-                now = await self._run(self._identify, "watching its files", _FILE_SECONDS)
-            if now != self._seen:
-                return
-            await anyio.sleep(until_beat(_POLL_SECONDS))
+        worker = HostWorker(self._worker, self._state_dir, _FILE_SECONDS)
+        await worker.wait_change(
+            self._identify, lambda: self._seen, "container runtime: watching its files", poll_seconds=_POLL_SECONDS
+        )
 
     async def check(self, kind: RuntimeKind, executable: str, tree: ConfigTree) -> bool:
         """Have the runtime's own tool judge a configuration."""
@@ -140,18 +133,7 @@ class HostRuntime:
 
     def _identify(self) -> tuple[object, ...]:
         directories = {str(Path(path).parent) for path in self._paths}
-        return tuple(_identify(self._host.here(path)) for path in (*self._paths, *sorted(directories)))
+        return tuple(identify(self._host.here(path)) for path in (*self._paths, *sorted(directories)))
 
     async def _run(self, call: Callable[[], T], what: str, seconds: float) -> T:
-        try:
-            return await self._worker.run(call, timeout_seconds=seconds, what=f"container runtime: {what}")
-        except WorkerError as error:
-            raise HostStuck(self._state_dir, str(error)) from error
-
-
-def _identify(path: Path) -> tuple[int, ...]:
-    try:
-        status = os.stat(path)  # noqa: PTH116  # called for every file, every second
-    except OSError:
-        return ()
-    return (status.st_ino, status.st_size, status.st_mtime_ns)
+        return await HostWorker(self._worker, self._state_dir, seconds).run(call, f"container runtime: {what}")

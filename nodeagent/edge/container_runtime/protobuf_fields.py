@@ -16,20 +16,12 @@ class AnswerMalformed(ValueError):
 
 
 def parse_fields(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """Number and content of each field with a length; number fields are passed over.
-
-    Raises:
-        AnswerMalformed: the bytes are not a message.
-    """
+    """Number and content of each field with a length; number fields are passed over."""
     return ((number, content) for number, content in _parse(message) if isinstance(content, bytes))
 
 
 def parse_numbers(message: bytes) -> dict[int, int]:
-    """The value of each number field by number; the last value of a repeated field.
-
-    Raises:
-        AnswerMalformed: the bytes are not a message.
-    """
+    """The value of each number field by number; the last value of a repeated field."""
     return {number: content for number, content in _parse(message) if isinstance(content, int)}
 
 

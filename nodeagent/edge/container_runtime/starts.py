@@ -15,7 +15,7 @@ from typing import Final
 from nodeagent.core.log.audit import noting
 from nodeagent.edge.container_runtime.errors import RestartFailed
 from nodeagent.edge.container_runtime.tools import SAID_LIMIT, enter_root
-from nodeagent.edge.host.files.pseudo_file import list_names, read_attribute, read_raw_attribute
+from nodeagent.edge.host.files.pseudo_file import list_processes, read_attribute, read_raw_attribute
 from nodeagent.edge.host.processes.program_end import kill_program, memory_file, wait_process
 from nodeagent.model.runtime import DaemonProcess
 
@@ -30,11 +30,7 @@ _SUBGROUP: Final = re.compile(r"[^:]*")
 
 
 async def restart_runtime(command: Sequence[str], host_root: Path = Path("/")) -> None:
-    """Restart the runtime, and return when the service manager reports the start.
-
-    Raises:
-        RestartFailed: the runtime was not restarted.
-    """
+    """Restart the runtime, and return when the service manager reports the start."""
     with noting("service", " ".join(command), "restart the container runtime"), memory_file("restart") as said:
         try:
             process = subprocess.Popen(  # noqa: ASYNC220, S603  # starting takes a millisecond; it is the service manager
@@ -110,8 +106,7 @@ def parse_unit(text: str) -> str:
 
 def list_daemons(program: str, proc_root: Path = Path("/proc")) -> tuple[DaemonProcess, ...]:
     """The processes of the program, the oldest first."""
-    directories = (proc_root / name for name in list_names(proc_root) if name.isdigit())
-    found = (_read_process(each) for each in directories if read_attribute(each / "comm") == program)
+    found = (_read_process(each) for each in list_processes(proc_root) if read_attribute(each / "comm") == program)
     return tuple(sorted(filter(None, found), key=lambda each: -each.age_seconds))
 
 

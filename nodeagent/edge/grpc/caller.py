@@ -107,14 +107,7 @@ class KeptCaller:
         self._file: FileIdentity | None = None
 
     async def call_unary(self, method: str, request: bytes, *, timeout_seconds: float) -> bytes:
-        """The bytes of the answer; asked once more where a kept connection turns out to be gone.
-
-        Raises:
-            AnswerRefused: the peer says no, with a status and a reason.
-            AnswerBroken: the peer makes no sense, or ends the call.
-            TimeoutError: no answer came in time.
-            OSError: no process listens at the socket, or the connection broke.
-        """
+        """As `call_unary`; asked once more where a kept connection turns out to be gone."""
         while True:
             channel, was_kept = self._take_channel()
             try:

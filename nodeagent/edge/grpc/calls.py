@@ -5,7 +5,7 @@ Owns the judgement of a request's header fields and body, and the header fields 
 
 import struct
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from google.protobuf.message import Message
@@ -33,16 +33,13 @@ class CallRefused(Exception):
         self.status, self.text = status, text
 
 
-class Replies(Protocol):
+class Replies(NamedTuple):
     """The answering end of a streaming call."""
 
-    async def send(self, message: Message) -> None:
-        """Send an answer; returns when the caller has room, so that a slow caller slows only the caller's own call."""
-        ...
-
-    async def wait_closed(self) -> None:
-        """Return when the caller has closed the connection, not only the call."""
-        ...
+    send: Callable[[Message], Awaitable[None]]
+    """Sends an answer; returns when the caller has room, so that a slow caller slows only the caller's own call."""
+    wait_closed: Callable[[], Awaitable[object]]
+    """Returns when the caller has closed the connection, not only the call."""
 
 
 class Unary(NamedTuple):

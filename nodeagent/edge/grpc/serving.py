@@ -29,6 +29,7 @@ from nodeagent.edge.grpc.calls import (
     CrashReporter,
     Headers,
     Methods,
+    Replies,
     Streaming,
     Unary,
     encode_message,
@@ -231,7 +232,7 @@ class Caller(AbstractHandler):
             self.refuse(call, CallRefused(Status.UNAVAILABLE, text))
             self._give_up(call)
 
-    async def send(self, call: Call, message: Message) -> None:
+    async def _send(self, call: Call, message: Message) -> None:
         """Send an answer when the caller has room; hang up on a caller without room."""
         try:
             async with asyncio.timeout(TAKE_SECONDS):
@@ -242,10 +243,6 @@ class Caller(AbstractHandler):
                 await self._connection.connection.write_ready.wait()
         except TimeoutError:
             self._connection.transport.abort()
-
-    async def wait_closed(self) -> None:
-        """Return when the caller has left."""
-        await self._connection.lost.wait()
 
     # Calls.
 
@@ -266,14 +263,14 @@ class Caller(AbstractHandler):
             reply = await method.handler(request)
             call.ends_with_caller = True
             if not self._send_at_once(call, encode_message(reply.SerializeToString())):
-                await self.send(call, reply)
+                await self._send(call, reply)
                 self._finish(call, OK_TRAILERS)
         except Exception as error:  # noqa: BLE001  judged in `_fail`, see there
             self._fail(call, error)
 
     async def _stream(self, call: Call, method: Streaming, request: Message) -> None:
         try:
-            await method.handler(request, _Replies(self, call))
+            await method.handler(request, Replies(partial(self._send, call), self._connection.lost.wait))
             self._finish(call, OK_TRAILERS)
         except Exception as error:  # noqa: BLE001  judged in `_fail`, see there
             self._fail(call, error)
@@ -344,19 +341,6 @@ class ServerConnection(Connection):
         super().connection_lost(exc)
         self.lost.set()
         self._host.leave(self)
-
-
-class _Replies:
-    """See `Replies`."""
-
-    def __init__(self, caller: Caller, call: Call) -> None:
-        self._caller, self._call = caller, call
-
-    async def send(self, message: Message) -> None:
-        await self._caller.send(self._call, message)
-
-    async def wait_closed(self) -> None:
-        await self._caller.wait_closed()
 
 
 def _nothing() -> None:

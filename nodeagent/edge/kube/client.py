@@ -130,7 +130,7 @@ class KubeClient:
         """
         types = (content_type, accept)
         with noting("kubernetes", path, attempted, _tell(method, body)) if is_change(method, path) else nullcontext():
-            return await self._request(method, path, attempted, query, body, types, _parse, in_turn=in_turn)
+            return await self._request(method, path, attempted, query, body, types, parse_document, in_turn=in_turn)
 
     async def fetch(self, path: str, parse: Callable[[bytes], T], *, attempted: str, query: Mapping[str, str]) -> T:
         """An answer too large for a whole object tree; `parse` raises a `ValueError` about a malformed answer.
@@ -142,21 +142,6 @@ class KubeClient:
         return await self._request("GET", path, attempted, query, None, types, parse)
 
     async def watch(
-        self, path: str, *, attempted: str, query: Mapping[str, str], silence_seconds: float, accept: str = JSON
-    ) -> AsyncGenerator[Json, None]:
-        """The lines of a watch until the server ends the watch.
-
-        Raises:
-            KubeError: the watch was refused or broke, or was silent for so long that the server must be gone.
-        """
-        lines = self.watch_as(
-            path, _parse, attempted=attempted, query=query, silence_seconds=silence_seconds, accept=accept
-        )
-        async with aclosing(lines):
-            async for line in lines:
-                yield line
-
-    async def watch_as(
         self,
         path: str,
         parse: Callable[[bytes], T],
@@ -167,7 +152,7 @@ class KubeClient:
         accept: str = JSON,
         on_open: Callable[[], object] = lambda: None,
     ) -> AsyncGenerator[T, None]:
-        """The lines of a watch, each parsed by `parse`, with a `ValueError` about a malformed line.
+        """The lines of a watch until the server ends the watch; `parse` raises a `ValueError` about a malformed line.
 
         `on_open` is called when the server has accepted the watch, perhaps long before the first line.
 
@@ -386,7 +371,12 @@ async def _read_lines(content: aiohttp.StreamReader, silence_seconds: float) -> 
         yield bytes(rest)
 
 
-def _parse(content: bytes) -> Json:
+def parse_document(content: bytes) -> Json:
+    """The JSON object of an answer, or of a line of a watch.
+
+    Raises:
+        ValueError: the content is no JSON object.
+    """
     try:
         document = json.loads(content)
     except RecursionError as error:

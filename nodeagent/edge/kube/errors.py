@@ -15,7 +15,8 @@ KubeError
 """
 
 import json
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
 
 from nodeagent.model.errors import NodeagentError
@@ -39,6 +40,15 @@ class ApiUnreachable(KubeError):
     def __init__(self, server: str, attempted: str, reason: str) -> None:
         super().__init__(f"cannot {attempted}: {server} does not answer: {reason}: nodeagent keeps trying")
         self.server, self.attempted, self.reason = server, attempted, reason
+
+
+@contextmanager
+def making_sense(attempted: str) -> Iterator[None]:
+    """Turn a document of another shape into `ApiUnreachable`."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ApiUnreachable("the API server", attempted, f"its answer makes no sense ({error!r})") from error
 
 
 class NodeMissing(KubeError):
@@ -150,17 +160,18 @@ def translate_answer(
 
 def names_budget(content: bytes) -> bool:
     """Whether a disruption budget refuses: no other refusal has this word among the causes."""
-    with suppress(ValueError, AttributeError, TypeError):
-        causes = (json.loads(content).get("details") or {}).get("causes") or ()
-        return any(cause.get("reason") == "DisruptionBudget" for cause in causes)
-    return False
+    return _has_cause(content, "reason", "DisruptionBudget")
 
 
 def names_uid(content: bytes) -> bool:
     """Whether a patch was meant for a replaced object: the former uid is refused as an invalid field."""
+    return _has_cause(content, "field", "metadata.uid")
+
+
+def _has_cause(content: bytes, key: str, value: str) -> bool:
     with suppress(ValueError, AttributeError, TypeError):
         causes = (json.loads(content).get("details") or {}).get("causes") or ()
-        return any(cause.get("field") == "metadata.uid" for cause in causes)
+        return any(cause.get(key) == value for cause in causes)
     return False
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from nodeagent.edge.kube.client import Json, KubeClient
-from nodeagent.edge.kube.errors import ApiBusy, ApiConflict, ApiForbidden, ApiNotFound, ApiUnreachable
+from nodeagent.edge.kube.errors import ApiBusy, ApiConflict, ApiForbidden, ApiNotFound, making_sense
 from nodeagent.edge.kube.pods import PODS
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.cluster import Eviction
@@ -49,11 +49,7 @@ class KubeEvictions:
         return Eviction.ASKED
 
     async def list_pods(self, applications: Sequence[str]) -> tuple[str, ...]:
-        """The node's pods with a label `app` among the values, as `namespace/name`.
-
-        Raises:
-            KubeError: the pods could not be listed.
-        """
+        """The node's pods with a label `app` among the values, as `namespace/name`."""
         query = {
             "fieldSelector": f"spec.nodeName={self._node_name}",
             "labelSelector": f"app in ({','.join(applications)})",
@@ -63,12 +59,10 @@ class KubeEvictions:
             answer = await self._client.request("GET", PODS, attempted=attempted, query=query, accept=_METADATA)
         except ApiForbidden as error:
             raise MakingWayForbidden(error.attempted, error.status, error.message) from error
-        try:
+        with making_sense(attempted):
             # An empty list of metadata alone is null.
             found = [item["metadata"] for item in answer["items"] or ()]
             return tuple(sorted(f"{one['namespace']}/{one['name']}" for one in found))
-        except (KeyError, TypeError) as error:
-            raise ApiUnreachable("the API server", attempted, f"its answer makes no sense ({error!r})") from error
 
 
 def render_eviction(pod: PodIdentity) -> Json:

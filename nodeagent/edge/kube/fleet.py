@@ -13,9 +13,9 @@ from typing import Final, Generic, Literal, NamedTuple, TypeVar
 from msgspec import Raw, Struct, field
 
 from nodeagent.edge.kube.client import KubeClient
-from nodeagent.edge.kube.errors import ApiUnreachable, translate_status
+from nodeagent.edge.kube.errors import making_sense, translate_status
 from nodeagent.edge.kube.fleet_documents import Version, decode_as, parse_node, parse_pod
-from nodeagent.edge.kube.follow import SILENCE_SECONDS, WATCH_SECONDS
+from nodeagent.edge.kube.follow import SILENCE_SECONDS, plan_watch
 from nodeagent.edge.kube.node import NODES
 from nodeagent.edge.kube.pods import PODS
 from nodeagent.model.scheduling import SeenNode, SeenPod
@@ -83,7 +83,6 @@ class FleetWatch(Generic[T]):
 
         Raises:
             ApiExpired: the listing took so long that the list is too old; begin anew.
-            KubeError: the objects could not be listed.
         """
         following = ""
         while True:
@@ -106,13 +105,8 @@ class FleetWatch(Generic[T]):
         """
         attempted = f"watch {self._what}"
         while True:
-            query = self._selector | {
-                "watch": "1",
-                "resourceVersion": version,
-                "allowWatchBookmarks": "true",
-                "timeoutSeconds": str(self._rng.randint(*WATCH_SECONDS)),
-            }
-            lines = self._client.watch_as(
+            query = self._selector | plan_watch(version, self._rng)
+            lines = self._client.watch(
                 self._path,
                 self._read_line,
                 attempted=attempted,
@@ -173,21 +167,18 @@ class PodAnnotations:
         Raises:
             ApiNotFound: the pod is gone.
             ApiConflict: the pod was replaced or has changed.
-            KubeError: any other failure.
         """
         metadata: dict[str, object] = {"uid": pod.uid, "annotations": dict(annotations)}
         if at_version:
             metadata["resourceVersion"] = at_version
+        attempted = f"write the choice for pod {pod.namespace}/{pod.name}"
         document = await self._client.request(
             "PATCH",
             f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}",
-            attempted=f"write the choice for pod {pod.namespace}/{pod.name}",
+            attempted=attempted,
             query={"fieldManager": "nodeagent-extender"},
             body={"metadata": metadata},
             content_type="application/merge-patch+json",
         )
-        try:
+        with making_sense(attempted):
             return str(document["metadata"]["resourceVersion"])
-        except (KeyError, TypeError) as error:
-            attempted = f"write the choice for pod {pod.namespace}/{pod.name}"
-            raise ApiUnreachable("the API server", attempted, f"its answer makes no sense ({error!r})") from error

@@ -8,8 +8,8 @@ from contextlib import aclosing
 from random import Random
 from typing import Any, TypeVar
 
-from nodeagent.edge.kube.client import JSON, Json, KubeClient
-from nodeagent.edge.kube.errors import ApiExpired, ApiUnreachable, translate_status
+from nodeagent.edge.kube.client import JSON, Json, KubeClient, parse_document
+from nodeagent.edge.kube.errors import ApiExpired, ApiUnreachable, making_sense, translate_status
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -18,6 +18,16 @@ WATCH_SECONDS = (240, 480)
 """The requested duration of a watch; drawn evenly, so that nodes started together drift apart."""
 SILENCE_SECONDS = 150.0
 """A server sends a bookmark each minute; a server silent for so long is gone."""
+
+
+def plan_watch(version: str, rng: Random) -> dict[str, str]:
+    """The query for a watch from a version on."""
+    return {
+        "watch": "1",
+        "resourceVersion": version,
+        "allowWatchBookmarks": "true",
+        "timeoutSeconds": str(rng.randint(*WATCH_SECONDS)),
+    }
 
 
 class Follower:
@@ -39,19 +49,13 @@ class Follower:
         self._rng, self._silence_seconds, self._accept = rng, silence_seconds, accept
 
     async def list(self) -> tuple[list[Json], str]:
-        """All present objects, and the version for the start of a watch.
-
-        Raises:
-            KubeError: the objects could not be listed.
-        """
+        """All present objects, and the version for the start of a watch."""
         attempted = f"read {self._what}"
         listing = await self._client.request(
             "GET", self._path, attempted=attempted, query=self._selector, accept=self._accept[0]
         )
-        try:
+        with making_sense(attempted):
             return list(listing["items"] or []), str(listing["metadata"]["resourceVersion"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise ApiUnreachable("the API server", attempted, f"its answer makes no sense ({error})") from error
 
     async def watch(self, version: str) -> AsyncGenerator[tuple[str, Json], None]:
         """Changes after a version, over as many watches as needed: the kind of change and the object.
@@ -62,14 +66,10 @@ class Follower:
         """
         attempted = f"watch {self._what}"
         while True:
-            query = self._selector | {
-                "watch": "1",
-                "resourceVersion": version,
-                "allowWatchBookmarks": "true",
-                "timeoutSeconds": str(self._rng.randint(*WATCH_SECONDS)),
-            }
+            query = self._selector | plan_watch(version, self._rng)
             lines = self._client.watch(
                 self._path,
+                parse_document,
                 attempted=attempted,
                 query=query,
                 silence_seconds=self._silence_seconds,
@@ -95,11 +95,7 @@ def _read_line(line: Json, attempted: str) -> tuple[str, str, Json]:
 
 
 async def follow_all(follower: Follower, parse: Callable[[Json], tuple[K, V]]) -> AsyncGenerator[Mapping[K, V], None]:
-    """All objects by key, now and after each change; runs until a failure.
-
-    Raises:
-        KubeError: the objects cannot be followed (any longer).
-    """
+    """All objects by key, now and after each change; runs until a failure."""
     while True:
         items, version = await follower.list()
         known = dict(map(parse, items))

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from nodeagent.core.clock import Clock
 from nodeagent.edge.kube.client import Json, KubeClient
-from nodeagent.edge.kube.errors import ApiNotFound, ApiUnreachable
+from nodeagent.edge.kube.errors import ApiNotFound, making_sense
 from nodeagent.model.scheduling import SeenLease
 
 
@@ -19,11 +19,7 @@ class KubeLease:
         self._client, self._namespace, self._name, self._clock = client, namespace, name, clock
 
     async def read(self) -> SeenLease | None:
-        """The Lease's content; `None` without a Lease.
-
-        Raises:
-            KubeError: the Lease could not be read.
-        """
+        """The Lease's content; `None` without a Lease."""
         try:
             document = await self._client.request("GET", self._path(), attempted=self._say("read"))
         except ApiNotFound:
@@ -35,7 +31,6 @@ class KubeLease:
 
         Raises:
             ApiConflict: another replica wrote the Lease meanwhile.
-            KubeError: any other failure.
         """
         method, path = ("POST", self._path("")) if before is None else ("PUT", self._path())
         document = await self._client.request(
@@ -68,7 +63,7 @@ class KubeLease:
         return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
 
     def _parse(self, document: Json) -> SeenLease:
-        try:
+        with making_sense(self._say("read")):
             spec = document.get("spec") or {}
             return SeenLease(
                 version=str(document["metadata"]["resourceVersion"]),
@@ -77,6 +72,3 @@ class KubeLease:
                 acquired=str(spec.get("acquireTime") or ""),
                 transitions=int(spec.get("leaseTransitions") or 0),
             )
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            reason = f"its answer makes no sense ({error!r})"
-            raise ApiUnreachable("the API server", self._say("read"), reason) from error

@@ -12,7 +12,7 @@ from random import Random
 
 from nodeagent.core.clock import Clock
 from nodeagent.edge.kube.client import Json, KubeClient
-from nodeagent.edge.kube.errors import ApiExpired, ApiUnreachable, NodeMissing
+from nodeagent.edge.kube.errors import ApiExpired, NodeMissing, making_sense
 from nodeagent.edge.kube.event_document import render_event
 from nodeagent.edge.kube.follow import SILENCE_SECONDS, Follower
 from nodeagent.edge.kube.node_document import (
@@ -54,11 +54,7 @@ class KubeNode:
         self._follower = Follower(client, NODES, selector, f"node {name}", rng, silence_seconds=silence_seconds)
 
     async def follow_node(self) -> AsyncGenerator[ClusterNode, None]:
-        """The node now and after each change, whoever made it; runs until the watch breaks.
-
-        Raises:
-            NodeagentError: The node cannot be followed (any longer).
-        """
+        """The node now and after each change, whoever made it; runs until the watch breaks."""
         while True:
             node, version = await self._list_node()
             yield node
@@ -72,11 +68,7 @@ class KubeNode:
                 continue
 
     async def read_node(self) -> ClusterNode:
-        """The present Node.
-
-        Raises:
-            KubeError: the Node could not be read.
-        """
+        """The present Node."""
         node, _ = await self._list_node()
         return node
 
@@ -85,45 +77,28 @@ class KubeNode:
 
         Raises:
             ApiConflict: a label belongs to another writer by now.
-            KubeError: any other failure.
         """
         patch = render_labels_patch(node, labels)
         await self._patch(self._path(), patch, _APPLY, "apply this node's labels")
 
     async def write_condition(self, condition: NodeCondition, *, changed: bool) -> None:
-        """Set a condition; `changed` says whether its status is another than before.
-
-        Raises:
-            NodeagentError: The condition was not written.
-        """
+        """Set a condition; `changed` says whether its status is another than before."""
         patch = render_condition_patch(condition, self._clock.wall(), changed=changed)
         await self._patch(f"{self._path()}/status", patch, _STRATEGIC, f"write this node's condition {condition.type}")
 
     async def remove_condition(self, kind: str) -> None:
-        """Remove the condition of the type, as no writer will keep the condition true.
-
-        Raises:
-            KubeError: the condition was not removed.
-        """
+        """Remove the condition of the type, as no writer will keep the condition true."""
         attempted = f"remove this node's condition {kind}"
         await self._patch(f"{self._path()}/status", render_condition_removal(kind), _STRATEGIC, attempted)
 
     async def write_label(self, key: str, value: str | None) -> None:
-        """Set a label, whatever the former writer, or remove the label.
-
-        Raises:
-            KubeError: the label was not written.
-        """
+        """Set a label, whatever the former writer, or remove the label."""
         await self._patch(
             self._path(), {"metadata": {"labels": {key: value}}}, _MERGE, f"write this node's label {key}"
         )
 
     async def write_annotation(self, key: str, value: str | None) -> None:
-        """Set an annotation, or remove the annotation.
-
-        Raises:
-            KubeError: the annotation was not written.
-        """
+        """Set an annotation, or remove the annotation."""
         patch = {"metadata": {"annotations": {key: value}}}
         await self._patch(self._path(), patch, _MERGE, f"write this node's annotation {key}")
 
@@ -132,7 +107,6 @@ class KubeNode:
 
         Raises:
             ApiConflict: the node changed at that moment; try again.
-            KubeError: any other failure.
         """
         attempted = f"{'put' if present else 'take'} the taint {taint.key} {'on' if present else 'off'} this node"
         document = await self._client.request("GET", self._path(), attempted=attempted)
@@ -140,11 +114,7 @@ class KubeNode:
         await self._patch(self._path(), patch, _MERGE, attempted)
 
     async def write_event(self, node: ClusterNode, event: NodeEvent, count: int) -> None:
-        """Publish an event; `count` is the number since the last event of the kind.
-
-        Raises:
-            KubeError: the event was not written.
-        """
+        """Publish an event; `count` is the number since the last event of the kind."""
         document = render_event(node, event, self._clock.wall(), self._rng, count=count)
         await self._client.request(
             "POST", EVENTS, attempted=f"write the event {event.reason}", query=_MANAGER, body=document
@@ -165,7 +135,5 @@ class KubeNode:
         return self._parse(items[0]), version
 
     def _parse(self, document: Json) -> ClusterNode:
-        try:
+        with making_sense(f"read node {self._name}"):
             return parse_node(document)
-        except ValueError as error:
-            raise ApiUnreachable("the API server", f"read node {self._name}", str(error)) from error

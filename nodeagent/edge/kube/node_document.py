@@ -16,30 +16,23 @@ Json = dict[str, Any]
 
 
 def parse_node(document: Json) -> ClusterNode:
-    """The agent's view of a Node.
-
-    Raises:
-        ValueError: the document is no node.
-    """
-    try:
-        metadata = document["metadata"]
-        conditions = [_parse_condition(each) for each in document.get("status", {}).get("conditions") or ()]
-        return ClusterNode(
-            name=metadata["name"],
-            uid=metadata["uid"],
-            labels=dict(metadata.get("labels") or {}),
-            owned_labels=_find_owned(metadata, "Apply", "f:labels"),
-            written_labels=_find_owned(metadata, "Update", "f:labels"),
-            written_annotations=_find_owned(metadata, "Update", "f:annotations"),
-            annotations={
-                key: value for key, value in (metadata.get("annotations") or {}).items() if key.startswith(PREFIX)
-            },
-            taints=tuple(_parse_taint(each) for each in document.get("spec", {}).get("taints") or ()),
-            condition=next((each for each in conditions if each.type == READY_CONDITION), None),
-            device_conditions=tuple(each for each in conditions if each.type.startswith(DEVICE_PREFIX)),
-        )
-    except (AttributeError, KeyError, TypeError) as error:
-        raise ValueError(f"the API server's answer is no node: {error!r}") from error
+    """The agent's view of a Node; a document of another shape raises Python's own errors."""
+    metadata = document["metadata"]
+    conditions = [_parse_condition(each) for each in document.get("status", {}).get("conditions") or ()]
+    return ClusterNode(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        labels=dict(metadata.get("labels") or {}),
+        owned_labels=_find_owned(metadata, "Apply", "f:labels"),
+        written_labels=_find_owned(metadata, "Update", "f:labels"),
+        written_annotations=_find_owned(metadata, "Update", "f:annotations"),
+        annotations={
+            key: value for key, value in (metadata.get("annotations") or {}).items() if key.startswith(PREFIX)
+        },
+        taints=tuple(_parse_taint(each) for each in document.get("spec", {}).get("taints") or ()),
+        condition=next((each for each in conditions if each.type == READY_CONDITION), None),
+        device_conditions=tuple(each for each in conditions if each.type.startswith(DEVICE_PREFIX)),
+    )
 
 
 def render_labels_patch(node: ClusterNode, labels: Mapping[str, str]) -> Json:

@@ -13,17 +13,12 @@ _APPLY = "application/apply-patch+yaml"
 
 
 class NodeFeatureObject:
-    """The port `LabelFile` over an object."""
+    """The port `LabelFile` over an object; the DaemonSet of the agent's pod owns the object.
+
+    Without a `namespace`, the object is in the service account's own.
+    """
 
     def __init__(self, client: KubeClient, node_name: str, namespace: str | None, pod_name: str | None = None) -> None:
-        """Wire the object up.
-
-        Args:
-            client: the way to the API server.
-            node_name: the labelled node.
-            namespace: the object's namespace; `None` for the service account's own.
-            pod_name: the agent's pod, whose DaemonSet then owns the object.
-        """
         self._client, self._node_name, self._namespace = client, node_name, namespace
         self._name = f"nvidia-features-for-{node_name}"
         self._owners = PodOwners(client, pod_name)
@@ -32,9 +27,6 @@ class NodeFeatureObject:
         """The labels as `key=value` lines; empty without an object.
 
         An object with other owners, such as a former pod, is taken over.
-
-        Raises:
-            KubeError: the object could not be read.
         """
         document = await self._find()
         if document is None:
@@ -46,19 +38,11 @@ class NodeFeatureObject:
         return "".join(f"{key}={value}\n" for key, value in sorted(labels.items()))
 
     async def write(self, text: str) -> None:
-        """Write the object with exactly these labels.
-
-        Raises:
-            KubeError: the object was not written.
-        """
+        """Write the object with exactly these labels."""
         await self._write(dict(line.split("=", 1) for line in text.splitlines()))
 
     async def remove(self) -> bool:
-        """Remove the object; False without an object, or without the right to look.
-
-        Raises:
-            KubeError: the object exists and was not removed.
-        """
+        """Remove the object; False without an object, or without the right to look."""
         try:
             if await self._find() is None:
                 return False

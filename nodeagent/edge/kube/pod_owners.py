@@ -21,11 +21,7 @@ class PodOwners:
         self._told = False
 
     async def read(self, namespace: str) -> list[Json]:
-        """The owners for an object in the namespace; empty in a namespace without the agent's pod.
-
-        Raises:
-            KubeError: the API server cannot be asked now.
-        """
+        """The owners for an object in the namespace; empty in a namespace without the agent's pod."""
         if self._pod_name is None:
             return []
         if self._known is None:

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, TypeAlias
 
 from nodeagent.edge.kube.client import Json, KubeClient
-from nodeagent.edge.kube.errors import ApiUnreachable
+from nodeagent.edge.kube.errors import making_sense
 from nodeagent.edge.kube.follow import SILENCE_SECONDS, Follower, follow_all
 from nodeagent.edge.kube.node_document import FIELD_MANAGER
 from nodeagent.edge.kube.pods import PODS
@@ -32,19 +32,11 @@ class KubePodRequests:
         self._follower = Follower(client, PODS, selector, _WHAT, rng, silence_seconds=silence_seconds)
 
     def follow(self) -> AsyncGenerator[Table, None]:
-        """The pods now, and after each change; runs until a failure.
-
-        Raises:
-            KubeError: the pods cannot be followed (any longer).
-        """
+        """The pods now, and after each change; runs until a failure."""
         return follow_all(self._follower, _parse)
 
     async def annotate(self, pod: PodIdentity, annotations: Mapping[str, str]) -> None:
-        """Write annotations on exactly this pod: a later pod of the same name has another uid, and is refused.
-
-        Raises:
-            KubeError: the write was refused, or no answer came.
-        """
+        """Write annotations on exactly this pod: a later pod of the same name has another uid, and is refused."""
         await self._client.request(
             "PATCH",
             f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}",
@@ -56,7 +48,7 @@ class KubePodRequests:
 
 
 def _parse(document: Json) -> tuple[tuple[str, str], PodRequest]:
-    try:
+    with making_sense(f"read {_WHAT}"):
         metadata, spec = document["metadata"], document.get("spec") or {}
         namespace, name, uid = (str(metadata[key]) for key in ("namespace", "name", "uid"))
         containers = [
@@ -69,9 +61,7 @@ def _parse(document: Json) -> tuple[tuple[str, str], PodRequest]:
             containers=tuple(containers),
             is_finished=(document.get("status") or {}).get("phase") in FINISHED_PHASES,
         )
-    except (AttributeError, KeyError, TypeError) as error:
-        raise ApiUnreachable("the API server", f"read {_WHAT}", f"its answer makes no sense ({error!r})") from error
-    return (namespace, name), request
+        return (namespace, name), request
 
 
 def _read_container(document: Json, *, is_init: bool) -> ContainerRequest:

@@ -3,12 +3,12 @@
 Owns the form of the requests: metadata alone, a tenth of a pod. Refuses the pods of other nodes.
 """
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from random import Random
 
 from nodeagent.edge.kube.client import Json, KubeClient
-from nodeagent.edge.kube.errors import ApiUnreachable
+from nodeagent.edge.kube.errors import making_sense
 from nodeagent.edge.kube.follow import SILENCE_SECONDS, Follower, follow_all
 from nodeagent.model.cluster import PodLabels, PodLabelTable
 
@@ -30,25 +30,17 @@ class KubePods:
         self._follower = Follower(client, PODS, selector, _WHAT, rng, silence_seconds=silence_seconds, accept=_METADATA)
 
     async def follow_pods(self) -> AsyncGenerator[PodLabelTable, None]:
-        """The pods' labels now and after each change; runs until the watch breaks.
-
-        Raises:
-            NodeagentError: The pods cannot be followed (any longer).
-        """
+        """The pods' labels now and after each change; runs until the watch breaks."""
         async with aclosing(follow_all(self._follower, _parse)) as tables:
             async for pods in tables:
-                yield _tabulate(pods)
+                yield PodLabelTable(
+                    pods=tuple(sorted(pods.values(), key=lambda one: (one.namespace, one.pod, one.uid)))
+                )
 
 
 def _parse(document: Json) -> tuple[str, PodLabels]:
-    try:
+    with making_sense(f"read {_WHAT}"):
         metadata = document["metadata"]
         labels = {str(key): str(value) for key, value in (metadata.get("labels") or {}).items()}
         uid = str(metadata["uid"])
         return uid, PodLabels(namespace=metadata["namespace"], pod=metadata["name"], uid=uid, labels=labels)
-    except (AttributeError, KeyError, TypeError) as error:
-        raise ApiUnreachable("the API server", f"read {_WHAT}", f"its answer makes no sense ({error!r})") from error
-
-
-def _tabulate(pods: Mapping[str, PodLabels]) -> PodLabelTable:
-    return PodLabelTable(pods=tuple(sorted(pods.values(), key=lambda one: (one.namespace, one.pod, one.uid))))

@@ -4,13 +4,12 @@ Owns the reading of a claim, in whichever version the API server serves.
 Refuses the rate limit: a pod waits for the answer, and there is a question for each claim of the node.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
 from nodeagent.edge.kube.client import Json, KubeClient
-from nodeagent.edge.kube.errors import ApiNotFound, ApiUnreachable
+from nodeagent.edge.kube.errors import ApiNotFound, ApiUnreachable, making_sense
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.claims import ClaimResult, OpaqueConfig, ResourceClaim
 from nodeagent.model.scheduling import FINISHED_PHASES
@@ -28,11 +27,7 @@ class KubeClaims:
         self._version = ""
 
     async def find_claim(self, namespace: str, name: str) -> ResourceClaim | None:
-        """The present claim; `None` without a claim.
-
-        Raises:
-            KubeError: the API server cannot be asked now, or the answer makes no sense.
-        """
+        """The present claim; `None` without a claim."""
         what = f"read claim {namespace}/{name}"
         version = await self._find_version(what)
         path = f"{GROUP}/{version}/namespaces/{quote(namespace, safe='')}/resourceclaims/{quote(name, safe='')}"
@@ -45,15 +40,11 @@ class KubeClaims:
             self._version = ""
             reason = f"it has no resource.k8s.io {version} any more, or another one answers ({error.message})"
             raise ApiUnreachable("the API server", what, reason) from error
-        with _making_sense(what):
+        with making_sense(what):
             return parse_claim(document)
 
     async def is_alive(self, pod: PodIdentity) -> bool:
-        """Whether exactly this pod exists and may still start containers.
-
-        Raises:
-            KubeError: the API server cannot be asked now.
-        """
+        """Whether exactly this pod exists and may still start containers."""
         path = f"/api/v1/namespaces/{quote(pod.namespace, safe='')}/pods/{quote(pod.name, safe='')}"
         what = f"read pod {pod.namespace}/{pod.name}"
         try:
@@ -61,7 +52,7 @@ class KubeClaims:
         except ApiNotFound as error:
             error.demand_object()
             return False
-        with _making_sense(what):
+        with making_sense(what):
             metadata, phase = document.get("metadata") or {}, (document.get("status") or {}).get("phase")
             return metadata.get("uid") == pod.uid and not (
                 phase in FINISHED_PHASES or metadata.get("deletionTimestamp")
@@ -71,7 +62,7 @@ class KubeClaims:
         """The best version served by the API server, asked for once."""
         if not self._version:
             document = await self._client.request("GET", GROUP, attempted=what, in_turn=False)
-            with _making_sense(what):
+            with making_sense(what):
                 served = {str(each.get("version")) for each in document.get("versions") or ()}
             known = [version for version in VERSIONS if version in served]
             if not known:
@@ -79,15 +70,6 @@ class KubeClaims:
                 raise ApiUnreachable("the API server", what, reason)
             self._version = known[0]
         return self._version
-
-
-@contextmanager
-def _making_sense(what: str) -> Iterator[None]:
-    """Turn a document of another shape into `ApiUnreachable`."""
-    try:
-        yield
-    except (AttributeError, KeyError, TypeError) as error:
-        raise ApiUnreachable("the API server", what, f"its answer makes no sense ({error!r})") from error
 
 
 def parse_claim(document: Json) -> ResourceClaim:

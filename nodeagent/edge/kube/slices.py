@@ -10,7 +10,7 @@ from random import Random
 from typing import Any, Final
 
 from nodeagent.edge.kube.client import Json, KubeClient
-from nodeagent.edge.kube.errors import ApiExpired, ApiNotFound, ApiUnreachable, NodeMissing
+from nodeagent.edge.kube.errors import ApiExpired, ApiNotFound, NodeMissing, making_sense
 from nodeagent.edge.kube.follow import SILENCE_SECONDS, Follower
 from nodeagent.edge.kube.slice_document import API_VERSION, parse_slice, render_slice
 from nodeagent.model.slices import SliceContent, SlicePool, StoredSlice
@@ -30,20 +30,12 @@ class KubeSlices:
         self._follower = Follower(client, _PATH, selector, self._what, rng, silence_seconds=silence_seconds)
 
     async def list_slices(self) -> tuple[StoredSlice, ...]:
-        """All present slices.
-
-        Raises:
-            KubeError: the slices could not be listed.
-        """
+        """All present slices."""
         items, _ = await self._follower.list()
         return tuple(self._parse(item, f"read {self._what}") for item in items)
 
     async def follow_slices(self) -> AsyncGenerator[Mapping[str, StoredSlice], None]:
-        """All slices by name, now and after each change: a list and later changes, until there is a gap.
-
-        Raises:
-            KubeError: the slices cannot be followed (any longer).
-        """
+        """All slices by name, now and after each change: a list and later changes, until there is a gap."""
         items, version = await self._follower.list()
         attempted = f"read {self._what}"
         known = {one.name: one for one in (self._parse(item, attempted) for item in items)}
@@ -66,25 +58,18 @@ class KubeSlices:
 
         Raises:
             NodeMissing: there is no such node.
-            KubeError: the Node could not be read.
         """
         attempted = f"read node {self._pool.node}"
         try:
             document = await self._client.request("GET", f"/api/v1/nodes/{self._pool.node}", attempted=attempted)
-            return str(document["metadata"]["uid"])
         except ApiNotFound as error:
             error.demand_object()
             raise NodeMissing(self._pool.node) from error
-        except (KeyError, TypeError) as error:
-            reason = f"its answer makes no sense ({error!r})"
-            raise ApiUnreachable("the API server", attempted, reason) from error
+        with making_sense(attempted):
+            return str(document["metadata"]["uid"])
 
     async def create(self, name: str, content: SliceContent, numbers: tuple[int, int], node_uid: str) -> StoredSlice:
-        """Create a slice, with its pool's generation and number of slices; returns the slice as stored.
-
-        Raises:
-            NodeagentError: The slice was not created.
-        """
+        """Create a slice, with its pool's generation and number of slices; returns the slice as stored."""
         body = render_slice(self._pool, name, content, numbers, node_uid)
         return await self._send("POST", _PATH, f"create slice {name}", body)
 
@@ -95,7 +80,6 @@ class KubeSlices:
 
         Raises:
             ApiConflict: another writer changed the slice meanwhile.
-            KubeError: any other failure.
         """
         body = render_slice(self._pool, stored.name, content, numbers, node_uid, stored)
         return await self._send("PUT", f"{_PATH}/{stored.name}", f"write slice {stored.name}", body)
@@ -105,7 +89,6 @@ class KubeSlices:
 
         Raises:
             ApiConflict: the slice was changed meanwhile.
-            KubeError: any other failure.
         """
         body = {
             "apiVersion": "v1",
@@ -124,8 +107,5 @@ class KubeSlices:
         return self._parse(document, attempted)
 
     def _parse(self, document: Any, attempted: str) -> StoredSlice:
-        try:
+        with making_sense(attempted):
             return parse_slice(self._pool, document)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            reason = f"its answer makes no sense ({error!r})"
-            raise ApiUnreachable("the API server", attempted, reason) from error

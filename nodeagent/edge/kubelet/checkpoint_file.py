@@ -29,20 +29,12 @@ _NULL: Final = msgspec.Raw(b"null")
 
 
 def read_checkpoint(path: Path) -> KubeletCheckpoint:
-    """Read and parse the file; blocks, for as long as reading a small file takes.
-
-    Raises:
-        CheckpointUnreadable: the file cannot be read, or is not a checkpoint.
-    """
+    """Read and parse the file; blocks, for as long as reading a small file takes."""
     return _read(path, parse_checkpoint)
 
 
 def read_pods_with(path: Path, resource: ResourceName, devices: Collection[DeviceId]) -> tuple[ContainerDevices, ...]:
-    """The file's entries of pods with a container of exactly these devices; blocks for a moment.
-
-    Raises:
-        CheckpointUnreadable: the file cannot be read, or is not a checkpoint.
-    """
+    """The file's entries of pods with a container of exactly these devices; blocks for a moment."""
     return _read(path, lambda content: parse_pods_with(content, resource, devices))
 
 

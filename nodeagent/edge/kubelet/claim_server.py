@@ -6,17 +6,20 @@ Decides nothing: the devices of a claim, and the reason for a refusal, are up to
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from anyio import move_on_after
 
 from nodeagent.edge.grpc.calls import Methods, Replies, Streaming, Unary
 from nodeagent.edge.kubelet.call_times import Call, CallTimes, Outcome
 from nodeagent.edge.kubelet.proto import dra_health_pb2, dra_v1_pb2, dra_v1beta1_pb2
-from nodeagent.model.claims import ClaimReference, DeviceAnswer, DeviceHealth
+from nodeagent.model.claims import ClaimReference, DeviceHealth
 from nodeagent.model.ports import ClaimDriver
+
+T = TypeVar("T")
 
 PLUGIN_TYPE: Final = "DRAPlugin"
 SERVICES: Final = {"v1": dra_v1_pb2, "v1beta1": dra_v1beta1_pb2}
@@ -51,56 +54,19 @@ class ClaimServer:
         for version, wire in SERVICES.items():
             service = f"/k8s.io.kubelet.pkg.apis.dra.{version}.DRAPlugin"
             served[f"{service}/NodePrepareResources"] = Unary(
-                wire.NodePrepareResourcesRequest, _Prepare(self, wire).answer
+                wire.NodePrepareResourcesRequest, partial(self._prepare, wire)
             )
             served[f"{service}/NodeUnprepareResources"] = Unary(
-                wire.NodeUnprepareResourcesRequest, _Unprepare(self, wire).answer
+                wire.NodeUnprepareResourcesRequest, partial(self._unprepare, wire)
             )
         return served
 
-    async def prepare(self, claims: Sequence[ClaimReference]) -> Mapping[str, tuple[DeviceAnswer, ...] | str]:
-        """Ask the driver, and time the answer."""
-        began = time.perf_counter()
-        outcome: Outcome = "failed"
-        try:
-            answers = await self._driver.prepare(claims)
-            outcome = "refused" if any(isinstance(each, str) for each in answers.values()) else "ok"
-            return answers
-        finally:
-            self._note("NodePrepareResources", outcome, began)
-
-    async def unprepare(self, claims: Sequence[ClaimReference]) -> Mapping[str, str]:
-        """Ask the driver, and time the answer."""
-        began = time.perf_counter()
-        outcome: Outcome = "failed"
-        try:
-            answers = await self._driver.unprepare(claims)
-            outcome = "refused" if any(answers.values()) else "ok"
-            return answers
-        finally:
-            self._note("NodeUnprepareResources", outcome, began)
-
-    def _note(self, method: str, outcome: Outcome, began: float) -> None:
-        self._times.observe(Call(method, self._name, outcome), time.perf_counter() - began)
-
-    async def _watch_health(self, _request: dra_health_pb2.NodeWatchResourcesRequest, replies: Replies) -> None:
-        known: tuple[DeviceHealth, ...] | None = None
-        while True:
-            with move_on_after(HEALTH_SECONDS):
-                known = await self._driver.wait_health(known)
-            if known:
-                await replies.send(render_health(known, time.time()))
-
-
-class _Prepare:
-    """Answers a version's calls to prepare."""
-
-    def __init__(self, server: ClaimServer, wire: ModuleType) -> None:
-        self._server, self._wire = server, wire
-
-    async def answer(self, request: Any) -> Any:
-        answers = await self._server.prepare(read_claims(request))
-        response = self._wire.NodePrepareResourcesResponse()
+    async def _prepare(self, wire: ModuleType, request: Any) -> Any:
+        """Answer a version's call to prepare."""
+        answers = await self._time(
+            "NodePrepareResources", self._driver.prepare(read_claims(request)), lambda each: isinstance(each, str)
+        )
+        response = wire.NodePrepareResourcesResponse()
         for uid, answer in answers.items():
             entry = response.claims[uid]
             if isinstance(answer, str):
@@ -117,18 +83,34 @@ class _Prepare:
                     line.share_id = device.share_id
         return response
 
-
-class _Unprepare:
-    """Answers a version's calls to unprepare."""
-
-    def __init__(self, server: ClaimServer, wire: ModuleType) -> None:
-        self._server, self._wire = server, wire
-
-    async def answer(self, request: Any) -> Any:
-        response = self._wire.NodeUnprepareResourcesResponse()
-        for uid, error in (await self._server.unprepare(read_claims(request))).items():
+    async def _unprepare(self, wire: ModuleType, request: Any) -> Any:
+        """Answer a version's call to unprepare."""
+        response = wire.NodeUnprepareResourcesResponse()
+        answers = await self._time("NodeUnprepareResources", self._driver.unprepare(read_claims(request)), bool)
+        for uid, error in answers.items():
             response.claims[uid].error = error
         return response
+
+    async def _time(
+        self, method: str, asked: Awaitable[Mapping[str, T]], is_refusal: Callable[[T], bool]
+    ) -> Mapping[str, T]:
+        """The driver's answer, timed."""
+        began = time.perf_counter()
+        outcome: Outcome = "failed"
+        try:
+            answers = await asked
+            outcome = "refused" if any(map(is_refusal, answers.values())) else "ok"
+            return answers
+        finally:
+            self._times.observe(Call(method, self._name, outcome), time.perf_counter() - began)
+
+    async def _watch_health(self, _request: dra_health_pb2.NodeWatchResourcesRequest, replies: Replies) -> None:
+        known: tuple[DeviceHealth, ...] | None = None
+        while True:
+            with move_on_after(HEALTH_SECONDS):
+                known = await self._driver.wait_health(known)
+            if known:
+                await replies.send(render_health(known, time.time()))
 
 
 def read_claims(request: Any) -> tuple[ClaimReference, ...]:

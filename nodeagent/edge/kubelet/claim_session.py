@@ -45,11 +45,7 @@ class ClaimSession:
         self._registration = Registration(card, self._take_status)
 
     async def run(self, opened: Callable[[], None]) -> None:
-        """Serve the kubelet until cancelled; `opened` is called when the kubelet can find the driver.
-
-        Raises:
-            SocketUnavailable: a socket cannot be opened.
-        """
+        """Serve the kubelet until cancelled; `opened` is called when the kubelet can find the driver."""
         self._say(is_registered=False, error="")
         await wait_present(self._registration_socket.parent)
         self._make_folder()

@@ -4,7 +4,6 @@ KubeletError
 ├── KubeletUnavailable         the kubelet is not there or does not answer: wait for the kubelet
 ├── RegistrationRefused        the kubelet has looked at the plugin and says no
 ├── PodResourcesUnavailable    the kubelet's list of devices in use cannot be read now
-│   └── PodUnknown             the kubelet knows no active pod of the name
 └── CheckpointUnreadable       the kubelet's checkpoint file is missing or makes no sense
 """
 
@@ -37,10 +36,6 @@ class PodResourcesUnavailable(KubeletError):
     def __init__(self, attempted: str, socket: str, reason: str) -> None:
         super().__init__(f"cannot {attempted} at {socket}: {reason}; check that the directory is mounted and readable")
         self.attempted, self.socket, self.reason = attempted, socket, reason
-
-
-class PodUnknown(PodResourcesUnavailable):
-    """The kubelet knows no active pod of the name."""
 
 
 class CheckpointUnreadable(KubeletError):

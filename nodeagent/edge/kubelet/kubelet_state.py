@@ -31,37 +31,21 @@ class KubeletState:
         self._worker = WorkerThread("kubelet checkpoint")
 
     async def read_pods(self) -> PodListing:
-        """All active pods and the devices of containers.
-
-        Raises:
-            PodResourcesUnavailable: the kubelet cannot be asked now.
-        """
+        """All active pods and the devices of containers."""
         return await self._client.read_pods()
 
     async def read_allocatable(self) -> Mapping[ResourceName, frozenset[DeviceId]]:
-        """The healthy devices of each resource, including devices in use.
-
-        Raises:
-            PodResourcesUnavailable: the kubelet cannot be asked now.
-        """
+        """The healthy devices of each resource, including devices in use."""
         return await self._client.read_allocatable()
 
     async def read_checkpoint(self) -> KubeletCheckpoint:
-        """The kubelet's notes for a restart of the kubelet.
-
-        Raises:
-            CheckpointUnreadable: the checkpoint is missing or makes no sense.
-        """
+        """The kubelet's notes for a restart of the kubelet."""
         return await self._read(lambda: read_checkpoint(self._checkpoint))
 
     async def read_pods_with(
         self, resource: ResourceName, devices: Collection[DeviceId]
     ) -> tuple[ContainerDevices, ...]:
-        """The checkpoint's entries of pods with a container of exactly these devices; faster than the whole checkpoint.
-
-        Raises:
-            CheckpointUnreadable: the checkpoint is missing or makes no sense.
-        """
+        """The checkpoint's entries of pods with a container of exactly these devices; faster than reading it whole."""
         return await self._read(
             lambda: read_pods_with(self._checkpoint, resource, devices), patience_seconds=PATIENCE_SECONDS
         )

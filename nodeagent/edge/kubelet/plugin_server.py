@@ -67,11 +67,7 @@ class PluginServer:
         await self._stream_changed.wait()
 
     async def listen_anew(self) -> None:
-        """Put a removed socket file back; the open stream goes on.
-
-        Raises:
-            SocketUnavailable: the socket cannot be bound.
-        """
+        """Put a removed socket file back; the open stream goes on."""
         await self._server.listen()
 
     async def end_streams(self) -> None:

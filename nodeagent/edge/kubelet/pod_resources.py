@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError, Message
 
 from nodeagent.edge.grpc.caller import KeptCaller
 from nodeagent.edge.grpc.errors import AnswerBroken, AnswerRefused, Status
-from nodeagent.edge.kubelet.errors import PodResourcesUnavailable, PodUnknown
+from nodeagent.edge.kubelet.errors import PodResourcesUnavailable
 from nodeagent.edge.kubelet.proto import pod_resources_pb2 as wire
 from nodeagent.model.allocation import ClaimedDevice, PodIdentity
 from nodeagent.model.ids import DeviceId, ResourceName
@@ -38,11 +38,7 @@ class PodResourcesClient:
         self._caller.close()
 
     async def read_pods(self) -> PodListing:
-        """All active pods, and the pods' containers with devices.
-
-        Raises:
-            PodResourcesUnavailable: the kubelet cannot be asked now.
-        """
+        """All active pods, and the pods' containers with devices."""
         request = wire.ListPodResourcesRequest()
         answer = await self._ask("list pods", "List", request, wire.ListPodResourcesResponse)
         return PodListing(
@@ -51,31 +47,8 @@ class PodResourcesClient:
             claimed=tuple(held for pod in answer.pod_resources for held in parse_claims(pod)),
         )
 
-    async def read_containers(self) -> tuple[ContainerDevices, ...]:
-        """All containers with devices of all active pods.
-
-        Raises:
-            PodResourcesUnavailable: the kubelet cannot be asked now.
-        """
-        return (await self.read_pods()).containers
-
-    async def read_pod(self, namespace: str, name: str) -> tuple[ContainerDevices, ...]:
-        """The containers with devices of an active pod.
-
-        Raises:
-            PodUnknown: the kubelet knows no such pod, or the pod is not active.
-            PodResourcesUnavailable: the kubelet cannot be asked now.
-        """
-        request = wire.GetPodResourcesRequest(pod_name=name, pod_namespace=namespace)
-        answer = await self._ask(f"look up pod {namespace}/{name}", "Get", request, wire.GetPodResourcesResponse)
-        return parse_pod(answer.pod_resources)
-
     async def read_allocatable(self) -> dict[ResourceName, frozenset[DeviceId]]:
-        """The healthy devices of each resource, including devices in use.
-
-        Raises:
-            PodResourcesUnavailable: the kubelet cannot be asked now.
-        """
+        """The healthy devices of each resource, including devices in use."""
         request = wire.AllocatableResourcesRequest()
         answer = await self._ask(
             "list allocatable devices", "GetAllocatableResources", request, wire.AllocatableResourcesResponse
@@ -95,7 +68,7 @@ class PodResourcesClient:
                 return kind.FromString(received)
             except AnswerRefused as error:
                 if error.status is not Status.RESOURCE_EXHAUSTED or attempt == ATTEMPTS:
-                    raise self._translate(attempted, error) from error
+                    raise PodResourcesUnavailable(attempted, str(self._socket), str(error)) from error
             except TimeoutError as error:
                 reason = f"no answer within {ANSWER_SECONDS:g} s"
                 raise PodResourcesUnavailable(attempted, str(self._socket), reason) from error
@@ -103,11 +76,6 @@ class PodResourcesClient:
                 raise PodResourcesUnavailable(attempted, str(self._socket), str(error)) from error
             await sleep(RETRY_SECONDS * attempt)
             attempt += 1
-
-    def _translate(self, attempted: str, error: AnswerRefused) -> PodResourcesUnavailable:
-        reason = str(error)
-        unknown = error.status in {Status.UNKNOWN, Status.NOT_FOUND} and "not found" in reason
-        return (PodUnknown if unknown else PodResourcesUnavailable)(attempted, str(self._socket), reason)
 
 
 def parse_pod(pod: wire.PodResources) -> tuple[ContainerDevices, ...]:

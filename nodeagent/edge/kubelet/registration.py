@@ -44,11 +44,7 @@ class Registration:
 
     @asynccontextmanager
     async def open(self, socket: Path, report_crash: CrashReporter) -> AsyncIterator[GrpcServer]:
-        """Let the kubelet find the plugin for as long as the block lasts.
-
-        Raises:
-            SocketUnavailable: the socket cannot be opened.
-        """
+        """Let the kubelet find the plugin for as long as the block lasts."""
         async with open_grpc_server(socket, self.methods(), report_crash) as server:
             yield server
 

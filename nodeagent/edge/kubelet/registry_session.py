@@ -54,11 +54,7 @@ class RegistrySession:
         self._started: TaskStatus[None] | None = None
 
     async def run(self, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
-        """Offer the resource until cancelled; started at the first registration.
-
-        Raises:
-            SocketUnavailable: a socket cannot be opened.
-        """
+        """Offer the resource until cancelled; started at the first registration."""
         self._started = task_status
         await wait_present(self._registration_socket.parent)
         failures = 0

@@ -1,6 +1,9 @@
 """Questions of components to one another that wait for an answer. Wired in `app`; all else travels on the bus.
 
 Each port is implemented by an edge and used by a component; the simulation implements the same ports.
+
+A call that cannot do its work raises a `NodeagentError` that says why. A method names its errors only where its callers
+tell them apart, or must know what is left behind.
 """
 
 from nodeagent.model.ports.claims import ClaimApi, ClaimDriver, ClaimedSpec, ClaimSpecs

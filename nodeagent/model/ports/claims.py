@@ -32,19 +32,11 @@ class ClaimApi(Protocol):
     """The cluster's own word on claims."""
 
     async def find_claim(self, namespace: str, name: str) -> ResourceClaim | None:
-        """The claim as it is now; `None` where there is no such claim.
-
-        Raises:
-            NodeagentError: The API server cannot be asked now, or its answer makes no sense.
-        """
+        """The claim as it is now; `None` where there is no such claim."""
         ...
 
     async def is_alive(self, pod: PodIdentity) -> bool:
-        """Whether this very pod exists and may still start containers.
-
-        Raises:
-            NodeagentError: The API server cannot be asked now.
-        """
+        """Whether this very pod exists and may still start containers."""
         ...
 
 
@@ -62,25 +54,13 @@ class ClaimSpecs(Protocol):
     """CDI specifications of claims, a file each."""
 
     async def write_claim(self, uid: str, devices: Sequence[ClaimedSpec]) -> None:
-        """Make each of these CDI names stand for its device, with everything else that a container needs to use it.
-
-        Raises:
-            NodeagentError: A device cannot be described now, or the file cannot be written.
-        """
+        """Make each of these CDI names stand for its device, with everything else that a container needs to use it."""
         ...
 
     async def remove_claim(self, uid: str) -> None:
-        """Remove the claim's CDI names; fine when already gone.
-
-        Raises:
-            NodeagentError: The file cannot be removed.
-        """
+        """Remove the claim's CDI names; fine when already gone."""
         ...
 
     async def keep_claims(self, uids: Collection[str]) -> None:
-        """Remove the CDI names of all other claims.
-
-        Raises:
-            NodeagentError: The files cannot be read or removed.
-        """
+        """Remove the CDI names of all other claims."""
         ...

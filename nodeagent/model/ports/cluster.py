@@ -11,11 +11,7 @@ class PodEviction(Protocol):
     """Asks pods to go, as `kubectl drain` does: their disruption budgets have the last word."""
 
     async def evict_pod(self, pod: PodIdentity) -> Eviction:
-        """Evict a pod; safe to repeat while the pod goes.
-
-        Raises:
-            NodeagentError: The API server could not be asked, or the right to evict is missing.
-        """
+        """Evict a pod; safe to repeat while the pod goes."""
         ...
 
 
@@ -23,27 +19,15 @@ class ClientPausing(Protocol):
     """Other operands on the node with the driver open, and the labels that pause them."""
 
     async def read_labels(self) -> Mapping[str, str]:
-        """The node's labels, read now and not as last seen.
-
-        Raises:
-            NodeagentError: The labels could not be read.
-        """
+        """The node's labels, read now and not as last seen."""
         ...
 
     async def write_label(self, key: str, value: str) -> None:
-        """Set a label of the node, whoever has set it before.
-
-        Raises:
-            NodeagentError: The label was not written.
-        """
+        """Set a label of the node, whoever has set it before."""
         ...
 
     async def list_pods(self, applications: Sequence[str]) -> tuple[str, ...]:
-        """The node's pods with any of these values of the label `app`, as `namespace/name`.
-
-        Raises:
-            NodeagentError: The pods could not be listed.
-        """
+        """The node's pods with any of these values of the label `app`, as `namespace/name`."""
         ...
 
 
@@ -51,25 +35,13 @@ class LabelFile(Protocol):
     """A file of labels for another program."""
 
     async def read(self) -> str:
-        """The file's text; empty when there is no file.
-
-        Raises:
-            NodeagentError: The file cannot be read.
-        """
+        """The file's text; empty when there is no file."""
         ...
 
     async def write(self, text: str) -> None:
-        """Replace the file atomically.
-
-        Raises:
-            NodeagentError: The file cannot be written.
-        """
+        """Replace the file atomically."""
         ...
 
     async def remove(self) -> bool:
-        """Remove the file, because its labels are kept up no more; False when there is none.
-
-        Raises:
-            NodeagentError: The file exists and cannot be removed.
-        """
+        """Remove the file, because its labels are kept up no more; False when there is none."""
         ...

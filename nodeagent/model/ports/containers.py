@@ -30,11 +30,7 @@ class DriverFileSource(Protocol):
     """The driver as it lies on the host's disk and in its /dev."""
 
     async def read_driver_files(self) -> DriverFiles:
-        """Look once, bounded in time.
-
-        Raises:
-            NodeagentError: the file system does not answer.
-        """
+        """Look once, bounded in time."""
         ...
 
 
@@ -48,19 +44,11 @@ class FractionSpecs(Protocol):
         mounts: Sequence[ContainerMount],
         environment: Mapping[str, str],
     ) -> None:
-        """Make each of these CDI names stand for these GPUs, with everything else that a container needs to use them.
-
-        Raises:
-            NodeagentError: A GPU cannot be described now, or the file cannot be written.
-        """
+        """Make each of these CDI names stand for these GPUs, with everything else that a container needs for them."""
         ...
 
     async def remove_fraction(self, name: str) -> None:
-        """Remove a CDI name, and the names written together with it after it; fine when already gone.
-
-        Raises:
-            NodeagentError: The file cannot be removed.
-        """
+        """Remove a CDI name, and the names written together with it after it; fine when already gone."""
         ...
 
 
@@ -68,69 +56,38 @@ class FractionFolders(Protocol):
     """Folders with limits and usage files, a folder for each container."""
 
     async def prepare(self, name: str) -> None:
-        """Make the folder with everything independent of limits, so that `write` takes less time.
-
-        Raises:
-            NodeagentError: The folder cannot be made.
-        """
+        """Make the folder with everything independent of limits, so that `write` takes less time."""
         ...
 
     async def write(self, name: str, limits: Sequence[FractionLimit]) -> LimitsFolder:
-        """Write the limits into the folder; a container with the folder sees the change.
-
-        Raises:
-            NodeagentError: The limits cannot be written.
-        """
+        """Write the limits into the folder; a container with the folder sees the change."""
         ...
 
     async def remove(self, name: str) -> None:
-        """Remove the folder; fine when already gone.
-
-        Raises:
-            NodeagentError: The folder cannot be removed.
-        """
+        """Remove the folder; fine when already gone."""
         ...
 
     async def read(self, name: str) -> tuple[FractionLimit, ...]:
-        """The limits in a folder; empty where there is no such folder.
-
-        Raises:
-            NodeagentError: The limits cannot be read, or are damaged.
-        """
+        """The limits in a folder; empty where there is no such folder."""
         ...
 
     async def measure(self, measures: Mapping[str, Sequence[MeasuredUtilization | None]]) -> None:
         """Write GPU utilization for containers, by the names of their folders, in the order of their limits.
 
         A folder already gone is skipped, and so is a GPU without a reading.
-
-        Raises:
-            NodeagentError: Some folder could not be written.
         """
         ...
 
     async def is_used(self, name: str) -> bool:
-        """Whether the library has ever come up in a process of the container.
-
-        Raises:
-            NodeagentError: The usage file cannot be read, or has impossible content.
-        """
+        """Whether the library has ever come up in a process of the container."""
         ...
 
     async def list_names(self) -> tuple[str, ...]:
-        """Names of the existing folders.
-
-        Raises:
-            NodeagentError: The folders cannot be listed.
-        """
+        """Names of the existing folders."""
         ...
 
     async def bound_usage(self) -> UsageCheck:
-        """Cut usage files enlarged by containers; report the enlarged files, and the files on the node's disk.
-
-        Raises:
-            NodeagentError: Some file cannot be read or cut.
-        """
+        """Cut usage files enlarged by containers; report the enlarged files, and the files on the node's disk."""
         ...
 
 
@@ -138,11 +95,7 @@ class VgpuLibrary(Protocol):
     """The library that holds containers to their fractions."""
 
     async def install(self) -> LibraryFiles:
-        """Install the library on the host.
-
-        Raises:
-            NodeagentError: The library cannot be installed.
-        """
+        """Install the library on the host."""
         ...
 
 
@@ -150,11 +103,7 @@ class ShimHost(Protocol):
     """The runtime shim as it lies on the host: a program, its table, and further names."""
 
     async def install(self, program: Path, names: Sequence[Path] = ()) -> bool:
-        """Install the agent's exact program, checked to run, with links of all names; False when already so.
-
-        Raises:
-            NodeagentError: The program cannot be installed or does not run, or a name belongs to another program.
-        """
+        """Install the agent's exact program, checked to run, with links of all names; False when already so."""
         ...
 
     async def read_marks(self) -> tuple[tuple[str, str], ...]:
@@ -170,11 +119,7 @@ class ShimHost(Protocol):
         ...
 
     async def remove(self, directory: Path) -> bool:
-        """Remove the table; False when there was none.
-
-        Raises:
-            NodeagentError: The table cannot be removed.
-        """
+        """Remove the table; False when there was none."""
         ...
 
 
@@ -194,11 +139,7 @@ class ContainerRuntime(Protocol):
         ...
 
     async def check(self, kind: RuntimeKind, executable: str, tree: ConfigTree) -> bool:
-        """Check a configuration by the runtime's own tool; False where it has none.
-
-        Raises:
-            NodeagentError: The runtime would not accept the configuration.
-        """
+        """Check a configuration by the runtime's own tool; False where it has none."""
         ...
 
     async def try_out(self, executable: str, main: str, tree: ConfigTree) -> TrialAnswer:
@@ -209,11 +150,7 @@ class ContainerRuntime(Protocol):
         ...
 
     async def apply(self, changes: Sequence[FileChange]) -> None:
-        """Write all files or none, and remember their content before.
-
-        Raises:
-            NodeagentError: No file was written.
-        """
+        """Write all files or none, and remember their content before."""
         ...
 
     async def undo(self, changes: Sequence[FileChange]) -> None:
@@ -228,9 +165,6 @@ class ContainerRuntime(Protocol):
         """Restart the runtime, and return when its service manager reports the start, however long the start takes.
 
         A caller tired of waiting cancels the call: the command ends and the service manager goes on.
-
-        Raises:
-            NodeagentError: The runtime did not start.
         """
         ...
 

@@ -38,27 +38,15 @@ class GpuSource(Protocol):
     """The only access to GPUs; every call is bounded in time and fails with a `DriverError` only."""
 
     async def read_inventory(self) -> GpuReadout:
-        """Enumerate all GPUs; a GPU's unreadable data are reasons on the GPU.
-
-        Raises:
-            DriverError: No GPU at all can be asked.
-        """
+        """Enumerate all GPUs; a GPU's unreadable data are reasons on the GPU."""
         ...
 
     async def read_sample(self) -> NodeSample:
-        """Read a sample of all GPUs: the readings of each second.
-
-        Raises:
-            DriverError: No GPU at all can be asked.
-        """
+        """Read a sample of all GPUs: the readings of each second."""
         ...
 
     def events(self) -> AsyncIterator[GpuEvent]:
-        """The driver's own reports, until the driver is lost or released.
-
-        Raises:
-            DriverError: Events cannot be watched (any longer).
-        """
+        """The driver's own reports, until the driver is lost or released, or events cannot be watched any longer."""
         ...
 
     async def release(self, reason: str) -> None:
@@ -71,55 +59,34 @@ class GpuSource(Protocol):
 
 
 class PartitionSession(Protocol):
-    """A process started for a single change of the partitions, ended after the change."""
+    """A process started for a single change of the partitions, ended after the change.
+
+    Raises:
+        PartitionRefused: The driver refused a change, and nothing changed.
+        GpuError: The GPU cannot be asked.
+        DriverError: No answer; after a change, the state must be read to know of it.
+    """
 
     async def read(self, gpu: Gpu) -> GpuPartitions:
-        """All partitions of a GPU, instances without a device included.
-
-        Raises:
-            GpuError: The GPU cannot be asked.
-            DriverError: No GPU can be asked.
-        """
+        """All partitions of a GPU, instances without a device included."""
         ...
 
     async def write(self, gpu: Gpu, write: Write) -> int:
-        """Make a call; returns the id of the instance created, or 0.
-
-        Raises:
-            PartitionRefused: The driver refused, without a change.
-            GpuError: The GPU cannot be asked.
-            DriverError: No answer; the partitions must be read to know of a change.
-        """
+        """Make a call; returns the id of the instance created, or 0."""
         ...
 
     async def read_compute_mode(self, gpu: Gpu) -> ComputeMode:
-        """The GPU's compute mode.
-
-        Raises:
-            GpuError: The GPU cannot be asked.
-            DriverError: No GPU can be asked.
-        """
+        """The GPU's compute mode."""
         ...
 
     async def set_compute_mode(self, gpu: Gpu, mode: ComputeMode) -> None:
-        """Set the GPU's compute mode for new processes; running processes go on.
-
-        Raises:
-            PartitionRefused: The driver refused, without a change.
-            GpuError: The GPU cannot be asked.
-            DriverError: No answer; the mode must be read to know of a change.
-        """
+        """Set the GPU's compute mode for new processes; running processes go on."""
         ...
 
     async def set_time_slice(self, gpu: Gpu, number: int) -> None:
         """Set the length of the GPU's time slices: 0 for the driver's default, 1 to 3 for ever longer.
 
         The length holds until it is set otherwise, or the GPU is reset or the machine booted.
-
-        Raises:
-            PartitionRefused: The driver refused, without a change.
-            GpuError: The GPU cannot be asked.
-            DriverError: No answer.
         """
         ...
 
@@ -164,11 +131,7 @@ class ProcessEnding(Protocol):
     """How a process of a pod is ended for good."""
 
     async def end(self, pid: int, pod_uid: str) -> bool:
-        """Kill the process; False where it is already gone, or not the pod's any more.
-
-        Raises:
-            NodeagentError: The process could not be killed.
-        """
+        """Kill the process; False where it is already gone, or not the pod's any more."""
         ...
 
 

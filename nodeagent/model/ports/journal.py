@@ -1,4 +1,7 @@
-"""Ports of the journal for components, beside the kubelet's own questions."""
+"""Ports of the journal for components, beside the kubelet's own questions.
+
+A change that could not be made durable raises `JournalUnavailable`, and all is as before.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
@@ -22,11 +25,7 @@ class AllocationModeStore(Protocol):
     """Stores the allocation modes set by a person; published as `ChosenAllocationModes`."""
 
     async def set_allocation_mode(self, gpu: GpuUuid, door: AllocationMode | None) -> None:
-        """Make the choice of an allocation mode durable; `None` leaves the mode to the configuration again.
-
-        Raises:
-            JournalUnavailable: The choice could not be made durable, and all is as before.
-        """
+        """Make the choice of an allocation mode durable; `None` leaves the mode to the configuration again."""
         ...
 
     def doors(self) -> Mapping[GpuUuid, AllocationMode] | None:
@@ -35,22 +34,14 @@ class AllocationModeStore(Protocol):
 
 
 class ChangeJournal(Protocol):
-    """Journals changes of GPUs in several steps, each step before it is taken."""
+    """Journals changes of GPUs, each step before it is taken; a step that is not durable must not be taken."""
 
     async def begin_change(self, owner: str, gpu: GpuUuid, step: Step) -> int:
-        """Journal the beginning of a change; returns its number.
-
-        Raises:
-            JournalUnavailable: The beginning could not be made durable; the change must not begin.
-        """
+        """Journal the beginning of a change; returns its number."""
         ...
 
     async def step_change(self, number: int, step: Step) -> None:
-        """Journal the next step.
-
-        Raises:
-            JournalUnavailable: The step could not be made durable, and must not be taken.
-        """
+        """Journal the next step."""
         ...
 
     async def settle_change(self, number: int, outcome: str) -> None:
@@ -74,11 +65,7 @@ class FractionJournal(Protocol):
         ...
 
     async def reserve(self, resource: ResourceName, devices: Sequence[DeviceId], cdi_name: str) -> Reservation:
-        """Promise device ids before their container is known.
-
-        Raises:
-            JournalUnavailable: The promise could not be made durable.
-        """
+        """Promise device ids before their container is known."""
         ...
 
     async def bind(
@@ -98,11 +85,7 @@ class FractionJournal(Protocol):
         ...
 
     async def release(self, reasons: Mapping[int, str]) -> None:
-        """End bindings, with their reservations, or roll reservations back, by number with the reason.
-
-        Raises:
-            JournalUnavailable: The release could not be made durable, and all is as before.
-        """
+        """End bindings, with their reservations, or roll reservations back, by number with the reason."""
         ...
 
 
@@ -122,14 +105,9 @@ class ClaimJournal(Protocol):
 
         Raises:
             ClaimRefused: A device of the claim has another holder.
-            JournalUnavailable: The claim could not be made durable.
         """
         ...
 
     async def unprepare_claim(self, uid: str, why: str) -> None:
-        """Journal a claim as put away.
-
-        Raises:
-            JournalUnavailable: The end could not be made durable, and all is as before.
-        """
+        """Journal a claim as put away."""
         ...

@@ -108,11 +108,7 @@ class PodResources(Protocol):
     """The kubelet's own word on pods and their devices."""
 
     async def read_pods(self) -> PodListing:
-        """All active pods with their containers' devices, each device once; pods' uids are not reported.
-
-        Raises:
-            NodeagentError: The kubelet cannot be asked now.
-        """
+        """All active pods with their containers' devices, each device once; pods' uids are not reported."""
         ...
 
 

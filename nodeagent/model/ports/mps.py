@@ -84,9 +84,5 @@ class MpsHost(Protocol):
         ...
 
     async def remove(self, place: MpsPlace) -> None:
-        """Remove the daemon's directory, and with the last daemon the directory of all.
-
-        Raises:
-            NodeagentError: The directory cannot be removed.
-        """
+        """Remove the daemon's directory, and with the last daemon the directory of all."""
         ...

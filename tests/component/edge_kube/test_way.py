@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.edge.kube.client import KubeClient
+from nodeagent.edge.kube.client import KubeClient, parse_document
 from nodeagent.edge.kube.credentials import Kubeconfig
 from nodeagent.edge.kube.errors import ApiUnreachable, CredentialsInvalid, KubeError
 from tests.component.edge_kube.harness import open_node
@@ -165,7 +165,7 @@ async def test_an_authority_that_is_replaced_is_trusted_without_a_restart(
         rotate("new")
         await server.start()
         query = {"watch": "1", "resourceVersion": "1"}
-        watch = client.watch("/api/v1/nodes", attempted="watch", query=query, silence_seconds=5)
+        watch = client.watch("/api/v1/nodes", parse_document, attempted="watch", query=query, silence_seconds=5)
         with pytest.raises(ApiUnreachable, match="certificate verify failed"):
             await (anext(watch) if by_watch else ask())
         assert (await ask())["metadata"]["name"] == NODE

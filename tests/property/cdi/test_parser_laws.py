@@ -20,7 +20,7 @@ from tests.support.samples import make_inventory
 from tests.unit.edge.host.tree import encode_new_cache, encode_old_cache
 
 CACHES = (
-    encode_new_cache([(0x303, "libcuda.so.1", "/usr/lib/libcuda.so.1", 0)], hwcaps=["x86-64-v3"]),
+    encode_new_cache([(0x303, "libcuda.so.1", "/usr/lib/libcuda.so.1", 0)]),
     encode_old_cache([(0x3, "libcuda.so.1", "/usr/lib/libcuda.so.1")]),
 )
 EDGES = st.sampled_from([0, 1, 7, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF])

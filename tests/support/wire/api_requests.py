@@ -16,7 +16,7 @@ from nodeagent.edge.kube.fleet import FleetWatch
 from nodeagent.edge.kube.follow import Follower
 
 PACKAGE = Path(nodeagent.__file__).parent
-_METHODS = ("request", "fetch", "watch", "watch_as")
+_METHODS = ("request", "fetch", "watch")
 _FOLLOWERS = ("Follower", "FleetWatch")
 
 

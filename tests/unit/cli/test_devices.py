@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from nodeagent.cli.answers import asking
 from nodeagent.cli.answers.answer import NoAgent
 from nodeagent.cli.frame.exit_codes import ExitCode
-from nodeagent.cli.node import devices as commands
 from nodeagent.components.web.api.records import DeviceClassRecord, DeviceRecord
 from nodeagent.config.schema import Settings
 from nodeagent.model.devices import HostDevice, Standing
@@ -42,7 +42,7 @@ def show(monkeypatch: pytest.MonkeyPatch, standing: Standing, *words: str) -> tu
     def find(_settings: Settings, _environ: Mapping[str, str]) -> FakeAgent:
         return agent
 
-    monkeypatch.setattr(commands, "find_agent", find)
+    monkeypatch.setattr(asking, "find_agent", find)
     return run_here("devices", *words)
 
 

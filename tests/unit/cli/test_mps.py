@@ -5,6 +5,7 @@ import json
 import pytest
 from msgspec.structs import replace
 
+from nodeagent.cli.answers import asking
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.gpu import mps as commands
 from nodeagent.components.web.api.records import GpuRecord, GpusRecord
@@ -32,7 +33,7 @@ class Agent:
 
 
 def show(monkeypatch: pytest.MonkeyPatch, state: MpsState, *words: str) -> tuple[int, str]:
-    monkeypatch.setattr(commands, "find_agent", lambda *_, **__: Agent(state))
+    monkeypatch.setattr(asking, "find_agent", lambda *_, **__: Agent(state))
     code, out, _ = run_here("mps", *words)
     return code, out
 

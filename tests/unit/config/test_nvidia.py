@@ -73,7 +73,7 @@ def test_whole_file_is_read_as_ours(tmp_path: Path) -> None:
     assert time_slicing is not None
     assert time_slicing.failRequestsGreaterThanOne
     assert [entry.replicas for entry in time_slicing.resources] == [4, 2, 3]
-    assert [entry.base_name for entry in time_slicing.resources] == ["gpu", "mig-1g.5gb", "gpu"]
+    assert [entry.name.rpartition("/")[2] for entry in time_slicing.resources] == ["gpu", "mig-1g.5gb", "gpu"]
     assert [entry.devices for entry in time_slicing.resources] == [
         "all",
         ("0", "1:0", "GPU-01234567-89ab-cdef-0123-456789abcdef"),

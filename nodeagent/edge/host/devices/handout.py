@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from nodeagent.core.children.worker_thread import WorkerThread
-from nodeagent.core.errors import WorkerError
 from nodeagent.edge.host.driver.roots import DriverRoots
-from nodeagent.edge.host.errors import FileTooLarge, FileUnreadable, HostStuck
+from nodeagent.edge.host.errors import FileTooLarge, FileUnreadable
 from nodeagent.edge.host.files.atomic_file import read_bounded
+from nodeagent.edge.host.host_worker import HostWorker
 from nodeagent.model.nvidia import IMEX_CHANNELS, VENDOR
 from nodeagent.model.plugin import HandoutFacts, MigCapability
 from nodeagent.model.vendor import Vendor
@@ -29,23 +29,12 @@ class HandoutReader:
 
     def __init__(self, *, root: Path = Path("/"), proc_dir: Path = Path("/proc"), vendor: Vendor = VENDOR) -> None:
         self._root, self._proc_dir, self._vendor = root, proc_dir, vendor
-        self._worker = WorkerThread("handout")
+        self._worker = HostWorker(WorkerThread("handout"), proc_dir, READ_SECONDS)
 
     async def read(self, find_roots: Callable[[], DriverRoots], channels: Iterable[int]) -> HandoutFacts:
-        """The node's facts now; `find_roots` is called in the thread, `channels` are the configured IMEX channels.
-
-        Raises:
-            HostStuck: The file system does not answer.
-        """
+        """The node's facts now; `find_roots` is called in the thread, `channels` are the configured IMEX channels."""
         wanted = tuple(channels)
-        try:
-            return await self._worker.run(
-                lambda: self._read(find_roots(), wanted),
-                timeout_seconds=READ_SECONDS,
-                what="reading the driver's nodes",
-            )
-        except WorkerError as error:
-            raise HostStuck(self._proc_dir, str(error)) from error
+        return await self._worker.run(lambda: self._read(find_roots(), wanted), "reading the driver's nodes")
 
     def close(self) -> None:
         """End the thread."""

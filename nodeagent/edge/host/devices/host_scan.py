@@ -13,10 +13,10 @@ import re
 import signal
 import stat
 import subprocess
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from anyio import sleep
 
@@ -25,12 +25,11 @@ from nodeagent.core.errors import WorkerError
 from nodeagent.core.life.ticker import until_beat
 from nodeagent.edge.host.devices.gpu_arrival import NVIDIA_VENDOR
 from nodeagent.edge.host.devices.sysfs import PCI_DEVICES
-from nodeagent.edge.host.errors import HostStuck
+from nodeagent.edge.host.files.atomic_file import identify
 from nodeagent.edge.host.files.pseudo_file import list_names, read_attribute, read_link_name, read_number
+from nodeagent.edge.host.host_worker import HostWorker
 from nodeagent.model.devices import HostDevices, HostNode, PciPlace, ScanRequest
 from nodeagent.model.ids import PciAddress
-
-T = TypeVar("T")
 
 POLL_SECONDS: Final = 1.0
 POLL_INTERVAL_SECONDS: Final = 10.0
@@ -59,42 +58,32 @@ class HostScan:
         self, roots: ScanRoots, look: WorkerThread, commands: WorkerThread, *, poll_seconds: float = POLL_SECONDS
     ) -> None:
         """`look` is the thread for files, `commands` the thread for commands."""
-        self._roots, self._worker, self._commands, self._poll_seconds = roots, look, commands, poll_seconds
+        self._roots, self._commands, self._poll_seconds = roots, commands, poll_seconds
+        self._worker = HostWorker(look, roots.sys, POLL_INTERVAL_SECONDS)
         self._request = ScanRequest()
         self._seen: Fingerprint | None = None
 
     async def look(self, request: ScanRequest) -> HostDevices:
-        """The devices requested.
-
-        Raises:
-            NodeagentError: The host does not answer.
-        """
-        return await self._run(lambda: self._look(request), "looking for device nodes")
+        """The devices requested."""
+        return await self._worker.run(lambda: self._look(request), "looking for device nodes")
 
     async def wait_change(self) -> None:
-        """Return when a device node requested in the last scan may have come or gone.
-
-        Raises:
-            NodeagentError: The host does not answer.
-        """
+        """Return when a device node requested in the last scan may have come or gone."""
         while True:
             await sleep(until_beat(self._poll_seconds))
             request, seen = self._request, self._seen
-            if await self._run(lambda: read_fingerprint(self._roots, request), "watching device nodes") != seen:  # noqa: B023  # awaited at once
+            now = await self._worker.run(lambda: read_fingerprint(self._roots, request), "watching device nodes")  # noqa: B023  # awaited at once
+            if now != seen:
                 return
 
     async def read_files(self, paths: Sequence[str]) -> Mapping[str, str]:
-        """The texts of files below /sys; empty, or left out, for an unreadable file.
-
-        Raises:
-            NodeagentError: The host does not answer.
-        """
+        """The texts of files below /sys; empty, or left out, for an unreadable file."""
         roots = self._roots
 
         def read() -> dict[str, str]:
             return {path: read_attribute(roots.sys / path) for path in paths if path}
 
-        return await self._run(read, "reading sysfs")
+        return await self._worker.run(read, "reading sysfs")
 
     async def run_command(self, command: Sequence[str], timeout_seconds: float) -> str:
         """Run a command in the host's root; empty when the command ends with 0 in time, else the failure."""
@@ -113,12 +102,6 @@ class HostScan:
         # Before the scan, so that the next comparison sees a change during the scan.
         self._request, self._seen = request, read_fingerprint(self._roots, request)
         return scan_host(self._roots, request)
-
-    async def _run(self, call: Callable[[], T], what: str) -> T:
-        try:
-            return await self._worker.run(call, timeout_seconds=POLL_INTERVAL_SECONDS, what=what)
-        except WorkerError as error:
-            raise HostStuck(self._roots.sys, str(error)) from error
 
 
 def scan_host(roots: ScanRoots, request: ScanRequest) -> HostDevices:
@@ -145,7 +128,7 @@ def read_fingerprint(roots: ScanRoots, request: ScanRequest) -> Fingerprint:
         parts = pattern.split("/")
         for length in range(2, len(parts)):
             for path in _match(roots.host, "/".join(parts[:length])):
-                places.setdefault(path, _identify(roots.host, path))
+                places.setdefault(path, identify(_place(roots.host, path)))
     classes = [list_names(roots.sys / "class" / name) for name in request.sysfs_classes]
     numbers = [list_names(roots.sys / kind) for kind in (_CHARACTERS, _BLOCKS) if request.is_pci]
     return (tuple(places.items()), tuple(classes), tuple(numbers))
@@ -160,14 +143,6 @@ def _match(host: Path, pattern: str) -> list[str]:
 
 def _place(host: Path, path: str) -> str:
     return f"{host}/{path.lstrip('/')}" if str(host) != "/" else path
-
-
-def _identify(host: Path, path: str) -> Fingerprint:
-    try:
-        status = os.stat(_place(host, path))  # noqa: PTH116  # done all the time; a path object costs more than the call
-    except OSError:
-        return ()
-    return (status.st_ino, status.st_mtime_ns)
 
 
 def _list_known(roots: ScanRoots, request: ScanRequest) -> Iterable[str]:

@@ -22,10 +22,6 @@ class ModuleStatus(Value, frozen=True):
     version: str = ""
     open_module: bool | None = None
     """Whether the module is the open one; `None` when the kernel does not say."""
-    users: int | None = None
-    """Dependent modules and open files; a module with users cannot be unloaded."""
-    holders: tuple[str, ...] = ()
-    """Modules that depend on the driver's module."""
     nouveau_loaded: bool = False
 
 
@@ -51,14 +47,11 @@ def read_module_status(sys_root: Path = Path("/sys"), proc_root: Path = Path("/p
     directory = sys_root / "module" / "nvidia"
     told = parse_driver_version(read_attribute(proc_root / "driver" / "nvidia" / "version"))
     modules = parse_modules(read_attribute(proc_root / "modules", limit_bytes=1 << 20))
-    users = read_attribute(directory / "refcnt")
     return ModuleStatus(
         # The directory alone, without its use count, belongs to a module that is coming or going.
-        loaded=bool(users) or "nvidia" in modules or bool(told.version),
+        loaded=bool(read_attribute(directory / "refcnt")) or "nvidia" in modules or bool(told.version),
         version=read_attribute(directory / "version") or told.version,
         open_module=told.open_module,
-        users=int(users) if users.isascii() and users.isdigit() else modules.get("nvidia"),
-        holders=list_names(directory / "holders"),
         nouveau_loaded=(sys_root / "module" / "nouveau").is_dir() or "nouveau" in modules,
     )
 
@@ -72,15 +65,11 @@ def parse_driver_version(text: str) -> ModuleVersion:
     return ModuleVersion(version=match[1], open_module=_OPEN_MODULE in line)
 
 
-def parse_modules(text: str) -> dict[str, int]:
-    """Names and user counts of live modules from /proc/modules."""
-    modules: dict[str, int] = {}
-    for line in text.splitlines():
-        fields = line.split()
-        # name size users dependants state address; a module that is going away has another state
-        if len(fields) >= 5 and fields[4] == "Live" and fields[2].isdigit():
-            modules[fields[0]] = int(fields[2])
-    return modules
+def parse_modules(text: str) -> frozenset[str]:
+    """Names of live modules from /proc/modules."""
+    # name size users dependants state address; a module that is going away has another state
+    lines = (line.split() for line in text.splitlines())
+    return frozenset(fields[0] for fields in lines if fields[4:5] == ["Live"])
 
 
 def parse_character_majors(text: str) -> dict[str, int]:

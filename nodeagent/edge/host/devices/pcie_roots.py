@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from nodeagent.core.children.worker_thread import WorkerThread
-from nodeagent.core.errors import WorkerError
 from nodeagent.edge.host.devices.sysfs import PCI_DEVICES
-from nodeagent.edge.host.errors import HostStuck
+from nodeagent.edge.host.host_worker import HostWorker
 from nodeagent.model.ids import PciAddress
 
 _ROOT: Final = re.compile(r"pci[0-9a-f]{4,}:[0-9a-f]{2}")
@@ -22,22 +21,11 @@ class HostPcieRoots:
     """PCIe roots of the node's PCI devices."""
 
     def __init__(self, worker: WorkerThread, sys_root: Path = Path("/sys")) -> None:
-        self._worker, self._sys_root = worker, sys_root
+        self._worker, self._sys_root = HostWorker(worker, sys_root, _TIMEOUT_SECONDS), sys_root
 
     async def read_roots(self, addresses: Collection[PciAddress]) -> Mapping[PciAddress, str]:
-        """The root above each device, such as `pci0000:00`; devices with an unknown root are left out.
-
-        Raises:
-            NodeagentError: The kernel does not answer.
-        """
-
-        def read() -> dict[PciAddress, str]:
-            return read_pcie_roots(self._sys_root, addresses)
-
-        try:
-            return await self._worker.run(read, timeout_seconds=_TIMEOUT_SECONDS, what="reading the PCIe trees")
-        except WorkerError as error:
-            raise HostStuck(self._sys_root, str(error)) from error
+        """The root above each device, such as `pci0000:00`; devices with an unknown root are left out."""
+        return await self._worker.run(lambda: read_pcie_roots(self._sys_root, addresses), "reading the PCIe trees")
 
     def close(self) -> None:
         """Let the thread end."""

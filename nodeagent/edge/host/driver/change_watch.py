@@ -16,6 +16,7 @@ from typing import NamedTuple
 from nodeagent.edge.host.devices.sysfs import PCI_DEVICES
 from nodeagent.edge.host.driver.library_search import LIBRARY_PLACES
 from nodeagent.edge.host.driver.roots import CONTAINER_DRIVER_ROOT, NVML_LIBRARY, DriverRoots
+from nodeagent.edge.host.files.atomic_file import identify
 from nodeagent.edge.host.files.pseudo_file import list_names, read_attribute
 
 POLL_SECONDS = 0.75
@@ -50,7 +51,7 @@ def read_fingerprint(
         read_attribute(places.version),
         list_names(places.switches),
         list_names(places.functions),
-        tuple([_identify(path) for path in places.files]),
+        tuple([identify(path) for path in places.files]),
     )
 
 
@@ -80,24 +81,7 @@ def _identify_module(directory: str) -> tuple[object, ...]:
     The times of files in /sys are times of caching, and would change by themselves.
     """
     try:
-        inode = os.stat(directory).st_ino  # noqa: PTH116  # see `_identify`
+        inode = os.stat(directory).st_ino  # noqa: PTH116  # a path object's own method costs more than the call
     except OSError:
         return ()
     return (inode, os.access(f"{directory}/refcnt", os.F_OK), read_attribute(f"{directory}/version"))
-
-
-def _identify(path: str) -> tuple[int, ...]:
-    """A value by which a file differs from another file of the same name; for a device node also its permissions."""
-    try:
-        status = os.stat(path)  # noqa: PTH116  # a path object's own method costs more than the call
-    except OSError:
-        return ()
-    return (
-        status.st_dev,
-        status.st_ino,
-        status.st_rdev,
-        status.st_mode,
-        status.st_uid,
-        status.st_gid,
-        status.st_mtime_ns,
-    )

@@ -18,7 +18,7 @@ from nodeagent.core.errors import WorkerError
 from nodeagent.core.life.ticker import until_beat
 from nodeagent.edge.host.devices.device_node_files import DeviceNodeFiles
 from nodeagent.edge.host.devices.kernel_modules import read_module_status, read_nvswitch_count
-from nodeagent.edge.host.devices.sysfs import read_pci_functions
+from nodeagent.edge.host.devices.sysfs import read_gpu_functions
 from nodeagent.edge.host.driver.change_watch import POLL_SECONDS, WATCH_TIMEOUT_SECONDS, Fingerprint, read_fingerprint
 from nodeagent.edge.host.driver.cuda_check import LIBRARY as CUDA_LIBRARY
 from nodeagent.edge.host.driver.roots import (
@@ -150,10 +150,9 @@ class HostDriverProbe:
         if self._check_cuda is not None:
             self._cuda_library = find_library(self.roots.driver, CUDA_LIBRARY)
         module = read_module_status(settings.sys_root, settings.proc_root)
-        functions = read_pci_functions(settings.sys_root)
         nodes = DeviceNodeFiles(self.roots.dev, proc_root=settings.proc_root, host_root=settings.host_root)
         return DriverEvidence(
-            pci_functions=functions.gpus,
+            pci_functions=read_gpu_functions(settings.sys_root),
             module_loaded=module.loaded,
             module_version=module.version,
             open_module=module.open_module,

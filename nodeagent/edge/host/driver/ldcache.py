@@ -1,11 +1,10 @@
 """Reads ld.so.cache, the loader's own list of shared libraries, from the host or from a driver container's root.
 
-Owns both formats that glibc has written (the old one, the new one with its hardware-capability directories, and the
-file that carries both) in either byte order.
+Owns both formats that glibc has written (the old one, the new one, and the file that carries both), in either byte
+order.
 Refuses to trust the file: an entry that points outside the file is left out, a file of another format is an error.
 """
 
-import os
 import struct
 from collections.abc import Iterator
 from functools import lru_cache
@@ -13,8 +12,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from nodeagent.edge.host.errors import HostError, LibraryCacheInvalid
-from nodeagent.edge.host.files.atomic_file import read_bounded
-from nodeagent.model.values import Value
+from nodeagent.edge.host.files.atomic_file import identify, read_bounded
 
 _OLD_MAGIC = b"ld.so-1.7.0\0"
 _OLD_ENTRY = 12
@@ -22,36 +20,16 @@ _NEW_MAGIC = b"glibc-ld.so.cache1.1"
 _NEW_HEADER = 48
 _NEW_ENTRY = 24
 _BYTE_ORDER_AT = 28
-_EXTENSION_AT = 32
-_EXTENSION_MAGIC = 0xEAA42174
-_EXTENSION_HEADER = 8
-_EXTENSION_SECTION = 16
-_HWCAPS_TAG = 1
-_HWCAPS_BIT = 1 << 62
 _BIG_ENDIAN = 3
 _NAME_LIMIT_BYTES = 4096
-_SECTIONS_LIMIT = 64
-
 _ELF_FLAG = 0x0001
-_ARCHITECTURES = {
-    0x0000: "i386",
-    0x0300: "x86_64",
-    0x0500: "ppc64le",
-    0x0800: "x32",
-    0x0900: "armhf",
-    0x0A00: "aarch64",
-}
 
 
-class CachedLibrary(Value, frozen=True):
+class CachedLibrary(NamedTuple):
     """One entry: a library's name, and its path."""
 
     name: str
     path: str
-    architecture: str = ""
-    """`x86_64`, `aarch64`, …; empty for an architecture unknown to this parser."""
-    hwcaps: str = ""
-    """Directory of the library's processor level, such as `x86-64-v3`; empty for every processor."""
 
 
 class _Format(NamedTuple):
@@ -71,9 +49,8 @@ def find_cached(path: str, name: str) -> tuple[str, ...]:
     A missing or damaged cache has no libraries; the loader would say the same.
     """
     try:
-        status = os.stat(path)  # noqa: PTH116  # a path object is made where the file is read, once
-        libraries = _read_cache(path, (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns))
-    except (HostError, OSError):
+        libraries = _read_cache(path, identify(path))
+    except HostError:
         return ()
     return tuple(library.path for library in libraries if library.name == name)
 
@@ -98,7 +75,7 @@ def parse_library_cache(content: bytes) -> tuple[CachedLibrary, ...]:
     new_at = _align(old.strings_at)
     if content.startswith(_NEW_MAGIC, new_at):
         return _parse_new(content[new_at:])
-    return tuple(_iterate_entries(content, old, ()))
+    return tuple(_iterate_entries(content, old))
 
 
 def _parse_new(content: bytes) -> tuple[CachedLibrary, ...]:
@@ -108,7 +85,7 @@ def _parse_new(content: bytes) -> tuple[CachedLibrary, ...]:
     (count,) = struct.unpack_from(f"{order}I", content, len(_NEW_MAGIC))
     layout = _Format(order, _NEW_HEADER, _NEW_ENTRY, count, 0)
     _require_entries(content, layout)
-    return tuple(_iterate_entries(content, layout, _read_hwcaps(content, order)))
+    return tuple(_iterate_entries(content, layout))
 
 
 def _read_old_format(content: bytes) -> _Format:
@@ -127,49 +104,14 @@ def _require_entries(content: bytes, layout: _Format) -> None:
         raise LibraryCacheInvalid(f"it announces {layout.entry_count} entries and ends before the last one")
 
 
-def _iterate_entries(content: bytes, layout: _Format, hwcaps: tuple[str, ...]) -> Iterator[CachedLibrary]:
+def _iterate_entries(content: bytes, layout: _Format) -> Iterator[CachedLibrary]:
     for number in range(layout.entry_count):
         at = layout.entries_at + number * layout.entry_size
         flags, name_at, path_at = struct.unpack_from(f"{layout.order}iII", content, at)
         name = _read_string(content, layout.strings_at + name_at)
         path = _read_string(content, layout.strings_at + path_at)
-        if not flags & _ELF_FLAG or not name or not path:
-            continue
-        capability = 0
-        if layout.entry_size == _NEW_ENTRY:
-            (capability,) = struct.unpack_from(f"{layout.order}Q", content, at + 16)
-        yield CachedLibrary(
-            name=name,
-            path=path,
-            architecture=_ARCHITECTURES.get(flags & 0xFF00, ""),
-            hwcaps=_name_hwcaps(capability, hwcaps),
-        )
-
-
-def _name_hwcaps(capability: int, names: tuple[str, ...]) -> str:
-    if not capability & _HWCAPS_BIT:
-        return ""
-    index = capability & 0xFFFFFFFF
-    return names[index] if index < len(names) else ""
-
-
-def _read_hwcaps(content: bytes, order: Literal["<", ">"]) -> tuple[str, ...]:
-    """Names of the hardware-capability directories; a damaged extension costs only these names."""
-    (at,) = struct.unpack_from(f"{order}I", content, _EXTENSION_AT)
-    if not at or at + _EXTENSION_HEADER > len(content):
-        return ()
-    magic, count = struct.unpack_from(f"{order}II", content, at)
-    if magic != _EXTENSION_MAGIC:
-        return ()
-    for number in range(min(count, _SECTIONS_LIMIT)):
-        section_at = at + _EXTENSION_HEADER + number * _EXTENSION_SECTION
-        if section_at + _EXTENSION_SECTION > len(content):
-            break
-        tag, _flags, offset, size = struct.unpack_from(f"{order}IIII", content, section_at)
-        if tag == _HWCAPS_TAG and offset + size <= len(content):
-            offsets = struct.unpack_from(f"{order}{size // 4}I", content, offset)
-            return tuple(_read_string(content, name_at) for name_at in offsets)
-    return ()
+        if flags & _ELF_FLAG and name and path:
+            yield CachedLibrary(name, path)
 
 
 def _read_string(content: bytes, at: int) -> str:

@@ -4,21 +4,17 @@ Owns the two small adapters `HostDeviceNodes` and `MarkerDirectory`. Refuses to 
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
-
-import anyio
 
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.errors import WorkerError
-from nodeagent.core.life.ticker import until_beat
 from nodeagent.edge.host.devices.device_node_files import DeviceNodeFiles
 from nodeagent.edge.host.driver.change_watch import WATCH_TIMEOUT_SECONDS
 from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable, HostStuck
-from nodeagent.edge.host.files.atomic_file import read_bounded, remove_leftovers, write_atomically
+from nodeagent.edge.host.files.atomic_file import identify, read_bounded, remove_leftovers, write_atomically
+from nodeagent.edge.host.host_worker import HostWorker
 from nodeagent.model.driver import NodeRepair
-
-T = TypeVar("T")
 
 _MARKER_LIMIT_BYTES = 64 * 1024
 _MARKER_MODE = 0o644
@@ -48,31 +44,24 @@ class MarkerDirectory:
     def __init__(
         self, directory: Path, worker: WorkerThread, *, timeout_seconds: float = 5.0, poll_seconds: float = 0.5
     ) -> None:
-        self._directory, self._worker = directory, worker
-        self._timeout_seconds, self._poll_seconds = timeout_seconds, poll_seconds
+        self._directory, self._poll_seconds = directory, poll_seconds
+        self._worker = HostWorker(worker, directory, timeout_seconds)
+        self._watcher = HostWorker(worker, directory, WATCH_TIMEOUT_SECONDS)
         self._names: tuple[str, ...] = ()
         self._seen: tuple[object, ...] | None = None
 
     async def read_markers(self, names: Sequence[str]) -> Mapping[str, str]:
-        """Names and contents of the existing markers.
-
-        Raises:
-            NodeagentError: The markers cannot be read.
-        """
+        """Names and contents of the existing markers."""
         self._names = tuple(names)
-        return await self._run(self._read, "reading validation markers")
+        return await self._worker.run(self._read, "reading validation markers")
 
     async def write_marker(self, name: str, content: str) -> None:
         """Put a marker in place, and a missing directory; `wait_change` asks for another reading."""
-        await self._run(lambda: self._write(name, content), "writing a validation marker")
+        await self._worker.run(lambda: self._write(name, content), "writing a validation marker")
 
     async def remove_marker(self, name: str) -> None:
-        """Remove a marker; fine when already gone.
-
-        Raises:
-            NodeagentError: The marker cannot be removed.
-        """
-        await self._run(lambda: self._remove(name), "removing a validation marker")
+        """Remove a marker; fine when already gone."""
+        await self._worker.run(lambda: self._remove(name), "removing a validation marker")
 
     async def wait_change(self) -> None:
         """Return within a second of any marker being written, replaced or removed.
@@ -80,27 +69,10 @@ class MarkerDirectory:
         Markers are polled twice a second: a watch on a missing directory would need another watch on the parents.
         A directory that does not answer may have changed; the next reader gets the error.
         """
-        while True:
-            if not await self._is_unchanged():
-                return
-            await anyio.sleep(until_beat(self._poll_seconds))
-
-    async def _is_unchanged(self) -> bool:
-        try:
-            # Shielded, because the thread of a cancelled call is set aside as stuck.
-            with anyio.CancelScope(shield=True):
-                now = await self._worker.run(
-                    self._identify, timeout_seconds=WATCH_TIMEOUT_SECONDS, what="watching validation markers"
-                )
-        except WorkerError:
-            return False
-        return now == self._seen
-
-    async def _run(self, call: Callable[[], T], what: str) -> T:
-        try:
-            return await self._worker.run(call, timeout_seconds=self._timeout_seconds, what=what)
-        except WorkerError as error:
-            raise HostStuck(self._directory, str(error)) from error
+        with suppress(HostStuck):
+            await self._watcher.wait_change(
+                self._identify, lambda: self._seen, "watching validation markers", poll_seconds=self._poll_seconds
+            )
 
     def _read(self) -> dict[str, str]:
         # Before the contents, so that the next comparison sees a change during the reading.
@@ -138,12 +110,4 @@ class MarkerDirectory:
             raise FileNotWritten(path, "remove it", error, replaced=False) from error
 
     def _identify(self) -> tuple[object, ...]:
-        return tuple(_identify(self._directory / name) for name in self._names)
-
-
-def _identify(path: Path) -> tuple[int, ...]:
-    try:
-        status = path.lstat()
-    except OSError:
-        return ()
-    return (status.st_ino, status.st_mtime_ns, status.st_size)
+        return tuple(identify(self._directory / name, follow_symlink=False) for name in self._names)

@@ -142,9 +142,6 @@ def remove_stale_temporaries(path: Path, *, is_prefix: bool = False) -> int:
     Args:
         path: The file.
         is_prefix: The leftovers of all files in the directory whose names begin with the file's name.
-
-    Raises:
-        FileUnreadable: The directory cannot be read or changed.
     """
     head, removed = f".{path.name}" if is_prefix else f".{path.name}.", 0
     rest = _LEFTOVER_REST if is_prefix else _RANDOM
@@ -183,6 +180,15 @@ def read_bounded(path: Path, *, limit_bytes: int = READ_LIMIT_BYTES, follow_syml
     if len(content) > limit_bytes:
         raise FileTooLarge(path, limit_bytes)
     return content
+
+
+def identify(path: Path | str, *, follow_symlink: bool = True) -> tuple[int, ...]:
+    """What stays the same for as long as content, owner and mode of the file do; empty without a file."""
+    try:
+        status = os.stat(path, follow_symlinks=follow_symlink)  # done all the time, at less cost than by a path
+    except (OSError, ValueError):
+        return ()
+    return (status.st_dev, status.st_ino, status.st_rdev, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def _write_all(descriptor: int, content: bytes) -> None:

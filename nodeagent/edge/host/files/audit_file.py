@@ -105,11 +105,7 @@ class AuditFile:
 
 
 def read_audit(directory: Path) -> tuple[Change, ...]:
-    """Every change in the log, the oldest first; a line that a power cut has truncated is left out.
-
-    Raises:
-        FileUnreadable: An existing file cannot be read.
-    """
+    """Every change in the log, the oldest first; a line that a power cut has truncated is left out."""
     return tuple(change for name in (BEFORE_NAME, NAME) for change in _read(directory / name))
 
 

@@ -4,25 +4,18 @@ Owns the blocking file work, done in a worker thread and bounded in time.
 Refuses to know a specification's meaning; a name is a file, its content is bytes.
 """
 
-import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TypeVar
-
-import anyio
 
 from nodeagent.core.children.worker_thread import WorkerThread
-from nodeagent.core.errors import WorkerError
-from nodeagent.core.life.ticker import until_beat
 from nodeagent.edge.host.driver.driver_files import DriverFileFinder
 from nodeagent.edge.host.driver.roots import resolve_driver_roots
-from nodeagent.edge.host.errors import FileNotWritten, HostError, HostStuck
-from nodeagent.edge.host.files.atomic_file import read_bounded, remove_stale_temporaries, write_atomically
+from nodeagent.edge.host.errors import FileNotWritten, HostError
+from nodeagent.edge.host.files.atomic_file import identify, read_bounded, remove_stale_temporaries, write_atomically
 from nodeagent.edge.host.files.pseudo_file import list_names
+from nodeagent.edge.host.host_worker import HostWorker
 from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.model.cdi import DriverFiles, SpecContent
-
-T = TypeVar("T")
 
 DEFAULT_DIRECTORIES = (Path("/etc/cdi"), Path("/var/run/cdi"))
 """The default directories of runtimes; the last directory has the last word."""
@@ -36,7 +29,7 @@ _POLL_SECONDS = 0.75
 _PATIENCE_SECONDS = 0.003
 """How long the loop stands still for a write while a container waits."""
 
-Fingerprint = tuple[tuple[str, ...], ...]
+Fingerprint = tuple[tuple[object, ...], ...]
 
 
 class HostDriverFiles:
@@ -52,11 +45,11 @@ class HostDriverFiles:
         host_root: Path = Path("/"),
     ) -> None:
         self._root, self._dev_root, self._host_root, self._finder = root, dev_root, host_root, finder
-        self._worker = worker or WorkerThread("driver files")
+        self._worker = HostWorker(worker or WorkerThread("driver files"), root, _TIMEOUT_SECONDS)
 
     async def read_driver_files(self) -> DriverFiles:
         """Find the driver and its files."""
-        return await _run(self._worker, self._read, "looking for the driver's files", self._root)
+        return await self._worker.run(self._read, "looking for the driver's files")
 
     def read_nowait(self) -> DriverFiles:
         """As `read_driver_files`, in this thread; for command lines."""
@@ -68,7 +61,12 @@ class HostDriverFiles:
 
 
 class SpecFiles:
-    """The directories of CDI specifications; the agent writes in a single directory of them."""
+    """The directories of CDI specifications; the agent writes in a single directory of them.
+
+    `own` is the agent's directory as this process sees it: in a container, mounted under the host's own name. `others`
+    are further directories of the host that runtimes read. Specifications with a prefix of `passing` come and go with
+    pods; the node's specifications exclude these.
+    """
 
     def __init__(
         self,
@@ -81,20 +79,10 @@ class SpecFiles:
         passing: tuple[str, ...] = (),
         poll_seconds: float = _POLL_SECONDS,
     ) -> None:
-        """Wire the directories up.
-
-        Args:
-            own: The agent's directory as this process sees it; in a container, mounted under the host's own name.
-            others: Further directories of the host that runtimes read.
-            worker: The thread for file work.
-            writer: The thread for writing; by default the thread for file work.
-            host: Where the host's directories are seen.
-            passing: Prefixes of specifications that come and go with pods; the node's specifications exclude these.
-            poll_seconds: The time between polls for changes.
-        """
         self._own, self._others, self._host = own, tuple(others), host or HostPaths()
-        self._worker = worker or WorkerThread("cdi directories")
-        self._writer = writer or self._worker
+        thread = worker or WorkerThread("cdi directories")
+        self._worker = HostWorker(thread, own, _TIMEOUT_SECONDS)
+        self._writer = HostWorker(writer or thread, own, _TIMEOUT_SECONDS)
         self._passing = passing
         self._has_cleared = False
         self._poll_seconds = poll_seconds
@@ -105,20 +93,12 @@ class SpecFiles:
         return str(self._own / name)
 
     async def read_specs(self) -> tuple[SpecContent, ...]:
-        """Every file that a runtime would read, the lower directory first, without files that come and go with a pod.
-
-        Raises:
-            NodeagentError: The file system does not answer.
-        """
-        return await _run(self._worker, self.read_nowait, "reading CDI specifications", self._own)
+        """Every file that a runtime would read, lower directory first, without files that come and go with a pod."""
+        return await self._worker.run(self.read_nowait, "reading CDI specifications")
 
     async def list_passing(self) -> tuple[str, ...]:
-        """Names of the agent's files that come and go with pods.
-
-        Raises:
-            NodeagentError: The file system does not answer.
-        """
-        return await _run(self._worker, self._list_passing, "listing CDI specifications", self._own)
+        """Names of the agent's files that come and go with pods."""
+        return await self._worker.run(self._list_passing, "listing CDI specifications")
 
     async def write_spec(self, name: str, content: bytes, *, durable: bool = True) -> None:
         """Write a file atomically, with the directory where missing.
@@ -129,31 +109,21 @@ class SpecFiles:
             NodeagentError: The file cannot be written; the file before stays.
         """
         # Not queued behind a poll of all files, and waited for, as a container waits.
-        await _run(
-            self._writer,
+        await self._writer.run(
             lambda: self.write_nowait(name, content, durable=durable),
             "writing a CDI specification",
-            self._own,
             patience_seconds=_PATIENCE_SECONDS,
         )
 
     async def remove_spec(self, name: str) -> None:
-        """Remove a file of the agent; fine when already gone.
-
-        Raises:
-            NodeagentError: The file cannot be removed.
-        """
-        await _run(self._worker, lambda: self.remove_nowait(name), "removing a CDI specification", self._own)
+        """Remove a file of the agent; fine when already gone."""
+        await self._worker.run(lambda: self.remove_nowait(name), "removing a CDI specification")
 
     async def wait_change(self) -> None:
         """Return when a file has come, gone or changed since the last reading."""
-        while True:
-            # Shielded, because the thread of a cancelled call is set aside as stuck.
-            with anyio.CancelScope(shield=True):
-                now = await _run(self._worker, self._identify, "watching CDI specifications", self._own)
-            if now != self._seen:
-                return
-            await anyio.sleep(until_beat(self._poll_seconds))
+        await self._worker.wait_change(
+            self._identify, lambda: self._seen, "watching CDI specifications", poll_seconds=self._poll_seconds
+        )
 
     def close(self) -> None:
         """Let the threads end."""
@@ -208,7 +178,7 @@ class SpecFiles:
         """Equal until a file changes. A directory with two names is read twice: cheaper than a comparison."""
         places = [str(self._own), *(str(self._host.here(str(directory))) for directory in self._others)]
         return tuple(
-            [(place, name, *_identify(f"{place}/{name}")) for place in places for name in self._list_names(place)]
+            [(place, name, *identify(f"{place}/{name}")) for place in places for name in self._list_names(place)]
         )
 
     def _list_passing(self) -> tuple[str, ...]:
@@ -235,18 +205,3 @@ def _are_same(one: Path, other: Path) -> bool:
         return one.samefile(other)
     except OSError:
         return False
-
-
-def _identify(path: str) -> tuple[str, ...]:
-    try:
-        status = os.stat(path)  # noqa: PTH116  # done all the time; a path object costs more than the call
-    except OSError:
-        return ()
-    return (str(status.st_ino), str(status.st_size), str(status.st_mtime_ns))
-
-
-async def _run(worker: WorkerThread, call: Callable[[], T], what: str, path: Path, patience_seconds: float = 0.0) -> T:
-    try:
-        return await worker.run(call, timeout_seconds=_TIMEOUT_SECONDS, what=what, patience_seconds=patience_seconds)
-    except WorkerError as error:
-        raise HostStuck(path, str(error)) from error

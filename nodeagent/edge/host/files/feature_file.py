@@ -4,16 +4,12 @@ Owns one file in the directory of local features. Refuses to create that directo
 feature discovery runs, and a file without a reader would look like labels that never come.
 """
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 from nodeagent.core.children.worker_thread import WorkerThread
-from nodeagent.core.errors import WorkerError
-from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable, HostStuck
+from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable
 from nodeagent.edge.host.files.atomic_file import read_bounded, remove_leftovers, write_atomically
-
-T = TypeVar("T")
+from nodeagent.edge.host.host_worker import HostWorker
 
 _LIMIT_BYTES = 65_536
 """Node feature discovery ignores larger files."""
@@ -24,37 +20,19 @@ class FeatureFile:
     """Reads and replaces the text of one feature file."""
 
     def __init__(self, path: Path, worker: WorkerThread) -> None:
-        self.path, self._worker = path, worker
+        self.path, self._worker = path, HostWorker(worker, path, _TIMEOUT_SECONDS)
 
     async def read(self) -> str:
-        """The file's text; empty without a file.
-
-        Raises:
-            HostError: The file cannot be read.
-        """
-        return await self._run(self._read, "reading the feature file")
+        """The file's text; empty without a file."""
+        return await self._worker.run(self._read, "reading the feature file")
 
     async def write(self, text: str) -> None:
-        """Replace the file, whole.
-
-        Raises:
-            HostError: The file cannot be written.
-        """
-        await self._run(lambda: self._write(text), "writing the feature file")
+        """Replace the file, whole."""
+        await self._worker.run(lambda: self._write(text), "writing the feature file")
 
     async def remove(self) -> bool:
-        """Remove the file; False without a file.
-
-        Raises:
-            HostError: The file exists and cannot be removed.
-        """
-        return await self._run(self._remove, "removing the feature file")
-
-    async def _run(self, call: Callable[[], T], what: str) -> T:
-        try:
-            return await self._worker.run(call, timeout_seconds=_TIMEOUT_SECONDS, what=what)
-        except WorkerError as error:
-            raise HostStuck(self.path, str(error)) from error
+        """Remove the file; False without a file."""
+        return await self._worker.run(self._remove, "removing the feature file")
 
     def _read(self) -> str:
         # A killed agent's leftovers go now: the file itself may be right, and never be written again.

@@ -9,20 +9,19 @@ import os
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 import nodeagent
 from nodeagent.core.children.worker_thread import WorkerThread
-from nodeagent.core.errors import WorkerError
 from nodeagent.edge.host.errors import (
     FileNotWritten,
     FileUnreadable,
-    HostStuck,
     ProgramMissing,
     ProgramUnfit,
     describe_os_error,
 )
-from nodeagent.edge.host.files.atomic_file import read_bounded
+from nodeagent.edge.host.files.atomic_file import identify, read_bounded
+from nodeagent.edge.host.host_worker import HostWorker
 from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.model.values import Value
 
@@ -31,8 +30,6 @@ _MODE: Final = 0o755
 _TIMEOUT_SECONDS: Final = 10.0
 _CHECK_SECONDS: Final = 5.0
 _SAID_LIMIT: Final = 300
-Identity: TypeAlias = tuple[str, int, int, int, int]
-
 _ENVIRONMENT: Final = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
 _IN_A_POD: Final = "KUBERNETES_SERVICE_HOST"
 
@@ -61,17 +58,11 @@ def locate_shared(path: Path, host: HostPaths, shared: Path | None) -> Path:
     return path if shared is not None and path.is_relative_to(shared) else host.here(str(path))
 
 
-def _identify(place: Path) -> Identity | None:
-    """Equal while the file, its content and its mode stay the same; `None` for a missing file."""
-    try:
-        status = place.stat()
-    except OSError:
-        return None
-    return (str(place), status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
-
-
 class HostProgram:
-    """Installs a program of the agent on the host."""
+    """Installs a program of the agent on the host.
+
+    `shared` is a directory mounted under the host's own name, writable where the rest of the host is read only.
+    """
 
     def __init__(
         self,
@@ -82,32 +73,15 @@ class HostProgram:
         shared: Path | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Wire the installer up.
-
-        Args:
-            worker: The thread for file work.
-            program: The program to install.
-            host: Where the host's files are seen.
-            shared: A directory mounted under the host's own name, writable where the rest of the host is read only.
-            environment: This process's own.
-        """
         self._worker, self._program, self._host, self._shared = worker, program, host or HostPaths(), shared
         self._is_in_pod = _IN_A_POD in (os.environ if environment is None else environment)
-        self._installed: Identity | None = None
-        self._proven: Identity | None = None
+        self._installed: tuple[Path, tuple[int, ...]] | None = None
+        self._proven: tuple[Path, tuple[int, ...]] | None = None
 
     async def install(self, path: Path) -> bool:
-        """Install the agent's exact program, executable; False when already installed.
-
-        Raises:
-            NodeagentError: The program cannot be installed.
-        """
-        try:
-            return await self._worker.run(
-                lambda: self._install(path), timeout_seconds=_TIMEOUT_SECONDS, what=f"installing {self._program.what}"
-            )
-        except WorkerError as error:
-            raise HostStuck(path, str(error)) from error
+        """Install the agent's exact program, executable; False when already installed."""
+        worker = HostWorker(self._worker, path, _TIMEOUT_SECONDS)
+        return await worker.run(lambda: self._install(path), f"installing {self._program.what}")
 
     async def check(self, path: Path) -> None:
         """Run the program in its place, as the container runtime would.
@@ -115,12 +89,8 @@ class HostProgram:
         Raises:
             NodeagentError: The program does not run, lacks something, or cannot be checked by this process.
         """
-        try:
-            await self._worker.run(
-                lambda: self._check(path), timeout_seconds=_TIMEOUT_SECONDS, what=f"trying {self._program.what}"
-            )
-        except WorkerError as error:
-            raise HostStuck(path, str(error)) from error
+        worker = HostWorker(self._worker, path, _TIMEOUT_SECONDS)
+        await worker.run(lambda: self.check_nowait(path), f"trying {self._program.what}")
 
     def check_nowait(self, path: Path) -> None:
         """As `check`, in this thread; for command lines.
@@ -128,17 +98,15 @@ class HostProgram:
         Raises:
             ProgramUnfit: The program does not run, or this process cannot find out.
         """
-        self._check(path)
-
-    def _check(self, path: Path) -> None:
         if self._is_in_pod and self._host.is_own:
             raise ProgramUnfit(path, "this pod does not see the host, `node.host_root` is /")
-        identity = _identify(locate_shared(path, self._host, self._shared))
-        if identity is None:
+        place = locate_shared(path, self._host, self._shared)
+        identity = identify(place)
+        if not identity:
             raise ProgramUnfit(path, "it is not there")
-        if identity != self._proven:
+        if (place, identity) != self._proven:
             self._run(path)
-            self._proven = identity
+            self._proven = place, identity
 
     def _run(self, path: Path) -> None:
         command = [] if self._host.is_own else ["chroot", str(self._host.root)]
@@ -161,10 +129,10 @@ class HostProgram:
 
     def _install(self, path: Path) -> bool:
         place = locate_shared(path, self._host, self._shared)
-        if self._installed is not None and _identify(place) == self._installed:
+        if (place, identify(place)) == self._installed:
             return False
         is_new = self._put(path, place)
-        self._installed = _identify(place)
+        self._installed = place, identify(place)
         return is_new
 
     def _put(self, path: Path, place: Path) -> bool:

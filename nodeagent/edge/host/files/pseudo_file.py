@@ -57,3 +57,9 @@ def list_names(directory: Path | str) -> tuple[str, ...]:
             return tuple(sorted(entry.name for entry in entries))
     except OSError:
         return ()
+
+
+def list_processes(proc_root: Path) -> tuple[Path, ...]:
+    """The directories of all processes in a /proc, by pid; empty for an unreadable /proc."""
+    pids = sorted(int(name) for name in list_names(proc_root) if name.isascii() and name.isdigit())
+    return tuple(proc_root / str(pid) for pid in pids)

@@ -63,12 +63,7 @@ class HostPaths:
         yield from (str(PurePosixPath(directory) / each) for each in sorted(found, key=lambda each: each.parts))
 
     def read(self, path: str, *, limit_bytes: int = READ_LIMIT_BYTES) -> bytes | None:
-        """A file's content; `None` for a missing file.
-
-        Raises:
-            FileUnreadable: An existing file cannot be read.
-            FileTooLarge: The file is larger than the limit.
-        """
+        """A file's content; `None` for a missing file."""
         try:
             return read_bounded(self.here(path), limit_bytes=limit_bytes)
         except FileUnreadable as error:
@@ -87,11 +82,7 @@ class HostPaths:
         return tuple(str(each) for each in PurePosixPath(path).parents if not self.here(str(each)).exists())
 
     def remove_empty(self, directories: Iterable[str]) -> None:
-        """Remove empty directories; other directories stay, and a missing directory is no error.
-
-        Raises:
-            FileNotWritten: An empty directory cannot be removed.
-        """
+        """Remove empty directories; other directories stay, and a missing directory is no error."""
         for directory in directories:
             place = self.here(directory)
             # A read-only file system reports a missing directory as read-only.

@@ -27,8 +27,6 @@ class KernelRecord(Value, frozen=True):
     facility: int
     """0 for the kernel itself; user space can write records too, but never with 0."""
     text: str
-    properties: tuple[tuple[str, str], ...] = ()
-    """`SUBSYSTEM`, `DEVICE` and the like."""
     lost_before: int = 0
     """Number of records that the kernel dropped unread just before this record; filled in by the reader."""
 
@@ -41,9 +39,6 @@ class XidLine(Value, frozen=True):
     xid: int | None
     """`None` for an unreadable number."""
     message: str = ""
-    process_id: int | None = None
-    process_name: str = ""
-    """Chosen by the user: text of any kind."""
     gpu_instance_id: int | None = None
     compute_instance_id: int | None = None
 
@@ -75,20 +70,7 @@ class InitFailureLine(Value, frozen=True):
     message: str = ""
 
 
-class GpuIdentityLine(Value, frozen=True):
-    """The UUID of the card at an address, the only known UUID for a card that does not answer any more."""
-
-    address: PciAddress
-    uuid: str
-
-
-class ApiMismatchLine(Value, frozen=True):
-    """A client and the module have different versions."""
-
-    message: str = ""
-
-
-DriverLine = XidLine | SxidLine | LostGpuLine | InitFailureLine | GpuIdentityLine | ApiMismatchLine
+DriverLine = XidLine | SxidLine | LostGpuLine | InitFailureLine
 
 
 def parse_record(raw: bytes) -> KernelRecord | None:
@@ -96,7 +78,7 @@ def parse_record(raw: bytes) -> KernelRecord | None:
     head = _HEAD.match(raw)
     if head is None:
         return None
-    text, *continuation = raw[head.end() :].rstrip(b"\n").split(b"\n")
+    text = raw[head.end() :].partition(b"\n")[0]
     priority = int(head[1])
     return KernelRecord(
         sequence=int(head[2]),
@@ -104,7 +86,6 @@ def parse_record(raw: bytes) -> KernelRecord | None:
         level=priority % _LEVELS,
         facility=priority // _LEVELS,
         text=_unescape(text),
-        properties=tuple(_parse_property(line) for line in continuation if line.startswith(b" ") and b"=" in line),
     )
 
 
@@ -128,11 +109,6 @@ def _unescape(raw: bytes) -> str:
     return _ESCAPE.sub(lambda match: bytes([int(match[1], 16)]), raw).decode("utf-8", "replace")
 
 
-def _parse_property(line: bytes) -> tuple[str, str]:
-    name, _, value = _unescape(line[1:]).partition("=")
-    return name, value
-
-
 def _build_xid(match: re.Match[str]) -> XidLine:
     words = match["place"].split()
     instances = {
@@ -140,15 +116,12 @@ def _build_xid(match: re.Match[str]) -> XidLine:
     }
     number, _, rest = match["rest"].partition(",")
     message = rest.removeprefix(" ")
-    process = _PROCESS.match(message)
-    if process:
+    if process := _PROCESS.match(message):
         message = process["message"] or ""
     return XidLine(
         address=_find_address(words),
         xid=int(number) if _XID_NUMBER.fullmatch(number.strip()) else None,
         message=message,
-        process_id=int(process["pid"]) if process and process["pid"].isdecimal() else None,
-        process_name=(process["name"] or "") if process else "",
         gpu_instance_id=instances.get("GPU-I"),
         compute_instance_id=instances.get("GPU-CI"),
     )
@@ -169,24 +142,12 @@ def _build_sxid(match: re.Match[str]) -> SxidLine:
 
 
 def _build_lost(match: re.Match[str]) -> LostGpuLine:
-    return LostGpuLine(address=_parse_address(match["address"]), message=match["message"])
-
-
-def _build_lost_at_probe(match: re.Match[str]) -> LostGpuLine:
     address = match["address"]
     return LostGpuLine(address=_parse_address(address) if address else None, message=match["message"])
 
 
 def _build_init_failure(match: re.Match[str]) -> InitFailureLine:
     return InitFailureLine(address=_parse_address(match["address"]), message=match["message"])
-
-
-def _build_identity(match: re.Match[str]) -> GpuIdentityLine:
-    return GpuIdentityLine(address=_parse_address(match["address"]), uuid=match["uuid"])
-
-
-def _build_mismatch(match: re.Match[str]) -> ApiMismatchLine:
-    return ApiMismatchLine(message=match["message"].strip())
 
 
 def _find_address(words: list[str]) -> PciAddress | None:
@@ -207,9 +168,7 @@ def _parse_address(text: str) -> PciAddress:
 _ADDRESS = re.compile(r"(?:[0-9A-Fa-f]{1,8}:)?[0-9A-Fa-f]{1,2}:[0-9A-Fa-f]{1,2}(?:\.[0-7])?")
 _XID_NUMBER = re.compile(r"[0-9]{1,5}")
 # The name is the user's choice, at most 15 characters, and may contain the very separators.
-_PROCESS = re.compile(
-    r"pid=(?P<pid>[0-9]+|'[^']*'|[^,]*)(?:, name=(?P<name>.{0,15}?))?(?:, (?P<message>.*))?$", re.DOTALL
-)
+_PROCESS = re.compile(r"pid=(?:[0-9]+|'[^']*'|[^,]*)(?:, name=.{0,15}?)?(?:, (?P<message>.*))?$", re.DOTALL)
 _LINK = re.compile(r"\bLink (\d{1,4})\b")
 _SPEAKERS = ("NVRM: ", "nvidia-nvswitch")
 """Prefixes of all the lines below."""
@@ -225,7 +184,6 @@ _LINES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], DriverLine]], ...
         ),
         _build_sxid,
     ),
-    (re.compile(rf"NVRM: GPU at {_PLACE}: (?P<uuid>GPU-[0-9a-fA-F-]+)"), _build_identity),
     (re.compile(rf"NVRM: GPU {_PLACE}: (?P<message>GPU has fallen off the bus.*)"), _build_lost),
     (re.compile(rf"NVRM: GPU {_PLACE}: (?P<message>RmInitAdapter failed.*)"), _build_init_failure),
     (
@@ -235,7 +193,6 @@ _LINES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], DriverLine]], ...
             r"fallen off the bus and is not responding to commands.*)",
             re.DOTALL,
         ),
-        _build_lost_at_probe,
+        _build_lost,
     ),
-    (re.compile(r"NVRM: API mismatch:(?P<message>.*)", re.DOTALL), _build_mismatch),
 )

@@ -33,7 +33,6 @@ class KernelLog:
     Args:
         path: The log device.
         after_sequence: The last record handled before, in this same boot; earlier records are passed over.
-        accept_user_records: Also accept records from user space. For tests only: such records can be forged.
         read: The function that reads from the descriptor, replaced in tests.
     """
 
@@ -42,7 +41,6 @@ class KernelLog:
         path: Path = KERNEL_LOG,
         *,
         after_sequence: int | None = None,
-        accept_user_records: bool = False,
         read: Callable[[int, int], bytes] = os.read,
     ) -> None:
         self.malformed_count = 0
@@ -50,7 +48,6 @@ class KernelLog:
         self._path, self._read = path, read
         self._last = after_sequence
         self._handled = -1 if after_sequence is None else after_sequence
-        self._accept_user_records = accept_user_records
         self._descriptor = -1
 
     def __enter__(self) -> Self:
@@ -122,7 +119,7 @@ class KernelLog:
         if record.sequence <= self._handled:
             return None
         lost = 0 if self._last is None else max(0, record.sequence - self._last - 1)
-        if record.facility != _KERNEL_FACILITY and not self._accept_user_records:
+        if record.facility != _KERNEL_FACILITY:
             self._last = record.sequence - lost
             return None
         self._last = record.sequence

@@ -10,10 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nodeagent.core.children.worker_thread import WorkerThread
-from nodeagent.core.errors import WorkerError
 from nodeagent.edge.host.devices.gpu_arrival import NVIDIA_VENDOR
-from nodeagent.edge.host.errors import HostStuck
 from nodeagent.edge.host.files.pseudo_file import list_names, read_attribute, read_number, read_raw_attribute
+from nodeagent.edge.host.host_worker import HostWorker
 from nodeagent.model.ids import parse_pci_address
 from nodeagent.model.labels import NodeFacts, VendorFunction, VgpuGuest
 
@@ -31,18 +30,11 @@ class HostNodeFacts:
     """The port `NodeFactSource` on a real host."""
 
     def __init__(self, read: Callable[[], NodeFacts], worker: WorkerThread, sys_root: Path) -> None:
-        self._read, self._worker, self._sys_root = read, worker, sys_root
+        self._read, self._worker = read, HostWorker(worker, sys_root, _TIMEOUT_SECONDS)
 
     async def read_facts(self) -> NodeFacts:
-        """Read the facts once.
-
-        Raises:
-            HostStuck: A file system does not answer.
-        """
-        try:
-            return await self._worker.run(self._read, timeout_seconds=_TIMEOUT_SECONDS, what="reading the node's facts")
-        except WorkerError as error:
-            raise HostStuck(self._sys_root, str(error)) from error
+        """Read the facts once."""
+        return await self._worker.run(self._read, "reading the node's facts")
 
 
 def read_node_facts(

@@ -7,7 +7,7 @@ A process may end at any moment of the walk, so unreadable files are passed over
 import re
 from pathlib import Path
 
-from nodeagent.edge.host.files.pseudo_file import list_names, read_raw_attribute
+from nodeagent.edge.host.files.pseudo_file import list_names, list_processes, read_raw_attribute
 from nodeagent.model.values import Value
 
 DEVICE_PREFIX = "/dev/nvidia"
@@ -37,8 +37,7 @@ class ContainerPlace(Value, frozen=True):
 
 def read_device_holders(proc_root: Path = Path("/proc"), *, prefix: str = DEVICE_PREFIX) -> tuple[DeviceHolder, ...]:
     """All processes with an open device file, by pid; without root, only processes of the agent's own user."""
-    pids = sorted(int(name) for name in list_names(proc_root) if name.isascii() and name.isdigit())
-    holders = (_read_holder(proc_root / str(pid), pid, prefix) for pid in pids)
+    holders = (_read_holder(process, prefix) for process in list_processes(proc_root))
     return tuple(holder for holder in holders if holder is not None)
 
 
@@ -53,13 +52,13 @@ def parse_cgroup(text: str) -> ContainerPlace:
     )
 
 
-def _read_holder(process: Path, pid: int, prefix: str) -> DeviceHolder | None:
+def _read_holder(process: Path, prefix: str) -> DeviceHolder | None:
     devices = _read_devices(process / "fd", prefix)
     if not devices:
         return None
     place = parse_cgroup(read_raw_attribute(process / "cgroup").decode("utf-8", "replace"))
     return DeviceHolder(
-        pid=pid,
+        pid=int(process.name),
         command=_read_command(process),
         devices=devices,
         pod_uid=place.pod_uid,

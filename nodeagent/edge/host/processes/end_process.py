@@ -9,10 +9,10 @@ import signal
 from pathlib import Path
 
 from nodeagent.core.children.worker_thread import WorkerThread
-from nodeagent.core.errors import WorkerError
 from nodeagent.core.log.audit import noting
-from nodeagent.edge.host.errors import HostStuck, ProcessNotEnded
+from nodeagent.edge.host.errors import ProcessNotEnded
 from nodeagent.edge.host.files.pseudo_file import read_raw_attribute
+from nodeagent.edge.host.host_worker import HostWorker
 from nodeagent.edge.host.processes.device_holders import parse_cgroup
 
 _TIMEOUT_SECONDS = 2.0
@@ -22,16 +22,11 @@ class HostProcessEnding:
     """The port `ProcessEnding` over pidfd."""
 
     def __init__(self, worker: WorkerThread, proc_root: Path = Path("/proc")) -> None:
-        self._worker, self._proc_root = worker, proc_root
+        self._worker, self._proc_root = HostWorker(worker, proc_root, _TIMEOUT_SECONDS), proc_root
 
     async def end(self, pid: int, pod_uid: str) -> bool:
         """Send SIGKILL; False for a process that has ended, or belongs to another pod."""
-        try:
-            return await self._worker.run(
-                lambda: self._end(pid, pod_uid), timeout_seconds=_TIMEOUT_SECONDS, what="ending a process"
-            )
-        except WorkerError as error:
-            raise HostStuck(self._proc_root, str(error)) from error
+        return await self._worker.run(lambda: self._end(pid, pod_uid), "ending a process")
 
     def _end(self, pid: int, pod_uid: str) -> bool:
         try:

@@ -11,21 +11,27 @@ from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.errors import WorkerError
 from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.host.errors import FileUnreadable
-from nodeagent.edge.host.files.pseudo_file import list_names, read_raw_attribute
+from nodeagent.edge.host.files.pseudo_file import list_processes, read_raw_attribute
 from nodeagent.edge.host.processes.device_holders import parse_cgroup
 from nodeagent.model.ports import ProcessPlace
 
 
-def find_pods(proc_root: Path) -> frozenset[str]:
-    """The uids of all pods with a process; between two containers the pod's sandbox remains as a process.
+def require_processes(proc_root: Path) -> tuple[Path, ...]:
+    """The directories of all processes.
 
     Raises:
         FileUnreadable: /proc shows no process at all.
     """
-    pids = [name for name in list_names(proc_root) if name.isascii() and name.isdigit()]
-    if not pids:
+    processes = list_processes(proc_root)
+    if not processes:
         raise FileUnreadable(proc_root, FileNotFoundError(2, "no process is to be seen there"))
-    texts = (read_raw_attribute(proc_root / pid / "cgroup").decode("utf-8", "replace") for pid in pids)
+    return processes
+
+
+def find_pods(proc_root: Path) -> frozenset[str]:
+    """The uids of all pods with a process; between two containers the pod's sandbox remains as a process."""
+    cgroups = (each / "cgroup" for each in require_processes(proc_root))
+    texts = (read_raw_attribute(each).decode("utf-8", "replace") for each in cgroups)
     return frozenset(uid for uid in (parse_cgroup(text).pod_uid for text in texts) if uid)
 
 

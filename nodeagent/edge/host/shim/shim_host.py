@@ -6,22 +6,20 @@ Blocking work is done in a worker thread and bounded in time.
 
 import os
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from nodeagent.core.children.worker_thread import WorkerThread
-from nodeagent.core.errors import WorkerError
-from nodeagent.edge.host.errors import FileNotWritten, HostError, HostStuck, ProgramNameTaken
-from nodeagent.edge.host.files.atomic_file import read_bounded, remove_leftovers, remove_stale_temporaries
+from nodeagent.edge.host.errors import FileNotWritten, HostError, ProgramNameTaken
+from nodeagent.edge.host.files.atomic_file import identify, read_bounded, remove_leftovers, remove_stale_temporaries
 from nodeagent.edge.host.files.host_program import BUILT, HostProgram, Program, locate_shared
+from nodeagent.edge.host.host_worker import HostWorker
 from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.edge.host.shim.table_file import ON_MISSING_FILE, TABLE_FILE, write_on_missing, write_table
 from nodeagent.model.shim import OnMissing, ShimTable
 from nodeagent.model.shim_names import SHIM_PROGRAM
-
-T = TypeVar("T")
 
 SHIM: Final = Program(built=BUILT / SHIM_PROGRAM, what="the runtime shim", without="set `runtime.shim: false`")
 _MARKS: Final = ("sys/kernel/random/boot_id", "module/nvidia/version")
@@ -30,11 +28,9 @@ _DIRECTORY_MODE: Final = 0o755
 _FILE_MODE: Final = 0o600
 _MARK_LIMIT: Final = 4096
 
-Seen = tuple[int, ...]
-
 
 class HostShim:
-    """The runtime shim of one host."""
+    """The runtime shim of one host; `shared` is a directory that this process has under the host's own name."""
 
     def __init__(
         self,
@@ -46,42 +42,32 @@ class HostShim:
         proc_root: Path = Path("/proc"),
         sys_root: Path = Path("/sys"),
     ) -> None:
-        """Wire the shim up.
-
-        Args:
-            worker: The thread for file work.
-            program: The program of this installation.
-            host: Where the host's files are seen.
-            shared: A directory that this process has under the host's own name.
-            proc_root: The host's /proc.
-            sys_root: The host's /sys.
-        """
         self._worker, self._host, self._shared = worker, host or HostPaths(), shared
         self._program = HostProgram(worker, program, host=self._host, shared=shared)
         self._marks = [root / name for root, name in zip((proc_root, sys_root), _MARKS, strict=True)]
-        self._written: tuple[Path, ShimTable, OnMissing, tuple[Seen | None, ...]] | None = None
+        self._written: tuple[Path, ShimTable, OnMissing, list[tuple[int, ...]]] | None = None
 
     async def install(self, program: Path, names: Sequence[Path] = ()) -> bool:
         """Put our program in place, run the program once, and link each of the names to the program."""
         is_new = await self._program.install(program)
         await self._program.check(program)
-        linked = await self._run(lambda: self._link(program, names), "naming the runtime shim", program)
+        linked = await self._work_on(program).run(lambda: self._link(program, names), "naming the runtime shim")
         return is_new or linked
 
     async def read_marks(self) -> tuple[tuple[str, str], ...]:
         """Values that a reboot, or another driver, changes."""
-        return await self._run(self._read_marks, "looking at driver and boot", self._marks[0])
+        return await self._work_on(self._marks[0]).run(self._read_marks, "looking at driver and boot")
 
     async def write(self, directory: Path, table: ShimTable, on_missing: OnMissing) -> bool:
         """Put exactly this table in place; foreign changes since the last write are overwritten."""
         place = locate_shared(directory, self._host, self._shared)
         what = "writing the runtime shim's table"
-        return await self._run(lambda: self._write(place, table, on_missing), what, directory)
+        return await self._work_on(directory).run(lambda: self._write(place, table, on_missing), what)
 
     async def remove(self, directory: Path) -> bool:
         """Remove the table, and the setting for a missing table."""
         place = locate_shared(directory, self._host, self._shared)
-        return await self._run(lambda: _remove(place), "removing the runtime shim's table", directory)
+        return await self._work_on(directory).run(lambda: _remove(place), "removing the runtime shim's table")
 
     def _link(self, program: Path, names: Sequence[Path]) -> bool:
         made = [name for name in names if self._link_one(name, program)]
@@ -137,11 +123,8 @@ class HostShim:
         self._written = (directory, table, on_missing, _identify(paths))
         return _read_both(paths) != before
 
-    async def _run(self, call: Callable[[], T], what: str, path: Path) -> T:
-        try:
-            return await self._worker.run(call, timeout_seconds=_TIMEOUT_SECONDS, what=what)
-        except WorkerError as error:
-            raise HostStuck(path, str(error)) from error
+    def _work_on(self, path: Path) -> HostWorker:
+        return HostWorker(self._worker, path, _TIMEOUT_SECONDS)
 
 
 def list_table_files(directory: Path) -> tuple[Path, ...]:
@@ -169,17 +152,8 @@ def _is_private(path: Path) -> bool:
     return status.st_uid == os.geteuid() and status.st_mode & 0o7777 == _FILE_MODE
 
 
-def _identify(paths: Iterable[Path]) -> tuple[Seen | None, ...]:
-    """Equal until the files are touched."""
-    return tuple(_identify_one(path) for path in paths)
-
-
-def _identify_one(path: Path) -> Seen | None:
-    try:
-        status = path.lstat()
-    except OSError:
-        return None
-    return (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+def _identify(paths: Iterable[Path]) -> list[tuple[int, ...]]:
+    return [identify(path, follow_symlink=False) for path in paths]
 
 
 def _read_both(paths: Iterable[Path]) -> list[bytes]:

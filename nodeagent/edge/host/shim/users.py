@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from nodeagent.edge.host.errors import HostError
-from nodeagent.edge.host.files.pseudo_file import list_names, read_raw_attribute
+from nodeagent.edge.host.files.pseudo_file import list_processes, read_raw_attribute
 from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.model.runtimes import RUNTIMES
 from nodeagent.model.shim_names import RUNTIME_NAMES
@@ -40,10 +40,8 @@ def _list_noted(host: HostPaths) -> Iterator[str]:
 
 def _list_told(proc_root: Path) -> Iterator[str]:
     monitors = {record.monitor for record in RUNTIMES.values() if record.monitor}
-    for number in list_names(proc_root):
-        if not (number.isascii() and number.isdigit()):
-            continue
-        arguments = read_raw_attribute(proc_root / number / "cmdline").decode("utf-8", "replace").split("\0")
+    for process in list_processes(proc_root):
+        arguments = read_raw_attribute(process / "cmdline").decode("utf-8", "replace").split("\0")
         if Path(arguments[0]).name not in monitors:
             continue
         yield from (value for flag, value in itertools.pairwise(arguments) if flag in _RUNTIME_FLAGS)

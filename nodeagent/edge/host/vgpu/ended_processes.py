@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from nodeagent.edge.host.errors import FileNotWritten
-from nodeagent.edge.host.files.pseudo_file import list_names, read_raw_attribute
+from nodeagent.edge.host.files.pseudo_file import list_processes, read_raw_attribute
 from nodeagent.edge.host.vgpu import layout
 from nodeagent.edge.host.vgpu.layout import PROCESS, USAGE_BYTES, USAGE_HEADER
 
@@ -65,11 +65,9 @@ def list_held(descriptor: int) -> tuple[Slot, ...]:
 def read_living(proc_root: Path = Path("/proc")) -> frozenset[Living] | None:
     """All processes of this host; `None` where the processes of containers are invisible."""
     living, sees_containers = set[Living](), False
-    for name in list_names(proc_root):
-        if not name.isdecimal():
-            continue
-        status = read_raw_attribute(proc_root / name / "status")
-        stat = read_raw_attribute(proc_root / name / "stat").rpartition(b")")[2].split()
+    for process in list_processes(proc_root):
+        status = read_raw_attribute(process / "status")
+        stat = read_raw_attribute(process / "stat").rpartition(b")")[2].split()
         pids = next((line.split()[1:] for line in status.splitlines() if line.startswith(b"NSpid:")), [])
         if pids and len(stat) > _START_FIELD:
             living.add(Living(int(pids[-1]) & layout.PID_MASK, int(stat[_START_FIELD]) & layout.START_MASK))
@@ -82,9 +80,6 @@ def forget_ended(path: Path, descriptor: int, slots: Sequence[Slot], living: fro
 
     Where another process of the same namespace lives, the library frees such slots: two at once would collide.
     Elsewhere the slots have no other writer: the library neither judges such slots nor gives them out.
-
-    Raises:
-        FileNotWritten: A write was refused.
     """
     inhabited = {slot.namespace for slot in slots if slot.process in living}
     ended = [slot for slot in slots if slot.wants_host and slot.namespace not in inhabited]

@@ -11,12 +11,12 @@ import stat
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from nodeagent.core.children.worker_thread import WorkerThread
-from nodeagent.core.errors import WorkerError
-from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable, HostStuck, VgpuFileInvalid
+from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable, VgpuFileInvalid
 from nodeagent.edge.host.files.container_label import label_for_containers
+from nodeagent.edge.host.host_worker import HostWorker
 from nodeagent.edge.host.vgpu.limits_file import (
     DeviceLimit,
     Limits,
@@ -31,8 +31,6 @@ from nodeagent.edge.host.vgpu.usage_file import bound_usage, create_usage, read_
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.fractions import FractionLimit, LimitsFolder, MeasuredUtilization, UsageCheck
 from nodeagent.model.ids import GpuUuid
-
-T = TypeVar("T")
 
 FRACTION_FOLDERS: Final = "parts"
 """Below the state directory: folders of containers."""
@@ -61,44 +59,45 @@ class HostFractionFolders:
 
     def __init__(self, root: Path, worker: WorkerThread, *, of_claims: bool = False) -> None:
         """`of_claims` says that several containers may have the same folder."""
-        self._root, self._worker, self._of_claims = root, worker, of_claims
+        self._root, self._of_claims = root, of_claims
+        self._worker = HostWorker(worker, root, _TIMEOUT_SECONDS)
         self._memory = root.with_name(MEMORY)
         self._grown = dict[str, int]()
 
     async def prepare(self, name: str) -> None:
         """Make the folder."""
-        await self._run(lambda: self._prepare(name), "making the folder of a container")
+        await self._worker.run(lambda: self._prepare(name), "making the folder of a container")
 
     async def write(self, name: str, limits: Sequence[FractionLimit]) -> LimitsFolder:
         """Write the limits into the folder."""
         content = Limits(tuple(map(_render, limits)))
-        return await self._run(
+        return await self._worker.run(
             lambda: self._write(name, content), "writing the limits of a container", patience_seconds=_PATIENCE_SECONDS
         )
 
     async def remove(self, name: str) -> None:
         """Remove the folder."""
-        await self._run(lambda: self._remove(name), "removing the limits of a container")
+        await self._worker.run(lambda: self._remove(name), "removing the limits of a container")
 
     async def read(self, name: str) -> tuple[FractionLimit, ...]:
         """The limits of a container."""
-        return await self._run(lambda: self._read(name), "reading the limits of a container")
+        return await self._worker.run(lambda: self._read(name), "reading the limits of a container")
 
     async def measure(self, measures: Mapping[str, Sequence[MeasuredUtilization | None]]) -> None:
         """Write the utilization of GPUs for running containers."""
-        await self._run(lambda: self._measure(measures), "telling containers how busy their GPUs are")
+        await self._worker.run(lambda: self._measure(measures), "telling containers how busy their GPUs are")
 
     async def is_used(self, name: str) -> bool:
         """Whether the library has ever come up in a process of the container."""
-        return await self._run(lambda: self._is_used(name), "reading what a container uses")
+        return await self._worker.run(lambda: self._is_used(name), "reading what a container uses")
 
     async def list_names(self) -> tuple[str, ...]:
         """The names of existing folders."""
-        return await self._run(self._list_names, "listing the limits of containers")
+        return await self._worker.run(self._list_names, "listing the limits of containers")
 
     async def bound_usage(self) -> UsageCheck:
         """Truncate files that containers have enlarged; the containers that did, and those with files on the disk."""
-        return await self._run(self._bound_usage, "looking at the size of what containers write")
+        return await self._worker.run(self._bound_usage, "looking at the size of what containers write")
 
     def _prepare(self, name: str) -> LimitsFolder:
         folder = self._root / name
@@ -217,14 +216,6 @@ class HostFractionFolders:
             raise problems[0]
         return UsageCheck(grown=dict(self._grown), unbounded=tuple(unbounded))
 
-    async def _run(self, call: Callable[[], T], what: str, patience_seconds: float = 0.0) -> T:
-        try:
-            return await self._worker.run(
-                call, timeout_seconds=_TIMEOUT_SECONDS, what=what, patience_seconds=patience_seconds
-            )
-        except WorkerError as error:
-            raise HostStuck(self._root, str(error)) from error
-
 
 def list_in_memory(folder: Path) -> tuple[Path, ...]:
     """Possible files of a folder outside the folder, in memory."""
@@ -252,7 +243,6 @@ def _is_there(path: Path) -> bool:
 
     Raises:
         FileNotWritten: A link, a directory or a device is in the file's place.
-        FileUnreadable: The path cannot be examined.
     """
     try:
         status = path.lstat()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from nodeagent.edge.host.errors import FileUnreadable
-from nodeagent.edge.host.files.pseudo_file import list_names
+from nodeagent.edge.host.processes.process_places import require_processes
 from nodeagent.edge.host.vgpu.fraction_folders import LIMITS
 
 _ROOT_FIELD: Final = 3
@@ -22,16 +22,13 @@ def find_mounted(names: Collection[str], proc_root: Path) -> frozenset[str]:
     Raises:
         FileUnreadable: The mounts of a process are invisible, or /proc shows no process at all.
     """
-    pids = [name for name in list_names(proc_root) if name.isascii() and name.isdigit()]
-    if not pids:
-        raise FileUnreadable(proc_root, FileNotFoundError(2, "no process is to be seen there"))
     found, seen = set[str](), set[str]()
-    for pid in pids:
-        namespace = _read_namespace(proc_root / pid)
+    for process in require_processes(proc_root):
+        namespace = _read_namespace(process)
         if namespace and namespace in seen:
             continue
         seen.add(namespace)
-        found.update(_list_folders(proc_root / pid / "mountinfo"))
+        found.update(_list_folders(process / "mountinfo"))
     return frozenset(found.intersection(names))
 
 

@@ -3,16 +3,15 @@
 Owns both paths. A library in use by running containers is never overwritten: a newer library takes the name by rename.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from nodeagent.core.children.worker_thread import WorkerThread
-from nodeagent.core.errors import WorkerError
-from nodeagent.edge.host.errors import FileNotWritten, HostStuck
+from nodeagent.edge.host.errors import FileNotWritten
 from nodeagent.edge.host.files.atomic_file import write_atomically
 from nodeagent.edge.host.files.container_label import label_for_containers
 from nodeagent.edge.host.files.host_program import BUILT, HostProgram, Program
+from nodeagent.edge.host.host_worker import HostWorker
 from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.model.fractions import PLACE, LibraryFiles
 
@@ -31,24 +30,18 @@ class HostVgpuLibrary:
     """The port `VgpuLibrary` below one directory, which this process has under the host's own name."""
 
     def __init__(self, root: Path, worker: WorkerThread, program: Program = LIBRARY) -> None:
-        self._root, self._worker = root, worker
+        self._root, self._worker = root, HostWorker(worker, root, _TIMEOUT_SECONDS)
         self._library = HostProgram(worker, program, host=HostPaths(), shared=root)
         self._files = LibraryFiles(library=str(root / NAME), preload=str(root / PRELOAD))
 
     async def install(self) -> LibraryFiles:
         """Put library and linker file of this release in place."""
-        await self._run(self._prepare, "preparing the vGPU library")
+        await self._worker.run(self._prepare, "preparing the vGPU library")
         await self._library.install(self._root / NAME)
-        await self._run(
+        await self._worker.run(
             lambda: label_for_containers(self._root / NAME, self._root / PRELOAD), "labelling the vGPU library"
         )
         return self._files
-
-    async def _run(self, call: Callable[[], None], what: str) -> None:
-        try:
-            await self._worker.run(call, timeout_seconds=_TIMEOUT_SECONDS, what=what)
-        except WorkerError as error:
-            raise HostStuck(self._root, str(error)) from error
 
     def _prepare(self) -> None:
         path = self._root / PRELOAD

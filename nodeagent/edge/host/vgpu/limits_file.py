@@ -127,7 +127,6 @@ def create_limits(path: Path, limits: Limits) -> None:
     """Put a new file in place before the container starts; after a power cut the file is made anew.
 
     Raises:
-        FileNotWritten: The file could not be written.
         ValueError: The format cannot hold the limits.
     """
     write_atomically(path, render_limits(limits), mode=_MODE, durable=False)
@@ -137,7 +136,6 @@ def read_limits(path: Path) -> Limits:
     """The limits in a file.
 
     Raises:
-        FileUnreadable: The file cannot be read.
         FileTooLarge: The file is no limits file.
         VgpuFileInvalid: The file is no limits file, or is damaged.
     """
@@ -153,7 +151,6 @@ def change_limits(path: Path, limits: Limits) -> None:
     A half-written or damaged file is made whole: the devices of its slots cannot be known.
 
     Raises:
-        FileUnreadable: The file is missing or cannot be opened.
         FileNotWritten: The disk refused; the file may be half written, and its readers notice.
         VgpuFileInvalid: The file is for other devices, or is no limits file.
         ValueError: The format cannot hold the limits.
@@ -176,8 +173,6 @@ def write_measured(path: Path, slot: int, measured: Measured) -> None:
     """Write a device's utilization for a running container: one write of eight bytes, seen whole by its processes.
 
     Raises:
-        FileUnreadable: The file is missing or cannot be opened.
-        FileNotWritten: The write was refused.
         ValueError: No such slot, or figures beyond the format.
     """
     if not 0 <= slot < layout.DEVICES or not 0 <= measured.own <= measured.total <= _WHOLE:

@@ -17,21 +17,12 @@ _MODE: Final = 0o666
 
 
 def create_shared(path: Path) -> None:
-    """Put a new file in place before any container starts; after a power cut the file is made anew.
-
-    Raises:
-        FileNotWritten: The file could not be written.
-    """
+    """Put a new file in place before any container starts; after a power cut the file is made anew."""
     write_atomically(path, bytes(SHARED.size), mode=_MODE, durable=False)
 
 
 def bound_shared(path: Path) -> int | None:
-    """Truncate a file that a container has enlarged; the enlarged size, 0 for no change, `None` without a file.
-
-    Raises:
-        FileUnreadable: The file cannot be opened.
-        FileNotWritten: The file cannot be truncated.
-    """
+    """Truncate a file that a container has enlarged; the enlarged size, 0 for no change, `None` without a file."""
     descriptor = open_written(path)
     if descriptor is None:
         return None
@@ -42,11 +33,7 @@ def bound_shared(path: Path) -> int | None:
 
 
 def open_written(path: Path) -> int | None:
-    """Open a file that containers write, whatever a container has put in its place; `None` without a file.
-
-    Raises:
-        FileUnreadable: The file cannot be opened.
-    """
+    """Open a file that containers write, whatever a container has put in its place; `None` without a file."""
     try:
         return os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -56,11 +43,7 @@ def open_written(path: Path) -> int | None:
 
 
 def cut(path: Path, descriptor: int, most_bytes: int) -> int:
-    """Truncate a file to a size; the size of a longer file, or 0.
-
-    Raises:
-        FileNotWritten: The file cannot be truncated.
-    """
+    """Truncate a file to a size; the size of a longer file, or 0."""
     size = os.fstat(descriptor).st_size
     if size <= most_bytes:
         return 0

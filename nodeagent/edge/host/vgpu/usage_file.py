@@ -125,11 +125,7 @@ def parse_usage(content: bytes) -> Usage:
 
 
 def create_usage(path: Path) -> None:
-    """Put a new file in place before the container starts; after a power cut the file is made anew.
-
-    Raises:
-        FileNotWritten: The file could not be written.
-    """
+    """Put a new file in place before the container starts; after a power cut the file is made anew."""
     write_atomically(path, render_head(), mode=_MODE, durable=False, size_bytes=USAGE_BYTES)
 
 
@@ -137,7 +133,6 @@ def read_usage(path: Path) -> Usage:
     """The usage in a file.
 
     Raises:
-        FileUnreadable: The file cannot be read.
         FileTooLarge: The file is no usage file.
         VgpuFileInvalid: The file is no usage file, or has impossible values.
     """
@@ -152,10 +147,6 @@ def bound_usage(path: Path) -> int | None:
 
     The library's own mapping stays whole: the kernel kills a process whose file is shorter than its mapping.
     Slots of ended processes of the former library are freed, too.
-
-    Raises:
-        FileUnreadable: The file cannot be opened or read.
-        FileNotWritten: The file cannot be truncated or changed.
     """
     descriptor = open_written(path)
     if descriptor is None:

@@ -56,11 +56,7 @@ class ExtraReader:
             self._profiler.close()
 
     def read(self, query: Query, *, can_profile: bool) -> dict[str, float]:
-        """The readings with a number.
-
-        Raises:
-            GpuGone: The GPU is lost.
-        """
+        """The readings with a number."""
         values: dict[str, float] = {**dict(self._fields.read(query)), **dict(self._links.read(query))}
         if self._profiler is not None and can_profile:
             values.update(self._profiler.read(query) or {})

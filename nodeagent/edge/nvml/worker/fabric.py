@@ -18,11 +18,7 @@ _BYTE = 0xFF
 
 
 def read_fabric(query: Query) -> dict[str, Any] | None:
-    """The registration with the fabric; `None` on a board without a fabric.
-
-    Raises:
-        GpuGone: The GPU is lost.
-    """
+    """The registration with the fabric; `None` on a board without a fabric."""
     code = errors.FUNCTION_NOT_FOUND
     for function, structure in (
         ("nvmlDeviceGetGpuFabricInfoV", pynvml.c_nvmlGpuFabricInfo_v3_t),

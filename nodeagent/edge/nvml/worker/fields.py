@@ -104,11 +104,7 @@ class FieldBatch:
         self._buffer = ctypes.create_string_buffer(self._question, len(self._question) or 1)
 
     def read(self, query: Query) -> list[tuple[str, int]]:
-        """The fields with a number, by name, in order.
-
-        Raises:
-            GpuGone: The GPU is lost.
-        """
+        """The fields with a number, by name, in order."""
         if not self._fields:
             return []
         self._buffer.raw = self._question
@@ -137,11 +133,7 @@ class FieldReader:
         self._links = _LinkReader(link_count) if link_count else None
 
     def read_swift(self, query: Query) -> dict[str, Any]:
-        """The fields of each sample.
-
-        Raises:
-            GpuGone: The GPU is lost.
-        """
+        """The fields of each sample."""
         values: dict[str, Any] = dict(self._swift.read(query))
         if values.get("memory_temperature_celsius", 0) > _PLAUSIBLE_CELSIUS:
             del values["memory_temperature_celsius"]
@@ -150,11 +142,7 @@ class FieldReader:
         return values
 
     def read_levels(self, query: Query) -> dict[str, Any]:
-        """The fields of the levels.
-
-        Raises:
-            GpuGone: The GPU is lost.
-        """
+        """The fields of the levels."""
         values = {name: bool(number) if name in FLAGS else number for name, number in self._levels.read(query)}
         if self._links is not None:
             values.update(self._links.read_levels(query))
@@ -219,11 +207,7 @@ def _read_item(item: tuple[Any, ...]) -> tuple[int, int | None]:
 
 
 def read_link_count(query: Query) -> int:
-    """How many NVLink ports the GPU has.
-
-    Raises:
-        GpuGone: the GPU is lost.
-    """
+    """How many NVLink ports the GPU has."""
     for _, number in FieldBatch("nvlink count", [("nvlinks", LINK_COUNT, 0)]).read(query):
         return min(number, int(pynvml.NVML_NVLINK_MAX_LINKS))
     return 0

@@ -83,11 +83,7 @@ class Profiler:
         self._question = b"".join(_METRIC.pack(number, 0, 0.0) for number in metrics)
 
     def read(self, query: Query) -> dict[str, float] | None:
-        """The metrics since the previous reading; empty at the first reading.
-
-        Raises:
-            GpuGone: The GPU is lost.
-        """
+        """The metrics since the previous reading; empty at the first reading."""
         now = time.monotonic()
         if now - self._taken_at < _INTERVAL_SECONDS:
             return self._last

@@ -13,7 +13,7 @@ from nodeagent.edge.nvml.shared import Any
 from nodeagent.edge.nvml.worker.fabric import read_fabric
 from nodeagent.edge.nvml.worker.fields import LINK_SPEED, FieldBatch, read_link_count
 from nodeagent.edge.nvml.worker.mig import read_mig
-from nodeagent.edge.nvml.worker.query import GpuGone, Query
+from nodeagent.edge.nvml.worker.query import GpuGone, Query, put
 
 ARCHITECTURES = {
     2: "Kepler",
@@ -78,7 +78,7 @@ def read_gpu(query: Query, index: int, inforoms: dict[str, tuple[float, bool | N
         gpu["mig"] = read_mig(query, gpu.get("memory_total_bytes", 0), gpu["uuid"])
         gpu["nvlinks"] = read_links(query)
         gpu["fabric"] = read_fabric(query)
-        _put(gpu, "inforom_valid", _read_inforom(query, gpu["uuid"], inforoms))
+        put(gpu, "inforom_valid", _read_inforom(query, gpu["uuid"], inforoms))
     except GpuGone as gone:
         gpu["lost"] = str(gone)
     gpu["unreadable"] = query.unreadable
@@ -107,17 +107,17 @@ def _read_identity(query: Query, index: int) -> dict[str, Any]:
 
 def _read_facts(query: Query, gpu: dict[str, Any]) -> None:
     for function, name in _PLAIN.items():
-        _put(gpu, name, query.ask(name, function))
+        put(gpu, name, query.ask(name, function))
     pci = gpu["pci"]
-    _put(pci, "link_generation_max", query.ask("link_generation_max", "nvmlDeviceGetMaxPcieLinkGeneration"))
-    _put(pci, "link_width_max", query.ask("link_width_max", "nvmlDeviceGetMaxPcieLinkWidth"))
+    put(pci, "link_generation_max", query.ask("link_generation_max", "nvmlDeviceGetMaxPcieLinkGeneration"))
+    put(pci, "link_width_max", query.ask("link_width_max", "nvmlDeviceGetMaxPcieLinkWidth"))
     memory = query.ask("memory_total_bytes", "nvmlDeviceGetMemoryInfo")
-    _put(gpu, "memory_total_bytes", memory and memory.total)
+    put(gpu, "memory_total_bytes", memory and memory.total)
     gpu["brand"] = BRANDS.get(query.ask("brand", "nvmlDeviceGetBrand", default=0), "")
     gpu["architecture"] = ARCHITECTURES.get(query.ask("architecture", "nvmlDeviceGetArchitecture", default=0), "")
     gpu["cpu_affinity"] = _read_cpus(query)
     capability = query.ask("compute_capability", "nvmlDeviceGetCudaComputeCapability")
-    _put(gpu, "compute_capability", capability)
+    put(gpu, "compute_capability", capability)
     cores = query.ask("multiprocessor_count", "nvmlDeviceGetNumGpuCores")
     if cores is not None and capability is not None:
         gpu["multiprocessor_count"] = cores // (64 if capability in _NARROW_MULTIPROCESSORS else 128)
@@ -140,11 +140,6 @@ def _read_inforom(query: Query, uuid: str, inforoms: dict[str, tuple[float, bool
         query.mark("inforom_valid", code)
     inforoms[uuid] = now, valid
     return valid
-
-
-def _put(values: dict[str, Any], name: str, value: Any) -> None:
-    if value is not None:
-        values[name] = value
 
 
 def _put_flag(values: dict[str, Any], name: str, value: int | None) -> None:
@@ -174,11 +169,7 @@ def render_cpus(cpus: list[int]) -> str:
 
 
 def read_links(query: Query) -> list[dict[str, Any]]:
-    """The GPU's NVLinks in order.
-
-    Raises:
-        GpuGone: The GPU is lost.
-    """
+    """The GPU's NVLinks in order."""
     links = []
     for number in range(read_link_count(query) or pynvml.NVML_NVLINK_MAX_LINKS):
         code, state = query.attempt_of(query.handle, "nvmlDeviceGetNvLinkState", number)
@@ -195,7 +186,7 @@ def read_links(query: Query) -> list[dict[str, Any]]:
 def _read_link(query: Query, number: int, *, active: bool) -> dict[str, Any]:
     link: dict[str, Any] = {"link": number, "active": active}
     what = f"nvlink {number}"
-    _put(link, "version", query.ask(what, "nvmlDeviceGetNvLinkVersion", number))
+    put(link, "version", query.ask(what, "nvmlDeviceGetNvLinkVersion", number))
     if not active:
         return link
     kind = query.ask(what, "nvmlDeviceGetNvLinkRemoteDeviceType", number)

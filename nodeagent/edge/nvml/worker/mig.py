@@ -31,11 +31,7 @@ _UNSUPPORTED_ENUMERATORS = frozenset({errors.NOT_SUPPORTED, errors.INVALID_ARGUM
 
 
 def read_mig(query: Query, total_bytes: int, gpu_uuid: str) -> dict[str, Any] | None:
-    """The GPU's MIG state; `None` for hardware without MIG.
-
-    Raises:
-        GpuGone: The GPU is lost.
-    """
+    """The GPU's MIG state; `None` for hardware without MIG."""
     mode = query.ask("mig mode", "nvmlDeviceGetMigMode")
     if mode is None:
         return None
@@ -55,11 +51,7 @@ def read_mig(query: Query, total_bytes: int, gpu_uuid: str) -> dict[str, Any] | 
 
 
 def list_mig_handles(query: Query, count: int) -> list[tuple[int, Any]]:
-    """Present MIG devices by index; indices have holes.
-
-    Raises:
-        GpuGone: The GPU is lost.
-    """
+    """Present MIG devices by index; indices have holes."""
     found = []
     for index in range(count):
         code, handle = query.attempt_of(query.handle, "nvmlDeviceGetMigDeviceHandleByIndex", index)
@@ -68,6 +60,15 @@ def list_mig_handles(query: Query, count: int) -> list[tuple[int, Any]]:
         elif code != errors.INVALID_ARGUMENT:  # by which some drivers say that there is none of this index
             query.mark(f"mig device {index}", code)
     return found
+
+
+def read_mig_identity(query: Query, index: int, handle: Any) -> tuple[str, int, int] | None:
+    """UUID, GPU instance and compute instance of a MIG device; `None` and a mark where any cannot be read."""
+    what = f"mig device {index}"
+    uuid = query.ask_of(handle, what, "nvmlDeviceGetUUID")
+    instance = query.ask_of(handle, what, "nvmlDeviceGetGpuInstanceId")
+    compute = query.ask_of(handle, what, "nvmlDeviceGetComputeInstanceId")
+    return None if uuid is None or instance is None or compute is None else (uuid, instance, compute)
 
 
 def render_profile_name(compute_slices: int, gpu_slices: int, memory_mib: int, total_bytes: int, suffix: str) -> str:
@@ -92,12 +93,11 @@ class _DeviceReader:
     def read(self, index: int, handle: Any) -> dict[str, Any] | None:
         """One MIG device; `None` and a mark if its identity cannot be read."""
         query, what = self._query, f"mig device {index}"
-        uuid = query.ask_of(handle, what, "nvmlDeviceGetUUID")
-        instance = query.ask_of(handle, what, "nvmlDeviceGetGpuInstanceId")
-        compute = query.ask_of(handle, what, "nvmlDeviceGetComputeInstanceId")
+        identity = read_mig_identity(query, index, handle)
         attributes = query.ask_of(handle, what, "nvmlDeviceGetAttributes_v2")
-        if uuid is None or instance is None or compute is None or attributes is None:
+        if identity is None or attributes is None:
             return None
+        uuid, instance, compute = identity
         place = self._read_place(instance)
         profile = self._name(handle, attributes, place)
         if not profile:
@@ -155,11 +155,7 @@ def _render_attributes(attributes: Any) -> dict[str, int]:
 
 
 def read_profiles(query: Query, total_bytes: int, *, enabled: bool) -> list[dict[str, Any]]:
-    """The MIG profiles of a GPU, each with the suffix of the name; placements only in MIG mode.
-
-    Raises:
-        GpuGone: The GPU is lost.
-    """
+    """The MIG profiles of a GPU, each with the suffix of the name; placements only in MIG mode."""
     profiles = []
     for enumerator in range(pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT):
         code, info = _read_profile(query, enumerator)

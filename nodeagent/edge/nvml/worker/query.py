@@ -28,19 +28,11 @@ class Query:
         self._hopeless = hopeless
 
     def ask(self, what: str, function: str, *arguments: Any, default: Any = None) -> Any:
-        """The answer of pynvml's function for the handle, or the default.
-
-        Raises:
-            GpuGone: The GPU is lost.
-        """
+        """The answer of pynvml's function for the handle, or the default."""
         return self.ask_of(self.handle, what, function, *arguments, default=default)
 
     def ask_of(self, handle: Any, what: str, function: str, *arguments: Any, default: Any = None) -> Any:
-        """As `ask`, for another handle, such as a MIG device's.
-
-        Raises:
-            GpuGone: The GPU is lost.
-        """
+        """As `ask`, for another handle, such as a MIG device's."""
         code, answer = self.attempt_of(handle, function, *arguments)
         if code != errors.SUCCESS:
             self.mark(what, code)
@@ -48,11 +40,7 @@ class Query:
         return answer
 
     def attempt_of(self, handle: Any, function: str, *arguments: Any) -> tuple[int, Any]:
-        """The code and the answer, unmarked, for a caller with another way.
-
-        Raises:
-            GpuGone: The GPU is lost.
-        """
+        """The code and the answer, unmarked, for a caller with another way."""
         key = self._name_question(handle, function, arguments)
         if key in self._hopeless:
             return self._hopeless[key], None
@@ -63,11 +51,7 @@ class Query:
         return code, answer
 
     def fill(self, function: str, what: str, *arguments: Any) -> bool:
-        """Have the library write into existing buffers, past the binding, which would make new buffers each time.
-
-        Raises:
-            GpuGone: The GPU is lost.
-        """
+        """Have the library write into existing buffers, past the binding, which would make new buffers each time."""
         key = self._name_question(self.handle, function, (what,))
         code = self._hopeless.get(key)
         if code is None:
@@ -150,6 +134,12 @@ def _call(function: str, arguments: tuple[Any, ...]) -> tuple[int, Any]:
         return code or errors.NOT_FOUND, None
     except UnicodeDecodeError:
         return errors.UNINTELLIGIBLE, None
+
+
+def put(values: dict[str, Any], name: str, value: Any) -> None:
+    """Note a reading under its name in the model, if there is one."""
+    if value is not None:
+        values[name] = value
 
 
 def call_library(function: str, *arguments: Any) -> int:

@@ -15,9 +15,9 @@ from nodeagent.edge.nvml.worker.extras import ExtraReader
 from nodeagent.edge.nvml.worker.fabric import read_fabric
 from nodeagent.edge.nvml.worker.fields import FieldReader, read_link_count
 from nodeagent.edge.nvml.worker.gpm import Profiler
-from nodeagent.edge.nvml.worker.mig import list_mig_handles
+from nodeagent.edge.nvml.worker.mig import list_mig_handles, read_mig_identity
 from nodeagent.edge.nvml.worker.processes import read_gpu_processes, read_mig_processes
-from nodeagent.edge.nvml.worker.query import GpuGone, Query, call
+from nodeagent.edge.nvml.worker.query import GpuGone, Query, call, put
 
 _PLAUSIBLE_CELSIUS = 200
 _VGPU_GUEST = 2
@@ -140,10 +140,10 @@ class Sampler:
         _read_load(query, sample)
         sample.update(_read_memory(query, query.handle, "memory"))
         for function, arguments, name in _SWIFT:
-            _put(sample, name, query.ask(name, function, *arguments))
-        _put(sample, "clock_event_reasons", _read_clock_reasons(query))
+            put(sample, name, query.ask(name, function, *arguments))
+        put(sample, "clock_event_reasons", _read_clock_reasons(query))
         _read_temperature(query, sample)
-        _put(sample, "profiling", self._read_profiling(query, None))
+        put(sample, "profiling", self._read_profiling(query, None))
         if self._mig:
             marks = len(query.unreadable)
             sample["mig"] = [self._read_mig(query, entity) for entity in self._mig]
@@ -158,16 +158,16 @@ class Sampler:
         levels = self._fields.read_levels(query)
         _read_window(query, levels)
         for function, arguments, name in _LEVELS:
-            _put(levels, name, query.ask(name, function, *arguments))
-        _put(levels, "sram_threshold_exceeded", _read_sram_threshold(query))
-        _put(levels, "memory_unrepairable", read_unrepairable(query))
+            put(levels, name, query.ask(name, function, *arguments))
+        put(levels, "sram_threshold_exceeded", _read_sram_threshold(query))
+        put(levels, "memory_unrepairable", read_unrepairable(query))
         fabric = read_fabric(query)
         if fabric is not None:
             levels["fabric_health_mask"], levels["fabric_health_summary"] = (
                 fabric["health_mask"],
                 fabric["health_summary"],
             )
-        _put(levels, "vgpu_license_active", _read_license(query) if self._is_guest else False)
+        put(levels, "vgpu_license_active", _read_license(query) if self._is_guest else False)
         levels.update(self._aer.read())
         if self._mig:
             self._mig_processes = {entity.uuid: read_mig_processes(query, entity.handle) for entity in self._mig}
@@ -207,14 +207,9 @@ class Sampler:
             "compute_instance_id": entity.compute_instance,
         }
         share.update(_read_memory(query, entity.handle, "mig memory"))
-        _put(share, "profiling", self._read_profiling(query, entity.gpu_instance))
+        put(share, "profiling", self._read_profiling(query, entity.gpu_instance))
         share["processes"] = self._mig_processes.get(entity.uuid, [])
         return share
-
-
-def _put(values: dict[str, Any], name: str, value: Any) -> None:
-    if value is not None:
-        values[name] = value
 
 
 def _list_mig(query: Query) -> list[MigEntity]:
@@ -224,12 +219,9 @@ def _list_mig(query: Query) -> list[MigEntity]:
     count = query.ask("mig device count", "nvmlDeviceGetMaxMigDeviceCount", default=0)
     entities = []
     for index, handle in list_mig_handles(query, count):
-        what = f"mig device {index}"
-        uuid = query.ask_of(handle, what, "nvmlDeviceGetUUID")
-        instance = query.ask_of(handle, what, "nvmlDeviceGetGpuInstanceId")
-        compute = query.ask_of(handle, what, "nvmlDeviceGetComputeInstanceId")
-        if uuid is not None and instance is not None and compute is not None:
-            entities.append(MigEntity(handle, uuid, instance, compute))
+        identity = read_mig_identity(query, index, handle)
+        if identity is not None:
+            entities.append(MigEntity(handle, *identity))
     return entities
 
 
@@ -239,7 +231,7 @@ def _read_load(query: Query, sample: dict[str, Any]) -> None:
         sample["gpu_utilization_percent"], sample["memory_utilization_percent"] = rates.gpu, rates.memory
     for function, name in _FIRST_OF_PAIR:
         pair = query.ask(name, function)
-        _put(sample, name, None if pair is None else pair[0])
+        put(sample, name, None if pair is None else pair[0])
 
 
 def _read_memory(query: Query, handle: Any, what: str) -> dict[str, int]:
@@ -262,9 +254,6 @@ def read_unrepairable(query: Query) -> bool | None:
     """Past the binding, whose structure has a version in front of the flag; NVIDIA's header has the flag alone.
 
     Where the version still stands after the call, the library goes by the binding's structure.
-
-    Raises:
-        GpuGone: the GPU is lost.
     """
     words = (ctypes.c_uint * 2)(pynvml.nvmlUnrepairableMemory_v1, 0)
     if not query.fill("nvmlDeviceGetUnrepairableMemoryFlag_v1", "memory_unrepairable", ctypes.byref(words)):

@@ -5,8 +5,9 @@ import json
 import pytest
 from msgspec.structs import replace
 
+from nodeagent.cli.answers.asking import name_devices
 from nodeagent.cli.answers.table import Layout, lay_out
-from nodeagent.cli.node.allocations import HEAD, describe_fraction, name_devices, tabulate_rows
+from nodeagent.cli.node.allocations import HEAD, describe_fraction, tabulate_rows
 from nodeagent.components.web.api.fractions import record_fractions
 from nodeagent.model.allocation import AllocationRow, PodIdentity
 from nodeagent.model.ids import ResourceName

@@ -49,7 +49,7 @@ class FakeAgent(AgentClient):
 
 
 def show(monkeypatch: pytest.MonkeyPatch, state: LabelState | None, *words: str) -> tuple[int, str]:
-    monkeypatch.setattr(labels, "find_agent", lambda *_: FakeAgent(state))
+    monkeypatch.setattr(labels, "find_asked", lambda _arguments: FakeAgent(state))
     code, text, _ = run_here("labels", *words)
     return code, text
 

@@ -81,33 +81,19 @@ class HostTree(FileTree):
         return real
 
 
-def encode_new_cache(
-    entries: Iterable[tuple[int, str, str, int]], *, order: str = "<", hwcaps: Iterable[str] = ()
-) -> bytes:
-    """The newer format of ld.so.cache: (flags, name, path, hwcap) each, and the extension with directory names."""
+def encode_new_cache(entries: Iterable[tuple[int, str, str, int]], *, order: str = "<") -> bytes:
+    """The newer format of ld.so.cache: (flags, name, path, hwcap) each."""
     rows = list(entries)
     strings = b""
     body = b""
     strings_at = 48 + 24 * len(rows)
-    offsets = []
-    for text in [part for row in rows for part in row[1:3]] + list(hwcaps):
-        offsets.append(strings_at + len(strings))
-        strings += text.encode() + b"\0"
-    for number, (flags, _name, _path, hwcap) in enumerate(rows):
-        body += struct.pack(f"{order}iIIIQ", flags, offsets[2 * number], offsets[2 * number + 1], 0, hwcap)
-    extension_at = 0
-    extension = b""
-    if names := offsets[2 * len(rows) :]:
-        strings += b"\0" * (-(strings_at + len(strings)) % 4)
-        extension_at = strings_at + len(strings)
-        table_at = extension_at + 8 + 2 * 16
-        extension = struct.pack(f"{order}II", 0xEAA42174, 2)
-        extension += struct.pack(f"{order}IIII", 0, 0, 0, 0)
-        extension += struct.pack(f"{order}IIII", 1, 0, table_at, 4 * len(names))
-        extension += struct.pack(f"{order}{len(names)}I", *names)
+    for flags, name, path, hwcap in rows:
+        name_at = strings_at + len(strings)
+        strings += name.encode() + b"\0"
+        body += struct.pack(f"{order}iIIIQ", flags, name_at, strings_at + len(strings), 0, hwcap)
+        strings += path.encode() + b"\0"
     header = b"glibc-ld.so.cache1.1" + struct.pack(f"{order}II", len(rows), len(strings))
-    header += bytes([2 if order == "<" else 3, 0, 0, 0]) + struct.pack(f"{order}I", extension_at) + bytes(12)
-    return header + body + strings + extension
+    return header + bytes([2 if order == "<" else 3]) + bytes(19) + body + strings
 
 
 def encode_old_cache(entries: Iterable[tuple[int, str, str]]) -> bytes:

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from nodeagent.edge.host.devices.sysfs import has_fallen_off, read_pci_functions
+from nodeagent.edge.host.devices.sysfs import read_gpu_functions
 from nodeagent.edge.host.files.pseudo_file import (
     list_names,
     read_attribute,
@@ -20,43 +20,26 @@ def test_gpus_are_found_in_order_with_their_driver(host: HostTree) -> None:
     """Both display classes count, each with device, driver and NUMA node; -1 is no node."""
     host.add_function("0000:43:00.0", pci_class="0x030000", device="0x26b9", numa_node="-1")
     host.add_function("0000:1b:00.0", driver="nvidia", numa_node="1")
-    assert read_pci_functions(host.sys).gpus == (
+    assert read_gpu_functions(host.sys) == (
         PciFunction(address=PciAddress("0000:1b:00.0"), device_id=0x2330, bound_driver="nvidia", numa_node=1),
         PciFunction(address=PciAddress("0000:43:00.0"), device_id=0x26B9),
     )
 
 
-def test_switches_are_told_from_gpus(host: HostTree) -> None:
-    """NVIDIA bridges of class 0680 are NVSwitches."""
-    host.add_function("0000:c1:00.0", pci_class="0x068000", device="0x22a3")
-    found = read_pci_functions(host.sys)
-    assert [switch.device_id for switch in found.switches] == [0x22A3]
-    assert found.gpus == ()
-
-
 def test_others_are_left_out(host: HostTree) -> None:
     """Other vendors, other classes, virtual functions and names that are no address are not this node's GPUs."""
+    host.add_function("0000:c1:00.0", pci_class="0x068000", device="0x22a3")
     host.add_function("0000:00:02.0", vendor="0x8086", pci_class="0x030000")
     host.add_function("0000:1b:00.1", pci_class="0x040300")
     (host.add_function("0000:1b:00.4") / "physfn").mkdir()
     host.add_function("odd")
     host.write("sys/bus/pci/devices/0000:2b:00.0/vendor", "garbage")
-    found = read_pci_functions(host.sys)
-    assert (found.gpus, found.switches, found.fallen) == ((), (), ())
-
-
-def test_card_that_fell_off_the_bus_is_named(host: HostTree) -> None:
-    """A configuration space of ones is a card that no longer answers; it stays in the list."""
-    host.add_function("0000:1b:00.0", config=b"\xff" * 64)
-    host.add_function("0000:2b:00.0")
-    found = read_pci_functions(host.sys)
-    assert (len(found.gpus), found.fallen) == (2, (PciAddress("0000:1b:00.0"),))
-    assert not has_fallen_off(PciAddress("0000:99:00.0"), host.sys)
+    assert read_gpu_functions(host.sys) == ()
 
 
 def test_host_without_a_bus_has_no_functions(host: HostTree) -> None:
     """No sysfs, no functions, no error."""
-    assert read_pci_functions(host.sys / "absent").gpus == ()
+    assert read_gpu_functions(host.sys / "absent") == ()
 
 
 def test_attribute_longer_than_a_page_is_read_whole() -> None:

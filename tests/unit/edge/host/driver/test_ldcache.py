@@ -14,35 +14,33 @@ from nodeagent.edge.host.errors import LibraryCacheInvalid
 from tests.unit.edge.host.tree import encode_new_cache, encode_old_cache
 
 X86_64 = 0x0303
-HWCAP = 1 << 62
 ROWS = [
-    (X86_64, "libcuda.so.1", "/usr/lib/x86_64-linux-gnu/libcuda.so.1", HWCAP | 1),
+    (X86_64, "libcuda.so.1", "/usr/lib/x86_64-linux-gnu/libcuda.so.1", 1 << 62 | 1),
     (X86_64, "libcuda.so.1", "/usr/lib/libcuda.so.1", 0),
     (0x0A03, "libc.so.6", "/lib/aarch64-linux-gnu/libc.so.6", 0),
-    (0x7703, "libodd.so", "/lib/libodd.so", HWCAP | 99),
+    (0x7703, "libodd.so", "/lib/libodd.so", 1 << 62 | 99),
     (0x0300, "libaout.so", "/lib/libaout.so", 0),
 ]
 EXPECTED = (
-    CachedLibrary(name="libcuda.so.1", path=ROWS[0][2], architecture="x86_64", hwcaps="x86-64-v3"),
-    CachedLibrary(name="libcuda.so.1", path=ROWS[1][2], architecture="x86_64"),
-    CachedLibrary(name="libc.so.6", path=ROWS[2][2], architecture="aarch64"),
+    CachedLibrary(name="libcuda.so.1", path=ROWS[0][2]),
+    CachedLibrary(name="libcuda.so.1", path=ROWS[1][2]),
+    CachedLibrary(name="libc.so.6", path=ROWS[2][2]),
     CachedLibrary(name="libodd.so", path="/lib/libodd.so"),
 )
-HWCAPS = ("x86-64-v2", "x86-64-v3")
 
 
 @pytest.mark.parametrize("order", ["<", ">"])
 def test_new_format_is_read_in_either_byte_order(order: str) -> None:
-    """Entries come in the loader's order, with architecture and processor level; what is no ELF library is left out."""
-    assert parse_library_cache(encode_new_cache(ROWS, order=order, hwcaps=HWCAPS)) == EXPECTED
+    """Entries come in the loader's order; what is no ELF library is left out."""
+    assert parse_library_cache(encode_new_cache(ROWS, order=order)) == EXPECTED
 
 
 def test_old_format_alone_is_read() -> None:
     """A cache of an old glibc has names and paths all the same."""
     content = encode_old_cache([(X86_64, "liba.so", "/lib/liba.so"), (3, "libb.so", "/lib32/libb.so")])
     assert parse_library_cache(content) == (
-        CachedLibrary(name="liba.so", path="/lib/liba.so", architecture="x86_64"),
-        CachedLibrary(name="libb.so", path="/lib32/libb.so", architecture="i386"),
+        CachedLibrary(name="liba.so", path="/lib/liba.so"),
+        CachedLibrary(name="libb.so", path="/lib32/libb.so"),
     )
 
 
@@ -51,7 +49,7 @@ def test_new_format_behind_the_old_one_wins() -> None:
     # In such a file the old entries' strings lie behind the new block, so the old block ends with its entries.
     old = encode_old_cache([(X86_64, "", "")])[: 16 + 12]
     padding = b"\0" * (-len(old) % 8)
-    assert parse_library_cache(old + padding + encode_new_cache(ROWS, hwcaps=HWCAPS)) == EXPECTED
+    assert parse_library_cache(old + padding + encode_new_cache(ROWS)) == EXPECTED
 
 
 @pytest.mark.parametrize(
@@ -78,25 +76,6 @@ def test_entry_that_points_outside_is_left_out() -> None:
     assert [library.name for library in parse_library_cache(bytes(content))] == ["libc.so.6"]
 
 
-@pytest.mark.parametrize("at", ["offset", "magic", "tag"])
-def test_damaged_extension_costs_only_the_processor_levels(at: str) -> None:
-    """Names and paths survive a broken extension."""
-    content = bytearray(encode_new_cache(ROWS, hwcaps=HWCAPS))
-    extension_at = int.from_bytes(content[32:36], "little")
-    place = {"offset": 32, "magic": extension_at, "tag": extension_at + 8 + 16}[at]
-    content[place : place + 4] = b"\xfe\xff\xff\xff"
-    libraries = parse_library_cache(bytes(content))
-    assert [library.path for library in libraries] == [library.path for library in EXPECTED]
-    assert {library.hwcaps for library in libraries} == {""}
-
-
-def test_extension_that_ends_early_is_passed_over() -> None:
-    """A section table that runs past the end is not read past the end."""
-    content = encode_new_cache(ROWS, hwcaps=HWCAPS)
-    extension_at = int.from_bytes(content[32:36], "little")
-    assert len(parse_library_cache(content[: extension_at + 20])) == len(EXPECTED)
-
-
 @given(st.binary(max_size=300))
 def test_garbage_is_refused_or_read_never_worse(content: bytes) -> None:
     """Any bytes behind any of the magics give entries or the one error."""
@@ -111,7 +90,7 @@ def test_garbage_is_refused_or_read_never_worse(content: bytes) -> None:
 @given(st.data())
 def test_bit_flips_are_refused_or_read_never_worse(data: st.DataObject) -> None:
     """Any damage to a good cache gives entries or the one error, and no entry that was not announced."""
-    content = bytearray(encode_new_cache(ROWS, hwcaps=HWCAPS))
+    content = bytearray(encode_new_cache(ROWS))
     for _ in range(data.draw(st.integers(1, 8))):
         place = data.draw(st.integers(0, len(content) - 1))
         content[place] ^= 1 << data.draw(st.integers(0, 7))

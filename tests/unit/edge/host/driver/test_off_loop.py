@@ -93,8 +93,7 @@ async def test_hanging_file_system_is_an_error(tmp_path: Path, worker: WorkerThr
         with pytest.raises(HostStuck, match="no answer about"):
             await markers.write_marker("driver-ready", "")
         os.write(gate[1], b"x")
-        markers._timeout_seconds = 30
-        assert await markers.read_markers(["driver-ready"]) == {}
+        assert await MarkerDirectory(tmp_path, worker, timeout_seconds=30).read_markers(["driver-ready"]) == {}
     finally:
         os.close(gate[0])
         os.close(gate[1])

@@ -84,13 +84,6 @@ def test_forged_records_are_refused(pipe: LogPipe) -> None:
         assert describe(take(log)) == [(1, 0), (6, 2)]
 
 
-def test_forged_records_are_taken_only_on_demand(pipe: LogPipe) -> None:
-    """A test on a live machine can write what it wants to read."""
-    pipe.say(1, priority=14)
-    with KernelLog(pipe.path, accept_user_records=True) as log:
-        assert describe(take(log)) == [(1, 0)]
-
-
 def test_malformed_record_does_not_end_the_reader(pipe: LogPipe) -> None:
     """It is counted, is not called lost, and the next one is read."""
     pipe.say_raw(b"garbage\n")

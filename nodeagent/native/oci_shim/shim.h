@@ -12,7 +12,16 @@
 
 #include "../include/shim_table.h"
 
-/* ---- text.c: memory that nobody gives back, because the program becomes another within milliseconds -------------- */
+enum { JSON_LIMIT = 16 << 20 };
+
+/* ---- memory.c ------------------------------------------------------------------------------------------------------ */
+
+enum { MEMORY_LIMIT = JSON_LIMIT * 16 }; /* of one piece */
+
+void *take(size_t size);                         /* zeroed; ends the program when there is none */
+void *grow(void *old, size_t room, size_t size); /* what was taken with this room, larger; the old memory is gone */
+
+/* ---- text.c --------------------------------------------------------------------------------------------------------- */
 
 typedef struct {
     const char *at;
@@ -30,10 +39,6 @@ typedef struct {
     bool is_cut;
 } Names;
 
-enum { JSON_LIMIT = 16 << 20, MEMORY_LIMIT = JSON_LIMIT * 16 };
-
-void *take(size_t size);                         /* zeroed; ends the program when there is none */
-void *grow(void *old, size_t room, size_t size); /* what was taken with this room, larger; the old memory is gone */
 void text_add(Text *text, const char *from, size_t size);
 void text_say(Text *text, const char *words);
 void text_number(Text *text, uint64_t number);

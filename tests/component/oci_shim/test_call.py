@@ -18,7 +18,6 @@ from tests.support.programs.native import NATIVE
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(shutil.which("cc") is None, reason="the shim is C"),
     pytest.mark.may_block("nothing here runs on an event loop"),
 ]
 SPEC = make_spec("NVIDIA_VISIBLE_DEVICES=0")

@@ -30,10 +30,10 @@ static Text carry_out(const Document *document, const Cuts *cuts) {
     if (cuts->count) qsort(cuts->cuts, cuts->count, sizeof(Cut), compare);
     size_t at = 0;
     for (size_t each = 0; each < cuts->count; each++) {
-        const Cut *cut = &cuts->cuts[each];
-        text_add(&text, document->text + at, cut->at - at);
-        if (cut->put.size) text_add(&text, cut->put.at, cut->put.size);
-        at = cut->at + cut->cut;
+        const Cut *next = &cuts->cuts[each];
+        text_add(&text, document->text + at, next->at - at);
+        if (next->put.size) text_add(&text, next->put.at, next->put.size);
+        at = next->at + next->cut;
     }
     text_add(&text, document->text + at, document->size - at);
     return text;

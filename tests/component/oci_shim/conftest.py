@@ -19,6 +19,7 @@ CHECKS = [
     "-O1",
     "-Wall",
     "-Wextra",
+    "-Wno-unknown-warning-option",  # clang, which does not know the next one; GCC takes any `-Wno-`
     "-Wformat-truncation=0",
     "-Werror",
     "-fsanitize=address,undefined",

@@ -118,7 +118,7 @@ lock: ## pin dependencies anew (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate pyproject.toml -o requirements/runtime.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate pyproject.toml --group dev -c requirements/runtime.txt -o requirements/dev.txt
 
-native: ## the programs in C, for x86-64 and aarch64 (needs a C compiler and a cross compiler)
+native: ## the programs in C, for x86-64 and aarch64 (needs a C compiler, a cross compiler, and musl for both)
 	@$(MAKE) --no-print-directory -C nodeagent/native
 
 clean: ## remove what make made

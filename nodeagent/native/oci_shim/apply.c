@@ -1,7 +1,9 @@
 /* Turns what was asked for into changes of the configuration. */
 #include "shim.h"
 
-#include <string.h>
+#include <errno.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 enum { LISTS_LIMIT = 12 };
 
@@ -48,7 +50,7 @@ static void say_number(Text *text, const char *key, uint64_t number) {
     text_say(text, ",");
     text_json(text, key);
     text_say(text, ":");
-    text_number(text, number, 10);
+    text_number(text, number);
 }
 
 static void say_list(Text *text, char **from, size_t count) {
@@ -59,7 +61,7 @@ static void say_list(Text *text, char **from, size_t count) {
 }
 
 static const char *name_of(const char *entry) {
-    return copy_slice((Slice){entry, (size_t)(find_char(entry, '=') - entry)});
+    return copy_slice((Slice){entry, (size_t)(strchr(entry, '=') - entry)});
 }
 
 static void add_env(Work *work, const char *entry) {
@@ -77,20 +79,19 @@ static void add_group(Work *work, const char *gid) {
         if (json_number(work->document, each, &known) && known == wanted) return;
     if (!wanted || names_have(&work->groups, gid)) return;
     names_add(&work->groups, gid);
-    text_number(begin_element(work, GROUPS, 3), wanted, 10);
+    text_number(begin_element(work, GROUPS, 3), wanted);
 }
 
 /* Numbers, type and mode are those that the node has now, since a reboot or a new driver changes them. */
 static void add_node(Work *work, char **fields) {
     const char *path = fields[2], *access = fields[4];
     uint64_t mode, gid;
-    Status status;
+    struct stat status;
     if (names_have(&work->nodes, path)) return;
     names_add(&work->nodes, path);
-    long answer = sys_status(-1, fields[3], false, &status);
-    if (answer < 0) fail("device node ", fields[3], ": ", sys_error(answer));
-    if (!is_kind(status.mode, CHARACTER) && !is_kind(status.mode, BLOCK)) fail("device node ", fields[3], " is none");
-    const char *type = is_kind(status.mode, CHARACTER) ? "c" : "b";
+    if (lstat(fields[3], &status) < 0) fail("device node %s: %s", fields[3], describe_error(errno));
+    if (!S_ISCHR(status.st_mode) && !S_ISBLK(status.st_mode)) fail("device node %s is none", fields[3]);
+    const char *type = S_ISCHR(status.st_mode) ? "c" : "b";
     read_number(fields[5], 8, 07777, &mode);
     read_number(fields[6], 10, UINT32_MAX, &gid);
     Text *node = begin_element(work, NODES, 2);
@@ -98,9 +99,9 @@ static void add_node(Work *work, char **fields) {
     say_field(node, "path", path);
     text_say(node, ",");
     say_field(node, "type", type);
-    say_number(node, "major", status.major);
-    say_number(node, "minor", status.minor);
-    say_number(node, "fileMode", mode ? mode : status.mode & 07777);
+    say_number(node, "major", major(status.st_rdev));
+    say_number(node, "minor", minor(status.st_rdev));
+    say_number(node, "fileMode", mode ? mode : status.st_mode & 07777);
     if (work->uid) say_number(node, "uid", work->uid);
     if (gid || work->gid) say_number(node, "gid", gid ? gid : work->gid);
     text_say(node, "}");
@@ -108,8 +109,8 @@ static void add_node(Work *work, char **fields) {
     Text *rule = begin_element(work, RULES, 3);
     text_say(rule, "{\"allow\":true,");
     say_field(rule, "type", type);
-    say_number(rule, "major", status.major);
-    say_number(rule, "minor", status.minor);
+    say_number(rule, "major", major(status.st_rdev));
+    say_number(rule, "minor", minor(status.st_rdev));
     text_say(rule, ",");
     say_field(rule, "access", access);
     text_say(rule, "}");
@@ -122,7 +123,7 @@ static void say_options(Work *work, const char *options) {
     said->size = 0;
     text_say(said, ",\"options\":[");
     for (const char *at = options; at && *at;) {
-        const char *comma = find_char(at, ',');
+        const char *comma = strchr(at, ',');
         text_say(said, at == options ? "" : ",");
         text_json(said, copy_slice((Slice){at, comma ? (size_t)(comma - at) : strlen(at)}));
         at = comma ? comma + 1 : NULL;
@@ -169,7 +170,7 @@ static void add_entry(Work *work, const Line *line) {
 /* The sets of edits of a device, each once for a container. */
 static void add_device(Work *work, const Line *device, unsigned wanted) {
     for (const char *at = device->fields[2]; at && *at;) {
-        const char *comma = find_char(at, ',');
+        const char *comma = strchr(at, ',');
         const char *number = copy_slice((Slice){at, comma ? (size_t)(comma - at) : strlen(at)});
         at = comma ? comma + 1 : NULL;
         if (names_have(&work->seen, number)) continue;
@@ -188,11 +189,11 @@ static void add_device(Work *work, const Line *device, unsigned wanted) {
 static const Line *need(const Table *table, const char *kind, const char *name, bool legacy) {
     const Line *line = table_find(table, kind, name, legacy);
     if (!line && same(kind, "gpu")) line = table_find(table, "parent", name, legacy);
-    if (!line && same(kind, "cdi")) fail("unresolvable CDI device ", name);
-    if (!line && legacy) fail("unknown device '", name, "'");
+    if (!line && same(kind, "cdi")) fail("unresolvable CDI device %s", name);
+    if (!line && legacy) fail("unknown device '%s'", name);
     if (!line)
-        fail(same(kind, "imex") ? "IMEX channel '" : "GPU '", name,
-             "' is not on this node: neither a UUID nor an index that it has");
+        fail("%s '%s' is not on this node: neither a UUID nor an index that it has",
+             same(kind, "imex") ? "IMEX channel" : "GPU", name);
     return line;
 }
 
@@ -218,7 +219,7 @@ static void add_devices(Work *work, const Wish *wish) {
     for (size_t each = 0; each < wish->extras.count; each++) {
         const Line *extra = table_find(table, "extra", wish->extras.at[each], false);
         if (extra) add_device(work, extra, 0xff);
-        else warn("a container asks for ", wish->extras.at[each], ", which this node does not have");
+        else warn("a container asks for %s, which this node does not have", wish->extras.at[each]);
     }
     for (size_t each = 0; each < wish->imex.count; each++)
         add_device(work, need(table, "imex", wish->imex.at[each], false), 0xff);

@@ -23,7 +23,7 @@ Call read_arguments(char **arguments) {
         }
         flag += flag[1] == '-' ? 2 : 1;
         if (!*flag) break;
-        const char *equals = find_char(flag, '=');
+        const char *equals = strchr(flag, '=');
         const char *name = equals ? copy_slice((Slice){flag, (size_t)(equals - flag)}) : flag;
         bool is_bundle = same(name, "b") || same(name, "bundle");
         bool has_value = is_bundle || is_among(command ? OF_CREATE : GLOBAL, name);

@@ -1,8 +1,6 @@
 /* What a scanned JSON text says, as the reader of runc understands it. */
 #include "shim.h"
 
-#include <string.h>
-
 bool json_is(const Document *document, uint32_t value, JsonKind kind) {
     return value != JSON_NONE && document->tokens[value].kind == kind;
 }
@@ -37,7 +35,7 @@ static void add_rune(Text *text, uint32_t rune) {
 static const char *add_escape(Text *text, const char *at) {
     static const char LETTERS[] = "bfnrt", MEANT[] = "\b\f\n\r\t";
     if (at[1] != 'u') {
-        const char *letter = find_char(LETTERS, at[1]);
+        const char *letter = strchr(LETTERS, at[1]);
         text_add(text, letter ? &MEANT[letter - LETTERS] : &at[1], 1);
         return at + 2;
     }

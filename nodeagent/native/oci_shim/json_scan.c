@@ -2,8 +2,6 @@
  * it: what is spliced later stays in every other byte as it was. */
 #include "shim.h"
 
-#include <string.h>
-
 enum Want { WANT_VALUE, WANT_VALUE_OR_END, WANT_KEY, WANT_KEY_OR_END, WANT_MORE };
 
 static size_t skip_space(const Document *document, size_t at) {
@@ -32,7 +30,7 @@ static size_t end_string(const char *text, size_t at) {
             for (int digit = 1; digit <= 4; digit++)
                 if (!is_hex(text[at + (size_t)digit])) return 0;
             at += 4;
-        } else if (!each || !find_char("\"\\/bfnrt", (char)each)) {
+        } else if (!each || !strchr("\"\\/bfnrt", (char)each)) {
             return 0;
         }
     }
@@ -74,8 +72,7 @@ static size_t end_scalar(const char *text, size_t at, JsonKind *kind) {
 static uint32_t push(Document *document, JsonKind kind, size_t start, size_t end, uint32_t parent) {
     if (document->count == document->room) {
         uint32_t room = document->room ? document->room * 2 : 1024;
-        document->tokens = grow(document->tokens, document->count * sizeof(Token), document->room * sizeof(Token),
-                                room * sizeof(Token));
+        document->tokens = grow(document->tokens, document->room * sizeof(Token), room * sizeof(Token));
         document->room = room;
     }
     uint32_t number = document->count++;
@@ -84,11 +81,7 @@ static uint32_t push(Document *document, JsonKind kind, size_t start, size_t end
 }
 
 static const char *complain(const char *what, size_t at) {
-    Text text = {0};
-    text_say(&text, what);
-    text_say(&text, " at byte ");
-    text_number(&text, at, 10);
-    return text_end(&text);
+    return compose("%s at byte %zu", what, at);
 }
 
 const char *json_scan(Document *document, const char *text, size_t size) {

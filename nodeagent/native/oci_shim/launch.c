@@ -1,27 +1,26 @@
 /* Becomes the low-level runtime. */
 #include "shim.h"
 
+#include <errno.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 static const char STANDARD[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /* Whether it is a program, and another one than this: by the name `runc` this one would call itself for ever. */
 static bool is_fit(const char *path) {
-    Status found, own;
-    if (sys_status(-1, path, true, &found) < 0 || !is_kind(found.mode, REGULAR) || sys_can_execute(path) < 0)
-        return false;
-    return sys_status(-1, "/proc/self/exe", true, &own) < 0 || found.inode != own.inode ||
-           found.device_major != own.device_major || found.device_minor != own.device_minor;
+    struct stat found, own;
+    if (stat(path, &found) < 0 || !S_ISREG(found.st_mode) || access(path, X_OK) < 0) return false;
+    return stat("/proc/self/exe", &own) < 0 || found.st_ino != own.st_ino || found.st_dev != own.st_dev;
 }
 
 static const char *search(const char *directories, const char *name) {
     while (directories && *directories) {
-        const char *end = find_char(directories, ':');
-        size_t size = 0;
-        while (directories[size] && directories + size != end) size++;
-        const char *directory = copy_slice((Slice){directories, size});
-        const char *path = join((const char *const[]){directory, "/", name, NULL});
+        size_t size = strcspn(directories, ":");
+        const char *path = compose("%.*s/%s", (int)size, directories, name);
         /* What lies in the current directory, which may be the bundle, is not called. */
-        if (directory[0] == '/' && is_fit(path)) return path;
-        directories = end ? end + 1 : NULL;
+        if (directories[0] == '/' && is_fit(path)) return path;
+        directories = directories[size] ? directories + size + 1 : NULL;
     }
     return NULL;
 }
@@ -31,13 +30,14 @@ void launch(const Names *candidates, char **arguments) {
     for (size_t each = 0; each < candidates->count; each++) {
         const char *name = candidates->at[each], *path = NULL;
         if (name[0] == '/') path = is_fit(name) ? name : NULL;
-        else if (!(path = search(sys_variable("PATH"), name))) path = search(STANDARD, name);
+        else if (!(path = search(getenv("PATH"), name))) path = search(STANDARD, name);
         if (path) {
             arguments[0] = (char *)(uintptr_t)path;
-            fail("cannot run ", path, ": ", sys_error(sys_execute(path, arguments)));
+            execv(path, arguments);
+            fail("cannot run %s: %s", path, describe_error(errno));
         }
         text_say(&tried, each ? " " : "");
         text_say(&tried, name);
     }
-    fail("no runtime binary found from candidate list: [", text_end(&tried), "]");
+    fail("no runtime binary found from candidate list: [%s]", text_end(&tried));
 }

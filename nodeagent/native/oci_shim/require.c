@@ -1,7 +1,7 @@
 /* What an image demands of the driver: alternatives with blanks between, each of terms with commas between. */
 #include "shim.h"
 
-#include <string.h>
+#include <inttypes.h>
 
 typedef enum { EQUAL, DIFFERENT, LESS, AT_MOST, MORE, AT_LEAST, NO_OPERATOR } Operator;
 typedef struct {
@@ -13,7 +13,7 @@ typedef struct {
 static bool read_version(const char *text, Version *version) {
     *version = (Version){0};
     for (;;) {
-        const char *dot = find_char(text, '.');
+        const char *dot = strchr(text, '.');
         const char *part = dot ? copy_slice((Slice){text, (size_t)(dot - text)}) : text;
         if (version->count == 8 || !read_number(part, 10, UINT32_MAX, &version->parts[version->count++])) return false;
         if (!dot) return true;
@@ -56,24 +56,24 @@ static const char *find_fact(const char *property, const Facts *facts, size_t de
     if (same(property, "driver")) return facts->driver;
     bool is_arch = same(property, "arch");
     if (!is_arch && !same(property, "brand"))
-        fail("invalid requirement '", whole, "': '", property, "' is none of cuda, driver, arch and brand");
+        fail("invalid requirement '%s': '%s' is none of cuda, driver, arch and brand", whole, property);
     return facts->count ? facts->devices[device]->fields[is_arch ? 3 : 4] : "";
 }
 
 static bool meets(const char *term, const Facts *facts, size_t device, const char *whole) {
     size_t size = 0;
-    while (term[size] && !find_char("=!<>", term[size])) size++;
+    while (term[size] && !strchr("=!<>", term[size])) size++;
     const char *property = copy_slice((Slice){term, size}), *value = term + size;
     Operator operator = read_operator(&value);
     if (operator == NO_OPERATOR || !size || !*value)
-        fail("invalid requirement '", whole, "': '", term, "' is no condition");
+        fail("invalid requirement '%s': '%s' is no condition", whole, term);
     const char *fact = find_fact(property, facts, device, whole);
     Version known, wanted;
     if (same(property, "brand")) {
-        if (operator != EQUAL && operator != DIFFERENT) fail("invalid requirement '", whole, "': brands have no order");
+        if (operator != EQUAL && operator != DIFFERENT) fail("invalid requirement '%s': brands have no order", whole);
         return !*fact || same_caseless(fact, value) == (operator == EQUAL);
     }
-    if (!read_version(value, &wanted)) fail("invalid requirement '", whole, "': '", value, "' is no version");
+    if (!read_version(value, &wanted)) fail("invalid requirement '%s': '%s' is no version", whole, value);
     return !*fact || !read_version(fact, &known) || holds(operator, compare(&known, &wanted));
 }
 
@@ -101,28 +101,24 @@ static bool is_met(const char *whole, const Facts *facts, size_t device) {
 static void check(const char *whole, const Facts *facts) {
     for (size_t device = 0; device == 0 || device < facts->count; device++)
         if (!is_met(whole, facts, device))
-            fail("unsatisfied condition: ", whole,
-                 ", please update your driver to a newer version, or use an earlier cuda container");
+            fail("unsatisfied condition: %s, please update your driver to a newer version, or use an earlier cuda "
+                 "container",
+                 whole);
 }
 
 /* `v11.6.2` is `cuda>=11.6`. */
 static const char *demand_of_image(const char *told) {
     Version version;
     const char *digits = told + (*told == 'v');
-    if (!read_version(digits, &version) || version.count > 3) fail("invalid CUDA_VERSION '", told, "'");
-    Text text = {0};
-    text_say(&text, "cuda>=");
-    text_number(&text, version.parts[0], 10);
-    text_say(&text, ".");
-    text_number(&text, version.parts[1], 10);
-    return text_end(&text);
+    if (!read_version(digits, &version) || version.count > 3) fail("invalid CUDA_VERSION '%s'", told);
+    return compose("cuda>=%" PRIu64 ".%" PRIu64, version.parts[0], version.parts[1]);
 }
 
 void check_requirements(const Wish *wish, const Facts *facts) {
     static const char PREFIX[] = "NVIDIA_REQUIRE_", JETPACK[] = "NVIDIA_REQUIRE_JETPACK";
     if (is_on(find_variable(wish->environment, "NVIDIA_DISABLE_REQUIRE"))) return;
     for (size_t each = 0; each < wish->environment->count; each++) {
-        const char *entry = wish->environment->at[each], *value = find_char(entry, '=') + 1;
+        const char *entry = wish->environment->at[each], *value = strchr(entry, '=') + 1;
         if (!begins(entry, PREFIX) || begins(entry, JETPACK)) continue;
         /* Of a variable that is there twice the last counts. */
         const char *name = copy_slice((Slice){entry, (size_t)(value - 1 - entry)});

@@ -1,8 +1,6 @@
 /* What a container asks for: by annotation, by mount or by variable, in this order, and what of the driver it wants. */
 #include "shim.h"
 
-#include <string.h>
-
 enum { NAMES_LIMIT = 4096 };
 
 static const char AUTOMATIC[] = "runtime.nvidia.com/gpu=", MANAGEMENT[] = "management.nvidia.com/gpu=";
@@ -36,7 +34,7 @@ static const Names *read_environment(const Document *document, const char **malf
     uint32_t list = json_find(document, PATH, 2);
     for (uint32_t each = json_first(document, list); each != JSON_NONE; each = json_after(document, list, each)) {
         const char *entry = json_string(document, each);
-        if (entry && find_char(entry, '=')) names_add(environment, entry);
+        if (entry && strchr(entry, '=')) names_add(environment, entry);
         else if (!*malformed) *malformed = entry ? entry : "(none that can be read)";
     }
     return environment;
@@ -64,25 +62,23 @@ static void add_once(Names *names, const char *name) {
 /* The parts of a list with commas; what is empty is none. */
 static void split(Names *into, const char *list, bool trims) {
     while (list) {
-        const char *comma = find_char(list, ','), *begin = list;
-        size_t size = 0;
-        while (begin[size] && begin + size != comma) size++;
-        Slice name = {begin, size};
+        size_t size = strcspn(list, ",");
+        Slice name = {list, size};
         if (trims) name = trim(name);
         if (name.size) add_once(into, copy_slice(name));
-        list = comma ? comma + 1 : NULL;
+        list = list[size] ? list + size + 1 : NULL;
     }
 }
 
 /* `vendor/class=name`. */
 static bool is_qualified(const char *name) {
-    const char *slash = find_char(name, '/'), *equals = find_char(name, '=');
+    const char *slash = strchr(name, '/'), *equals = strchr(name, '=');
     return slash && equals && name < slash && slash + 1 < equals && equals[1];
 }
 
 /* Names of other vendors in annotations are for the container engine, which has resolved them before we are called. */
 static bool is_kind_ours(const Table *table, const char *name) {
-    size_t size = (size_t)(find_char(name, '=') - name);
+    size_t size = (size_t)(strchr(name, '=') - name);
     const char *kind = copy_slice((Slice){name, size});
     if (table->is_head || same(kind, table->default_kind) || begins(name, AUTOMATIC)) return true;
     for (uint32_t each = 0; each < table->count; each++) {
@@ -95,12 +91,13 @@ static bool is_kind_ours(const Table *table, const char *name) {
 
 typedef struct {
     const char *key, *value;
+    uint32_t place;
 } Annotation;
 
-static bool is_after(const void *left, const void *right) {
-    const char *a = ((const Annotation *)left)->key, *b = ((const Annotation *)right)->key;
-    while (*a && *a == *b) a++, b++;
-    return (unsigned char)*a > (unsigned char)*b;
+static int compare(const void *left, const void *right) {
+    const Annotation *a = left, *b = right;
+    int order = strcmp(a->key, b->key);
+    return order ? order : (a->place > b->place) - (a->place < b->place);
 }
 
 static Names read_annotations(const Document *document, const Table *table) {
@@ -114,13 +111,12 @@ static Names read_annotations(const Document *document, const Table *table) {
         bool counts = false;
         for (size_t prefix = 0; key && value && prefix < table->prefixes.count; prefix++)
             counts = counts || begins(key, table->prefixes.at[prefix]);
-        if (counts) found[count++] = (Annotation){key, value};
+        if (counts) found[count++] = (Annotation){key, value, each};
     }
-    const Annotation *sorted = sort_copy(found, count, sizeof *found, is_after);
+    qsort(found, count, sizeof *found, compare);
     Names names = {0}, ours = {0};
     for (size_t each = 0; each < count; each++)
-        if (each + 1 == count || !same(sorted[each].key, sorted[each + 1].key))
-            split(&names, sorted[each].value, false);
+        if (each + 1 == count || !same(found[each].key, found[each + 1].key)) split(&names, found[each].value, false);
     for (size_t each = 0; each < names.count; each++)
         if (!is_qualified(names.at[each]) || is_kind_ours(table, names.at[each])) names_add(&ours, names.at[each]);
     ours.is_cut = names.is_cut;
@@ -132,9 +128,8 @@ static const char *clean(const char *path) {
     if (*path != '/') return NULL;
     Text text = {0};
     while (*path) {
-        size_t size = 0;
-        while (*path == '/') path++;
-        while (path[size] && path[size] != '/') size++;
+        path += strspn(path, "/");
+        size_t size = strcspn(path, "/");
         const char *component = copy_slice((Slice){path, size});
         path += size;
         if (same(component, "..")) {
@@ -151,11 +146,11 @@ static const char *clean(const char *path) {
 static const char *name_mounted(const char *place) {
     if (!begins(place, "cdi/")) return place;
     place += 4;
-    const char *slash = find_char(place, '/'), *second = slash ? find_char(slash + 1, '/') : NULL;
-    const char *equals = find_char(place, '=');
+    const char *slash = strchr(place, '/'), *second = slash ? strchr(slash + 1, '/') : NULL;
+    const char *equals = strchr(place, '=');
     if (slash && equals && equals > slash && (!second || equals < second)) return place;
     if (!second) return NULL;
-    return join((const char *const[]){copy_slice((Slice){place, (size_t)(second - place)}), "=", second + 1, NULL});
+    return compose("%.*s=%s", (int)(second - place), place, second + 1);
 }
 
 static void read_mounts(const Document *document, Names *devices, Names *channels, bool warns) {
@@ -172,7 +167,7 @@ static void read_mounts(const Document *document, Names *devices, Names *channel
         const char *name = name_mounted(place);
         if (begins(place, "imex/")) add_once(channels, place + 5);
         else if (name) add_once(devices, name);
-        else if (warns) warn("a mount that asks for a CDI device is passed over, since it names none: ", place);
+        else if (warns) warn("a mount that asks for a CDI device is passed over, since it names none: %s", place);
     }
 }
 
@@ -210,8 +205,8 @@ static void check_management(const Wish *wish, const Table *table) {
     if (!wish->qualified || wish->privileged || names_have(&table->namespaces, find_namespace(wish->document))) return;
     for (size_t each = 0; each < wish->devices.count; each++)
         if (begins(wish->devices.at[each], MANAGEMENT))
-            fail(wish->devices.at[each],
-                 " is for privileged containers, and for those of the namespaces in shim.management_namespaces");
+            fail("%s is for privileged containers, and for those of the namespaces in shim.management_namespaces",
+                 wish->devices.at[each]);
 }
 
 /* The plain names of GPUs that are asked for by NVIDIA's kind for what is made up at once; false where there is none. */
@@ -248,8 +243,7 @@ static void interpret(Wish *wish, const Table *table, const Names *names, const 
         const Names *wanted = wish->all ? &all : names;
         for (size_t each = 0; !wish->none && each < wanted->count; each++) {
             const char *name = wanted->at[each];
-            names_add(&wish->devices,
-                      is_qualified(name) ? name : join((const char *const[]){table->default_kind, "=", name, NULL}));
+            names_add(&wish->devices, is_qualified(name) ? name : compose("%s=%s", table->default_kind, name));
         }
         wish->all = false;
         return;
@@ -296,7 +290,7 @@ static unsigned read_capabilities(const Wish *wish, unsigned supported) {
     for (size_t each = 0; each < names.count; each++) {
         unsigned bit = find_bit(names.at[each]);
         if (!(bit & supported))
-            fail("unsupported capabilities found in '", value, "' (allowed '", list_capabilities(supported), "')");
+            fail("unsupported capabilities found in '%s' (allowed '%s')", value, list_capabilities(supported));
         mask |= bit;
     }
     return mask;
@@ -317,9 +311,9 @@ static void read_extras(Wish *wish) {
         if (value && same(value, "enabled")) names_add(&wish->extras, GATED[each][1]);
     }
     for (size_t each = 0; each < 2; each++) {
-        const char *name = join((const char *const[]){"NVIDIA_", RIGHTS[each][0], NULL});
+        const char *name = compose("NVIDIA_%s", RIGHTS[each][0]);
         if (!has_value(find_variable(wish->environment, name))) continue;
-        if (!wish->privileged) fail("cannot set ", RIGHTS[each][0], " in non privileged container");
+        if (!wish->privileged) fail("cannot set %s in non privileged container", RIGHTS[each][0]);
         names_add(&wish->extras, RIGHTS[each][1]);
     }
 }
@@ -379,7 +373,7 @@ Wish resolve(const Document *document, const Table *table, const char *mode) {
     Names names = choose_source(&wish, table, &mode, &channels);
     interpret(&wish, table, &names, mode);
     check_management(&wish, table);
-    if (wish.asked && wish.malformed) fail("invalid environment variable: ", wish.malformed);
+    if (wish.asked && wish.malformed) fail("invalid environment variable: %s", wish.malformed);
     if (wish.asked && channels.is_cut) fail("more IMEX channels are asked for than any node has");
     wish.wanted = 0xff;
     if (!wish.asked || (wish.qualified && !wish.none)) return wish;

@@ -2,6 +2,7 @@
 #include "sha256.h"
 
 #include <stdbool.h>
+#include <string.h>
 
 static const uint32_t ROUND[64] = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
@@ -64,15 +65,9 @@ static bool has_instructions(void) {
     return __get_cpuid_count(7, 0, &a, &b, &c, &d) && b & bit_SHA;
 }
 
-#ifdef SHIM_HOSTED
-#define FOR_THIS target("sha,ssse3,sse4.1")
-#else
-/* The compiler forgets here that a stack's guard is a variable, and looks where a C library would have put it. */
-#define FOR_THIS target("sha,ssse3,sse4.1"), optimize("no-stack-protector")
-#endif
-
 /* The processor's own rounds, two at a time; the state lies in two registers as they want it, the words in four. */
-__attribute__((FOR_THIS)) static void mix_by_instructions(uint32_t state[8], const unsigned char *block, size_t count) {
+__attribute__((target("sha,ssse3,sse4.1"))) static void mix_by_instructions(uint32_t state[8],
+                                                                            const unsigned char *block, size_t count) {
     const __m128i big = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
     __m128i abef = _mm_set_epi32((int)state[0], (int)state[1], (int)state[4], (int)state[5]);
     __m128i cdgh = _mm_set_epi32((int)state[2], (int)state[3], (int)state[6], (int)state[7]);
@@ -118,7 +113,7 @@ static void sum_up(const void *from, size_t size, unsigned char sum[32], bool qu
     mix(state, at, size / 64);
     at += size - left;
     unsigned char last[128] = {0};
-    for (size_t each = 0; each < left; each++) last[each] = at[each];
+    if (left) memcpy(last, at, left);
     last[left] = 0x80;
     size_t end = left < 56 ? 64 : 128;
     for (int each = 0; each < 8; each++)

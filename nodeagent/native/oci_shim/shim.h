@@ -2,13 +2,26 @@
 #ifndef NODEAGENT_SHIM_H
 #define NODEAGENT_SHIM_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
 
 #include "../include/shim_table.h"
 
-/* ---- text.c: memory that nobody gives back, because the program becomes another within milliseconds -------------- */
+enum { JSON_LIMIT = 16 << 20 };
+
+/* ---- memory.c ------------------------------------------------------------------------------------------------------ */
+
+enum { MEMORY_LIMIT = JSON_LIMIT * 16 }; /* of one piece */
+
+void *take(size_t size);                         /* zeroed; ends the program when there is none */
+void *grow(void *old, size_t room, size_t size); /* what was taken with this room, larger; the old memory is gone */
+
+/* ---- text.c --------------------------------------------------------------------------------------------------------- */
 
 typedef struct {
     const char *at;
@@ -26,77 +39,45 @@ typedef struct {
     bool is_cut;
 } Names;
 
-void *take(size_t size); /* zeroed; ends the program when there is none */
-/* what was taken with this room, larger; the old memory is gone */
-void *grow(void *old, size_t used, size_t room, size_t size);
 void text_add(Text *text, const char *from, size_t size);
 void text_say(Text *text, const char *words);
-void text_number(Text *text, uint64_t number, unsigned base);
+void text_number(Text *text, uint64_t number);
 void text_json(Text *text, const char *words); /* with quotes */
 const char *text_end(Text *text);              /* as a C string */
-const char *join(const char *const *words);    /* up to a NULL */
+char *compose(const char *pattern, ...) __attribute__((format(printf, 1, 2)));
+char *compose_from(const char *pattern, va_list values) __attribute__((format(printf, 1, 0)));
 void names_add(Names *names, const char *name);
 bool names_have(const Names *names, const char *name);
 const char *copy_slice(Slice slice);
 Slice trim(Slice name); /* without white space before and behind it */
-bool same(const char *a, const char *b);
-bool same_caseless(const char *a, const char *b);
-bool begins(const char *text, const char *with);
-const char *find_char(const char *text, char wanted); /* NULL when it has none */
 const char *base_name(const char *path);
-bool read_number(const char *text, unsigned base, uint64_t limit, uint64_t *into);
-void *sort_copy(const void *from, size_t count, size_t size, bool (*after)(const void *, const void *));
+bool read_number(const char *text, int base, uint64_t limit, uint64_t *into); /* digits alone */
 
-/* ---- sys.c: the kernel's calls, each answering a value or a negative errno ---------------------------------------- */
-
-typedef struct {
-    uint32_t mode, uid, gid, major, minor, device_major, device_minor;
-    uint64_t inode, size;
-} Status;
-
-enum { REGULAR = 0100000, CHARACTER = 0020000, BLOCK = 0060000, KINDS_OF_FILE = 0170000 };
-
-static inline bool is_kind(uint32_t mode, uint32_t kind) {
-    return (mode & KINDS_OF_FILE) == kind;
+static inline bool same(const char *a, const char *b) {
+    return !strcmp(a, b);
 }
 
-extern char **environment;
-long sys_open(const char *path, int flags, int mode);
-long sys_read(int descriptor, void *into, size_t size);
-long sys_write(int descriptor, const void *from, size_t size);
-long sys_close(int descriptor);
-long sys_status(int descriptor, const char *path, bool follow, Status *into); /* of the descriptor where path is "" */
-long sys_rename(const char *from, const char *to);
-long sys_unlink(const char *path);
-long sys_mkdir(const char *path);
-long sys_readlink(const char *path, char *into, size_t room);
-long sys_own(int descriptor, uint32_t uid, uint32_t gid);
-long sys_mode(int descriptor, uint32_t mode);
-long sys_execute(const char *path, char **arguments);
-long sys_can_execute(const char *path);
-uint32_t sys_user(void);
-uint32_t sys_process(void);
-int64_t sys_time(void);
-void *sys_memory(size_t size);
-void *sys_extend(void *memory, size_t old, size_t size); /* perhaps elsewhere */
-void sys_exit(int status) __attribute__((noreturn));
-const char *sys_error(long error);
-const char *sys_variable(const char *name); /* of this process; NULL when it is not set */
+static inline bool same_caseless(const char *a, const char *b) {
+    return !strcasecmp(a, b);
+}
+
+static inline bool begins(const char *text, const char *with) {
+    return !strncmp(text, with, strlen(with));
+}
 
 /* ---- report.c: one line for people ---------------------------------------------------------------------------- */
 
 void report_to(const char *log, bool json); /* the low-level runtime's own log, from the arguments */
 void report_debug(const char *path);        /* a second place; nothing for none */
-void fail_with(const char *const *words) __attribute__((noreturn));
-void warn_with(const char *const *words);
-#define fail(...) fail_with((const char *const[]){__VA_ARGS__, NULL})
-#define warn(...) warn_with((const char *const[]){__VA_ARGS__, NULL})
+void fail(const char *pattern, ...) __attribute__((format(printf, 1, 2), noreturn));
+void warn(const char *pattern, ...) __attribute__((format(printf, 1, 2)));
+const char *describe_error(int error); /* an errno */
 
 /* ---- files.c ------------------------------------------------------------------------------------------------------ */
 
-/* The whole file; a negative errno, or -EFBIG for one beyond the limit. The text ends with a NUL that is not counted. */
-long read_file(const char *path, size_t limit, bool only_roots, Text *into);
-long read_head(const char *path, size_t limit, Text *into); /* about so much of it, of root's own files */
+/* The whole file: 0 or an errno, EFBIG for one beyond the limit. The text ends with a NUL that is not counted. */
+int read_file(const char *path, size_t limit, bool only_roots, Text *into);
+int read_head(const char *path, size_t limit, Text *into); /* about so much of it, of root's own files */
 /* By a new file and rename, which takes the place of a link too. NULL, or what went wrong. */
 const char *replace_file(const char *path, const Text *content);
 /* one of the words, however long the file is; or the file cannot be read */
@@ -117,7 +98,7 @@ void launch(const Names *candidates, char **arguments) __attribute__((noreturn))
 
 /* ---- json_scan.c ---------------------------------------------------------------------------------------------------- */
 
-enum { JSON_NONE = UINT32_MAX, JSON_DEPTH = 10000, JSON_LIMIT = 16 << 20 };
+enum { JSON_NONE = UINT32_MAX, JSON_DEPTH = 10000 };
 typedef enum { JSON_OBJECT, JSON_ARRAY, JSON_STRING, JSON_NUMBER, JSON_TRUE, JSON_FALSE, JSON_NULL } JsonKind;
 typedef struct {
     uint32_t start, end, next, parent;

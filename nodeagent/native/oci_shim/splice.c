@@ -13,26 +13,27 @@ typedef struct {
 static void cut(Cuts *cuts, size_t at, size_t size, Text put) {
     if (cuts->count == cuts->room) {
         size_t room = cuts->room ? cuts->room * 2 : 32;
-        cuts->cuts = grow(cuts->cuts, cuts->count * sizeof(Cut), cuts->room * sizeof(Cut), room * sizeof(Cut));
+        cuts->cuts = grow(cuts->cuts, cuts->room * sizeof(Cut), room * sizeof(Cut));
         cuts->room = room;
     }
     cuts->cuts[cuts->count] = (Cut){at, size, cuts->count, put};
     cuts->count++;
 }
 
-static bool is_after(const void *left, const void *right) {
+static int compare(const void *left, const void *right) {
     const Cut *a = left, *b = right;
-    return a->at != b->at ? a->at > b->at : a->order > b->order;
+    return a->at != b->at ? (a->at > b->at) - (a->at < b->at) : (a->order > b->order) - (a->order < b->order);
 }
 
 static Text carry_out(const Document *document, const Cuts *cuts) {
     Text text = {0};
-    const Cut *sorted = sort_copy(cuts->cuts, cuts->count, sizeof(Cut), is_after);
+    if (cuts->count) qsort(cuts->cuts, cuts->count, sizeof(Cut), compare);
     size_t at = 0;
     for (size_t each = 0; each < cuts->count; each++) {
-        text_add(&text, document->text + at, sorted[each].at - at);
-        if (sorted[each].put.size) text_add(&text, sorted[each].put.at, sorted[each].put.size);
-        at = sorted[each].at + sorted[each].cut;
+        const Cut *next = &cuts->cuts[each];
+        text_add(&text, document->text + at, next->at - at);
+        if (next->put.size) text_add(&text, next->put.at, next->put.size);
+        at = next->at + next->cut;
     }
     text_add(&text, document->text + at, document->size - at);
     return text;
@@ -99,7 +100,7 @@ static void make_list(Cuts *cuts, const Document *document, const ListEdit *edit
         } else if (length < edit->length && token->kind == JSON_OBJECT) {
             add_member(cuts, document, found, edit->path[length], nest(edit, length + 1));
         } else {
-            fail("config.json: ", length ? edit->path[length - 1] : "all of it", " is of the wrong kind");
+            fail("config.json: %s is of the wrong kind", length ? edit->path[length - 1] : "all of it");
         }
         return;
     }
@@ -117,7 +118,7 @@ Text splice_lists(const Document *document, const ListEdit *edits, size_t count)
         Text text = carry_out(&now, &cuts);
         if (now.tokens == document->tokens) now.tokens = NULL, now.room = 0;
         const char *wrong = json_scan(&now, text.at, text.size);
-        if (wrong) fail("config.json cannot be extended: ", wrong);
+        if (wrong) fail("config.json cannot be extended: %s", wrong);
     }
     cuts.count = 0;
     for (size_t each = 0; each < count; each++) {

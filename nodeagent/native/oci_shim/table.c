@@ -2,6 +2,9 @@
  * every number is in bounds, every set of edits that is named is there. */
 #include "shim.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+
 #include "sha256.h"
 
 typedef struct {
@@ -42,20 +45,19 @@ static void use_defaults(Table *table) {
 /* The three fields of the first line, and the body behind it; or what is wrong. */
 static const char *split_seal(Text *content, char *fields[3], char **body, size_t *size) {
     static const char HEAD[] = SHIM_TABLE_NAME " ";
-    char *at = content->at, *end = (char *)(uintptr_t)find_char(at, '\n');
+    char *at = content->at, *end = strchr(at, '\n');
     if (!end || end - at > SHIM_SEAL_LIMIT || !begins(at, HEAD)) return "its first line is damaged";
     *end = 0;
     at += sizeof HEAD - 1;
     for (int each = 0; each < 3; each++) {
         fields[each] = at;
-        char *blank = (char *)(uintptr_t)find_char(at, ' ');
+        char *blank = strchr(at, ' ');
         if (!blank != (each == 2)) return "its first line is damaged";
         if (blank) *blank = 0, at = blank + 1;
     }
     uint64_t version;
     if (!read_number(fields[0], 10, UINT32_MAX, &version)) return "its first line is damaged";
-    if (version != SHIM_TABLE_VERSION)
-        return join((const char *const[]){"it is of version ", fields[0], ", this program reads another", NULL});
+    if (version != SHIM_TABLE_VERSION) return compose("it is of version %s, this program reads another", fields[0]);
     *body = end + 1;
     *size = content->size - (size_t)(end + 1 - content->at);
     return NULL;
@@ -68,13 +70,10 @@ static const char *open_seal(Text *content, char **body, size_t *size) {
     if (wrong) return wrong;
     if (!read_number(fields[1], 10, SHIM_TABLE_LIMIT, &length) || length != *size) return "it is not whole";
     unsigned char sum[32];
-    Text told = {0};
+    char told[2 * sizeof sum + 1];
     sha256(*body, *size, sum);
-    for (int each = 0; each < 32; each++) {
-        text_number(&told, sum[each] >> 4, 16);
-        text_number(&told, sum[each] & 15, 16);
-    }
-    return same(told.at, fields[2]) ? NULL : "its checksum is wrong";
+    for (size_t each = 0; each < sizeof sum; each++) sprintf(told + 2 * each, "%02x", sum[each]);
+    return same(told, fields[2]) ? NULL : "its checksum is wrong";
 }
 
 static bool split(Table *table, char *body, size_t size) {
@@ -117,7 +116,7 @@ static bool take_setting(Table *table, const char *key, const char *value) {
     if (same(key, "ignore_imex")) return is_flag(value, &table->ignore_imex);
     if (same(key, "mode"))
         return table->mode = value, same(value, "auto") || same(value, "cdi") || same(value, "legacy");
-    if (same(key, "default_kind")) return table->default_kind = value, find_char(value, '/') != NULL;
+    if (same(key, "default_kind")) return table->default_kind = value, strchr(value, '/') != NULL;
     if (same(key, "supported")) return read_number(value, 16, 0x7f, &mask) && (table->supported = (unsigned)mask, true);
     return table->debug = value, !*value || *value == '/';
 }
@@ -137,7 +136,7 @@ static bool is_word(const char *const *list, size_t count, const char *word) {
 /* Numbers of edits with commas between; none is fine. */
 static bool are_edits(const Table *table, const char *list) {
     while (*list) {
-        const char *comma = find_char(list, ',');
+        const char *comma = strchr(list, ',');
         const char *one = comma ? copy_slice((Slice){list, (size_t)(comma - list)}) : list;
         uint64_t number;
         if (!read_number(one, 10, UINT32_MAX, &number) || number >= table->edits_count) return false;
@@ -172,20 +171,12 @@ static bool take_line(Table *table, const Line *line, bool in_edits) {
                (line->count == 6 && is_word(EXTRAS, sizeof EXTRAS / sizeof *EXTRAS, fields[5]));
     }
     if (!in_edits || !read_number(fields[1], 16, 0xff, &number)) return false;
-    if (same(word, "env")) return find_char(fields[2], '=') && fields[2][0] != '=';
+    if (same(word, "env")) return strchr(fields[2], '=') && fields[2][0] != '=';
     if (same(word, "gid")) return read_number(fields[2], 10, UINT32_MAX, &number);
     if (same(word, "mount")) return fields[2][0] == '/' && fields[3][0] == '/';
     if (same(word, "hook")) return *fields[2] && fields[3][0] == '/';
     return fields[2][0] == '/' && fields[3][0] == '/' && read_number(fields[5], 8, 07777, &number) &&
            read_number(fields[6], 10, UINT32_MAX, &number);
-}
-
-static const char *number_line(uint32_t line) {
-    Text text = {0};
-    text_say(&text, "its line ");
-    text_number(&text, (uint64_t)line + 2, 10);
-    text_say(&text, " is none that this program knows");
-    return text_end(&text);
 }
 
 static const char *read_lines(Table *table) {
@@ -197,7 +188,8 @@ static const char *read_lines(Table *table) {
         for (size_t shape = 0; shape < sizeof SHAPES / sizeof *SHAPES; shape++)
             if (same(SHAPES[shape].word, line->fields[0]))
                 is_known = line->count >= SHAPES[shape].least && line->count <= SHAPES[shape].most;
-        if (!is_known || !take_line(table, line, in_edits)) return number_line(each);
+        if (!is_known || !take_line(table, line, in_edits))
+            return compose("its line %" PRIu32 " is none that this program knows", each + 2);
         if (same(line->fields[0], "set")) set |= number_setting(line->fields[1]);
         in_edits = (in_edits || same(line->fields[0], "edits")) && !same(line->fields[0], "device");
     }
@@ -210,23 +202,19 @@ static const char *find_stale(const Table *table) {
         char **fields = table->lines[each].fields;
         if (!same(fields[0], "fresh")) continue;
         Text found = {0};
-        long answer = read_file(fields[1], 4096, false, &found);
-        if (answer < 0)
-            return join(
-                (const char *const[]){"it is stale, since ", fields[1], " cannot be read: ", sys_error(answer), NULL});
-        for (size_t at = 0; at < found.size; at++)
-            if (found.at[at] == '\n') found.at[at] = 0;
+        int error = read_file(fields[1], 4096, false, &found);
+        if (error) return compose("it is stale, since %s cannot be read: %s", fields[1], describe_error(error));
+        found.at[strcspn(found.at, "\n")] = 0;
         if (!same(found.at, fields[2]))
-            return join(
-                (const char *const[]){"it is stale: ", fields[1], " says ", found.at, " and not ", fields[2], NULL});
+            return compose("it is stale: %s says %s and not %s", fields[1], found.at, fields[2]);
     }
     return NULL;
 }
 
 static const char *load(Table *table, const char *path) {
     Text content = {0};
-    long answer = read_file(path, SHIM_TABLE_LIMIT + SHIM_SEAL_LIMIT, true, &content);
-    if (answer < 0) return sys_error(answer);
+    int error = read_file(path, SHIM_TABLE_LIMIT + SHIM_SEAL_LIMIT, true, &content);
+    if (error) return describe_error(error);
     char *body = NULL;
     size_t size = 0;
     const char *wrong = open_seal(&content, &body, &size);
@@ -238,11 +226,11 @@ static const char *load(Table *table, const char *path) {
 }
 
 const char *table_load(Table *table, const char *directory) {
-    const char *path = join((const char *const[]){directory, "/" SHIM_TABLE_FILE, NULL});
+    const char *path = compose("%s/%s", directory, SHIM_TABLE_FILE);
     const char *wrong = load(table, path);
     if (!wrong) return NULL;
     use_defaults(table);
-    return join((const char *const[]){path, ": ", wrong, NULL});
+    return compose("%s: %s", path, wrong);
 }
 
 /* As much of the text as whole lines of policy reach. */
@@ -254,7 +242,7 @@ static size_t measure_policy(const char *body) {
         bool is_policy = false;
         for (size_t each = 0; each < sizeof WORDS / sizeof *WORDS; each++)
             is_policy = is_policy || begins(at, WORDS[each]);
-        const char *end = find_char(at, '\n');
+        const char *end = strchr(at, '\n');
         if (!is_policy || !end) return (size_t)(at - body);
         at = end + 1;
     }
@@ -267,8 +255,7 @@ bool table_peek(Table *table, const char *directory) {
     size_t size;
     use_defaults(table);
     table->is_head = true;
-    if (read_head(join((const char *const[]){directory, "/" SHIM_TABLE_FILE, NULL}), HEAD_LIMIT, &content) < 0)
-        return false;
+    if (read_head(compose("%s/%s", directory, SHIM_TABLE_FILE), HEAD_LIMIT, &content)) return false;
     if (split_seal(&content, fields, &body, &size)) return false;
     Table head = {.cuda = "", .driver = "", .is_head = true};
     if (!split(&head, body, measure_policy(body)) || read_lines(&head)) return false;
@@ -278,7 +265,7 @@ bool table_peek(Table *table, const char *directory) {
 
 bool table_passes(const char *directory) {
     Text said = {0};
-    const char *path = join((const char *const[]){directory, "/" SHIM_ON_MISSING_FILE, NULL});
+    const char *path = compose("%s/%s", directory, SHIM_ON_MISSING_FILE);
     return read_file(path, 16, true, &said) == 0 && same(said.at, "pass\n");
 }
 

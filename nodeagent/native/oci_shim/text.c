@@ -1,76 +1,15 @@
-/* Memory, text and names. */
+/* Text and names. */
 #include "shim.h"
 
-#include <string.h>
-
-enum { CHUNK = 256 << 10, LARGE = CHUNK / 8 };
-
-#ifdef SHIM_HOSTED
-/* One block for each, so that a sanitizer sees where it ends; and the nth fails where a test says so. */
-extern void *calloc(size_t count, size_t size);
-static void *find_room(size_t size) {
-    static uint64_t taken, refused;
-    static bool reads;
-    if (!taken++ && sys_variable("SHIM_REFUSE_ALLOCATION")) {
-        reads = read_number(sys_variable("SHIM_REFUSE_ALLOCATION"), 10, UINT32_MAX, &refused);
-    }
-    return reads && taken == refused ? NULL : calloc(1, size ? size : 1);
-}
-
-static void *extend(void *old, size_t room, size_t size) {
-    (void)old, (void)room, (void)size;
-    return NULL;
-}
-#else
-static size_t round_up(size_t size) {
-    return (size + 4095) & ~(size_t)4095;
-}
-
-/* What is large has pages of its own, which can be moved without a copy. */
-static void *find_room(size_t size) {
-    static char *chunk;
-    static size_t left;
-    size = (size + 15) & ~(size_t)15;
-    if (size > LARGE) return sys_memory(round_up(size));
-    if (size > left) {
-        chunk = sys_memory(CHUNK);
-        if (!chunk) return NULL;
-        left = CHUNK;
-    }
-    char *place = chunk;
-    chunk += size;
-    left -= size;
-    return place;
-}
-
-static void *extend(void *old, size_t room, size_t size) {
-    return room > LARGE ? sys_extend(old, round_up(room), round_up(size)) : NULL;
-}
-#endif
-
-void *take(size_t size) {
-    void *place = size > JSON_LIMIT * (size_t)16 ? NULL : find_room(size);
-    if (!place) {
-        /* Without memory for a message: the line is fixed, and the log that is named in the arguments stays silent. */
-        static const char said[] = "nodeagent-oci-shim: no memory\n";
-        sys_write(2, said, sizeof said - 1);
-        sys_exit(1);
-    }
-    return place;
-}
-
-void *grow(void *old, size_t used, size_t room, size_t size) {
-    void *fresh = extend(old, room, size);
-    if (fresh) return fresh;
-    fresh = take(size);
-    if (used) memcpy(fresh, old, used);
-    return fresh;
-}
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
 
 void text_add(Text *text, const char *from, size_t size) {
     if (text->size + size + 1 > text->room) {
         size_t room = (text->size + size + 1) * 2;
-        text->at = grow(text->at, text->size, text->room, room);
+        text->at = grow(text->at, text->room, room);
         text->room = room;
     }
     if (size) memcpy(text->at + text->size, from, size);
@@ -82,12 +21,8 @@ void text_say(Text *text, const char *words) {
     text_add(text, words, strlen(words));
 }
 
-void text_number(Text *text, uint64_t number, unsigned base) {
-    char digits[24];
-    size_t at = sizeof digits;
-    do digits[--at] = "0123456789abcdef"[number % base];
-    while (number /= base);
-    text_add(text, digits + at, sizeof digits - at);
+void text_number(Text *text, uint64_t number) {
+    text_say(text, compose("%" PRIu64, number));
 }
 
 void text_json(Text *text, const char *words) {
@@ -102,9 +37,7 @@ void text_json(Text *text, const char *words) {
             text_add(text, "\\", 1);
             text_add(text, words, 1);
         } else {
-            text_say(text, "\\u00");
-            text_add(text, &"0123456789abcdef"[each >> 4], 1);
-            text_add(text, &"0123456789abcdef"[each & 15], 1);
+            text_say(text, compose("\\u%04x", each));
         }
     }
     text_add(text, "\"", 1);
@@ -115,10 +48,22 @@ const char *text_end(Text *text) {
     return text->at;
 }
 
-const char *join(const char *const *words) {
-    Text text = {0};
-    for (; *words; words++) text_say(&text, *words);
-    return text_end(&text);
+char *compose_from(const char *pattern, va_list values) {
+    va_list again;
+    va_copy(again, values);
+    size_t room = (size_t)vsnprintf(NULL, 0, pattern, values) + 1;
+    char *text = take(room);
+    vsnprintf(text, room, pattern, again);
+    va_end(again);
+    return text;
+}
+
+char *compose(const char *pattern, ...) {
+    va_list values;
+    va_start(values, pattern);
+    char *text = compose_from(pattern, values);
+    va_end(values);
+    return text;
 }
 
 static uint32_t sum_up(const char *name) {
@@ -137,8 +82,7 @@ static size_t find_place(const Names *names, const char *name) {
 void names_add(Names *names, const char *name) {
     if (names->count == names->room) {
         size_t room = names->room ? names->room * 2 : 16;
-        names->at = grow(names->at, names->count * sizeof *names->at, names->room * sizeof *names->at,
-                         room * sizeof *names->at);
+        names->at = grow(names->at, names->room * sizeof *names->at, room * sizeof *names->at);
         names->places = take(2 * room * sizeof *names->places);
         names->room = room;
         for (size_t each = 0; each < names->count; each++)
@@ -183,61 +127,18 @@ Slice trim(Slice name) {
     return name;
 }
 
-bool same(const char *a, const char *b) {
-    while (*a && *a == *b) a++, b++;
-    return *a == *b;
-}
-
-static char lower(char each) {
-    return each >= 'A' && each <= 'Z' ? (char)(each + 32) : each;
-}
-
-bool same_caseless(const char *a, const char *b) {
-    while (*a && lower(*a) == lower(*b)) a++, b++;
-    return lower(*a) == lower(*b);
-}
-
-bool begins(const char *text, const char *with) {
-    while (*with && *text == *with) text++, with++;
-    return !*with;
-}
-
-const char *find_char(const char *text, char wanted) {
-    for (; *text; text++)
-        if (*text == wanted) return text;
-    return NULL;
-}
-
 const char *base_name(const char *path) {
-    const char *name = path;
-    for (; *path; path++)
-        if (*path == '/') name = path + 1;
-    return name;
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
 }
 
-bool read_number(const char *text, unsigned base, uint64_t limit, uint64_t *into) {
-    uint64_t number = 0;
-    if (!*text) return false;
-    for (; *text; text++) {
-        char each = lower(*text);
-        unsigned digit = each >= '0' && each <= '9'   ? (unsigned)(each - '0')
-                         : each >= 'a' && each <= 'f' ? (unsigned)(each - 'a' + 10)
-                                                      : 16;
-        if (digit >= base || number > (limit - digit) / base) return false;
-        number = number * base + digit;
-    }
+bool read_number(const char *text, int base, uint64_t limit, uint64_t *into) {
+    /* No blank, sign or prefix, which `strtoull` would take. */
+    if (!*text || text[strspn(text, "0123456789abcdefABCDEF")]) return false;
+    char *end;
+    errno = 0;
+    uint64_t number = strtoull(text, &end, base);
+    if (*end || errno || number > limit) return false;
     *into = number;
     return true;
-}
-
-void *sort_copy(const void *from, size_t count, size_t size, bool (*after)(const void *, const void *)) {
-    char *sorted = grow((void *)(uintptr_t)from, count * size, 0, count * size + 1), *kept = take(size + 1);
-    for (size_t each = 1; each < count; each++) {
-        size_t at = each;
-        memcpy(kept, sorted + each * size, size);
-        for (; at && after(sorted + (at - 1) * size, kept); at--)
-            memcpy(sorted + at * size, sorted + (at - 1) * size, size);
-        memcpy(sorted + at * size, kept, size);
-    }
-    return sorted;
 }

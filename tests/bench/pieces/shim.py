@@ -48,8 +48,8 @@ PAIRS: Final = Path(__file__).parent / "pairs.c"
 
 
 def measure() -> list[Row]:
-    """Every number of this part; nothing without a compiler."""
-    if shutil.which("cc") is None:
+    """Every number of this part; nothing without the compilers."""
+    if not all(map(shutil.which, ("cc", f"{os.uname().machine}-linux-musl-gcc"))):
         return []
     memory = MEMORY if MEMORY.is_dir() else None
     with tempfile.TemporaryDirectory(prefix="nodeagent-bench-", dir=memory) as directory:

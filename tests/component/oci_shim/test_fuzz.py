@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.edge.host.shim.table_file import render_table, write_table
-from tests.component.oci_shim.conftest import SOURCES
+from tests.component.oci_shim.conftest import CHECKED_SOURCES, CHECKS, SOURCES
 from tests.component.oci_shim.support import TABLE, make_spec
 
 pytestmark = [
@@ -19,8 +19,7 @@ pytestmark = [
     pytest.mark.may_block("nothing here runs on an event loop"),
 ]
 HARNESS = Path(__file__).parent / "src" / "in_process.c"
-CHECKS = ["-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined"]
-TAKEN = ["-DSHIM_HOSTED", "-Dmain=shim_main", "-Dexit=shim_exit", "-Dcalloc=shim_calloc"]
+TAKEN = ["-Dmain=shim_main", "-Dexit=shim_exit"]
 REQUESTS = (
     "NVIDIA_VISIBLE_DEVICES=0,MIG-a,nvidia.com/gpu=1",
     "NVIDIA_DRIVER_CAPABILITIES=compute,graphics",
@@ -33,9 +32,9 @@ MOUNT = {"destination": "/var/run/nvidia-container-devices/0", "source": "/dev/n
 
 
 def build(place: Path, compiler: str, *flags: str) -> Path:
-    """The parsers with the harness around them, whose allocator and exit take the place of the C library's."""
+    """The parsers with the harness around them, which has memory and an exit of its own."""
     objects = []
-    for source in (*(each for each in sorted(SOURCES.glob("*.c")) if each.name != "start.c"), HARNESS):
+    for source in (*CHECKED_SOURCES, HARNESS):
         target = place / f"{source.stem}.o"
         own = [f"-I{SOURCES}"] if source == HARNESS else TAKEN
         subprocess.run([compiler, *CHECKS, *flags, *own, "-c", "-o", target, source], check=True)

@@ -16,7 +16,6 @@ from tests.component.oci_shim.support import ALWAYS, TABLE, Shim, make_node
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(shutil.which("cc") is None, reason="the shim is C"),
     pytest.mark.skipif(shutil.which("busybox") is None, reason="wants busybox, the whole of the container"),
     pytest.mark.may_block("nothing here runs on an event loop"),
 ]

@@ -1,6 +1,5 @@
 """What containers ask for and what they get."""
 
-import shutil
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ from msgspec.structs import replace
 from nodeagent.model.shim import ShimDevice
 from tests.component.oci_shim.support import CONTROL, TABLE, UUIDS, Shim, make_node, make_spec
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("cc") is None, reason="the shim is C")]
+pytestmark = pytest.mark.slow
 VISIBLE = "NVIDIA_VISIBLE_DEVICES="
 OLD = "CUDA_VERSION=11.4.0"
 INVALID_VERSIONS = ("foo", "7.foo", "9.", "9..0", ".5.10", "-9", "+9", "9.0.116.50", "9.0.116foo", "9.4294967296")

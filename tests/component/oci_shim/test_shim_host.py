@@ -187,7 +187,6 @@ async def test_a_file_system_that_hangs_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("cc") is None, reason="the shim is C")
 @pytest.mark.may_block("nothing here runs on an event loop")
 def test_the_table_is_found_beside_the_program_by_any_name(shim: Shim, program: Path, tmp_path: Path) -> None:
     """A link leads to the program and so to its table, which is where the agent writes it."""

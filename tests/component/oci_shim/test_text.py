@@ -1,7 +1,6 @@
 """`config.json` as text: what is not added or taken out stays, byte for byte."""
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from tests.support.examples import examples
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(shutil.which("cc") is None, reason="the shim is C"),
     pytest.mark.may_block("nothing here runs on an event loop"),
 ]
 

@@ -36,6 +36,12 @@ def test_the_cluster_alone_wants_less_than_the_scenarios() -> None:
     assert missing == Missing((), ())
 
 
+def test_a_package_of_another_processor_is_installed_with_its_architecture() -> None:
+    """A machine that has only its own architecture's list of packages knows no such package."""
+    command = Missing(("the compiler",), ("gcc", "musl-dev:arm64")).command
+    assert command == ("dpkg --add-architecture arm64 && apt-get update && apt-get install --yes gcc musl-dev:arm64")
+
+
 @pytest.mark.parametrize("absent", sorted(EVERYTHING))
 def test_each_missing_program_is_named_alone(absent: str) -> None:
     """One thing missing gives one entry, which says how to get it."""

@@ -1,4 +1,4 @@
-/* The shim's parsers within one process, where a hundred thousand inputs take seconds: `exit` and the allocator are ours.
+/* The shim's parsers within one process, where a hundred thousand inputs take seconds: `exit` and the memory are ours.
  *
  * The first byte of an input says what it is: `j` a configuration that is resolved and edited, `t` the body of a table,
  * `a` arguments with a NUL between, `s` what is summed up with the processor's instructions and without. Built for
@@ -14,28 +14,29 @@
 #include "shim.h"
 #include "sha256.h"
 
-extern char **environ;
-
 static jmp_buf ended;
 static void **taken;
 static size_t taken_count, taken_room, allocation, refused;
 
-/* Stands for `calloc` in the shim's sources. */
-void *shim_calloc(size_t count, size_t size);
-void *shim_calloc(size_t count, size_t size) {
-    if (++allocation == refused) return NULL;
+/* Stands for `exit` in the shim's sources. */
+void shim_exit(int status) __attribute__((noreturn));
+void shim_exit(int status) {
+    longjmp(ended, status + 1);
+}
+
+void *take(size_t size) {
+    if (++allocation == refused || size > MEMORY_LIMIT) shim_exit(1);
     if (taken_count == taken_room) {
         taken_room = taken_room ? taken_room * 2 : 1024;
         taken = realloc(taken, taken_room * sizeof *taken);
         if (!taken) abort();
     }
-    return taken[taken_count++] = calloc(count, size);
+    return taken[taken_count++] = calloc(1, size);
 }
 
-/* Stands for `exit` in them. */
-void shim_exit(int status) __attribute__((noreturn));
-void shim_exit(int status) {
-    longjmp(ended, status + 1);
+void *grow(void *old, size_t room, size_t size) {
+    void *fresh = take(size);
+    return room ? memcpy(fresh, old, room) : fresh;
 }
 
 static void give_back(size_t down_to) {
@@ -47,7 +48,6 @@ static Table *find_table(void) {
     static Table table;
     static bool is_read;
     if (!is_read) {
-        environment = environ;
         const char *wrong = table_load(&table, getenv("NODEAGENT_SHIM_DIR"));
         if (wrong) {
             fprintf(stderr, "no table: %s\n", wrong);
@@ -97,8 +97,7 @@ static void try_sums(const char *text, size_t size) {
 
 static void try_arguments(const char *text, size_t size) {
     enum { MOST = 64 };
-    char *arguments[MOST + 1], *copy = shim_calloc(1, size + 1);
-    if (!copy) return;
+    char *arguments[MOST + 1], *copy = take(size + 1);
     memcpy(copy, text, size);
     size_t count = 0;
     for (size_t at = 0; at < size && count < MOST; at += strlen(copy + at) + 1) arguments[count++] = copy + at;

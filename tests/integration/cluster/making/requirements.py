@@ -30,6 +30,7 @@ SCENARIOS = {
     "podman": "podman",
     "musl-gcc": "musl-tools",
     "aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu libc6-dev-arm64-cross",
+    "aarch64-linux-musl-gcc": "musl-dev:arm64",
     "dbus-daemon": "dbus",
     "setpriv": "util-linux",
     "pivot_root": "util-linux",
@@ -50,7 +51,11 @@ class Missing:
     @property
     def command(self) -> str:
         """What installs all of it that can be installed."""
-        return f"apt-get install --yes {' '.join(self.packages)}" if self.packages else ""
+        if not self.packages:
+            return ""
+        foreign = {package.partition(":")[2] for package in self.packages if ":" in package}
+        before = "".join(f"dpkg --add-architecture {each} && apt-get update && " for each in sorted(foreign))
+        return f"{before}apt-get install --yes {' '.join(self.packages)}"
 
 
 def require_cluster_machine() -> None:

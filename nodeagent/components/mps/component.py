@@ -35,7 +35,7 @@ from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import Change, FractionTable
 from nodeagent.model.mps import MpsAccess, MpsClient, MpsLimits, MpsPhase, MpsState
 from nodeagent.model.offering import AllocationMode, Offering
-from nodeagent.model.ports import ChangeJournal, GpuPartitioning, MpsHost, ProcessPlaces
+from nodeagent.model.ports import ChangeJournal, GpuAccess, MpsHost
 from nodeagent.rules.mps.access import plan_place, plan_private_access
 from nodeagent.rules.mps.daemons import (
     OWNER,
@@ -75,18 +75,15 @@ class Mps:
         clock: Clock,
         live: LiveSettings,
         host: MpsHost,
-        *,
-        partitioning: GpuPartitioning,
+        gpus: GpuAccess,
         journal: ChangeJournal,
         handle: "Handle[Mps]",
-        places: ProcessPlaces | None = None,
     ) -> None:
-        """Wire the component; `places` finds the pods of processes."""
         self._bus, self._conditions, self._live = bus, conditions, live
-        self._journal, self._handle, self._places = journal, handle, places
+        self._journal, self._handle, self._places = journal, handle, gpus.places
         self._around = DaemonDependencies(
             host=host,
-            modes=ComputeModes(partitioning, anyio.Lock(), partial(anyio.CancelScope, shield=True)),
+            modes=ComputeModes(gpus.partitioning, anyio.Lock(), partial(anyio.CancelScope, shield=True)),
             journal=journal,
             live=live,
             clock=clock,

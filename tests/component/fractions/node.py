@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from nodeagent.components.allocations.component import Allocations
 from nodeagent.components.allocations.journal_task import Journal, Node
 from nodeagent.components.cdi.component import Cdi
-from nodeagent.components.deviceplugin.component import DevicePlugins
+from nodeagent.components.deviceplugin.component import DevicePlugins, OtherResources
 from nodeagent.components.fractions.component import Fractions
 from nodeagent.components.fractions.plugin_task import FractionPlugins
 from nodeagent.components.fractions.reconcile_task import Sources
@@ -113,7 +113,8 @@ class Agent:
             OfferingComponent(*common, self.live, journal, self.orders),
             Cdi(*common, self.live, FakeDriverFiles(make_files(8)), directories, handle=specs),
             DevicePlugins(
-                *common, self.live, journal, serve=self._serve, read_facts=self._read_facts, others=plugins
+                *common, self.live, journal,
+                serve=self._serve, read_facts=self._read_facts, others=OtherResources(plugins),
             ),
             Fractions(
                 *common, clock, self.live, plugins,

@@ -10,9 +10,10 @@ from nodeagent.components.allocations.component import Allocations
 from nodeagent.components.allocations.journal_format import parse_journal
 from nodeagent.components.allocations.journal_task import Journal, Node
 from nodeagent.components.allocations.ledger import replay
-from nodeagent.components.fractions.component import NAME_PAUSES_SECONDS, Fractions
+from nodeagent.components.fractions.component import NAME_PAUSES_SECONDS, FractionHandles, Fractions
 from nodeagent.components.fractions.plugin_task import FractionPlugins
-from nodeagent.components.fractions.reconcile_task import Sources
+from nodeagent.components.fractions.poll_task import Sources
+from nodeagent.components.fractions.reconcile_task import Files
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
@@ -263,10 +264,11 @@ class World:
 
     def build(self) -> Fractions:
         return Fractions(
-            self.bus, self.conditions, self.clock, self.live, self.relay,
-            orders=self.orders, ledger=self.journal, kubelet=self.kubelet, specs=lambda: self.specs,
-            folders=self.folders, library=self.library, sources=Sources(self._list_containers, self.places),
-            open_pods=None if self.pods is None else self._open_pods,
+            self.bus, self.conditions, self.clock, self.live, FractionHandles(self.relay, self.orders),
+            self.journal, Files(lambda: self.specs, self.folders, self.library),
+            Sources(
+                self.kubelet, self._list_containers, self.places, None if self.pods is None else self._open_pods,
+            ),
         )  # fmt: skip
 
     async def set_limits(self, **limits: Any) -> str:

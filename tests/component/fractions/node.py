@@ -13,9 +13,10 @@ from nodeagent.components.allocations.component import Allocations
 from nodeagent.components.allocations.journal_task import Journal, Node
 from nodeagent.components.cdi.component import Cdi
 from nodeagent.components.deviceplugin.component import DevicePlugins, OtherResources
-from nodeagent.components.fractions.component import Fractions
+from nodeagent.components.fractions.component import FractionHandles, Fractions
 from nodeagent.components.fractions.plugin_task import FractionPlugins
-from nodeagent.components.fractions.reconcile_task import Sources
+from nodeagent.components.fractions.poll_task import Sources
+from nodeagent.components.fractions.reconcile_task import Files
 from nodeagent.components.offering.component import OfferingComponent
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
@@ -117,10 +118,9 @@ class Agent:
                 serve=self._serve, read_facts=self._read_facts, others=OtherResources(plugins),
             ),
             Fractions(
-                *common, clock, self.live, plugins,
-                orders=self.orders, ledger=journal, kubelet=account, specs=specs.get,
-                folders=HostFractionFolders(self.state_dir / "parts", workers[1]),
-                library=FakeLibrary(), sources=Sources(self._list_containers),
+                *common, clock, self.live, FractionHandles(plugins, self.orders), journal,
+                Files(specs.get, HostFractionFolders(self.state_dir / "parts", workers[1]), FakeLibrary()),
+                Sources(account, self._list_containers),
             ),
         ]  # fmt: skip
 

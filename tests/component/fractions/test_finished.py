@@ -4,6 +4,7 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
+from nodeagent.components.fractions.component import NAME_PAUSES_SECONDS
 from nodeagent.model.errors import NoRoom
 from nodeagent.model.events import FractionReleased
 from nodeagent.model.fractions import ContainerRequest, ContainerState, PodContainer, PodRequest
@@ -108,9 +109,10 @@ async def test_what_ends_while_others_are_named_stays_ended(world: World, pods: 
             # The list is silent, so that only the uid is known.
             world.kubelet.listing = None
             await world.plugin().pre_start(each.cores)
+        await anyio.sleep(0.1)  # the poll for names at the last start is over
         world.note()
         world.store.append_seconds = 0.1
-        await anyio.sleep(0.15)
+        await anyio.sleep(NAME_PAUSES_SECONDS[0] + 0.05)
         assert [each.pod.name for each in world.table.bindings.values()] == ["pod-0", "", ""]
         last = held[-1]
         world.end(last)

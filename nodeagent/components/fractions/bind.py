@@ -38,8 +38,6 @@ class Start(NamedTuple):
     settings: FractionsSettings = FractionsSettings()
     daemons: MpsState | None = None
     """The MPS daemons of now; `None` where the agent runs no daemons."""
-    has_mps: bool = False
-    """Whether the agent is configured to run MPS daemons."""
 
 
 class Choice(NamedTuple):
@@ -116,7 +114,7 @@ def choose(start: Start, view: FractionView, table: FractionTable, now_seconds: 
     demand, core_limit = read_demand(start, view)
     is_obeyed = start.settings.use_scheduler_choice
     choice = _read_scheduler_choice(view, start.pod, caller.containers[0]) if is_obeyed else ContainerChoice()
-    enforcement = read_enforcement(start, demand)
+    enforcement = read_enforcement(start, demand, has_mps=view.has_mps)
     is_held = enforcement is not Enforcement.ADVISE and _read_pod_enforcement(start) is Enforcement.ADVISE
     rest = [one for number, one in table.bindings.items() if number not in leaving]
     obstacles = plan_obstacles(view.gpus, rest, start.daemons, by_mps=enforcement is Enforcement.MPS)
@@ -171,7 +169,7 @@ def plan_correction(view: FractionView, pod: PodRequest, binding: Binding) -> Ch
     )
 
 
-def read_enforcement(start: Start, demand: Demand) -> Enforcement:
+def read_enforcement(start: Start, demand: Demand, *, has_mps: bool) -> Enforcement:
     """How the container is held to its fraction; not at all for whole GPUs.
 
     A pod's annotation cannot lift the limits, unless the configuration allows `advise`.
@@ -187,7 +185,7 @@ def read_enforcement(start: Start, demand: Demand) -> Enforcement:
     enforcement = configured if choice is None or is_loosening else choice
     if enforcement is not Enforcement.MPS:
         return enforcement
-    if not start.has_mps:
+    if not has_mps:
         raise RequestInvalid(
             key,
             "annotation with value 'mps', and nobody looks after MPS daemons on this node: give another one, or"

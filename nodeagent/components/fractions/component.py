@@ -277,8 +277,8 @@ class Fractions:
         # The names say which containers wait for room, and which wait no more.
         table = self._find_table()
         caller, pod = await self._resolver.identify(view, table, devices, by_name=self._decisions.anybody_waits)
-        settings, mps = self._live.now, self._bus.latest(MpsState)
-        start = Start(caller, pod, settings.fractions, mps.value if mps else None, has_mps=settings.uses_mps)
+        mps = self._bus.latest(MpsState)
+        start = Start(caller, pod, self._live.now.fractions, mps.value if mps else None)
         try:
             # A pod that finished a moment ago is in no pod's way: schedulers count on its room.
             await self._reconciler.end_finished(looks=1)

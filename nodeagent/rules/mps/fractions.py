@@ -127,9 +127,8 @@ def plan_obstacles(
     ended = {gpu for daemon in (state.daemons if state is not None else ()) for gpu in daemon.gpus}
     reasons: dict[GpuUuid, str] = {}
     for gpu in gpus:
-        reason = refuse_neighbour(
-            clients[gpu.uuid], find_most_clients(gpu), by_mps=by_mps, has_others=gpu.uuid in others
-        )
+        most = find_most_clients(gpu) if by_mps else 0
+        reason = refuse_neighbour(clients[gpu.uuid], most, by_mps=by_mps, has_others=gpu.uuid in others)
         if reason:
             reasons[gpu.uuid] = reason
         elif not by_mps and gpu.uuid in ended:
@@ -142,7 +141,7 @@ def refuse_neighbour(clients: int, most: int, *, by_mps: bool, has_others: bool)
 
     Args:
         clients: the number of containers held by MPS to a fraction of the GPU.
-        most: the most such containers.
+        most: the most such containers; counts only where MPS is to enforce the new fraction.
         by_mps: whether MPS is to enforce the new fraction.
         has_others: whether a container has a fraction, or the whole GPU, without MPS.
     """

@@ -81,13 +81,13 @@ class Claims:
         conditions: Conditions,
         clock: Clock,
         live: LiveSettings,
-        around: ClaimDependencies,
+        dependencies: ClaimDependencies,
         makers: Makers,
         *,
         pool: str,
     ) -> None:
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
-        self._dependencies, self._makers, self._pool = around, makers, pool
+        self._dependencies, self._makers, self._pool = dependencies, makers, pool
         self._api: ClaimApi | None = None
         self._health: Gathered[tuple[DeviceHealth, ...]] = Gathered(())
         self._is_known, self._is_described = anyio.Event(), anyio.Event()

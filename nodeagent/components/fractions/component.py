@@ -37,7 +37,7 @@ from nodeagent.components.fractions.decide import (
 from nodeagent.components.fractions.decision_log_task import DecisionLog
 from nodeagent.components.fractions.foreign_task import ForeignUse
 from nodeagent.components.fractions.limits_sync_task import LimitsSync
-from nodeagent.components.fractions.mps_daemon_task import FractionDaemons
+from nodeagent.components.fractions.mps_daemon_task import wait_access
 from nodeagent.components.fractions.plugin_task import FractionPlugin, FractionPlugins, report_registered
 from nodeagent.components.fractions.pod_resolver_task import NodePods, PodResolver
 from nodeagent.components.fractions.poll_task import SourcePoller, Sources
@@ -134,7 +134,6 @@ class Fractions:
             view=self._find_view,
         )
         self._foreign = ForeignUse(conditions, live, journal, poller, self._find_view, self._waker.wake)
-        self._daemons = FractionDaemons(bus, live)
         self._utilization = UtilizationFiles(bus, live, journal, files.folders)
         self._limits_sync = LimitsSync(journal, files.folders, lambda one: self._plan_limits(one, self._find_view()))
         self._untold: dict[int, str] = {}
@@ -199,8 +198,7 @@ class Fractions:
         self, inventory: Inventory, offering: Offering, health: HealthReport | None, obstacle: str
     ) -> FractionView:
         """The view of now; the previous object while all inputs are unchanged, as when a pod comes."""
-        mps = self._bus.latest(MpsState)
-        foreign, daemons = self._foreign.by_gpu, list_daemon_faults(inventory, mps.value if mps else None)
+        foreign, daemons = self._foreign.by_gpu, list_daemon_faults(inventory, self._bus.read(MpsState))
         settings, has_mps = self._live.now.fractions, self._live.now.uses_mps
         origin = (inventory, offering, health, obstacle, settings, foreign, daemons, has_mps)
         if self._view is None or origin != self._origin:
@@ -222,8 +220,7 @@ class Fractions:
             raise
         if cdi_name:
             self._reconciler.note_promised(cdi_name)
-        runtime = self._bus.latest(RuntimeState)
-        return render_answer(cdi_name, runtime.value if runtime is not None else None)
+        return render_answer(cdi_name, self._bus.read(RuntimeState))
 
     async def pre_start(self, resource: ResourceName, devices: Sequence[DeviceId]) -> None:
         """Give the starting container with these ids its fractions, unless the ids are bound already."""
@@ -271,14 +268,12 @@ class Fractions:
         return f"{describe_pod(changed)} has {describe_fractions(changed)}{later}"
 
     async def _start(self, view: FractionView, devices: Sequence[DeviceId]) -> None:
-        runtime = self._bus.latest(RuntimeState)
-        if lack := explain_no_cdi(runtime.value if runtime is not None else None):
+        if lack := explain_no_cdi(self._bus.read(RuntimeState)):
             raise FractionsUnavailable(lack)
         # The names say which containers wait for room, and which wait no more.
         table = self._find_table()
         caller, pod = await self._resolver.identify(view, table, devices, by_name=self._decisions.anybody_waits)
-        mps = self._bus.latest(MpsState)
-        start = Start(caller, pod, self._live.now.fractions, mps.value if mps else None)
+        start = Start(caller, pod, self._live.now.fractions, self._bus.read(MpsState))
         try:
             # A pod that finished a moment ago is in no pod's way: schedulers count on its room.
             await self._reconciler.end_finished(looks=1)
@@ -354,7 +349,7 @@ class Fractions:
         library = await self._files.library.install() if binding.enforcement is Enforcement.LIBRARY else None
         mounts, environment = plan_fraction_mounts(folder, library), dict[str, str]()
         if binding.enforcement is Enforcement.MPS:
-            access = await self._daemons.wait_access(binding)
+            access = await wait_access(self._bus, self._live.now, binding)
             mounts, environment = (*access.mounts, *mounts), dict(access.environment)
         await self._files.specs().write_fraction(
             names, [fraction.gpu for fraction in binding.parts], mounts, environment

@@ -65,17 +65,17 @@ class SourcePoller:
             return None, str(error)
         if listing is None or is_of_kubelet(containers, listing):
             return containers, ""
-        runtime = self._bus.latest(RuntimeState)
-        at = runtime.value.socket if runtime is not None else ""
+        runtime = self._bus.read(RuntimeState)
+        at = runtime.socket if runtime is not None else ""
         return None, f"the runtime at {at} has no container of the kubelet's {len(listing.pods)} pods"
 
     async def read_processes(self) -> tuple[NodeSample, Mapping[int, ProcessPlace]] | None:
         """The newest sample, with the place of each process; `None` without a fresh sample or real processes."""
-        sample = self._bus.latest(NodeSample)
-        if self._sources.places is None or sample is None or sample.value.is_old(self._clock.wall()):
+        sample = self._bus.read(NodeSample)
+        if self._sources.places is None or sample is None or sample.is_old(self._clock.wall()):
             return None
-        pids = [process.pid for gpu in sample.value.gpus for process in gpu.processes]
-        return sample.value, await self._sources.places.read_places(pids)
+        pids = [process.pid for gpu in sample.gpus for process in gpu.processes]
+        return sample, await self._sources.places.read_places(pids)
 
     async def _find_users(self) -> tuple[Mapping[GpuUuid, frozenset[str]] | None, frozenset[GpuUuid]]:
         """By GPU the pods with processes on it, `None` without a fresh sample of the driver; and the unread GPUs."""

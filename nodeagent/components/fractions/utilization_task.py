@@ -36,8 +36,7 @@ class UtilizationFiles:
                     await self._tell(usage.value)
 
     async def _tell(self, usage: FractionUsage) -> None:
-        sample = self._bus.latest(NodeSample)
-        measures = plan_measures(self._journal.table, usage, sample.value if sample is not None else None)
+        measures = plan_measures(self._journal.table, usage, self._bus.read(NodeSample))
         if not measures:
             return
         problem = ""

@@ -202,7 +202,7 @@ class Mig:
         return changes
 
     def _list_begun(self) -> tuple[Change, ...] | None:
-        return self._journal.changes(OWNER) if self._bus.latest(Inventory) is not None else None
+        return self._journal.changes(OWNER) if self._bus.read(Inventory) is not None else None
 
     async def _give_back_unknown(self) -> None:
         """Unpause DaemonSets even where the driver never comes back."""
@@ -213,7 +213,7 @@ class Mig:
 
     async def _wait_label(self) -> None:
         with anyio.move_on_after(LABEL_SECONDS):
-            while self._has_cluster and self._bus.latest(NodeRequests) is None:
+            while self._has_cluster and self._bus.read(NodeRequests) is None:
                 await self._waker.wait()
 
     async def _recall(self) -> None:

@@ -53,7 +53,7 @@ class MigReporter:
 
     def read(self, state: type[V]) -> V | None:
         """The newest value of a state, once published."""
-        return envelope.value if (envelope := self._bus.latest(state)) is not None else None
+        return self._bus.read(state)
 
     def find_gpu(self, uuid: GpuUuid) -> Gpu:
         """The GPU as seen now.

@@ -40,7 +40,7 @@ from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import SpecsUnavailable
 from nodeagent.model.fractions import ContainerState, PodContainer
 from nodeagent.model.journal import Binding, FractionTable
-from nodeagent.model.orders import SET_DOOR, AllocationModeCommand, ModeWord
+from nodeagent.model.orders import SET_DOOR, AllocationModeCommand, OrderedMode
 from nodeagent.model.plugin import AdvertisedResource, HandoutFacts
 from nodeagent.model.ports import DevicePlugin
 from nodeagent_sim.kubelet.checkpoint import parse_checkpoint
@@ -147,7 +147,7 @@ class Agent:
     async def _read_facts(self, _: Settings) -> HandoutFacts:
         return HandoutFacts()
 
-    async def choose(self, gpu: str, door: ModeWord) -> str:
+    async def choose(self, gpu: str, door: OrderedMode) -> str:
         return await self.orders.give(SET_DOOR, AllocationModeCommand(gpu=gpu, door=door, who="me"))
 
     @property

@@ -90,7 +90,7 @@ class ClusterWatches:
         while (pod := self.cluster.pods.get(uid)) is None or number_of(pod.version) < number_of(version):
             await self._changed.wait()
 
-    async def _keep(self, watch: FleetWatch[T], book: "_ObjectIndex[T]") -> None:
+    async def _keep(self, watch: FleetWatch[T], index: "_ObjectIndex[T]") -> None:
         backoff, relists = Backoff(_BACKOFF, self._rng), Backoff(_RELISTS, self._rng)
         version = ""
         while True:
@@ -98,35 +98,35 @@ class ClusterWatches:
             began, recovers = self._read_clock(), backoff
             try:
                 if not version:
-                    version = await self._list(watch, book)
+                    version = await self._list(watch, index)
                     began = self._read_clock()
-                async with aclosing(watch.watch(version, lambda: self._lost.pop(book.what, None))) as changes:
+                async with aclosing(watch.watch(version, lambda: self._lost.pop(index.what, None))) as changes:
                     async for change in changes:
                         version = change.version
                         if change.found is not None:
-                            (book.drop if change.kind == "gone" else book.note)(change.found)
+                            (index.drop if change.kind == "gone" else index.note)(change.found)
                             self._tell()
             except ApiExpired:
                 version, recovers = "", relists
-                _log.info("watch_expired", what=book.what)
+                _log.info("watch_expired", what=index.what)
             except KubeError as error:
-                self._lost.setdefault(book.what, self._read_clock())
-                _log.warning("watch_lost", what=book.what, reason=str(error))
+                self._lost.setdefault(index.what, self._read_clock())
+                _log.warning("watch_lost", what=index.what, reason=str(error))
             await anyio.sleep(recovers.delay_after_failure(ran_seconds=self._read_clock() - began))
 
-    async def _list(self, watch: FleetWatch[T], book: "_ObjectIndex[T]") -> str:
+    async def _list(self, watch: FleetWatch[T], index: "_ObjectIndex[T]") -> str:
         """List page by page, so that only the indexed facts of each object stay."""
         names: set[str] = set()
         version = ""
         async with aclosing(watch.list()) as pages:
             async for page in pages:
                 version = page.version
-                names.update(map(book.note, page.items))
-        book.keep(names)
+                names.update(map(index.note, page.items))
+        index.keep(names)
         self.relists += 1
-        self._listed.add(book.what)
+        self._listed.add(index.what)
         self._tell()
-        _log.info("listed", what=book.what, count=len(names))
+        _log.info("listed", what=index.what, count=len(names))
         return version
 
     def _tell(self) -> None:

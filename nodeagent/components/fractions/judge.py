@@ -10,13 +10,7 @@ from typing import NamedTuple, TypeAlias
 from msgspec.structs import replace
 
 from nodeagent.components.fractions.bind import is_same_pod
-from nodeagent.model.allocation import PodIdentity
-from nodeagent.model.fractions import ContainerState, PodContainer
-from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
-from nodeagent.model.journal import Binding, Enforcement, FractionTable, Reservation
-from nodeagent.model.ports import KubeletCheckpoint, PodListing
-from nodeagent.rules.fractions.pairing import Records, find_other_half
-from nodeagent.rules.fractions.recovery import (
+from nodeagent.components.fractions.recovery import (
     Action,
     Container,
     Evidence,
@@ -26,6 +20,12 @@ from nodeagent.rules.fractions.recovery import (
     Process,
     decide_recovery,
 )
+from nodeagent.model.allocation import PodIdentity
+from nodeagent.model.fractions import ContainerState, PodContainer
+from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
+from nodeagent.model.journal import Binding, Enforcement, FractionTable, Reservation
+from nodeagent.model.ports import KubeletCheckpoint, PodListing
+from nodeagent.rules.fractions.pairing import Records, find_other_half
 
 Holders: TypeAlias = Mapping[tuple[ResourceName, frozenset[DeviceId]], Sequence[PodIdentity]]
 

@@ -4,12 +4,12 @@ import pytest
 
 from nodeagent.components.fractions.decide import describe_binding
 from nodeagent.components.fractions.judge import FractionPoll, judge_all
+from nodeagent.components.fractions.recovery import Action
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.fractions import ContainerState, PodContainer
 from nodeagent.model.ids import ResourceName
 from nodeagent.model.journal import FractionTable
 from nodeagent.model.ports import ContainerDevices, KubeletCheckpoint, PodListing
-from nodeagent.rules.fractions.recovery import Action
 from tests.support.fractions import ids, make_bound, make_pod, make_promise, make_table, part
 from tests.support.gpus import gpu_uuid
 from tests.support.journals import CORE, MEMORY

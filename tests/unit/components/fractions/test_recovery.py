@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from nodeagent.rules.fractions.recovery import Action, Container, Evidence, Kubelet, Own, Process, decide_recovery
+from nodeagent.components.fractions.recovery import Action, Container, Evidence, Kubelet, Own, Process, decide_recovery
 
 J, K, P, C, A = Own, Kubelet, Process, Container, Action
 ANY_PROCESS = tuple(Process)

@@ -16,10 +16,16 @@ from nodeagent.model.mps import MpsState
 from nodeagent.model.ports import ContainerDevices
 from nodeagent.rules.fractions.choices import ChosenFraction, ContainerChoice, read_scheduler_choice, render_correction
 from nodeagent.rules.fractions.device_ids import find_near
-from nodeagent.rules.fractions.enforcement import explain_several, read_enforcement_choice
 from nodeagent.rules.fractions.pairing import Caller, find_standing
 from nodeagent.rules.fractions.profiles import CoresProfile, Profile
-from nodeagent.rules.fractions.requests import check_cores, read_core_limit, read_counted, read_counts
+from nodeagent.rules.fractions.requests import (
+    check_cores,
+    explain_several,
+    read_core_limit,
+    read_counted,
+    read_counts,
+    read_enforcement_choice,
+)
 from nodeagent.rules.mps.fractions import plan_obstacles
 from nodeagent.rules.placement.place import Demand, Placement, place, render_placement
 from nodeagent.rules.placement.space import CORES

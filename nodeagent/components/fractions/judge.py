@@ -16,7 +16,6 @@ from nodeagent.components.fractions.recovery import (
     Evidence,
     Finding,
     Kubelet,
-    Own,
     Process,
     decide_recovery,
 )
@@ -56,9 +55,8 @@ class Judgement(NamedTuple):
     """Since when a reservation or binding has seemed to be over, by number."""
 
     def list_ended(self) -> dict[int, str]:
-        """The numbers to release or roll back, with the reason."""
-        ending = (Action.RELEASE, Action.ROLL_BACK)
-        return {number: finding.reason for number, finding in self.findings.items() if finding.action in ending}
+        """The numbers to release, with the reason."""
+        return {number: finding.reason for number, finding in self.findings.items() if finding.action is Action.RELEASE}
 
     def list_orphans(self) -> tuple[int, ...]:
         """Bindings kept without the kubelet's word."""
@@ -114,7 +112,7 @@ def _weigh_promise(
         # Init containers stand in the checkpoint alone, and may start again by a reservation kept for them.
         kubelet = Kubelet.YES if holds else Kubelet.UNREADABLE if look.checkpoint is None else Kubelet.NO
     return Evidence(
-        own=Own.RESERVED,
+        is_bound=False,
         kubelet=kubelet,
         over_since_seconds=over_since.get(reservation.number),
         now_seconds=look.now_seconds,
@@ -125,7 +123,6 @@ def _weigh_binding(
     table: FractionTable, binding: Binding, look: FractionPoll, holders: Holders, over_since: Mapping[int, float]
 ) -> Evidence:
     return Evidence(
-        own=Own.BOUND,
         kubelet=_ask_kubelet(table, binding, look, holders),
         process=_ask_gpus(binding, look),
         container=_ask_runtime(binding, look.containers),

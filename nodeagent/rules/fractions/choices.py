@@ -134,12 +134,6 @@ def read_chosen_node(profile: Profile, annotations: Mapping[str, str]) -> str:
     return annotations.get(key, "").strip()
 
 
-def read_chosen_time(profile: Profile, annotations: Mapping[str, str]) -> str:
-    """The mark to tell one choice from the next: the time as written, not computed with."""
-    key = profile.predicate_time if isinstance(profile, CoresProfile) else profile.chosen_time
-    return annotations.get(key, "").strip()
-
-
 def render_choice(profile: Profile, choice: Choice) -> dict[str, str]:
     """The annotations of a choice; `read_scheduler_choice` is the inverse."""
     if isinstance(profile, CoresProfile):

@@ -78,14 +78,7 @@ class KubeletWiring:
 
     def build_allocations(self) -> Allocations:
         """The component that tends the journal."""
-        return Allocations(
-            self._bus,
-            self._conditions,
-            self._clock,
-            self._live,
-            self.account,
-            self.journal,
-        )
+        return Allocations(self._bus, self._conditions, self._clock, self._live, self.journal)
 
     def read_admission(self) -> AdmissionFacts:
         """Timings of calls awaited by pods since the process began."""

@@ -7,9 +7,9 @@ start for long: the ids alone are enough, except for the profile with shares.
 """
 
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 from msgspec.structs import replace
@@ -19,6 +19,8 @@ from nodeagent.components.fractions.decide import FractionView, list_resources
 from nodeagent.core.channels.gathered import Gathered
 from nodeagent.core.channels.mailbox import Waker
 from nodeagent.core.log.lines import get_logger
+from nodeagent.edge.kube.pod_requests import KubePodRequests
+from nodeagent.edge.kubelet.kubelet_state import KubeletState
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.errors import CallerUnclear, NodeagentError
 from nodeagent.model.fractions import ChoiceCorrection, PodRequest
@@ -39,30 +41,10 @@ FINISHED_MAX: Final = 1000
 """How many finished pods are remembered after they are gone."""
 
 
-class PodRequests(Protocol):
-    """The pods and their requests, by the API server."""
-
-    def follow(self) -> AsyncGenerator[Mapping[tuple[str, str], PodRequest], None]:
-        """All pods of the node by namespace and name, now and after each change, until the watch fails.
-
-        Raises:
-            NodeagentError: The pods cannot be watched, or no longer.
-        """
-        ...
-
-    async def annotate(self, pod: PodIdentity, annotations: Mapping[str, str]) -> None:
-        """Write the annotations on exactly this pod.
-
-        Raises:
-            NodeagentError: The API server refused or did not answer, or the pod has another uid by now.
-        """
-        ...
-
-
 class NodePods:
     """A task of the component `fractions`."""
 
-    def __init__(self, open_pods: Callable[[], Awaitable[PodRequests]] | None) -> None:
+    def __init__(self, open_pods: Callable[[], Awaitable[KubePodRequests]] | None) -> None:
         self._open_pods = open_pods
         self._known = Gathered[Mapping[tuple[str, str], PodRequest]]({})
         self._finished = Gathered[frozenset[str]](frozenset())
@@ -100,7 +82,7 @@ class NodePods:
         self._corrections.append(correction)
         self._has_corrections.wake()
 
-    async def _correct(self, pods: PodRequests) -> None:
+    async def _correct(self, pods: KubePodRequests) -> None:
         while True:
             await self._has_corrections.wait()
             while self._corrections:
@@ -113,7 +95,7 @@ class NodePods:
                 else:
                     self._log.info("choice_corrected", pod=who, container=one.container, reason=one.reason)
 
-    async def _follow(self, pods: PodRequests) -> None:
+    async def _follow(self, pods: KubePodRequests) -> None:
         while True:
             is_first = True
             try:
@@ -166,40 +148,10 @@ def _find(known: Mapping[tuple[str, str], PodRequest], pod: PodIdentity) -> PodR
     return next((each for each in known.values() if each.pod.uid == pod.uid), None)
 
 
-class KubeletRecords(Protocol):
-    """The kubelet's own records of devices and their holders."""
-
-    async def read_pods(self) -> PodListing:
-        """The pods and devices of the pod resources service.
-
-        Raises:
-            NodeagentError: The kubelet cannot be asked now.
-        """
-        ...
-
-    async def read_checkpoint(self) -> KubeletCheckpoint:
-        """The kubelet's checkpoint of devices.
-
-        Raises:
-            NodeagentError: The checkpoint is missing or unreadable.
-        """
-        ...
-
-    async def read_pods_with(
-        self, resource: ResourceName, devices: Collection[DeviceId]
-    ) -> tuple[ContainerDevices, ...]:
-        """The checkpoint's entries of pods with a container of just these devices.
-
-        Raises:
-            NodeagentError: The checkpoint is missing or unreadable.
-        """
-        ...
-
-
 class PodResolver:
     """Resolves device ids to pods; a helper of the component `fractions`."""
 
-    def __init__(self, kubelet: KubeletRecords, pods: NodePods) -> None:
+    def __init__(self, kubelet: KubeletState, pods: NodePods) -> None:
         """`kubelet` has the holders of devices, `pods` the pods by the API server."""
         self._kubelet, self._pods = kubelet, pods
         self._log = get_logger(component="fractions")

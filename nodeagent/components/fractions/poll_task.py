@@ -8,9 +8,10 @@ from typing import NamedTuple, TypeVar
 
 from nodeagent.components.fractions.foreign import list_unread
 from nodeagent.components.fractions.judge import FractionPoll, is_of_kubelet
-from nodeagent.components.fractions.pod_resolver_task import KubeletRecords, PodRequests
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.clock import Clock
+from nodeagent.edge.kube.pod_requests import KubePodRequests
+from nodeagent.edge.kubelet.kubelet_state import KubeletState
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.fractions import PodContainer
 from nodeagent.model.ids import GpuUuid
@@ -24,13 +25,13 @@ T = TypeVar("T")
 class Sources(NamedTuple):
     """The sources about containers."""
 
-    kubelet: KubeletRecords
+    kubelet: KubeletState
     """Has the holders of devices."""
     list_containers: Callable[[], Awaitable[tuple[PodContainer, ...]]] | None = None
     """Asks the container runtime; `None` where containers are simulated."""
     places: ProcessPlaces | None = None
     """Finds the container of a process; `None` where GPUs and processes are simulated."""
-    open_pods: Callable[[], Awaitable[PodRequests]] | None = None
+    open_pods: Callable[[], Awaitable[KubePodRequests]] | None = None
     """Opens the pods by the API server; `None` where no API server can be asked."""
 
 

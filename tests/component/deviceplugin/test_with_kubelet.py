@@ -64,7 +64,7 @@ class Agent:
             open_store=lambda: JournalDisk(self.state_dir, write_seconds=30.0),
             read_node=lambda: Node("machine", "boot"),
         )  # fmt: skip
-        keeper = Allocations(self.bus, conditions, clock, self.live, account, journal)
+        keeper = Allocations(self.bus, conditions, clock, self.live, journal)
         plugins = DevicePlugins(
             self.bus, conditions, self.live, journal,
             serve=self._serve, read_facts=self._read_facts, others=OtherResources(JoinedSources(())),

@@ -110,7 +110,7 @@ class Agent:
         )  # fmt: skip
         directories = SpecFiles(self.cdi_dir, others=(), worker=workers[0])
         return [
-            Allocations(*common, clock, self.live, account, journal),
+            Allocations(*common, clock, self.live, journal),
             OfferingComponent(*common, self.live, journal, self.orders),
             Cdi(*common, self.live, FakeDriverFiles(make_files(8)), directories, handle=specs),
             DevicePlugins(

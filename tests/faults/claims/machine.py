@@ -159,10 +159,10 @@ class Agent(World):
     async def at_work(self) -> AsyncIterator["Agent"]:
         """From its start, with everything recovered, to its orderly end."""
         self.journal = Journal(
-            self.bus, self.conditions, self.clock, self.live, self.kubelet,
+            self.bus, self.conditions, self.clock, self.live, self.kubelet,  # type: ignore[arg-type]  # as far as it is used
             open_store=lambda: JournalDisk(self.machine.state), read_node=lambda: Node("machine", self.machine.boot),
         )  # fmt: skip
-        keeper = Allocations(self.bus, self.conditions, self.clock, self.live, self.kubelet, self.journal)
+        keeper = Allocations(self.bus, self.conditions, self.clock, self.live, self.journal)
         files = SpecFiles(
             self.machine.specs,
             others=(),

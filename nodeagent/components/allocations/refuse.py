@@ -93,13 +93,7 @@ def decide_refusal(
 ) -> DeviceHeld | None:
     """The refusal, if any.
 
-    Args:
-        holders: The entries from `find_holders`.
-        devices: The requested devices.
-        listing: The kubelet's newest list; `None` after a failure, which proves no pod gone.
-        run: The run of the asking kubelet.
-        monotonic_seconds: The time, on the clock of `run`.
-        settle_seconds: How long the list of a just started kubelet may lack pods.
+    A failed list, `None`, proves no pod gone; the list of a just started kubelet may lack pods for `settle_seconds`.
     """
     wanted = set(devices)
     settled = monotonic_seconds - run.since_seconds >= settle_seconds

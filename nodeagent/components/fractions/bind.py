@@ -74,10 +74,7 @@ def check_request(profile: object, resource: ResourceName, count: int) -> None:
 def check_memory(profile: Profile, entries: Sequence[ContainerDevices], devices: Sequence[DeviceId]) -> None:
     """Check that a container with memory ids has core ids too; without cores a container gets no GPU.
 
-    Args:
-        profile: Names and sizes.
-        entries: The containers of the pod in the kubelet's list or checkpoint.
-        devices: The memory ids.
+    `entries` are the containers of the pod in the kubelet's list or checkpoint, `devices` the memory ids.
 
     Raises:
         RequestInvalid: The container has no core ids.
@@ -148,13 +145,7 @@ def choose(start: Start, view: FractionView, table: FractionTable, now_seconds: 
 
 
 def plan_correction(view: FractionView, pod: PodRequest, binding: Binding) -> ChoiceCorrection | None:
-    """The annotations for a pod whose container has other GPUs than the scheduler chose; else `None`.
-
-    Args:
-        view: The GPUs of the node, and the resource names of fractions.
-        pod: The pod as the API server has it now.
-        binding: The container's binding.
-    """
+    """The annotations for a pod whose container has other GPUs than the scheduler chose; else `None`."""
     choice = _read_scheduler_choice(view, pod, binding.container)
     given = {fraction.gpu for fraction in binding.parts}
     indexes = {gpu.uuid: gpu.index for gpu in view.inventory.gpus}

@@ -101,14 +101,7 @@ def plan_view(
 ) -> FractionView:
     """The GPUs in allocation mode `fractions`, and why some have nothing to give.
 
-    Args:
-        inventory: The node's GPUs.
-        offering: The GPUs' allocation modes.
-        health: The GPUs' verdicts; `None` while unknown.
-        settings: Names and sizes.
-        blocked: Reasons outside the GPU, such as the driver's, why a GPU has no room; empty without a reason.
-        foreign: By GPU the bytes used by foreign programs.
-        has_mps: Whether the agent runs MPS daemons.
+    `blocked` has reasons outside the GPU, such as the driver's, why a GPU has no room: empty without a reason.
     """
     behind, is_open = offering.list_behind(AllocationMode.FRACTIONS), offering.list_open(AllocationMode.FRACTIONS)
     closed = offering.list_closed(inventory.gpus, AllocationMode.FRACTIONS)
@@ -215,11 +208,7 @@ def plan_limits(
 ) -> tuple[FractionLimit, ...]:
     """The limits of a container on each of its GPUs; a whole GPU has no limit.
 
-    Args:
-        binding: The container's binding.
-        capacities: The whole cores and memory of each GPU.
-        compute: Whether compute is limited too.
-        context_bytes: The memory of each CUDA context itself.
+    `compute`: whether compute is limited too; `context_bytes`: the memory of each CUDA context itself.
     """
     whole = {each.gpu: each.memory_bytes for each in capacities}
     return tuple(

@@ -161,11 +161,7 @@ class PodResolver:
     ) -> tuple[Caller, PodRequest | None]:
         """Find the container that holds the ids, and its pod by the API server.
 
-        Args:
-            view: The GPUs given in fractions now.
-            table: Reservations and bindings.
-            devices: The ids of the first resource.
-            by_name: Whether the pod's name is needed now, not only soon.
+        `by_name`: whether the pod's name is needed now, not only soon.
 
         Raises:
             CallerUnclear: The kubelet's records do not have the container yet.

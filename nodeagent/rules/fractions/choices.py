@@ -68,12 +68,7 @@ def read_scheduler_choice(
 ) -> ContainerChoice:
     """The scheduler's choice for one container.
 
-    Args:
-        profile: the names.
-        annotations: the pod's annotations.
-        gpus: this node's GPUs.
-        container: the container's number among the pod's containers, init containers first.
-        init_containers: the number of init containers.
+    `container` is the container's number among the pod's containers, init containers first.
     """
     if isinstance(profile, CoresProfile):
         return _read_predicate(profile, annotations, gpus, container, init_containers)
@@ -151,12 +146,8 @@ def render_correction(
 ) -> dict[str, str]:
     """The annotations of a pod about a container with other GPUs than chosen.
 
-    Args:
-        profile: the names.
-        annotations: the pod's annotations; values for other containers stay.
-        parts: the container's fractions.
-        container: the container's number among the pod's containers, init containers first.
-        init_containers: the number of init containers.
+    `container` is the container's number among the pod's containers, init containers first; the values for the other
+    containers stay.
     """
     if isinstance(profile, CoresProfile):
         by_uuid, *by_index = _name_predicates(profile, container, init_containers)

@@ -90,10 +90,7 @@ class DeviceIdGroup(Value, frozen=True):
 def plan_device_ids(gpus: Iterable[Gpu], profile: Profile, memory_ratio: float = 1.0) -> tuple[DeviceIdGroup, ...]:
     """The device ids for the kubelet to count, for each resource and each GPU given out in fractions.
 
-    Args:
-        gpus: the GPUs given out in fractions.
-        profile: the names.
-        memory_ratio: the promised multiple of each GPU's memory; more than 1 promises more than there is.
+    `memory_ratio` is the promised multiple of each GPU's memory.
     """
     groups: list[DeviceIdGroup] = []
     firsts: Counter[tuple[FractionIdKind, str]] = Counter()

@@ -37,11 +37,7 @@ def check_cores(profile: CoresProfile, cores: int) -> None:
 def read_counts(profile: CoresProfile, cores: int, blocks: int, largest_bytes: int) -> Demand:
     """The demand of a container with so many cores and blocks of memory.
 
-    Args:
-        profile: the names and the size of a block.
-        cores: hundredths of a GPU.
-        blocks: of memory; beside whole GPUs they change nothing, for whole GPUs come with all their memory.
-        largest_bytes: the memory of the largest GPU given out in fractions.
+    Beside whole GPUs the blocks change nothing, for whole GPUs come with all their memory.
 
     Raises:
         RequestInvalid: no GPU could ever serve the demand.
@@ -72,12 +68,6 @@ def read_counted(profile: CountedProfile, shares: int, limits: Mapping[str, str]
 
     A share without a size is a whole GPU; a share with cores alone has all the memory, a share with memory alone has
     no limit of compute.
-
-    Args:
-        profile: the names.
-        shares: each on a GPU of its own.
-        limits: the container's limits as the pod writes them.
-        largest_bytes: the memory of the largest GPU given out in fractions.
 
     Raises:
         RequestInvalid: no GPU could ever serve the demand.

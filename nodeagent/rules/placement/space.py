@@ -126,13 +126,8 @@ def plan_space(
 ) -> Space:
     """The account before anything is given.
 
-    Args:
-        inventory: the node's GPUs; all of them, for withheld GPUs have their place in the tree too.
-        block_bytes: the unit of memory requests.
-        withheld: the reason for each withheld GPU.
-        users_max: the most shares of one GPU.
-        memory_ratio: the promised multiple of each GPU's memory; more than 1 promises more than there is.
-        foreign: by GPU the bytes used by programs without any fraction; no container gets such a GPU alone.
+    Withheld GPUs have their place in the tree too. A `memory_ratio` of more than 1 promises more than there is. No
+    container gets a GPU alone that is in `foreign`: programs without any fraction use so many bytes of it.
     """
     used = foreign or {}
     gpus = tuple(sorted(inventory.gpus, key=lambda gpu: (gpu.index, gpu.uuid)))

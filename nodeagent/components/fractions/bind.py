@@ -5,7 +5,14 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from nodeagent.components.fractions.decide import FractionView, name_files, plan_summary, read_name, withhold
+from nodeagent.components.fractions.decide import (
+    FractionView,
+    name_files,
+    name_resources,
+    plan_summary,
+    read_name,
+    withhold,
+)
 from nodeagent.config.sections.fractions import FractionsSettings
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.errors import ControlRefused, FractionsUnavailable, NoRoom, RequestInvalid
@@ -98,7 +105,7 @@ def choose(start: Start, view: FractionView, table: FractionTable, now_seconds: 
         AllocationError: The request can never be met, or there is no room now.
     """
     caller, profile = start.caller, view.profile
-    resources = (profile.core, profile.memory) if isinstance(profile, CoresProfile) else (profile.share, None)
+    resources = name_resources(profile)
     bound = {
         binding.number: _list_ids(table, binding, resources)
         for binding in table.bindings.values()
@@ -205,7 +212,7 @@ def change_fractions(binding: Binding, cores: int | None, memory_bytes: int | No
         ControlRefused: The binding has whole GPUs, or a number is out of range.
     """
     if any(fraction.cores >= CORES for fraction in binding.parts):
-        raise ControlRefused(f"{describe_pod(binding)} has whole GPUs, which have no limits to change")
+        raise ControlRefused(f"{binding.describe()} has whole GPUs, which have no limits to change")
     if cores is not None and not 1 <= cores < CORES:
         raise ControlRefused(f"{cores} cores are no part of a GPU: give 1 to {CORES - 1}")
     if memory_bytes is not None and memory_bytes < 1:
@@ -222,11 +229,6 @@ def change_fractions(binding: Binding, cores: int | None, memory_bytes: int | No
     if core_limit is not None and cores is not None:
         core_limit = max(core_limit, cores)
     return replace(binding, parts=fractions, core_limit=core_limit)
-
-
-def describe_pod(binding: Binding) -> str:
-    """Pod and container of a binding, for people."""
-    return f"{binding.pod.describe()} ({binding.container})"
 
 
 def find_bindings(table: FractionTable, pod: str, container: str) -> tuple[Binding, ...]:

@@ -19,7 +19,6 @@ from nodeagent.components.fractions.bind import (
     change_fractions,
     check_request,
     choose,
-    describe_pod,
     find_bindings,
     list_names,
 )
@@ -254,7 +253,7 @@ class Fractions:
         async with self._journal.turn:
             found = find_bindings(self._find_table(), command.pod, command.container)
             if len(found) != 1:
-                several = ", ".join(map(describe_pod, found))
+                several = ", ".join(map(Binding.describe, found))
                 unknown = f"{command.pod} has no part of a GPU here: `nodeagent fractions list` says who has one"
                 raise ControlRefused(f"{command.pod} means {several}: name one" if found else unknown)
             changed = change_fractions(found[0], command.cores, command.memory_bytes)
@@ -265,7 +264,7 @@ class Fractions:
                 raise ControlRefused(str(error)) from error
         self._publish_bound(changed, f"set by {command.who}")
         later = " from its next start on, as MPS takes it then" if changed.enforcement is Enforcement.MPS else ""
-        return f"{describe_pod(changed)} has {describe_fractions(changed)}{later}"
+        return f"{changed.describe()} has {describe_fractions(changed)}{later}"
 
     async def _start(self, view: FractionView, devices: Sequence[DeviceId]) -> None:
         if lack := explain_no_cdi(self._bus.read(RuntimeState)):

@@ -172,9 +172,14 @@ def plan_lists(view: FractionView, table: FractionTable) -> dict[ResourceName, t
     return {name: devices for name, devices in lists.items() if devices}
 
 
+def name_resources(profile: Profile) -> tuple[ResourceName, ResourceName | None]:
+    """The resource of a profile by which a container gets its GPUs, and the resource of memory, if any."""
+    return (profile.core, profile.memory) if isinstance(profile, CoresProfile) else (profile.share, None)
+
+
 def list_resources(profile: Profile) -> tuple[ResourceName, ...]:
-    """The resources of a profile; a container gets its GPUs by the first resource."""
-    return (profile.core, profile.memory) if isinstance(profile, CoresProfile) else (profile.share,)
+    """The resources of a profile, the first for the GPUs."""
+    return tuple(name for name in name_resources(profile) if name is not None)
 
 
 def _list_gone(view: FractionView, table: FractionTable) -> dict[ResourceName, set[DeviceId]]:
@@ -227,7 +232,7 @@ def plan_limits(
 
 def describe_binding(binding: Binding) -> str:
     """Pod, container and number of a binding, for people."""
-    return f"{binding.pod.describe()} ({binding.container}), since its start bound as {binding.number}"
+    return f"{binding.describe()}, since its start bound as {binding.number}"
 
 
 def name_files(binding: Binding) -> str:

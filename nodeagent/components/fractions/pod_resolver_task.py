@@ -15,7 +15,7 @@ import anyio
 from msgspec.structs import replace
 
 from nodeagent.components.fractions.bind import check_memory, complete_identity, is_same_pod
-from nodeagent.components.fractions.decide import FractionView, list_resources
+from nodeagent.components.fractions.decide import FractionView, name_resources
 from nodeagent.core.channels.gathered import Gathered
 from nodeagent.core.channels.mailbox import Waker
 from nodeagent.core.log.lines import get_logger
@@ -28,7 +28,6 @@ from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.journal import FractionTable
 from nodeagent.model.ports import ContainerDevices, KubeletCheckpoint, PodListing
 from nodeagent.rules.fractions.pairing import Caller, Records, find_caller, is_proven
-from nodeagent.rules.fractions.profiles import CoresProfile
 
 POD_SECONDS: Final = 4.0
 """How long a start waits for the API server's view of a pod known to the kubelet, the first list of all included.
@@ -200,7 +199,7 @@ class PodResolver:
         self, view: FractionView, table: FractionTable, devices: Sequence[DeviceId]
     ) -> Caller | None:
         """The container by the checkpoint, where the newest CDI name reserved for these ids stands in an entry."""
-        first, memory = _name_resources(view)
+        first, memory = name_resources(view.profile)
         names = [each.cdi_name for each in table.find_reservations(first, devices) if each.cdi_name]
         # A binding without a uid is to be found by its name.
         if not names or any(not each.pod.uid for each in table.bindings.values()):
@@ -239,17 +238,11 @@ class PodResolver:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(read_list)
             tasks.start_soon(read_notes)
-        first, memory = _name_resources(view)
+        first, memory = name_resources(view.profile)
         if len(problems) > 1:
             raise CallerUnclear(first, "; ".join(problems))
         records = Records(listed=listing.containers, noted=checkpoint.containers)
         return find_caller(records, first, memory, devices)
-
-
-def _name_resources(view: FractionView) -> tuple[ResourceName, ResourceName | None]:
-    """The first resource of the profile, and the memory resource, if any."""
-    first, *rest = list_resources(view.profile)
-    return first, rest[0] if isinstance(view.profile, CoresProfile) else None
 
 
 def _name(caller: Caller, pod: PodRequest | None) -> Caller:

@@ -132,8 +132,8 @@ def plan_obstacles(
 def refuse_neighbour(clients: int, most: int, *, by_mps: bool, has_others: bool) -> str:
     """Why the present holders of a GPU keep a new container out; empty where MPS is no obstacle.
 
-    `clients` counts the containers held by MPS to a fraction of the GPU, of which there may be `most`; `by_mps`: whether
-    MPS is to enforce the new fraction; `has_others`: whether a container has any of the GPU without MPS.
+    `clients` counts the containers held by MPS to a fraction of the GPU, of which there may be `most`; `by_mps`:
+    whether MPS is to enforce the new fraction; `has_others`: whether a container has any of the GPU without MPS.
     """
     if not by_mps:
         return "its parts are held by MPS, and nobody gets past its daemon" if clients else ""

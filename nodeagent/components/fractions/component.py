@@ -179,10 +179,9 @@ class Fractions:
         view = self._view = self._look_at(inventory.value, offering.value, verdicts, obstacle)
         lists = plan_lists(view, table)
         for resource, devices in lists.items():
-            plugin = self._plugins.plugins.get(resource)
-            if not isinstance(plugin, FractionPlugin):
-                plugin = self._plugins.plugins[resource] = FractionPlugin(resource, self._plugins.component, self._live)
-            plugin.update(devices)
+            if resource not in self._plugins.plugins:
+                self._plugins.plugins[resource] = FractionPlugin(resource, self._plugins.component, self._live)
+            self._plugins.plugins[resource].update(devices)
         for resource in self._plugins.plugins.keys() - lists.keys():
             del self._plugins.plugins[resource]
         cause = self._news.take(inventory, health, offering, driver)

@@ -114,7 +114,10 @@ def explain_foreign_daemon(gpu: GpuUuid, state: MpsState | None) -> str:
 def plan_obstacles(
     gpus: Iterable[Gpu], bindings: Collection[Binding], state: MpsState | None, *, by_mps: bool
 ) -> dict[GpuUuid, str]:
-    """The GPUs where a fraction enforced by MPS (or by other means) is impossible, with the reasons."""
+    """The GPUs where a fraction enforced by MPS (or by other means) is impossible, with the reasons.
+
+    `state` is `None` without a component for daemons.
+    """
     clients = Counter(fraction.gpu for one in bindings if _is_client(one) for fraction in one.parts)
     others = {fraction.gpu for one in bindings if not _is_client(one) for fraction in one.parts} if by_mps else ()
     ended = {gpu for daemon in (state.daemons if state is not None else ()) for gpu in daemon.gpus}
@@ -132,8 +135,8 @@ def plan_obstacles(
 def refuse_neighbour(clients: int, most: int, *, by_mps: bool, has_others: bool) -> str:
     """Why the present holders of a GPU keep a new container out; empty where MPS is no obstacle.
 
-    `clients` counts the containers held by MPS to a fraction of the GPU, of which there may be `most`; `by_mps`:
-    whether MPS is to enforce the new fraction; `has_others`: whether a container has any of the GPU without MPS.
+    Of `most` containers held by MPS to a fraction of the GPU, `clients` are there; `has_others` where a container has
+    a fraction, or the whole GPU, without MPS.
     """
     if not by_mps:
         return "its parts are held by MPS, and nobody gets past its daemon" if clients else ""

@@ -152,7 +152,7 @@ def open_record(ledger: Ledger, machine: str, boot: str) -> Opened:
 
 
 def _read_opened(record: Opened) -> Ledger:
-    """The ledger of an opening record; the history may have to be shortened."""
+    """The ledger of an opening record."""
     reservations = {reservation.number: reservation for reservation in record.reservations}
     bindings = {binding.number: binding for binding in record.bindings}
     return Ledger(
@@ -176,18 +176,19 @@ class _Draft:
 
     def _begin(self, ledger: Ledger) -> None:
         self._ledger, self._next_number = ledger, ledger.next_number
-        self._grants = GrantDraft(ledger.entries, ledger.index, ledger.history, self._history_max)
-        # Most records are of no fraction and no claim, and an agent may hold hundreds of either.
+        # A record is of one kind, and an agent may hold hundreds of each.
+        self._grants: GrantDraft | None = None
         self._fractions: FractionDraft | None = None
         self._claims: ClaimDraft | None = None
         self._changes, self._doors = dict(ledger.changes), dict(ledger.doors)
 
     def apply(self, record: Record) -> None:
         if isinstance(record, GrantRecord):
-            self._grants.apply(record)
+            self._open_grants().apply(record)
         elif isinstance(record, FractionRecord):
             self._fractions = self._fractions or FractionDraft(self._ledger.fractions)
-            self._grants.note_end(self._fractions.apply(record, self._next_number))
+            if ended := self._fractions.apply(record, self._next_number):
+                self._open_grants().note_end(ended)
         elif isinstance(record, ClaimRecord):
             self._claims = self._claims or ClaimDraft(self._ledger.claims, self._ledger.ended_claims)
             self._claims.apply(record)
@@ -197,14 +198,21 @@ class _Draft:
             apply_allocation_mode(self._doors, record)
         else:
             self._begin(_read_opened(record))
+            self._open_grants()  # the history may have to be shortened
         self._next_number = max(self._next_number, _read_number(record) + 1)
+
+    def _open_grants(self) -> GrantDraft:
+        if self._grants is None:
+            known = self._ledger
+            self._grants = GrantDraft(known.entries, known.index, known.history, self._history_max)
+        return self._grants
 
     def finish(self) -> Ledger:
         known, fractions, claims, grants = self._ledger, self._fractions, self._claims, self._grants
         ledger = Ledger(
-            entries=grants.entries,
+            entries=known.entries if grants is None else grants.entries,
             next_number=self._next_number,
-            history=grants.history,
+            history=known.history if grants is None else grants.history,
             fractions=known.fractions if fractions is None else fractions.fractions,
             claims=known.claims if claims is None else claims.claims,
             ended_claims=known.ended_claims if claims is None else claims.ended,
@@ -212,7 +220,7 @@ class _Draft:
             doors=self._doors,
         )
         # Where `cached_property` keeps its value: the index kept up to date by the draft.
-        ledger.__dict__["index"] = grants.index
+        ledger.__dict__["index"] = known.index if grants is None else grants.index
         return ledger
 
 

@@ -46,6 +46,14 @@ class FractionPoll(NamedTuple):
     silence: str = ""
     """Why the kubelet's container runtime does not list its containers."""
 
+    @property
+    def records(self) -> Records:
+        """The holders of ids by the kubelet's list and checkpoint, as far as both were read."""
+        return Records(
+            listed=self.listing.containers if self.listing is not None else (),
+            noted=self.checkpoint.containers if self.checkpoint is not None else (),
+        )
+
 
 class Judgement(NamedTuple):
     """The findings for reservations and bindings, and the memory for the next poll."""
@@ -68,9 +76,7 @@ def find_identities(table: FractionTable, look: FractionPoll) -> tuple[Binding, 
 
     At the binding the kubelet's list or checkpoint was silent; without the uid no other source can be asked.
     """
-    listed = look.listing.containers if look.listing is not None else ()
-    noted = look.checkpoint.containers if look.checkpoint is not None else ()
-    records = Records(listed=listed, noted=noted)
+    records = look.records
     known = [(each, find_other_half(records, each.pod)) for each in list_halves(table)]
     return tuple(replace(binding, pod=pod) for binding, pod in known if pod != binding.pod)
 
@@ -96,8 +102,7 @@ def judge_all(table: FractionTable, look: FractionPoll, over_since: Mapping[int,
 def find_holders(look: FractionPoll) -> Holders:
     """The holders of exactly these ids by the kubelet's list and checkpoint; indexed once, as there may be hundreds."""
     holders: dict[tuple[ResourceName, frozenset[DeviceId]], list[PodIdentity]] = {}
-    listed = look.listing.containers if look.listing is not None else ()
-    for entry in (*listed, *(look.checkpoint.containers if look.checkpoint is not None else ())):
+    for entry in (*look.records.listed, *look.records.noted):
         holders.setdefault((entry.resource, frozenset(entry.devices)), []).append(entry.pod)
     return holders
 
@@ -140,7 +145,7 @@ def _ask_kubelet(table: FractionTable, binding: Binding, look: FractionPoll, hol
     promised = [table.reservations[number] for number in binding.reservations]
     holding = [pod for each in promised for pod in holders.get((each.resource, frozenset(each.devices)), ())]
     if binding.pod.name:
-        lives = is_active(binding.pod, look.listing)
+        lives = look.listing.has_pod(binding.pod)
     else:
         # The checkpoint keeps gone pods until the next pod comes; the list has ids by name, the runtime by uid.
         lives = any(pod.name for pod in holding) or _has_containers(binding.pod, look.containers)
@@ -154,11 +159,6 @@ def is_of_kubelet(containers: Collection[PodContainer], listing: PodListing) -> 
     """
     known = {(each.namespace, each.pod) for each in containers}
     return not listing.pods or any((pod.namespace, pod.name) in known for pod in listing.pods)
-
-
-def is_active(pod: PodIdentity, listing: PodListing) -> bool:
-    """Whether the kubelet's list, which has names alone, has the pod."""
-    return any((each.namespace, each.name) == (pod.namespace, pod.name) for each in listing.pods)
 
 
 def _has_containers(pod: PodIdentity, containers: tuple[PodContainer, ...] | None) -> bool:

@@ -36,7 +36,6 @@ from nodeagent.model.ports.kubelet import (
     KubeletCheckpoint,
     PluginSource,
     PodListing,
-    PodResources,
 )
 from nodeagent.model.ports.mps import MpsClaims, MpsHost
 from nodeagent.model.ports.partitions import PartitionMaking
@@ -75,7 +74,6 @@ __all__ = [
     "PluginSource",
     "PodEviction",
     "PodListing",
-    "PodResources",
     "ProcessEnding",
     "ProcessPlace",
     "ProcessPlaces",

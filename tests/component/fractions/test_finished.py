@@ -5,6 +5,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.fractions.component import NAME_PAUSES_SECONDS
+from nodeagent.components.fractions.poll_task import SourcePoller, Sources
 from nodeagent.model.errors import NoRoom
 from nodeagent.model.events import FractionReleased
 from nodeagent.model.fractions import ContainerRequest, ContainerState, PodContainer, PodRequest
@@ -119,3 +120,10 @@ async def test_what_ends_while_others_are_named_stays_ended(world: World, pods: 
         pods.put(say(last, is_finished=True))
         await anyio.sleep(1)
         assert sorted(each.pod.name for each in world.table.bindings.values()) == ["pod-0", "pod-1"]
+
+
+async def test_a_runtime_of_simulated_containers_is_not_asked(world: World) -> None:
+    """It has none of them, and is not silent for that."""
+    sources = Sources(world.kubelet)  # type: ignore[arg-type]  # as far as it is used
+    poller = SourcePoller(world.bus, world.clock, sources, tuple)
+    assert await poller.ask_runtime(None) == ((), "")

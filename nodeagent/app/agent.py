@@ -97,7 +97,7 @@ def _start_background(
 ) -> None:
     tasks.start_soon(parts.conditions.run, name="conditions")
     tasks.start_soon(parts.introspection.run, name="introspection")
-    tasks.start_soon(parts.control.run, name="control")
+    tasks.start_soon(parts.driver_release.run, name="driver release")
     tasks.start_soon(_report_repeats, name="repeated log lines")
     reachable = anyio.Event()
     tasks.start_soon(_announce, plan, parts, notifier, reachable, name="announcer")

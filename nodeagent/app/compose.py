@@ -6,9 +6,10 @@ from functools import cached_property, partial
 
 from nodeagent import __version__
 from nodeagent.app.control import Control
+from nodeagent.app.driver_release import DriverRelease
 from nodeagent.app.endpoints import Listeners
+from nodeagent.app.fault_orders import FaultOrders
 from nodeagent.app.hardware import ChooseHardware, Hardware, choose_hardware
-from nodeagent.app.node_label import SEAL
 from nodeagent.app.optional_components import DEVICES_GATE, OptionalComponents
 from nodeagent.app.plan import AgentPlan
 from nodeagent.app.wiring.cluster import ClusterWiring
@@ -95,18 +96,9 @@ class Composition:
         self.supervisor = Supervisor(
             specs, self.gates, self.bus, self.conditions, self.clock, plan_supervision(settings)
         )
-        self.control = Control(
-            self.bus,
-            self.conditions,
-            live,
-            self.orders,
-            reload_settings=plan.reload_settings,
-            recalled=plan.recalled,
-            label_store=SealedStore(SealedFile(plan.recalled.file, *SEAL)),
-            crash=self.supervisor.inject,
-            gpus=hardware.gpus,
-            faults=hardware.faults,
-        )
+        self.control = Control(self.bus, self.conditions, live, self.orders, plan.reload_settings, plan.recalled)
+        self.driver_release = DriverRelease(live, self.orders, hardware.gpus)
+        FaultOrders(self.bus, self.orders, hardware.faults, self.supervisor.inject)
 
     def specs(self) -> tuple[ComponentSpec, ...]:
         """The table of components: their gates, stages and builders."""

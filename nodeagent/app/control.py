@@ -1,17 +1,11 @@
-"""The orders that no component carries out: the configuration, the driver's handles, simulated faults, crashes.
+"""The configuration in force: read anew by order or SIGHUP, and chosen by the node's label."""
 
-SIGHUP ends here, too.
-"""
-
-import contextlib
-import math
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import anyio
 
-from nodeagent.app.node_label import Recalled
+from nodeagent.app.node_label import SEAL, Recalled
 from nodeagent.config.errors import ConfigurationInvalid
 from nodeagent.config.files import list_files
 from nodeagent.config.live import LiveSettings
@@ -24,20 +18,11 @@ from nodeagent.core.conditions import Conditions
 from nodeagent.core.errors import CoreError
 from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.core.log.lines import configure_logging, get_logger
+from nodeagent.edge.host.files.sealed_file import SealedFile
 from nodeagent.edge.host.files.sealed_store import SealedStore
-from nodeagent.model.errors import ControlRefused, DriverError, FaultUnknown, GpuUnknown
-from nodeagent.model.events import ConfigurationRejected, ConfigurationReloaded, FaultInjected
-from nodeagent.model.orders import (
-    CRASH,
-    INJECT_FAULT,
-    RELEASE,
-    RELOAD,
-    RESUME,
-    CrashCommand,
-    FaultCommand,
-    ReleaseCommand,
-)
-from nodeagent.model.ports import FaultInjector, GpuSource
+from nodeagent.model.errors import ControlRefused
+from nodeagent.model.events import ConfigurationRejected, ConfigurationReloaded
+from nodeagent.model.orders import RELOAD
 
 READ_SECONDS = 10.0
 SOURCE = "control"
@@ -45,7 +30,7 @@ NOT_REMEMBERED = "configuration-not-remembered"
 
 
 class Control:
-    """Carries these orders out; implements `model.ports.ConfigurationControl`."""
+    """Carries the order out; implements `model.ports.ConfigurationControl`."""
 
     def __init__(
         self,
@@ -53,28 +38,18 @@ class Control:
         conditions: Conditions,
         live: LiveSettings,
         orders: OrderHandlers,
-        *,
         reload_settings: Callable[[str], Loaded],
         recalled: Recalled,
-        label_store: SealedStore,
-        crash: Callable[[str, Exception], None],
-        gpus: GpuSource,
-        faults: FaultInjector | None,
     ) -> None:
         self._bus, self._conditions, self._live = bus, conditions, live
-        self._load_again, self._crash, self._gpus, self._faults = reload_settings, crash, gpus, faults
+        self._load_again = reload_settings
         self._reader = WorkerThread("configuration reader")
-        self._node_label, self._stored_label, self._label_store = recalled.in_force, recalled.label, label_store
+        self._node_label, self._stored_label = recalled.in_force, recalled.label
+        self._label_store = SealedStore(SealedFile(recalled.file, *SEAL))
         # A reload waiting for a change of the label must not then bring back the configuration of the label before.
         self._loading = anyio.Lock()
-        self._resume_at: float | None = None
-        self._release_changed = anyio.Event()
         self._log = get_logger(component=SOURCE)
         orders.add(RELOAD, lambda _: self.reload())
-        orders.add(INJECT_FAULT, self.inject_fault)
-        orders.add(CRASH, self.crash_component)
-        orders.add(RELEASE, self.release)
-        orders.add(RESUME, lambda _: self.resume())
         if recalled.refusal:
             conditions.set("named-configuration-unknown", detail=recalled.refusal)
         if recalled.trouble:
@@ -167,64 +142,3 @@ class Control:
         if later:
             sentences.append(f"needs a restart: {', '.join(str(change) for change in plan.changed_needs_restart)}")
         return "; ".join(sentences)
-
-    async def inject_fault(self, command: FaultCommand) -> str:
-        """Have the simulation misbehave; the fault `help` lists all faults."""
-        fault, arguments = command.fault, command.arguments
-        if self._faults is None:
-            raise ControlRefused("this agent has real GPUs; only a simulation can be told to misbehave")
-        if fault == "help":
-            return "\n".join(("faults of the simulation:", *(f"  {line}" for line in self._faults.known_faults)))
-        try:
-            done = await self._faults.inject(fault, arguments)
-        except (FaultUnknown, GpuUnknown, ValueError) as error:
-            raise ControlRefused(str(error)) from error
-        self._bus.publish_fact(FaultInjected(fault=fault, target=" ".join(arguments)), source=SOURCE)
-        return done
-
-    async def crash_component(self, command: CrashCommand) -> str:
-        """End a component as if it had failed."""
-        try:
-            self._crash(command.component, InjectedCrash(command.reason))
-        except CoreError as error:
-            raise ControlRefused(str(error)) from error
-        return f"{command.component} was ended as if it had failed; it restarts by itself"
-
-    async def release(self, command: ReleaseCommand) -> str:
-        """Give up every GPU handle, for so long at most."""
-        lasts = command.seconds if command.seconds is not None else self._live.now.driver.release_seconds
-        until = datetime.now(tz=UTC) + timedelta(seconds=lasts)
-        try:
-            await self._gpus.release(f"{command.reason}, until {until:%Y-%m-%d %H:%M:%S} UTC at the latest")
-        except DriverError as error:
-            raise ControlRefused(str(error)) from error
-        self._resume_at = anyio.current_time() + lasts
-        self._release_changed.set()
-        self._log.info("driver_released", reason=command.reason, seconds=lasts)
-        return f"all GPU handles are given up; `nodeagent resume`, or {lasts:g} s from now, takes the driver back"
-
-    async def resume(self) -> str:
-        """Take the driver back."""
-        try:
-            await self._gpus.resume()
-        except DriverError as error:
-            raise ControlRefused(str(error)) from error
-        self._resume_at = None
-        self._release_changed.set()
-        self._log.info("driver_resumed")
-        return "the driver is taken back"
-
-    async def run(self) -> None:
-        """End a release forgotten by its author; runs until cancelled."""
-        while True:
-            self._release_changed = anyio.Event()
-            with anyio.CancelScope(deadline=math.inf if self._resume_at is None else self._resume_at):
-                await self._release_changed.wait()
-            if self._resume_at is not None and anyio.current_time() >= self._resume_at:
-                self._resume_at = None
-                with contextlib.suppress(ControlRefused):  # the driver's condition says why, and a person can resume
-                    await self.resume()
-
-
-class InjectedCrash(Exception):
-    """A crash on a person's order."""

@@ -32,7 +32,7 @@ from nodeagent.extender.sums import sum_demand
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import Enforcement
 from nodeagent.rules.fractions.demands import PodDemand
-from nodeagent.rules.fractions.enforcement import explain_several
+from nodeagent.rules.fractions.requests import explain_several
 from nodeagent.rules.fractions.selection import narrow
 from nodeagent.rules.placement.place import Demand
 from nodeagent.rules.placement.space import Space

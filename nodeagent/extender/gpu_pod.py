@@ -13,8 +13,8 @@ from nodeagent.model.scheduling import SeenPod
 from nodeagent.model.values import Value
 from nodeagent.rules.fractions.choices import read_chosen_node
 from nodeagent.rules.fractions.demands import PodDemand, Profiles, read_demand
-from nodeagent.rules.fractions.enforcement import read_enforcement_choice
 from nodeagent.rules.fractions.profiles import CoresProfile, Profile
+from nodeagent.rules.fractions.requests import read_enforcement_choice
 from nodeagent.rules.fractions.selection import Selection, read_selection
 
 Policy: TypeAlias = Literal["pack", "spread"]

@@ -25,7 +25,7 @@ from nodeagent.edge.http.hosts import AllowedHosts
 from nodeagent.edge.http.listeners import open_tcp_listener
 from nodeagent.edge.http.queue import RequestQueue
 from nodeagent.edge.http.routes import Route, Routes
-from nodeagent.edge.http.server import HttpServer, ServerLimits
+from nodeagent.edge.http.server import HttpServer, ServerBounds, ServerLimits
 from nodeagent.edge.kube.client import ClientSettings, KubeClient
 from nodeagent.edge.kube.credentials import Credentials, find_credentials
 from nodeagent.edge.kube.fleet import PodAnnotations, watch_nodes, watch_pods
@@ -214,6 +214,7 @@ def _make_servers(
     # Questions are answered one at a time but for the writing of choices; their bodies take the memory.
     queue = RequestQueue(lambda: section.max_concurrent_requests, QUEUE_SECONDS)
     bodies = RequestQueue(lambda: section.max_request_bytes, QUEUE_SECONDS)
+    capacity = decide_capacity(read_descriptor_limit(), http.max_connections, http.max_connections_per_address)
     hosts = AllowedHosts([os.uname().nodename], http.allowed_hosts)
 
     def make(routes: Sequence[Route], allowed: Access | None) -> HttpServer:
@@ -221,11 +222,9 @@ def _make_servers(
             Routes(routes),
             on_error=lambda request, error: _log.exception("request_failed", error, request=request),
             on_exhausted=lambda error: _log.error("connections_exhausted", reason=str(error)),
-            limits=lambda: limits,
-            capacity=decide_capacity(read_descriptor_limit(), http.max_connections, http.max_connections_per_address),
+            bounds=ServerBounds(lambda: limits, capacity, bodies),
             hosts=lambda: hosts,
             access=allowed,
-            bodies=bodies,
         )
 
     servers = [(make(service.routes(queue, section.verbs), access), listener)]

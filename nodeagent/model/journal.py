@@ -75,6 +75,10 @@ class Binding(Value, frozen=True):
     confirmed_by: tuple[str, ...] = ()
     """The sources that agreed on the container's identity."""
 
+    def describe(self) -> str:
+        """Pod and container, for people."""
+        return f"{self.pod.describe()} ({self.container})"
+
 
 class FractionTable(Value, frozen=True, dict=True):
     """State: all promised and bound fractions of GPUs, by number."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.gpu import Gpu
@@ -24,6 +24,10 @@ class AllocationMode(StrEnum):
     """By claims of dynamic resource allocation."""
     NONE = "none"
     """Not at all."""
+
+
+ModeWord: TypeAlias = Literal["whole", "fractions", "claims", "none"]
+"""The modes as the configuration's rules name them, and, beside another word, the order of a person."""
 
 
 class ModeHolder(Value, frozen=True):

@@ -7,11 +7,12 @@ order out by giving `core.life.orders.OrderHandlers` its handler for as long as 
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, get_args
 
 from nodeagent.model.errors import ControlRefused
+from nodeagent.model.offering import ModeWord
 from nodeagent.model.values import Value
 
 CONFIGURED: Final = "configured"
-ModeWord: TypeAlias = Literal["whole", "fractions", "claims", "none", "configured"]
-DOOR_WORDS: Final[tuple[str, ...]] = get_args(ModeWord)
+OrderedMode: TypeAlias = Literal[ModeWord, "configured"]
+DOOR_WORDS: Final[tuple[str, ...]] = get_args(OrderedMode)
 RELEASE_SECONDS: Final = (1.0, 86400.0)
 """The shortest and the longest release of the driver."""
 
@@ -83,7 +84,7 @@ class AllocationModeCommand(AuthoredCommand, frozen=True):
     """Give a GPU out in another allocation mode, called door."""
 
     gpu: str
-    door: ModeWord
+    door: OrderedMode
     """`configured` leaves the choice to the configuration again."""
 
 

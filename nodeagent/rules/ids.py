@@ -1,18 +1,11 @@
 """Names of devices: the one grammar of the kubelet's device ids and of indexes.
 
-Owns making and reading them, so that no other code cuts such a text.
-
-The device id of a fraction is a token: `core-n0-g1a2b3c4d-17`. A token counts, and names a NUMA node and a
-group of GPUs for the kubelet to hold on to; the GPU is not yet chosen. Groups have names that
-outlive a reboot, and short ones: the kubelet writes down all ids each time that it allocates.
+Owns making and reading them, so that no other code cuts such a text. `rules/fractions/device_ids.py` has the device ids
+of fractions.
 """
 
-import re
 from collections.abc import Mapping
-from enum import StrEnum
-from functools import lru_cache
-from hashlib import sha256
-from typing import Final, NamedTuple
+from typing import Final
 
 from nodeagent.model.gpu import Gpu, Inventory, MigDevice
 from nodeagent.model.ids import DeviceId
@@ -25,26 +18,6 @@ _PART: Final = ":"
 DEVICE_PREFIX: Final = "DEV-"
 """Of devices other than the driver's GPUs; the rest of such an id belongs to the device class."""
 _OURS: Final = ("GPU-", "MIG-", DEVICE_PREFIX)
-_NUMBER: Final = "0|[1-9][0-9]{0,5}"
-_TOKEN: Final = re.compile(rf"(core|mem|gpu)-n(x|{_NUMBER})-g([0-9a-f]{{8}})-({_NUMBER})")
-
-
-class FractionIdKind(StrEnum):
-    """The unit of a token."""
-
-    CORE = "core"
-    MEMORY = "mem"
-    SHARE = "gpu"
-
-
-class FractionId(NamedTuple):
-    """A unit of a fraction."""
-
-    kind: FractionIdKind
-    numa_node: int | None
-    group: str
-    """The group's name, by `name_group`."""
-    number: int
 
 
 def parse_device_id(device_id: str) -> tuple[str, int | None]:
@@ -112,27 +85,3 @@ def list_mig_names(gpu: Gpu, mig: MigDevice) -> tuple[str, ...]:
     """All names of a MIG device: index, UUID, and the older form of UUID."""
     old_uuid = f"MIG-{gpu.uuid}/{mig.gpu_instance_id}/{mig.compute_instance_id}"
     return render_index(gpu, mig), mig.uuid, old_uuid
-
-
-def name_group(uuid: str) -> str:
-    """The name of a GPU's group in tokens."""
-    return sha256(uuid.encode()).hexdigest()[:8]
-
-
-def render_fraction_id(token: FractionId) -> DeviceId:
-    """A token as a kubelet device id."""
-    node = "x" if token.numa_node is None else token.numa_node
-    return DeviceId(f"{token.kind}-n{node}-g{token.group}-{token.number}")
-
-
-@lru_cache(maxsize=1 << 15)
-def parse_fraction_id(device_id: str) -> FractionId | None:
-    """The inverse of `render_fraction_id`; `None` for any other text.
-
-    Remembered, because the kubelet names all free ids whenever a pod comes, thousands on a large node.
-    """
-    found = _TOKEN.fullmatch(device_id)
-    if found is None:
-        return None
-    kind, node, group, number = found.groups()
-    return FractionId(FractionIdKind(kind), None if node == "x" else int(node), group, int(number))

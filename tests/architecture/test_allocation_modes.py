@@ -10,8 +10,7 @@ from typing import get_args
 
 import pytest
 
-from nodeagent.config.sections.allocation_modes import ModeWord
-from nodeagent.model.offering import AllocationMode
+from nodeagent.model.offering import AllocationMode, ModeWord
 
 ROOT = Path(__file__).parents[2]
 ENUM = "nodeagent/model/offering.py"

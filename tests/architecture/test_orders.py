@@ -11,7 +11,7 @@ from nodeagent.cli.commands import ROOT as COMMANDS
 from nodeagent.cli.frame.command import Command
 from nodeagent.model import orders
 from nodeagent.model.offering import AllocationMode
-from nodeagent.model.orders import CONFIGURED, CRASH, ORDERS, ModeWord
+from nodeagent.model.orders import CONFIGURED, CRASH, ORDERS, OrderedMode
 
 PACKAGE = Path(orders.__file__).parents[1]
 DECLARED = {id(value): name for name, value in vars(orders).items() if isinstance(value, orders.Order)}
@@ -73,4 +73,4 @@ def test_every_order_has_a_command_but_one() -> None:
 
 def test_every_allocation_mode_can_be_chosen() -> None:
     """A new mode that a person could not choose would be chosen by rules alone."""
-    assert get_args(ModeWord) == (*map(str, AllocationMode), CONFIGURED)
+    assert get_args(OrderedMode) == (*map(str, AllocationMode), CONFIGURED)

@@ -1,11 +1,18 @@
-"""What one reads at once: the length of a file and the number of files in a folder, docs/architecture.md, chapter 1."""
+"""What one reads at once: the length of a file and the number of files in a folder, docs/architecture.md, chapter 1.
 
+And the arguments of a constructor: values that belong together come as one.
+"""
+
+import ast
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 LINES = 400
 GLANCE = 20
+ARGUMENTS = 8
+"""Of a constructor, without `self`."""
 KINDS = (".py", ".c", ".h")
 GENERATED = ("_pb2.py", "_grpc.py")
 """What `make generate` writes of the protocols: nobody reads it."""
@@ -42,6 +49,19 @@ def find_crowded(root: Path) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count > GLANCE}
 
 
+def find_laden(source: str) -> Iterator[tuple[str, int]]:
+    """The classes whose constructor takes too many arguments, each with their number."""
+    for each in ast.walk(ast.parse(source)):
+        if not isinstance(each, ast.ClassDef):
+            continue
+        for function in each.body:
+            if isinstance(function, ast.FunctionDef) and function.name == "__init__":
+                arguments = function.args
+                count = len(arguments.posonlyargs) + len(arguments.args) + len(arguments.kwonlyargs) - 1
+                if count > ARGUMENTS:
+                    yield each.name, count
+
+
 def test_no_file_is_longer_than_one_reads_at_once() -> None:
     """Whoever adds the line that is one too many divides the file by what changes together."""
     assert list_written(ROOT)
@@ -65,3 +85,17 @@ def test_a_planted_file_and_a_planted_folder_are_seen(tmp_path: Path) -> None:
     (room / "hook.c").write_text("line\n" * (LINES + 1), encoding="utf-8")
     assert find_long(tmp_path) == {"nodeagent/room/hook.c": LINES + 1}
     assert find_crowded(tmp_path) == {"nodeagent/room": GLANCE + 1}
+
+
+def test_no_constructor_takes_nine_arguments() -> None:
+    """Whoever adds the ninth argument finds the values that a reader thinks of as one, and gives these a name."""
+    paths = [path for path in list_written(ROOT) if path.suffix == ".py" and path.parts[0].startswith("nodeagent")]
+    found = {str(path): dict(find_laden((ROOT / path).read_text(encoding="utf-8"))) for path in paths}
+    assert {path: classes for path, classes in found.items() if classes} == {}
+
+
+def test_a_planted_constructor_is_seen() -> None:
+    """Arguments count whether given by position or by name; `self` does not."""
+    eight = ", ".join(f"a{number}" for number in range(8))
+    assert list(find_laden(f"class A:\n    def __init__(self, {eight}): ...")) == []
+    assert list(find_laden(f"class A:\n    def __init__(self, {eight}, *, b): ...")) == [("A", 9)]

@@ -242,11 +242,11 @@ class _Admission:
             conditions,
             clock,
             live,
-            kubelet,
-            open_store=lambda: _Sink(content),
+            kubelet,  # type: ignore[arg-type]  # as far as it is used
+            open_store=lambda: _Sink(content),  # type: ignore[arg-type,return-value]  # likewise
             read_node=lambda: Node("machine", "boot"),
         )
-        component = Allocations(bus, conditions, clock, live, kubelet, self._journal)
+        component = Allocations(bus, conditions, clock, live, self._journal)
         self._loop = asyncio.new_event_loop()
         weakref.finalize(self, self._loop.close)
         self._loop.run_until_complete(self._journal.start())

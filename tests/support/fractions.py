@@ -62,10 +62,11 @@ def make_health(inventory: Inventory, verdicts: Mapping[int, Verdict] | None = N
     )
 
 
-def make_view(inventory: Inventory | None = None, **fractions: Any) -> FractionView:
+def make_view(inventory: Inventory | None = None, *, has_mps: bool = False, **fractions: Any) -> FractionView:
     """All GPUs in parts, healthy."""
     known = inventory or make_parted()
-    return plan_view(known, make_offering(known), make_health(known), FractionsSettings(enabled=True, **fractions))
+    settings = FractionsSettings(enabled=True, **fractions)
+    return plan_view(known, make_offering(known), make_health(known), settings, has_mps=has_mps)
 
 
 def make_settings(*indexes: int, **fractions: Any) -> Settings:

@@ -52,7 +52,7 @@ def build_claims(
         await session.run(opened)
 
     open_api: Callable[[], Awaitable[ClaimApi]] | None = cluster.open_claims if cluster.is_in_use else None
-    around = ClaimDependencies(
+    dependencies = ClaimDependencies(
         keeper=kubelet.journal, serve=serve, read_pods=kubelet.account.read_pods, open_api=open_api
     )
     return Claims(
@@ -60,7 +60,7 @@ def build_claims(
         conditions,
         clock,
         live,
-        around,
+        dependencies,
         Makers(
             specs=containers.cdi.get,
             partitions=partitions,

@@ -6,8 +6,9 @@ from nodeagent.app.simulator import Simulation
 from nodeagent.app.wiring.cluster import ClusterWiring
 from nodeagent.app.wiring.container import ContainerWiring
 from nodeagent.app.wiring.kubelet import KubeletWiring
-from nodeagent.components.fractions.component import Fractions
-from nodeagent.components.fractions.reconcile_task import Sources
+from nodeagent.components.fractions.component import FractionHandles, Fractions
+from nodeagent.components.fractions.poll_task import Sources
+from nodeagent.components.fractions.reconcile_task import Files
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.children.worker_thread import WorkerThread
@@ -55,15 +56,15 @@ def build_fractions(
         conditions,
         clock,
         live,
-        kubelet.fractions,
-        orders=orders,
-        ledger=kubelet.journal,
-        kubelet=kubelet.account,
-        specs=containers.cdi.get,
-        folders=folders,
-        library=library,
-        sources=Sources(None if containers.is_simulation else Containers(bus).list, places),
-        open_pods=cluster.open_pod_requests if cluster.is_in_use else None,
+        FractionHandles(kubelet.fractions, orders),
+        kubelet.journal,
+        Files(containers.cdi.get, folders, library),
+        Sources(
+            kubelet.account,
+            None if containers.is_simulation else Containers(bus).list,
+            places,
+            cluster.open_pod_requests if cluster.is_in_use else None,
+        ),
     )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from nodeagent.app.host_root import find_driver_roots
 from nodeagent.components.allocations.component import Allocations
 from nodeagent.components.allocations.journal_task import Journal, Node
-from nodeagent.components.deviceplugin.component import DevicePlugins
+from nodeagent.components.deviceplugin.component import DevicePlugins, OtherResources
 from nodeagent.components.deviceplugin.plugin_task import Narrow, narrow_nothing
 from nodeagent.components.fractions.plugin_task import FractionPlugins
 from nodeagent.config.live import LiveSettings
@@ -78,14 +78,7 @@ class KubeletWiring:
 
     def build_allocations(self) -> Allocations:
         """The component that tends the journal."""
-        return Allocations(
-            self._bus,
-            self._conditions,
-            self._clock,
-            self._live,
-            self.account,
-            self.journal,
-        )
+        return Allocations(self._bus, self._conditions, self._clock, self._live, self.journal)
 
     def read_admission(self) -> AdmissionFacts:
         """Timings of calls awaited by pods since the process began."""
@@ -111,9 +104,7 @@ class KubeletWiring:
             self.journal,
             serve=self._serve,
             read_facts=self._read_facts,
-            others=JoinedSources(self.sources),
-            wait_for_gpus=wait_for_gpus,
-            narrow=self.narrow,
+            others=OtherResources(JoinedSources(self.sources), self.narrow, wait_for_gpus),
         )
 
     async def _serve(self, plugin: DevicePlugin, endpoint: str, report: Callable[[AdvertisedResource], None]) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nodeagent.app.wiring.mig_paused_clients import STORE, MigCluster
-from nodeagent.components.mig.component import ClusterAccess, GpuAccess, Mig, MigFiles
+from nodeagent.components.mig.component import ClusterAccess, Mig, MigFiles, MigHandles
 from nodeagent.config.errors import Problem
 from nodeagent.config.files import read_config_file
 from nodeagent.config.live import LiveSettings
@@ -18,7 +18,7 @@ from nodeagent.core.life.handle import Handle
 from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.edge.host.files.sealed_store import SealedStore
 from nodeagent.edge.host.processes.process_places import HostProcessPlaces
-from nodeagent.model.ports import ChangeJournal, GpuPartitioning, PartitionMaking
+from nodeagent.model.ports import ChangeJournal, GpuAccess, GpuPartitioning, PartitionMaking
 from nodeagent.rules.mig.layouts import LayoutsRead, read_layouts
 
 READ_SECONDS = 5.0
@@ -67,7 +67,7 @@ class MigWiring:
     def build(
         self,
         partitioning: GpuPartitioning,
-        keeper: ChangeJournal,
+        journal: ChangeJournal,
         partitions: Handle[PartitionMaking],
         open_store: Callable[[str, str, int], SealedStore],
         cluster: MigCluster | None,
@@ -79,10 +79,9 @@ class MigWiring:
             self._clock,
             self._live,
             GpuAccess(partitioning, self._places),
-            MigFiles(keeper, open_store(*STORE), self._file.read),
-            orders=self._orders,
-            partitions=partitions,
-            cluster=ClusterAccess(cluster, cluster, has_labels=cluster is not None),
+            MigFiles(journal, open_store(*STORE), self._file.read),
+            MigHandles(self._orders, partitions),
+            ClusterAccess(cluster, cluster, has_labels=cluster is not None),
         )
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.handle import Handle
 from nodeagent.edge.host.processes.process_places import HostProcessPlaces
 from nodeagent.edge.mps.host import HostMps, MpsHostSettings
-from nodeagent.model.ports import ChangeJournal, GpuPartitioning, MpsHost
+from nodeagent.model.ports import ChangeJournal, GpuAccess, GpuPartitioning, MpsHost
 
 
 class MpsWiring:
@@ -37,10 +37,9 @@ class MpsWiring:
             self._clock,
             self._live,
             self._host,
-            partitioning=partitioning,
-            journal=journal,
-            handle=self._handle,
-            places=self._places,
+            GpuAccess(partitioning, self._places),
+            journal,
+            self._handle,
         )
 
     def close(self) -> None:

@@ -101,7 +101,7 @@ class RateMeter:
     """Traffic over links, by the growth of totals between two samples; empty after the first sample."""
 
     def __init__(self) -> None:
-        self._book = RateCalculator()
+        self._rate_calculator = RateCalculator()
         self._sampled_seconds: float | None = None
         self._rates: dict[GpuUuid, Rates] = {}
 
@@ -113,7 +113,7 @@ class RateMeter:
         if self._sampled_seconds is not None and sampled - self._sampled_seconds < APART_SECONDS:
             return self._rates
         samples = tuple(record.sample for record in records if record.sample is not None)
-        rates = self._book.update(NodeSample(time_seconds=sampled, gpus=samples))
+        rates = self._rate_calculator.update(NodeSample(time_seconds=sampled, gpus=samples))
         self._rates = rates if self._sampled_seconds is not None else {}
         self._sampled_seconds = sampled
         return self._rates

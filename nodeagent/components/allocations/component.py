@@ -11,7 +11,6 @@ import anyio
 from anyio.abc import TaskStatus
 
 from nodeagent.components.allocations.journal_task import Journal
-from nodeagent.components.allocations.ports import Kubelet
 from nodeagent.components.allocations.reconcile import (
     Absence,
     Difference,
@@ -50,18 +49,10 @@ class Allocations:
 
     name = "allocations"
 
-    def __init__(
-        self,
-        bus: Bus,
-        conditions: Conditions,
-        clock: Clock,
-        live: LiveSettings,
-        kubelet: Kubelet,
-        journal: Journal,
-    ) -> None:
+    def __init__(self, bus: Bus, conditions: Conditions, clock: Clock, live: LiveSettings, journal: Journal) -> None:
         """`journal` outlives the component, which tends it."""
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
-        self._kubelet, self._journal = kubelet, journal
+        self._journal = journal
         self._log = get_logger(component=self.name)
         self._absences: dict[int, Absence] = {}
         self._differences: tuple[Difference, ...] = ()
@@ -136,7 +127,7 @@ class Allocations:
     async def _read_checkpoint(self) -> KubeletCheckpoint | None:
         """The kubelet's checkpoint; `None` on a node without a checkpoint, which is no fault."""
         try:
-            return await self._kubelet.read_checkpoint()
+            return await self._journal.kubelet.read_checkpoint()
         except NodeagentError as error:
             self._log.debug("checkpoint_not_read", error=str(error))
             return None

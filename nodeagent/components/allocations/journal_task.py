@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from nodeagent.components.allocations.journal_format import encode_records
 from nodeagent.components.allocations.ledger import Ledger, Record, apply_records, open_record
-from nodeagent.components.allocations.ports import JournalStore, Kubelet
 from nodeagent.components.allocations.refuse import (
     KubeletRun,
     date_run,
@@ -35,6 +34,8 @@ from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.handle import Handle
 from nodeagent.core.log.lines import get_logger
+from nodeagent.edge.host.files.journal_disk import JournalDisk
+from nodeagent.edge.kubelet.kubelet_state import KubeletState
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.claims import ReadyClaims
 from nodeagent.model.errors import AllocationError, ClaimRefused, JournalUnavailable, NodeagentError
@@ -76,21 +77,21 @@ class Journal:
         conditions: Conditions,
         clock: Clock,
         live: LiveSettings,
-        kubelet: Kubelet,
+        kubelet: KubeletState,
         *,
-        open_store: Callable[[], JournalStore],
+        open_store: Callable[[], JournalDisk],
         read_node: Callable[[], Node],
     ) -> None:
         """`open_store` takes the file anew for each life of the component, and `read_node` says on which boot."""
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
-        self._kubelet, self._open_store, self._read_node = kubelet, open_store, read_node
+        self.kubelet, self._open_store, self._read_node = kubelet, open_store, read_node
         self._path = str(live.now.node.state_dir)
         self.tended: Handle[Callable[[], Awaitable[bool]]] = Handle(self._describe_untended)
         """How the component compares the ledger with the kubelet's list; without the component nothing is recorded."""
         self.turn = anyio.Lock(fast_acquire=True)
         self.news = Waker()
         """Wakes the component to publish changes."""
-        self.store: JournalStore
+        self.store: JournalDisk
         self.node: Node
         self.kubelet_run: KubeletRun | None = None
         self._log = get_logger(component=SOURCE)
@@ -189,7 +190,7 @@ class Journal:
 
     def identify_run(self) -> KubeletRun | None:
         """The kubelet's present run; the age counts from the start of the run, as far as the clocks agree."""
-        found = self._kubelet.identify_run()
+        found = self.kubelet.identify_run()
         run = date_run(self.kubelet_run, found, self._clock.wall(), self._clock.monotonic())
         self.kubelet_run = run or self.kubelet_run
         return run
@@ -198,7 +199,7 @@ class Journal:
         """The kubelet's list; `None`, with a condition, where it does not come."""
         try:
             with anyio.fail_after(timeout_seconds):
-                listing = await self._kubelet.read_pods()
+                listing = await self.kubelet.read_pods()
         except (NodeagentError, TimeoutError) as error:
             self._conditions.set("pod-resources-unavailable", detail=str(error) or "no answer in time")
             return None

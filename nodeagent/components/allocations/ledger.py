@@ -57,9 +57,7 @@ class Opened(Value, frozen=True, tag="opened"):
     doors: Mapping[GpuUuid, AllocationMode] = field(default_factory=dict)
 
 
-BesideRecord = FractionRecord | ClaimRecord | ChangeRecord | AllocationModeRecord
-Record = Opened | GrantRecord | BesideRecord
-
+Record = Opened | GrantRecord | FractionRecord | ClaimRecord | ChangeRecord | AllocationModeRecord
 
 _read_allocation: Final = attrgetter("allocation")
 
@@ -154,7 +152,7 @@ def open_record(ledger: Ledger, machine: str, boot: str) -> Opened:
 
 
 def _read_opened(record: Opened) -> Ledger:
-    """The ledger of an opening record; the history may have to be shortened."""
+    """The ledger of an opening record."""
     reservations = {reservation.number: reservation for reservation in record.reservations}
     bindings = {binding.number: binding for binding in record.bindings}
     return Ledger(
@@ -169,77 +167,61 @@ def _read_opened(record: Opened) -> Ledger:
     )
 
 
-class _Beside:
-    """Fractions, claims, changes and allocation modes while records are applied."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
-        self.fractions = FractionDraft(ledger.fractions)
-        self.changes, self.doors = dict(ledger.changes), dict(ledger.doors)
-
-    @cached_property
-    def claims(self) -> ClaimDraft:
-        """The claims; most records are of no claim, and an agent may hold hundreds."""
-        return ClaimDraft(self._ledger.claims, self._ledger.ended_claims)
-
-    def apply(self, record: BesideRecord, next_number: int) -> Ended | None:
-        if isinstance(record, FractionRecord):
-            return self.fractions.apply(record, next_number)
-        if isinstance(record, ClaimRecord):
-            self.claims.apply(record)
-        elif isinstance(record, ChangeRecord):
-            apply_change(self.changes, record, next_number)
-        else:
-            apply_allocation_mode(self.doors, record)
-        return None
-
-
 class _Draft:
     """A ledger while records are applied; copies are made once, not once a record."""
 
     def __init__(self, ledger: Ledger, history_max: int) -> None:
-        self._ledger, self._history_max = ledger, history_max
-        self._next_number = ledger.next_number
-        self._grants = self._copy_grants()
-        self._beside: _Beside | None = None
+        self._history_max = history_max
+        self._begin(ledger)
+
+    def _begin(self, ledger: Ledger) -> None:
+        self._ledger, self._next_number = ledger, ledger.next_number
+        # A record is of one kind, and an agent may hold hundreds of each.
+        self._grants: GrantDraft | None = None
+        self._fractions: FractionDraft | None = None
+        self._claims: ClaimDraft | None = None
+        self._changes, self._doors = dict(ledger.changes), dict(ledger.doors)
 
     def apply(self, record: Record) -> None:
         if isinstance(record, GrantRecord):
-            self._grants.apply(record)
-        elif isinstance(record, Opened):
-            self._open(record)
+            self._open_grants().apply(record)
+        elif isinstance(record, FractionRecord):
+            self._fractions = self._fractions or FractionDraft(self._ledger.fractions)
+            if ended := self._fractions.apply(record, self._next_number):
+                self._open_grants().note_end(ended)
+        elif isinstance(record, ClaimRecord):
+            self._claims = self._claims or ClaimDraft(self._ledger.claims, self._ledger.ended_claims)
+            self._claims.apply(record)
+        elif isinstance(record, ChangeRecord):
+            apply_change(self._changes, record, self._next_number)
+        elif isinstance(record, AllocationModeRecord):
+            apply_allocation_mode(self._doors, record)
         else:
-            if self._beside is None:
-                self._beside = _Beside(self._ledger)
-            self._grants.note_end(self._beside.apply(record, self._next_number))
+            self._begin(_read_opened(record))
+            self._open_grants()  # the history may have to be shortened
         self._next_number = max(self._next_number, _read_number(record) + 1)
 
+    def _open_grants(self) -> GrantDraft:
+        if self._grants is None:
+            known = self._ledger
+            self._grants = GrantDraft(known.entries, known.index, known.history, self._history_max)
+        return self._grants
+
     def finish(self) -> Ledger:
-        known, beside, grants = self._ledger, self._beside, self._grants
-        claims = None if beside is None else beside.__dict__.get("claims")
+        known, fractions, claims, grants = self._ledger, self._fractions, self._claims, self._grants
         ledger = Ledger(
-            entries=grants.entries,
+            entries=known.entries if grants is None else grants.entries,
             next_number=self._next_number,
-            history=grants.history,
-            fractions=known.fractions if beside is None else beside.fractions.fractions,
+            history=known.history if grants is None else grants.history,
+            fractions=known.fractions if fractions is None else fractions.fractions,
             claims=known.claims if claims is None else claims.claims,
             ended_claims=known.ended_claims if claims is None else claims.ended,
-            changes=known.changes if beside is None else beside.changes,
-            doors=known.doors if beside is None else beside.doors,
+            changes=self._changes,
+            doors=self._doors,
         )
         # Where `cached_property` keeps its value: the index kept up to date by the draft.
-        ledger.__dict__["index"] = grants.index
+        ledger.__dict__["index"] = known.index if grants is None else grants.index
         return ledger
-
-    def _open(self, record: Opened) -> None:
-        """Start over with the ledger of an opening record."""
-        self._ledger = _read_opened(record)
-        self._next_number = record.next_number
-        self._grants, self._beside = self._copy_grants(), None
-
-    def _copy_grants(self) -> GrantDraft:
-        known = self._ledger
-        return GrantDraft(known.entries, known.index, known.history, self._history_max)
 
 
 def _read_number(record: Record) -> int:

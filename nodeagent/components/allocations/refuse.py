@@ -13,7 +13,6 @@ from collections.abc import Iterable
 
 from nodeagent.components.allocations.ledger import Ledger
 from nodeagent.components.allocations.roles.grants import Entry
-from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.errors import DeviceHeld
 from nodeagent.model.ids import DeviceId
 from nodeagent.model.ports import PodListing
@@ -93,13 +92,7 @@ def decide_refusal(
 ) -> DeviceHeld | None:
     """The refusal, if any.
 
-    Args:
-        holders: The entries from `find_holders`.
-        devices: The requested devices.
-        listing: The kubelet's newest list; `None` after a failure, which proves no pod gone.
-        run: The run of the asking kubelet.
-        monotonic_seconds: The time, on the clock of `run`.
-        settle_seconds: How long the list of a just started kubelet may lack pods.
+    A failed list, `None`, proves no pod gone; the list of a just started kubelet may lack pods for `settle_seconds`.
     """
     wanted = set(devices)
     settled = monotonic_seconds - run.since_seconds >= settle_seconds
@@ -119,9 +112,4 @@ def _is_resolved(entry: Entry, listing: PodListing | None, *, settled: bool) -> 
     if any(not set(held.devices).isdisjoint(entry.devices) for held in listing.containers):
         return True
     pod = entry.allocation.pod
-    return settled and pod is not None and not is_listed(pod, listing)
-
-
-def is_listed(pod: PodIdentity, listing: PodListing) -> bool:
-    """Whether an active pod of the same name is on the node."""
-    return any((pod.namespace, pod.name) == (other.namespace, other.name) for other in listing.pods)
+    return settled and pod is not None and not listing.has_pod(pod)

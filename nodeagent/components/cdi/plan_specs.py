@@ -36,10 +36,10 @@ from nodeagent.components.cdi.spec import (
     Spec,
     build_spec,
     drop_groups,
+    find_spec_problems,
     render_spec,
     render_spec_name,
 )
-from nodeagent.components.cdi.validate import find_spec_problems
 from nodeagent.model.cdi import DriverFiles
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.gpu import Inventory

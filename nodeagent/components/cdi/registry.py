@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from nodeagent.components.cdi.validate import find_spec_problems
+from nodeagent.components.cdi.spec import find_spec_problems
 from nodeagent.model.cdi import SpecContent
 from nodeagent.model.values import Value
 from nodeagent.model.yaml_text import parse_yaml

@@ -81,13 +81,13 @@ class Claims:
         conditions: Conditions,
         clock: Clock,
         live: LiveSettings,
-        around: ClaimDependencies,
+        dependencies: ClaimDependencies,
         makers: Makers,
         *,
         pool: str,
     ) -> None:
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
-        self._dependencies, self._makers, self._pool = around, makers, pool
+        self._dependencies, self._makers, self._pool = dependencies, makers, pool
         self._api: ClaimApi | None = None
         self._health: Gathered[tuple[DeviceHealth, ...]] = Gathered(())
         self._is_known, self._is_described = anyio.Event(), anyio.Event()
@@ -253,12 +253,12 @@ class Claims:
                 self._log.debug("claims_not_reconciled", error=str(error))
 
     async def _reconcile(self) -> None:
-        book = self._find_ready_claims()
-        await self._makers.specs().keep_claims(book.claims)
-        if not book.claims or self._dependencies.open_api is None:
+        ready = self._find_ready_claims()
+        await self._makers.specs().keep_claims(ready.claims)
+        if not ready.claims or self._dependencies.open_api is None:
             return
         listing = await self._dependencies.read_pods()
-        doubtful = list_doubtful(book.claims.values(), listing.claimed, self._live.now.claims.driver)
+        doubtful = list_doubtful(ready.claims.values(), listing.claimed, self._live.now.claims.driver)
         asked = self._doubts.begin(doubtful)
         api = await self._find_api() if asked else None
         ends: dict[str, str] = {}
@@ -279,8 +279,8 @@ class Claims:
     async def _write_all(self) -> None:
         await self._is_known.wait()
         await self._is_described.wait()
-        book = self._dependencies.keeper.ready_claims()
-        await self._describe(tuple(book.claims) if book is not None else ())
+        ready = self._dependencies.keeper.ready_claims()
+        await self._describe(tuple(ready.claims) if ready is not None else ())
 
     async def _describe(self, uids: Sequence[str]) -> None:
         """Write the specifications of prepared claims again; retried where a GPU or daemon is missing."""
@@ -332,10 +332,10 @@ class Claims:
         return inventory.value
 
     def _find_ready_claims(self) -> ReadyClaims:
-        book = self._dependencies.keeper.ready_claims()
-        if book is None:
+        ready = self._dependencies.keeper.ready_claims()
+        if ready is None:
             raise ClaimRefused("the journal of what is given out has not been read yet: see `nodeagent status`")
-        return book
+        return ready
 
     async def _find_api(self) -> ClaimApi:
         if self._dependencies.open_api is None:

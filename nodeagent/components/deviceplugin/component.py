@@ -79,6 +79,16 @@ class ServeResource(Protocol):
         ...
 
 
+class OtherResources(NamedTuple):
+    """The resources of other components, served like the component's own."""
+
+    source: PluginSource
+    narrow: Narrow = narrow_nothing
+    """Chooses the available GPUs near to the other devices of the container."""
+    wait_for_gpus: Callable[[], Awaitable[None]] | None = None
+    """Returns when the component's own can be served too; `None` where all resources wait for GPUs."""
+
+
 class _Served(NamedTuple):
     plugin: DevicePlugin
     scope: anyio.CancelScope
@@ -100,19 +110,11 @@ class DevicePlugins:
         *,
         serve: ServeResource,
         read_facts: Callable[[Settings], Awaitable[HandoutFacts]],
-        others: PluginSource | None = None,
-        wait_for_gpus: Callable[[], Awaitable[None]] | None = None,
-        narrow: Narrow = narrow_nothing,
+        others: OtherResources,
     ) -> None:
-        """Wire the component.
-
-        `others` are resources of other components, served like the component's own; where some of the others need no
-        GPUs, `wait_for_gpus` returns when the component's own can be served too. `narrow` chooses the available devices
-        near to the container's present devices.
-        """
         self._bus, self._conditions, self._live, self._journal = bus, conditions, live, journal
         self._serve, self._read_facts, self._others = serve, read_facts, others
-        self._wait_for_gpus, self._has_gpus, self._narrow = wait_for_gpus, wait_for_gpus is None, narrow
+        self._has_gpus = others.wait_for_gpus is None
         self._log = get_logger(component=self.name)
         self._served: dict[ResourceName, _Served] = {}
         self._ending: set[ResourceName] = set()
@@ -139,8 +141,8 @@ class DevicePlugins:
             )
             tasks.start_soon(self._watch_settings, name="deviceplugin settings")
             tasks.start_soon(self._watch_facts, name="deviceplugin facts")
-            if self._wait_for_gpus is not None:
-                tasks.start_soon(self._note_gpus, self._wait_for_gpus, name="deviceplugin GPUs")
+            if self._others.wait_for_gpus is not None:
+                tasks.start_soon(self._note_gpus, self._others.wait_for_gpus, name="deviceplugin GPUs")
             while not self._refresh(tasks):
                 await self._waker.wait()
             task_status.started()
@@ -177,7 +179,7 @@ class DevicePlugins:
 
     def _refresh(self, tasks: TaskGroup) -> bool:
         """Serve the present resources; returns whether the kubelet knows all of them."""
-        others = self._others.list_plugins() if self._others is not None else {}
+        others = self._others.source.list_plugins()
         for name in others.keys() - self._served.keys() - self._ending:
             self._begin(tasks, others[name])
         inventory = self._bus.latest(Inventory)
@@ -211,7 +213,7 @@ class DevicePlugins:
                 continue
             served = self._served.get(name)
             if served is None:
-                served = self._begin(tasks, ResourcePlugin(offer, self._journal, self._narrow))
+                served = self._begin(tasks, ResourcePlugin(offer, self._journal, self._others.narrow))
             if served.own is not None:
                 served.own.update(offer, held.get(name, ()), cause)
         # A resource served only for its holders goes to the component that offers it again.

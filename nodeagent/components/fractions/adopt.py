@@ -16,7 +16,7 @@ from nodeagent.model.journal import FractionTable, GpuFraction
 from nodeagent.model.ports import ContainerDevices
 from nodeagent.rules.cdi_names import FRACTION_KIND
 from nodeagent.rules.fractions.device_ids import find_home, plan_device_ids
-from nodeagent.rules.fractions.pairing import Records, find_other_half
+from nodeagent.rules.fractions.pairing import find_other_half
 from nodeagent.rules.fractions.profiles import CoresProfile
 from nodeagent.rules.placement.space import CORES
 
@@ -81,7 +81,7 @@ def _adopt(
     # First the name used for the files.
     named = sorted(group, key=lambda each: _unqualify(each.cdi_names) not in limits)
     entry = next((each for each in reversed(named) if _runs(each, look)), named[0])
-    pod = _name_pod(entry, look)
+    pod = find_other_half(look.records, entry.pod)
     promises: list[Promise] = []
     for each in named:
         promises.append(Promise(each.resource, each.devices, next(iter(each.cdi_names), "")))
@@ -95,32 +95,18 @@ def _adopt(
     return Adoption(pod, entry.container, tuple(promises), fractions, source)
 
 
-def _name_pod(entry: ContainerDevices, look: FractionPoll) -> PodIdentity:
-    """The pod with the checkpoint's uid and the list's name, joined by the same ids."""
-    assert look.listing is not None
-    assert look.checkpoint is not None
-    return find_other_half(Records(listed=look.listing.containers, noted=look.checkpoint.containers), entry.pod)
-
-
 def _is_listed(entry: ContainerDevices, look: FractionPoll) -> bool:
     """Whether the kubelet's list has a container of the same name with just these ids."""
-    assert look.listing is not None
     wanted = (entry.resource, entry.container, frozenset(entry.devices))
-    return any((each.resource, each.container, frozenset(each.devices)) == wanted for each in look.listing.containers)
+    return any((each.resource, each.container, frozenset(each.devices)) == wanted for each in look.records.listed)
 
 
 def _find_memory(entry: ContainerDevices, look: FractionPoll, view: FractionView) -> tuple[DeviceId, ...]:
-    if not isinstance(view.profile, CoresProfile) or look.checkpoint is None:
+    if not isinstance(view.profile, CoresProfile):
         return ()
     wanted = (view.profile.memory, entry.pod.uid, entry.container)
-    return next(
-        (
-            each.devices
-            for each in look.checkpoint.containers
-            if (each.resource, each.pod.uid, each.container) == wanted
-        ),
-        (),
-    )
+    noted = (each for each in look.records.noted if (each.resource, each.pod.uid, each.container) == wanted)
+    return next((each.devices for each in noted), ())
 
 
 def _runs(entry: ContainerDevices, look: FractionPoll) -> bool:

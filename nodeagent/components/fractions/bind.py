@@ -5,7 +5,14 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from nodeagent.components.fractions.decide import FractionView, name_files, plan_summary, read_name, withhold
+from nodeagent.components.fractions.decide import (
+    FractionView,
+    name_files,
+    name_resources,
+    plan_summary,
+    read_name,
+    withhold,
+)
 from nodeagent.config.sections.fractions import FractionsSettings
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.errors import ControlRefused, FractionsUnavailable, NoRoom, RequestInvalid
@@ -16,10 +23,16 @@ from nodeagent.model.mps import MpsState
 from nodeagent.model.ports import ContainerDevices
 from nodeagent.rules.fractions.choices import ChosenFraction, ContainerChoice, read_scheduler_choice, render_correction
 from nodeagent.rules.fractions.device_ids import find_near
-from nodeagent.rules.fractions.enforcement import explain_several, read_enforcement_choice
 from nodeagent.rules.fractions.pairing import Caller, find_standing
 from nodeagent.rules.fractions.profiles import CoresProfile, Profile
-from nodeagent.rules.fractions.requests import check_cores, read_core_limit, read_counted, read_counts
+from nodeagent.rules.fractions.requests import (
+    check_cores,
+    explain_several,
+    read_core_limit,
+    read_counted,
+    read_counts,
+    read_enforcement_choice,
+)
 from nodeagent.rules.mps.fractions import plan_obstacles
 from nodeagent.rules.placement.place import Demand, Placement, place, render_placement
 from nodeagent.rules.placement.space import CORES
@@ -38,8 +51,6 @@ class Start(NamedTuple):
     settings: FractionsSettings = FractionsSettings()
     daemons: MpsState | None = None
     """The MPS daemons of now; `None` where the agent runs no daemons."""
-    has_mps: bool = False
-    """Whether the agent is configured to run MPS daemons."""
 
 
 class Choice(NamedTuple):
@@ -70,10 +81,7 @@ def check_request(profile: object, resource: ResourceName, count: int) -> None:
 def check_memory(profile: Profile, entries: Sequence[ContainerDevices], devices: Sequence[DeviceId]) -> None:
     """Check that a container with memory ids has core ids too; without cores a container gets no GPU.
 
-    Args:
-        profile: Names and sizes.
-        entries: The containers of the pod in the kubelet's list or checkpoint.
-        devices: The memory ids.
+    `entries` are the containers of the pod in the kubelet's list or checkpoint, `devices` the memory ids.
 
     Raises:
         RequestInvalid: The container has no core ids.
@@ -97,7 +105,7 @@ def choose(start: Start, view: FractionView, table: FractionTable, now_seconds: 
         AllocationError: The request can never be met, or there is no room now.
     """
     caller, profile = start.caller, view.profile
-    resources = (profile.core, profile.memory) if isinstance(profile, CoresProfile) else (profile.share, None)
+    resources = name_resources(profile)
     bound = {
         binding.number: _list_ids(table, binding, resources)
         for binding in table.bindings.values()
@@ -116,7 +124,7 @@ def choose(start: Start, view: FractionView, table: FractionTable, now_seconds: 
     demand, core_limit = read_demand(start, view)
     is_obeyed = start.settings.use_scheduler_choice
     choice = _read_scheduler_choice(view, start.pod, caller.containers[0]) if is_obeyed else ContainerChoice()
-    enforcement = read_enforcement(start, demand)
+    enforcement = read_enforcement(start, demand, has_mps=view.has_mps)
     is_held = enforcement is not Enforcement.ADVISE and _read_pod_enforcement(start) is Enforcement.ADVISE
     rest = [one for number, one in table.bindings.items() if number not in leaving]
     obstacles = plan_obstacles(view.gpus, rest, start.daemons, by_mps=enforcement is Enforcement.MPS)
@@ -144,13 +152,7 @@ def choose(start: Start, view: FractionView, table: FractionTable, now_seconds: 
 
 
 def plan_correction(view: FractionView, pod: PodRequest, binding: Binding) -> ChoiceCorrection | None:
-    """The annotations for a pod whose container has other GPUs than the scheduler chose; else `None`.
-
-    Args:
-        view: The GPUs of the node, and the resource names of fractions.
-        pod: The pod as the API server has it now.
-        binding: The container's binding.
-    """
+    """The annotations for a pod whose container has other GPUs than the scheduler chose; else `None`."""
     choice = _read_scheduler_choice(view, pod, binding.container)
     given = {fraction.gpu for fraction in binding.parts}
     indexes = {gpu.uuid: gpu.index for gpu in view.inventory.gpus}
@@ -171,7 +173,7 @@ def plan_correction(view: FractionView, pod: PodRequest, binding: Binding) -> Ch
     )
 
 
-def read_enforcement(start: Start, demand: Demand) -> Enforcement:
+def read_enforcement(start: Start, demand: Demand, *, has_mps: bool) -> Enforcement:
     """How the container is held to its fraction; not at all for whole GPUs.
 
     A pod's annotation cannot lift the limits, unless the configuration allows `advise`.
@@ -187,7 +189,7 @@ def read_enforcement(start: Start, demand: Demand) -> Enforcement:
     enforcement = configured if choice is None or is_loosening else choice
     if enforcement is not Enforcement.MPS:
         return enforcement
-    if not start.has_mps:
+    if not has_mps:
         raise RequestInvalid(
             key,
             "annotation with value 'mps', and nobody looks after MPS daemons on this node: give another one, or"
@@ -210,7 +212,7 @@ def change_fractions(binding: Binding, cores: int | None, memory_bytes: int | No
         ControlRefused: The binding has whole GPUs, or a number is out of range.
     """
     if any(fraction.cores >= CORES for fraction in binding.parts):
-        raise ControlRefused(f"{describe_pod(binding)} has whole GPUs, which have no limits to change")
+        raise ControlRefused(f"{binding.describe()} has whole GPUs, which have no limits to change")
     if cores is not None and not 1 <= cores < CORES:
         raise ControlRefused(f"{cores} cores are no part of a GPU: give 1 to {CORES - 1}")
     if memory_bytes is not None and memory_bytes < 1:
@@ -227,11 +229,6 @@ def change_fractions(binding: Binding, cores: int | None, memory_bytes: int | No
     if core_limit is not None and cores is not None:
         core_limit = max(core_limit, cores)
     return replace(binding, parts=fractions, core_limit=core_limit)
-
-
-def describe_pod(binding: Binding) -> str:
-    """Pod and container of a binding, for people."""
-    return f"{binding.pod.describe()} ({binding.container})"
 
 
 def find_bindings(table: FractionTable, pod: str, container: str) -> tuple[Binding, ...]:

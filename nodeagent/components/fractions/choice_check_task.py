@@ -53,13 +53,13 @@ class ChoiceCheck:
             self._waker.wake()
 
     def _compare(self) -> None:
-        settings, table = self._live.now.fractions, self._bus.latest(FractionTable)
+        settings, table = self._live.now.fractions, self._bus.read(FractionTable)
         if table is None or not (settings.use_scheduler_choice and settings.correct_choice):
             return
         if self._followings != self._pods.followings:
             self._followings = self._pods.followings
             self._corrected.clear()
-        bindings, view = table.value.bindings, self._find_view()
+        bindings, view = table.bindings, self._find_view()
         pods = {each.pod.uid: each for each in self._pods.known.values()}
         for number in self._corrected.keys() - bindings.keys():
             del self._corrected[number]

@@ -6,8 +6,8 @@ records do not name the holder yet, the kubelet is told to ask again.
 """
 
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, TypeVar
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import anyio
 from anyio.abc import TaskStatus
@@ -19,7 +19,6 @@ from nodeagent.components.fractions.bind import (
     change_fractions,
     check_request,
     choose,
-    describe_pod,
     find_bindings,
     list_names,
 )
@@ -35,11 +34,13 @@ from nodeagent.components.fractions.decide import (
     plan_view,
 )
 from nodeagent.components.fractions.decision_log_task import DecisionLog
+from nodeagent.components.fractions.foreign_task import ForeignUse
 from nodeagent.components.fractions.limits_sync_task import LimitsSync
-from nodeagent.components.fractions.mps_daemon_task import FractionDaemons
+from nodeagent.components.fractions.mps_daemon_task import wait_access
 from nodeagent.components.fractions.plugin_task import FractionPlugin, FractionPlugins, report_registered
-from nodeagent.components.fractions.pod_resolver_task import KubeletRecords, NodePods, PodRequests, PodResolver
-from nodeagent.components.fractions.reconcile_task import Files, FractionReconciler, Sources
+from nodeagent.components.fractions.pod_resolver_task import NodePods, PodResolver
+from nodeagent.components.fractions.poll_task import SourcePoller, Sources
+from nodeagent.components.fractions.reconcile_task import Files, FractionReconciler, LockedJournal
 from nodeagent.components.fractions.utilization_task import UtilizationFiles
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
@@ -69,13 +70,11 @@ from nodeagent.model.mps import MpsState
 from nodeagent.model.offering import Offering
 from nodeagent.model.orders import SET_PART, LimitsCommand
 from nodeagent.model.plugin import ContainerAnswer
-from nodeagent.model.ports import FractionFolders, FractionJournal, FractionSpecs, VgpuLibrary
+from nodeagent.model.ports import FractionJournal
 from nodeagent.model.runtime import RuntimeState
 from nodeagent.rules.cdi_names import FRACTION_KIND, qualify
 from nodeagent.rules.fractions.runtime import explain_no_cdi, plan_fraction_mounts, render_answer
 from nodeagent.rules.placement.place import render_placement
-
-T = TypeVar("T")
 
 START_SECONDS: Final = 10.0
 """Limit for a container's start; the kubelet waits 30 s."""
@@ -85,6 +84,13 @@ MIB: Final = 1 << 20
 NAME_PAUSES_SECONDS: Final = (1.0, 1.0, 2.0, 4.0)
 """Pauses between polls for the names of pods bound without a name; later the regular polls find the names."""
 WATCHED: Final = (Inventory, HealthReport, Offering, FractionTable, DriverState, MpsState, RuntimeState)
+
+
+class FractionHandles(NamedTuple):
+    """By which others reach the component: the kubelet by the plugins, people by orders."""
+
+    plugins: FractionPlugins
+    orders: OrderHandlers
 
 
 class Fractions:
@@ -98,50 +104,37 @@ class Fractions:
         conditions: Conditions,
         clock: Clock,
         live: LiveSettings,
-        plugins: FractionPlugins,
-        *,
-        orders: OrderHandlers,
+        handles: FractionHandles,
         ledger: FractionJournal,
-        kubelet: KubeletRecords,
-        specs: Callable[[], FractionSpecs],
-        folders: FractionFolders,
-        library: VgpuLibrary,
+        files: Files,
         sources: Sources,
-        open_pods: Callable[[], Awaitable[PodRequests]] | None = None,
     ) -> None:
-        """Wire the component up; `open_pods` opens the pods by the API server, where an API server can be asked."""
-        self._bus, self._clock, self._live, self._plugins, self._orders = bus, clock, live, plugins, orders
-        self._ledger, self._specs, self._folders = ledger, specs, folders
-        self._library = library
-        self._pods = NodePods(open_pods)
-        self._resolver = PodResolver(kubelet, self._pods)
+        self._bus, self._clock, self._live = bus, clock, live
+        self._plugins, self._orders = handles
+        self._ledger, self._files = ledger, files
+        self._pods = NodePods(sources.open_pods)
+        self._resolver = PodResolver(sources.kubelet, self._pods)
         self._choice_check = ChoiceCheck(bus, live, self._pods, self._find_view)
         self._decisions = DecisionLog(bus, conditions)
         self._view: FractionView | None = None
         self._origin: tuple[object, ...] = ()
         self._publisher = Publisher(lambda pods: self._log.warning("bound_parts_not_published", pods=pods))
-        self._turn = anyio.Lock(fast_acquire=True)
+        self._journal = LockedJournal(ledger, anyio.Lock(fast_acquire=True))
         self._waker, self._news, self._nameless = Waker(), News(), Waker()
+        journal, poller = self._journal, SourcePoller(bus, clock, sources, self._pods.list_finished)
         self._reconciler = FractionReconciler(
             bus,
             conditions,
             clock,
-            ledger,
-            Files(specs, folders),
-            kubelet,
-            sources,
-            turn=self._turn,
-            live=live,
+            journal,
+            files,
+            poller,
             note=self._decisions.forget_waiting,
-            wake=self._waker.wake,
             view=self._find_view,
-            finished=self._pods.list_finished,
         )
-        self._daemons = FractionDaemons(bus, live)
-        self._utilization = UtilizationFiles(bus, live, ledger, folders)
-        self._limits_sync = LimitsSync(
-            ledger, folders, lambda one: self._plan_limits(one, self._find_view()), self._turn
-        )
+        self._foreign = ForeignUse(conditions, live, journal, poller, self._find_view, self._waker.wake)
+        self._utilization = UtilizationFiles(bus, live, journal, files.folders)
+        self._limits_sync = LimitsSync(journal, files.folders, lambda one: self._plan_limits(one, self._find_view()))
         self._untold: dict[int, str] = {}
         self._log = get_logger(component=self.name)
 
@@ -164,6 +157,7 @@ class Fractions:
                 tasks.start_soon(self._pods.run, name="fractions pods")
                 tasks.start_soon(self._choice_check.run, name="fractions choices")
                 tasks.start_soon(self._reconciler.run, name="fractions tended")
+                tasks.start_soon(self._foreign.run, name="fractions foreign")
                 tasks.start_soon(self._reconciler.prepare_promised, name="fractions promised")
                 tasks.start_soon(self._end_finished, name="fractions finished")
                 tasks.start_soon(self._utilization.run, name="fractions measured")
@@ -185,10 +179,9 @@ class Fractions:
         view = self._view = self._look_at(inventory.value, offering.value, verdicts, obstacle)
         lists = plan_lists(view, table)
         for resource, devices in lists.items():
-            plugin = self._plugins.plugins.get(resource)
-            if not isinstance(plugin, FractionPlugin):
-                plugin = self._plugins.plugins[resource] = FractionPlugin(resource, self._plugins.component, self._live)
-            plugin.update(devices)
+            if resource not in self._plugins.plugins:
+                self._plugins.plugins[resource] = FractionPlugin(resource, self._plugins.component, self._live)
+            self._plugins.plugins[resource].update(devices)
         for resource in self._plugins.plugins.keys() - lists.keys():
             del self._plugins.plugins[resource]
         cause = self._news.take(inventory, health, offering, driver)
@@ -203,8 +196,7 @@ class Fractions:
         self, inventory: Inventory, offering: Offering, health: HealthReport | None, obstacle: str
     ) -> FractionView:
         """The view of now; the previous object while all inputs are unchanged, as when a pod comes."""
-        mps = self._bus.latest(MpsState)
-        foreign, daemons = self._reconciler.foreign, list_daemon_faults(inventory, mps.value if mps else None)
+        foreign, daemons = self._foreign.by_gpu, list_daemon_faults(inventory, self._bus.read(MpsState))
         settings, has_mps = self._live.now.fractions, self._live.now.uses_mps
         origin = (inventory, offering, health, obstacle, settings, foreign, daemons, has_mps)
         if self._view is None or origin != self._origin:
@@ -226,8 +218,7 @@ class Fractions:
             raise
         if cdi_name:
             self._reconciler.note_promised(cdi_name)
-        runtime = self._bus.latest(RuntimeState)
-        return render_answer(cdi_name, runtime.value if runtime is not None else None)
+        return render_answer(cdi_name, self._bus.read(RuntimeState))
 
     async def pre_start(self, resource: ResourceName, devices: Sequence[DeviceId]) -> None:
         """Give the starting container with these ids its fractions, unless the ids are bound already."""
@@ -258,10 +249,10 @@ class Fractions:
         Raises:
             ControlRefused: No such container, or too little left of the GPU.
         """
-        async with self._turn:
+        async with self._journal.turn:
             found = find_bindings(self._find_table(), command.pod, command.container)
             if len(found) != 1:
-                several = ", ".join(map(describe_pod, found))
+                several = ", ".join(map(Binding.describe, found))
                 unknown = f"{command.pod} has no part of a GPU here: `nodeagent fractions list` says who has one"
                 raise ControlRefused(f"{command.pod} means {several}: name one" if found else unknown)
             changed = change_fractions(found[0], command.cores, command.memory_bytes)
@@ -272,21 +263,19 @@ class Fractions:
                 raise ControlRefused(str(error)) from error
         self._publish_bound(changed, f"set by {command.who}")
         later = " from its next start on, as MPS takes it then" if changed.enforcement is Enforcement.MPS else ""
-        return f"{describe_pod(changed)} has {describe_fractions(changed)}{later}"
+        return f"{changed.describe()} has {describe_fractions(changed)}{later}"
 
     async def _start(self, view: FractionView, devices: Sequence[DeviceId]) -> None:
-        runtime = self._bus.latest(RuntimeState)
-        if lack := explain_no_cdi(runtime.value if runtime is not None else None):
+        if lack := explain_no_cdi(self._bus.read(RuntimeState)):
             raise FractionsUnavailable(lack)
         # The names say which containers wait for room, and which wait no more.
         table = self._find_table()
         caller, pod = await self._resolver.identify(view, table, devices, by_name=self._decisions.anybody_waits)
-        settings, mps = self._live.now, self._bus.latest(MpsState)
-        start = Start(caller, pod, settings.fractions, mps.value if mps else None, has_mps=settings.uses_mps)
+        start = Start(caller, pod, self._live.now.fractions, self._bus.read(MpsState))
         try:
             # A pod that finished a moment ago is in no pod's way: schedulers count on its room.
             await self._reconciler.end_finished(looks=1)
-            async with self._turn:
+            async with self._journal.turn:
                 # Changes since then count, such as a lost GPU.
                 view, table = self._find_view(), self._find_table()
                 choice = choose(start, view, table, self._clock.wall())
@@ -321,7 +310,7 @@ class Fractions:
 
     def _publish_unpublished(self) -> None:
         untold, self._untold = self._untold, {}
-        living = (self._ledger.parts() or FractionTable()).bindings
+        living = self._journal.table.bindings
         for number, reason in untold.items():
             if number in living:
                 self._publish_bound(living[number], reason)
@@ -354,13 +343,15 @@ class Fractions:
         self._decisions.publish_bound(self._find_table().bindings)
 
     async def _write_files(self, binding: Binding, view: FractionView, names: tuple[str, ...]) -> None:
-        folder = await self._folders.write(names[0], self._plan_limits(binding, view))
-        library = await self._library.install() if binding.enforcement is Enforcement.LIBRARY else None
+        folder = await self._files.folders.write(names[0], self._plan_limits(binding, view))
+        library = await self._files.library.install() if binding.enforcement is Enforcement.LIBRARY else None
         mounts, environment = plan_fraction_mounts(folder, library), dict[str, str]()
         if binding.enforcement is Enforcement.MPS:
-            access = await self._daemons.wait_access(binding)
+            access = await wait_access(self._bus, self._live.now, binding)
             mounts, environment = (*access.mounts, *mounts), dict(access.environment)
-        await self._specs().write_fraction(names, [fraction.gpu for fraction in binding.parts], mounts, environment)
+        await self._files.specs().write_fraction(
+            names, [fraction.gpu for fraction in binding.parts], mounts, environment
+        )
 
     def _plan_limits(self, binding: Binding, view: FractionView) -> tuple[FractionLimit, ...]:
         settings = self._live.now.fractions

@@ -101,14 +101,7 @@ def plan_view(
 ) -> FractionView:
     """The GPUs in allocation mode `fractions`, and why some have nothing to give.
 
-    Args:
-        inventory: The node's GPUs.
-        offering: The GPUs' allocation modes.
-        health: The GPUs' verdicts; `None` while unknown.
-        settings: Names and sizes.
-        blocked: Reasons outside the GPU, such as the driver's, why a GPU has no room; empty without a reason.
-        foreign: By GPU the bytes used by foreign programs.
-        has_mps: Whether the agent runs MPS daemons.
+    `blocked` has reasons outside the GPU, such as the driver's, why a GPU has no room: empty without a reason.
     """
     behind, is_open = offering.list_behind(AllocationMode.FRACTIONS), offering.list_open(AllocationMode.FRACTIONS)
     closed = offering.list_closed(inventory.gpus, AllocationMode.FRACTIONS)
@@ -179,9 +172,14 @@ def plan_lists(view: FractionView, table: FractionTable) -> dict[ResourceName, t
     return {name: devices for name, devices in lists.items() if devices}
 
 
+def name_resources(profile: Profile) -> tuple[ResourceName, ResourceName | None]:
+    """The resource of a profile by which a container gets its GPUs, and the resource of memory, if any."""
+    return (profile.core, profile.memory) if isinstance(profile, CoresProfile) else (profile.share, None)
+
+
 def list_resources(profile: Profile) -> tuple[ResourceName, ...]:
-    """The resources of a profile; a container gets its GPUs by the first resource."""
-    return (profile.core, profile.memory) if isinstance(profile, CoresProfile) else (profile.share,)
+    """The resources of a profile, the first for the GPUs."""
+    return tuple(name for name in name_resources(profile) if name is not None)
 
 
 def _list_gone(view: FractionView, table: FractionTable) -> dict[ResourceName, set[DeviceId]]:
@@ -215,11 +213,7 @@ def plan_limits(
 ) -> tuple[FractionLimit, ...]:
     """The limits of a container on each of its GPUs; a whole GPU has no limit.
 
-    Args:
-        binding: The container's binding.
-        capacities: The whole cores and memory of each GPU.
-        compute: Whether compute is limited too.
-        context_bytes: The memory of each CUDA context itself.
+    `compute`: whether compute is limited too; `context_bytes`: the memory of each CUDA context itself.
     """
     whole = {each.gpu: each.memory_bytes for each in capacities}
     return tuple(
@@ -238,7 +232,7 @@ def plan_limits(
 
 def describe_binding(binding: Binding) -> str:
     """Pod, container and number of a binding, for people."""
-    return f"{binding.pod.describe()} ({binding.container}), since its start bound as {binding.number}"
+    return f"{binding.describe()}, since its start bound as {binding.number}"
 
 
 def name_files(binding: Binding) -> str:

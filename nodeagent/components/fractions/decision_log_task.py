@@ -36,8 +36,7 @@ class DecisionLog:
 
     def report_runtime(self) -> str:
         """Set or clear the condition of a runtime unfit for fractions; returns the reason, empty for a fit runtime."""
-        runtime = self._bus.latest(RuntimeState)
-        lack = explain_no_cdi(runtime.value if runtime is not None else None)
+        lack = explain_no_cdi(self._bus.read(RuntimeState))
         self._conditions.replace("parts-without-cdi", {"": lack} if lack else {})
         return lack
 

@@ -49,13 +49,8 @@ def find_foreign(
 ) -> tuple[ForeignProcess, ...]:
     """All foreign processes.
 
-    Args:
-        gpus: The GPUs given in fractions.
-        table: The bindings.
-        sample: The processes on the GPUs.
-        places: The container or host of each process.
-        ignored: Names of processes of the host that may use GPUs beside all others.
-        before: The last result, which stands for GPUs whose processes cannot be read now.
+    `ignored` names processes of the host that may use GPUs beside all others; `before`, the last result, stands for
+    GPUs whose processes cannot be read now.
     """
     tenants: dict[GpuUuid, set[str]] = {}
     for binding in table.bindings.values():

@@ -10,22 +10,21 @@ from typing import NamedTuple, TypeAlias
 from msgspec.structs import replace
 
 from nodeagent.components.fractions.bind import is_same_pod
+from nodeagent.components.fractions.recovery import (
+    Action,
+    Container,
+    Evidence,
+    Finding,
+    Kubelet,
+    Process,
+    decide_recovery,
+)
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.fractions import ContainerState, PodContainer
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
 from nodeagent.model.journal import Binding, Enforcement, FractionTable, Reservation
 from nodeagent.model.ports import KubeletCheckpoint, PodListing
 from nodeagent.rules.fractions.pairing import Records, find_other_half
-from nodeagent.rules.fractions.recovery import (
-    Action,
-    Container,
-    Evidence,
-    Finding,
-    Kubelet,
-    Own,
-    Process,
-    decide_recovery,
-)
 
 Holders: TypeAlias = Mapping[tuple[ResourceName, frozenset[DeviceId]], Sequence[PodIdentity]]
 
@@ -47,6 +46,14 @@ class FractionPoll(NamedTuple):
     silence: str = ""
     """Why the kubelet's container runtime does not list its containers."""
 
+    @property
+    def records(self) -> Records:
+        """The holders of ids by the kubelet's list and checkpoint, as far as both were read."""
+        return Records(
+            listed=self.listing.containers if self.listing is not None else (),
+            noted=self.checkpoint.containers if self.checkpoint is not None else (),
+        )
+
 
 class Judgement(NamedTuple):
     """The findings for reservations and bindings, and the memory for the next poll."""
@@ -56,9 +63,8 @@ class Judgement(NamedTuple):
     """Since when a reservation or binding has seemed to be over, by number."""
 
     def list_ended(self) -> dict[int, str]:
-        """The numbers to release or roll back, with the reason."""
-        ending = (Action.RELEASE, Action.ROLL_BACK)
-        return {number: finding.reason for number, finding in self.findings.items() if finding.action in ending}
+        """The numbers to release, with the reason."""
+        return {number: finding.reason for number, finding in self.findings.items() if finding.action is Action.RELEASE}
 
     def list_orphans(self) -> tuple[int, ...]:
         """Bindings kept without the kubelet's word."""
@@ -70,9 +76,7 @@ def find_identities(table: FractionTable, look: FractionPoll) -> tuple[Binding, 
 
     At the binding the kubelet's list or checkpoint was silent; without the uid no other source can be asked.
     """
-    listed = look.listing.containers if look.listing is not None else ()
-    noted = look.checkpoint.containers if look.checkpoint is not None else ()
-    records = Records(listed=listed, noted=noted)
+    records = look.records
     known = [(each, find_other_half(records, each.pod)) for each in list_halves(table)]
     return tuple(replace(binding, pod=pod) for binding, pod in known if pod != binding.pod)
 
@@ -98,8 +102,7 @@ def judge_all(table: FractionTable, look: FractionPoll, over_since: Mapping[int,
 def find_holders(look: FractionPoll) -> Holders:
     """The holders of exactly these ids by the kubelet's list and checkpoint; indexed once, as there may be hundreds."""
     holders: dict[tuple[ResourceName, frozenset[DeviceId]], list[PodIdentity]] = {}
-    listed = look.listing.containers if look.listing is not None else ()
-    for entry in (*listed, *(look.checkpoint.containers if look.checkpoint is not None else ())):
+    for entry in (*look.records.listed, *look.records.noted):
         holders.setdefault((entry.resource, frozenset(entry.devices)), []).append(entry.pod)
     return holders
 
@@ -114,7 +117,7 @@ def _weigh_promise(
         # Init containers stand in the checkpoint alone, and may start again by a reservation kept for them.
         kubelet = Kubelet.YES if holds else Kubelet.UNREADABLE if look.checkpoint is None else Kubelet.NO
     return Evidence(
-        own=Own.RESERVED,
+        is_bound=False,
         kubelet=kubelet,
         over_since_seconds=over_since.get(reservation.number),
         now_seconds=look.now_seconds,
@@ -125,7 +128,6 @@ def _weigh_binding(
     table: FractionTable, binding: Binding, look: FractionPoll, holders: Holders, over_since: Mapping[int, float]
 ) -> Evidence:
     return Evidence(
-        own=Own.BOUND,
         kubelet=_ask_kubelet(table, binding, look, holders),
         process=_ask_gpus(binding, look),
         container=_ask_runtime(binding, look.containers),
@@ -143,7 +145,7 @@ def _ask_kubelet(table: FractionTable, binding: Binding, look: FractionPoll, hol
     promised = [table.reservations[number] for number in binding.reservations]
     holding = [pod for each in promised for pod in holders.get((each.resource, frozenset(each.devices)), ())]
     if binding.pod.name:
-        lives = is_active(binding.pod, look.listing)
+        lives = look.listing.has_pod(binding.pod)
     else:
         # The checkpoint keeps gone pods until the next pod comes; the list has ids by name, the runtime by uid.
         lives = any(pod.name for pod in holding) or _has_containers(binding.pod, look.containers)
@@ -157,11 +159,6 @@ def is_of_kubelet(containers: Collection[PodContainer], listing: PodListing) -> 
     """
     known = {(each.namespace, each.pod) for each in containers}
     return not listing.pods or any((pod.namespace, pod.name) in known for pod in listing.pods)
-
-
-def is_active(pod: PodIdentity, listing: PodListing) -> bool:
-    """Whether the kubelet's list, which has names alone, has the pod."""
-    return any((each.namespace, each.name) == (pod.namespace, pod.name) for each in listing.pods)
 
 
 def _has_containers(pod: PodIdentity, containers: tuple[PodContainer, ...] | None) -> bool:

@@ -6,15 +6,14 @@ Refuses to change more than the journal says: changed settings of limits hold fr
 from collections.abc import Callable, Sequence
 from typing import Final
 
-import anyio
-
 from nodeagent.components.fractions.decide import name_files
+from nodeagent.components.fractions.reconcile_task import LockedJournal
 from nodeagent.core.life.ticker import Ticker
 from nodeagent.core.log.lines import get_logger
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.fractions import FractionLimit
-from nodeagent.model.journal import Binding, FractionTable
-from nodeagent.model.ports import FractionFolders, FractionJournal
+from nodeagent.model.journal import Binding
+from nodeagent.model.ports import FractionFolders
 
 RENEW_SECONDS: Final = 60.0
 """The first comparison matters most; later differences are rare, and each comparison reads all files."""
@@ -24,20 +23,16 @@ class LimitsSync:
     """A task of the component `fractions`."""
 
     def __init__(
-        self,
-        ledger: FractionJournal,
-        folders: FractionFolders,
-        plan: Callable[[Binding], Sequence[FractionLimit]],
-        turn: anyio.Lock,
+        self, journal: LockedJournal, folders: FractionFolders, plan: Callable[[Binding], Sequence[FractionLimit]]
     ) -> None:
-        """`plan` computes the limits of a binding; `turn` is the lock for changes of bindings."""
-        self._ledger, self._folders, self._plan, self._turn = ledger, folders, plan, turn
+        """`plan` computes the limits of a binding."""
+        self._journal, self._folders, self._plan = journal, folders, plan
         self._log = get_logger(component="fractions")
 
     async def run(self) -> None:
         """Compare all files with the journal now and then, until cancelled; the first time at once."""
         async for _ in Ticker(RENEW_SECONDS):
-            for binding in tuple(self._table().bindings.values()):
+            for binding in tuple(self._journal.table.bindings.values()):
                 if await self._is_outdated(binding):
                     await self._renew(binding.number)
 
@@ -48,8 +43,8 @@ class LimitsSync:
             return True  # half written, perhaps: the library then has no limits for new processes
 
     async def _renew(self, number: int) -> None:
-        async with self._turn:
-            binding = self._table().bindings.get(number)
+        async with self._journal.turn:
+            binding = self._journal.table.bindings.get(number)
             if binding is None or not await self._is_outdated(binding):
                 return  # the holder of the lock has written the file
             try:
@@ -58,9 +53,6 @@ class LimitsSync:
                 self._log.warning("part_limits_not_renewed", pod=binding.pod.describe(), error=str(error))
             else:
                 self._log.warning("part_limits_renewed", pod=binding.pod.describe(), container=binding.container)
-
-    def _table(self) -> FractionTable:
-        return self._ledger.parts() or FractionTable()
 
 
 def is_outdated(told: Sequence[FractionLimit], due: Sequence[FractionLimit]) -> bool:

@@ -28,7 +28,7 @@ class FractionPlugins:
             lambda: FractionsUnavailable("the part that gives them is starting or has failed: try again")
         )
         """The component, which answers the kubelet's calls."""
-        self.plugins: dict[ResourceName, DevicePlugin] = {}
+        self.plugins: dict[ResourceName, FractionPlugin] = {}
 
     def list_plugins(self) -> Mapping[ResourceName, DevicePlugin]:
         """The plugin of each resource."""

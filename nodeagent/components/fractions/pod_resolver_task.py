@@ -7,18 +7,20 @@ start for long: the ids alone are enough, except for the profile with shares.
 """
 
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 from msgspec.structs import replace
 
 from nodeagent.components.fractions.bind import check_memory, complete_identity, is_same_pod
-from nodeagent.components.fractions.decide import FractionView, list_resources
+from nodeagent.components.fractions.decide import FractionView, name_resources
 from nodeagent.core.channels.gathered import Gathered
 from nodeagent.core.channels.mailbox import Waker
 from nodeagent.core.log.lines import get_logger
+from nodeagent.edge.kube.pod_requests import KubePodRequests
+from nodeagent.edge.kubelet.kubelet_state import KubeletState
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.errors import CallerUnclear, NodeagentError
 from nodeagent.model.fractions import ChoiceCorrection, PodRequest
@@ -26,7 +28,6 @@ from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.journal import FractionTable
 from nodeagent.model.ports import ContainerDevices, KubeletCheckpoint, PodListing
 from nodeagent.rules.fractions.pairing import Caller, Records, find_caller, is_proven
-from nodeagent.rules.fractions.profiles import CoresProfile
 
 POD_SECONDS: Final = 4.0
 """How long a start waits for the API server's view of a pod known to the kubelet, the first list of all included.
@@ -39,30 +40,10 @@ FINISHED_MAX: Final = 1000
 """How many finished pods are remembered after they are gone."""
 
 
-class PodRequests(Protocol):
-    """The pods and their requests, by the API server."""
-
-    def follow(self) -> AsyncGenerator[Mapping[tuple[str, str], PodRequest], None]:
-        """All pods of the node by namespace and name, now and after each change, until the watch fails.
-
-        Raises:
-            NodeagentError: The pods cannot be watched, or no longer.
-        """
-        ...
-
-    async def annotate(self, pod: PodIdentity, annotations: Mapping[str, str]) -> None:
-        """Write the annotations on exactly this pod.
-
-        Raises:
-            NodeagentError: The API server refused or did not answer, or the pod has another uid by now.
-        """
-        ...
-
-
 class NodePods:
     """A task of the component `fractions`."""
 
-    def __init__(self, open_pods: Callable[[], Awaitable[PodRequests]] | None) -> None:
+    def __init__(self, open_pods: Callable[[], Awaitable[KubePodRequests]] | None) -> None:
         self._open_pods = open_pods
         self._known = Gathered[Mapping[tuple[str, str], PodRequest]]({})
         self._finished = Gathered[frozenset[str]](frozenset())
@@ -100,7 +81,7 @@ class NodePods:
         self._corrections.append(correction)
         self._has_corrections.wake()
 
-    async def _correct(self, pods: PodRequests) -> None:
+    async def _correct(self, pods: KubePodRequests) -> None:
         while True:
             await self._has_corrections.wait()
             while self._corrections:
@@ -113,7 +94,7 @@ class NodePods:
                 else:
                     self._log.info("choice_corrected", pod=who, container=one.container, reason=one.reason)
 
-    async def _follow(self, pods: PodRequests) -> None:
+    async def _follow(self, pods: KubePodRequests) -> None:
         while True:
             is_first = True
             try:
@@ -166,40 +147,10 @@ def _find(known: Mapping[tuple[str, str], PodRequest], pod: PodIdentity) -> PodR
     return next((each for each in known.values() if each.pod.uid == pod.uid), None)
 
 
-class KubeletRecords(Protocol):
-    """The kubelet's own records of devices and their holders."""
-
-    async def read_pods(self) -> PodListing:
-        """The pods and devices of the pod resources service.
-
-        Raises:
-            NodeagentError: The kubelet cannot be asked now.
-        """
-        ...
-
-    async def read_checkpoint(self) -> KubeletCheckpoint:
-        """The kubelet's checkpoint of devices.
-
-        Raises:
-            NodeagentError: The checkpoint is missing or unreadable.
-        """
-        ...
-
-    async def read_pods_with(
-        self, resource: ResourceName, devices: Collection[DeviceId]
-    ) -> tuple[ContainerDevices, ...]:
-        """The checkpoint's entries of pods with a container of just these devices.
-
-        Raises:
-            NodeagentError: The checkpoint is missing or unreadable.
-        """
-        ...
-
-
 class PodResolver:
     """Resolves device ids to pods; a helper of the component `fractions`."""
 
-    def __init__(self, kubelet: KubeletRecords, pods: NodePods) -> None:
+    def __init__(self, kubelet: KubeletState, pods: NodePods) -> None:
         """`kubelet` has the holders of devices, `pods` the pods by the API server."""
         self._kubelet, self._pods = kubelet, pods
         self._log = get_logger(component="fractions")
@@ -209,11 +160,7 @@ class PodResolver:
     ) -> tuple[Caller, PodRequest | None]:
         """Find the container that holds the ids, and its pod by the API server.
 
-        Args:
-            view: The GPUs given in fractions now.
-            table: Reservations and bindings.
-            devices: The ids of the first resource.
-            by_name: Whether the pod's name is needed now, not only soon.
+        `by_name`: whether the pod's name is needed now, not only soon.
 
         Raises:
             CallerUnclear: The kubelet's records do not have the container yet.
@@ -252,7 +199,7 @@ class PodResolver:
         self, view: FractionView, table: FractionTable, devices: Sequence[DeviceId]
     ) -> Caller | None:
         """The container by the checkpoint, where the newest CDI name reserved for these ids stands in an entry."""
-        first, memory = _name_resources(view)
+        first, memory = name_resources(view.profile)
         names = [each.cdi_name for each in table.find_reservations(first, devices) if each.cdi_name]
         # A binding without a uid is to be found by its name.
         if not names or any(not each.pod.uid for each in table.bindings.values()):
@@ -291,17 +238,11 @@ class PodResolver:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(read_list)
             tasks.start_soon(read_notes)
-        first, memory = _name_resources(view)
+        first, memory = name_resources(view.profile)
         if len(problems) > 1:
             raise CallerUnclear(first, "; ".join(problems))
         records = Records(listed=listing.containers, noted=checkpoint.containers)
         return find_caller(records, first, memory, devices)
-
-
-def _name_resources(view: FractionView) -> tuple[ResourceName, ResourceName | None]:
-    """The first resource of the profile, and the memory resource, if any."""
-    first, *rest = list_resources(view.profile)
-    return first, rest[0] if isinstance(view.profile, CoresProfile) else None
 
 
 def _name(caller: Caller, pod: PodRequest | None) -> Caller:

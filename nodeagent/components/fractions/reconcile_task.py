@@ -3,33 +3,23 @@
 Refuses to believe a single source about an end, and to take silence for an end.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 import anyio
 from msgspec.structs import replace
 
 from nodeagent.components.fractions.adopt import Adoption, list_unknown_names, plan_adoptions
 from nodeagent.components.fractions.decide import FractionView, describe_binding, list_file_names, name_files, read_name
-from nodeagent.components.fractions.foreign import (
-    ForeignProcess,
-    describe_foreign,
-    find_foreign,
-    list_unnamed_pods,
-    list_unread,
-    sum_foreign,
-)
 from nodeagent.components.fractions.judge import (
     FractionPoll,
     find_identities,
-    is_of_kubelet,
     judge_all,
     list_halves,
     list_users_of_library,
 )
-from nodeagent.components.fractions.pod_resolver_task import KubeletRecords
-from nodeagent.config.live import LiveSettings
+from nodeagent.components.fractions.poll_task import SourcePoller, ask_if_possible
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.mailbox import Waker
 from nodeagent.core.clock import Clock
@@ -38,21 +28,10 @@ from nodeagent.core.life.ticker import Ticker
 from nodeagent.core.log.lines import get_logger
 from nodeagent.model.errors import AllocationError, NodeagentError
 from nodeagent.model.events import FractionReleased
-from nodeagent.model.fractions import FractionLimit, PodContainer
-from nodeagent.model.ids import GpuUuid
+from nodeagent.model.fractions import FractionLimit
 from nodeagent.model.journal import Binding, Enforcement, FractionTable, GpuFraction
-from nodeagent.model.ports import (
-    FractionFolders,
-    FractionJournal,
-    FractionSpecs,
-    PodListing,
-    ProcessPlaces,
-)
-from nodeagent.model.runtime import RuntimeState
-from nodeagent.model.telemetry import NodeSample
+from nodeagent.model.ports import FractionFolders, FractionJournal, FractionSpecs, PodListing, VgpuLibrary
 from nodeagent.rules.placement.space import CORES
-
-T = TypeVar("T")
 
 _SILENT: Final = "parts-not-given-back"
 TEND_SECONDS: Final = 10.0
@@ -62,20 +41,26 @@ FINISHED_SECONDS: Final = 1.0
 """How often, and how far apart, a finished pod is polled until all of it is gone; then with all others."""
 
 
-class Sources(NamedTuple):
-    """The sources about containers beside the kubelet."""
-
-    list_containers: Callable[[], Awaitable[tuple[PodContainer, ...]]] | None = None
-    """Asks the container runtime; `None` where containers are simulated."""
-    places: ProcessPlaces | None = None
-    """Finds the container of a process; `None` where GPUs and processes are simulated."""
-
-
 class Files(NamedTuple):
-    """The CDI specifications and folders of containers."""
+    """The files by which fractions reach containers."""
 
     specs: Callable[[], FractionSpecs]
+    """The CDI specifications."""
     folders: FractionFolders
+    """The limits of each container, and its use."""
+    library: VgpuLibrary
+
+
+class LockedJournal(NamedTuple):
+    """The journal of fractions, and the lock for changes of bindings that follow from what was read."""
+
+    ledger: FractionJournal
+    turn: anyio.Lock
+
+    @property
+    def table(self) -> FractionTable:
+        """Reservations and bindings; empty while the journal is unread, so no action follows."""
+        return self.ledger.parts() or FractionTable()
 
 
 class FractionReconciler:
@@ -86,44 +71,17 @@ class FractionReconciler:
         bus: Bus,
         conditions: Conditions,
         clock: Clock,
-        ledger: FractionJournal,
+        journal: LockedJournal,
         files: Files,
-        kubelet: KubeletRecords,
-        sources: Sources,
+        poller: SourcePoller,
         *,
-        live: LiveSettings,
-        turn: anyio.Lock,
         note: Callable[[PodListing], None],
-        wake: Callable[[], None],
         view: Callable[[], FractionView],
-        finished: Callable[[], Collection[str]],
     ) -> None:
-        """Wire the task up.
-
-        Args:
-            bus: Where releases are published.
-            conditions: Where this component's conditions are set.
-            clock: The time.
-            ledger: The journal of fractions.
-            files: The containers' files.
-            kubelet: The holders of devices by the kubelet's own records.
-            sources: The container runtime and the host's processes.
-            live: The settings in force.
-            turn: The lock for changes of bindings.
-            note: Called with each list of the kubelet.
-            wake: Called when the foreign use of the GPUs has changed.
-            view: The GPUs given in fractions.
-            finished: The uids of finished pods, by the API server.
-        """
-        self._bus, self._conditions, self._clock = bus, conditions, clock
-        self._ledger, self._files, self._kubelet, self._sources = ledger, files, kubelet, sources
-        self._finished = finished
-        self._live, self._turn, self._note, self._wake, self._view = live, turn, note, wake, view
-        self.foreign: Mapping[GpuUuid, int] = {}
-        """By GPU the bytes used by foreign programs."""
-        self._found: tuple[ForeignProcess, ...] = ()
-        self._foreign_pods: Mapping[str, str] = {}
-        """The names of pods with foreign programs, by uid."""
+        """`note` is called with each list of the kubelet; `view` finds the GPUs given in fractions."""
+        self._bus, self._conditions, self._clock, self._journal = bus, conditions, clock, journal
+        self._ledger, self._turn = journal
+        self._files, self._poller, self._note, self._view = files, poller, note, view
         self._over_since: Mapping[int, float] = {}
         self._promised, self._has_promised = list[str](), Waker()
         self._log = get_logger(component="fractions")
@@ -132,12 +90,11 @@ class FractionReconciler:
         """Poll now and then whether reservations and bindings still stand."""
         is_first = True
         async for _ in Ticker(TEND_SECONDS):
-            await self._account()
             # At the beginning also with an empty journal: the kubelet may hold ids that the journal has lost.
-            if is_first or self._table().reservations:
+            if is_first or self._journal.table.reservations:
                 is_first = False
                 await self._tend()
-            if not self._table().reservations:
+            if not self._journal.table.reservations:
                 self._conditions.clear(_SILENT)
 
     def note_promised(self, cdi_name: str) -> None:
@@ -150,12 +107,12 @@ class FractionReconciler:
         while True:
             await self._has_promised.wait()
             while self._promised:
-                await _try(partial(self._files.folders.prepare, self._promised.pop(0)))
+                await ask_if_possible(partial(self._files.folders.prepare, self._promised.pop(0)))
 
     def has_finished(self) -> bool:
         """Whether a finished pod still has fractions."""
-        finished = self._finished()
-        return bool(finished) and any(each.pod.uid in finished for each in self._table().bindings.values())
+        finished = self._poller.list_finished()
+        return bool(finished) and any(each.pod.uid in finished for each in self._journal.table.bindings.values())
 
     async def end_finished(self, looks: int = FINISHED_POLLS) -> None:
         """Release the fractions of finished pods as soon as all other sources agree."""
@@ -166,35 +123,15 @@ class FractionReconciler:
                 await anyio.sleep(FINISHED_SECONDS)
             await self._tend()
 
-    async def _account(self) -> None:
-        """Measure the memory of foreign programs; fractions must not be promised from it."""
-        sample = self._bus.latest(NodeSample)
-        if self._sources.places is None or sample is None or sample.value.is_old(self._clock.wall()):
-            return
-        pids = [process.pid for gpu in sample.value.gpus for process in gpu.processes]
-        places = await self._sources.places.read_places(pids)
-        ignored = self._live.now.fractions.ignored_processes
-        found = find_foreign(self._view().gpus, self._table(), sample.value, places, ignored, self._found)
-        self._found = found
-        unnamed = list_unnamed_pods(found, self._foreign_pods)
-        if unnamed and (containers := (await self._ask_runtime(None))[0]) is not None:
-            self._foreign_pods = {one.pod_uid: f"{one.namespace}/{one.pod}" for one in containers if one.pod}
-        self._conditions.replace("part-foreign-use", describe_foreign(found, self._foreign_pods))
-        foreign = sum_foreign(found)
-        if foreign != self.foreign:
-            self.foreign = foreign
-            self._log.info("foreign_use_changed", gpus={str(gpu): used for gpu, used in foreign.items()})
-            self._wake()
-
     async def _tend(self) -> None:
         """Poll all sources once, and release fractions that have ended by agreement."""
-        look = await self._look()
+        look = await self._poller.poll()
         async with self._turn:
             if self._ledger.parts() is None:
                 # The journal's component has failed meanwhile: all ids would seem unknown.
                 return
             await self._adopt_all(look)
-            table = self._table()
+            table = self._journal.table
             judgement = judge_all(table, look, self._over_since)
             self._over_since = judgement.over_since
             ended = judgement.list_ended()
@@ -227,19 +164,17 @@ class FractionReconciler:
         Returns:
             Whether all bindings have name and uid now.
         """
-        listing = await _try(self._kubelet.read_pods)
-        checkpoint = await _try(self._kubelet.read_checkpoint)
-        await self._name(FractionPoll(listing, checkpoint, None, None, self._clock.monotonic()))
-        return not list_halves(self._table())
+        await self._name(await self._poller.poll_kubelet())
+        return not list_halves(self._journal.table)
 
     async def _name(self, look: FractionPoll) -> None:
         """Record newly known names.
 
         Each takes the lock anew: a hundred names may come, and a starting container does not wait for the rest.
         """
-        for told in find_identities(self._table(), look):
+        for told in find_identities(self._journal.table, look):
             async with self._turn:
-                table = self._table()
+                table = self._journal.table
                 known = table.bindings.get(told.number)
                 if known is None:
                     continue
@@ -254,9 +189,9 @@ class FractionReconciler:
     async def _report_without_library(self, look: FractionPoll) -> None:
         """Raise a condition for containers whose pods use a GPU while the vGPU library never came up."""
         found: dict[str, str] = {}
-        for binding in list_users_of_library(self._table(), look):
+        for binding in list_users_of_library(self._journal.table, look):
             # An unreadable usage file, whatever the cause, shows no library.
-            if not await _try(partial(self._files.folders.is_used, name_files(binding))):
+            if not await ask_if_possible(partial(self._files.folders.is_used, name_files(binding))):
                 found[str(binding.number)] = describe_binding(binding)
         self._conditions.replace("part-library-absent", found)
 
@@ -264,7 +199,7 @@ class FractionReconciler:
         """Remove the files of ended containers, once no adoption is possible."""
         if look.listing is None or look.checkpoint is None:
             return
-        names = await _try(self._files.folders.list_names) or ()
+        names = await ask_if_possible(self._files.folders.list_names) or ()
         table = self._ledger.parts()
         if table is None:
             return
@@ -279,10 +214,10 @@ class FractionReconciler:
     async def _adopt_all(self, look: FractionPoll) -> None:
         """Adopt ids held in the kubelet's records but missing in the journal."""
         view, limits = self._view(), dict[str, tuple[FractionLimit, ...]]()
-        for name in list_unknown_names(self._table(), look, view):
-            if told := await _try(partial(self._files.folders.read, name)):
+        for name in list_unknown_names(self._journal.table, look, view):
+            if told := await ask_if_possible(partial(self._files.folders.read, name)):
                 limits[name] = told
-        for adoption in plan_adoptions(self._table(), look, view, limits):
+        for adoption in plan_adoptions(self._journal.table, look, view, limits):
             try:
                 await self._adopt(adoption)
             except AllocationError as error:
@@ -311,47 +246,10 @@ class FractionReconciler:
         """The enforcement of an adopted binding: a wrong guess ends a daemon in use, or lifts limits at a restart."""
         if any(fraction.cores >= CORES for fraction in parts):
             return Enforcement.ADVISE
-        if await _try(partial(self._files.folders.is_used, read_name(cdi_name))):
+        if await ask_if_possible(partial(self._files.folders.is_used, read_name(cdi_name))):
             return Enforcement.LIBRARY
-        usual = Enforcement(self._live.now.fractions.enforcement)
+        usual = Enforcement(self._view().enforcement)
         return Enforcement.ADVISE if usual is Enforcement.MPS and len(parts) > 1 else usual
-
-    async def _look(self) -> FractionPoll:
-        """Ask all sources; a failed source differs from an empty answer."""
-        now, finished = self._clock.monotonic(), self._finished()
-        listing = await _try(self._kubelet.read_pods)
-        checkpoint = await _try(self._kubelet.read_checkpoint)
-        containers, silence = await self._ask_runtime(listing)
-        users, unread = await self._find_users()
-        return FractionPoll(listing, checkpoint, containers, users, now, finished, unread, silence)
-
-    async def _ask_runtime(self, listing: PodListing | None) -> tuple[tuple[PodContainer, ...] | None, str]:
-        """The containers of the kubelet's runtime; or `None`, and why the runtime does not list them."""
-        if self._sources.list_containers is None:
-            return (), ""
-        try:
-            containers = await self._sources.list_containers()
-        except NodeagentError as error:
-            return None, str(error)
-        if listing is None or is_of_kubelet(containers, listing):
-            return containers, ""
-        runtime = self._bus.latest(RuntimeState)
-        at = runtime.value.socket if runtime is not None else ""
-        return None, f"the runtime at {at} has no container of the kubelet's {len(listing.pods)} pods"
-
-    async def _find_users(self) -> tuple[Mapping[GpuUuid, frozenset[str]] | None, frozenset[GpuUuid]]:
-        """By GPU the pods with processes on it, `None` without a fresh sample of the driver; and the unread GPUs."""
-        if self._sources.places is None:
-            return {}, frozenset()
-        sample = self._bus.latest(NodeSample)
-        if sample is None or sample.value.is_old(self._clock.wall()):
-            return None, frozenset()
-        by_gpu = {gpu.uuid: [process.pid for process in gpu.processes] for gpu in sample.value.gpus}
-        places = await self._sources.places.read_places([pid for pids in by_gpu.values() for pid in pids])
-        users = {
-            gpu: frozenset(places[pid].pod_uid for pid in pids if pid in places) for gpu, pids in by_gpu.items() if pids
-        }
-        return users, list_unread(sample.value)
 
     async def change(
         self, living: Binding, changed: Binding, capacities: Sequence[GpuFraction], limits: Sequence[FractionLimit]
@@ -376,15 +274,3 @@ class FractionReconciler:
             await self._files.folders.remove(name_files(binding))
         except NodeagentError as error:
             self._log.warning("part_files_left", binding=binding.number, error=str(error))
-
-    def _table(self) -> FractionTable:
-        """Reservations and bindings; empty while the journal is unread, so no action follows."""
-        return self._ledger.parts() or FractionTable()
-
-
-async def _try(ask: Callable[[], Awaitable[T]]) -> T | None:
-    """The answer; `None` after a failure."""
-    try:
-        return await ask()
-    except NodeagentError:
-        return None

@@ -6,6 +6,7 @@ Refuses to hold up containers: where a file cannot be written, the library goes 
 from collections.abc import Mapping
 
 from nodeagent.components.fractions.decide import name_files
+from nodeagent.components.fractions.reconcile_task import LockedJournal
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.log.lines import get_logger
@@ -13,7 +14,7 @@ from nodeagent.model.errors import NodeagentError
 from nodeagent.model.fractions import MeasuredUtilization
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import Enforcement, FractionTable
-from nodeagent.model.ports import FractionFolders, FractionJournal
+from nodeagent.model.ports import FractionFolders
 from nodeagent.model.telemetry import NodeSample
 from nodeagent.model.usage import ContainerUse, FractionUsage
 from nodeagent.rules.placement.space import CORES
@@ -22,9 +23,8 @@ from nodeagent.rules.placement.space import CORES
 class UtilizationFiles:
     """A task of the component `fractions`."""
 
-    def __init__(self, bus: Bus, live: LiveSettings, ledger: FractionJournal, folders: FractionFolders) -> None:
-        """`ledger` has the bindings, `folders` the containers' files."""
-        self._bus, self._live, self._ledger, self._folders = bus, live, ledger, folders
+    def __init__(self, bus: Bus, live: LiveSettings, journal: LockedJournal, folders: FractionFolders) -> None:
+        self._bus, self._live, self._journal, self._folders = bus, live, journal, folders
         self._problem = ""
         self._log = get_logger(component="fractions")
 
@@ -36,9 +36,7 @@ class UtilizationFiles:
                     await self._tell(usage.value)
 
     async def _tell(self, usage: FractionUsage) -> None:
-        sample = self._bus.latest(NodeSample)
-        table = self._ledger.parts() or FractionTable()
-        measures = plan_measures(table, usage, sample.value if sample is not None else None)
+        measures = plan_measures(self._journal.table, usage, self._bus.read(NodeSample))
         if not measures:
             return
         problem = ""

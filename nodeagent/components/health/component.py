@@ -163,16 +163,16 @@ class Health:
     async def _read_verdicts(self) -> StoredVerdicts:
         stored = await self._store.read()
         troubles = list(stored.troubles)
-        book = StoredVerdicts(boot_id="")
+        verdicts = StoredVerdicts(boot_id="")
         if stored.body is not None:
             try:
-                book = decode_verdicts(stored.body)
+                verdicts = decode_verdicts(stored.body)
             except StoredVerdictsUnreadable as error:
                 troubles.append(await self._store.discard(str(error)))
         if troubles:
             self._log.error("stored_verdicts_unusable", troubles=troubles)
             self._conditions.set("health-history-lost", detail="; ".join(troubles))
-        return resume_verdicts(book, stored.boot_id, self._clock.monotonic())
+        return resume_verdicts(verdicts, stored.boot_id, self._clock.monotonic())
 
     # Evidence ------------------------------------------------------------------------------------------------------
 
@@ -350,7 +350,7 @@ class Health:
         is_changed = not self._is_durable or fingerprint != self._fingerprint
         if not is_changed and now - self._written_at < REWRITE_SECONDS:
             return
-        trouble = await self._store.write(encode_verdicts(self._judge.book(now)))
+        trouble = await self._store.write(encode_verdicts(self._judge.collect(now)))
         self._is_durable, self._written_at, self._fingerprint = not trouble, now, fingerprint
         if trouble:
             self._conditions.set("health-not-durable", detail=trouble)

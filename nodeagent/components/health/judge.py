@@ -51,15 +51,15 @@ RECOVERY_CHANGED: Final = 154
 class Judge:
     """All verdicts of the node."""
 
-    def __init__(self, book: StoredVerdicts) -> None:
-        self.boot_id = book.boot_id
-        self.kernel_log_sequence = book.kernel_log_sequence
+    def __init__(self, stored: StoredVerdicts) -> None:
+        self.boot_id = stored.boot_id
+        self.kernel_log_sequence = stored.kernel_log_sequence
         """The newest record that was looked at."""
-        self.driver_line_sequence = book.kernel_log_sequence
+        self.driver_line_sequence = stored.kernel_log_sequence
         """The newest that said something: its position must not be forgotten, or it would be told again."""
         self._held_lines: dict[object, int] = {}
-        self._records: dict[str, GpuRecord] = {record.gpu: record for record in book.records}
-        self._standings: dict[str, ReportedVerdict] = {standing.device: standing for standing in book.standings}
+        self._records: dict[str, GpuRecord] = {record.gpu: record for record in stored.records}
+        self._standings: dict[str, ReportedVerdict] = {standing.device: standing for standing in stored.standings}
         self._inventory = Inventory(generation=0)
         self._driver: DriverState | None = None
         self._pids: dict[str, tuple[int, ...]] = {}
@@ -259,12 +259,12 @@ class Judge:
 
     def report(self, *, unknown_after: int, watched: bool, wall: float) -> HealthReport:
         """The verdicts now; the next report counts `since` from here."""
-        around = VerdictInputs(driver=self._driver, unknown_after=unknown_after, watched=watched)
-        report = render_report(self._inventory, self._records, self._standings, around, wall=wall)
+        inputs = VerdictInputs(driver=self._driver, unknown_after=unknown_after, watched=watched)
+        report = render_report(self._inventory, self._records, self._standings, inputs, wall=wall)
         self._standings = {standing.device: standing for standing in list_reported(report)}
         return report
 
-    def book(self, at: float) -> StoredVerdicts:
+    def collect(self, at: float) -> StoredVerdicts:
         """The verdicts for the store."""
         return StoredVerdicts(
             boot_id=self.boot_id,

@@ -41,7 +41,7 @@ def render_report(
     inventory: Inventory,
     records: Mapping[str, GpuRecord],
     standings: Mapping[str, ReportedVerdict],
-    around: VerdictInputs,
+    inputs: VerdictInputs,
     *,
     wall: float,
 ) -> HealthReport:
@@ -50,12 +50,12 @@ def render_report(
     for gpu in inventory.gpus:
         record = records.get(gpu.uuid) or GpuRecord(gpu=gpu.uuid)
         for uuid in _list_devices(gpu):
-            judged = _judge_device(gpu, uuid, record, around, wall)
+            judged = _judge_device(gpu, uuid, record, inputs, wall)
             standing = standings.get(uuid)
             if standing is not None and standing.verdict is judged.verdict:
                 judged = replace(judged, since_seconds=standing.since_wall)
             devices.append(judged)
-    return HealthReport(generation=inventory.generation, devices=tuple(devices), watched=around.watched)
+    return HealthReport(generation=inventory.generation, devices=tuple(devices), watched=inputs.watched)
 
 
 def list_reported(report: HealthReport) -> tuple[ReportedVerdict, ...]:
@@ -82,14 +82,14 @@ def _list_devices(gpu: Gpu) -> Iterable[DeviceUuid]:
     return (gpu.uuid, *(device.uuid for device in gpu.mig_devices))
 
 
-def _judge_device(gpu: Gpu, uuid: DeviceUuid, record: GpuRecord, around: VerdictInputs, wall: float) -> DeviceHealth:
+def _judge_device(gpu: Gpu, uuid: DeviceUuid, record: GpuRecord, inputs: VerdictInputs, wall: float) -> DeviceHealth:
     faults = [fault for fault in record.faults if fault.device in {uuid, gpu.uuid}]
     worst = max(faults, key=_weigh, default=None)
     healthy = DeviceHealth(device=uuid, gpu=gpu.uuid, verdict=Verdict.HEALTHY, since_seconds=wall)
     candidates = [
         healthy if worst is None else _describe_faults(healthy, worst, faults),
-        *_judge_silence(healthy, record, around),
-        *_judge_driver(healthy, record, around),
+        *_judge_silence(healthy, record, inputs),
+        *_judge_driver(healthy, record, inputs),
     ]
     found = (finding for one in candidates for finding in one.findings)
     findings = tuple(sorted(found, key=lambda one: VERDICT_RANK[one.verdict], reverse=True))
@@ -127,12 +127,12 @@ def _list_findings(faults: Iterable[Fault]) -> tuple[FoundFault, ...]:
     return tuple(FoundFault(key=key, verdict=verdict) for key, verdict in sorted(worst.items()))
 
 
-def _judge_silence(healthy: DeviceHealth, record: GpuRecord, around: VerdictInputs) -> tuple[DeviceHealth, ...]:
+def _judge_silence(healthy: DeviceHealth, record: GpuRecord, inputs: VerdictInputs) -> tuple[DeviceHealth, ...]:
     """No evidence is not health: unknown before the first look, and after too many without an answer."""
-    if record.is_known and record.missed_looks < around.unknown_after:
+    if record.is_known and record.missed_looks < inputs.unknown_after:
         return ()
     # The same words at each look: a reason that counts on would be news each time, and push out what led to it.
-    reason = f"no answer in {around.unknown_after} looks or more" if record.is_known else NOT_LOOKED_AT
+    reason = f"no answer in {inputs.unknown_after} looks or more" if record.is_known else NOT_LOOKED_AT
     unknown = replace(
         healthy,
         verdict=Verdict.UNKNOWN,
@@ -145,9 +145,9 @@ def _judge_silence(healthy: DeviceHealth, record: GpuRecord, around: VerdictInpu
     return (unknown,)
 
 
-def _judge_driver(healthy: DeviceHealth, record: GpuRecord, around: VerdictInputs) -> tuple[DeviceHealth, ...]:
+def _judge_driver(healthy: DeviceHealth, record: GpuRecord, inputs: VerdictInputs) -> tuple[DeviceHealth, ...]:
     """A failed driver takes every device out of service; devices come back with clean polls."""
-    driver = around.driver
+    driver = inputs.driver
     if driver is not None and takes_devices(driver.phase):
         reason = f"the driver does not work: {driver.detail or driver.phase}"
     elif record.driver_was_down and driver is not None and driver.phase in SILENT_PHASES:

@@ -32,9 +32,9 @@ class StoredVerdictsUnreadable(Exception):
         self.reason = reason
 
 
-def encode_verdicts(book: StoredVerdicts) -> bytes:
+def encode_verdicts(stored: StoredVerdicts) -> bytes:
     """The same verdicts always give the same bytes."""
-    return json.encode(book, order="sorted")
+    return json.encode(stored, order="sorted")
 
 
 def decode_verdicts(content: bytes) -> StoredVerdicts:
@@ -49,22 +49,22 @@ def decode_verdicts(content: bytes) -> StoredVerdicts:
         raise StoredVerdictsUnreadable(str(error)) from error
 
 
-def resume_verdicts(book: StoredVerdicts, boot_id: str, at: float) -> StoredVerdicts:
+def resume_verdicts(stored: StoredVerdicts, boot_id: str, at: float) -> StoredVerdicts:
     """The verdicts with which a new agent begins: faults stay faults, health must be proven again.
 
     After a boot the clock has begun anew: records keep the age that they had at the last writing.
     """
-    is_same_boot = bool(boot_id) and book.boot_id == boot_id and book.saved_at <= at
+    is_same_boot = bool(boot_id) and stored.boot_id == boot_id and stored.saved_at <= at
     records = tuple(
-        _resume_record(record, at) if is_same_boot else _resume_after_boot(record, at - book.saved_at)
-        for record in book.records
+        _resume_record(record, at) if is_same_boot else _resume_after_boot(record, at - stored.saved_at)
+        for record in stored.records
     )
     return replace(
-        book,
+        stored,
         boot_id=boot_id,
         saved_at=at,
         records=records,
-        kernel_log_sequence=book.kernel_log_sequence if is_same_boot else None,
+        kernel_log_sequence=stored.kernel_log_sequence if is_same_boot else None,
     )
 
 

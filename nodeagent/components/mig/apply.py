@@ -77,7 +77,7 @@ class Changer:
     def __init__(
         self,
         reporter: MigReporter,
-        keeper: ChangeJournal,
+        journal: ChangeJournal,
         sessions: PartitionSessions,
         occupants: Occupants,
         turn: AbstractAsyncContextManager[None],
@@ -86,7 +86,7 @@ class Changer:
     ) -> None:
         """`turn` is the lock shared by all changes; `list_held` names GPUs cut for keys of single devices."""
         self._users, self._clearer, self._clients = occupants
-        self._reporter, self._keeper, self._sessions = reporter, keeper, sessions
+        self._reporter, self._journal, self._sessions = reporter, journal, sessions
         self._turn, self._list_held, self._now = turn, list_held, now
 
     def line_up(self, gpu: Gpu, wanted: Wanted) -> Due:
@@ -159,7 +159,7 @@ class Changer:
             before = await (await self._sessions.get()).read(gpu)
             await self._settle_outdone(gpu)
             intent = Intent(layout=request.layout, wanted=due.wanted, before=before)
-            number = await self._keeper.begin_change(OWNER, gpu.uuid, begin_step(intent, self._now()))
+            number = await self._journal.begin_change(OWNER, gpu.uuid, begin_step(intent, self._now()))
             return await self._carry(gpu, number, Progress(intent=intent), due.shown, due.busy)
 
     async def finish(self, change: Change) -> str:
@@ -167,7 +167,7 @@ class Changer:
 
         A GPU that is gone keeps its change.
         """
-        known = self._keeper.changes(OWNER)
+        known = self._journal.changes(OWNER)
         if known is not None and change.number not in {one.number for one in known}:
             return ""
         try:
@@ -198,17 +198,17 @@ class Changer:
 
     async def _settle_outdone(self, gpu: Gpu) -> None:
         """Settle an older change, or a restart would resume it against the users of the new devices."""
-        for one in self._keeper.changes(OWNER) or ():
+        for one in self._journal.changes(OWNER) or ():
             if one.gpu == gpu.uuid:
-                await self._keeper.settle_change(one.number, OUTDONE)
+                await self._journal.settle_change(one.number, OUTDONE)
 
     async def _carry(
         self, gpu: Gpu, number: int, progress: Progress, shown: GpuChange, busy: frozenset[int] = frozenset()
     ) -> End:
         """Carry a change to its end and wait until the result is seen: before, no pod may be given the GPU."""
-        carrier = Carrier(self._keeper, await self._sessions.get(), self._teller(shown), self._now)
+        carrier = Carrier(self._journal, await self._sessions.get(), self._teller(shown), self._now)
         end = await carrier.carry(gpu, number, progress, busy)
-        await self._keeper.settle_change(number, end.outcome)
+        await self._journal.settle_change(number, end.outcome)
         self._reporter.publish_end(gpu, end, layout=progress.intent.layout)
         intent = progress.intent
         goals = {Outcome.DONE: Goal(wanted=intent.wanted), Outcome.UNDONE: Goal(before=intent.before)}

@@ -39,9 +39,9 @@ class Carrier:
     """A change of a GPU; `tell` is called before each write."""
 
     def __init__(
-        self, keeper: ChangeJournal, session: PartitionSession, tell: Callable[[Write], None], now: Callable[[], float]
+        self, journal: ChangeJournal, session: PartitionSession, tell: Callable[[Write], None], now: Callable[[], float]
     ) -> None:
-        self._keeper, self._session, self._tell, self._now = keeper, session, tell, now
+        self._journal, self._session, self._tell, self._now = journal, session, tell, now
         self._has_written = False
 
     async def carry(self, gpu: Gpu, number: int, progress: Progress, busy: Collection[int] = ()) -> End:
@@ -59,7 +59,7 @@ class Carrier:
                     return End(outcome=Outcome.UNDONE, detail=str(error))
                 progress = replace(progress, is_going_back=True, reason=str(error), writes=())
         try:
-            await self._keeper.step_change(number, back_step(progress.reason, self._now()))
+            await self._journal.step_change(number, back_step(progress.reason, self._now()))
             await self._reach(gpu, number, progress, busy)
         except (*_FAILED, RebootNeeded) as error:
             said = str(error) or "its MIG mode needs a reboot"
@@ -73,7 +73,7 @@ class Carrier:
             writes = plan_writes(progress.goal, partitions, busy=busy, was_reset=was_reset)
             if not writes:
                 return
-            await self._keeper.step_change(number, write_step(writes, self._now()))
+            await self._journal.step_change(number, write_step(writes, self._now()))
             self._has_written = True
             for write in writes:
                 was_reset = was_reset or write.kind is WriteKind.RESET

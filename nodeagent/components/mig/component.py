@@ -57,10 +57,9 @@ from nodeagent.model.orders import APPLY_LAYOUT, LayoutCommand
 from nodeagent.model.ports import (
     ChangeJournal,
     ClientPausing,
-    GpuPartitioning,
+    GpuAccess,
     PartitionMaking,
     PodEviction,
-    ProcessPlaces,
 )
 from nodeagent.rules.mig.change import OWNER, Outcome
 from nodeagent.rules.mig.layouts import Layout, LayoutsRead
@@ -72,19 +71,19 @@ AGAIN = BackoffSettings(first_seconds=10.0, limit_seconds=300.0)  # after a GPU 
 KNOWN_SECONDS = 30.0  # how long GPUs and journal may take before clients paused by an earlier process are unpaused
 
 
-class GpuAccess(NamedTuple):
-    """What cuts GPUs, and what finds the pods of their processes; without it each process stands alone."""
-
-    partitioning: GpuPartitioning
-    places: ProcessPlaces | None = None
-
-
 class MigFiles(NamedTuple):
     """What outlives the process: the journal, the request in force, and the layouts of the settings' file."""
 
     journal: ChangeJournal
     store: SealedStore
     read_layouts: Callable[[], Awaitable[LayoutsRead]]
+
+
+class MigHandles(NamedTuple):
+    """By which others reach the component: people by orders, claims by the handle."""
+
+    orders: OrderHandlers
+    partitions: Handle[PartitionMaking]
 
 
 class ClusterAccess(NamedTuple):
@@ -109,19 +108,17 @@ class Mig:
         live: LiveSettings,
         gpus: GpuAccess,
         files: MigFiles,
-        *,
-        orders: OrderHandlers,
-        partitions: Handle[PartitionMaking],
+        handles: MigHandles,
         cluster: ClusterAccess,
     ) -> None:
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
-        self._keeper, self._store, self._read_file = files
-        self._orders, self._partitions, self._has_cluster = orders, partitions, cluster.has_labels
+        self._journal, self._store, self._read_file = files
+        self._handles, self._has_cluster = handles, cluster.has_labels
         self._reporter = reporter = MigReporter(bus, conditions, lambda request: self._decide() == request)
         self._sessions = PartitionSessions(gpus.partitioning)
         users, turn = Users(reporter.read, gpus.places), anyio.Lock()
         self._partition_writer = PartitionWriter(
-            reporter, self._keeper, PartitionSessions(gpus.partitioning), users, turn, clock.wall
+            reporter, self._journal, PartitionSessions(gpus.partitioning), users, turn, clock.wall
         )
         self._clients = Clients(
             cluster.pausing,
@@ -132,7 +129,7 @@ class Mig:
         )
         occupants = Occupants(users, Clearer(lambda: live.now.mig, cluster.eviction), self._clients)
         self._changer = Changer(
-            reporter, self._keeper, self._sessions, occupants, turn, self._partition_writer.list_gpus, clock.wall
+            reporter, self._journal, self._sessions, occupants, turn, self._partition_writer.list_gpus, clock.wall
         )
         self._remembered, self._row = Remembered(), Row(reporter, self._changer)
         self._boot, self._asked = "", 0
@@ -144,13 +141,13 @@ class Mig:
     async def run(self, *, task_status: TaskStatus[None]) -> None:
         """Finish changes begun before, then follow the request in force, until cancelled."""
         await self._recall()
-        with self._orders.carrying_out(APPLY_LAYOUT, self.apply_layout):
+        with self._handles.orders.carrying_out(APPLY_LAYOUT, self.apply_layout):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._waker.follow, self._bus.watch_all(*WATCHED, client=self.name), name="mig states")
                 tasks.start_soon(self._watch_facts, name="mig facts")
                 task_status.started()
                 await self._resumer.finish(await self._wait_known())
-                with self._partitions.filled(self._partition_writer):
+                with self._handles.partitions.filled(self._partition_writer):
                     await self._wait_label()
                     while True:
                         await self._give_back()
@@ -205,7 +202,7 @@ class Mig:
         return changes
 
     def _list_begun(self) -> tuple[Change, ...] | None:
-        return self._keeper.changes(OWNER) if self._bus.latest(Inventory) is not None else None
+        return self._journal.changes(OWNER) if self._bus.read(Inventory) is not None else None
 
     async def _give_back_unknown(self) -> None:
         """Unpause DaemonSets even where the driver never comes back."""
@@ -216,7 +213,7 @@ class Mig:
 
     async def _wait_label(self) -> None:
         with anyio.move_on_after(LABEL_SECONDS):
-            while self._has_cluster and self._bus.latest(NodeRequests) is None:
+            while self._has_cluster and self._bus.read(NodeRequests) is None:
                 await self._waker.wait()
 
     async def _recall(self) -> None:

@@ -35,11 +35,7 @@ def judge(
 ) -> Judgement:
     """Which GPUs differ from the layout, and whether the whole layout is feasible before any change is begun.
 
-    Args:
-        layout: The requested layout.
-        gpus: All GPUs of the node.
-        offering: The allocation mode of each GPU.
-        held: GPUs on which single MIG devices were made for a key.
+    `held`: GPUs on which single MIG devices were made for a key.
     """
     doors = {each.gpu: each.door for each in offering.doors} if offering is not None else {}
     want = want_of_gpus(layout, gpus)

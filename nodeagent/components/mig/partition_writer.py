@@ -45,14 +45,14 @@ class PartitionWriter:
     def __init__(
         self,
         reporter: MigReporter,
-        keeper: ChangeJournal,
+        journal: ChangeJournal,
         sessions: PartitionSessions,
         users: Users,
         turn: AbstractAsyncContextManager[None],
         now: Callable[[], float],
     ) -> None:
         """`turn` is the lock shared by all changes."""
-        self._reporter, self._keeper, self._sessions = reporter, keeper, sessions
+        self._reporter, self._journal, self._sessions = reporter, journal, sessions
         self._users, self._turn, self._now = users, turn, now
 
     def partitions(self) -> Mapping[str, PartitionRequest] | None:
@@ -91,7 +91,7 @@ class PartitionWriter:
     async def finish(self) -> dict[GpuUuid, str]:
         """Undo devices half made when the agent died, and go on with removals; returns failures by GPU."""
         left: dict[GpuUuid, str] = {}
-        changes = self._keeper.changes(OWNER) or ()
+        changes = self._journal.changes(OWNER) or ()
         if not changes:
             return left
         async with self._turn:
@@ -105,7 +105,7 @@ class PartitionWriter:
         return left
 
     def _list(self) -> tuple[Holding, ...] | None:
-        changes = self._keeper.changes(OWNER)
+        changes = self._journal.changes(OWNER)
         if changes is None:
             return None
         holdings = []
@@ -136,12 +136,12 @@ class PartitionWriter:
                 one.switched for one in self._list() or () if one.request.gpu == gpu.uuid
             )
             step = begin_holding(key, request, self._now(), switched=switched)
-            number = await self._keeper.begin_change(OWNER, gpu.uuid, step)
+            number = await self._journal.begin_change(OWNER, gpu.uuid, step)
             holding = Holding(number=number, key=key, request=request, switched=switched)
         try:
             await self._reach(gpu, holding, is_own=is_own)
             if holding.phase is not Phase.MADE:
-                await self._keeper.step_change(holding.number, phase_step(Phase.MADE, self._now()))
+                await self._journal.step_change(holding.number, phase_step(Phase.MADE, self._now()))
         except (NodeagentError, LayoutInfeasible, RebootNeeded) as error:
             await self._take_back(key, _explain(error))
             raise
@@ -185,7 +185,7 @@ class PartitionWriter:
         raise GpuError(f"GPU {gpu.index} is not as it shall be although the driver refused nothing")
 
     async def _write(self, gpu: Gpu, holding: Holding, write: Write) -> None:
-        await self._keeper.step_change(holding.number, write_step((write,), self._now()))
+        await self._journal.step_change(holding.number, write_step((write,), self._now()))
         keeps = tuple(device.uuid for device in gpu.mig_devices)
         change = GpuChange(
             gpu=gpu.uuid, index=gpu.index, wanted=holding.request.describe(), doing=write.describe(), keeps=keeps
@@ -217,7 +217,7 @@ class PartitionWriter:
         gpu = self._reporter.find_gpu(holding.request.gpu)
         others = [one for one in self._list() or () if one.number != holding.number]
         if holding.phase is not Phase.LEAVING:
-            await self._keeper.step_change(holding.number, phase_step(Phase.LEAVING, self._now()))
+            await self._journal.step_change(holding.number, phase_step(Phase.LEAVING, self._now()))
         was_reset, detail = False, reason
         try:
             session = await self._sessions.get()
@@ -239,7 +239,7 @@ class PartitionWriter:
                 raise GpuError(f"GPU {gpu.index} is as it was although the driver refused nothing")
         finally:
             await self._sessions.close()
-        await self._keeper.settle_change(holding.number, outcome)
+        await self._journal.settle_change(holding.number, outcome)
         what = holding.request.describe()
         device = f"the end of {what}" if outcome is Outcome.DONE else what
         self._reporter.publish_end(gpu, End(outcome=outcome, detail=detail), device=device)

@@ -4,7 +4,7 @@ What the code that changes GPUs needs of the bus and of the conditions. Owns the
 """
 
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final
 
 import anyio
 from msgspec.structs import replace
@@ -29,8 +29,6 @@ from nodeagent.model.plugin import PluginState
 from nodeagent.model.telemetry import NodeSample
 from nodeagent.rules.mig.change import Outcome
 
-V = TypeVar("V")
-
 HALF: Final = "mig-half-way"
 REBOOT: Final = "mig-reboot-needed"
 WATCHED = (Inventory, DriverState, NodeRequests, AllocationTable, FractionTable, ReadyClaims, NodeSample, PluginState)
@@ -44,16 +42,13 @@ class MigReporter:
     def __init__(self, bus: Bus, conditions: Conditions, is_requested: Callable[[LayoutRequest], bool]) -> None:
         """`is_requested` says whether a request is still in force."""
         self._bus, self._conditions, self.is_requested = bus, conditions, is_requested
+        self.read = bus.read
         self._changes: dict[GpuUuid, GpuChange] = {}
         self.waker, self._log = Waker(), get_logger(component=self.name)
 
     def publish(self, state: MigState) -> None:
         """Publish the standing of the layout, with the changes under way."""
         self._bus.publish_state(replace(state, changes=tuple(self._changes.values())), source=self.name)
-
-    def read(self, state: type[V]) -> V | None:
-        """The newest value of a state, once published."""
-        return envelope.value if (envelope := self._bus.latest(state)) is not None else None
 
     def find_gpu(self, uuid: GpuUuid) -> Gpu:
         """The GPU as seen now.

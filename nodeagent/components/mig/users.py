@@ -73,8 +73,8 @@ class Users:
         pids = find_pids(processes)
         places = await self._places.read_places(pids) if self._places is not None and pids else {}
         pods = {pid: place.pod_uid for pid, place in places.items()}
-        book = self._read(ReadyClaims)
-        claimants = list_claimants(affected, book.claims.values()) if book is not None else ()
+        ready = self._read(ReadyClaims)
+        claimants = list_claimants(affected, ready.claims.values()) if ready is not None else ()
         found = find_in_the_way(gpu, affected, self._allocations(), processes, pods, self._read(FractionTable))
         return (*claimants, *found)
 

@@ -6,36 +6,29 @@ Refuses to start a second daemon on a GPU, and to forget a changed GPU before it
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
 from nodeagent.components.mps.daemon_task import DaemonDependencies, DaemonSupervisor
-from nodeagent.components.mps.holders import (
-    join_names,
-    list_held,
-    name_clients,
-    name_holders,
-    name_others,
-)
 from nodeagent.components.mps.modes import ComputeModes
+from nodeagent.components.mps.report_task import MpsReporter
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.mailbox import Waker
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
-from nodeagent.core.log.lines import get_logger
-from nodeagent.model.allocation import Allocation, AllocationTable
-from nodeagent.model.driver import DriverPhase, DriverState
+from nodeagent.model.allocation import AllocationTable
+from nodeagent.model.driver import DriverState
 from nodeagent.model.errors import MpsRefused
-from nodeagent.model.events import ConfigurationReloaded, MpsDaemonEnded, MpsDaemonStarted
-from nodeagent.model.gpu import ComputeMode, Gpu, Inventory
+from nodeagent.model.events import ConfigurationReloaded
+from nodeagent.model.gpu import ComputeMode, Inventory
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import Change, FractionTable
-from nodeagent.model.mps import MpsAccess, MpsClient, MpsLimits, MpsPhase, MpsState
+from nodeagent.model.mps import MpsAccess, MpsLimits, MpsPhase, MpsState
 from nodeagent.model.offering import AllocationMode, Offering
-from nodeagent.model.ports import ChangeJournal, GpuPartitioning, MpsHost, ProcessPlaces
+from nodeagent.model.ports import ChangeJournal, GpuAccess, MpsHost
 from nodeagent.rules.mps.access import plan_place, plan_private_access
 from nodeagent.rules.mps.daemons import (
     OWNER,
@@ -54,12 +47,10 @@ from nodeagent.rules.offer.resources import plan_offer
 if TYPE_CHECKING:
     from nodeagent.core.life.handle import Handle
 
-V = TypeVar("V")
-
 JOURNAL_RETRY_SECONDS = 1.0
 CLAIM_SECONDS = 30.0
 """How long a claim waits for the start or end of its daemon, before the caller has to ask again."""
-DOWN, WAITS, LOST, UNREADABLE = "mps-daemon-down", "mps-waits", "mps-clients-lost", "mps-record-unreadable"
+DOWN, WAITS, UNREADABLE = "mps-daemon-down", "mps-waits", "mps-record-unreadable"
 WATCHED = (Inventory, Offering, AllocationTable, FractionTable, DriverState)
 
 
@@ -75,37 +66,25 @@ class Mps:
         clock: Clock,
         live: LiveSettings,
         host: MpsHost,
-        *,
-        partitioning: GpuPartitioning,
+        gpus: GpuAccess,
         journal: ChangeJournal,
         handle: "Handle[Mps]",
-        places: ProcessPlaces | None = None,
     ) -> None:
-        """Wire the component; `places` finds the pods of processes."""
         self._bus, self._conditions, self._live = bus, conditions, live
-        self._journal, self._handle, self._places = journal, handle, places
-        self._around = DaemonDependencies(
+        self._journal, self._handle = journal, handle
+        self._reporter = MpsReporter(bus, conditions, gpus.places)
+        self._dependencies = DaemonDependencies(
             host=host,
-            modes=ComputeModes(partitioning, anyio.Lock(), partial(anyio.CancelScope, shield=True)),
+            modes=ComputeModes(gpus.partitioning, anyio.Lock(), partial(anyio.CancelScope, shield=True)),
             journal=journal,
             live=live,
             clock=clock,
-            find_gpu=self._find_gpu,
-            find_obstacle=self._find_obstacle,
-            is_released=self._is_released,
-            name_holders=lambda gpus: name_holders(gpus, self._allocations(), self._parts()),
-            name_others=lambda wanted: name_others(wanted, self._allocations(), self._parts()),
-            name_clients=self._name_clients,
-            tell=lambda _: self._publish(),
-            note_start=self._note_start,
-            note_fault=self._note_fault,
+            reporter=self._reporter,
+            publish=self._publish,
         )
-        self._keepers: dict[str, DaemonSupervisor] = {}
+        self._supervisors: dict[str, DaemonSupervisor] = {}
         self._claims: dict[str, Wanted] = {}
-        self._bereaved: dict[str, frozenset[int]] = {}
-        """By daemon: journal numbers of containers whose work was lost with the daemon."""
         self._waker, self._told = Waker(), anyio.Event()
-        self._log = get_logger(component=self.name)
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
         """Take up daemons of an earlier process, then follow what is asked for, until cancelled."""
@@ -125,51 +104,51 @@ class Mps:
         """Have a daemon for these GPUs of a claim; the port's contract is in `model.ports`."""
         wanted = plan_claim_daemon(claim, gpus, limits)
         for uuid in wanted.gpus:
-            gpu = self._find_gpu(uuid)
+            gpu = self._reporter.find_gpu(uuid)
             if gpu is None or gpu.mig_enabled:
                 raise MpsRefused(f"{uuid} is {'not on this node' if gpu is None else 'cut into MIG devices'}")
-        refuse_claim(wanted, [keeper.wanted for keeper in self._keepers.values()])
+        refuse_claim(wanted, [supervisor.wanted for supervisor in self._supervisors.values()])
         # A claim keeps its daemon, broken or not: the daemon comes back by itself, and would not be started otherwise.
         is_new = wanted.name not in self._claims
         self._claims[wanted.name] = wanted
         self._waker.wake()
         with anyio.move_on_after(CLAIM_SECONDS):
             while True:
-                keeper = self._keepers.get(wanted.name)
-                if keeper is not None and keeper.shown.phase is MpsPhase.READY and keeper.is_wanted:
+                supervisor = self._supervisors.get(wanted.name)
+                if supervisor is not None and supervisor.shown.phase is MpsPhase.READY and supervisor.is_wanted:
                     return plan_private_access(plan_place(self._live.now, wanted.name))
-                if keeper is not None and keeper.shown.phase is MpsPhase.BROKEN:
+                if supervisor is not None and supervisor.shown.phase is MpsPhase.BROKEN:
                     break
                 await self._told.wait()
         if is_new:
             self._claims.pop(wanted.name, None)
             self._waker.wake()
-        keeper = self._keepers.get(wanted.name)
+        supervisor = self._supervisors.get(wanted.name)
         raise MpsRefused(
-            f"the MPS daemon of the claim is not ready: {keeper.shown.reason if keeper else 'not started'}"
+            f"the MPS daemon of the claim is not ready: {supervisor.shown.reason if supervisor else 'not started'}"
         )
 
     async def close_claim(self, claim: str) -> None:
         """End the daemons of a claim; the port's contract is in `model.ports`."""
         names = {name for name, one in self._claims.items() if one.owner == claim}
-        names |= {name for name, one in self._keepers.items() if one.wanted.owner == claim}
+        names |= {name for name, one in self._supervisors.items() if one.wanted.owner == claim}
         for name in names:
             self._claims.pop(name, None)
         self._waker.wake()
         with anyio.move_on_after(CLAIM_SECONDS):
-            while left := names & self._keepers.keys():
+            while left := names & self._supervisors.keys():
                 await self._told.wait()
             return
-        reasons = "; ".join(self._keepers[name].shown.reason for name in sorted(left))
+        reasons = "; ".join(self._supervisors[name].shown.reason for name in sorted(left))
         raise MpsRefused(f"an MPS daemon of the claim has yet to end: {reasons}")
 
     async def _wait_known(self) -> tuple[Change, ...]:
         """The GPUs changed by an earlier process, once GPUs, allocation modes, allocations and journal are known."""
         while (
             (changes := self._journal.changes(OWNER)) is None
-            or self._read(Inventory) is None
-            or self._read(Offering) is None
-            or self._read(AllocationTable) is None
+            or self._bus.read(Inventory) is None
+            or self._bus.read(Offering) is None
+            or self._bus.read(AllocationTable) is None
         ):
             with anyio.move_on_after(JOURNAL_RETRY_SECONDS):
                 await self._waker.wait()
@@ -190,110 +169,56 @@ class Mps:
         for name, (engagement, gpus) in engaged.items():
             if engagement.wanted.kind is DaemonKind.CLAIM:
                 self._claims[name] = engagement.wanted
-            self._begin(DaemonSupervisor(engagement.wanted, self._around, gpus), tasks)
+            self._begin(DaemonSupervisor(engagement.wanted, self._dependencies, gpus), tasks)
 
     def _refresh(self, tasks: TaskGroup) -> None:
         """Begin and end daemons as wanted; a new daemon waits for an older daemon to leave the GPUs."""
-        asked = (*self._plan_shares(), *self._claims.values(), *plan_fraction_daemons(self._parts()))
+        asked = (
+            *self._plan_shares(),
+            *self._claims.values(),
+            *plan_fraction_daemons(self._bus.read(FractionTable) or FractionTable()),
+        )
         wanted = {one.name: one for one in asked}
-        for keeper in self._keepers.values():
-            target = wanted.get(keeper.wanted.name)
-            fits = target is not None and set(target.gpus) <= set(keeper.wanted.gpus)
-            keeper.want(target if fits else None)
+        for supervisor in self._supervisors.values():
+            target = wanted.get(supervisor.wanted.name)
+            fits = target is not None and set(target.gpus) <= set(supervisor.wanted.gpus)
+            supervisor.want(target if fits else None)
         for one in wanted.values():
-            taken = {gpu for keeper in self._keepers.values() for gpu in keeper.wanted.gpus}
-            if one.name not in self._keepers and not taken & set(one.gpus):
-                self._begin(DaemonSupervisor(one, self._around), tasks)
-        self._forget_bereaved()
+            taken = {gpu for supervisor in self._supervisors.values() for gpu in supervisor.wanted.gpus}
+            if one.name not in self._supervisors and not taken & set(one.gpus):
+                self._begin(DaemonSupervisor(one, self._dependencies), tasks)
+        self._reporter.forget_bereaved()
         self._publish()
 
     def _plan_shares(self) -> tuple[Wanted, ...]:
-        settings, inventory, offering = self._live.now, self._read(Inventory), self._read(Offering)
+        settings, inventory, offering = self._live.now, self._bus.read(Inventory), self._bus.read(Offering)
         if settings.sharing.mps is None or inventory is None:
             return ()
         closed = offering.list_closed(inventory.gpus, AllocationMode.WHOLE) if offering is not None else {}
         offer = plan_offer(inventory.gpus, settings, frozenset(closed))
         return plan_replica_daemons(offer.devices, settings.mps.daemon_per)
 
-    def _begin(self, keeper: DaemonSupervisor, tasks: TaskGroup) -> None:
-        self._keepers[keeper.wanted.name] = keeper
-        tasks.start_soon(self._keep, keeper, name=f"mps daemon {keeper.wanted.name}")
+    def _begin(self, supervisor: DaemonSupervisor, tasks: TaskGroup) -> None:
+        self._supervisors[supervisor.wanted.name] = supervisor
+        tasks.start_soon(self._supervise, supervisor, name=f"mps daemon {supervisor.wanted.name}")
 
-    async def _keep(self, keeper: DaemonSupervisor) -> None:
-        await keeper.run()
-        del self._keepers[keeper.wanted.name]
+    async def _supervise(self, supervisor: DaemonSupervisor) -> None:
+        await supervisor.run()
+        del self._supervisors[supervisor.wanted.name]
         self._publish()
         self._waker.wake()
 
     def _publish(self) -> None:
-        daemons = tuple(keeper.shown for keeper in sorted(self._keepers.values(), key=self._order))
+        daemons = tuple(supervisor.shown for supervisor in sorted(self._supervisors.values(), key=self._order))
         self._bus.publish_state(MpsState(daemons=daemons), source=self.name)
         told, self._told = self._told, anyio.Event()
         told.set()
         for code, phase in ((DOWN, MpsPhase.BROKEN), (WAITS, MpsPhase.WAITING)):
             self._conditions.replace(
-                code, {one.name: self._describe(one.gpus, one.reason) for one in daemons if one.phase is phase}
+                code, {one.name: self._reporter.describe(one.gpus, one.reason) for one in daemons if one.phase is phase}
             )
 
-    def _order(self, keeper: DaemonSupervisor) -> tuple[bool, int, str]:
+    def _order(self, supervisor: DaemonSupervisor) -> tuple[bool, int, str]:
         """By the index of the first GPU; daemons of missing GPUs come last."""
-        gpu = self._find_gpu(keeper.wanted.gpus[0])
-        return gpu is None, gpu.index if gpu is not None else 0, keeper.wanted.name
-
-    def _describe(self, gpus: Sequence[GpuUuid], reason: str) -> str:
-        found = [self._find_gpu(uuid) for uuid in gpus]
-        names = ", ".join(f"GPU {gpu.index}" for gpu in found if gpu is not None)
-        return f"{names or 'a GPU that is gone'}: {reason}"
-
-    def _note_start(self, keeper: DaemonSupervisor) -> None:
-        shown = keeper.shown
-        started = MpsDaemonStarted(daemon=shown.name, gpus=shown.gpus, pid=shown.pid or 0)
-        self._bus.publish_fact(started, source=self.name)
-
-    def _note_fault(self, keeper: DaemonSupervisor, reason: str, clients: tuple[MpsClient, ...]) -> None:
-        """Report the clients whose work ended with the daemon: clients seen at work, else the holders of its GPUs."""
-        shown = keeper.shown
-        held = list_held(shown.gpus, self._allocations(), self._parts())
-        at_work = tuple(dict.fromkeys(one.pod or f"process {one.pid}" for one in clients))
-        names = at_work or tuple(dict.fromkeys(held.values()))
-        ended = MpsDaemonEnded(daemon=shown.name, gpus=shown.gpus, reason=reason, pods=names)
-        self._bus.publish_fact(ended, source=self.name)
-        self._log.error("mps_clients_lost", daemon=shown.name, reason=reason, pods=list(names))
-        if held:
-            self._bereaved[shown.name] = frozenset(held)
-            detail = f"{self._describe(shown.gpus, reason)}: {join_names(names)}"
-            self._conditions.set(LOST, key=shown.name, detail=detail)
-
-    def _forget_bereaved(self) -> None:
-        living = {*(one.number for one in self._allocations()), *self._parts().bindings}
-        for name in [name for name, numbers in self._bereaved.items() if not numbers & living]:
-            del self._bereaved[name]
-            self._conditions.clear(LOST, key=name)
-
-    async def _name_clients(self, pids: Sequence[int]) -> tuple[MpsClient, ...]:
-        places = await self._places.read_places(pids) if self._places is not None and pids else {}
-        return name_clients(pids, places, self._allocations(), self._parts())
-
-    def _find_obstacle(self) -> str:
-        driver = self._read(DriverState)
-        return driver.obstacle if driver is not None else "the driver is not known yet"
-
-    def _is_released(self) -> bool:
-        driver = self._read(DriverState)
-        return driver is not None and driver.phase is DriverPhase.RELEASED
-
-    def _find_gpu(self, uuid: GpuUuid) -> Gpu | None:
-        inventory = self._read(Inventory)
-        gpu = inventory.find_gpu(uuid) if inventory is not None else None
-        return gpu if gpu is not None and gpu.uuid == uuid else None
-
-    def _allocations(self) -> tuple[Allocation, ...]:
-        table = self._read(AllocationTable)
-        return table.allocations if table is not None else ()
-
-    def _parts(self) -> FractionTable:
-        return self._read(FractionTable) or FractionTable()
-
-    def _read(self, state: type[V]) -> V | None:
-        envelope = self._bus.latest(state)
-        return envelope.value if envelope is not None else None
+        gpu = self._reporter.find_gpu(supervisor.wanted.gpus[0])
+        return gpu is None, gpu.index if gpu is not None else 0, supervisor.wanted.name

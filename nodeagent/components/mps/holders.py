@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.ids import GpuUuid
-from nodeagent.model.journal import Binding, FractionTable
+from nodeagent.model.journal import FractionTable
 from nodeagent.model.mps import MpsClient
 from nodeagent.model.ports import ProcessPlace
 from nodeagent.rules.ids import find_uuid
@@ -27,7 +27,7 @@ def list_allocations(gpus: Collection[GpuUuid], allocations: Iterable[Allocation
 def list_held(gpus: Collection[GpuUuid], allocations: Iterable[Allocation], parts: FractionTable) -> dict[int, str]:
     """The holders of these GPUs through a daemon, by journal number."""
     shares = {one.number: name_allocation(one) for one in list_allocations(gpus, allocations)}
-    return shares | {one.number: _name_binding(one) for gpu in gpus for one in list_clients(parts, gpu)}
+    return shares | {one.number: one.describe() for gpu in gpus for one in list_clients(parts, gpu)}
 
 
 def name_holders(gpus: Collection[GpuUuid], allocations: Iterable[Allocation], parts: FractionTable) -> tuple[str, ...]:
@@ -44,9 +44,7 @@ def name_others(wanted: Wanted, allocations: Iterable[Allocation], parts: Fracti
     if wanted.kind is DaemonKind.SHARES:
         return name_holders(wanted.gpus, allocations, parts)
     whole = [name_allocation(one) for one in list_allocations(wanted.gpus, allocations)]
-    return tuple(
-        dict.fromkeys((*whole, *(_name_binding(one) for gpu in wanted.gpus for one in list_others(parts, gpu))))
-    )
+    return tuple(dict.fromkeys((*whole, *(one.describe() for gpu in wanted.gpus for one in list_others(parts, gpu)))))
 
 
 def name_allocation(one: Allocation) -> str:
@@ -54,10 +52,6 @@ def name_allocation(one: Allocation) -> str:
     if one.pod is None:
         return f"allocation {one.number}"
     return f"{one.pod.namespace}/{one.pod.name} ({one.container})"
-
-
-def _name_binding(one: Binding) -> str:
-    return f"{one.pod.describe()} ({one.container})"
 
 
 def join_names(names: Sequence[str]) -> str:

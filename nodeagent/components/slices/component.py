@@ -113,7 +113,7 @@ class Slices:
         self._newest = 0
         self._roots: dict[PciAddress, str] = {}
         self._asked: frozenset[PciAddress] = frozenset()
-        self._around = DeviceFacts()
+        self._facts = DeviceFacts()
         self._log = get_logger(component=self.name)
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
@@ -212,11 +212,11 @@ class Slices:
             return None
         await self._read_roots(frozenset(gpu.pci.address for gpu in inventory.gpus))
         driver, settings = self._find(DriverState), self._live.now.claims
-        around = self._around
+        facts = self._facts
         if driver is not None and driver.driver_version:
             # A driver that is away for a while is not another driver.
-            around = replace(around, driver_version=driver.driver_version, cuda_version=driver.cuda_version)
-        self._around = replace(around, roots=self._roots, groups=group_by_nvlink(inventory.pairs))
+            facts = replace(facts, driver_version=driver.driver_version, cuda_version=driver.cuda_version)
+        self._facts = replace(facts, roots=self._roots, groups=group_by_nvlink(inventory.pairs))
         return Sight(
             inventory=inventory,
             health=health,
@@ -227,7 +227,7 @@ class Slices:
                 shares=settings.shares,
                 taints=settings.slices.taints,
             ),
-            around=self._around,
+            facts=self._facts,
             mig=self._find(MigState),
             abilities=self._abilities,
         )

@@ -33,7 +33,7 @@ class DeviceFacts(Value, frozen=True):
     """The group of each GPU that reaches others over NVLink."""
 
 
-def describe_attributes(device: NamedDevice, around: DeviceFacts, *, on_demand: bool = False) -> dict[str, Attribute]:
+def describe_attributes(device: NamedDevice, facts: DeviceFacts, *, on_demand: bool = False) -> dict[str, Attribute]:
     """The attributes for selectors; a MIG device on demand has the same attributes before and after its creation."""
     gpu = device.gpu
     named: Iterator[tuple[str, Attribute | None]] = iter(
@@ -43,12 +43,12 @@ def describe_attributes(device: NamedDevice, around: DeviceFacts, *, on_demand: 
             ("brand", _cut(gpu.brand)),
             ("architecture", _cut(gpu.architecture)),
             ("cudaComputeCapability", _join_version(gpu.compute_capability)),
-            ("driverVersion", parse_version(around.driver_version)),
-            ("cudaDriverVersion", _join_version(around.cuda_version)),
+            ("driverVersion", parse_version(facts.driver_version)),
+            ("cudaDriverVersion", _join_version(facts.cuda_version)),
             ("nvlinkClique", _name_clique(gpu)),
-            ("nvlinkGroup", around.groups.get(gpu.uuid)),
+            ("nvlinkGroup", facts.groups.get(gpu.uuid)),
             (f"{STANDARD}/pciBusID", gpu.pci.address),
-            (f"{STANDARD}/pcieRoot", around.roots.get(gpu.pci.address)),
+            (f"{STANDARD}/pcieRoot", facts.roots.get(gpu.pci.address)),
             (f"{STANDARD}/numaNode", gpu.numa_node),
         )
     )

@@ -67,7 +67,7 @@ class Sight(Value, frozen=True):
     health: HealthReport
     offering: Offering
     choices: Choices
-    around: DeviceFacts = DeviceFacts()
+    facts: DeviceFacts = DeviceFacts()
     mig: MigState | None = None
     abilities: Abilities = Abilities()
 
@@ -132,7 +132,7 @@ def _render(sight: Sight, device: NamedDevice, taints: tuple[DeviceTaint, ...], 
     is_shared = sight.choices.shares and sight.abilities.shares and not on_demand and can_be_shared(device)
     return SliceDevice(
         name=device.name,
-        attributes=describe_attributes(device, sight.around, on_demand=on_demand),
+        attributes=describe_attributes(device, sight.facts, on_demand=on_demand),
         capacity=describe_shares(device) if is_shared else describe_capacity(device, on_demand=on_demand),
         consumes=count_need(device) if on_demand else None,
         taints=taints,

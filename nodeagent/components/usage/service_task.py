@@ -22,7 +22,7 @@ from nodeagent.edge.http.capacity import Capacity
 from nodeagent.edge.http.hosts import AllowedHosts
 from nodeagent.edge.http.messages import Answer, Handler, Request, Response
 from nodeagent.edge.http.routes import Route, Routes
-from nodeagent.edge.http.server import HttpServer
+from nodeagent.edge.http.server import HttpServer, ServerBounds
 from nodeagent.model.display import ContainerStat
 from nodeagent.model.fractions import FractionOffers
 from nodeagent.model.gpu import Inventory
@@ -78,7 +78,7 @@ class UsageService:
             Routes(self.routes()),
             on_error=self._note_error,
             on_exhausted=lambda error: self._log.error("connection_not_taken", error=error),
-            capacity=CAPACITY,
+            bounds=ServerBounds(connections=CAPACITY),
             hosts=lambda: hosts,
             access=door.access,
         )

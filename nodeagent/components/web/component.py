@@ -50,7 +50,7 @@ from nodeagent.edge.http.capacity import ADMIN_CONNECTIONS, Capacity
 from nodeagent.edge.http.hosts import AllowedHosts
 from nodeagent.edge.http.messages import HTML, TEXT, Answer, Handler, Request, Response, Stream
 from nodeagent.edge.http.routes import Route, Routes, render_problem
-from nodeagent.edge.http.server import HttpServer, ServerLimits
+from nodeagent.edge.http.server import HttpServer, ServerBounds, ServerLimits
 from nodeagent.model.errors import ControlRefused
 from nodeagent.model.orders import ORDERS, Order
 from nodeagent.model.slices import PublishedSlices, SliceContent
@@ -120,8 +120,7 @@ class WebComponent:
             Routes(self._looking()),
             on_error=self._note_error,
             on_exhausted=self._note_exhausted,
-            limits=self._read_limits,
-            capacity=self._listening.capacity,
+            bounds=ServerBounds(self._read_limits, self._listening.capacity),
             hosts=self._read_hosts,
             access=self._listening.access,
             headers=headers,
@@ -130,8 +129,7 @@ class WebComponent:
             Routes([*self._looking(), *self._changing()]),
             on_error=self._note_error,
             on_exhausted=self._note_exhausted,
-            limits=self._read_limits,
-            capacity=Capacity(ADMIN_CONNECTIONS, ADMIN_CONNECTIONS),
+            bounds=ServerBounds(self._read_limits, Capacity(ADMIN_CONNECTIONS, ADMIN_CONNECTIONS)),
             headers=headers,
         )
         async with public.serving(self._listening.public), admin.serving(self._listening.admin):

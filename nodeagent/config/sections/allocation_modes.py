@@ -1,12 +1,12 @@
 """`doors`: whether a GPU is given whole, in fractions, by claims, or not at all."""
 
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
 from nodeagent.config.compound import ListOf, Nested
 from nodeagent.config.kinds import OneOf, Text
 from nodeagent.config.knobs import Section, knob, required
+from nodeagent.model.offering import ModeWord
 
-ModeWord: TypeAlias = Literal["whole", "fractions", "claims", "none"]
 ModeChange: TypeAlias = Literal["drain", "wait"]
 
 ALL: Final = "all"
@@ -20,7 +20,7 @@ class AllocationModeRule(Section):
         ListOf(MODE_SELECTOR, shortest=1), "the GPUs: all, or by index, UUID, PCI address or model pattern"
     )
     door: ModeWord = required(
-        OneOf[ModeWord](("whole", "fractions", "claims", "none")),
+        OneOf[ModeWord](get_args(ModeWord)),
         "whole by the device plugin (with sharing and MIG), in fractions, by claims, or not at all",
     )
 

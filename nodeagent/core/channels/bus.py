@@ -119,6 +119,11 @@ class Bus:
         """The retained state, if any."""
         return self._retained.get(state, {}).get(key)
 
+    def read(self, state: type[T]) -> T | None:
+        """The value of the retained state, if any."""
+        envelope = self.latest(state)
+        return None if envelope is None else envelope.value
+
     def watch(self, state: type[T], *, client: str, key: str | None = "") -> Watch[T]:
         """The newest value of a state; `key=None` watches all keys, each newest on its own."""
         return Watch(self, client, state, key, self._slow_after_seconds)

@@ -11,6 +11,7 @@ import struct
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 import anyio
 from aiohttp.web_request import BaseRequest
@@ -44,6 +45,21 @@ class ServerLimits:
     body_bytes_max: int = 64 * 1024
 
 
+class ServerBounds(NamedTuple):
+    """How much the clients of a server may take of the process."""
+
+    requests: Callable[[], ServerLimits] = ServerLimits
+    """The limits of each request, asked anew for each."""
+    connections: Capacity = CAPACITY
+    bodies: RequestQueue | None = None
+    """A request enters the queue, by the bytes of its body, before the body is read, and stays until the answer is
+    sent: the memory of all bodies is bounded. Without the queue it is not.
+    """
+
+
+USUAL_BOUNDS: Final = ServerBounds()
+
+
 class HttpServer:
     """Routes behind a listener."""
 
@@ -53,24 +69,21 @@ class HttpServer:
         *,
         on_error: Callable[[str, Exception], None],
         on_exhausted: Callable[[OSError], None],
-        limits: Callable[[], ServerLimits] = ServerLimits,
-        capacity: Capacity = CAPACITY,
+        bounds: ServerBounds = USUAL_BOUNDS,
         hosts: Callable[[], AllowedHosts] | None = None,
         access: Access | None = None,
         headers: Mapping[str, str] | None = None,
-        bodies: RequestQueue | None = None,
     ) -> None:
         """`on_error` is called with unexpected exceptions of a handler; the client gets a 500 without details.
 
         `on_exhausted` is called when no connection can be taken. Without `hosts` every name is welcome; `headers` go
-        out with every answer. With `bodies` a request enters the queue, by the bytes of the body, before the body is
-        read, and stays until the answer is sent: the memory of all bodies is bounded.
+        out with every answer.
         """
         self._routes, self._on_error, self._on_exhausted = routes, on_error, on_exhausted
-        self._limits, self._capacity, self._hosts, self._access = limits, capacity, hosts, access
+        self._limits, self._capacity, self._bodies = bounds
+        self._hosts, self._access = hosts, access
         self._headers = {"Server": SERVER, **(headers or {}), **(access.headers if access is not None else {})}
         self._served: Counter[tuple[str, str]] = Counter()
-        self._bodies = bodies
 
     @contextlib.asynccontextmanager
     async def serving(self, listener: socket.socket) -> AsyncIterator[None]:

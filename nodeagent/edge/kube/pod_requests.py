@@ -22,7 +22,7 @@ Table: TypeAlias = Mapping[tuple[str, str], PodRequest]
 
 
 class KubePodRequests:
-    """The port `PodRequests` over a client."""
+    """The requests of the pods of one node."""
 
     def __init__(
         self, client: KubeClient, node_name: str, rng: Random, *, silence_seconds: float = SILENCE_SECONDS

@@ -22,6 +22,7 @@ from nodeagent.model.ports.hardware import (
     DeviceNodes,
     DriverProbe,
     FaultInjector,
+    GpuAccess,
     GpuEvent,
     GpuPartitioning,
     GpuSource,
@@ -38,7 +39,6 @@ from nodeagent.model.ports.kubelet import (
     KubeletCheckpoint,
     PluginSource,
     PodListing,
-    PodResources,
 )
 from nodeagent.model.ports.mps import MpsClaims, MpsHost
 from nodeagent.model.ports.partitions import PartitionMaking
@@ -64,6 +64,7 @@ __all__ = [
     "FractionFolders",
     "FractionJournal",
     "FractionSpecs",
+    "GpuAccess",
     "GpuEvent",
     "GpuPartitioning",
     "GpuSource",
@@ -76,7 +77,6 @@ __all__ = [
     "PluginSource",
     "PodEviction",
     "PodListing",
-    "PodResources",
     "ProcessEnding",
     "ProcessPlace",
     "ProcessPlaces",

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from nodeagent.model.driver import DriverEvidence, NodeRepair
 from nodeagent.model.events import GpuEventReported, XidReported
@@ -141,3 +141,11 @@ class ProcessPlaces(Protocol):
     async def read_places(self, pids: Sequence[int]) -> Mapping[int, ProcessPlace]:
         """Processes with a known pod or host place; a process ended, or out of sight, is left out."""
         ...
+
+
+class GpuAccess(NamedTuple):
+    """What changes GPUs, and what finds the pods of their processes."""
+
+    partitioning: GpuPartitioning
+    places: ProcessPlaces | None = None
+    """`None` where processes are simulated: each process stands alone."""

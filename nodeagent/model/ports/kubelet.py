@@ -103,13 +103,9 @@ class PodListing(Value, frozen=True):
     claimed: tuple[ClaimedDevice, ...] = ()
     """Devices of claims, apart from the devices of plugins."""
 
-
-class PodResources(Protocol):
-    """The kubelet's own word on pods and their devices."""
-
-    async def read_pods(self) -> PodListing:
-        """All active pods with their containers' devices, each device once; pods' uids are not reported."""
-        ...
+    def has_pod(self, pod: PodIdentity) -> bool:
+        """Whether an active pod of the same name is on the node."""
+        return any((each.namespace, each.name) == (pod.namespace, pod.name) for each in self.pods)
 
 
 class KubeletCheckpoint(Value, frozen=True):

@@ -16,12 +16,7 @@ class _Head(msgspec.Struct, frozen=True):
 def decode_annotation(annotation: str, text: str, kind: type[F], *, form: int, longest: int) -> F:
     """The value of an annotation.
 
-    Args:
-        annotation: the key.
-        text: the value.
-        kind: the type to read the value as.
-        form: the form's number known to this version; a later form is not damaged, and must not be called so.
-        longest: the most characters to read.
+    A later form than `form` is not damaged, and must not be called so; at most `longest` characters are read.
 
     Raises:
         PublicationUnreadable: the text is not whole, too long, or of another form.

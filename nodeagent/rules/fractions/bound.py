@@ -71,9 +71,7 @@ def render_bound(bindings: Iterable[Binding], inventory: Inventory) -> RenderedB
 def read_bound(text: str, gpus: Mapping[int, GpuUuid]) -> BoundFractions:
     """The fractions held by the containers of a node, without GPUs unknown to the node.
 
-    Args:
-        text: the annotation's value.
-        gpus: the node's GPUs, by index.
+    `gpus` are the node's, by index.
 
     Raises:
         PublicationUnreadable: the text is not whole, contradicts itself, or is of a form unknown to this version.

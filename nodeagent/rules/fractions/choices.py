@@ -68,12 +68,7 @@ def read_scheduler_choice(
 ) -> ContainerChoice:
     """The scheduler's choice for one container.
 
-    Args:
-        profile: the names.
-        annotations: the pod's annotations.
-        gpus: this node's GPUs.
-        container: the container's number among the pod's containers, init containers first.
-        init_containers: the number of init containers.
+    `container` is the container's number among the pod's containers, init containers first.
     """
     if isinstance(profile, CoresProfile):
         return _read_predicate(profile, annotations, gpus, container, init_containers)
@@ -134,12 +129,6 @@ def read_chosen_node(profile: Profile, annotations: Mapping[str, str]) -> str:
     return annotations.get(key, "").strip()
 
 
-def read_chosen_time(profile: Profile, annotations: Mapping[str, str]) -> str:
-    """The mark to tell one choice from the next: the time as written, not computed with."""
-    key = profile.predicate_time if isinstance(profile, CoresProfile) else profile.chosen_time
-    return annotations.get(key, "").strip()
-
-
 def render_choice(profile: Profile, choice: Choice) -> dict[str, str]:
     """The annotations of a choice; `read_scheduler_choice` is the inverse."""
     if isinstance(profile, CoresProfile):
@@ -157,12 +146,8 @@ def render_correction(
 ) -> dict[str, str]:
     """The annotations of a pod about a container with other GPUs than chosen.
 
-    Args:
-        profile: the names.
-        annotations: the pod's annotations; values for other containers stay.
-        parts: the container's fractions.
-        container: the container's number among the pod's containers, init containers first.
-        init_containers: the number of init containers.
+    `container` is the container's number among the pod's containers, init containers first; the values for the other
+    containers stay.
     """
     if isinstance(profile, CoresProfile):
         by_uuid, *by_index = _name_predicates(profile, container, init_containers)

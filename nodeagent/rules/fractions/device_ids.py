@@ -2,21 +2,71 @@
 
 Owns capacity, counted and rounded down for each GPU by itself, so that every promise can be kept by one GPU.
 An id steers and binds nothing: the GPU is chosen when the container starts.
+
+A device id counts, and names a NUMA node and a group of GPUs for the kubelet to hold on to: `core-n0-g1a2b3c4d-17`.
+Groups have names that outlive a reboot, and short ones: the kubelet writes down all ids each time that it allocates.
 """
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from enum import StrEnum
+from functools import lru_cache
+from hashlib import sha256
+from typing import Final, NamedTuple
 
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
 from nodeagent.model.values import Value
 from nodeagent.rules.fractions.profiles import CoresProfile, Profile
-from nodeagent.rules.ids import FractionId, FractionIdKind, name_group, parse_fraction_id, render_fraction_id
 from nodeagent.rules.placement.space import CORES
 
 _NOWHERE: Final = -1
 """The place of ids without a known NUMA node."""
+_NUMBER: Final = "0|[1-9][0-9]{0,5}"
+_DEVICE_ID: Final = re.compile(rf"(core|mem|gpu)-n(x|{_NUMBER})-g([0-9a-f]{{8}})-({_NUMBER})")
+
+
+class FractionIdKind(StrEnum):
+    """The unit of a device id."""
+
+    CORE = "core"
+    MEMORY = "mem"
+    SHARE = "gpu"
+
+
+class FractionId(NamedTuple):
+    """A unit of a fraction."""
+
+    kind: FractionIdKind
+    numa_node: int | None
+    group: str
+    """The group's name, by `name_group`."""
+    number: int
+
+
+def name_group(uuid: str) -> str:
+    """The name of a GPU's group in device ids."""
+    return sha256(uuid.encode()).hexdigest()[:8]
+
+
+def render_fraction_id(unit: FractionId) -> DeviceId:
+    """The unit as a device id."""
+    node = "x" if unit.numa_node is None else unit.numa_node
+    return DeviceId(f"{unit.kind}-n{node}-g{unit.group}-{unit.number}")
+
+
+@lru_cache(maxsize=1 << 15)
+def parse_fraction_id(device_id: str) -> FractionId | None:
+    """The inverse of `render_fraction_id`; `None` for any other text.
+
+    Remembered, because the kubelet names all free ids whenever a pod comes, thousands on a large node.
+    """
+    found = _DEVICE_ID.fullmatch(device_id)
+    if found is None:
+        return None
+    kind, node, group, number = found.groups()
+    return FractionId(FractionIdKind(kind), None if node == "x" else int(node), group, int(number))
 
 
 class DeviceIdGroup(Value, frozen=True):
@@ -40,10 +90,7 @@ class DeviceIdGroup(Value, frozen=True):
 def plan_device_ids(gpus: Iterable[Gpu], profile: Profile, memory_ratio: float = 1.0) -> tuple[DeviceIdGroup, ...]:
     """The device ids for the kubelet to count, for each resource and each GPU given out in fractions.
 
-    Args:
-        gpus: the GPUs given out in fractions.
-        profile: the names.
-        memory_ratio: the promised multiple of each GPU's memory; more than 1 promises more than there is.
+    `memory_ratio` is the promised multiple of each GPU's memory.
     """
     groups: list[DeviceIdGroup] = []
     firsts: Counter[tuple[FractionIdKind, str]] = Counter()
@@ -80,22 +127,22 @@ def find_home(ids: Iterable[DeviceId], groups: Iterable[DeviceIdGroup]) -> tuple
     for group in groups:
         spans[group.kind, group.name].append(group)
     counts: Counter[GpuUuid] = Counter()
-    for token in _parse_all(ids):
-        for span in spans[token.kind, token.group]:
-            if span.first <= token.number < span.first + span.count:
+    for unit in _parse_all(ids):
+        for span in spans[unit.kind, unit.group]:
+            if span.first <= unit.number < span.first + span.count:
                 counts[span.gpu] += 1
     return tuple(sorted(counts, key=lambda gpu: (-counts[gpu], gpu)))
 
 
 def find_near(ids: Iterable[DeviceId], gpus: Iterable[Gpu]) -> frozenset[GpuUuid]:
     """The GPUs at the NUMA nodes named by the ids; empty where the ids name none."""
-    nodes = {token.numa_node for token in _parse_all(ids)} - {None}
+    nodes = {unit.numa_node for unit in _parse_all(ids)} - {None}
     return frozenset(gpu.uuid for gpu in gpus if gpu.numa_node in nodes)
 
 
 def _parse_all(ids: Iterable[DeviceId]) -> Iterator[FractionId]:
     """The ids of fractions, parsed."""
-    return (token for token in map(parse_fraction_id, ids) if token is not None)
+    return (unit for unit in map(parse_fraction_id, ids) if unit is not None)
 
 
 def prefer_device_ids(available: Iterable[DeviceId], required: Sequence[DeviceId], size: int) -> tuple[DeviceId, ...]:
@@ -122,15 +169,15 @@ def prefer_device_ids(available: Iterable[DeviceId], required: Sequence[DeviceId
 
 def _place(device_id: DeviceId) -> tuple[int, str]:
     """NUMA node and group of an id; an id in another form belongs nowhere."""
-    token = parse_fraction_id(device_id)
-    if token is None:
+    unit = parse_fraction_id(device_id)
+    if unit is None:
         return _NOWHERE, ""
-    return _NOWHERE if token.numa_node is None else token.numa_node, token.group
+    return _NOWHERE if unit.numa_node is None else unit.numa_node, unit.group
 
 
 def _order(device_id: DeviceId) -> tuple[int, str]:
-    token = parse_fraction_id(device_id)
-    return (0 if token is None else token.number), device_id
+    unit = parse_fraction_id(device_id)
+    return (0 if unit is None else unit.number), device_id
 
 
 class _Stock:

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from nodeagent.model.errors import RequestInvalid
-from nodeagent.model.journal import GpuFraction
-from nodeagent.model.values import Value
+from nodeagent.model.journal import Enforcement
 from nodeagent.model.wording import render_bytes
 from nodeagent.rules.fractions.profiles import MIB, CoresProfile, CountedProfile
 from nodeagent.rules.placement.place import Demand
@@ -19,16 +18,7 @@ from nodeagent.rules.placement.space import CORES
 
 _QUANTITY: Final = re.compile(r"\+?([0-9]{1,18})(k|M|G|T|Ki|Mi|Gi|Ti|[eE][0-9])?")
 _UNITS: Final = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
-
-
-class Limits(Value, frozen=True):
-    """The limits of a container on one GPU; `None` for no limit."""
-
-    cores: int | None = None
-    """Percent of the GPU's compute promised to the container."""
-    cores_max: int | None = None
-    """Percent allowed while no other container needs it; equal to the promise where no more is allowed."""
-    memory_bytes: int | None = None
+_ENFORCEMENTS: Final = tuple(map(str, Enforcement))
 
 
 def check_cores(profile: CoresProfile, cores: int) -> None:
@@ -47,11 +37,7 @@ def check_cores(profile: CoresProfile, cores: int) -> None:
 def read_counts(profile: CoresProfile, cores: int, blocks: int, largest_bytes: int) -> Demand:
     """The demand of a container with so many cores and blocks of memory.
 
-    Args:
-        profile: the names and the size of a block.
-        cores: hundredths of a GPU.
-        blocks: of memory; beside whole GPUs they change nothing, for whole GPUs come with all their memory.
-        largest_bytes: the memory of the largest GPU given out in fractions.
+    Beside whole GPUs the blocks change nothing, for whole GPUs come with all their memory.
 
     Raises:
         RequestInvalid: no GPU could ever serve the demand.
@@ -82,12 +68,6 @@ def read_counted(profile: CountedProfile, shares: int, limits: Mapping[str, str]
 
     A share without a size is a whole GPU; a share with cores alone has all the memory, a share with memory alone has
     no limit of compute.
-
-    Args:
-        profile: the names.
-        shares: each on a GPU of its own.
-        limits: the container's limits as the pod writes them.
-        largest_bytes: the memory of the largest GPU given out in fractions.
 
     Raises:
         RequestInvalid: no GPU could ever serve the demand.
@@ -144,13 +124,19 @@ def read_core_limit(profile: CoresProfile, annotations: Mapping[str, str], deman
     return min(int(text), CORES)
 
 
-def decide_limits(demand: Demand, share: GpuFraction, core_limit: int | None = None) -> Limits:
-    """The limits of a container on one GPU, by its fraction of the GPU."""
-    if demand.is_exclusive:
-        return Limits()
-    cores = share.cores or None
-    return Limits(
-        cores=cores,
-        cores_max=None if cores is None else core_limit or cores,
-        memory_bytes=None if demand.memory_percent == 100 else share.memory_bytes,
-    )
+def read_enforcement_choice(key: str, annotations: Mapping[str, str]) -> Enforcement | None:
+    """The pod's own choice; `None` where the pod leaves the choice to the node.
+
+    Raises:
+        RequestInvalid: there is no such enforcement.
+    """
+    chosen = annotations.get(key)
+    if chosen is not None and chosen not in _ENFORCEMENTS:
+        raise RequestInvalid(key, f"annotation with value {chosen[:40]!r}; give one of {', '.join(_ENFORCEMENTS)}")
+    return None if chosen is None else Enforcement(chosen)
+
+
+def explain_several(gpus: int) -> str:
+    """Why MPS cannot hold a container to fractions of so many GPUs."""
+    remedy = "ask for one, or give library or advise in this annotation"
+    return f"parts of {gpus} GPUs are asked for, and MPS holds a process to its part of one: {remedy}"

@@ -18,7 +18,6 @@ WANTED_MODELS: Final = f"{DOMAIN}/use-gputype"
 UNWANTED_MODELS: Final = f"{DOMAIN}/nouse-gputype"
 WANTED_GPUS: Final = f"{DOMAIN}/use-gpuuuid"
 UNWANTED_GPUS: Final = f"{DOMAIN}/nouse-gpuuuid"
-SELECTING: Final = (WANTED_MODELS, UNWANTED_MODELS, WANTED_GPUS, UNWANTED_GPUS)
 _LONGEST: Final = 8192
 """Characters of an annotation to read: two hundred UUIDs."""
 

@@ -16,7 +16,7 @@ from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import Change, Step
 from nodeagent.model.mps import MpsLimits, MpsPhase, MpsState
 from nodeagent.model.values import Value
-from nodeagent.rules.mps.limits import plan_shared_limits
+from nodeagent.rules.mps.limits import MIB
 from nodeagent.rules.offer.devices import Offered
 
 OWNER: Final = "mps"
@@ -79,7 +79,7 @@ def name_replica_daemon(daemon_per: DaemonPer, gpu: GpuUuid, resource: str) -> s
 
 
 def _plan_group(name: str, members: Sequence[Offered]) -> Wanted:
-    limits = [plan_shared_limits((each.device.gpu,), each.replicas) for each in members]
+    sizes = {each.device.gpu.uuid: each.device.gpu.memory_total_bytes // each.replicas // MIB for each in members}
     return Wanted(
         name=name,
         kind=DaemonKind.SHARES,
@@ -88,7 +88,8 @@ def _plan_group(name: str, members: Sequence[Offered]) -> Wanted:
         limits=MpsLimits(
             # A daemon has one percentage for all its GPUs: the least promise of any replica.
             thread_percentage=100 // max(each.replicas for each in members),
-            memory_mib={uuid: size for one in limits for uuid, size in one.memory_mib.items()},
+            # A GPU of unknown memory has no memory limit.
+            memory_mib={uuid: size for uuid, size in sizes.items() if size},
         ),
     )
 

@@ -1,6 +1,6 @@
-"""The limits of each client of a daemon: by replica of a GPU, and by a claim's configuration.
+"""The most clients of a GPU, and the limits of each client by the configuration of a claim.
 
-Owns the arithmetic, equal to that of NVIDIA's device plugin and DRA driver, to the MiB.
+Owns the arithmetic, equal to that of NVIDIA's DRA driver, to the MiB.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,14 +17,6 @@ _FIRST_CAPABILITY: Final = (7, 0)
 _CLIENTS_OLD, _CLIENTS = 16, 48
 _KEY_MAX: Final = 60
 """Characters of the name of a GPU; of more digits Python makes no number."""
-
-
-def plan_shared_limits(gpus: Sequence[Gpu], replicas: int) -> MpsLimits:
-    """The limits of one replica of the given GPUs; a GPU of unknown memory has no memory limit."""
-    memory = {gpu.uuid: gpu.memory_total_bytes // replicas // MIB for gpu in gpus}
-    return MpsLimits(
-        thread_percentage=100 // replicas, memory_mib={uuid: each for uuid, each in memory.items() if each}
-    )
 
 
 def find_most_replicas(gpu: Gpu) -> int:

@@ -207,9 +207,9 @@ def list_fraction_holders(gpu: GpuUuid, parts: FractionTable) -> tuple[ModeHolde
     )
 
 
-def list_claim_holders(gpu: GpuUuid, book: ReadyClaims) -> tuple[ModeHolder, ...]:
+def list_claim_holders(gpu: GpuUuid, ready: ReadyClaims) -> tuple[ModeHolder, ...]:
     """The pods with the GPU, or a part of it, by claims; a claim without pods stands for itself."""
-    claims = {claim.uid: claim for claim, _ in book.by_gpu.get(gpu, ())}
+    claims = {claim.uid: claim for claim, _ in ready.by_gpu.get(gpu, ())}
     return tuple(
         ModeHolder(door=AllocationMode.CLAIMS, name=f"claim {claim.describe()}", pod=pod)
         for claim in claims.values()

@@ -30,14 +30,8 @@ def explain_preference(
 ) -> Explanation:
     """The answer that the kubelet would get for the request, and the reasons.
 
-    Args:
-        inventory: the node's GPUs.
-        settings: the settings in force.
-        size: the number of devices for the container.
-        available: the free devices, by index, MIG index, UUID or device id; none named means the devices in `free`.
-        must_include: devices required in the answer.
-        resource: the resource; empty means the only one, or the first by name.
-        free: the devices free for the kubelet now; `None` where unknown, which means all.
+    `available` names devices by index, MIG index, UUID or device id; none named means the devices in `free`, and all
+    where these are unknown. Without `resource` the only one is meant, or the first by name.
 
     Raises:
         GpuUnknown: a name means no device of the resource.

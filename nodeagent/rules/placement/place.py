@@ -234,11 +234,8 @@ def place(
 ) -> Placement:
     """The GPUs for a demand.
 
-    Args:
-        space: the account of the node.
-        demand: the request.
-        request: the GPUs chosen by the scheduler; taken if possible.
-        near: GPUs better than others, being near the container's processors; empty means all.
+    `request` is the scheduler's choice, taken if possible; GPUs `near` the container's processors are better than
+    others, and none named means all.
     """
     mode: Mode = "share" if not demand.is_exclusive else "link" if demand.gpus > 1 else "fragment"
     notes: list[str] = []

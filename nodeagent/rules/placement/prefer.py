@@ -83,15 +83,9 @@ class Preference:
         """
         return self._answer(available, must_include, size, avoid)[0]
 
-    def explain(
-        self,
-        available: Iterable[DeviceId],
-        must_include: Iterable[DeviceId],
-        size: int,
-        avoid: Collection[DeviceId] = (),
-    ) -> Explanation:
+    def explain(self, available: Iterable[DeviceId], must_include: Iterable[DeviceId], size: int) -> Explanation:
         """The same answer with reasons; slower, for people."""
-        answer, rule, request = self._answer(available, must_include, size, avoid)
+        answer, rule, request = self._answer(available, must_include, size, ())
         if request is None:
             return Explanation(devices=answer, rule=rule)
         choice, exact = self._solve(request)

@@ -15,7 +15,6 @@ from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import GpuFraction
 from nodeagent.model.values import Value
-from nodeagent.rules.placement.grouping import mask_of
 from nodeagent.rules.placement.hierarchy import Tree, plan_tree
 from nodeagent.rules.placement.topology import plan_topology
 
@@ -81,7 +80,7 @@ class Space(Value, frozen=True):
     @property
     def free(self) -> int:
         """The positions of GPUs free for a container alone, as a bit mask."""
-        return mask_of([position for position, room in enumerate(self.rooms) if room.is_free])
+        return sum(1 << position for position, room in enumerate(self.rooms) if room.is_free)
 
     def occupy(self, shares: Iterable[GpuFraction]) -> "Space":
         """The account after the fractions were given; fractions of GPUs unknown to the node change nothing."""
@@ -127,13 +126,8 @@ def plan_space(
 ) -> Space:
     """The account before anything is given.
 
-    Args:
-        inventory: the node's GPUs; all of them, for withheld GPUs have their place in the tree too.
-        block_bytes: the unit of memory requests.
-        withheld: the reason for each withheld GPU.
-        users_max: the most shares of one GPU.
-        memory_ratio: the promised multiple of each GPU's memory; more than 1 promises more than there is.
-        foreign: by GPU the bytes used by programs without any fraction; no container gets such a GPU alone.
+    Withheld GPUs have their place in the tree too. A `memory_ratio` of more than 1 promises more than there is. No
+    container gets a GPU alone that is in `foreign`: programs without any fraction use so many bytes of it.
     """
     used = foreign or {}
     gpus = tuple(sorted(inventory.gpus, key=lambda gpu: (gpu.index, gpu.uuid)))
@@ -155,9 +149,9 @@ def plan_space(
 def _plan_gpu_tree(inventory: Inventory) -> Tree:
     """The GPUs joined from the best link down; where links form no hierarchy, the nearest one that is nowhere below."""
     scores = plan_topology(inventory).scores
-    return plan_tree(scores, mask_of(range(len(scores)))) if scores else Tree()
+    return plan_tree(scores, (1 << len(scores)) - 1) if scores else Tree()
 
 
 def find_positions(space: Space, gpus: Sequence[GpuUuid]) -> int:
     """The positions of the given GPUs as a bit mask; GPUs unknown to the node are left out."""
-    return mask_of([position for position, room in enumerate(space.rooms) if room.gpu in gpus])
+    return sum(1 << position for position, room in enumerate(space.rooms) if room.gpu in gpus)

@@ -38,21 +38,14 @@ class World:
             self.conditions,
             clock,
             self.live,
-            self.kubelet,
-            open_store=lambda: self.store,
+            self.kubelet,  # type: ignore[arg-type]  # as far as it is used
+            open_store=lambda: self.store,  # type: ignore[arg-type,return-value]  # likewise
             read_node=lambda: NODE,
         )
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Allocations]:
-        keeper = Allocations(
-            self.bus,
-            self.conditions,
-            self.clock,
-            self.live,
-            self.kubelet,
-            self.journal,
-        )
+        keeper = Allocations(self.bus, self.conditions, self.clock, self.live, self.journal)
         async with anyio.create_task_group() as tasks:
             await tasks.start(lambda task_status: keeper.run(task_status=task_status))
             yield keeper

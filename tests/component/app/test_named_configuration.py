@@ -20,11 +20,9 @@ from nodeagent.core.clock import SystemClock
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.edge.host.files.sealed_file import SealedFile
-from nodeagent.edge.host.files.sealed_store import SealedStore
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.errors import ControlRefused
 from tests.bench.around.api_server import api_server
-from tests.component.inventory.harness import ScriptedGpus
 from tests.fakes.apiserver import NODE
 from tests.support.programs.agent_process import running_agent
 from tests.support.programs.command_line import run_here
@@ -87,25 +85,20 @@ async def open_control(
 ) -> AsyncIterator[Control]:
     """`codes` gets the conditions that are set at the end."""
     clock = SystemClock()
-    bus, gpus = Bus(clock), ScriptedGpus()
-    conditions, file = Conditions(bus, clock, CATALOGUE), find_file(main)
+    bus = Bus(clock)
+    conditions = Conditions(bus, clock, CATALOGUE)
     control = Control(
         bus,
         conditions,
         live,
         OrderHandlers(),
-        reload_settings=reload_settings or partial(load, main),
-        recalled=recalled or Recalled(file),
-        label_store=SealedStore(SealedFile(file, *SEAL)),
-        crash=lambda *_: None,
-        gpus=gpus,
-        faults=None,
+        reload_settings or partial(load, main),
+        recalled or Recalled(find_file(main)),
     )
     try:
         yield control
     finally:
         control.close()
-        gpus.close()
         if codes is not None:
             codes.update({each.code: each.detail for each in conditions.all_set()})
 

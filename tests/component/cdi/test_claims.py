@@ -4,7 +4,7 @@ import anyio
 import pytest
 from msgspec import json
 
-from nodeagent.components.cdi.validate import find_spec_problems
+from nodeagent.components.cdi.spec import find_spec_problems
 from nodeagent.model.errors import NodeagentError, SpecsUnavailable
 from nodeagent.model.ids import MigUuid
 from nodeagent.model.plugin import ContainerMount

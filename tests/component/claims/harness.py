@@ -180,8 +180,9 @@ class World:
         self.conditions = Conditions(self.bus, clock, CATALOGUE)
         self.store, self.kubelet = FakeStore(), FakeKubelet()
         self.journal = Journal(
-            self.bus, self.conditions, clock, self.live, self.kubelet,
-            open_store=lambda: self.store, read_node=lambda: Node("machine", "boot"),
+            self.bus, self.conditions, clock, self.live, self.kubelet,  # type: ignore[arg-type]  # as far as it is used
+            open_store=lambda: self.store,  # type: ignore[arg-type,return-value]  # as far as it is used
+            read_node=lambda: Node("machine", "boot"),
         )  # fmt: skip
         self.specs, self.mps, self.partitions = FakeSpecs(), FakeMps(), FakePartitions()
         self.folders, self.slices = FakeFolders(), dict[GpuUuid, int]()
@@ -226,7 +227,7 @@ class World:
     @asynccontextmanager
     async def keeping(self) -> AsyncIterator[None]:
         """The journal is kept."""
-        keeper = Allocations(self.bus, self.conditions, self.clock, self.live, self.kubelet, self.journal)
+        keeper = Allocations(self.bus, self.conditions, self.clock, self.live, self.journal)
         async with anyio.create_task_group() as tasks:
             await tasks.start(lambda task_status: keeper.run(task_status=task_status))
             yield

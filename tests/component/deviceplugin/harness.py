@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 from msgspec.structs import replace
 
-from nodeagent.components.deviceplugin.component import DevicePlugins
+from nodeagent.components.deviceplugin.component import DevicePlugins, OtherResources
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.plugin import DevicePluginSettings
@@ -121,7 +121,8 @@ class World:
     async def running(self) -> AsyncIterator[None]:
         component = DevicePlugins(
             self.bus, self.conditions, self.live, self.journal,
-            serve=self.serving, read_facts=self.read_facts, others=self.others, wait_for_gpus=self.wait_for_gpus,
+            serve=self.serving, read_facts=self.read_facts,
+            others=OtherResources(self.others, wait_for_gpus=self.wait_for_gpus),
         )  # fmt: skip
 
         async def run() -> None:

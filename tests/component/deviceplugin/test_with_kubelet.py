@@ -10,9 +10,10 @@ from pathlib import Path
 import anyio
 import pytest
 
+from nodeagent.app.wiring.kubelet import JoinedSources
 from nodeagent.components.allocations.component import Allocations
 from nodeagent.components.allocations.journal_task import Journal, Node
-from nodeagent.components.deviceplugin.component import DevicePlugins
+from nodeagent.components.deviceplugin.component import DevicePlugins, OtherResources
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.plugin import KubeletSettings
@@ -63,10 +64,11 @@ class Agent:
             open_store=lambda: JournalDisk(self.state_dir, write_seconds=30.0),
             read_node=lambda: Node("machine", "boot"),
         )  # fmt: skip
-        keeper = Allocations(self.bus, conditions, clock, self.live, account, journal)
+        keeper = Allocations(self.bus, conditions, clock, self.live, journal)
         plugins = DevicePlugins(
-            self.bus, conditions, self.live, journal, serve=self._serve, read_facts=self._read_facts
-        )
+            self.bus, conditions, self.live, journal,
+            serve=self._serve, read_facts=self._read_facts, others=OtherResources(JoinedSources(())),
+        )  # fmt: skip
         try:
             async with anyio.create_task_group() as tasks:
                 await tasks.start(lambda task_status: keeper.run(task_status=task_status))

@@ -10,9 +10,9 @@ from nodeagent.components.allocations.component import Allocations
 from nodeagent.components.allocations.journal_format import parse_journal
 from nodeagent.components.allocations.journal_task import Journal, Node
 from nodeagent.components.allocations.ledger import replay
-from nodeagent.components.fractions.component import NAME_PAUSES_SECONDS, Fractions
+from nodeagent.components.fractions import poll_task, reconcile_task
+from nodeagent.components.fractions.component import NAME_PAUSES_SECONDS, FractionHandles, Fractions
 from nodeagent.components.fractions.plugin_task import FractionPlugins
-from nodeagent.components.fractions.reconcile_task import Sources
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
@@ -205,8 +205,8 @@ class World:
         self.conditions = Conditions(self.bus, clock, CATALOGUE)
         self.store, self.kubelet = FakeStore(), FakeKubelet()
         self.journal = Journal(
-            self.bus, self.conditions, clock, self.live, self.kubelet,
-            open_store=lambda: self.store, read_node=lambda: Node("machine", "boot"),
+            self.bus, self.conditions, clock, self.live, self.kubelet,  # type: ignore[arg-type]  # as far as it is used
+            open_store=lambda: self.store, read_node=lambda: Node("machine", "boot"),  # type: ignore[arg-type,return-value]
         )  # fmt: skip
         self.relay, self.orders = FractionPlugins(), OrderHandlers()
         self.specs, self.folders, self.library = FakeSpecs(), FakeFolders(), FakeLibrary()
@@ -227,7 +227,7 @@ class World:
     @asynccontextmanager
     async def keeping(self) -> AsyncIterator[None]:
         """The journal is kept."""
-        keeper = Allocations(self.bus, self.conditions, self.clock, self.live, self.kubelet, self.journal)
+        keeper = Allocations(self.bus, self.conditions, self.clock, self.live, self.journal)
         async with anyio.create_task_group() as tasks:
             await tasks.start(lambda task_status: keeper.run(task_status=task_status))
             yield
@@ -253,11 +253,11 @@ class World:
                 self.tell(PluginState(resources=resources))
 
     def build(self) -> Fractions:
+        open_pods = None if self.pods is None else self._open_pods
+        sources = poll_task.Sources(self.kubelet, self._list_containers, self.places, open_pods)  # type: ignore[arg-type]
         return Fractions(
-            self.bus, self.conditions, self.clock, self.live, self.relay,
-            orders=self.orders, ledger=self.journal, kubelet=self.kubelet, specs=lambda: self.specs,
-            folders=self.folders, library=self.library, sources=Sources(self._list_containers, self.places),
-            open_pods=None if self.pods is None else self._open_pods,
+            self.bus, self.conditions, self.clock, self.live, FractionHandles(self.relay, self.orders), self.journal,
+            reconcile_task.Files(lambda: self.specs, self.folders, self.library), sources,
         )  # fmt: skip
 
     async def set_limits(self, **limits: Any) -> str:

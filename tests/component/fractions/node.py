@@ -12,10 +12,11 @@ from msgspec.structs import replace
 from nodeagent.components.allocations.component import Allocations
 from nodeagent.components.allocations.journal_task import Journal, Node
 from nodeagent.components.cdi.component import Cdi
-from nodeagent.components.deviceplugin.component import DevicePlugins
-from nodeagent.components.fractions.component import Fractions
+from nodeagent.components.deviceplugin.component import DevicePlugins, OtherResources
+from nodeagent.components.fractions.component import FractionHandles, Fractions
 from nodeagent.components.fractions.plugin_task import FractionPlugins
-from nodeagent.components.fractions.reconcile_task import Sources
+from nodeagent.components.fractions.poll_task import Sources
+from nodeagent.components.fractions.reconcile_task import Files
 from nodeagent.components.offering.component import OfferingComponent
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
@@ -39,7 +40,7 @@ from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import SpecsUnavailable
 from nodeagent.model.fractions import ContainerState, PodContainer
 from nodeagent.model.journal import Binding, FractionTable
-from nodeagent.model.orders import SET_DOOR, AllocationModeCommand, ModeWord
+from nodeagent.model.orders import SET_DOOR, AllocationModeCommand, OrderedMode
 from nodeagent.model.plugin import AdvertisedResource, HandoutFacts
 from nodeagent.model.ports import DevicePlugin
 from nodeagent_sim.kubelet.checkpoint import parse_checkpoint
@@ -109,17 +110,17 @@ class Agent:
         )  # fmt: skip
         directories = SpecFiles(self.cdi_dir, others=(), worker=workers[0])
         return [
-            Allocations(*common, clock, self.live, account, journal),
+            Allocations(*common, clock, self.live, journal),
             OfferingComponent(*common, self.live, journal, self.orders),
             Cdi(*common, self.live, FakeDriverFiles(make_files(8)), directories, handle=specs),
             DevicePlugins(
-                *common, self.live, journal, serve=self._serve, read_facts=self._read_facts, others=plugins
+                *common, self.live, journal,
+                serve=self._serve, read_facts=self._read_facts, others=OtherResources(plugins),
             ),
             Fractions(
-                *common, clock, self.live, plugins,
-                orders=self.orders, ledger=journal, kubelet=account, specs=specs.get,
-                folders=HostFractionFolders(self.state_dir / "parts", workers[1]),
-                library=FakeLibrary(), sources=Sources(self._list_containers),
+                *common, clock, self.live, FractionHandles(plugins, self.orders), journal,
+                Files(specs.get, HostFractionFolders(self.state_dir / "parts", workers[1]), FakeLibrary()),
+                Sources(account, self._list_containers),
             ),
         ]  # fmt: skip
 
@@ -146,7 +147,7 @@ class Agent:
     async def _read_facts(self, _: Settings) -> HandoutFacts:
         return HandoutFacts()
 
-    async def choose(self, gpu: str, door: ModeWord) -> str:
+    async def choose(self, gpu: str, door: OrderedMode) -> str:
         return await self.orders.give(SET_DOOR, AllocationModeCommand(gpu=gpu, door=door, who="me"))
 
     @property

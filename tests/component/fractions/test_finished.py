@@ -4,6 +4,8 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
+from nodeagent.components.fractions.component import NAME_PAUSES_SECONDS
+from nodeagent.components.fractions.poll_task import SourcePoller, Sources
 from nodeagent.model.errors import NoRoom
 from nodeagent.model.events import FractionReleased
 from nodeagent.model.fractions import ContainerRequest, ContainerState, PodContainer, PodRequest
@@ -108,12 +110,20 @@ async def test_what_ends_while_others_are_named_stays_ended(world: World, pods: 
             # The list is silent, so that only the uid is known.
             world.kubelet.listing = None
             await world.plugin().pre_start(each.cores)
+        await anyio.sleep(0.1)  # the poll for names at the last start is over
         world.note()
         world.store.append_seconds = 0.1
-        await anyio.sleep(0.15)
+        await anyio.sleep(NAME_PAUSES_SECONDS[0] + 0.05)
         assert [each.pod.name for each in world.table.bindings.values()] == ["pod-0", "", ""]
         last = held[-1]
         world.end(last)
         pods.put(say(last, is_finished=True))
         await anyio.sleep(1)
         assert sorted(each.pod.name for each in world.table.bindings.values()) == ["pod-0", "pod-1"]
+
+
+async def test_a_runtime_of_simulated_containers_is_not_asked(world: World) -> None:
+    """It has none of them, and is not silent for that."""
+    sources = Sources(world.kubelet)  # type: ignore[arg-type]  # as far as it is used
+    poller = SourcePoller(world.bus, world.clock, sources, tuple)
+    assert await poller.ask_runtime(None) == ((), "")

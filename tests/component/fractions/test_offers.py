@@ -15,9 +15,9 @@ from nodeagent.model.ports import ContainerDevices, KubeletCheckpoint, PodListin
 from nodeagent.model.runtime import RuntimeKind, RuntimeState
 from nodeagent.model.shim_names import read_request
 from nodeagent.rules.fractions.bound import BoundFractions, read_bound
+from nodeagent.rules.fractions.device_ids import parse_fraction_id
 from nodeagent.rules.fractions.published import read_published
 from nodeagent.rules.fractions.runtime import explain_no_cdi
-from nodeagent.rules.ids import parse_fraction_id
 from tests.component.fractions.harness import FakePods, World, driver
 from tests.support.fractions import make_health, make_offering, make_pod, make_settings, part
 from tests.support.gpus import gpu_uuid, make_inventory

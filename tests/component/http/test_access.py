@@ -19,7 +19,7 @@ from nodeagent.edge.http.errors import WebConfigInvalid
 from nodeagent.edge.http.listeners import open_tcp_listener
 from nodeagent.edge.http.messages import TEXT, Answer, Request, Response
 from nodeagent.edge.http.routes import Route, Routes
-from nodeagent.edge.http.server import CAPACITY
+from nodeagent.edge.http.server import CAPACITY, ServerBounds
 from nodeagent.edge.http.web_config import WebConfig
 from tests.component.http.certificates import Authority
 from tests.support.wire.http_server import make_server
@@ -44,7 +44,9 @@ async def _hello(_request: Request) -> Answer:
 async def serve(access: Access, capacity: Capacity = CAPACITY) -> AsyncIterator[int]:
     """The port of a server with these rules."""
     with open_tcp_listener("127.0.0.1", 0, key="test") as listener:
-        server = make_server(Routes([Route("GET", "/", _hello)]), access=access, capacity=capacity)
+        server = make_server(
+            Routes([Route("GET", "/", _hello)]), access=access, bounds=ServerBounds(connections=capacity)
+        )
         async with server.serving(listener):
             yield listener.getsockname()[1]
 

@@ -2,7 +2,7 @@
 
 import errno
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -17,7 +17,7 @@ from nodeagent.edge.http.hosts import AllowedHosts
 from nodeagent.edge.http.listeners import open_tcp_listener
 from nodeagent.edge.http.messages import TEXT, Answer, Request, Response, Stream
 from nodeagent.edge.http.routes import Route, Routes
-from nodeagent.edge.http.server import HttpServer, ServerLimits
+from nodeagent.edge.http.server import HttpServer, ServerBounds, ServerLimits
 from tests.support.wire.http_server import fail, make_server
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
@@ -53,10 +53,13 @@ class Site:
 
 
 @asynccontextmanager
-async def serve(site: Site | None = None, **requests: Any) -> AsyncIterator[int]:
+async def serve(
+    site: Site | None = None, *, hosts: Callable[[], AllowedHosts] | None = None, **bounds: Any
+) -> AsyncIterator[int]:
     """The port of a server."""
     with open_tcp_listener("127.0.0.1", 0, key="test") as listener:
-        async with make_server((site or Site()).routes, **requests).serving(listener):
+        server = make_server((site or Site()).routes, bounds=ServerBounds(**bounds), hosts=hosts)
+        async with server.serving(listener):
             yield listener.getsockname()[1]
 
 
@@ -99,7 +102,7 @@ async def ask(port: int, request: bytes = GET) -> bytes:
 
 async def test_silent_connections_make_room_for_one_that_speaks() -> None:
     """Many more than fit, from the same address: the oldest are closed, and each request is answered."""
-    async with serve(capacity=Capacity(8, 8)) as port, connected(port, 30) as streams:
+    async with serve(connections=Capacity(8, 8)) as port, connected(port, 30) as streams:
         for _ in range(3):
             assert (await ask(port)).endswith(b"hello")
         for stream in streams[:20]:
@@ -108,7 +111,7 @@ async def test_silent_connections_make_room_for_one_that_speaks() -> None:
 
 async def test_who_leaves_without_a_word_frees_its_place_and_who_stays_is_let_go_at_the_end() -> None:
     """Closed, reset, or silent to the end: nothing is left of them, and nobody had to make room."""
-    async with serve(capacity=Capacity(2, 2)) as port:
+    async with serve(connections=Capacity(2, 2)) as port:
         for linger in (b"\x00\x00\x00\x00\x00\x00\x00\x00", b"\x01\x00\x00\x00\x00\x00\x00\x00"):
             for _ in range(5):
                 leaving = await anyio.connect_tcp("127.0.0.1", port)
@@ -124,7 +127,7 @@ async def test_who_leaves_without_a_word_frees_its_place_and_who_stays_is_let_go
 async def test_where_everybody_is_served_a_newcomer_hears_503_at_once() -> None:
     """Whose request is in progress for less than a second is not cut off for another's."""
     site = Site()
-    async with serve(site, capacity=Capacity(1, 1)) as port:
+    async with serve(site, connections=Capacity(1, 1)) as port:
         async with connected(port, 1, b"GET /stay HTTP/1.1\r\nHost: x\r\n\r\n"):
             with anyio.fail_after(PATIENCE_SECONDS):
                 await site.is_served.wait()
@@ -146,7 +149,7 @@ async def test_where_everybody_is_served_a_newcomer_hears_503_at_once() -> None:
 )
 async def test_headers_that_never_finish_end_within_the_time_for_reading(said: bytes, heard: bytes) -> None:
     """Whether nothing, a byte or half a header has come."""
-    async with serve(limits=lambda: ServerLimits(read_seconds=0.3)) as port, connected(port, 1, said) as (stream,):
+    async with serve(requests=lambda: ServerLimits(read_seconds=0.3)) as port, connected(port, 1, said) as (stream,):
         before = anyio.current_time()
         assert (await hear(stream)).startswith(heard)
         assert anyio.current_time() - before < 10
@@ -154,7 +157,7 @@ async def test_headers_that_never_finish_end_within_the_time_for_reading(said: b
 
 async def test_half_of_a_second_request_ends_within_the_time_for_reading_too() -> None:
     """The time begins with its first bytes, not when the connection was opened or last answered."""
-    async with serve(limits=lambda: ServerLimits(read_seconds=0.3)) as port:
+    async with serve(requests=lambda: ServerLimits(read_seconds=0.3)) as port:
         async with connected(port, 1, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n") as (stream,):
             while b"hello" not in await stream.receive():
                 pass
@@ -164,7 +167,7 @@ async def test_half_of_a_second_request_ends_within_the_time_for_reading_too() -
 
 async def test_a_kept_connection_rests_after_a_body_as_after_any_request() -> None:
     """The last bytes of a body are not the first of another request."""
-    async with serve(limits=lambda: ServerLimits(read_seconds=0.2)) as port:
+    async with serve(requests=lambda: ServerLimits(read_seconds=0.2)) as port:
         body = b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody"
         async with connected(port, 1, body) as (stream,):
             while b"hello" not in await stream.receive():
@@ -178,7 +181,7 @@ async def test_a_kept_connection_rests_after_a_body_as_after_any_request() -> No
 
 async def test_an_address_that_has_all_it_may_have_makes_room_for_itself() -> None:
     """A connection from another address stays."""
-    async with serve(capacity=Capacity(8, 2)) as port:
+    async with serve(connections=Capacity(8, 2)) as port:
         async with await anyio.connect_tcp("127.0.0.1", port, local_host="127.0.0.2") as other, connected(port, 6):
             await other.send(GET)
             assert (await hear(other)).endswith(b"hello")
@@ -186,14 +189,14 @@ async def test_an_address_that_has_all_it_may_have_makes_room_for_itself() -> No
 
 async def test_a_byte_now_and_then_does_not_put_the_end_off() -> None:
     """The time is for the whole header."""
-    async with serve(limits=lambda: ServerLimits(read_seconds=0.5)) as port, connected(port, 1, b"GET / H") as (one,):
+    async with serve(requests=lambda: ServerLimits(read_seconds=0.5)) as port, connected(port, 1, b"GET / H") as (one,):
         with anyio.fail_after(PATIENCE_SECONDS), pytest.raises(anyio.BrokenResourceError):
             await drip(one)
 
 
 async def test_a_kept_connection_may_rest_for_longer_than_a_header_may_take() -> None:
     """Prometheus asks every so often on the same connection."""
-    async with serve(limits=lambda: ServerLimits(read_seconds=0.2)) as port:
+    async with serve(requests=lambda: ServerLimits(read_seconds=0.2)) as port:
         async with connected(port, 1, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n") as (stream,):
             while b"hello" not in await stream.receive():
                 pass
@@ -205,7 +208,7 @@ async def test_a_kept_connection_may_rest_for_longer_than_a_header_may_take() ->
 async def test_a_reader_that_does_not_read_its_stream_is_cut_off() -> None:
     """A stream waits for its reader no longer than an answer does."""
     site = Site()
-    async with serve(site, limits=lambda: ServerLimits(write_seconds=0.3)) as port:
+    async with serve(site, requests=lambda: ServerLimits(write_seconds=0.3)) as port:
         async with connected(port, 1, b"GET /flood HTTP/1.1\r\nHost: x\r\n\r\n"):
             with anyio.fail_after(PATIENCE_SECONDS):
                 await site.has_ended.wait()

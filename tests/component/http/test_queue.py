@@ -12,7 +12,7 @@ from nodeagent.edge.http.listeners import open_tcp_listener
 from nodeagent.edge.http.messages import TEXT, Answer, Request, Response
 from nodeagent.edge.http.queue import RequestQueue
 from nodeagent.edge.http.routes import Route, Routes
-from nodeagent.edge.http.server import ServerLimits
+from nodeagent.edge.http.server import ServerBounds, ServerLimits
 from tests.component.http.test_server_limits import ask
 from tests.support.waiting import wait_until
 from tests.support.wire.http_server import make_server
@@ -42,7 +42,7 @@ async def serve(
     routes = Routes([Route("POST", "/", handler.answer, queue=queue), Route("GET", "/", handler.answer)])
     limits = ServerLimits(body_bytes_max=100)
     with open_tcp_listener("127.0.0.1", 0, key="test") as listener:
-        async with make_server(routes, limits=lambda: limits, bodies=bodies).serving(listener):
+        async with make_server(routes, bounds=ServerBounds(lambda: limits, bodies=bodies)).serving(listener):
             yield listener.getsockname()[1]
 
 

@@ -9,7 +9,7 @@ import anyio
 from nodeagent.edge.http.listeners import open_tcp_listener
 from nodeagent.edge.http.messages import TEXT, Answer, Request, Response
 from nodeagent.edge.http.routes import Route, Routes
-from nodeagent.edge.http.server import ServerLimits
+from nodeagent.edge.http.server import ServerBounds, ServerLimits
 from tests.support.wire.http_server import make_server
 
 LARGE = b"x" * (8 * 1024 * 1024)
@@ -31,7 +31,7 @@ async def serve(limits: ServerLimits, at_most: int = 1) -> AsyncIterator[int]:
         [Route("GET", "/large", _large, at_most=lambda: at_most), Route("GET", "/", _echo), Route("POST", "/", _echo)]
     )
     with open_tcp_listener("127.0.0.1", 0, key="test") as listener:
-        async with make_server(routes, limits=lambda: limits).serving(listener):
+        async with make_server(routes, bounds=ServerBounds(lambda: limits)).serving(listener):
             yield listener.getsockname()[1]
 
 

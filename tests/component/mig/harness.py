@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 
 from nodeagent.components.inventory.diff import diff_inventories
-from nodeagent.components.mig.component import ClusterAccess, GpuAccess, Mig, MigFiles
+from nodeagent.components.mig.component import ClusterAccess, Mig, MigFiles, MigHandles
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.mig import MigSettings
@@ -27,7 +27,7 @@ from nodeagent.model.journal import Change, Step
 from nodeagent.model.mig import MigState, PartitionRequest
 from nodeagent.model.orders import APPLY_LAYOUT, LayoutCommand
 from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource, PluginState
-from nodeagent.model.ports import PartitionMaking, ProcessPlaces
+from nodeagent.model.ports import GpuAccess, PartitionMaking, ProcessPlaces
 from nodeagent.rules.mig.layouts import LayoutsRead
 from nodeagent_sim.gpus.profile import load_profile
 from nodeagent_sim.gpus.source import SimulatedGpus
@@ -183,9 +183,8 @@ class World:
                 self.live,
                 GpuAccess(self.gpus, self.places),
                 MigFiles(self.book, self.store, self._read_file),  # type: ignore[arg-type]  # as far as it is used
-                orders=self.orders,
-                partitions=self.partitions,
-                cluster=ClusterAccess(self.cluster, self.cluster, has_labels=self.has_cluster),
+                MigHandles(self.orders, self.partitions),
+                ClusterAccess(self.cluster, self.cluster, has_labels=self.has_cluster),
             )
             await tasks.start(lambda *, task_status: component.run(task_status=task_status))
             yield self

@@ -36,7 +36,7 @@ from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import Binding, FractionTable
 from nodeagent.model.mps import MpsDaemon, MpsPhase, MpsState
 from nodeagent.model.offering import AllocationMode, GpuAllocationMode, Offering
-from nodeagent.model.ports import MpsHost, ProcessPlaces
+from nodeagent.model.ports import GpuAccess, MpsHost, ProcessPlaces
 from nodeagent.rules.mps.access import plan_place
 from nodeagent_sim.gpus.source import SimulatedGpus
 from nodeagent_sim.mps import SimulatedMps
@@ -135,10 +135,9 @@ class World:
                 self.clock,
                 self.live,
                 self.host,
-                partitioning=self.gpus,
-                journal=self.book,
-                handle=self.handle,
-                places=self.places,
+                GpuAccess(self.gpus, self.places),
+                self.book,
+                self.handle,
             )
             await tasks.start(lambda *, task_status: component.run(task_status=task_status))
             yield self

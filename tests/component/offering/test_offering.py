@@ -22,7 +22,7 @@ from nodeagent.model.events import AllocationModeChanged, AllocationModeChosen, 
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
 from nodeagent.model.journal import ChosenAllocationModes
 from nodeagent.model.offering import AllocationMode, GpuAllocationMode, Offering
-from nodeagent.model.orders import SET_DOOR, AllocationModeCommand, ModeWord
+from nodeagent.model.orders import SET_DOOR, AllocationModeCommand, OrderedMode
 from tests.support.fractions import make_bound, make_settings, make_table, part
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
 from tests.support.virtual_time import FakeClock
@@ -89,7 +89,7 @@ class World:
         assert envelope is not None
         return envelope.value.doors[index]
 
-    async def choose(self, gpu: str, door: ModeWord) -> str:
+    async def choose(self, gpu: str, door: OrderedMode) -> str:
         return await self.orders.give(SET_DOOR, AllocationModeCommand(gpu=gpu, door=door, who="me"))
 
     def codes(self) -> set[str]:

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.components.allocations.ports import JournalStore
 from nodeagent.edge.host.files.journal_disk import JournalDisk
 from nodeagent.model.errors import JournalUnavailable
 from tests.fakes.journal_store import FakeStore
 
-OpenStore = Callable[[], JournalStore]
+Store = JournalDisk | FakeStore
+OpenStore = Callable[[], Store]
 
 
 @pytest.fixture(params=["stand-in", "disk"])
@@ -20,7 +20,7 @@ def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
     return (lambda: kept) if request.param == "stand-in" else (lambda: JournalDisk(tmp_path / "state"))
 
 
-async def reopen(store: JournalStore, make_store: OpenStore) -> tuple[JournalStore, tuple[bytes | None, bytes | None]]:
+async def reopen(store: Store, make_store: OpenStore) -> tuple[Store, tuple[bytes | None, bytes | None]]:
     await store.aclose()
     following = make_store()
     current, previous, problem = await following.open()

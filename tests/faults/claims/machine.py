@@ -21,7 +21,7 @@ from nodeagent.components.allocations.journal_task import Journal, Node
 from nodeagent.components.cdi.component import Cdi
 from nodeagent.components.claims.make import Makers
 from nodeagent.components.claims.sharing import LimitsFolders, TimeSlices
-from nodeagent.components.mig.component import ClusterAccess, GpuAccess, Mig, MigFiles
+from nodeagent.components.mig.component import ClusterAccess, Mig, MigFiles, MigHandles
 from nodeagent.components.mps.component import Mps
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
@@ -44,6 +44,7 @@ from nodeagent.model.gpu import ComputeMode, Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.mig import Write
+from nodeagent.model.ports import GpuAccess
 from nodeagent.rules.cdi_names import CLAIM_FILES, FRACTION_FILES
 from nodeagent.rules.mig.layouts import LayoutsRead
 from nodeagent_sim.gpus.profile import load_profile
@@ -158,10 +159,10 @@ class Agent(World):
     async def at_work(self) -> AsyncIterator["Agent"]:
         """From its start, with everything recovered, to its orderly end."""
         self.journal = Journal(
-            self.bus, self.conditions, self.clock, self.live, self.kubelet,
+            self.bus, self.conditions, self.clock, self.live, self.kubelet,  # type: ignore[arg-type]  # as far as it is used
             open_store=lambda: JournalDisk(self.machine.state), read_node=lambda: Node("machine", self.machine.boot),
         )  # fmt: skip
-        keeper = Allocations(self.bus, self.conditions, self.clock, self.live, self.kubelet, self.journal)
+        keeper = Allocations(self.bus, self.conditions, self.clock, self.live, self.journal)
         files = SpecFiles(
             self.machine.specs,
             others=(),
@@ -204,13 +205,13 @@ class Agent(World):
         return Mig(
             self.bus, self.conditions, self.clock, self.live, GpuAccess(self.cards),
             MigFiles(self.journal, Store(), _read_no_file),  # type: ignore[arg-type]  # as far as it is used
-            orders=OrderHandlers(), partitions=self.mig, cluster=ClusterAccess(),
+            MigHandles(OrderHandlers(), self.mig), ClusterAccess(),
         )  # fmt: skip
 
     def _build_mps(self) -> Mps:
         return Mps(
             self.bus, self.conditions, self.clock, self.live, SimulatedMps(),
-            partitioning=self.cards, journal=self.journal, handle=self.daemons, places=None,
+            GpuAccess(self.cards), self.journal, self.daemons,
         )  # fmt: skip
 
 

@@ -112,9 +112,10 @@ async def live_once(directory: Path, acknowledged: int, life: int) -> None:
     settings = Settings(journal=JournalSettings(rotate_bytes=4096, history_entries=HISTORY_MAX))
     conditions, live = Conditions(bus, clock, CATALOGUE), LiveSettings(settings)
     journal = Journal(
-        bus, conditions, clock, live, kubelet, open_store=lambda: JournalDisk(directory), read_node=lambda: NODE
-    )
-    keeper = Allocations(bus, conditions, clock, live, kubelet, journal)
+        bus, conditions, clock, live, kubelet,  # type: ignore[arg-type]  # as far as it is used
+        open_store=lambda: JournalDisk(directory), read_node=lambda: NODE,
+    )  # fmt: skip
+    keeper = Allocations(bus, conditions, clock, live, journal)
 
     async def allocate(name: str) -> None:
         device = DeviceId(f"GPU-{life}-{name}")

@@ -65,9 +65,10 @@ async def check(directory: Path) -> None:
     conditions = Conditions(bus, clock, CATALOGUE)
     disk = Disk(directory)
     journal = Journal(
-        bus, conditions, clock, live, kubelet, open_store=lambda: JournalDisk(directory), read_node=lambda: NODE
-    )
-    keeper = Allocations(bus, conditions, clock, live, kubelet, journal)
+        bus, conditions, clock, live, kubelet,  # type: ignore[arg-type]  # as far as it is used
+        open_store=lambda: JournalDisk(directory), read_node=lambda: NODE,
+    )  # fmt: skip
+    keeper = Allocations(bus, conditions, clock, live, journal)
 
     def is_unavailable() -> bool:
         return any(condition.code == "journal-unavailable" for condition in conditions.all_set())
@@ -103,7 +104,7 @@ async def check(directory: Path) -> None:
         tasks.cancel_scope.cancel()
     disk.empty()
     disk.make_read_only()
-    keeper = Allocations(bus, conditions, clock, live, kubelet, journal)
+    keeper = Allocations(bus, conditions, clock, live, journal)
     async with anyio.create_task_group() as tasks:
         await tasks.start(lambda task_status: keeper.run(task_status=task_status))
         await refuse("f", "read-only file system")

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from nodeagent.components.cdi.plan_specs import SpecOptions, plan_specs
 from nodeagent.components.cdi.registry import parse_spec
-from nodeagent.components.cdi.spec import render_spec
-from nodeagent.components.cdi.validate import find_spec_problems
+from nodeagent.components.cdi.spec import find_spec_problems, render_spec
 from nodeagent.edge.host.driver.ldcache import parse_library_cache
 from nodeagent.edge.host.errors import LibraryCacheInvalid
 from nodeagent.model.cdi import DriverFiles, DriverLibrary, DriverNode, SpecContent

@@ -122,7 +122,7 @@ def test_the_same_evidence_gives_the_same_verdicts(past: list[Evidence], policy:
     assert courses[0].judge.report(unknown_after=3, watched=True, wall=1.0) == courses[1].judge.report(
         unknown_after=3, watched=True, wall=1.0
     )
-    assert encode_verdicts(courses[0].judge.book(9.0)) == encode_verdicts(courses[1].judge.book(9.0))
+    assert encode_verdicts(courses[0].judge.collect(9.0)) == encode_verdicts(courses[1].judge.collect(9.0))
 
 
 @given(evidence, st.sampled_from(POLICIES), st.sampled_from(["boot", "other"]), st.floats(0, 1e6))
@@ -137,7 +137,7 @@ def test_a_restart_never_makes_a_device_better(
             course.take(one)
     before = course.verdicts()
     at = course.at + pause if boot_id == "boot" else pause
-    book = resume_verdicts(decode_verdicts(encode_verdicts(course.judge.book(course.at))), boot_id, at)
+    book = resume_verdicts(decode_verdicts(encode_verdicts(course.judge.collect(course.at))), boot_id, at)
     resumed = Course(policy)
     resumed.judge = Judge(book)
     resumed.judge.note_inventory(NODE)

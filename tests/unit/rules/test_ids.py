@@ -3,18 +3,13 @@
 import pytest
 
 from nodeagent.rules.ids import (
-    FractionId,
-    FractionIdKind,
     find_uuid,
     is_ours,
     is_replica,
     list_mig_names,
-    name_group,
     parse_device_id,
-    parse_fraction_id,
     parse_index,
     render_device_id,
-    render_fraction_id,
     render_index,
 )
 from tests.support.gpus import gpu_uuid, make_gpu, mig_uuid
@@ -65,51 +60,3 @@ def test_a_mig_device_has_three_names() -> None:
     """Index, UUID, and the UUID of old with the instances in it."""
     gpu = make_gpu(1, mig=["1g.10gb"])
     assert list_mig_names(gpu, gpu.mig_devices[0]) == ("1:0", mig_uuid(1, 0), f"MIG-{gpu_uuid(1)}/7/0")
-
-
-@pytest.mark.parametrize(
-    ("token", "text"),
-    [
-        (FractionId(FractionIdKind.CORE, 0, "1a2b3c4d", 17), "core-n0-g1a2b3c4d-17"),
-        (FractionId(FractionIdKind.MEMORY, None, "00000000", 0), "mem-nx-g00000000-0"),
-        (FractionId(FractionIdKind.SHARE, 999999, "ffffffff", 999999), "gpu-n999999-gffffffff-999999"),
-    ],
-)
-def test_a_token_round_trips(token: FractionId, text: str) -> None:
-    """It carries what it counts, NUMA node and group; an unknown node is spelled."""
-    assert render_fraction_id(token) == text
-    assert parse_fraction_id(text) == token
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "core",
-        "core-n0-g1a2b3c4d-",
-        "core-n0-g1a2b3c4d--1",
-        "core-n0-g1a2b3c4d-01",
-        "core-n00-g1a2b3c4d-1",
-        "core-n-g1a2b3c4d-1",
-        "core-n-1-g1a2b3c4d-1",
-        "core-n0-g1A2B3C4D-1",
-        "core-n0-g1a2b3c4-1",
-        "core-n0-g1a2b3c4d-1000000",
-        "core-n0-g1a2b3c4d-1\n",
-        " core-n0-g1a2b3c4d-1",
-        "core-n0-g1a2b3c4d-\u0661",
-        "core-n0-g1a2b3c4d-" + "9" * 5000,
-        "tencent.com/vcuda-core-17",
-        gpu_uuid(0),
-    ],
-)
-def test_what_is_no_token_is_refused(text: str) -> None:
-    """Each token has one spelling; another program's ids, and anything hostile, are none."""
-    assert parse_fraction_id(text) is None
-
-
-def test_groups_are_named_by_what_outlives_a_reboot() -> None:
-    """By the GPU itself, in eight digits; similar UUIDs have other names."""
-    assert name_group(gpu_uuid(0)) == name_group(gpu_uuid(0))
-    assert len({name_group(gpu_uuid(index)) for index in range(64)}) == 64
-    assert parse_fraction_id(render_fraction_id(FractionId(FractionIdKind.CORE, 0, name_group("x"), 1))) is not None

@@ -61,12 +61,7 @@ def refuse_claim(
 ) -> str:
     """Why a claim must not be recorded, in words; empty for a permitted claim.
 
-    Args:
-        claim: A new claim, or a living claim with more details.
-        claims: All prepared claims.
-        held: The devices handed out by the device plugin and not returned.
-        parts: The bindings of fractions.
-        capacities: The whole cores and memory of each shared GPU.
+    `claim` is new, or a living claim with more details; `held` are the devices handed out by the device plugin.
     """
     taken = {find_uuid(device) for device in held}
     bound = {fraction.gpu for binding in parts.bindings.values() for fraction in binding.parts}

@@ -47,11 +47,7 @@ def refuse_binding(
 ) -> str:
     """Why a binding must not be recorded, in words; empty for a permitted binding.
 
-    Args:
-        fractions: The present bindings.
-        binding: A new binding, or a living binding with other limits.
-        capacities: The whole cores and memory of each GPU.
-        leaving: Numbers of bindings released in the same commit.
+    `binding` is new, or a living binding with other limits; `leaving` are released in the same commit.
     """
     if flaw := find_flaw(fractions, binding):
         return flaw
@@ -81,14 +77,8 @@ def plan_binding(
 ) -> tuple[Sequence[FractionRecord], Binding]:
     """The records that give a container its fractions, and the binding with its number.
 
-    Args:
-        fractions: The present reservations and bindings.
-        binding: A new binding, of number 0, or a living binding with other limits.
-        capacities: The whole cores and memory of each GPU; `None` for a running container, adopted as it is.
-        leaving: Numbers of bindings to release with the same commit.
-        claimed: The GPUs of prepared claims.
-        next_number: The ledger's next number.
-        at_seconds: The time of the records.
+    A new binding has number 0. Without capacities a running container is adopted as it is; `claimed` are the GPUs of
+    prepared claims.
 
     Raises:
         BindingRefused: The binding must not be recorded.

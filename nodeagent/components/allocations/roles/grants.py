@@ -123,10 +123,9 @@ class GrantDraft:
         else:
             self._change(record)
 
-    def note_end(self, ended: Ended | None) -> None:
-        """Remember an end of another role, if any."""
-        if ended is not None:
-            self._ended.append(ended)
+    def note_end(self, ended: Ended) -> None:
+        """Remember an end of another role."""
+        self._ended.append(ended)
 
     def _grant(self, new: Entry) -> None:
         """Add an entry; within one pod the kubelet hands a device from an init container on to the next container."""

@@ -42,9 +42,9 @@ def build_admission_families(facts: AdmissionFacts) -> tuple[Family, ...]:
     )
 
 
-def build_claim_families(book: ReadyClaims | None, slices: PublishedSlices | None) -> tuple[Family, ...]:
+def build_claim_families(table: ReadyClaims | None, slices: PublishedSlices | None) -> tuple[Family, ...]:
     """All families about claims; no series on a node without claims."""
-    claims = book.claims.values() if book is not None else ()
+    claims = table.claims.values() if table is not None else ()
     ready = sum(claim.is_ready for claim in claims)
     states = [((("state", "ready"),), ready), ((("state", "making"),), len(claims) - ready)]
     pool = () if slices is None else (("driver", slices.driver), ("pool", slices.pool))

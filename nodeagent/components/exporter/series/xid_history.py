@@ -32,7 +32,7 @@ class XidHistory:
         self._totals: dict[GpuUuid, Counter[int]] = {}
         self._newest: dict[tuple[GpuUuid, int], float] = {}
         self.revision = 0
-        """Rises with each note, so that what was rendered from this book can be known to be old."""
+        """Rises with each note, so that what was rendered from this history can be known to be old."""
 
     def note(self, event: XidReported, time_seconds: float) -> None:
         """Count one XID."""

@@ -47,13 +47,13 @@ class ClaimsRecord(Value, frozen=True):
 
 
 def record_claims(
-    book: ReadyClaims | None,
+    ready: ReadyClaims | None,
     table: ClaimTable | None,
     standing: ClaimStanding | None,
     conditions: Iterable[ActiveCondition],
 ) -> ClaimsRecord:
     """The record of all claims now."""
-    prepared = sorted((book or ReadyClaims()).claims.values(), key=lambda one: (one.namespace, one.name))
+    prepared = sorted((ready or ReadyClaims()).claims.values(), key=lambda one: (one.namespace, one.name))
     return ClaimsRecord(
         standing=standing,
         prepared=tuple(ClaimRecord(claim=claim, holders=tuple(_list_holders(claim, table))) for claim in prepared),
@@ -66,13 +66,13 @@ def record_claims(
 
 
 def join_claims(
-    allocations: AllocationTable | None, book: ReadyClaims | None, table: ClaimTable | None
+    allocations: AllocationTable | None, ready: ReadyClaims | None, table: ClaimTable | None
 ) -> AllocationTable | None:
     """All holders, including holders by claim: a row for each container."""
-    if book is None or not book.claims:
+    if ready is None or not ready.claims:
         return allocations
     living = allocations.allocations if allocations is not None else ()
-    claimed = (one for claim in book.claims.values() for one in _list_allocations(claim, table))
+    claimed = (one for claim in ready.claims.values() for one in _list_allocations(claim, table))
     return AllocationTable(allocations=(*living, *claimed))
 
 

@@ -7,8 +7,7 @@ from msgspec import json
 from msgspec.structs import replace
 
 from nodeagent.components.cdi.plan_specs import FractionUndescribed, SpecOptions, plan_common_edits, plan_fraction
-from nodeagent.components.cdi.spec import render_spec
-from nodeagent.components.cdi.validate import find_spec_problems
+from nodeagent.components.cdi.spec import find_spec_problems, render_spec
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.plugin import ContainerMount
 from tests.support.files.driver_files import make_files

@@ -13,10 +13,10 @@ from nodeagent.components.cdi.spec import (
     DeviceNode,
     Mount,
     build_spec,
+    find_spec_problems,
     render_spec,
     render_spec_name,
 )
-from nodeagent.components.cdi.validate import find_spec_problems
 from nodeagent.model.cdi import DriverFiles
 from nodeagent.model.gpu import Inventory
 from nodeagent.rules.cdi_names import MANAGEMENT_KIND, OWN_KIND, PUBLIC_KIND, PUBLIC_KINDS

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent.components.cdi.validate import find_spec_problems
+from nodeagent.components.cdi.spec import find_spec_problems
 
 EDITS = {"deviceNodes": [{"path": "/dev/x"}]}
 

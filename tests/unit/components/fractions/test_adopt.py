@@ -11,7 +11,7 @@ from nodeagent.model.fractions import ContainerState, FractionLimit, PodContaine
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.journal import FractionTable, GpuFraction
 from nodeagent.model.ports import ContainerDevices, KubeletCheckpoint, PodListing
-from nodeagent.rules.ids import FractionId, FractionIdKind, name_group, render_fraction_id
+from nodeagent.rules.fractions.device_ids import FractionId, FractionIdKind, name_group, render_fraction_id
 from tests.support.fractions import make_pod, make_promise, make_table, make_view, part
 from tests.support.gpus import gpu_uuid
 from tests.support.journals import CORE, MEMORY

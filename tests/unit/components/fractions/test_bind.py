@@ -332,7 +332,7 @@ def test_a_part_that_mps_holds_is_alone_with_its_like() -> None:
     some = make_bound(7, (), part(0, 30, 8), pod=make_pod("b"))
     for enforcement, given in ((Enforcement.LIBRARY, 1), (Enforcement.MPS, 0)):
         table = make_table(PROMISED, [replace(some, enforcement=enforcement)])
-        choice = choose(Start(CALLER, None, MPS, has_mps=True), make_view(), table, 5.0)
+        choice = choose(Start(CALLER, None, MPS), make_view(has_mps=True), table, 5.0)
         assert (choice.binding.parts, choice.binding.enforcement) == ((part(given, 3, 8),), Enforcement.MPS)
         choice = choose(Start(CALLER, None), make_view(), table, 5.0)
         assert choice.binding.parts == (part(1 - given, 3, 8),)
@@ -346,12 +346,12 @@ def test_mps_is_refused_where_it_cannot_hold() -> None:
     pod = request(annotations={"nodeagent.io/gpu-enforcement": "mps"})
     with pytest.raises(RequestInvalid, match="nobody looks after MPS daemons on this node"):
         choose(Start(CALLER, pod), make_view(), make_table(PROMISED), 5.0)
-    assert choose(Start(CALLER, pod, has_mps=True), make_view(), make_table(PROMISED), 5.0).binding.enforcement == "mps"
+    assert choose(Start(CALLER, pod), make_view(has_mps=True), make_table(PROMISED), 5.0).binding.enforcement == "mps"
     limits = {"nvidia.com/gpumem": "4096", "nvidia.com/gpucores": "25"}
     said = request(containers=(ContainerRequest(name="main", limits=limits),))
     table, caller = make_table([make_promise(1, "st", SHARE)]), make_caller([DeviceId("s"), DeviceId("t")])
     with pytest.raises(RequestInvalid, match="parts of 2 GPUs are asked for"):
-        choose(Start(caller, said, MPS, has_mps=True), make_view(profile="hami"), table, 5.0)
+        choose(Start(caller, said, MPS), make_view(has_mps=True, profile="hami"), table, 5.0)
 
 
 def test_a_binding_is_found_by_pod_and_container() -> None:

@@ -4,12 +4,12 @@ import pytest
 
 from nodeagent.components.fractions.decide import describe_binding
 from nodeagent.components.fractions.judge import FractionPoll, judge_all
+from nodeagent.components.fractions.recovery import Action
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.fractions import ContainerState, PodContainer
 from nodeagent.model.ids import ResourceName
 from nodeagent.model.journal import FractionTable
 from nodeagent.model.ports import ContainerDevices, KubeletCheckpoint, PodListing
-from nodeagent.rules.fractions.recovery import Action
 from tests.support.fractions import ids, make_bound, make_pod, make_promise, make_table, part
 from tests.support.gpus import gpu_uuid
 from tests.support.journals import CORE, MEMORY
@@ -58,9 +58,9 @@ def judge(table: FractionTable, seen: FractionPoll) -> list[Action]:
         (LISTED, NOBODY, Action.KEEP),
         (EMPTY, NOTED, Action.KEEP),
         (LISTED, None, Action.KEEP),
-        (EMPTY, NOBODY, Action.ROLL_BACK),
-        (None, NOTED, Action.FREEZE),
-        (EMPTY, None, Action.FREEZE),
+        (EMPTY, NOBODY, Action.RELEASE),
+        (None, NOTED, Action.KEEP),
+        (EMPTY, None, Action.KEEP),
     ],
 )
 def test_a_promise_is_kept_while_anybody_has_its_ids(
@@ -78,7 +78,7 @@ def test_a_promise_is_kept_while_anybody_has_its_ids(
         (POD, look(PodListing(pods=(NAMED,))), Action.RELEASE),
         (POD, look(), Action.RELEASE),
         (POD, look(EMPTY, NOTED), Action.RELEASE),
-        (POD, look(None), Action.FREEZE),
+        (POD, look(None), Action.KEEP),
         (POD, look(user="uid-a"), Action.ORPHAN),
         (POD, look(user="uid-b"), Action.RELEASE),
         (POD, look(user=None), Action.KEEP),
@@ -88,7 +88,7 @@ def test_a_promise_is_kept_while_anybody_has_its_ids(
         (NUMBERED, look(EMPTY, NOTED), Action.RELEASE),
         (NUMBERED, look(EMPTY, NOTED, containers=None), Action.KEEP),
         (NUMBERED, look(LISTED), Action.RELEASE),
-        (NUMBERED, look(LISTED, None), Action.FREEZE),
+        (NUMBERED, look(LISTED, None), Action.KEEP),
     ],
 )
 def test_a_binding_ends_when_all_agree(pod: PodIdentity, seen: FractionPoll, action: Action) -> None:

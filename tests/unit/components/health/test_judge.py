@@ -255,7 +255,7 @@ def test_records_of_gone_gpus_are_bounded() -> None:
         bench.judge.note_inventory(make_inventory([make_gpu(index)]))
         bench.xid(48, gpu=index)
     bench.judge.note_inventory(make_inventory([]))
-    assert len(bench.judge.book(0).records) == 64
+    assert len(bench.judge.collect(0).records) == 64
 
 
 def test_switch_error_marks_gpus_with_links() -> None:
@@ -354,7 +354,7 @@ def test_unknown_gpu_has_an_empty_record() -> None:
     """Asking makes nothing."""
     bench = Bench()
     assert bench.judge.find_record(GpuUuid("GPU-nobody")).faults == ()
-    assert all(record.gpu != "GPU-nobody" for record in bench.judge.book(0).records)
+    assert all(record.gpu != "GPU-nobody" for record in bench.judge.collect(0).records)
 
 
 def test_passing_switch_errors_count_by_the_hour() -> None:
@@ -370,12 +370,12 @@ def test_the_log_is_read_again_from_in_front_of_the_oldest_line_that_is_held() -
     """Where no position is known yet there is none to hold back."""
     judge = Judge(StoredVerdicts(boot_id="boot"))
     judge.hold_line("before any")
-    assert judge.book(0.0).kernel_log_sequence is None
+    assert judge.collect(0.0).kernel_log_sequence is None
     for sequence in (7, 9):
         judge.kernel_log_sequence = sequence
         judge.hold_line(f"line {sequence}")
-        assert judge.book(0.0).kernel_log_sequence == 6
+        assert judge.collect(0.0).kernel_log_sequence == 6
     judge.release_line("line 7")
-    assert judge.book(0.0).kernel_log_sequence == 8
+    assert judge.collect(0.0).kernel_log_sequence == 8
     judge.release_line("line 9")
-    assert judge.book(0.0).kernel_log_sequence == 9
+    assert judge.collect(0.0).kernel_log_sequence == 9

@@ -4,14 +4,14 @@ from msgspec.structs import replace
 
 from nodeagent.components.offering.decide import decide_conditions, list_served, plan_offering
 from nodeagent.config.schema import Settings
-from nodeagent.config.sections.allocation_modes import AllocationModeRule, AllocationModeSettings, ModeWord
+from nodeagent.config.sections.allocation_modes import AllocationModeRule, AllocationModeSettings
 from nodeagent.config.sections.claims import ClaimsSettings
 from nodeagent.model.allocation import Allocation, PodIdentity
 from nodeagent.model.claims import ReadyClaims
 from nodeagent.model.gpu import MissingGpu
 from nodeagent.model.ids import DeviceId, PciAddress, ResourceName
 from nodeagent.model.journal import PreparedClaim, PreparedDevice
-from nodeagent.model.offering import AllocationMode
+from nodeagent.model.offering import AllocationMode, ModeWord
 from tests.support.fractions import make_bound, make_settings, make_table, part
 from tests.support.gpus import gpu_uuid, make_gpu
 

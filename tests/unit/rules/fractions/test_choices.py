@@ -10,7 +10,6 @@ from nodeagent.rules.fractions.choices import (
     ChosenFraction,
     ContainerChoice,
     read_chosen_node,
-    read_chosen_time,
     read_scheduler_choice,
     render_choice,
     render_correction,
@@ -123,12 +122,11 @@ def choose(*, has_uuids: bool = True) -> Choice:
 
 @pytest.mark.parametrize("profile", [CoresProfile(), CountedProfile()])
 def test_a_choice_that_is_written_is_read(profile: CoresProfile | CountedProfile) -> None:
-    """For every container, with its node and its time."""
+    """For every container, with its node."""
     written = render_choice(profile, choose())
     read = [read_scheduler_choice(profile, written, GPUS, container=number, init_containers=1) for number in range(3)]
     assert [request.gpus for request in read] == [(gpu_uuid(3),), (), (gpu_uuid(2), gpu_uuid(1))]
     assert read_chosen_node(profile, written) == "n1"
-    assert read_chosen_time(profile, written).startswith("1700000000")
 
 
 def test_a_choice_is_written_as_the_originals_do() -> None:
@@ -148,9 +146,9 @@ def test_a_choice_is_written_as_the_originals_do() -> None:
     }
 
 
-def test_a_pod_without_a_choice_has_neither_node_nor_time() -> None:
+def test_a_pod_without_a_choice_has_no_node() -> None:
     """Which is how it is told from one that has."""
-    assert (read_chosen_node(CoresProfile(), {}), read_chosen_time(CountedProfile(), {})) == ("", "")
+    assert [read_chosen_node(profile, {}) for profile in (CoresProfile(), CountedProfile())] == ["", ""]
 
 
 @pytest.mark.parametrize(

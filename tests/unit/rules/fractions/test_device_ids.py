@@ -8,9 +8,19 @@ from msgspec.structs import replace
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import DeviceId
 from nodeagent.rules.fractions import device_ids
-from nodeagent.rules.fractions.device_ids import DeviceIdGroup, find_home, find_near, plan_device_ids, prefer_device_ids
+from nodeagent.rules.fractions.device_ids import (
+    DeviceIdGroup,
+    FractionId,
+    FractionIdKind,
+    find_home,
+    find_near,
+    name_group,
+    parse_fraction_id,
+    plan_device_ids,
+    prefer_device_ids,
+    render_fraction_id,
+)
 from nodeagent.rules.fractions.profiles import CoresProfile, CountedProfile
-from nodeagent.rules.ids import FractionId, FractionIdKind, parse_fraction_id, render_fraction_id
 from tests.support.gpus import gpu_uuid, make_gpu
 
 MIB = 1 << 20
@@ -55,7 +65,7 @@ def test_ids_carry_numa_node_and_group_and_stay() -> None:
     ids = [each for group in groups for each in group.list_ids()]
     assert len(set(ids)) == len(ids)
     assert alone < set(ids)
-    assert {token.numa_node for token in map(parse_fraction_id, ids) if token} == {1, None}
+    assert {unit.numa_node for unit in map(parse_fraction_id, ids) if unit} == {1, None}
 
 
 def test_gpus_whose_groups_have_the_same_name_share_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,9 +110,9 @@ def full(node: int | None, group: str, size: int = 100) -> list[DeviceId]:
 def spread(ids: Iterable[DeviceId]) -> dict[str, int]:
     """How many of each node and group."""
     found: dict[str, int] = {}
-    for token in map(parse_fraction_id, ids):
-        assert token is not None
-        found[f"{token.numa_node}{token.group[0]}"] = found.get(f"{token.numa_node}{token.group[0]}", 0) + 1
+    for unit in map(parse_fraction_id, ids):
+        assert unit is not None
+        found[f"{unit.numa_node}{unit.group[0]}"] = found.get(f"{unit.numa_node}{unit.group[0]}", 0) + 1
     return found
 
 
@@ -158,8 +168,56 @@ def test_a_request_that_contradicts_itself_is_left_to_the_kubelet(
     assert prefer_device_ids(available, required, size) == ()
 
 
-def test_ids_that_are_no_tokens_are_answered_too() -> None:
+def test_ids_that_are_no_device_ids_are_answered_too() -> None:
     """They belong together, and nowhere."""
     odd = [DeviceId("y"), DeviceId("x")]
     assert prefer_device_ids(odd, (), 1) == ("x",)
     assert set(prefer_device_ids([*odd, core(0, "a", 0)], (), 3)) == {"x", "y", core(0, "a", 0)}
+
+
+@pytest.mark.parametrize(
+    ("unit", "text"),
+    [
+        (FractionId(FractionIdKind.CORE, 0, "1a2b3c4d", 17), "core-n0-g1a2b3c4d-17"),
+        (FractionId(FractionIdKind.MEMORY, None, "00000000", 0), "mem-nx-g00000000-0"),
+        (FractionId(FractionIdKind.SHARE, 999999, "ffffffff", 999999), "gpu-n999999-gffffffff-999999"),
+    ],
+)
+def test_a_device_id_round_trips(unit: FractionId, text: str) -> None:
+    """A device id carries what it counts, NUMA node and group; an unknown node is spelled."""
+    assert render_fraction_id(unit) == text
+    assert parse_fraction_id(text) == unit
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "core",
+        "core-n0-g1a2b3c4d-",
+        "core-n0-g1a2b3c4d--1",
+        "core-n0-g1a2b3c4d-01",
+        "core-n00-g1a2b3c4d-1",
+        "core-n-g1a2b3c4d-1",
+        "core-n-1-g1a2b3c4d-1",
+        "core-n0-g1A2B3C4D-1",
+        "core-n0-g1a2b3c4-1",
+        "core-n0-g1a2b3c4d-1000000",
+        "core-n0-g1a2b3c4d-1\n",
+        " core-n0-g1a2b3c4d-1",
+        "core-n0-g1a2b3c4d-\u0661",
+        "core-n0-g1a2b3c4d-" + "9" * 5000,
+        "tencent.com/vcuda-core-17",
+        gpu_uuid(0),
+    ],
+)
+def test_what_is_no_device_id_is_refused(text: str) -> None:
+    """Each device id has one spelling; another program's ids, and anything hostile, are none."""
+    assert parse_fraction_id(text) is None
+
+
+def test_groups_are_named_by_what_outlives_a_reboot() -> None:
+    """By the GPU itself, in eight digits; similar UUIDs have other names."""
+    assert name_group(gpu_uuid(0)) == name_group(gpu_uuid(0))
+    assert len({name_group(gpu_uuid(index)) for index in range(64)}) == 64
+    assert parse_fraction_id(render_fraction_id(FractionId(FractionIdKind.CORE, 0, name_group("x"), 1))) is not None

@@ -5,18 +5,17 @@ from collections.abc import Mapping
 import pytest
 
 from nodeagent.model.errors import RequestInvalid
-from nodeagent.model.journal import GpuFraction
+from nodeagent.model.journal import Enforcement
 from nodeagent.rules.fractions.profiles import CoresProfile, CountedProfile
 from nodeagent.rules.fractions.requests import (
-    Limits,
     check_cores,
-    decide_limits,
+    explain_several,
     read_core_limit,
     read_counted,
     read_counts,
+    read_enforcement_choice,
 )
 from nodeagent.rules.placement.place import Demand
-from tests.support.gpus import gpu_uuid
 from tests.support.placement import GIB
 
 CORES, SHARES = CoresProfile(), CountedProfile()
@@ -129,20 +128,22 @@ def test_an_allowance_that_contradicts_the_request_is_refused(text: str) -> None
         read_core_limit(CORES, {CORES.core_limit: text}, Demand(cores=30))
 
 
-@pytest.mark.parametrize(
-    ("demand", "cores", "core_limit", "expected"),
-    [
-        (Demand(gpus=2), 100, None, Limits()),
-        (Demand(cores=30, memory_bytes=GIB), 30, None, Limits(cores=30, cores_max=30, memory_bytes=GIB)),
-        (Demand(cores=30, memory_bytes=GIB), 30, 90, Limits(cores=30, cores_max=90, memory_bytes=GIB)),
-        (Demand(cores=0, memory_bytes=GIB), 0, None, Limits(memory_bytes=GIB)),
-        (Demand(cores=0, memory_percent=25), 0, None, Limits(memory_bytes=GIB)),
-        (Demand(cores=30, memory_percent=100), 30, None, Limits(cores=30, cores_max=30)),
-    ],
-)
-def test_limits_follow_from_what_was_asked_for(
-    demand: Demand, cores: int, core_limit: int | None, expected: Limits
-) -> None:
-    """Whole GPUs have none, and nothing is limited of which the pod said nothing."""
-    share = GpuFraction(gpu=gpu_uuid(0), cores=cores, memory_bytes=GIB)
-    assert decide_limits(demand, share, core_limit) == expected
+KEY = "nodeagent.io/gpu-enforcement"
+
+
+def test_a_pod_says_what_it_wants_or_leaves_it_to_its_node() -> None:
+    """By one of the words of the configuration."""
+    assert read_enforcement_choice(KEY, {}) is None
+    assert [read_enforcement_choice(KEY, {KEY: str(each)}) for each in Enforcement] == list(Enforcement)
+
+
+def test_another_word_is_refused_with_those_that_there_are() -> None:
+    """However long it is."""
+    with pytest.raises(RequestInvalid, match="give one of advise, library, mps") as caught:
+        read_enforcement_choice(KEY, {KEY: "x" * 1000})
+    assert len(caught.value.reason) < 120
+
+
+def test_parts_of_several_gpus_are_too_many_for_mps() -> None:
+    """With what to write instead."""
+    assert explain_several(3).startswith("parts of 3 GPUs are asked for, and MPS holds a process to its part of one")

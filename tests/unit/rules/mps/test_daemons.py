@@ -26,8 +26,8 @@ GPU = ResourceName("nvidia.com/gpu")
 A, B = gpu_uuid(0), gpu_uuid(1)
 
 
-def offered(index: int, replicas: int, *, by_mps: bool = True, withheld: str = "") -> Offered:
-    gpu = replace(make_gpu(index), memory_total_bytes=1000 * MIB)
+def offered(index: int, replicas: int, *, by_mps: bool = True, withheld: str = "", mebibytes: int = 1000) -> Offered:
+    gpu = replace(make_gpu(index), memory_total_bytes=mebibytes * MIB)
     device = Candidate(gpu=gpu, withheld=withheld)
     return Offered(device=device, base=GPU, resource=GPU, replicas=replicas, by_mps=by_mps)
 
@@ -40,6 +40,13 @@ def test_each_gpu_has_a_daemon_of_its_own() -> None:
     assert (first.name, first.gpus, first.owner, first.kind) == (A, (A,), GPU, DaemonKind.SHARES)
     assert first.limits == MpsLimits(thread_percentage=25, memory_mib={A: 250})
     assert second.limits == MpsLimits(thread_percentage=50, memory_mib={B: 500})
+
+
+@pytest.mark.parametrize(("mebibytes", "limit"), [(40_960, {A: 13_653}), (0, {})])
+def test_a_replica_has_its_part_of_memory_and_threads_rounded_down(mebibytes: int, limit: dict[str, int]) -> None:
+    """40,960 MiB by three is 13,653 and a rest; memory that is not told has no limit, as naught would leave nothing."""
+    (daemon,) = plan_replica_daemons([offered(0, 3, mebibytes=mebibytes)], "gpu")
+    assert (daemon.limits.thread_percentage, daemon.limits.memory_mib) == (33, limit)
 
 
 def test_one_daemon_of_a_resource_has_what_holds_for_all_its_gpus() -> None:

@@ -5,22 +5,10 @@ from msgspec.structs import replace
 
 from nodeagent.model.errors import MpsRefused
 from nodeagent.model.mps import MpsLimits
-from nodeagent.rules.mps.limits import MIB, find_most_replicas, plan_shared_limits, resolve_limits
+from nodeagent.rules.mps.limits import MIB, find_most_replicas, resolve_limits
 from tests.support.gpus import gpu_uuid, make_gpu
 
 A, B = gpu_uuid(0), gpu_uuid(1)
-
-
-def test_a_share_has_its_part_of_memory_and_threads_rounded_down() -> None:
-    """40,960 MiB by three is 13,653 and a rest; a hundred by three is 33."""
-    gpu = replace(make_gpu(0), memory_total_bytes=40_960 * MIB)
-    assert plan_shared_limits((gpu,), 3) == MpsLimits(thread_percentage=33, memory_mib={gpu.uuid: 13_653})
-
-
-def test_memory_that_is_not_told_has_no_limit() -> None:
-    """Naught would let no client have any."""
-    gpu = replace(make_gpu(0), memory_total_bytes=0)
-    assert plan_shared_limits((gpu,), 2).memory_mib == {}
 
 
 @pytest.mark.parametrize(("capability", "most"), [((7, 0), 16), ((7, 5), 48), ((9, 0), 48), (None, 48)])

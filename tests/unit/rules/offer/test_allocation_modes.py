@@ -7,12 +7,12 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.config.schema import Settings
-from nodeagent.config.sections.allocation_modes import AllocationModeRule, AllocationModeSettings, ModeChange, ModeWord
+from nodeagent.config.sections.allocation_modes import AllocationModeRule, AllocationModeSettings, ModeChange
 from nodeagent.config.sections.hardware import GpusSettings
 from nodeagent.model.allocation import Allocation, PodIdentity
 from nodeagent.model.gpu import MissingGpu
 from nodeagent.model.ids import DeviceId, GpuUuid, PciAddress, ResourceName
-from nodeagent.model.offering import AllocationMode, ModeHolder
+from nodeagent.model.offering import AllocationMode, ModeHolder, ModeWord
 from nodeagent.rules.offer.allocation_modes import (
     ModePlan,
     WantedMode,

@@ -41,6 +41,16 @@ def make_family(name: str, kind: MetricType, text: str, samples: Iterable[tuple[
     return Family(name=name, type=kind, help=text, samples=tuple(samples))
 
 
+def gauge(name: str, text: str, samples: Iterable[tuple[Labels, float]]) -> Family:
+    """A family of values that rise and fall."""
+    return make_family(name, "gauge", text, samples)
+
+
+def counter(name: str, text: str, samples: Iterable[tuple[Labels, float]]) -> Family:
+    """A family of totals that only rise."""
+    return make_family(name, "counter", text, samples)
+
+
 def render_families(families: Iterable[Family]) -> list[Block]:
     """A block for each family; a family without samples is left out, because absence is not zero."""
     return [_render_block(family) for family in families if family.samples or family.distributions]

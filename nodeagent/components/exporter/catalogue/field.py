@@ -59,6 +59,24 @@ class Field:
     """What has to be sampled for it beside the ordinary; empty for what is sampled anyhow."""
 
 
+def gauge(
+    name: str,
+    number: int,
+    text: str,
+    read: Callable[[Entity], Reading],
+    *,
+    decimals: bool = False,
+    default: bool = False,
+) -> Field:
+    """A field with a value that rises and falls."""
+    return Field(name, number, "gauge", text, read, decimals=decimals, default=default)
+
+
+def counter(name: str, number: int, text: str, read: Callable[[Entity], Reading], *, default: bool = False) -> Field:
+    """A field with a total that only rises."""
+    return Field(name, number, "counter", text, read, default=default)
+
+
 @dataclass(frozen=True, slots=True)
 class LabelField:
     """A text that becomes a label of every GPU series."""

@@ -2,7 +2,7 @@
 
 from msgspec import field
 
-from nodeagent.components.exporter.exposition import Family, Labels, make_family
+from nodeagent.components.exporter.exposition import Family, Labels, counter, gauge, make_family
 from nodeagent.components.exporter.families.access import build_access_families
 from nodeagent.components.exporter.families.admission import build_admission_families
 from nodeagent.core.values import ActiveCondition, ComponentReport, GateState, ListenerStatistics, LoopLag
@@ -62,43 +62,36 @@ def build_agent_families(facts: AgentFacts) -> tuple[Family, ...]:
 
 def _life(facts: AgentFacts) -> tuple[Family, ...]:
     return (
-        make_family(
-            "nodeagent_build_info", "gauge", "Version of the agent; always 1.", [((("version", facts.version),), 1)]
-        ),
-        make_family(
+        gauge("nodeagent_build_info", "Version of the agent; always 1.", [((("version", facts.version),), 1)]),
+        gauge(
             "nodeagent_gate_passed",
-            "gauge",
             "Whether the start has passed a milestone; it stays so when what it stands for fails later.",
             [((("gate", one.name),), one.is_open) for one in facts.gates],
         ),
-        make_family(
+        gauge(
             "nodeagent_component_phase",
-            "gauge",
             "Phase of each component; 1 for the present one.",
             [((("component", one.name), ("phase", one.phase)), 1) for one in facts.components],
         ),
-        make_family(
+        counter(
             "nodeagent_component_restarts_total",
-            "counter",
             "Restarts of each component since the agent started.",
             [((("component", one.name),), one.restarts) for one in facts.components],
         ),
-        make_family(
+        gauge(
             "nodeagent_condition_active",
-            "gauge",
             "Conditions that are true now, as on the status page; 1 each.",
             [((("code", one.code), ("key", one.key), ("severity", one.severity)), 1) for one in facts.conditions],
         ),
-        make_family("nodeagent_driver_ready", "gauge", "Whether the driver works now.", _bare(facts.driver_ready)),
+        gauge("nodeagent_driver_ready", "Whether the driver works now.", _bare(facts.driver_ready)),
     )
 
 
 def _work(facts: AgentFacts) -> tuple[Family, ...]:
     age, duration = facts.sample_age_seconds, facts.sample_duration_seconds
     return (
-        make_family(
+        gauge(
             "nodeagent_gpus",
-            "gauge",
             "GPUs of the node by state.",
             [
                 ((("state", "present"),), facts.gpus_present),
@@ -108,38 +101,27 @@ def _work(facts: AgentFacts) -> tuple[Family, ...]:
                 *_count_offers(facts.account),
             ],
         ),
-        make_family(
+        gauge(
             "nodeagent_devices_offered",
-            "gauge",
             "GPUs and MIG devices that pods can get now, however many shares each has.",
             _bare(facts.account.devices_offered if facts.account is not None else None),
         ),
-        make_family("nodeagent_sample_age_seconds", "gauge", "Age of the newest sample.", _bare(age)),
-        make_family(
-            "nodeagent_sample_duration_seconds",
-            "gauge",
-            "Time the newest sample took.",
-            _bare(duration),
-        ),
-        make_family("nodeagent_sample_calls", "gauge", "Calls that the newest sample took.", _bare(facts.sample_calls)),
-        make_family(
-            "nodeagent_bus_published_total", "counter", "Events published on the bus.", _bare(facts.bus_published)
-        ),
-        make_family(
+        gauge("nodeagent_sample_age_seconds", "Age of the newest sample.", _bare(age)),
+        gauge("nodeagent_sample_duration_seconds", "Time the newest sample took.", _bare(duration)),
+        gauge("nodeagent_sample_calls", "Calls that the newest sample took.", _bare(facts.sample_calls)),
+        counter("nodeagent_bus_published_total", "Events published on the bus.", _bare(facts.bus_published)),
+        gauge(
             "nodeagent_bus_listener_depth",
-            "gauge",
             "Events that wait for a listener.",
             _sum_by_client(facts.listeners, lost=False),
         ),
-        make_family(
+        counter(
             "nodeagent_bus_listener_lost_total",
-            "counter",
             "Events dropped because a listener was slow.",
             _sum_by_client(facts.listeners, lost=True),
         ),
-        make_family(
+        counter(
             "nodeagent_api_requests_total",
-            "counter",
             "Requests to the API server by verb and status; none where there was no answer.",
             [((("code", code), ("verb", verb)), count) for (verb, code), count in sorted(facts.api_calls.items())],
         ),
@@ -170,27 +152,22 @@ def _count_offers(account: OfferSummary | None) -> list[tuple[Labels, float]]:
 
 def _exporter(facts: ExporterFacts) -> tuple[Family, ...]:
     return (
-        make_family("nodeagent_scrapes_total", "counter", "Scrapes answered.", _bare(facts.scrapes)),
-        make_family(
+        counter("nodeagent_scrapes_total", "Scrapes answered.", _bare(facts.scrapes)),
+        counter(
             "nodeagent_scrape_seconds_total",
-            "counter",
             "Time spent putting answers to scrapes together.",
             _bare(facts.scrape_seconds),
         ),
-        make_family("nodeagent_renders_total", "counter", "Samples rendered.", _bare(facts.renders)),
-        make_family(
-            "nodeagent_render_seconds_total", "counter", "Time spent rendering samples.", _bare(facts.render_seconds)
-        ),
-        make_family("nodeagent_rendered_bytes", "gauge", "Size of the rendered GPU series.", _bare(facts.series_bytes)),
-        make_family(
+        counter("nodeagent_renders_total", "Samples rendered.", _bare(facts.renders)),
+        counter("nodeagent_render_seconds_total", "Time spent rendering samples.", _bare(facts.render_seconds)),
+        gauge("nodeagent_rendered_bytes", "Size of the rendered GPU series.", _bare(facts.series_bytes)),
+        gauge(
             "nodeagent_unusable_fields",
-            "gauge",
             "Lines of the list of fields that cannot be used.",
             _bare(facts.unusable_fields),
         ),
-        make_family(
+        gauge(
             "nodeagent_samples_stale",
-            "gauge",
             "Whether GPU series are left out because the newest sample is too old.",
             _bare(facts.is_stale),
         ),
@@ -213,12 +190,8 @@ def _sum_by_client(listeners: tuple[ListenerStatistics, ...], *, lost: bool) -> 
 
 def _process(facts: AgentFacts) -> tuple[Family, ...]:
     return (
-        make_family(
-            "process_cpu_seconds_total", "counter", "CPU time of the agent's process.", _bare(facts.cpu_seconds)
-        ),
-        make_family("process_open_fds", "gauge", "Open file descriptors.", _bare(facts.open_fds)),
-        make_family("process_resident_memory_bytes", "gauge", "Resident memory.", _bare(facts.resident_bytes)),
-        make_family(
-            "process_start_time_seconds", "gauge", "Start of the process, Unix time.", _bare(facts.start_time_seconds)
-        ),
+        counter("process_cpu_seconds_total", "CPU time of the agent's process.", _bare(facts.cpu_seconds)),
+        gauge("process_open_fds", "Open file descriptors.", _bare(facts.open_fds)),
+        gauge("process_resident_memory_bytes", "Resident memory.", _bare(facts.resident_bytes)),
+        gauge("process_start_time_seconds", "Start of the process, Unix time.", _bare(facts.start_time_seconds)),
     )

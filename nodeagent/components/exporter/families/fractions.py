@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from nodeagent.components.exporter.attribution.device_labels import LabelStyle, name_holder
 from nodeagent.components.exporter.attribution.holders import Holder
-from nodeagent.components.exporter.exposition import Family, Labels, make_family
+from nodeagent.components.exporter.exposition import Family, Labels, counter, gauge
 from nodeagent.model.usage import ContainerUse, FractionUsage, FractionUse, UndividedUse
 
 _HUNDREDTH = 100
@@ -67,9 +67,8 @@ def build_fraction_families(
     return (
         *(_make(name, text, [(labels, read(part)) for labels, part in parts]) for name, text, read in _PROMISED),
         *(_make(name, text, [(labels, read(use)) for labels, use in uses]) for name, text, read in _USED),
-        make_family(
+        counter(
             "nodeagent_fraction_choices_overruled_total",
-            "counter",
             "Schedulers' choices that were not obeyed, by reason: unreadable on this node, or impossible.",
             [((("reason", reason),), float(count)) for reason, count in sorted((overruled or {}).items())],
         ),
@@ -78,7 +77,7 @@ def build_fraction_families(
 
 
 def _make(name: str, text: str, samples: Iterable[tuple[Labels, float | None]]) -> Family:
-    return make_family(name, "gauge", text, [(labels, value) for labels, value in samples if value is not None])
+    return gauge(name, text, [(labels, value) for labels, value in samples if value is not None])
 
 
 def _label(one: ContainerUse | UndividedUse, use: FractionUse | UndividedUse, style: LabelStyle) -> Labels:

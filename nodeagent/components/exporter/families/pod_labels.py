@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from nodeagent.components.exporter.attribution.device_labels import LabelStyle
 from nodeagent.components.exporter.attribution.holders import Holders
-from nodeagent.components.exporter.exposition import Family, Labels, make_family
+from nodeagent.components.exporter.exposition import Family, Labels, gauge
 from nodeagent.model.cluster import PodLabels, PodLabelTable
 
 NAME = "nodeagent_pod_labels_info"
@@ -25,7 +25,7 @@ def build_pod_label_families(
     # A pod and its successor of the same name are one series: the one that the API server tells last.
     chosen = {(one.namespace, one.pod): one for one in table.pods if (one.namespace, one.pod) in holding}
     samples: list[tuple[Labels, float]] = [(_render(one, allowed, style), 1) for one in chosen.values()]
-    return (make_family(NAME, "gauge", "Labels of each pod that holds a GPU; always 1.", samples),)
+    return (gauge(NAME, "Labels of each pod that holds a GPU; always 1.", samples),)
 
 
 def name_label(key: str) -> str:

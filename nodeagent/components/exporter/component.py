@@ -50,7 +50,7 @@ from nodeagent.components.exporter.scrape import (
     wants_gzip,
     wants_openmetrics,
 )
-from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, plan_selection, plan_style
+from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, SeriesSelection
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.children.worker_thread import WorkerThread
@@ -286,7 +286,7 @@ class Exporter:
             return ()
         reasons = self._latest(FractionDecisions)
         overruled = reasons.overruled if reasons is not None else {}
-        return build_fraction_families(usage, plan_style(self._live.now.metrics, self._host), overruled)
+        return build_fraction_families(usage, self._live.now.metrics, overruled)
 
     def _build_devices(self) -> tuple[Family, ...]:
         table = self._latest(DeviceTable)
@@ -339,7 +339,7 @@ class Exporter:
             claims=self._latest(ClaimTable),
             pod_labels=self._latest(PodLabelTable),
         )
-        requests = plan_selection(self._live.now.metrics, self._selection, self._host)
+        requests = SeriesSelection(self._selection, self._live.now.metrics, self._host)
         blocks: list[Block] = []
         began = time.perf_counter()
         for block in self._series.render(sample, known, requests):

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Iterator
 
-from nodeagent.components.exporter.attribution.device_labels import LabelStyle
 from nodeagent.components.exporter.catalogue.all_fields import FIELDS, list_extras
 from nodeagent.components.exporter.catalogue.field import Field, LabelField
 from nodeagent.components.exporter.catalogue.missing import COMMON_MISSING, explain_missing
@@ -21,6 +20,7 @@ from nodeagent.components.exporter.families.gpus import (
 from nodeagent.components.exporter.families.node_status import NodeStatus, build_status_families
 from nodeagent.components.exporter.families.pods import build_pod_families
 from nodeagent.components.exporter.series.xid_history import XidHistory
+from nodeagent.config.sections.cluster import MetricsSettings
 from nodeagent.core.values import LoopLag
 from nodeagent.model.devices import DeviceTable
 from nodeagent.model.mig import MigState
@@ -165,9 +165,9 @@ def _list_lines() -> Iterator[str]:
     yield "\n## GPUs\n\nOne series a GPU, labels `gpu` and `UUID`, and those that the text names.\n"
     yield from _tabulate((*build_standing_families(None, None, XidHistory(), frozenset()), *build_reading_families(())))
     yield _PODS
-    yield from _tabulate(build_pod_families({}, (), LabelStyle()))
+    yield from _tabulate(build_pod_families({}, (), MetricsSettings()))
     yield _FRACTIONS
-    yield from _tabulate(build_fraction_families(FractionUsage(), LabelStyle()))
+    yield from _tabulate(build_fraction_families(FractionUsage(), MetricsSettings()))
     yield _MPS
     yield from _tabulate(build_mps_families(MpsState()))
     yield _DEVICES

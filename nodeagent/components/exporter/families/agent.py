@@ -174,9 +174,9 @@ def _exporter(facts: ExporterFacts) -> tuple[Family, ...]:
     )
 
 
-def _bare(value: float | None) -> list[tuple[Labels, float]]:
-    """A series without labels; no series without a value."""
-    return [] if value is None else [((), value)]
+def _bare(value: float | None) -> list[tuple[Labels, float | None]]:
+    """The only series, without labels."""
+    return [((), value)]
 
 
 def _sum_by_client(listeners: tuple[ListenerStatistics, ...], *, lost: bool) -> list[tuple[Labels, float]]:

@@ -97,15 +97,7 @@ def build_reading_families(boards: Sequence[Entity]) -> tuple[Family, ...]:
     named = [(_name(board.gpu), board.board) for board in boards]
     return tuple(
         make_family(
-            name,
-            kind,
-            text,
-            [
-                ((*labels, *extra), value)
-                for labels, sample in named
-                for extra, read in rows
-                if (value := read(sample)) is not None
-            ],
+            name, kind, text, [((*labels, *extra), read(sample)) for labels, sample in named for extra, read in rows]
         )
         for name, kind, text, rows in _READINGS
     )

@@ -60,14 +60,10 @@ def build_status_families(status: NodeStatus) -> tuple[Family, ...]:
         ),
     )
     labels = (("node", status.node),)
-    families = [
-        gauge(f"gpu_operator_node_{name}", text, [] if value is None else [(labels, value)])
-        for name, text, value in rows
-    ]
-    families.append(
-        gauge("gpu_operator_nvidia_pci_devices_total", "GPUs on the PCI bus.", [] if pci is None else [(labels, pci)])
+    return (
+        *(gauge(f"gpu_operator_node_{name}", text, [(labels, value)]) for name, text, value in rows),
+        gauge("gpu_operator_nvidia_pci_devices_total", "GPUs on the PCI bus.", [(labels, pci)]),
     )
-    return tuple(families)
 
 
 def does_driver_work(driver: DriverState | None, sample: NodeSample | None, now_seconds: float) -> bool | None:

@@ -114,13 +114,9 @@ def build_hami_families(
         for number, part in enumerate(one.parts)
     ]
     return (
-        *(_make(name, text, [(labels, read(gpu)) for labels, gpu in hosts]) for name, text, read in _OF_GPU),
-        *(_make(name, text, [(labels, read(part)) for labels, part in parts]) for name, text, read in _OF_PART),
+        *(gauge(name, text, [(labels, read(gpu)) for labels, gpu in hosts]) for name, text, read in _OF_GPU),
+        *(gauge(name, text, [(labels, read(part)) for labels, part in parts]) for name, text, read in _OF_PART),
     )
-
-
-def _make(name: str, text: str, samples: Iterable[tuple[Labels, float | None]]) -> Family:
-    return gauge(name, text, [(labels, value) for labels, value in samples if value is not None])
 
 
 def _name_gpu(node: str, gpu: Gpu) -> Labels:

@@ -153,7 +153,7 @@ class Cdi:
         specs = render_specs(SpecPlan(specs=(spec,)))
         (content,) = specs.values()
         await self._directories.write_spec(name_fraction_file(names[0]), content, durable=False)
-        if self._shim is not None and is_by_shim(self._read_runtime()):
+        if self._shim is not None and is_by_shim(self._bus.read(RuntimeState)):
             await self._shim.write_fraction(names[0], spec)
 
     def _find_planned(self) -> Planned:
@@ -175,9 +175,9 @@ class Cdi:
             spec = plan_claim_spec(devices, origin, plan.common)
         except FractionUndescribed:
             # A MIG device made for the claim has come since the files were planned.
-            inventory = self._bus.latest(Inventory)
+            inventory = self._bus.read(Inventory)
             files = await self._driver_files.read_driver_files()
-            fresh = (inventory.value if inventory else origin[0], files, origin[2])
+            fresh = (inventory or origin[0], files, origin[2])
             spec = plan_claim_spec(devices, fresh, plan_common_edits(files, origin[2].hook))
         (content,) = render_specs(SpecPlan(specs=(spec,))).values()
         await self._directories.write_spec(name_claim_file(uid), content, durable=False)
@@ -240,7 +240,7 @@ class Cdi:
         readings = self._parse(contents)
         own_paths = plan_own_paths(self._directories.locate, files.vendor)
         kinds = decide_public(readings, own_paths, wanted=settings.public_kind, vendor=files.vendor)
-        requests = decide_options(kinds, layout, settings.device_groups, self._read_runtime())
+        requests = decide_options(kinds, layout, settings.device_groups, self._bus.read(RuntimeState))
         wanted, left_out = self._plan(inventory.value, files, requests)
         changes = decide_changes(wanted, contents, own_paths, files.vendor)
         self._refuse_contest(changes, contents)
@@ -304,10 +304,6 @@ class Cdi:
             self._log.info("shim_kept", written=done.written)
         return done.program, ""
 
-    def _read_runtime(self) -> RuntimeState | None:
-        envelope = self._bus.latest(RuntimeState)
-        return envelope.value if envelope is not None else None
-
     def _refuse_contest(self, changes: SpecChanges, contents: Sequence[SpecContent]) -> None:
         """Write the same content over another writer's a few times a minute and no more.
 
@@ -342,8 +338,8 @@ class Cdi:
         return self._bus.publish_fact(fact, source=self.name, cause=cause)
 
     def _is_incomplete(self) -> bool:
-        state = self._bus.latest(CdiState)
-        return self._bus.latest(Degraded, self.name) is not None or bool(state is not None and state.value.left_out)
+        state = self._bus.read(CdiState)
+        return self._bus.latest(Degraded, self.name) is not None or bool(state is not None and state.left_out)
 
     def _note_trouble(self, trouble: str) -> None:
         if trouble:

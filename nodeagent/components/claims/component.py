@@ -234,9 +234,7 @@ class Claims:
                 # A time slice outlives the agent, and is given back only on GPUs that are known.
                 with suppress(ClaimRefused):
                     await self._find_inventory()
-            inventory = self._bus.latest(Inventory)
-            known = inventory.value if inventory is not None else None
-            await put_away(claim, self._makers, self._dependencies.keeper, known, why)
+            await put_away(claim, self._makers, self._dependencies.keeper, self._bus.read(Inventory), why)
             self._unanswered.discard(uid)
         self._bus.publish_fact(ClaimUnprepared(uid=uid, claim=claim.describe(), reason=why), source=self.name)
         self._log.info("claim_unprepared", claim=claim.describe(), uid=uid, reason=why)
@@ -302,34 +300,34 @@ class Claims:
                 self._refresh()
 
     def _refresh(self) -> None:
-        inventory, offering = self._bus.latest(Inventory), self._bus.latest(Offering)
+        inventory, offering = self._bus.read(Inventory), self._bus.read(Offering)
         if self._bus.latest(CdiState) is not None:
             self._is_described.set()
         if inventory is None or offering is None:
             return
         self._is_known.set()
-        health, settings = self._bus.latest(HealthReport), self._live.now.claims
-        behind = offering.value.list_behind(AllocationMode.CLAIMS)
-        devices = list_devices(inventory.value, behind, on_demand=settings.mig_on_demand)
-        self._health.put(plan_health(devices, health.value if health is not None else None, self._pool))
+        health, settings = self._bus.read(HealthReport), self._live.now.claims
+        behind = offering.list_behind(AllocationMode.CLAIMS)
+        devices = list_devices(inventory, behind, on_demand=settings.mig_on_demand)
+        self._health.put(plan_health(devices, health, self._pool))
 
     # Views of the node.
 
     async def _look(self) -> NodeView:
         inventory = await self._find_inventory()
-        offering = self._bus.latest(Offering)
+        offering = self._bus.read(Offering)
         assert offering is not None
-        return NodeView(inventory, offering.value, self._live.now.claims.driver, self._pool, self._makers.powers)
+        return NodeView(inventory, offering, self._live.now.claims.driver, self._pool, self._makers.powers)
 
     async def _find_inventory(self) -> Inventory:
         if not self._is_known.is_set():
             # Waiting costs a turn of the event loop, in which other tasks would come first.
             with anyio.move_on_after(PATIENCE_SECONDS):
                 await self._is_known.wait()
-        inventory = self._bus.latest(Inventory)
+        inventory = self._bus.read(Inventory)
         if inventory is None or not self._is_known.is_set():
             raise ClaimRefused("the GPUs of this node are not known yet: see `nodeagent status`")
-        return inventory.value
+        return inventory
 
     def _find_ready_claims(self) -> ReadyClaims:
         book = self._dependencies.keeper.ready_claims()

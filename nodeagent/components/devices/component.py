@@ -167,8 +167,7 @@ class Devices:
             self._has_looked.wake()
         self._bus.retract_state(Degraded, self.name)
         due = await self._run_commands(classes)
-        allocations = self._bus.latest(AllocationTable)
-        held = find_holders(allocations.value if allocations is not None else None, map(name_resource, classes))
+        held = find_holders(self._bus.read(AllocationTable), map(name_resource, classes))
         before = self._known
         self._known = look_at(
             classes,
@@ -272,34 +271,34 @@ class Devices:
 
     def _score_devices(self, resource: ResourceName) -> Mapping[str, int]:
         """How near each device is to the GPUs of the container being admitted; called when the kubelet asks."""
-        inventory = self._bus.latest(Inventory)
+        inventory = self._bus.read(Inventory)
         newcomers = self._find_newcomers(resource)
         if inventory is None or not newcomers:
             return {}
         uuids = [GpuUuid(find_uuid(name)) for name in newcomers]
-        found = [gpu for gpu in map(inventory.value.find_gpu, uuids) if gpu is not None]
+        found = [gpu for gpu in map(inventory.find_gpu, uuids) if gpu is not None]
         gpus = [(gpu.pci.address, gpu.numa_node) for gpu in found]
         devices = [known.device for known in self._known.values()]
         return score_nearness(devices, gpus, self._host.functions) if gpus else {}
 
     def score_gpus(self, resource: ResourceName) -> Mapping[str, int]:
         """How near each GPU and MIG device is to the devices of the container being admitted."""
-        inventory = self._bus.latest(Inventory)
+        inventory = self._bus.read(Inventory)
         newcomers = (self._known.get(DeviceId(find_uuid(name))) for name in self._find_newcomers(resource))
         devices = [known.device for known in newcomers if known is not None and known.device.pci is not None]
         if inventory is None or not devices:
             return {}
         scores: dict[str, int] = {}
-        for gpu in inventory.value.gpus:
+        for gpu in inventory.gpus:
             near = score_nearness(devices, [(gpu.pci.address, gpu.numa_node)], self._host.functions)
             scores |= dict.fromkeys((gpu.uuid, *(mig.uuid for mig in gpu.mig_devices)), sum(near.values()))
         return scores
 
     def _find_newcomers(self, resource: ResourceName) -> Sequence[DeviceId]:
-        allocations = self._bus.latest(AllocationTable)
+        allocations = self._bus.read(AllocationTable)
         if allocations is None:
             return ()
-        return find_newcomers(allocations.value.allocations, resource, self._clock.wall(), NEWCOMER_SECONDS)
+        return find_newcomers(allocations.allocations, resource, self._clock.wall(), NEWCOMER_SECONDS)
 
     def _publish_device_changes(
         self, before: Mapping[DeviceId, JudgedDevice], held: Mapping[str, Sequence[Allocation]], cause: Cause

@@ -93,10 +93,10 @@ class Driver:
         if self._host.nodes is not None and self._read_settings().manage_device_nodes:
             await self._repair_nodes(self._host.nodes)
         decision = decide_driver(await self._host.probe.read_evidence(), is_needed=self._is_needed())
-        before = self._bus.latest(DriverState)
-        alike = before is not None and before.value.phase is decision.state.phase
+        before = self._bus.read(DriverState)
+        alike = before is not None and before.phase is decision.state.phase
         self._looks_alike = self._looks_alike + 1 if alike else 1
-        self._publish(decision, before.value if before is not None else None)
+        self._publish(decision, before)
         self._marker_attention.wake()
         return decision.state
 
@@ -148,8 +148,8 @@ class Driver:
             await _wait_first(self._marker_attention.wait, markers.wait_change)
 
     async def _reconcile_markers(self, markers: MarkerDirectory) -> None:
-        state = self._bus.latest(DriverState)
-        ready = state is not None and state.value.ready
+        state = self._bus.read(DriverState)
+        ready = state is not None and state.ready
         plan = plan_markers(ready=ready, place=self._host.read_place(), found=await markers.read_markers(MARKERS))
         for name, content in plan.write:
             await markers.write_marker(name, content)

@@ -7,7 +7,7 @@ restarted, so an answer only joins rendered blocks: no question to hardware, kub
 import resource
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import anyio
 from anyio.abc import TaskStatus
@@ -83,7 +83,6 @@ from nodeagent.model.slices import PublishedSlices
 from nodeagent.model.telemetry import NodeSample
 from nodeagent.model.usage import FractionUsage
 
-T = TypeVar("T")
 FIELDS_FILE_BYTES_MAX = 1024 * 1024
 FIELDS_FILE_POLL_SECONDS = 5.0
 READ_SECONDS = 2.0
@@ -246,10 +245,10 @@ class Exporter:
             *build_agent_families(self._agent.gather(facts)),
             *build_status_families(self._read_status()),
             *self._build_fractions(),
-            *build_mps_families(self._latest(MpsState) or NO_DAEMONS),
+            *build_mps_families(self._bus.read(MpsState) or NO_DAEMONS),
             *self._build_devices(),
             *self._build_mig(),
-            *build_claim_families(self._latest(ReadyClaims), self._latest(PublishedSlices)),
+            *build_claim_families(self._bus.read(ReadyClaims), self._bus.read(PublishedSlices)),
         )
         part = RenderedBlocks() if is_stale else self._part
         fresh = [*self._render_standing(), *self._own_blocks.render(own)]
@@ -261,7 +260,7 @@ class Exporter:
 
     def _render_standing(self) -> list[Block]:
         inventory, health = self._bus.latest(Inventory), self._bus.latest(HealthReport)
-        sample = self._latest(NodeSample)
+        sample = self._bus.read(NodeSample)
         lost = frozenset(find_lost(sample.gpus)) if sample is not None else frozenset()
         key = (inventory and inventory.seq, health and health.seq, self._series.xids.revision, lost)
         if key != self._standing_key:
@@ -277,24 +276,24 @@ class Exporter:
         return self._standing
 
     def _build_mig(self) -> tuple[Family, ...]:
-        state = self._latest(MigState)
-        return build_mig_families(state, self._latest(Inventory)) if state is not None else ()
+        state = self._bus.read(MigState)
+        return build_mig_families(state, self._bus.read(Inventory)) if state is not None else ()
 
     def _build_fractions(self) -> tuple[Family, ...]:
-        usage = self._latest(FractionUsage)
+        usage = self._bus.read(FractionUsage)
         if usage is None or not self._live.now.metrics.pod_attribution:
             return ()
-        reasons = self._latest(FractionDecisions)
+        reasons = self._bus.read(FractionDecisions)
         overruled = reasons.overruled if reasons is not None else {}
         return build_fraction_families(usage, self._live.now.metrics, overruled)
 
     def _build_devices(self) -> tuple[Family, ...]:
-        table = self._latest(DeviceTable)
-        return () if table is None else build_device_families(table, self._latest(AllocationTable))
+        table = self._bus.read(DeviceTable)
+        return () if table is None else build_device_families(table, self._bus.read(AllocationTable))
 
     def _read_status(self) -> NodeStatus:
-        driver, plugin, now = self._latest(DriverState), self._latest(PluginState), self._clock.wall()
-        driver_works = does_driver_work(driver, self._latest(NodeSample), now)
+        driver, plugin, now = self._bus.read(DriverState), self._bus.read(PluginState), self._clock.wall()
+        driver_works = does_driver_work(driver, self._bus.read(NodeSample), now)
         if driver_works:
             self._driver_ready_seconds = now
         if plugin is not None and count_advertised(plugin):
@@ -303,17 +302,13 @@ class Exporter:
             started_seconds=self._agent.started_seconds,
             node=self._host,
             driver_works=driver_works,
-            runtime=self._latest(RuntimeState),
+            runtime=self._bus.read(RuntimeState),
             plugin=plugin,
-            inventory=self._latest(Inventory),
+            inventory=self._bus.read(Inventory),
             driver_ready_seconds=self._driver_ready_seconds,
             devices_seen_seconds=self._devices_seen_seconds,
             cuda_tested=self._live.now.driver.cuda_smoke_test,
         )
-
-    def _latest(self, state: type[T]) -> T | None:
-        envelope = self._bus.latest(state)
-        return envelope.value if envelope is not None else None
 
     # Following the node ------------------------------------------------------------------------------------------
 
@@ -326,18 +321,18 @@ class Exporter:
     async def _follow_samples(self) -> None:
         with self._bus.watch(NodeSample, client=self.name) as samples:
             async for envelope in samples:
-                inventory = self._latest(Inventory)
+                inventory = self._bus.read(Inventory)
                 if inventory is not None and not envelope.retracted:
                     await self._render(envelope.value, inventory)
 
     async def _render(self, sample: NodeSample, inventory: Inventory) -> None:
         known = Knowledge(
             inventory=inventory,
-            driver=self._latest(DriverState),
-            allocations=self._latest(AllocationTable) or AllocationTable(),
+            driver=self._bus.read(DriverState),
+            allocations=self._bus.read(AllocationTable) or AllocationTable(),
             places=await self._read_places(sample),
-            claims=self._latest(ClaimTable),
-            pod_labels=self._latest(PodLabelTable),
+            claims=self._bus.read(ClaimTable),
+            pod_labels=self._bus.read(PodLabelTable),
         )
         requests = SeriesSelection(self._selection, self._live.now.metrics, self._host)
         blocks: list[Block] = []

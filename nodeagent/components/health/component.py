@@ -251,8 +251,7 @@ class Health:
         now = self._now()
         is_news = not is_duplicate(self._recent_xids, reported, now.at)
         self._recent_xids = remember_xid(self._recent_xids, reported, now.at)
-        table = self._bus.latest(AllocationTable)
-        holders = table.value if table is not None else AllocationTable()
+        holders = self._bus.read(AllocationTable)
         policy = plan_policy(self._live.now.health)
         known = self._judge.note_xid(reported, now, policy, holders=holders, is_counted=is_news)
         if not known:
@@ -358,9 +357,7 @@ class Health:
             self._conditions.clear("health-not-durable")
 
     def _publish(self, report: HealthReport, causes: dict[str, Envelope[Any]]) -> None:
-        latest = self._bus.latest(HealthReport)
-        before = latest.value if latest is not None else None
-        changes = list_changes(before, report)
+        changes = list_changes(self._bus.read(HealthReport), report)
         cause = next((causes[device.gpu] for _, device in changes if device.gpu in causes), self._cause)
         if not self._polls.is_asked:
             self._cause = None

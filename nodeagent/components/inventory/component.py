@@ -146,19 +146,19 @@ class InventoryComponent:
                 await anext(changes)
 
     def _is_anything_known(self) -> bool:
-        driver = self._bus.latest(DriverState)
+        driver = self._bus.read(DriverState)
         should_be = bool(self._known) or bool(self._read_expected().count)
-        if driver is None or driver.value.ready:
+        if driver is None or driver.ready:
             return driver is not None
-        return driver.value.is_done_without or (should_be and self._has_no_hardware())
+        return driver.is_done_without or (should_be and self._has_no_hardware())
 
     def _has_no_hardware(self) -> bool:
-        driver = self._bus.latest(DriverState)
-        return driver is not None and driver.value.phase is DriverPhase.NO_HARDWARE
+        driver = self._bus.read(DriverState)
+        return driver is not None and driver.phase is DriverPhase.NO_HARDWARE
 
     def _is_done_without(self) -> bool:
-        driver = self._bus.latest(DriverState)
-        return driver is not None and driver.value.is_done_without
+        driver = self._bus.read(DriverState)
+        return driver is not None and driver.is_done_without
 
     async def _read_inventory_until_known(self) -> None:
         with self._bus.watch(DriverState, client=f"{self.name} start") as states:
@@ -174,8 +174,7 @@ class InventoryComponent:
         readout = await self._read_hardware()
         if readout is None:
             return False
-        known = self._bus.latest(Inventory)
-        before = known.value if known is not None else None
+        before = self._bus.read(Inventory)
         now_seconds = self._clock.wall()
         after = decide_inventory(before, readout, known=self._known, expected=self._expected, now_seconds=now_seconds)
         if after is not before:
@@ -367,8 +366,8 @@ class InventoryComponent:
                     self._rescan.set()
 
     def _read_expected(self) -> Expectation:
-        node = self._bus.latest(ClusterNode)
-        labels = node.value.labels if node is not None else None
+        node = self._bus.read(ClusterNode)
+        labels = node.labels if node is not None else None
         return decide_expectation(self._live.now.gpus.expected, labels, self._remembered_label)
 
     async def _rescan_on_driver_return(self) -> None:

@@ -65,12 +65,12 @@ class UsageFiles:
 
     def _name_owners(self) -> Mapping[str, str]:
         """The container or claim of each folder."""
-        fractions, claims = self._bus.latest(FractionTable), self._bus.latest(ReadyClaims)
+        fractions, claims = self._bus.read(FractionTable), self._bus.read(ReadyClaims)
         owners = dict[str, str]()
         if fractions is not None:
-            for binding in fractions.value.bindings.values():
+            for binding in fractions.bindings.values():
                 name = binding.cdi_name.rpartition("=")[2] or f"b{binding.number}"
                 owners[name] = f"{binding.pod.describe()} ({binding.container})"
         if claims is not None:
-            owners.update({uid: f"claim {claim.describe()}" for uid, claim in claims.value.claims.items()})
+            owners.update({uid: f"claim {claim.describe()}" for uid, claim in claims.claims.items()})
         return owners

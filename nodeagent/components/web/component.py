@@ -8,7 +8,7 @@ import gzip
 import os
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import anyio
 import anyio.lowlevel
@@ -54,8 +54,6 @@ from nodeagent.edge.http.server import HttpServer, ServerLimits
 from nodeagent.model.errors import ControlRefused
 from nodeagent.model.orders import ORDERS, Order
 from nodeagent.model.slices import PublishedSlices, SliceContent
-
-V = TypeVar("V")
 
 KEEPALIVE_SECONDS = 15.0
 PAGES = ("/", "/gpus/{name}", "/pods/{namespace}/{name}", "/conditions/{code}")
@@ -216,7 +214,7 @@ class WebComponent:
     # Reading -----------------------------------------------------------------------------------------------------
 
     def _looking(self) -> list[Route]:
-        told = list_records(self._read, self._view.state, self._conditions.active)
+        told = list_records(self._bus.read, self._view.state, self._conditions.active)
         whole: dict[str, Callable[[], Answer]] = {
             "/livez": _alive,
             "/healthz": _alive,
@@ -226,7 +224,9 @@ class WebComponent:
             **{path: _telling(tell) for path, tell in told.items()},
             "/api/v1/openapi.json": lambda: _json(build_openapi()),
             "/api/v1/allocations/history": lambda: _json(self._sources.list_history()),
-            "/api/v1/slices": lambda: _json(record_slices(self._read(PublishedSlices), self._sources.list_slices())),
+            "/api/v1/slices": lambda: _json(
+                record_slices(self._bus.read(PublishedSlices), self._sources.list_slices())
+            ),
             "/api/v1/layouts": lambda: _json(record_layouts(self._live.now.mig)),
             "/api/v1/debug": lambda: _json(self._sources.introspect()),
         }
@@ -238,10 +238,6 @@ class WebComponent:
             Route("GET", "/api/v1/gpus/{name}", self._gpu),
             Route("GET", "/api/v1/events", self._events),
         ]
-
-    def _read(self, state: type[V]) -> V | None:
-        envelope = self._bus.latest(state)
-        return envelope.value if envelope is not None else None
 
     def _readyz(self) -> Answer:
         state = self._view.state()

@@ -45,10 +45,6 @@ T = TypeVar("T")
 T1 = TypeVar("T1")
 T2 = TypeVar("T2")
 T3 = TypeVar("T3")
-T4 = TypeVar("T4")
-T5 = TypeVar("T5")
-T6 = TypeVar("T6")
-T7 = TypeVar("T7")
 
 _EVERYTHING: Final = object
 """The topic of taps: the base of every class, never published itself."""
@@ -119,12 +115,15 @@ class Bus:
         """The retained state, if any."""
         return self._retained.get(state, {}).get(key)
 
+    def read(self, state: type[T]) -> T | None:
+        """The value of the retained state, if any."""
+        envelope = self.latest(state)
+        return None if envelope is None else envelope.value
+
     def watch(self, state: type[T], *, client: str, key: str | None = "") -> Watch[T]:
         """The newest value of a state; `key=None` watches all keys, each newest on its own."""
         return Watch(self, client, state, key, self._slow_after_seconds)
 
-    @overload
-    def watch_all(self, a: type[T1], /, *, client: str) -> WatchAll[tuple[Envelope[T1] | None]]: ...
     @overload
     def watch_all(
         self, a: type[T1], b: type[T2], /, *, client: str
@@ -133,35 +132,6 @@ class Bus:
     def watch_all(
         self, a: type[T1], b: type[T2], c: type[T3], /, *, client: str
     ) -> WatchAll[tuple[Envelope[T1] | None, Envelope[T2] | None, Envelope[T3] | None]]: ...
-    @overload
-    def watch_all(
-        self, a: type[T1], b: type[T2], c: type[T3], d: type[T4], /, *, client: str
-    ) -> WatchAll[tuple[Envelope[T1] | None, Envelope[T2] | None, Envelope[T3] | None, Envelope[T4] | None]]: ...
-    @overload
-    def watch_all(
-        self, a: type[T1], b: type[T2], c: type[T3], d: type[T4], e: type[T5], /, *, client: str
-    ) -> WatchAll[
-        tuple[
-            Envelope[T1] | None,
-            Envelope[T2] | None,
-            Envelope[T3] | None,
-            Envelope[T4] | None,
-            Envelope[T5] | None,
-        ]
-    ]: ...
-    @overload
-    def watch_all(
-        self, a: type[T1], b: type[T2], c: type[T3], d: type[T4], e: type[T5], f: type[T6], /, *, client: str
-    ) -> WatchAll[
-        tuple[
-            Envelope[T1] | None,
-            Envelope[T2] | None,
-            Envelope[T3] | None,
-            Envelope[T4] | None,
-            Envelope[T5] | None,
-            Envelope[T6] | None,
-        ]
-    ]: ...
     @overload
     def watch_all(self, *states: type, client: str) -> WatchAll[Any]: ...
     def watch_all(self, *states: type, client: str) -> WatchAll[Any]:
@@ -172,14 +142,6 @@ class Bus:
     def listen(self, a: type[T1], /, *, client: str, after: int | None = None) -> Listen[T1]: ...
     @overload
     def listen(self, a: type[T1], b: type[T2], /, *, client: str, after: int | None = None) -> Listen[T1 | T2]: ...
-    @overload
-    def listen(
-        self, a: type[T1], b: type[T2], c: type[T3], /, *, client: str, after: int | None = None
-    ) -> Listen[T1 | T2 | T3]: ...
-    @overload
-    def listen(
-        self, a: type[T1], b: type[T2], c: type[T3], d: type[T4], /, *, client: str
-    ) -> Listen[T1 | T2 | T3 | T4]: ...
     @overload
     def listen(self, *facts: type, client: str, after: int | None = None) -> Listen[Any]: ...
     def listen(self, *facts: type, client: str, after: int | None = None) -> Listen[Any]:

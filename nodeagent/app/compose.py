@@ -262,7 +262,14 @@ class Composition:
             vital_gates=self._list_vital_gates(),
             notices=self.plan.loaded.notices,
         )
-        view = NodeView(self.bus, self.gates, self.conditions, self.clock, identity, self.reports)
+        view = NodeView(
+            self.bus,
+            identity,
+            gates=self.gates.states,
+            conditions=self.conditions.active,
+            reports=self.reports,
+            wall=self.clock.wall,
+        )
         return WebComponent(
             self.bus,
             view,

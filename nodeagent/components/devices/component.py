@@ -167,7 +167,8 @@ class Devices:
             self._has_looked.wake()
         self._bus.retract_state(Degraded, self.name)
         due = await self._run_commands(classes)
-        held = find_holders(self._bus.read(AllocationTable), map(name_resource, classes))
+        allocations = self._bus.read(AllocationTable)
+        held = find_holders(allocations, map(name_resource, classes))
         before = self._known
         self._known = look_at(
             classes,
@@ -179,7 +180,7 @@ class Devices:
         )
         table = plan_table(classes, self._host, self._known)
         cause = self._news.take(self._reloaded)
-        await self._offer(classes, table, allocations.value if allocations is not None else AllocationTable())
+        await self._offer(classes, table, allocations or AllocationTable())
         envelope = self._bus.publish_state(table, source=self.name, cause=cause)
         self._publish_device_changes(before, held, envelope)
         for code, details in decide_conditions(classes, table, held).items():

@@ -241,14 +241,7 @@ class WebComponent:
 
     def _readyz(self) -> Answer:
         state = self._view.state()
-        text = render_readyz(
-            ready=state.ready,
-            gates=state.gates,
-            components=state.components,
-            conditions=state.conditions,
-            sentence=state.sentence,
-        )
-        return Response(text.encode(), status=200 if state.ready else 503, content_type=TEXT)
+        return Response(render_readyz(state).encode(), status=200 if state.ready else 503, content_type=TEXT)
 
     async def _page(self, request: Request) -> Answer:
         live = self._pages.load(request.path)

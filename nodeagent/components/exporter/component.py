@@ -86,7 +86,7 @@ from nodeagent.model.usage import FractionUsage
 FIELDS_FILE_BYTES_MAX = 1024 * 1024
 FIELDS_FILE_POLL_SECONDS = 5.0
 READ_SECONDS = 2.0
-NO_DAEMONS = MpsState()
+NO_DAEMONS, NO_GPUS = MpsState(), Inventory(generation=0)
 SHARED_SECONDS = 0.1
 UNUSABLE = "metrics-fields-unusable"
 SLICE_SECONDS = 0.0005
@@ -123,33 +123,22 @@ class AgentFactsSource:
 
     def gather(self, exporter: ExporterFacts) -> AgentFacts:
         """Gather the facts."""
-        driver, inventory = self._bus.latest(DriverState), self._bus.latest(Inventory)
-        sample, plugin = self._bus.latest(NodeSample), self._bus.latest(PluginState)
-        gpus = inventory.value.gpus if inventory is not None else ()
-        lost = frozenset(find_lost(sample.value.gpus)) if sample is not None else frozenset()
-        lost_count = sum(1 for gpu in gpus if gpu.lost or gpu.uuid in lost)
-        usage = resource.getrusage(resource.RUSAGE_SELF)
-        statistics = self._bus.statistics()
-        newest = sample.value if sample is not None else None
+        sample, plugin, now = self._bus.read(NodeSample), self._bus.read(PluginState), self._clock.wall()
+        usage, statistics = resource.getrusage(resource.RUSAGE_SELF), self._bus.statistics()
         return AgentFacts(
             version=self._version,
-            driver_ready=bool(does_driver_work(driver.value if driver else None, newest, self._clock.wall())),
+            now_seconds=now,
+            driver_ready=bool(does_driver_work(self._bus.read(DriverState), sample, now)),
             gates=self._gates.states(),
             components=tuple(self._counts.report()),
             conditions=self._conditions.active(),
             listeners=statistics.listeners,
             bus_published=statistics.published,
             loop_lag=self._introspection.lag(),
-            gpus_present=len(gpus) - lost_count,
-            gpus_lost=lost_count,
-            gpus_missing=len(inventory.value.missing) if inventory is not None else 0,
-            gpus_vanished=len(inventory.value.vanished) if inventory is not None else 0,
-            account=plugin.value.account if plugin is not None else None,
-            sample_age_seconds=max(0.0, self._clock.wall() - sample.value.time_seconds) if sample else None,
-            sample_duration_seconds=sample.value.took_seconds if sample else None,
-            sample_calls=sample.value.call_count if sample else None,
-            access=sample.value.access if sample else None,
-            api_calls={(call.verb, call.outcome): count for call, count in self._counts.count_api_calls().items()},
+            inventory=self._bus.read(Inventory) or NO_GPUS,
+            sample=sample,
+            account=plugin.account if plugin is not None else None,
+            api_calls=self._counts.count_api_calls(),
             resident_bytes=read_resident_bytes(),
             open_fds=count_descriptors(),
             cpu_seconds=usage.ru_utime + usage.ru_stime,

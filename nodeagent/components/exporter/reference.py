@@ -8,7 +8,7 @@ from nodeagent.components.exporter.catalogue.field import Field, LabelField
 from nodeagent.components.exporter.catalogue.missing import COMMON_MISSING, explain_missing
 from nodeagent.components.exporter.exposition import Family
 from nodeagent.components.exporter.families.admission import build_claim_families
-from nodeagent.components.exporter.families.agent import AgentFacts, ExporterFacts, build_agent_families
+from nodeagent.components.exporter.families.agent import AgentFacts, build_agent_families
 from nodeagent.components.exporter.families.fractions import build_fraction_families
 from nodeagent.components.exporter.families.gpus import (
     build_device_families,
@@ -21,7 +21,6 @@ from nodeagent.components.exporter.families.node_status import NodeStatus, build
 from nodeagent.components.exporter.families.pods import build_pod_families
 from nodeagent.components.exporter.series.xid_history import XidHistory
 from nodeagent.config.sections.cluster import MetricsSettings
-from nodeagent.core.values import LoopLag
 from nodeagent.model.devices import DeviceTable
 from nodeagent.model.mig import MigState
 from nodeagent.model.mps import MpsState
@@ -200,34 +199,7 @@ def _tabulate(families: Iterable[Family]) -> Iterator[str]:
 
 
 _NOTHING = AgentFacts(
-    version="",
-    driver_ready=False,
-    gates=(),
-    components=(),
-    conditions=(),
-    listeners=(),
-    bus_published=0,
-    loop_lag=LoopLag(p50_seconds=0.0, p99_seconds=0.0, max_seconds=0.0, samples=0),
-    gpus_present=0,
-    gpus_lost=0,
-    gpus_missing=0,
-    gpus_vanished=0,
     account=OfferSummary(gpus=1, devices_offered=1),
-    sample_age_seconds=None,
-    sample_duration_seconds=None,
-    resident_bytes=0,
-    open_fds=0,
-    cpu_seconds=0.0,
-    start_time_seconds=0.0,
-    exporter=ExporterFacts(
-        scrapes=0,
-        scrape_seconds=0.0,
-        renders=0,
-        render_seconds=0.0,
-        series_bytes=0,
-        unusable_fields=0,
-        is_stale=False,
-    ),
     admission=AdmissionFacts(
         calls=(),
         journal_writes=0,

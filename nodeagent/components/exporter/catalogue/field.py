@@ -103,12 +103,12 @@ def to_mib(size_bytes: int | None) -> int | None:
     return None if size_bytes is None else size_bytes // MIB
 
 
-def to_watts(milliwatts: int | None) -> float | None:
+def to_watts(milliwatts: float | None) -> float | None:
     """Watts from the driver's milliwatts."""
     return None if milliwatts is None else milliwatts / 1000
 
 
-def to_whole_watts(milliwatts: int | None) -> float | None:
+def to_whole_watts(milliwatts: float | None) -> float | None:
     """A limit in whole watts, as a number with decimals."""
     return None if milliwatts is None else float(milliwatts // 1000)
 

@@ -1,63 +1,63 @@
 """The agent's metrics about itself; pure."""
 
+from collections.abc import Mapping
+
 from msgspec import field
 
+from nodeagent.components.exporter.attribution.entities import find_lost
 from nodeagent.components.exporter.exposition import Family, Labels, counter, gauge, make_family
 from nodeagent.components.exporter.families.access import build_access_families
 from nodeagent.components.exporter.families.admission import build_admission_families
 from nodeagent.core.values import ActiveCondition, ComponentReport, GateState, ListenerStatistics, LoopLag
+from nodeagent.model.cluster import ApiCall
+from nodeagent.model.gpu import Inventory
 from nodeagent.model.plugin import AdmissionFacts, OfferSummary
-from nodeagent.model.telemetry import DriverAccess
+from nodeagent.model.telemetry import NodeSample
 from nodeagent.model.values import Value
-
-
-class AgentFacts(Value, frozen=True):
-    """The facts for the families of this module."""
-
-    version: str
-    driver_ready: bool
-    gates: tuple[GateState, ...]
-    components: tuple[ComponentReport, ...]
-    conditions: tuple[ActiveCondition, ...]
-    listeners: tuple[ListenerStatistics, ...]
-    bus_published: int
-    loop_lag: LoopLag
-    gpus_present: int
-    gpus_lost: int
-    gpus_missing: int
-    gpus_vanished: int
-    sample_age_seconds: float | None
-    sample_duration_seconds: float | None
-    resident_bytes: int
-    open_fds: int
-    cpu_seconds: float
-    start_time_seconds: float
-    sample_calls: int | None = None
-    access: DriverAccess | None = None
-    account: OfferSummary | None = None
-    api_calls: dict[tuple[str, str], int] = field(default_factory=dict)
-    """Requests to the API server by verb and outcome."""
-    exporter: "ExporterFacts | None" = None
-    admission: AdmissionFacts | None = None
 
 
 class ExporterFacts(Value, frozen=True):
     """Cost and failures of rendering metrics."""
 
-    scrapes: int
-    scrape_seconds: float
-    renders: int
-    render_seconds: float
-    series_bytes: int
-    unusable_fields: int
-    is_stale: bool
+    scrapes: int = 0
+    scrape_seconds: float = 0.0
+    renders: int = 0
+    render_seconds: float = 0.0
+    series_bytes: int = 0
+    unusable_fields: int = 0
+    is_stale: bool = False
+
+
+class AgentFacts(Value, frozen=True):
+    """The facts for the families of this module."""
+
+    version: str = ""
+    now_seconds: float = 0.0
+    driver_ready: bool = False
+    gates: tuple[GateState, ...] = ()
+    components: tuple[ComponentReport, ...] = ()
+    conditions: tuple[ActiveCondition, ...] = ()
+    listeners: tuple[ListenerStatistics, ...] = ()
+    bus_published: int = 0
+    loop_lag: LoopLag = LoopLag(0.0, 0.0, 0.0, 0)
+    inventory: Inventory = Inventory(generation=0)
+    sample: NodeSample | None = None
+    account: OfferSummary | None = None
+    api_calls: Mapping[ApiCall, int] = field(default_factory=dict)
+    """Requests to the API server."""
+    resident_bytes: int = 0
+    open_fds: int = 0
+    cpu_seconds: float = 0.0
+    start_time_seconds: float = 0.0
+    exporter: ExporterFacts = ExporterFacts()
+    admission: AdmissionFacts | None = None
 
 
 def build_agent_families(facts: AgentFacts) -> tuple[Family, ...]:
     """The agent's own metrics, in a fixed order."""
-    exporter = _exporter(facts.exporter) if facts.exporter is not None else ()
+    access = build_access_families(facts.sample.access if facts.sample is not None else None)
     admission = build_admission_families(facts.admission) if facts.admission is not None else ()
-    return (*_life(facts), *_work(facts), *build_access_families(facts.access), *admission, *exporter, *_process(facts))
+    return (*_life(facts), *_work(facts), *access, *admission, *_exporter(facts.exporter), *_process(facts))
 
 
 def _life(facts: AgentFacts) -> tuple[Family, ...]:
@@ -88,16 +88,19 @@ def _life(facts: AgentFacts) -> tuple[Family, ...]:
 
 
 def _work(facts: AgentFacts) -> tuple[Family, ...]:
-    age, duration = facts.sample_age_seconds, facts.sample_duration_seconds
+    inventory, sample = facts.inventory, facts.sample
+    silent = find_lost(sample.gpus) if sample is not None else {}
+    lost = sum(bool(gpu.lost) or gpu.uuid in silent for gpu in inventory.gpus)
+    age = max(0.0, facts.now_seconds - sample.time_seconds) if sample is not None else None
     return (
         gauge(
             "nodeagent_gpus",
             "GPUs of the node by state.",
             [
-                ((("state", "present"),), facts.gpus_present),
-                ((("state", "lost"),), facts.gpus_lost),
-                ((("state", "missing"),), facts.gpus_missing),
-                ((("state", "vanished"),), facts.gpus_vanished),
+                ((("state", "present"),), len(inventory.gpus) - lost),
+                ((("state", "lost"),), lost),
+                ((("state", "missing"),), len(inventory.missing)),
+                ((("state", "vanished"),), len(inventory.vanished)),
                 *_count_offers(facts.account),
             ],
         ),
@@ -107,8 +110,16 @@ def _work(facts: AgentFacts) -> tuple[Family, ...]:
             _bare(facts.account.devices_offered if facts.account is not None else None),
         ),
         gauge("nodeagent_sample_age_seconds", "Age of the newest sample.", _bare(age)),
-        gauge("nodeagent_sample_duration_seconds", "Time the newest sample took.", _bare(duration)),
-        gauge("nodeagent_sample_calls", "Calls that the newest sample took.", _bare(facts.sample_calls)),
+        gauge(
+            "nodeagent_sample_duration_seconds",
+            "Time the newest sample took.",
+            _bare(sample.took_seconds if sample is not None else None),
+        ),
+        gauge(
+            "nodeagent_sample_calls",
+            "Calls that the newest sample took.",
+            _bare(sample.call_count if sample is not None else None),
+        ),
         counter("nodeagent_bus_published_total", "Events published on the bus.", _bare(facts.bus_published)),
         gauge(
             "nodeagent_bus_listener_depth",
@@ -123,7 +134,10 @@ def _work(facts: AgentFacts) -> tuple[Family, ...]:
         counter(
             "nodeagent_api_requests_total",
             "Requests to the API server by verb and status; none where there was no answer.",
-            [((("code", code), ("verb", verb)), count) for (verb, code), count in sorted(facts.api_calls.items())],
+            [
+                ((("code", call.outcome), ("verb", call.verb)), count)
+                for call, count in sorted(facts.api_calls.items(), key=lambda item: (item[0].verb, item[0].outcome))
+            ],
         ),
         make_family(
             "nodeagent_loop_lag_seconds",

@@ -1,6 +1,5 @@
 """The series of DCGM exporter, label by label."""
 
-
 import pytest
 from msgspec.structs import replace
 

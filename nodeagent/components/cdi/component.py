@@ -254,7 +254,7 @@ class Cdi:
         problems = decide_problems(readings, left_out, files, driver.value.driver_version)
         for code in CODES:
             self._conditions.replace(code, problems[code], cause=envelope)
-        self._conditions.replace("shim-not-kept", {"": trouble} if trouble else {}, cause=envelope)
+        self._conditions.show("shim-not-kept", trouble, cause=envelope)
         return True
 
     def _plan(
@@ -342,9 +342,8 @@ class Cdi:
         return self._bus.latest(Degraded, self.name) is not None or bool(state is not None and state.left_out)
 
     def _note_trouble(self, trouble: str) -> None:
+        self._conditions.show("cdi-not-written", trouble)
         if trouble:
-            self._conditions.set("cdi-not-written", detail=trouble)
             self._bus.publish_state(Degraded(trouble), source=self.name, key=self.name)
         else:
-            self._conditions.clear("cdi-not-written")
             self._bus.retract_state(Degraded, self.name)

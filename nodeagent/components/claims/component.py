@@ -103,7 +103,7 @@ class Claims:
         """Answer the kubelet until cancelled; ready when calls can arrive."""
         self._conditions.replace("claim-refused", {})
         missing = "" if self._dependencies.open_api else "there are no credentials, or `kubernetes.enabled` is false"
-        self._conditions.replace("claims-without-api", {"": missing} if missing else {})
+        self._conditions.show("claims-without-api", missing)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch_states, name="claims states")
             tasks.start_soon(self._watch_files, name="claims files")
@@ -378,7 +378,7 @@ class Claims:
     def _note_standing(self, standing: ClaimStanding) -> None:
         envelope = self._bus.publish_state(standing, source=self.name)
         problem = "" if standing.registered else standing.last_error or "it has not been registered so far"
-        self._conditions.replace("claims-not-registered", {"": problem} if problem else {}, cause=envelope)
+        self._conditions.show("claims-not-registered", problem, cause=envelope)
 
 
 async def _for_each(claims: Iterable[ClaimReference], answer: Answer) -> None:

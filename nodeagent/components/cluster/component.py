@@ -25,7 +25,6 @@ from nodeagent.components.cluster.status import (
 )
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
-from nodeagent.core.channels.envelope import Cause
 from nodeagent.core.channels.news import News
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
@@ -166,7 +165,8 @@ class Cluster:
         if driver is None:
             return
         condition, lost = self._decide(driver)
-        self._note_lost(lost, self._news.take(*(self._bus.latest(state) for state in SEEN)))
+        cause = self._news.take(*(self._bus.latest(state) for state in SEEN))
+        self._conditions.show("node-lost-for-good", lost, cause=cause)
         node = self._reach_node()
         if node is None:
             return
@@ -254,12 +254,6 @@ class Cluster:
         if inventory is None:
             return None
         return replace(inventory, gpus=select_gpus(inventory.gpus, wanted.include, wanted.exclude))
-
-    def _note_lost(self, lost: str, cause: Cause) -> None:
-        if lost:
-            self._conditions.set("node-lost-for-good", detail=lost, cause=cause)
-        else:
-            self._conditions.clear("node-lost-for-good", cause=cause)
 
     async def _bring_taint(self, node: ClusterNode, *, ready: bool) -> None:
         settings = self._live.now.kubernetes

@@ -282,10 +282,7 @@ class DevicePlugins:
             self._conditions.clear("plugin-not-registered", key=standing.name)
         else:
             self._conditions.set("plugin-not-registered", key=standing.name, detail=standing.last_error)
-        if standing.contested:
-            self._conditions.set("plugin-contested", key=standing.name, detail=standing.contested)
-        else:
-            self._conditions.clear("plugin-contested", key=standing.name)
+        self._conditions.show("plugin-contested", standing.contested, key=standing.name)
         own = self._served[standing.name].own
         envelope = self._publish(own.cause if own is not None else None)
         if standing.devices and (before is None or before.devices != standing.devices):

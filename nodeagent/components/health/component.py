@@ -345,10 +345,7 @@ class Health:
             return
         trouble = await self._store.write(encode_verdicts(self._judge.book(now)))
         self._is_durable, self._written_at, self._fingerprint = not trouble, now, fingerprint
-        if trouble:
-            self._conditions.set("health-not-durable", detail=trouble)
-        else:
-            self._conditions.clear("health-not-durable")
+        self._conditions.show("health-not-durable", trouble)
 
     def _publish(self, report: HealthReport, causes: dict[str, Envelope[Any]]) -> None:
         changes = list_changes(self._bus.read(HealthReport), report)
@@ -370,8 +367,7 @@ class Health:
 
     def _publish_gaps(self) -> None:
         """No gap counts while the driver is away: the driver's own condition explains the silence."""
-        detail = str(self._gaps) if not self._judge.is_driver_away else ""
-        self._conditions.replace("health-unwatched", {"": detail} if detail else {})
+        self._conditions.show("health-unwatched", str(self._gaps) if not self._judge.is_driver_away else "")
 
     def _now(self) -> Moment:
         return Moment(at=self._clock.monotonic(), wall=self._clock.wall())

@@ -93,7 +93,6 @@ class InventoryComponent:
         self._fresh_until = 0.0
         """On the loop's clock."""
         self._patience, self._sampled = anyio.CancelScope(), Waker()
-        self._left_behind: tuple[int, ...] = ()
         self._reports, self._restarts = Reports(), WorkerRestarts()
         self._news = News()
 
@@ -169,8 +168,7 @@ class InventoryComponent:
     async def _read_inventory(self) -> bool:
         """Enumerate; on failure the last inventory stays, and where the driver works otherwise a condition says so."""
         self._expected = self._read_expected()
-        problem = self._expected.problem
-        self._conditions.replace(LABEL_UNREADABLE, {"": problem} if problem else {})
+        self._conditions.show(LABEL_UNREADABLE, self._expected.problem)
         readout = await self._read_hardware()
         if readout is None:
             return False
@@ -276,18 +274,12 @@ class InventoryComponent:
         self._note_left_behind(sample.access.left_behind if sample.access is not None else ())
 
     def _note_restarts(self, access: DriverAccess | None) -> None:
-        trouble = self._restarts.judge(access, self._clock.monotonic())
-        self._conditions.replace(RESTARTS, {"": trouble} if trouble else {})
+        self._conditions.show(RESTARTS, self._restarts.judge(access, self._clock.monotonic()))
 
     def _note_left_behind(self, pids: tuple[int, ...]) -> None:
-        if pids == self._left_behind:
-            return
-        self._left_behind = pids
-        if pids:
-            listed = ", ".join(map(str, pids))
-            self._conditions.set(LEFT_BEHIND, detail=f"left behind: pid {listed}; another one took over its work")
-        else:
-            self._conditions.clear(LEFT_BEHIND)
+        listed = ", ".join(map(str, pids))
+        detail = f"left behind: pid {listed}; another one took over its work" if pids else ""
+        self._conditions.show(LEFT_BEHIND, detail)
 
     def _note_sampled(self, sample: NodeSample) -> None:
         self._fresh_until = anyio.current_time() + sample.fresh_seconds - sample.took_seconds

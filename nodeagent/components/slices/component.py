@@ -282,10 +282,7 @@ class Slices:
         self._bus.publish_state(summarise(self._pool, contents, self._newest), source=self.name)
         self._conditions.clear("slices-not-written")
         dropped = explain_dropped(self._abilities) if self._kept or self._abilities != Abilities() else ""
-        if dropped:
-            self._conditions.set("slices-not-kept", detail=dropped)
-        else:
-            self._conditions.clear("slices-not-kept")
+        self._conditions.show("slices-not-kept", dropped)
 
     def _note_failure(self, error: NodeagentError) -> None:
         before = self._bus.read(PublishedSlices) or PublishedSlices(driver=self._pool.driver, pool=self._pool.node)

@@ -60,8 +60,8 @@ class UsageFiles:
                 for name, size in sorted(grown.items())
             },
         )
-        what = {"": f"those of {len(unbounded)} containers or claims lie on the disk"} if unbounded else {}
-        self._conditions.replace("part-usage-unbounded", what)
+        detail = f"those of {len(unbounded)} containers or claims lie on the disk" if unbounded else ""
+        self._conditions.show("part-usage-unbounded", detail)
 
     def _name_owners(self) -> Mapping[str, str]:
         """The container or claim of each folder."""

@@ -96,17 +96,10 @@ class Cdi:
         shim: "ShimUpdater | None" = None,
         handle: "Handle[Cdi] | None" = None,
     ) -> None:
-        """Wire the component up.
+        """`hook` installs the hook program, and is missing without a host to install on.
 
-        Args:
-            bus: The source of the inventory and the target of the state.
-            conditions: Where the component's conditions are set.
-            live: The settings in force.
-            driver_files: Finds the driver.
-            directories: Where specifications lie.
-            hook: Installs the hook program on the host; `None` without a host to install on.
-            shim: Keeps the runtime shim; `None` without a wanted shim or remains of an earlier shim.
-            handle: Leads those to the component who want specifications of containers or claims; `None` without any.
+        `shim` keeps the runtime shim, where one is wanted or was. `handle` leads to the component those who want
+        specifications of containers or claims.
         """
         self._bus, self._conditions, self._live = bus, conditions, live
         self._driver_files, self._directories, self._hook = driver_files, directories, hook

@@ -59,15 +59,9 @@ class Driver:
         *,
         is_needed: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Wire it up.
+        """`gates` has `driver_ready` among its gates; `is_needed` tells whether this node should have GPUs.
 
-        Args:
-            bus: for the state and the facts.
-            gates: with `driver_ready` among them.
-            conditions: for the driver's conditions.
-            host: the driver on this host.
-            read_settings: the settings in force; read at each probe, so that a reload takes effect.
-            is_needed: whether this node should have GPUs.
+        `read_settings` is asked at each probe, so that a reload takes effect.
         """
         self._bus, self._gates, self._conditions = bus, gates, conditions
         self._host, self._read_settings, self._is_needed = host, read_settings, is_needed

@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
+from msgspec import DecodeError
 
 from nodeagent.components.health.decide import Moment
 from nodeagent.components.health.evidence.kernel_log import (
@@ -27,7 +28,6 @@ from nodeagent.components.health.problems import decide_problems
 from nodeagent.components.health.records import StoredVerdicts
 from nodeagent.components.health.render import list_changes
 from nodeagent.components.health.verdict_store import (
-    StoredVerdictsUnreadable,
     decode_verdicts,
     encode_verdicts,
     resume_verdicts,
@@ -165,8 +165,9 @@ class Health:
         if stored.body is not None:
             try:
                 book = decode_verdicts(stored.body)
-            except StoredVerdictsUnreadable as error:
-                troubles.append(await self._store.discard(str(error)))
+            except DecodeError as error:
+                reason = f"cannot read the stored verdicts: {error}: they are moved aside"
+                troubles.append(await self._store.discard(reason))
         if troubles:
             self._log.error("stored_verdicts_unusable", troubles=troubles)
             self._conditions.set("health-history-lost", detail="; ".join(troubles))

@@ -5,7 +5,7 @@ Owns the effect of a restart and of a reboot on stored records. Refuses files: b
 
 from typing import Final
 
-from msgspec import DecodeError, ValidationError, json
+from msgspec import json
 from msgspec.structs import replace
 
 from nodeagent.components.health.decide import note_power_cycle
@@ -24,14 +24,6 @@ TRUST_SECONDS: Final = 60.0
 """A device that was found well so shortly before a restart of the agent is handed out at once after it."""
 
 
-class StoredVerdictsUnreadable(Exception):
-    """The bytes are whole, yet no verdicts of this version."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"cannot read the stored verdicts: {reason}: they are moved aside")
-        self.reason = reason
-
-
 def encode_verdicts(book: StoredVerdicts) -> bytes:
     """The same verdicts always give the same bytes."""
     return json.encode(book, order="sorted")
@@ -41,12 +33,9 @@ def decode_verdicts(content: bytes) -> StoredVerdicts:
     """Read the verdicts back.
 
     Raises:
-        StoredVerdictsUnreadable: The bytes are no verdicts of this version.
+        DecodeError: The bytes are no verdicts of this version.
     """
-    try:
-        return json.decode(content, type=StoredVerdicts)
-    except (DecodeError, ValidationError) as error:
-        raise StoredVerdictsUnreadable(str(error)) from error
+    return json.decode(content, type=StoredVerdicts)
 
 
 def resume_verdicts(book: StoredVerdicts, boot_id: str, at: float) -> StoredVerdicts:

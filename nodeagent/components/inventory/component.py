@@ -7,13 +7,13 @@ Refuses to judge: the fitness of a GPU is the health component's decision.
 
 import anyio
 from anyio.abc import TaskStatus
+from msgspec import DecodeError
 from msgspec.structs import replace
 
 from nodeagent.components.inventory.diff import decide_inventory, diff_inventories
 from nodeagent.components.inventory.expected import Expectation, decide_expectation
 from nodeagent.components.inventory.gpu_store import (
     GpuStore,
-    GpuStoreUnreadable,
     decode_gpu_store,
     encode_gpu_store,
     find_stored,
@@ -215,8 +215,9 @@ class InventoryComponent:
         if stored.body is not None:
             try:
                 self._stored = decode_gpu_store(stored.body)
-            except GpuStoreUnreadable as error:
-                troubles.append(await self._store.discard(str(error)))
+            except DecodeError as error:
+                reason = f"cannot read the list of known GPUs: {error}: it is moved aside"
+                troubles.append(await self._store.discard(reason))
         if troubles:
             self._log.error("known_gpus_unusable", troubles=troubles)
             self._conditions.set(LIST_LOST, detail="; ".join(troubles))

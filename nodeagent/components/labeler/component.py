@@ -357,4 +357,3 @@ class SinkUnusable(NodeagentError):
 
     def __init__(self, sink: str, reason: str) -> None:
         super().__init__(f"cannot write labels to {sink}: {reason}: set kubernetes.kubeconfig or change labels.sinks")
-        self.sink, self.reason = sink, reason

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import anyio
 import anyio.lowlevel
 from anyio.abc import TaskStatus
-from msgspec import json
+from msgspec import DecodeError, json
 
 from nodeagent.components.web.api.admin import CommandDone, CommandMalformed, may_command, parse_command
 from nodeagent.components.web.api.claims import record_slices
@@ -31,7 +31,7 @@ from nodeagent.components.web.api.stream import (
     render_event,
 )
 from nodeagent.components.web.assets import HEADERS as PAGE_HEADERS
-from nodeagent.components.web.event_store import EventStoreUnreadable, decode_events, encode_events
+from nodeagent.components.web.event_store import decode_events, encode_events
 from nodeagent.components.web.health_text import render_readyz
 from nodeagent.components.web.page.details import is_page, render_steps
 from nodeagent.components.web.page.event_words import Teller
@@ -160,8 +160,9 @@ class WebComponent:
         if stored.body is not None:
             try:
                 events = decode_events(stored.body)
-            except EventStoreUnreadable as error:
-                troubles.append(await self._store.discard(str(error)))
+            except DecodeError as error:
+                reason = f"cannot read the stored events: {error}: they are moved aside"
+                troubles.append(await self._store.discard(reason))
         if troubles:
             self._log.warning("stored_events_unusable", troubles=troubles)
             self._conditions.set("events-lost", detail="; ".join(troubles))

@@ -62,13 +62,7 @@ def find_in_the_way(
 ) -> tuple[InTheWay, ...]:
     """The holders of the affected devices, and the processes on them apart from pods already listed.
 
-    Args:
-        gpu: the changing GPU.
-        affected: the devices of the GPU to be taken away.
-        allocations: all live allocations.
-        processes: all processes on this GPU.
-        pods: the pod's UID by process id; processes of the host are absent.
-        parts: the holders of fractions.
+    `processes` are all on this GPU; `pods` has the pod's UID by process id, without processes of the host.
     """
     of_parts = list_fraction_holders(gpu.uuid, parts) if parts is not None and gpu.uuid in affected else ()
     holders = (

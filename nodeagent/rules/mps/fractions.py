@@ -116,11 +116,7 @@ def plan_obstacles(
 ) -> dict[GpuUuid, str]:
     """The GPUs where a fraction enforced by MPS (or by other means) is impossible, with the reasons.
 
-    Args:
-        gpus: the GPUs given out in fractions.
-        bindings: all bindings.
-        state: the daemons; `None` without a component for daemons.
-        by_mps: whether MPS is to enforce the fraction.
+    `state` is `None` without a component for daemons.
     """
     clients = Counter(fraction.gpu for one in bindings if _is_client(one) for fraction in one.parts)
     others = {fraction.gpu for one in bindings if not _is_client(one) for fraction in one.parts} if by_mps else ()
@@ -140,11 +136,8 @@ def plan_obstacles(
 def refuse_neighbour(clients: int, most: int, *, by_mps: bool, has_others: bool) -> str:
     """Why the present holders of a GPU keep a new container out; empty where MPS is no obstacle.
 
-    Args:
-        clients: the number of containers held by MPS to a fraction of the GPU.
-        most: the most such containers.
-        by_mps: whether MPS is to enforce the new fraction.
-        has_others: whether a container has a fraction, or the whole GPU, without MPS.
+    Of `most` containers held by MPS to a fraction of the GPU, `clients` are there; `has_others` where a container has
+    a fraction, or the whole GPU, without MPS.
     """
     if not by_mps:
         return "its parts are held by MPS, and nobody gets past its daemon" if clients else ""

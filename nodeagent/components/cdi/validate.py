@@ -6,6 +6,7 @@ Refuses unknown fields, as the runtimes do: an unknown field makes the whole fil
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from typing import Any, Final, TypeAlias
 
 from nodeagent.model.values import Value
@@ -38,12 +39,7 @@ class _Field(Value, frozen=True):
 
 def find_spec_problems(document: object) -> tuple[str, ...]:
     """All reasons for a runtime to refuse the document, each with its place; the first twenty."""
-    found: list[str] = []
-    for problem in _list_problems(document):
-        found.append(problem)
-        if len(found) == _PROBLEMS_LIMIT:
-            break
-    return tuple(found)
+    return tuple(islice(_list_problems(document), _PROBLEMS_LIMIT))
 
 
 def parse_version(text: object) -> Version | None:

@@ -217,8 +217,7 @@ class Claims:
             if await api.is_alive(pod):
                 return
         raise ClaimRefused(
-            f"claim {claim.namespace}/{claim.name} was put away after its last pod, and none that it is reserved for"
-            " is alive"
+            f"claim {claim.describe()} was put away after its last pod, and none that it is reserved for is alive"
         )
 
     async def _unprepare(self, uid: str, why: str) -> None:

@@ -15,7 +15,6 @@ from nodeagent.components.devices.decide import (
     Findings,
     JudgedDevice,
     decide_conditions,
-    describe_holder,
     find_holders,
     look_at,
     plan_paths,
@@ -310,7 +309,7 @@ class Devices:
             if was is not None and was.device.standing is device.standing:
                 continue
             if device.standing is Standing.GONE:
-                holders = tuple(describe_holder(one) for one in held.get(name, ()))
+                holders = tuple(one.describe_holder() for one in held.get(name, ()))
                 self._bus.publish_fact(
                     DeviceLost(device=name, name=device.name, holders=holders), source=self.name, cause=cause
                 )

@@ -141,15 +141,6 @@ def find_holders(table: AllocationTable | None, resources: Iterable[ResourceName
     return held
 
 
-def describe_holder(allocation: Allocation) -> str:
-    """The pod, or the number of the allocation in its place."""
-    pod = allocation.pod
-    if pod is None:
-        return f"allocation {allocation.number}"
-    name = f"{pod.namespace}/{pod.name}" if pod.name else f"pod {pod.uid}"
-    return f"{name} ({allocation.container})" if allocation.container else name
-
-
 def decide_conditions(
     classes: Sequence[DeviceClass], table: DeviceTable, held: Mapping[str, Sequence[Allocation]]
 ) -> dict[str, dict[str, str]]:
@@ -158,7 +149,7 @@ def decide_conditions(
     for each, state in zip(classes, table.classes, strict=True):
         for device in state.devices:
             if device.standing is Standing.GONE:
-                holders = [describe_holder(one) for one in held.get(device.id, ())] or ["somebody"]
+                holders = [one.describe_holder() for one in held.get(device.id, ())] or ["somebody"]
                 found["device-gone"][device.id] = f"{state.resource}: {describe_gone(device, holders)}"
             elif device.standing is Standing.UNHEALTHY:
                 found["device-unhealthy"][device.id] = f"{state.resource}: {device.name}: {device.reason}"

@@ -70,7 +70,7 @@ class UsageFiles:
         if fractions is not None:
             for binding in fractions.bindings.values():
                 name = binding.cdi_name.rpartition("=")[2] or f"b{binding.number}"
-                owners[name] = f"{binding.pod.describe()} ({binding.container})"
+                owners[name] = binding.pod.describe(binding.container)
         if claims is not None:
             owners.update({uid: f"claim {claim.describe()}" for uid, claim in claims.claims.items()})
         return owners

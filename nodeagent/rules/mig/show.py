@@ -5,6 +5,8 @@ Owns the lines. Refuses colours and columns: the printer's business.
 
 from collections.abc import Iterable, Iterator
 
+from msgspec.structs import replace
+
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.mig import GpuPartitions
 from nodeagent.model.values import Value
@@ -42,8 +44,8 @@ def plan_gpu(gpu: Gpu, wanted: Wanted, partitions: GpuPartitions, busy: Iterable
     try:
         lines = tuple(_render(goal, assume_places(partitions), frozenset(busy)))
     except LayoutInfeasible as refused:
-        return GpuPlan(index=gpu.index, uuid=gpu.uuid, name=gpu.name, refusal=str(refused))
-    return GpuPlan(index=gpu.index, uuid=gpu.uuid, name=gpu.name, lines=lines)
+        return replace(plan, refusal=str(refused))
+    return replace(plan, lines=lines)
 
 
 def _render(goal: Goal, partitions: GpuPartitions, busy: frozenset[int]) -> Iterator[str]:

@@ -124,7 +124,4 @@ def _join_device(device: HostDevice, held: tuple[Allocation, ...]) -> DeviceReco
 
 
 def _name(allocation: Allocation) -> str:
-    pod = allocation.pod
-    if pod is None:
-        return f"allocation {allocation.number}"
-    return f"{pod.namespace}/{pod.name}" if pod.name else f"pod {pod.uid}"
+    return f"allocation {allocation.number}" if allocation.pod is None else allocation.pod.describe()

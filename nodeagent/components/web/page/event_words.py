@@ -164,10 +164,10 @@ WORDS: dict[type, Callable[[Any, Names], str]] = {
     ),
     events.DeviceJudged: lambda one, _: f"{one.name} {one.standing}{_because(one.reason)}",
     events.FractionBound: lambda one, names: (
-        f"{one.pod.describe()} ({one.container}) got parts of {_list(one.gpus, names)}: {one.reason}"
+        f"{one.pod.describe(one.container)} got parts of {_list(one.gpus, names)}: {one.reason}"
     ),
     events.FractionProcessEnded: lambda one, names: (
-        f"process {one.pid} of {one.pod.describe()} ({one.container}) ended, which had {render_bytes(one.memory_bytes)}"
+        f"process {one.pid} of {one.pod.describe(one.container)} ended, which had {render_bytes(one.memory_bytes)}"
         f" of {_call(one.gpu, names)}: {one.reason}"
     ),
     events.FractionReleased: lambda one, _: f"part {one.number} ended: {one.reason}",

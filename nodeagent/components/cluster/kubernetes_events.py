@@ -147,12 +147,9 @@ def decide_reporting(
     if len(recent) >= limit or (last is not None and now_seconds - last < again_seconds):
         return ReportedEvents(last=told.last, kept_back=told.kept_back | {kind: count}, recent=recent), 0
     kept_back = {key: value for key, value in told.kept_back.items() if key != kind}
+    fresh = {key: time for key, time in told.last.items() if now_seconds - time < 3600}
     return ReportedEvents(
-        last=_forget_old(told.last, now_seconds) | {kind: now_seconds},
+        last=fresh | {kind: now_seconds},
         kept_back=kept_back,
         recent=(*recent, now_seconds),
     ), count
-
-
-def _forget_old(last: Mapping[tuple[str, str], float], now_seconds: float) -> dict[tuple[str, str], float]:
-    return {kind: time for kind, time in last.items() if now_seconds - time < 3600}

@@ -291,7 +291,7 @@ class Devices:
         scores: dict[str, int] = {}
         for gpu in inventory.gpus:
             near = score_nearness(devices, [(gpu.pci.address, gpu.numa_node)], self._host.functions)
-            scores |= dict.fromkeys((gpu.uuid, *(mig.uuid for mig in gpu.mig_devices)), sum(near.values()))
+            scores |= dict.fromkeys(gpu.device_uuids, sum(near.values()))
         return scores
 
     def _find_newcomers(self, resource: ResourceName) -> Sequence[DeviceId]:

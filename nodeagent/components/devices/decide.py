@@ -93,15 +93,12 @@ def look_at(
             found[name] = JudgedDevice(_tell(device, verdict), verdict)
         for device_id in map(DeviceId, held.keys() - there.keys()):
             if (own_name := parse_id(device_id, resource)) is not None:
-                gone = known[device_id].device if device_id in known else _make_up(device_id, own_name)
+                # Of a device gone before the agent's start only the name is known.
+                bare = HostDevice(id=device_id, name=own_name, nodes=(own_name,))
+                gone = known[device_id].device if device_id in known else bare
                 verdict = judge(None, (), is_there=False, clean_looks=clean_looks)
                 found[device_id] = JudgedDevice(_tell(gone, verdict), verdict)
     return found
-
-
-def _make_up(device: DeviceId, name: str) -> HostDevice:
-    """A device gone before the agent's start: only its name is known."""
-    return HostDevice(id=device, name=name, nodes=(name,))
 
 
 def _tell(device: HostDevice, judged: Judged) -> HostDevice:

@@ -85,10 +85,9 @@ class Judge:
     def covered(self) -> frozenset[str]:
         """GPUs that are unfit because of the driver, now or until a moment ago."""
         is_down = self._driver is not None and takes_devices(self._driver.phase)
-        return frozenset(gpu.uuid for gpu in self._inventory.gpus if is_down or self._was_down(gpu.uuid))
-
-    def _was_down(self, uuid: str) -> bool:
-        return self.find_record(uuid).driver_was_down
+        return frozenset(
+            gpu.uuid for gpu in self._inventory.gpus if is_down or self.find_record(gpu.uuid).driver_was_down
+        )
 
     @property
     def driver_branch(self) -> int | None:

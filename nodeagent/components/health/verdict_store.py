@@ -11,10 +11,8 @@ from msgspec.structs import replace
 from nodeagent.components.health.decide import note_power_cycle
 from nodeagent.components.health.records import (
     CounterWindow,
-    Fault,
     GpuRecord,
     LevelMemory,
-    Occurrences,
     Return,
     StoredVerdicts,
 )
@@ -71,8 +69,8 @@ def _resume_record(record: GpuRecord, at: float) -> GpuRecord:
 def _resume_after_boot(record: GpuRecord, shift: float) -> GpuRecord:
     moved = replace(
         record,
-        faults=tuple(_move_fault(fault, shift) for fault in record.faults),
-        occurrences=tuple(_move_occurrences(one, shift) for one in record.occurrences),
+        faults=tuple(replace(one, last_at=one.last_at + shift, clean_looks=0, none_looks=0) for one in record.faults),
+        occurrences=tuple(replace(one, times=tuple(at + shift for at in one.times)) for one in record.occurrences),
         returns=tuple(Return(device=one.device, at=one.at + shift) for one in record.returns),
         levels=_keep_lasting(record.levels, shift),
         proven_at=None,
@@ -82,14 +80,6 @@ def _resume_after_boot(record: GpuRecord, shift: float) -> GpuRecord:
         driver_was_down=False,
     )
     return note_power_cycle(moved)
-
-
-def _move_fault(fault: Fault, shift: float) -> Fault:
-    return replace(fault, last_at=fault.last_at + shift, clean_looks=0, none_looks=0)
-
-
-def _move_occurrences(one: Occurrences, shift: float) -> Occurrences:
-    return replace(one, times=tuple(time + shift for time in one.times))
 
 
 def _keep_lasting(levels: LevelMemory, shift: float) -> LevelMemory:

@@ -44,7 +44,7 @@ from nodeagent.model.events import (
 from nodeagent.model.gpu import GpuReadout, Inventory, StoredGpu
 from nodeagent.model.orders import FORGET_GPU, ForgetCommand
 from nodeagent.model.ports import GpuSource
-from nodeagent.model.telemetry import DriverAccess, EventWatch, NodeSample
+from nodeagent.model.telemetry import EventWatch, NodeSample
 
 LAYOUT_EVENTS = frozenset({"mig_layout", "gpu_lost", "gpu_back", "bind", "unbind", "unavailable"})
 """Events after which the hardware is enumerated at once rather than at the next rescan."""
@@ -271,11 +271,8 @@ class InventoryComponent:
         sample = replace(sample, period_seconds=self._live.now.inventory.sample_seconds)
         self._bus.publish_state(sample, source=self.name)
         self._note_sampled(sample)
-        self._note_restarts(sample.access)
+        self._conditions.show(RESTARTS, self._restarts.judge(sample.access, self._clock.monotonic()))
         self._note_left_behind(sample.access.left_behind if sample.access is not None else ())
-
-    def _note_restarts(self, access: DriverAccess | None) -> None:
-        self._conditions.show(RESTARTS, self._restarts.judge(access, self._clock.monotonic()))
 
     def _note_left_behind(self, pids: tuple[int, ...]) -> None:
         listed = ", ".join(map(str, pids))

@@ -187,7 +187,7 @@ def _list_unmatched(
 
 def list_holders(gpu: Gpu, allocations: Iterable[Allocation], door: AllocationMode) -> tuple[ModeHolder, ...]:
     """The allocations of the GPU, of its MIG devices or of replicas of either, as holders by the given mode."""
-    names = {gpu.uuid, *(mig.uuid for mig in gpu.mig_devices)}
+    names = set(gpu.device_uuids)
     return tuple(
         ModeHolder(door=door, name=f"allocation {each.number}", pod=each.pod, container=each.container)
         for each in allocations

@@ -79,7 +79,7 @@ class _GpuStates:
             return None
         # The list follows a loss or a verdict a moment later.
         unfit = {one.device for one in self._verdicts.get(gpu.uuid, ()) if one.verdict is Verdict.UNHEALTHY}
-        uuids = () if gpu.lost else (gpu.uuid, *(device.uuid for device in gpu.mig_devices))
+        uuids = () if gpu.lost else gpu.device_uuids
         return tuple(uuid for uuid in uuids if uuid in self._free and uuid not in unfit)
 
     def _find_allocations(self, gpu: Gpu) -> tuple[Allocation, ...]:
@@ -93,7 +93,7 @@ def find_gpu_record(records: GpusRecord, name: str) -> GpuRecord | None:
     """By UUID, MIG UUID, PCI address, or index."""
     for record in records.gpus:
         gpu = record.gpu
-        names = {gpu.uuid, gpu.pci.address, str(gpu.index), *(device.uuid for device in gpu.mig_devices)}
+        names = {gpu.pci.address, str(gpu.index), *gpu.device_uuids}
         if name in names:
             return record
     return None

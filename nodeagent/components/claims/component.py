@@ -5,9 +5,9 @@ Refuses to answer before the journal holds the claim, and to need the API server
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import anyio
 from anyio.abc import TaskStatus
@@ -66,7 +66,7 @@ Not over a restart: a late Prepare was on its way already, and ends with the age
 anew all the same keeps its devices from others, and is unprepared when no container is found to have it.
 """
 
-
+T = TypeVar("T")
 Answer: TypeAlias = Callable[[ClaimReference], Coroutine[Any, Any, None]]
 
 
@@ -126,22 +126,7 @@ class Claims:
 
     async def prepare(self, claims: Sequence[ClaimReference]) -> Mapping[str, tuple[DeviceAnswer, ...] | str]:
         """Prepare claims; the port's contract is in `model.ports`."""
-        answers: dict[str, tuple[DeviceAnswer, ...] | str] = {}
-        until = anyio.current_time() + PREPARE_SECONDS
-
-        async def answer(reference: ClaimReference) -> None:
-            try:
-                with anyio.fail_after(max(0.0, until - anyio.current_time())):
-                    answers[reference.uid] = await self._prepare(reference)
-            except NodeagentError as error:
-                answers[reference.uid] = self._report_refused(reference, str(error))
-            except TimeoutError:
-                late = f"it is not ready after {PREPARE_SECONDS:g} s; the next try goes on from here"
-                answers[reference.uid] = self._report_refused(reference, late)
-
-        await _for_each(claims, answer)
-        self._show_refused()
-        return answers
+        return await self._answer_all(claims, self._prepare, "", "it is not ready after")
 
     async def unprepare(self, claims: Sequence[ClaimReference]) -> Mapping[str, str]:
         """Unprepare claims; the port's contract is in `model.ports`."""
@@ -149,22 +134,32 @@ class Claims:
 
     async def _put_all_away(self, ended: Mapping[ClaimReference, str]) -> Mapping[str, str]:
         """Unprepare claims; by uid the obstacle of each, empty after success."""
-        answers: dict[str, str] = {}
+
+        async def put_one_away(reference: ClaimReference) -> str:
+            await self._unprepare(reference.uid, ended[reference])
+            return ""
+
+        return await self._answer_all(ended, put_one_away, "cannot be put away: ", "cannot be put away within")
+
+    async def _answer_all(
+        self, claims: Iterable[ClaimReference], work: Callable[[ClaimReference], Awaitable[T]], failed: str, late: str
+    ) -> dict[str, T | str]:
+        """By uid the result of the work, or the obstacle in words that begin with `failed` or `late`."""
+        answers: dict[str, T | str] = {}
         until = anyio.current_time() + PREPARE_SECONDS
 
         async def answer(reference: ClaimReference) -> None:
             try:
                 with anyio.fail_after(max(0.0, until - anyio.current_time())):
-                    await self._unprepare(reference.uid, ended[reference])
-                answers[reference.uid] = ""
+                    answers[reference.uid] = await work(reference)
                 self._report_refused(reference, "")
             except NodeagentError as error:
-                answers[reference.uid] = self._report_refused(reference, f"cannot be put away: {error}")
+                answers[reference.uid] = self._report_refused(reference, f"{failed}{error}")
             except TimeoutError:
-                late = f"cannot be put away within {PREPARE_SECONDS:g} s; the next try goes on from here"
-                answers[reference.uid] = self._report_refused(reference, late)
+                reason = f"{late} {PREPARE_SECONDS:g} s; the next try goes on from here"
+                answers[reference.uid] = self._report_refused(reference, reason)
 
-        await _for_each(ended, answer)
+        await _for_each(claims, answer)
         self._show_refused()
         return answers
 
@@ -183,7 +178,6 @@ class Claims:
                 with anyio.move_on_after(PATIENCE_SECONDS):
                     await self._is_described.wait()
             ready = await make_ready(claim, self._makers, self._dependencies.keeper, await self._find_inventory())
-            self._report_refused(reference, "")
             if is_new:
                 self._unanswered.discard(ready.uid)
                 devices = tuple(device.device for device in ready.devices)
@@ -217,7 +211,8 @@ class Claims:
             if await api.is_alive(pod):
                 return
         raise ClaimRefused(
-            f"claim {claim.describe()} was put away after its last pod, and none that it is reserved for is alive"
+            f"claim {claim.namespace}/{claim.name} was put away after its last pod, and none that it is reserved for is"
+            " alive"
         )
 
     async def _unprepare(self, uid: str, why: str) -> None:

@@ -125,7 +125,7 @@ class WebComponent:
             headers=headers,
         )
         admin = HttpServer(
-            Routes([*self._looking(), *(Route("POST", order.path, self._answer_order(order)) for order in ORDERS)]),
+            Routes([*self._looking(), *self._changing()]),
             on_error=self._note_error,
             on_exhausted=self._note_exhausted,
             limits=self._read_limits,
@@ -324,6 +324,9 @@ class WebComponent:
             self._streams -= 1
 
     # Changes -----------------------------------------------------------------------------------------------------
+
+    def _changing(self) -> list[Route]:
+        return [Route("POST", order.path, self._answer_order(order)) for order in ORDERS]
 
     def _answer_order(self, order: Order[Any]) -> Handler:
         async def answer(request: Request) -> Answer:

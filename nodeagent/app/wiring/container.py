@@ -2,7 +2,7 @@
 
 import os
 
-from nodeagent.app.driver_files import choose_driver_files
+from nodeagent.app.host_root import choose_driver_files
 from nodeagent.app.plan import AgentPlan
 from nodeagent.app.runtime_edge import build_runtime_edge
 from nodeagent.app.services import Services

@@ -4,7 +4,6 @@ Owns the choice of states. Refuses to keep anything: each answer is made anew fr
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
 
 from nodeagent.components.web.api.build import Identity, build_components, build_conditions, build_gates, build_state
 from nodeagent.components.web.api.records import EventRecord, StateRecord
@@ -13,24 +12,11 @@ from nodeagent.components.web.page.event_words import Teller
 from nodeagent.components.web.page.overview import PageView
 from nodeagent.components.web.page.periods import PeriodHistory
 from nodeagent.components.web.page.trend import Trends
-from nodeagent.core.values import ActiveCondition, ComponentReport, Envelope, GateState
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.values import ActiveCondition, ComponentReport, GateState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.telemetry import NodeSample
 from nodeagent.rules.ids import Names, build_names
-
-T = TypeVar("T")
-
-
-class BusLike(Protocol):
-    """The parts of the bus read here."""
-
-    def read(self, state: type[T]) -> T | None:
-        """The newest value of a state."""
-        ...
-
-    def history(self) -> Sequence[Envelope[Any]]:
-        """Recent envelopes, oldest first."""
-        ...
 
 
 class NodeView:
@@ -38,7 +24,7 @@ class NodeView:
 
     def __init__(
         self,
-        bus: BusLike,
+        bus: Bus,
         identity: Identity,
         *,
         gates: Callable[[], Sequence[GateState]],

@@ -254,7 +254,8 @@ class Composition:
             notices=self.plan.loaded.notices,
         )
         view = NodeView(
-            self.bus,
+            self.bus.read,
+            self.bus.history,
             identity,
             gates=self.gates.states,
             conditions=self.conditions.active,

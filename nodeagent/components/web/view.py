@@ -4,16 +4,17 @@ Owns the choice of states. Refuses to keep anything: each answer is made anew fr
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from nodeagent.components.web.api.build import Identity, build_components, build_conditions, build_gates, build_state
+from nodeagent.components.web.api.latest import ReadLatest
 from nodeagent.components.web.api.records import EventRecord, StateRecord
 from nodeagent.components.web.api.stream import QUIET_TYPES, build_event
 from nodeagent.components.web.page.event_words import Teller
 from nodeagent.components.web.page.overview import PageView
 from nodeagent.components.web.page.periods import PeriodHistory
 from nodeagent.components.web.page.trend import Trends
-from nodeagent.core.channels.bus import Bus
-from nodeagent.core.values import ActiveCondition, ComponentReport, GateState
+from nodeagent.core.values import ActiveCondition, ComponentReport, Envelope, GateState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.telemetry import NodeSample
 from nodeagent.rules.ids import Names, build_names
@@ -24,7 +25,8 @@ class NodeView:
 
     def __init__(
         self,
-        bus: Bus,
+        read: ReadLatest,
+        history: Callable[[], Sequence[Envelope[Any]]],
         identity: Identity,
         *,
         gates: Callable[[], Sequence[GateState]],
@@ -33,7 +35,7 @@ class NodeView:
         wall: Callable[[], float],
     ) -> None:
         """`wall` is the clock for people."""
-        self._bus, self._identity = bus, identity
+        self._read, self._history, self._identity = read, history, identity
         self._gates, self._conditions, self._reports, self._wall = gates, conditions, reports, wall
         self._trends, self._periods = Trends(), PeriodHistory()
         self._past: tuple[EventRecord, ...] = ()
@@ -59,7 +61,7 @@ class NodeView:
         identity = self._identity
         return build_state(
             identity,
-            self._bus.read,
+            self._read,
             build_gates(self._gates(), identity.vital_gates),
             build_components(self._reports()),
             build_conditions(self._conditions()),
@@ -71,7 +73,7 @@ class NodeView:
         return PageView(
             state=self.state(),
             trend=self._trends.points(),
-            history=tuple(self._bus.history()),
+            history=tuple(self._history()),
             past=self._past,
             periods=self._periods.periods(),
         )
@@ -79,16 +81,16 @@ class NodeView:
     def events(self) -> list[EventRecord]:
         """Events of earlier processes, then events in the history."""
         teller = Teller(self.names())
-        return [*self._past, *(build_event(envelope, teller) for envelope in self._bus.history())]
+        return [*self._past, *(build_event(envelope, teller) for envelope in self._history())]
 
     def find_newest(self) -> int:
         """The number of the last event that is more than a reading; 0 without events."""
-        told = (one.seq for one in self._bus.history() if one.type_name not in QUIET_TYPES)
+        told = (one.seq for one in self._history() if one.type_name not in QUIET_TYPES)
         return max(told, default=0)
 
     def names(self) -> Names:
         """Short names of all devices; made anew only when the inventory is another."""
-        inventory = self._bus.read(Inventory)
+        inventory = self._read(Inventory)
         if self._named[0] is not inventory:
             self._named = (inventory, build_names(inventory))
         return self._named[1]

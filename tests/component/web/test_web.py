@@ -56,7 +56,13 @@ class Stage:
         identity = Identity(version="1", node="n", gpu_source="nvml", pid=7, started_seconds=12.4)
         gates = Gates(["driver_ready"], clock=clock)
         view = NodeView(
-            self.bus, identity, gates=gates.states, conditions=self.conditions.active, reports=list, wall=clock.wall
+            self.bus.read,
+            self.bus.history,
+            identity,
+            gates=gates.states,
+            conditions=self.conditions.active,
+            reports=list,
+            wall=clock.wall,
         )
         self.public, self.admin = socket.socket(), socket.socket(socket.AF_UNIX)
         self.public.bind(("127.0.0.1", 0))

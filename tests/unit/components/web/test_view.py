@@ -34,7 +34,8 @@ class Stage:
         reports = [ComponentReport("web", Phase.RUNNING, 1.0, True, 0, None, None, ())]
         gates = Gates(["driver_ready"], clock=clock)
         self.view = NodeView(
-            self.bus,
+            self.bus.read,
+            self.bus.history,
             IDENTITY,
             gates=gates.states,
             conditions=self.conditions.active,

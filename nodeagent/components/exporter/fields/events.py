@@ -38,6 +38,8 @@ class EventField:
     help: str
     list_series: Callable[[Entity, Happenings], Iterator[Extra]]
     default: bool = False
+    waits: bool = False
+    """Whether it is absent until something has happened."""
 
 
 def _last_xid(entity: Entity, happenings: Happenings) -> Iterator[Extra]:
@@ -79,6 +81,7 @@ EVENT_FIELDS = (
         "Number of the last XID error; stays until restart. Absent before the first, unless a setting asks for 0.",
         _last_xid,
         default=True,
+        waits=True,
     ),
     EventField(
         "DCGM_EXP_XID_ERRORS_COUNT", 9001, "gauge", "XID errors within the window; falls as they age.", _xid_window

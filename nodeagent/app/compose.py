@@ -12,6 +12,7 @@ from nodeagent.app.fault_orders import FaultOrders
 from nodeagent.app.hardware import ChooseHardware, Hardware, choose_hardware
 from nodeagent.app.optional_components import DEVICES_GATE, OptionalComponents
 from nodeagent.app.plan import AgentPlan
+from nodeagent.app.services import Services
 from nodeagent.app.wiring.cluster import ClusterWiring
 from nodeagent.app.wiring.container import ContainerWiring
 from nodeagent.app.wiring.kubelet import KubeletWiring
@@ -66,24 +67,20 @@ class Composition:
         self.names = (self.node, os.uname().nodename)
         self.bus = Bus(self.clock)
         self.conditions = Conditions(self.bus, self.clock, CATALOGUE)
+        self.services = Services(self.bus, self.conditions, self.clock, live)
         self.capacity = self._decide_capacity()
         self.introspection = Introspection()
-        self.kubelet = KubeletWiring(self.bus, self.conditions, self.clock, live, self.node, hardware.vendor)
+        self.kubelet = KubeletWiring(self.services, self.node, hardware.vendor)
         self.orders = OrderHandlers()
-        self.containers = ContainerWiring(self.bus, self.conditions, self.clock, live, plan, hardware.driver_files)
+        self.containers = ContainerWiring(self.services, plan, hardware.driver_files)
         simulation = hardware.simulation
         self.usage = UsageWiring(
-            self.bus,
-            self.conditions,
-            self.clock,
-            live,
+            self.services,
             made_up=simulation.places if simulation is not None and plan.simulation is not None else None,
         )
-        self.cluster = ClusterWiring(
-            self.bus, self.conditions, self.clock, live, plan.environ, self.node, self.orders, lambda: self.control
-        )
+        self.cluster = ClusterWiring(self.services, plan.environ, self.node, self.orders, lambda: self.control)
         self.optional = OptionalComponents(
-            (self.bus, self.conditions, self.clock, live),
+            self.services,
             (self.kubelet, self.containers, self.cluster),
             hardware,
             self._open_store,
@@ -208,10 +205,7 @@ class Composition:
         settings = self.live.now
         is_simulated = settings.gpus.simulated_profile is not None
         return Health(
-            self.bus,
-            self.conditions,
-            self.clock,
-            self.live,
+            *self.services,
             self._open_store("verdicts.json", "nodeagent-verdicts", VERDICTS_VERSION),
             self.orders,
             kernel_log=None if is_simulated else settings.health.kernel_log,
@@ -234,10 +228,7 @@ class Composition:
         is_simulated = self.live.now.gpus.simulated_profile is not None
         places = None if is_simulated else HostProcessPlaces(WorkerThread("process places"))
         return Exporter(
-            self.bus,
-            self.conditions,
-            self.clock,
-            self.live,
+            *self.services,
             agent,
             places,
             host=self.node,
@@ -254,7 +245,15 @@ class Composition:
             vital_gates=self._list_vital_gates(),
             notices=self.plan.loaded.notices,
         )
-        view = NodeView(self.bus, self.gates, self.conditions, self.clock, identity, self.reports)
+        view = NodeView(
+            self.bus.read,
+            self.bus.history,
+            identity,
+            gates=self.gates.states,
+            conditions=self.conditions.active,
+            reports=self.reports,
+            wall=self.clock.wall,
+        )
         return WebComponent(
             self.bus,
             view,

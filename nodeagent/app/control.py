@@ -50,10 +50,8 @@ class Control:
         self._loading = anyio.Lock()
         self._log = get_logger(component=SOURCE)
         orders.add(RELOAD, lambda _: self.reload())
-        if recalled.refusal:
-            conditions.set("named-configuration-unknown", detail=recalled.refusal)
-        if recalled.trouble:
-            conditions.set(NOT_REMEMBERED, detail=recalled.trouble)
+        conditions.show("named-configuration-unknown", recalled.refusal)
+        conditions.show(NOT_REMEMBERED, recalled.trouble)
 
     def close(self) -> None:
         """Let the threads end."""
@@ -86,11 +84,9 @@ class Control:
     async def _remember(self, label: str) -> None:
         """Store the label, for an agent that starts while the API server is away."""
         trouble = await self._label_store.write(label.encode()) if label != self._stored_label else ""
-        if trouble:
-            self._conditions.set(NOT_REMEMBERED, detail=trouble)
-            return
-        self._stored_label = label
-        self._conditions.clear(NOT_REMEMBERED)
+        self._conditions.show(NOT_REMEMBERED, trouble)
+        if not trouble:
+            self._stored_label = label
 
     async def _list_configurations(self, directory: Path) -> tuple[str, ...]:
         def read() -> tuple[str, ...]:
@@ -126,10 +122,7 @@ class Control:
 
     def _apply(self, plan: ReloadPlan, cause: int | None) -> str:
         later = tuple(change.path for change in plan.changed_needs_restart)
-        if later:
-            self._conditions.set("configuration-needs-restart", detail=", ".join(later))
-        else:
-            self._conditions.clear("configuration-needs-restart")
+        self._conditions.show("configuration-needs-restart", ", ".join(later))
         if plan.is_empty:
             return "nothing changed"
         self._live.replace(plan.settings)

@@ -20,7 +20,6 @@ class DirectoryUnusable(StartRefused):
         super().__init__(
             f"{key}: cannot use directory {path}: {reason}, or set `{key}` to a directory that can be written"
         )
-        self.key, self.path, self.reason = key, path, reason
 
 
 class AgentAlreadyRuns(StartRefused):
@@ -28,7 +27,6 @@ class AgentAlreadyRuns(StartRefused):
 
     def __init__(self, key: str, path: str, reason: str) -> None:
         super().__init__(f"{reason}, or give this one its own `{key}` (now {path})")
-        self.key, self.path = key, path
 
 
 class DriverRequired(StartRefused):
@@ -36,4 +34,3 @@ class DriverRequired(StartRefused):
 
     def __init__(self, detail: str, remedy: str) -> None:
         super().__init__(f"no working NVIDIA driver: {detail}; {remedy}")
-        self.detail, self.remedy = detail, remedy

@@ -9,9 +9,11 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from msgspec import DecodeError
+
 from nodeagent.app.endpoints import ADMIN_SOCKET
 from nodeagent.app.host_root import see_dev_root, see_in_host_root
-from nodeagent.components.inventory.gpu_store import STORE, GpuStoreUnreadable, decode_gpu_store
+from nodeagent.components.inventory.gpu_store import STORE, decode_gpu_store
 from nodeagent.config.schema import Settings
 from nodeagent.core.log.lines import configure_logging, get_logger
 from nodeagent.edge.host.devices import gpu_arrival
@@ -61,7 +63,7 @@ def _has_stored_gpu(state_dir: Path, source: str) -> bool:
     found = SealedFile(state_dir / name, seal, version).read()
     try:
         roster = decode_gpu_store(found.body) if found.body is not None else None
-    except GpuStoreUnreadable:
+    except DecodeError:
         return True
     return bool(found.troubles or (roster is not None and roster.source == source and roster.gpus))
 

@@ -38,10 +38,7 @@ def recall_label(
 ) -> tuple[Loaded, Recalled]:
     """The settings with the configuration followed last, or else the given settings.
 
-    Args:
-        loaded: The settings with the default configuration.
-        reload_settings: The same sources with the configuration of a label; raises `ConfigurationInvalid`.
-        environ: The environment, where the address of an API server may be found.
+    `reload_settings` reads the same sources with the configuration of a label; it raises `ConfigurationInvalid`.
     """
     settings = loaded.settings
     file = settings.node.state_dir / NAME

@@ -5,6 +5,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from nodeagent.app.hardware import Hardware, is_mps_used
+from nodeagent.app.services import Services
 from nodeagent.app.wiring.claims import build_claims
 from nodeagent.app.wiring.cluster import ClusterWiring
 from nodeagent.app.wiring.container import ContainerWiring
@@ -15,10 +16,6 @@ from nodeagent.app.wiring.mig import MigWiring
 from nodeagent.app.wiring.mig_paused_clients import MigCluster, build_paused_clients
 from nodeagent.app.wiring.mps import MpsWiring
 from nodeagent.app.wiring.slices import SlicesWiring
-from nodeagent.config.live import LiveSettings
-from nodeagent.core.channels.bus import Bus
-from nodeagent.core.clock import Clock
-from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.component import Component, ComponentSpec
 from nodeagent.core.life.gates import Gates
 from nodeagent.core.life.handle import Handle
@@ -46,7 +43,7 @@ class OptionalComponents:
 
     def __init__(
         self,
-        house: tuple[Bus, Conditions, Clock, LiveSettings],
+        services: Services,
         sides: tuple[KubeletWiring, ContainerWiring, ClusterWiring],
         hardware: Hardware,
         open_store: Callable[[str, str, int], SealedStore],
@@ -54,8 +51,7 @@ class OptionalComponents:
         node: str,
         orders: OrderHandlers,
     ) -> None:
-        self._house, self._wiring = house, sides
-        self._live = house[-1]
+        self._services, self._live, self._wiring = services, services.live, sides
         self._kubelet, self._containers, self._cluster = sides
         self._hardware, self._open_store = hardware, open_store
         self._read_gates, self._node, self._orders = read_gates, node, orders
@@ -90,22 +86,22 @@ class OptionalComponents:
     @cached_property
     def devices_wiring(self) -> DevicesWiring:
         """The device side for the life of the process, with device classes configured."""
-        return DevicesWiring(*self._house, self._kubelet)
+        return DevicesWiring(self._services, self._kubelet)
 
     @cached_property
     def mig_wiring(self) -> MigWiring:
         """The MIG side for the life of the process, if the agent cuts GPUs."""
-        return MigWiring(*self._house, self._orders)
+        return MigWiring(self._services, self._orders)
 
     @cached_property
     def mps_wiring(self) -> MpsWiring:
         """The MPS side for the life of the process, if the agent looks after daemons."""
-        return MpsWiring(*self._house, self.mps)
+        return MpsWiring(self._services, self.mps)
 
     @cached_property
     def slices_wiring(self) -> SlicesWiring:
         """The side of resource slices for the life of the process, if claims are served."""
-        return SlicesWiring(*self._house, self._cluster, self._node, self._read_gates)
+        return SlicesWiring(self._services, self._cluster, self._node, self._read_gates)
 
     def _device_specs(self) -> tuple[ComponentSpec, ...]:
         needs, opens = ("allocations_recovered",), (DEVICES_GATE,)
@@ -144,7 +140,7 @@ class OptionalComponents:
         return (ComponentSpec("claims", self._build_claims, needs=needs, opens=("claims_known",), stop_stage=10),)
 
     def _build_fractions(self) -> Component:
-        return build_fractions(*self._house, self._wiring, self._hardware.simulation, self._orders)
+        return build_fractions(self._services, self._wiring, self._hardware.simulation, self._orders)
 
     def _build_mig(self) -> Component:
         partitioning = self._hardware.partitioning
@@ -153,8 +149,7 @@ class OptionalComponents:
         return self.mig_wiring.build(partitioning, self._kubelet.journal, self.partitions, self._open_store, cluster)
 
     def _build_paused_clients(self) -> Component:
-        _, conditions, clock, _ = self._house
-        return build_paused_clients(conditions, clock, self._open_store, self._open_mig_cluster())
+        return build_paused_clients(self._services, self._open_store, self._open_mig_cluster())
 
     def _open_mig_cluster(self) -> MigCluster | None:
         return MigCluster(self._cluster.open_evictions) if self._cluster.is_in_use else None
@@ -169,4 +164,4 @@ class OptionalComponents:
         partitions = self.partitions.get if settings.mig.manage else None
         mps = self.mps.get if settings.mps.claims else None
         cards = self._hardware.partitioning
-        return build_claims(self._house, self._wiring, pool=self._node, partitions=partitions, mps=mps, cards=cards)
+        return build_claims(self._services, self._wiring, pool=self._node, partitions=partitions, mps=mps, cards=cards)

@@ -98,6 +98,13 @@ class Conditions:
         if self._entries.pop((code, key), None) is not None:
             self._note_change(cause)
 
+    def show(self, code: str, detail: str, *, key: str = "", cause: Cause = None) -> None:
+        """Set a condition for as long as there is a detail to show; clear the condition without one."""
+        if detail:
+            self.set(code, detail=detail, key=key, cause=cause)
+        else:
+            self.clear(code, key=key, cause=cause)
+
     def replace(self, code: str, details: Mapping[str, str], *, cause: Cause = None) -> None:
         """Set a condition for exactly the given keys, and clear all other keys."""
         self._definition(code)

@@ -38,7 +38,7 @@ class PublishedFromForeignThread(CoreError):
             f"publishing {type_name} from thread {thread!r} was refused: the bus belongs to the event loop; "
             "hand the value over with loop.call_soon_threadsafe or return it from the worker thread"
         )
-        self.thread, self.type_name = thread, type_name
+        self.thread = thread
 
 
 class GateUnknown(CoreError):
@@ -46,7 +46,6 @@ class GateUnknown(CoreError):
 
     def __init__(self, name: str, known: tuple[str, ...]) -> None:
         super().__init__(f"gate {name!r} does not exist; declared gates: {', '.join(known) or 'none'}")
-        self.name = name
 
 
 class ConditionUnknown(CoreError):
@@ -54,7 +53,6 @@ class ConditionUnknown(CoreError):
 
     def __init__(self, code: str) -> None:
         super().__init__(f"condition {code!r} is not in the catalogue; define it there first")
-        self.code = code
 
 
 class CatalogueBroken(CoreError):
@@ -62,7 +60,6 @@ class CatalogueBroken(CoreError):
 
     def __init__(self, code: str, problem: str) -> None:
         super().__init__(f"catalogue of conditions: {code!r} {problem}")
-        self.code = code
 
 
 class SupervisionError(CoreError):
@@ -74,7 +71,6 @@ class SpecsBroken(SupervisionError):
 
     def __init__(self, name: str, problem: str) -> None:
         super().__init__(f"component {name!r} {problem}")
-        self.name = name
 
 
 class ComponentUnknown(SupervisionError):
@@ -82,7 +78,6 @@ class ComponentUnknown(SupervisionError):
 
     def __init__(self, name: str, known: tuple[str, ...]) -> None:
         super().__init__(f"component {name!r} does not exist; declared components: {', '.join(known) or 'none'}")
-        self.name = name
 
 
 class ComponentNotRunning(SupervisionError):
@@ -90,7 +85,6 @@ class ComponentNotRunning(SupervisionError):
 
     def __init__(self, name: str, phase: str) -> None:
         super().__init__(f"component {name!r} is {phase}, so nothing can be raised in it; wait until it runs")
-        self.name, self.phase = name, phase
 
 
 class ComponentReturned(SupervisionError):
@@ -98,7 +92,6 @@ class ComponentReturned(SupervisionError):
 
     def __init__(self, name: str) -> None:
         super().__init__(f"component {name!r} returned from run() without being told to stop")
-        self.name = name
 
 
 class VitalComponentFailed(SupervisionError):
@@ -109,7 +102,6 @@ class VitalComponentFailed(SupervisionError):
             f"vital component {name!r} crashed {crashes} times within {window_seconds:g} s, last with {last_error}; "
             "the agent ends so that its service manager restarts it"
         )
-        self.name, self.crashes, self.last_error = name, crashes, last_error
 
 
 class FrameError(CoreError):
@@ -121,7 +113,6 @@ class FrameTooLarge(FrameError):
 
     def __init__(self, size_bytes: int, limit_bytes: int) -> None:
         super().__init__(f"frame of {size_bytes} bytes is over the limit of {limit_bytes}")
-        self.size_bytes, self.limit_bytes = size_bytes, limit_bytes
 
 
 class FrameCutShort(FrameError):
@@ -141,7 +132,6 @@ class ChildStuck(ChildError):
 
     def __init__(self, name: str, pid: int, timeout_seconds: float, step: str = "") -> None:
         super().__init__(f"child {name!r} (pid {pid}) did not answer within {timeout_seconds:g} s and was killed")
-        self.name, self.pid, self.timeout_seconds = name, pid, timeout_seconds
         self.step = step
         """The step that the child announced last."""
 
@@ -151,8 +141,7 @@ class ChildDied(ChildError):
 
     def __init__(self, name: str, pid: int, how: str, step: str = "") -> None:
         super().__init__(f"child {name!r} (pid {pid}) {how} before it answered")
-        self.name, self.pid, self.how = name, pid, how
-        self.step = step
+        self.how, self.step = how, step
         """The step that the child announced last."""
 
 
@@ -161,7 +150,6 @@ class ChildUnavailable(ChildError):
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(f"child {name!r} cannot be asked: {why}")
-        self.name, self.why = name, why
 
 
 class WorkerError(CoreError):
@@ -175,7 +163,6 @@ class ThreadStuck(WorkerError):
         super().__init__(
             f"worker {name!r}: {call} did not return within {timeout_seconds:g} s; its thread is set aside"
         )
-        self.name, self.call, self.timeout_seconds = name, call, timeout_seconds
 
 
 class WorkersExhausted(WorkerError):
@@ -186,4 +173,3 @@ class WorkersExhausted(WorkerError):
             f"worker {name!r}: {call} was not tried, because {len(stuck)} threads are stuck already in "
             f"{', '.join(stuck)}; they are released when those calls return"
         )
-        self.name, self.call, self.stuck = name, call, stuck

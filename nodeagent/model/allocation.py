@@ -13,9 +13,10 @@ class PodIdentity(Value, frozen=True):
     name: str
     uid: str = ""
 
-    def describe(self) -> str:
-        """The pod's name for people; the uid as long as no source has given the name."""
-        return f"{self.namespace}/{self.name}" if self.name else f"pod {self.uid}"
+    def describe(self, container: str = "") -> str:
+        """The pod's name for people, with the container's; the uid as long as no source has given the name."""
+        pod = f"{self.namespace}/{self.name}" if self.name else f"pod {self.uid}"
+        return f"{pod} ({container})" if container else pod
 
 
 class AllocationSource(StrEnum):
@@ -40,6 +41,10 @@ class Allocation(Value, frozen=True):
     source: AllocationSource = AllocationSource.JOURNAL
     forgotten: bool = False
     """Whether the kubelet no longer knows of the allocation although the pod lives."""
+
+    def describe_holder(self) -> str:
+        """Pod and container where known, else the number of the allocation in their place."""
+        return f"allocation {self.number}" if self.pod is None else self.pod.describe(self.container)
 
 
 class AllocationTable(Value, frozen=True):

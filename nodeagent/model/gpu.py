@@ -177,6 +177,11 @@ class Gpu(Value, frozen=True):
         """The existing MIG devices; empty while MIG is off or unknown."""
         return self.mig.devices if self.mig is not None and self.mig.enabled else ()
 
+    @property
+    def device_uuids(self) -> tuple[DeviceUuid, ...]:
+        """The GPU itself and its MIG devices."""
+        return (self.uuid, *(device.uuid for device in self.mig_devices))
+
 
 class PathKind(StrEnum):
     """The worst hop between two GPUs over PCIe, spelled as `nvidia-smi topo -m` does."""
@@ -279,7 +284,7 @@ class Inventory(Value, frozen=True, dict=True):
         # From the end, so that of two GPUs with the same UUID the first is found.
         found: dict[str, Gpu] = {}
         for gpu in reversed(self.gpus):
-            found |= dict.fromkeys((gpu.uuid, *(device.uuid for device in gpu.mig_devices)), gpu)
+            found |= dict.fromkeys(gpu.device_uuids, gpu)
         return found
 
     @property

@@ -42,10 +42,7 @@ class ModeHolder(Value, frozen=True):
 
     def describe(self) -> str:
         """Pod and container where known, else the holder's name."""
-        if self.pod is None:
-            return self.name
-        pod = self.pod.describe()
-        return f"{pod} ({self.container})" if self.container else pod
+        return self.name if self.pod is None else self.pod.describe(self.container)
 
 
 class GpuAllocationMode(Value, frozen=True):

@@ -14,7 +14,7 @@ import pytest
 from nodeagent.model.conditions import CATALOGUE
 
 ROOT = Path(__file__).parents[2] / "nodeagent"
-SETTING = {"set", "replace", "set_condition"}
+SETTING = {"set", "show", "replace", "set_condition"}
 CODE = re.compile(r"[a-z]+(-[a-z0-9]+)+")
 CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]*")
 Sources = dict[str, str]

@@ -54,6 +54,7 @@ from nodeagent.rules.placement.prefer import Preference
 from nodeagent.rules.placement.topology import plan_topology
 from tests.bench.curves import Operation, Work
 from tests.fakes.journal_store import FakeKubelet, FakeStore
+from tests.support.nodes import make_reader
 from tests.support.samples import make_gpu, make_mig
 from tests.unit.components.exporter.builders import START, make_mig_shares, make_sample
 
@@ -157,8 +158,8 @@ def _render(inventory: Inventory, table: AllocationTable = NOBODY) -> Work:
 
 
 def _join_state(inventory: Inventory, table: AllocationTable | None = None) -> Work:
-    sample, health = _make_sample(inventory), _judge(inventory)
-    return lambda: msgspec.json.encode(join_gpus(inventory, sample, health, table, now_seconds=START))
+    read = make_reader(_make_sample(inventory), _judge(inventory))
+    return lambda: msgspec.json.encode(join_gpus(inventory, read, table, {}, now_seconds=START))
 
 
 def _write_spec(inventory: Inventory) -> Work:

@@ -4,17 +4,18 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from nodeagent.components.health.decide import Moment, ReturnPolicy, XidSeen, note_poll, note_xid
+from nodeagent.components.health.decide import Moment, XidSeen, note_poll, note_xid
 from nodeagent.components.health.evidence.findings import PollResult
 from nodeagent.components.health.evidence.levels import judge_levels
 from nodeagent.components.health.evidence.xids import find_xid
 from nodeagent.components.health.records import GpuRecord, worse
+from nodeagent.config.sections.hardware import HealthSettings
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.health import Verdict
 from nodeagent.model.telemetry import GpuSample
 from tests.support.gpus import gpu_uuid, make_gpu
 
-POLICY = ReturnPolicy()
+SETTINGS = HealthSettings()
 
 
 def make_sample(index: int = 0, **fields: Any) -> GpuSample:
@@ -29,7 +30,7 @@ def moment(at: float) -> Moment:
 class Gpu0:
     """One GPU's record, moved on by evidence at five-second looks."""
 
-    def __init__(self, gpu: Gpu | None = None, policy: ReturnPolicy = POLICY) -> None:
+    def __init__(self, gpu: Gpu | None = None, policy: HealthSettings = SETTINGS) -> None:
         self.gpu = gpu or make_gpu(0)
         self.record = GpuRecord(gpu=self.gpu.uuid)
         self.policy = policy
@@ -62,6 +63,6 @@ class Gpu0:
         return look
 
     def see(self, sample: GpuSample | None, *, is_extra: bool = False) -> PollResult:
-        look = judge_levels(self.gpu, sample, self.record.levels, self.at)
+        look = judge_levels(self.gpu, sample, self.record.levels, self.at, self.policy)
         self.record = note_poll(self.record, replace(look, is_extra=is_extra), moment(self.at), self.policy)
         return look

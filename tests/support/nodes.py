@@ -1,8 +1,11 @@
 """A node with something of everything, as the page and the terminal see it."""
 
+from typing import TypeVar, cast
+
 from msgspec.structs import replace
 
 from nodeagent.components.web.api.gpu_records import join_gpus
+from nodeagent.components.web.api.latest import ReadLatest
 from nodeagent.components.web.api.records import (
     ComponentRecord,
     ConditionRecord,
@@ -39,6 +42,17 @@ from tests.support.samples import make_address, make_gpu, make_mig, make_uuid
 
 GPU = ResourceName("nvidia.com/gpu")
 NOW = 1000.0
+V = TypeVar("V")
+
+
+def make_reader(*states: object) -> ReadLatest:
+    """The states, as a bus that retains them gives them."""
+    retained = {type(state): state for state in states}
+
+    def read(kind: type[V], /) -> V | None:
+        return cast("V | None", retained.get(kind))
+
+    return read
 
 
 def make_sample(index: int, *, percent: int = 42) -> GpuSample:
@@ -133,7 +147,7 @@ def make_rich_state(word: str = "word") -> StateRecord:
             library_path=word,
             open_module=True,
         ),
-        gpus=join_gpus(inventory, sample, health, table, now_seconds=NOW),
+        gpus=join_gpus(inventory, make_reader(sample, health), table, {}, now_seconds=NOW),
         plugin=PluginState(resources=(_offer(registered=True, error=""), _offer(registered=False, error=word))),
         runtime=RuntimeState(kind=RuntimeKind.CONTAINERD, version="2.1", cdi_enabled=False, restart_needed=word),
         cdi=CdiState(

@@ -2,18 +2,15 @@
 
 from collections.abc import Awaitable, Callable
 
+from nodeagent.app.services import Services
 from nodeagent.app.wiring.cluster import ClusterWiring
 from nodeagent.app.wiring.container import ContainerWiring
 from nodeagent.app.wiring.kubelet import KubeletWiring
 from nodeagent.components.claims.component import Claims
 from nodeagent.components.claims.make import ClaimDependencies, Makers
 from nodeagent.components.claims.sharing import LimitsFolders, TimeSlices
-from nodeagent.config.live import LiveSettings
 from nodeagent.config.sections.claims import locate_registration, locate_service
-from nodeagent.core.channels.bus import Bus
 from nodeagent.core.children.worker_thread import WorkerThread
-from nodeagent.core.clock import Clock
-from nodeagent.core.conditions import Conditions
 from nodeagent.edge.host.vgpu.fraction_folders import SHARE_FOLDERS, HostFractionFolders
 from nodeagent.edge.host.vgpu.library_files import HostVgpuLibrary
 from nodeagent.edge.kubelet.claim_session import ClaimSession
@@ -25,7 +22,7 @@ LIBRARY_FOLDER = "vgpu"
 
 
 def build_claims(
-    house: tuple[Bus, Conditions, Clock, LiveSettings],
+    services: Services,
     sides: tuple[KubeletWiring, ContainerWiring, ClusterWiring],
     *,
     pool: str,
@@ -34,7 +31,7 @@ def build_claims(
     cards: GpuPartitioning | None = None,
 ) -> Claims:
     """The component for claims; `cards` is the access for changes of GPUs, if any."""
-    bus, conditions, clock, live = house
+    live = services.live
     kubelet, containers, cluster = sides
     files = WorkerThread("files of shares")
 
@@ -56,10 +53,7 @@ def build_claims(
         keeper=kubelet.journal, serve=serve, read_pods=kubelet.account.read_pods, open_api=open_api
     )
     return Claims(
-        bus,
-        conditions,
-        clock,
-        live,
+        *services,
         dependencies,
         Makers(
             specs=containers.cdi.get,

@@ -10,14 +10,11 @@ import anyio
 
 from nodeagent.app.control import Control
 from nodeagent.app.node_facts import choose_node_facts
+from nodeagent.app.services import Services
 from nodeagent.components.cluster.component import Cluster
 from nodeagent.components.labeler.component import Labeler, LabelSinks
 from nodeagent.components.node_requests.component import NodeRequestHandler
-from nodeagent.config.live import LiveSettings
-from nodeagent.core.channels.bus import Bus
 from nodeagent.core.children.worker_thread import WorkerThread
-from nodeagent.core.clock import Clock
-from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.component import Component, ComponentSpec
 from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.core.log.lines import get_logger
@@ -44,16 +41,13 @@ class ClusterWiring:
 
     def __init__(
         self,
-        bus: Bus,
-        conditions: Conditions,
-        clock: Clock,
-        live: LiveSettings,
+        services: Services,
         environ: Mapping[str, str],
         node_name: str,
         orders: OrderHandlers,
         read_control: Callable[[], Control],
     ) -> None:
-        self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
+        self._services, self._live = services, services.live
         self._orders, self._read_control = orders, read_control
         self._workers = [WorkerThread("node facts"), WorkerThread("feature file")]
         self._node_name = node_name
@@ -91,7 +85,7 @@ class ClusterWiring:
         credentials = find_credentials(settings.kubeconfig, environ)
         if credentials is None and settings.enabled == "true":
             reason = "there is neither kubernetes.kubeconfig nor a pod's service account"
-            self._conditions.set("api-unreachable", detail=f"kubernetes.enabled is true, but {reason}")
+            self._services.conditions.set("api-unreachable", detail=f"kubernetes.enabled is true, but {reason}")
         return credentials
 
     def _open_node(self) -> KubeNode | None:
@@ -106,7 +100,7 @@ class ClusterWiring:
             self._client = KubeClient(self._credentials, read_settings)
             spread = Random()  # noqa: S311 - spreads load, keeps no secret
             silence = self._live.now.kubernetes.watch_silence_seconds
-            self._node = KubeNode(self._client, self._node_name, self._clock, spread, silence_seconds=silence)
+            self._node = KubeNode(self._client, self._node_name, self._services.clock, spread, silence_seconds=silence)
         return self._node
 
     def count_requests(self) -> Mapping[ApiCall, int]:
@@ -115,10 +109,7 @@ class ClusterWiring:
 
     def _build_labeler(self) -> Component:
         return Labeler(
-            self._bus,
-            self._conditions,
-            self._clock,
-            self._live,
+            *self._services,
             choose_node_facts(self._live.now, self._workers[0]),
             LabelSinks(self._open_node(), self._list_files()),
         )
@@ -142,17 +133,15 @@ class ClusterWiring:
         spread = Random()  # noqa: S311 - spreads load, keeps no secret
         silence = self._live.now.kubernetes.watch_silence_seconds
         return Cluster(
-            self._bus,
-            self._conditions,
-            self._clock,
-            self._live,
+            *self._services,
             node,
             pods=KubePods(self.use_client(), self._node_name, spread, silence_seconds=silence),
             facts_after=after,
         )
 
     def _build_node_requests(self) -> Component:
-        return NodeRequestHandler(self._bus, self._conditions, self._live, self._orders, self._read_control())
+        bus, conditions, _, live = self._services
+        return NodeRequestHandler(bus, conditions, live, self._orders, self._read_control())
 
     def use_client(self) -> KubeClient:
         """The client of the API server, only to be called where `is_in_use`."""

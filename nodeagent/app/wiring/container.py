@@ -2,22 +2,21 @@
 
 import os
 
-from nodeagent.app.driver_files import choose_driver_files
+from nodeagent.app.host_root import choose_driver_files
 from nodeagent.app.plan import AgentPlan
 from nodeagent.app.runtime_edge import build_runtime_edge
-from nodeagent.app.wiring.shim import build_shim_updater
+from nodeagent.app.services import Services
 from nodeagent.components.cdi.component import Cdi
+from nodeagent.components.cdi.keep_shim import ShimUpdater
 from nodeagent.components.runtime.component import Runtime
 from nodeagent.config.live import LiveSettings
-from nodeagent.core.channels.bus import Bus
 from nodeagent.core.children.worker_thread import WorkerThread
-from nodeagent.core.clock import Clock
-from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.component import Component, ComponentSpec
 from nodeagent.core.life.handle import Handle
 from nodeagent.edge.host.files.cdi_files import DEFAULT_DIRECTORIES, SpecFiles
 from nodeagent.edge.host.files.host_program import HostProgram
 from nodeagent.edge.host.machine.host_paths import HostPaths
+from nodeagent.edge.host.shim.shim_host import HostShim
 from nodeagent.model.errors import SpecsUnavailable
 from nodeagent.model.ports import DriverFileSource
 from nodeagent.rules.cdi_names import CLAIM_FILES, FRACTION_FILES
@@ -29,19 +28,11 @@ RUNTIME_GATE = "runtime_ready"
 class ContainerWiring:
     """The dependencies of the cdi and runtime components; lives as long as the process."""
 
-    def __init__(
-        self,
-        bus: Bus,
-        conditions: Conditions,
-        clock: Clock,
-        live: LiveSettings,
-        plan: AgentPlan,
-        driver_files: DriverFileSource | None = None,
-    ) -> None:
-        self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
+    def __init__(self, services: Services, plan: AgentPlan, driver_files: DriverFileSource | None = None) -> None:
+        self._services, self._live = services, services.live
         self._driver_files = driver_files
         self.is_simulation = plan.simulation is not None
-        self._runtime = build_runtime_edge(live.now)
+        self._runtime = build_runtime_edge(self._live.now)
         self.cdi: Handle[Cdi] = Handle(SpecsUnavailable)
         self._workers = [WorkerThread(name) for name in ("driver files", "cdi directories", "cdi files")]
 
@@ -89,17 +80,18 @@ class ContainerWiring:
         return settings.runtime.shim or any(map(os.path.lexists, places))
 
     def _build_runtime(self) -> Component:
-        return Runtime(self._bus, self._conditions, self._clock, self._live, self._runtime)
+        return Runtime(*self._services, self._runtime)
 
     def _build_cdi(self) -> Component:
-        settings = self._live.now
+        bus, conditions, _, live = self._services
+        settings = live.now
         host = HostPaths(settings.node.host_root)
         # A simulation has its own directory: the files in the host's directories are not its business.
         others = () if self.is_simulation else DEFAULT_DIRECTORIES
         return Cdi(
-            self._bus,
-            self._conditions,
-            self._live,
+            bus,
+            conditions,
+            live,
             self._driver_files or choose_driver_files(settings, self._workers[0]),
             SpecFiles(
                 settings.cdi.dir,
@@ -115,3 +107,16 @@ class ContainerWiring:
             shim=build_shim_updater(self._live, self._workers[0]) if self._has_shim else None,
             handle=self.cdi,
         )
+
+
+def build_shim_updater(live: LiveSettings, worker: WorkerThread) -> ShimUpdater:
+    """What keeps this host's runtime shim up to date."""
+    node = live.now.node
+    host = HostShim(
+        worker,
+        host=HostPaths(node.host_root),
+        shared=node.state_dir,
+        proc_root=node.proc_dir,
+        sys_root=node.sys_dir,
+    )
+    return ShimUpdater(live, host)

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from nodeagent.app.services import Services
 from nodeagent.app.simulator import Simulation
 from nodeagent.app.wiring.cluster import ClusterWiring
 from nodeagent.app.wiring.container import ContainerWiring
@@ -9,11 +10,8 @@ from nodeagent.app.wiring.kubelet import KubeletWiring
 from nodeagent.components.fractions.component import FractionHandles, Fractions
 from nodeagent.components.fractions.poll_task import Sources
 from nodeagent.components.fractions.reconcile_task import Files
-from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.children.worker_thread import WorkerThread
-from nodeagent.core.clock import Clock
-from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.edge.container_runtime.cri import list_containers
 from nodeagent.edge.container_runtime.errors import RuntimeSilent
@@ -31,17 +29,14 @@ LIBRARY_FOLDER = "vgpu"
 
 
 def build_fractions(
-    bus: Bus,
-    conditions: Conditions,
-    clock: Clock,
-    live: LiveSettings,
+    services: Services,
     sides: tuple[KubeletWiring, ContainerWiring, ClusterWiring],
     simulation: Simulation | None,
     orders: OrderHandlers,
 ) -> Fractions:
     """The component for fractions."""
     kubelet, containers, cluster = sides
-    state_dir, files = live.now.node.state_dir, WorkerThread("files of parts")
+    state_dir, files = services.live.now.node.state_dir, WorkerThread("files of parts")
     at, library_at = state_dir / FRACTION_FOLDERS, state_dir / LIBRARY_FOLDER
     folders: FractionFolders = HostFractionFolders(at, files)
     library: VgpuLibrary = HostVgpuLibrary(library_at, files)
@@ -52,16 +47,13 @@ def build_fractions(
         places = simulation.places
         folders, library = simulation.build_part_files(at, library_at, files)
     return Fractions(
-        bus,
-        conditions,
-        clock,
-        live,
+        *services,
         FractionHandles(kubelet.fractions, orders),
         kubelet.journal,
         Files(containers.cdi.get, folders, library),
         Sources(
             kubelet.account,
-            None if containers.is_simulation else Containers(bus).list,
+            None if containers.is_simulation else Containers(services.bus).list,
             places,
             cluster.open_pod_requests if cluster.is_in_use else None,
         ),

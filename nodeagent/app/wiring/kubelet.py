@@ -4,16 +4,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 from nodeagent.app.host_root import find_driver_roots
+from nodeagent.app.services import Services
 from nodeagent.components.allocations.component import Allocations
 from nodeagent.components.allocations.journal_task import Journal, Node
 from nodeagent.components.deviceplugin.component import DevicePlugins, OtherResources
 from nodeagent.components.deviceplugin.plugin_task import Narrow, narrow_nothing
 from nodeagent.components.fractions.plugin_task import FractionPlugins
-from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
-from nodeagent.core.channels.bus import Bus
-from nodeagent.core.clock import Clock
-from nodeagent.core.conditions import Conditions
 from nodeagent.core.durations import Durations
 from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.host.devices.handout import HandoutReader
@@ -45,22 +42,16 @@ class JoinedSources:
 class KubeletWiring:
     """Builds the two components that serve the kubelet, and holds objects outliving a restart of either."""
 
-    def __init__(
-        self, bus: Bus, conditions: Conditions, clock: Clock, live: LiveSettings, node_name: str, vendor: Vendor
-    ) -> None:
-        self._node_name, self._vendor = node_name, vendor
-        self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
-        settings = live.now
+    def __init__(self, services: Services, node_name: str, vendor: Vendor) -> None:
+        self._services, self._live, self._vendor = services, services.live, vendor
+        settings = self._live.now
         self.account = KubeletState(settings.kubelet.device_plugins_dir, settings.kubelet.pod_resources_socket)
         self._handout = HandoutReader(proc_dir=settings.node.proc_dir, vendor=vendor)
         self._log = get_logger(component=DevicePlugins.name)
         self._journal_tally, self.call_times = JournalTally(), CallTimes()
         node = settings.node
         self.journal = Journal(
-            bus,
-            conditions,
-            clock,
-            live,
+            *services,
             self.account,
             open_store=lambda: JournalDisk(node.state_dir, tally=self._journal_tally),
             read_node=lambda: Node(read_machine_id(node.host_root, node_name), read_boot_id(node.proc_dir)),
@@ -78,7 +69,7 @@ class KubeletWiring:
 
     def build_allocations(self) -> Allocations:
         """The component that tends the journal."""
-        return Allocations(self._bus, self._conditions, self._clock, self._live, self.journal)
+        return Allocations(*self._services, self.journal)
 
     def read_admission(self) -> AdmissionFacts:
         """Timings of calls awaited by pods since the process began."""
@@ -97,10 +88,11 @@ class KubeletWiring:
 
     def build_plugins(self, wait_for_gpus: Callable[[], Awaitable[None]] | None = None) -> DevicePlugins:
         """The device plugin; with other resources configured, GPUs are not waited for at its start."""
+        bus, conditions, _, live = self._services
         return DevicePlugins(
-            self._bus,
-            self._conditions,
-            self._live,
+            bus,
+            conditions,
+            live,
             self.journal,
             serve=self._serve,
             read_facts=self._read_facts,

@@ -3,16 +3,14 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from nodeagent.app.services import Services
 from nodeagent.app.wiring.mig_paused_clients import STORE, MigCluster
 from nodeagent.components.mig.component import ClusterAccess, Mig, MigFiles, MigHandles
 from nodeagent.config.errors import Problem
 from nodeagent.config.files import read_config_file
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.tree import Origin
-from nodeagent.core.channels.bus import Bus
 from nodeagent.core.children.worker_thread import WorkerThread
-from nodeagent.core.clock import Clock
-from nodeagent.core.conditions import Conditions
 from nodeagent.core.errors import CoreError
 from nodeagent.core.life.handle import Handle
 from nodeagent.core.life.orders import OrderHandlers
@@ -53,14 +51,11 @@ def _read(path: Path) -> LayoutsRead:
 class MigWiring:
     """Objects that outlive a restart of the component."""
 
-    def __init__(
-        self, bus: Bus, conditions: Conditions, clock: Clock, live: LiveSettings, orders: OrderHandlers
-    ) -> None:
-        self._orders = orders
-        self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
-        self._file = LayoutsFile(live)
+    def __init__(self, services: Services, orders: OrderHandlers) -> None:
+        self._services, self._orders = services, orders
+        self._file = LayoutsFile(services.live)
         # The processes of simulated GPUs are made up: their numbers must not be looked up on this host.
-        is_simulated = live.now.gpus.simulated_profile is not None
+        is_simulated = services.live.now.gpus.simulated_profile is not None
         self._worker = WorkerThread("MIG process places")
         self._places = None if is_simulated else HostProcessPlaces(self._worker)
 
@@ -74,10 +69,7 @@ class MigWiring:
     ) -> Mig:
         """The component; `cluster` is where the API server is asked at all."""
         return Mig(
-            self._bus,
-            self._conditions,
-            self._clock,
-            self._live,
+            *self._services,
             GpuAccess(partitioning, self._places),
             MigFiles(journal, open_store(*STORE), self._file.read),
             MigHandles(self._orders, partitions),

@@ -2,10 +2,9 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+from nodeagent.app.services import Services
 from nodeagent.components.mig.paused_clients_task import PausedClients
 from nodeagent.components.mig.request import REQUEST_VERSION
-from nodeagent.core.clock import Clock
-from nodeagent.core.conditions import Conditions
 from nodeagent.edge.host.files.sealed_store import SealedStore
 from nodeagent.edge.kube.evictions import KubeEvictions
 from nodeagent.edge.kube.node import KubeNode
@@ -44,10 +43,7 @@ class MigCluster:
 
 
 def build_paused_clients(
-    conditions: Conditions,
-    clock: Clock,
-    open_store: Callable[[str, str, int], SealedStore],
-    cluster: MigCluster | None,
+    services: Services, open_store: Callable[[str, str, int], SealedStore], cluster: MigCluster | None
 ) -> PausedClients:
     """The component that restores labels; `cluster` is `None` without an API server."""
-    return PausedClients(conditions, clock, open_store(*STORE), cluster)
+    return PausedClients(services.conditions, services.clock, open_store(*STORE), cluster)

@@ -4,14 +4,11 @@ import os
 from pathlib import Path
 
 from nodeagent.app.host_root import find_driver_roots
+from nodeagent.app.services import Services
 from nodeagent.app.simulator import load_simulator
 from nodeagent.components.mps.component import Mps
-from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
-from nodeagent.core.channels.bus import Bus
 from nodeagent.core.children.worker_thread import WorkerThread
-from nodeagent.core.clock import Clock
-from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.handle import Handle
 from nodeagent.edge.host.processes.process_places import HostProcessPlaces
 from nodeagent.edge.mps.host import HostMps, MpsHostSettings
@@ -21,21 +18,19 @@ from nodeagent.model.ports import ChangeJournal, GpuAccess, GpuPartitioning, Mps
 class MpsWiring:
     """Objects that outlive a restart of the component."""
 
-    def __init__(self, bus: Bus, conditions: Conditions, clock: Clock, live: LiveSettings, handle: Handle[Mps]) -> None:
-        self._bus, self._conditions, self._clock, self._live, self._handle = bus, conditions, clock, live, handle
+    def __init__(self, services: Services, handle: Handle[Mps]) -> None:
+        self._services, self._live, self._handle = services, services.live, handle
+        settings = self._live.now
         self._workers = [WorkerThread("MPS files"), WorkerThread("MPS process places")]
         # GPUs of a simulation are made up, and so are their daemons, unless there is a program to be started.
-        self._is_made_up = live.now.gpus.simulated_profile is not None and live.now.mps.program is None
+        self._is_made_up = settings.gpus.simulated_profile is not None and settings.mps.program is None
         self._host = self._choose_host()
         self._places = None if self._is_made_up else HostProcessPlaces(self._workers[1])
 
     def build(self, partitioning: GpuPartitioning, journal: ChangeJournal) -> Mps:
         """The component."""
         return Mps(
-            self._bus,
-            self._conditions,
-            self._clock,
-            self._live,
+            *self._services,
             self._host,
             GpuAccess(partitioning, self._places),
             journal,

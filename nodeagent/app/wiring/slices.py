@@ -3,13 +3,10 @@
 from collections.abc import Callable
 from random import Random
 
+from nodeagent.app.services import Services
 from nodeagent.app.wiring.cluster import STOP_STAGE, ClusterWiring
 from nodeagent.components.slices.component import SliceNode, Slices
-from nodeagent.config.live import LiveSettings
-from nodeagent.core.channels.bus import Bus
 from nodeagent.core.children.worker_thread import WorkerThread
-from nodeagent.core.clock import Clock
-from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.component import Component, ComponentSpec
 from nodeagent.core.life.gates import Gates
 from nodeagent.edge.host.devices.pcie_roots import HostPcieRoots
@@ -20,30 +17,22 @@ from nodeagent.model.slices import SliceContent, SlicePool
 class SlicesWiring:
     """Objects that outlive a restart of the component."""
 
-    def __init__(
-        self,
-        bus: Bus,
-        conditions: Conditions,
-        clock: Clock,
-        live: LiveSettings,
-        cluster: ClusterWiring,
-        node: str,
-        read_gates: Callable[[], Gates],
-    ) -> None:
-        self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
+    def __init__(self, services: Services, cluster: ClusterWiring, node: str, read_gates: Callable[[], Gates]) -> None:
+        self._services = services
         self._cluster, self._node, self._read_gates = cluster, node, read_gates
         # Made-up GPUs are in no PCIe tree of this host.
-        is_simulated = live.now.gpus.simulated_profile is not None
+        settings = services.live.now
+        is_simulated = settings.gpus.simulated_profile is not None
         self._worker = WorkerThread("PCIe trees")
         self.contents: tuple[SliceContent, ...] = ()
         """The resource slices written last."""
-        self._roots = None if is_simulated else HostPcieRoots(self._worker, live.now.node.sys_dir)
+        self._roots = None if is_simulated else HostPcieRoots(self._worker, settings.node.sys_dir)
 
     def specs(self) -> tuple[ComponentSpec, ...]:
         """The component; without an API server a condition and no component."""
         if not self._cluster.is_in_use:
             reason = "there is no API server to tell: set kubernetes.kubeconfig, or run as a pod"
-            self._conditions.set("slices-not-written", detail=reason)
+            self._services.conditions.set("slices-not-written", detail=reason)
             return ()
         # The component waits for verdicts and allocation modes itself.
         return (ComponentSpec("slices", self._build, stop_stage=STOP_STAGE),)
@@ -53,15 +42,13 @@ class SlicesWiring:
         self._worker.close()
 
     def _build(self) -> Component:
-        pool = SlicePool(driver=self._live.now.claims.driver, node=self._node)
+        settings = self._services.live.now
+        pool = SlicePool(driver=settings.claims.driver, node=self._node)
         spread = Random()  # noqa: S311 - spreads load, keeps no secret
-        silence = self._live.now.kubernetes.watch_silence_seconds
+        silence = settings.kubernetes.watch_silence_seconds
         api = KubeSlices(self._cluster.use_client(), pool, spread, silence_seconds=silence)
         return Slices(
-            self._bus,
-            self._conditions,
-            self._clock,
-            self._live,
+            *self._services,
             SliceNode(api, pool, self._roots),
             wait_judged=lambda: self._read_gates().wait_open("health_known"),
             note_contents=self._note_contents,

@@ -4,17 +4,14 @@ from collections.abc import Callable
 
 from nodeagent import __version__
 from nodeagent.app.endpoints import Listeners
+from nodeagent.app.services import Services
 from nodeagent.app.wiring.fractions import Containers
 from nodeagent.components.exporter.component import Exporter
 from nodeagent.components.usage.component import Usage
 from nodeagent.components.usage.files_task import UsageFiles
 from nodeagent.components.usage.service_task import ServiceAddress, UsageService
 from nodeagent.components.usage.watchdog_task import Watchdog
-from nodeagent.config.live import LiveSettings
-from nodeagent.core.channels.bus import Bus
 from nodeagent.core.children.worker_thread import WorkerThread
-from nodeagent.core.clock import Clock
-from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.component import Component, ComponentSpec
 from nodeagent.edge.host.processes.end_process import HostProcessEnding
 from nodeagent.edge.host.processes.process_places import HostProcessPlaces
@@ -27,16 +24,9 @@ FILES, SERVICE = "usage_files", "usage_service"
 class UsageWiring:
     """Holds the threads for process look-ups and usage files, each made at first use."""
 
-    def __init__(
-        self,
-        bus: Bus,
-        conditions: Conditions,
-        clock: Clock,
-        live: LiveSettings,
-        made_up: ProcessPlaces | None,
-    ) -> None:
+    def __init__(self, services: Services, made_up: ProcessPlaces | None) -> None:
         """`made_up` knows the pods of processes where pods are made up, too."""
-        self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
+        self._services, self._live = services, services.live
         self._made_up = made_up
         self._worker: WorkerThread | None = None
         self._files: WorkerThread | None = None
@@ -66,18 +56,18 @@ class UsageWiring:
                 worker.close()
 
     def _build(self) -> Component:
+        bus, conditions, clock, live = self._services
         if self._live.now.gpus.simulated_profile is not None:
             # The processes of simulated GPUs are made up: their numbers must not be looked up on this host.
-            return Usage(self._bus, self._conditions, self._clock, places=self._made_up)
+            return Usage(bus, conditions, clock, places=self._made_up)
         self._worker = self._worker or WorkerThread("places of processes with parts")
-        containers = Containers(self._bus)
         return Usage(
-            self._bus,
-            self._conditions,
-            self._clock,
+            bus,
+            conditions,
+            clock,
             places=HostProcessPlaces(self._worker),
-            list_containers=containers.list,
-            watchdog=Watchdog(self._bus, self._live, HostProcessEnding(self._worker)),
+            list_containers=Containers(bus).list,
+            watchdog=Watchdog(bus, live, HostProcessEnding(self._worker)),
         )
 
     def _build_files(self) -> Component:
@@ -87,9 +77,9 @@ class UsageWiring:
             HostFractionFolders(state_dir / FRACTION_FOLDERS, worker),
             HostFractionFolders(state_dir / SHARE_FOLDERS, worker, of_claims=True),
         ]
-        return UsageFiles(self._bus, self._conditions, folders)
+        return UsageFiles(self._services.bus, self._services.conditions, folders)
 
     def _build_service(self, listeners: Listeners, names: tuple[str, ...], exporter: Exporter) -> Component:
         door = ServiceAddress(listeners.usage, names, listeners.usage_access) if listeners.usage is not None else None
         metrics = {"/metric": exporter.other_names.answer_gpu_manager, "/metrics": exporter.other_names.answer_hami}
-        return UsageService(self._bus, self._live, version=__version__, metrics=metrics, door=door)
+        return UsageService(self._services.bus, self._live, version=__version__, metrics=metrics, door=door)

@@ -23,8 +23,9 @@ from nodeagent.cli.gpu.view import (
 )
 from nodeagent.cli.main import Streams
 from nodeagent.components.health.evidence.xids import CATALOGUE, XidEntry, find_xid
-from nodeagent.components.health.policy import XidPolicy, apply_policy, plan_policy
+from nodeagent.components.health.policy import apply_policy
 from nodeagent.components.web.api.records import GpusRecord
+from nodeagent.config.sections.hardware import HealthSettings
 from nodeagent.edge.host.processes.device_holders import DeviceHolder, read_device_holders
 from nodeagent.model.gpu import GpuPair, NvSwitch
 from nodeagent.model.health import DeviceHealth, ReturnRule, Verdict
@@ -101,14 +102,14 @@ def show_health(arguments: argparse.Namespace, streams: Streams) -> int:
 
 def show_xids(arguments: argparse.Namespace, streams: Streams) -> int:
     """The catalogue, or a single entry."""
-    policy = plan_policy(load_for(arguments, read_environment()).settings.health)
+    settings = load_for(arguments, read_environment()).settings.health
     number = arguments.number
     entries = tuple(CATALOGUE.values()) if number is None else (find_xid(number),)
-    shown = tuple(_record_xid(entry, policy) for entry in entries)
+    shown = tuple(_record_xid(entry, settings) for entry in entries)
     if number is None or arguments.form in {"wide", "name"}:
-        write_table(arguments, streams, shown, tabulate_xids(entries, policy))
+        write_table(arguments, streams, shown, tabulate_xids(entries, settings))
     else:
-        write_answer(arguments, streams, shown, render_xid(entries[0], policy))
+        write_answer(arguments, streams, shown, render_xid(entries[0], settings))
     return ExitCode.OK
 
 
@@ -132,8 +133,8 @@ def _narrow(arguments: argparse.Namespace, streams: Streams, records: GpusRecord
     return narrow_gpus(records, arguments.gpu, arguments.pod)
 
 
-def _record_xid(entry: XidEntry, policy: XidPolicy) -> XidRecord:
-    here = apply_policy(entry, policy)
+def _record_xid(entry: XidEntry, settings: HealthSettings) -> XidRecord:
+    here = apply_policy(entry, settings)
     return XidRecord(
         xid=entry,
         meaning=entry.meaning,

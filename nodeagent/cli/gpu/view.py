@@ -6,9 +6,10 @@ from nodeagent.cli.answers.selection import name_fraction_pods, name_pod
 from nodeagent.cli.answers.table import Table, clean, paint
 from nodeagent.cli.node.status_view import describe_rest
 from nodeagent.components.health.evidence.xids import Scope, XidEntry
-from nodeagent.components.health.policy import XidPolicy, apply_policy
+from nodeagent.components.health.policy import apply_policy
 from nodeagent.components.web.api.records import ConditionRecord, GpuRecord, GpusRecord
 from nodeagent.components.web.page.groups import group_conditions
+from nodeagent.config.sections.hardware import HealthSettings
 from nodeagent.edge.host.processes.device_holders import DeviceHolder
 from nodeagent.model.gpu import PathKind
 from nodeagent.model.health import DeviceHealth, ReturnRule, Verdict
@@ -210,12 +211,12 @@ def _name(record: GpuRecord, device: DeviceHealth) -> str:
     return name_device(record.gpu, mig) if mig is not None else device.device
 
 
-def tabulate_xids(entries: Sequence[XidEntry], policy: XidPolicy) -> Table:
+def tabulate_xids(entries: Sequence[XidEntry], settings: HealthSettings) -> Table:
     """The catalogue, a line per XID, with this node's configured verdict."""
     head = ("XID", "CLASS", "HERE", "RETURNS AFTER", "DO", "NAME")
     rows = []
     for entry in entries:
-        here = apply_policy(entry, policy)
+        here = apply_policy(entry, settings)
         rows.append(
             (
                 str(entry.number),
@@ -229,9 +230,9 @@ def tabulate_xids(entries: Sequence[XidEntry], policy: XidPolicy) -> Table:
     return Table(head, rows)
 
 
-def render_xid(entry: XidEntry, policy: XidPolicy) -> str:
+def render_xid(entry: XidEntry, settings: HealthSettings) -> str:
     """The explanation of an XID."""
-    here = apply_policy(entry, policy)
+    here = apply_policy(entry, settings)
     scope = "the MIG instance it names, else the GPU" if entry.scope is Scope.INSTANCE else "the whole GPU"
     returns = f"needs: {RETURN_WORDS[here.rule]}"
     if here.rule is ReturnRule.QUIET_PERIOD:

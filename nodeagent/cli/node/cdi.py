@@ -7,8 +7,8 @@ from pathlib import Path
 
 import anyio
 
-from nodeagent.app.driver_files import choose_driver_files
 from nodeagent.app.hardware import choose_hardware
+from nodeagent.app.host_root import choose_driver_files
 from nodeagent.cli.agent.settings import load_for
 from nodeagent.cli.answers.output import write_answer, write_table
 from nodeagent.cli.answers.table import Table, read_environment

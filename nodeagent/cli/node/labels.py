@@ -7,7 +7,7 @@ import time
 import anyio
 from msgspec import json
 
-from nodeagent.app.observe import observe_node
+from nodeagent.app.node_facts import observe_node
 from nodeagent.cli.agent.settings import load_for
 from nodeagent.cli.answers.asking import find_asked
 from nodeagent.cli.answers.output import write_answer, write_table

@@ -2,9 +2,9 @@
 
 import argparse
 import platform
-from dataclasses import replace
 
 import anyio
+from msgspec.structs import replace
 
 from nodeagent.app.hardware import Hardware, choose_hardware
 from nodeagent.cli.agent.settings import load_for
@@ -15,7 +15,7 @@ from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.components.exporter.catalogue.listing import list_fields, render_csv
 from nodeagent.components.exporter.catalogue.selection import Selection, parse_selection, select_defaults
 from nodeagent.components.exporter.exposition import OPENMETRICS_END, join_openmetrics, join_text
-from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, plan_selection
+from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, SeriesSelection
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.core.log.lines import configure_logging
@@ -58,7 +58,8 @@ def render(arguments: argparse.Namespace, streams: Streams) -> int:
     hardware = choose_hardware(LiveSettings(settings), settings.node.name or platform.node(), 1)
     inventory, samples = anyio.run(_read_hardware, hardware)
     # Only a running agent knows the holders of devices.
-    requests = replace(plan_selection(settings.metrics, selection, settings.node.name or platform.node()), pods=False)
+    metrics = replace(settings.metrics, pod_attribution=False)
+    requests = SeriesSelection(selection, metrics, settings.node.name or platform.node())
     series, known = NodeSeries(), Knowledge(inventory, DriverState(phase=DriverPhase.READY))
     blocks = []
     for sample in samples:

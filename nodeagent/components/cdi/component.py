@@ -96,17 +96,10 @@ class Cdi:
         shim: "ShimUpdater | None" = None,
         handle: "Handle[Cdi] | None" = None,
     ) -> None:
-        """Wire the component up.
+        """`hook` installs the hook program, and is missing without a host to install on.
 
-        Args:
-            bus: The source of the inventory and the target of the state.
-            conditions: Where the component's conditions are set.
-            live: The settings in force.
-            driver_files: Finds the driver.
-            directories: Where specifications lie.
-            hook: Installs the hook program on the host; `None` without a host to install on.
-            shim: Keeps the runtime shim; `None` without a wanted shim or remains of an earlier shim.
-            handle: Leads those to the component who want specifications of containers or claims; `None` without any.
+        `shim` keeps the runtime shim, where one is wanted or was. `handle` leads to the component those who want
+        specifications of containers or claims.
         """
         self._bus, self._conditions, self._live = bus, conditions, live
         self._driver_files, self._directories, self._hook = driver_files, directories, hook
@@ -153,7 +146,7 @@ class Cdi:
         specs = render_specs(SpecPlan(specs=(spec,)))
         (content,) = specs.values()
         await self._directories.write_spec(name_fraction_file(names[0]), content, durable=False)
-        if self._shim is not None and is_by_shim(self._read_runtime()):
+        if self._shim is not None and is_by_shim(self._bus.read(RuntimeState)):
             await self._shim.write_fraction(names[0], spec)
 
     def _find_planned(self) -> Planned:
@@ -175,9 +168,9 @@ class Cdi:
             spec = plan_claim_spec(devices, origin, plan.common)
         except FractionUndescribed:
             # A MIG device made for the claim has come since the files were planned.
-            inventory = self._bus.latest(Inventory)
+            inventory = self._bus.read(Inventory)
             files = await self._driver_files.read_driver_files()
-            fresh = (inventory.value if inventory else origin[0], files, origin[2])
+            fresh = (inventory or origin[0], files, origin[2])
             spec = plan_claim_spec(devices, fresh, plan_common_edits(files, origin[2].hook))
         (content,) = render_specs(SpecPlan(specs=(spec,))).values()
         await self._directories.write_spec(name_claim_file(uid), content, durable=False)
@@ -240,7 +233,7 @@ class Cdi:
         readings = self._parse(contents)
         own_paths = plan_own_paths(self._directories.locate, files.vendor)
         kinds = decide_public(readings, own_paths, wanted=settings.public_kind, vendor=files.vendor)
-        requests = decide_options(kinds, layout, settings.device_groups, self._read_runtime())
+        requests = decide_options(kinds, layout, settings.device_groups, self._bus.read(RuntimeState))
         wanted, left_out = self._plan(inventory.value, files, requests)
         changes = decide_changes(wanted, contents, own_paths, files.vendor)
         self._refuse_contest(changes, contents)
@@ -254,7 +247,7 @@ class Cdi:
         problems = decide_problems(readings, left_out, files, driver.value.driver_version)
         for code in CODES:
             self._conditions.replace(code, problems[code], cause=envelope)
-        self._conditions.replace("shim-not-kept", {"": trouble} if trouble else {}, cause=envelope)
+        self._conditions.show("shim-not-kept", trouble, cause=envelope)
         return True
 
     def _plan(
@@ -304,10 +297,6 @@ class Cdi:
             self._log.info("shim_kept", written=done.written)
         return done.program, ""
 
-    def _read_runtime(self) -> RuntimeState | None:
-        envelope = self._bus.latest(RuntimeState)
-        return envelope.value if envelope is not None else None
-
     def _refuse_contest(self, changes: SpecChanges, contents: Sequence[SpecContent]) -> None:
         """Write the same content over another writer's a few times a minute and no more.
 
@@ -342,13 +331,12 @@ class Cdi:
         return self._bus.publish_fact(fact, source=self.name, cause=cause)
 
     def _is_incomplete(self) -> bool:
-        state = self._bus.latest(CdiState)
-        return self._bus.latest(Degraded, self.name) is not None or bool(state is not None and state.value.left_out)
+        state = self._bus.read(CdiState)
+        return self._bus.latest(Degraded, self.name) is not None or bool(state is not None and state.left_out)
 
     def _note_trouble(self, trouble: str) -> None:
+        self._conditions.show("cdi-not-written", trouble)
         if trouble:
-            self._conditions.set("cdi-not-written", detail=trouble)
             self._bus.publish_state(Degraded(trouble), source=self.name, key=self.name)
         else:
-            self._conditions.clear("cdi-not-written")
             self._bus.retract_state(Degraded, self.name)

@@ -42,7 +42,6 @@ class SpecContested(NodeagentError):
         super().__init__(
             f"{path} is written by another program again and again: stop it, such as a second device plugin"
         )
-        self.path = path
 
 
 class SpecChanges(Value, frozen=True):
@@ -148,11 +147,7 @@ def decide_problems(
 ) -> dict[str, dict[str, str]]:
     """For each code of `CODES` the details by subject; an empty mapping means all is well.
 
-    Args:
-        readings: The files read by runtimes.
-        left_out: Devices without an entry.
-        files: The driver as it lies on the host.
-        in_use: The version reported by the running driver.
+    `left_out` are devices without an entry, `in_use` is the version reported by the running driver.
     """
     missing = not files.libraries and not files.made_up
     return {

@@ -19,12 +19,7 @@ PREFIX = name_claim_file("").removesuffix(".json")
 def plan_claim_spec(
     claimed: Sequence[ClaimedSpec], node: tuple[Inventory, DriverFiles, SpecOptions], common: ContainerEdits
 ) -> Spec:
-    """The file that gives each name its device.
-
-    Args:
-        claimed: The names, and the device of each.
-        node: Inventory, driver files and choices of the node.
-        common: The edits for every container with a GPU, computed before a pod waits.
+    """The file that gives each name its device; `common` is computed before a pod waits.
 
     Raises:
         FractionUndescribed: A device has no device node.

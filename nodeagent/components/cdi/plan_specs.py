@@ -190,7 +190,6 @@ class FractionUndescribed(NodeagentError):
 
     def __init__(self, gpu: str, reason: str) -> None:
         super().__init__(f"{gpu} cannot be described to the container runtime: {reason}")
-        self.gpu, self.reason = gpu, reason
 
 
 def plan_fraction(
@@ -200,14 +199,9 @@ def plan_fraction(
     node: tuple[Inventory, DriverFiles, SpecOptions],
     common: ContainerEdits,
 ) -> Spec:
-    """The file that gives each name the GPUs.
+    """The file that gives each of the containers' unqualified CDI names the GPUs.
 
-    Args:
-        names: The containers' CDI names, unqualified.
-        gpus: The GPUs.
-        given: Further mounts, and the variables to set.
-        node: Inventory, driver files and choices of the node.
-        common: The edits for every container with a GPU, computed before a pod waits.
+    `given` are further mounts, and the variables to set; `common` is computed before a pod waits.
 
     Raises:
         FractionUndescribed: A GPU has no device node.
@@ -257,7 +251,6 @@ class SpecInvalid(NodeagentError):
             f"the specification {name} would be invalid ({'; '.join(problems)}):"
             " the file in place stays, report this with the output of `nodeagent cdi generate`"
         )
-        self.problems = tuple(problems)
 
 
 def render_specs(plan: SpecPlan) -> dict[str, bytes]:

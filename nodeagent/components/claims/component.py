@@ -5,9 +5,9 @@ Refuses to answer before the journal holds the claim, and to need the API server
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import anyio
 from anyio.abc import TaskStatus
@@ -66,7 +66,7 @@ Not over a restart: a late Prepare was on its way already, and ends with the age
 anew all the same keeps its devices from others, and is unprepared when no container is found to have it.
 """
 
-
+T = TypeVar("T")
 Answer: TypeAlias = Callable[[ClaimReference], Coroutine[Any, Any, None]]
 
 
@@ -103,7 +103,7 @@ class Claims:
         """Answer the kubelet until cancelled; ready when calls can arrive."""
         self._conditions.replace("claim-refused", {})
         missing = "" if self._dependencies.open_api else "there are no credentials, or `kubernetes.enabled` is false"
-        self._conditions.replace("claims-without-api", {"": missing} if missing else {})
+        self._conditions.show("claims-without-api", missing)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch_states, name="claims states")
             tasks.start_soon(self._watch_files, name="claims files")
@@ -126,22 +126,7 @@ class Claims:
 
     async def prepare(self, claims: Sequence[ClaimReference]) -> Mapping[str, tuple[DeviceAnswer, ...] | str]:
         """Prepare claims; the port's contract is in `model.ports`."""
-        answers: dict[str, tuple[DeviceAnswer, ...] | str] = {}
-        until = anyio.current_time() + PREPARE_SECONDS
-
-        async def answer(reference: ClaimReference) -> None:
-            try:
-                with anyio.fail_after(max(0.0, until - anyio.current_time())):
-                    answers[reference.uid] = await self._prepare(reference)
-            except NodeagentError as error:
-                answers[reference.uid] = self._report_refused(reference, str(error))
-            except TimeoutError:
-                late = f"it is not ready after {PREPARE_SECONDS:g} s; the next try goes on from here"
-                answers[reference.uid] = self._report_refused(reference, late)
-
-        await _for_each(claims, answer)
-        self._show_refused()
-        return answers
+        return await self._answer_all(claims, self._prepare, "", "it is not ready after")
 
     async def unprepare(self, claims: Sequence[ClaimReference]) -> Mapping[str, str]:
         """Unprepare claims; the port's contract is in `model.ports`."""
@@ -149,22 +134,32 @@ class Claims:
 
     async def _put_all_away(self, ended: Mapping[ClaimReference, str]) -> Mapping[str, str]:
         """Unprepare claims; by uid the obstacle of each, empty after success."""
-        answers: dict[str, str] = {}
+
+        async def put_one_away(reference: ClaimReference) -> str:
+            await self._unprepare(reference.uid, ended[reference])
+            return ""
+
+        return await self._answer_all(ended, put_one_away, "cannot be put away: ", "cannot be put away within")
+
+    async def _answer_all(
+        self, claims: Iterable[ClaimReference], work: Callable[[ClaimReference], Awaitable[T]], failed: str, late: str
+    ) -> dict[str, T | str]:
+        """By uid the result of the work, or the obstacle in words that begin with `failed` or `late`."""
+        answers: dict[str, T | str] = {}
         until = anyio.current_time() + PREPARE_SECONDS
 
         async def answer(reference: ClaimReference) -> None:
             try:
                 with anyio.fail_after(max(0.0, until - anyio.current_time())):
-                    await self._unprepare(reference.uid, ended[reference])
-                answers[reference.uid] = ""
+                    answers[reference.uid] = await work(reference)
                 self._report_refused(reference, "")
             except NodeagentError as error:
-                answers[reference.uid] = self._report_refused(reference, f"cannot be put away: {error}")
+                answers[reference.uid] = self._report_refused(reference, f"{failed}{error}")
             except TimeoutError:
-                late = f"cannot be put away within {PREPARE_SECONDS:g} s; the next try goes on from here"
-                answers[reference.uid] = self._report_refused(reference, late)
+                reason = f"{late} {PREPARE_SECONDS:g} s; the next try goes on from here"
+                answers[reference.uid] = self._report_refused(reference, reason)
 
-        await _for_each(ended, answer)
+        await _for_each(claims, answer)
         self._show_refused()
         return answers
 
@@ -183,7 +178,6 @@ class Claims:
                 with anyio.move_on_after(PATIENCE_SECONDS):
                     await self._is_described.wait()
             ready = await make_ready(claim, self._makers, self._dependencies.keeper, await self._find_inventory())
-            self._report_refused(reference, "")
             if is_new:
                 self._unanswered.discard(ready.uid)
                 devices = tuple(device.device for device in ready.devices)
@@ -217,8 +211,8 @@ class Claims:
             if await api.is_alive(pod):
                 return
         raise ClaimRefused(
-            f"claim {claim.namespace}/{claim.name} was put away after its last pod, and none that it is reserved for"
-            " is alive"
+            f"claim {claim.namespace}/{claim.name} was put away after its last pod, and none that it is reserved for is"
+            " alive"
         )
 
     async def _unprepare(self, uid: str, why: str) -> None:
@@ -234,9 +228,7 @@ class Claims:
                 # A time slice outlives the agent, and is given back only on GPUs that are known.
                 with suppress(ClaimRefused):
                     await self._find_inventory()
-            inventory = self._bus.latest(Inventory)
-            known = inventory.value if inventory is not None else None
-            await put_away(claim, self._makers, self._dependencies.keeper, known, why)
+            await put_away(claim, self._makers, self._dependencies.keeper, self._bus.read(Inventory), why)
             self._unanswered.discard(uid)
         self._bus.publish_fact(ClaimUnprepared(uid=uid, claim=claim.describe(), reason=why), source=self.name)
         self._log.info("claim_unprepared", claim=claim.describe(), uid=uid, reason=why)
@@ -302,34 +294,34 @@ class Claims:
                 self._refresh()
 
     def _refresh(self) -> None:
-        inventory, offering = self._bus.latest(Inventory), self._bus.latest(Offering)
+        inventory, offering = self._bus.read(Inventory), self._bus.read(Offering)
         if self._bus.latest(CdiState) is not None:
             self._is_described.set()
         if inventory is None or offering is None:
             return
         self._is_known.set()
-        health, settings = self._bus.latest(HealthReport), self._live.now.claims
-        behind = offering.value.list_behind(AllocationMode.CLAIMS)
-        devices = list_devices(inventory.value, behind, on_demand=settings.mig_on_demand)
-        self._health.put(plan_health(devices, health.value if health is not None else None, self._pool))
+        health, settings = self._bus.read(HealthReport), self._live.now.claims
+        behind = offering.list_behind(AllocationMode.CLAIMS)
+        devices = list_devices(inventory, behind, on_demand=settings.mig_on_demand)
+        self._health.put(plan_health(devices, health, self._pool))
 
     # Views of the node.
 
     async def _look(self) -> NodeView:
         inventory = await self._find_inventory()
-        offering = self._bus.latest(Offering)
+        offering = self._bus.read(Offering)
         assert offering is not None
-        return NodeView(inventory, offering.value, self._live.now.claims.driver, self._pool, self._makers.powers)
+        return NodeView(inventory, offering, self._live.now.claims.driver, self._pool, self._makers.powers)
 
     async def _find_inventory(self) -> Inventory:
         if not self._is_known.is_set():
             # Waiting costs a turn of the event loop, in which other tasks would come first.
             with anyio.move_on_after(PATIENCE_SECONDS):
                 await self._is_known.wait()
-        inventory = self._bus.latest(Inventory)
+        inventory = self._bus.read(Inventory)
         if inventory is None or not self._is_known.is_set():
             raise ClaimRefused("the GPUs of this node are not known yet: see `nodeagent status`")
-        return inventory.value
+        return inventory
 
     def _find_ready_claims(self) -> ReadyClaims:
         ready = self._dependencies.keeper.ready_claims()
@@ -380,7 +372,7 @@ class Claims:
     def _note_standing(self, standing: ClaimStanding) -> None:
         envelope = self._bus.publish_state(standing, source=self.name)
         problem = "" if standing.registered else standing.last_error or "it has not been registered so far"
-        self._conditions.replace("claims-not-registered", {"": problem} if problem else {}, cause=envelope)
+        self._conditions.show("claims-not-registered", problem, cause=envelope)
 
 
 async def _for_each(claims: Iterable[ClaimReference], answer: Answer) -> None:

@@ -22,7 +22,7 @@ from nodeagent.components.claims.opaque import (
 from nodeagent.components.claims.sharing import OWN, find_turn
 from nodeagent.model.claims import ClaimReference, ClaimResult, DeviceAnswer, DeviceHealth, ResourceClaim
 from nodeagent.model.errors import ClaimRefused, MpsRefused
-from nodeagent.model.gpu import Gpu, Inventory
+from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport, Verdict
 from nodeagent.model.ids import DeviceUuid, GpuUuid, MigUuid
 from nodeagent.model.journal import ClaimSharing, EndedClaim, GpuFraction, PreparedClaim, PreparedDevice, SharingWay
@@ -37,7 +37,6 @@ from nodeagent.rules.mps.limits import resolve_limits
 DEVICES_MAX: Final = 128
 """Devices that one claim may have; the API allows 32, and may allow more some day."""
 _UID: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
-_SHARE: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 
 
 class Powers(NamedTuple):
@@ -216,7 +215,7 @@ def _resolve(request: SharingRequest, devices: Sequence[NamedDevice], where: str
 
 def _plan_device(uid: str, chosen: _Chosen, sharing: ClaimSharing | None, view: NodeView) -> PreparedDevice:
     result, device = chosen.result, chosen.device
-    if result.share_id and not _SHARE.fullmatch(result.share_id):
+    if result.share_id and not _UID.fullmatch(result.share_id):
         raise ClaimRefused(f"device {device.name} has the share id {result.share_id[:80]!r}, which is none")
     is_beside = bool(result.share_id) or result.is_admin
     if is_beside and sharing is not None and sharing.interval not in ("", INTERVALS[OWN]):
@@ -255,16 +254,12 @@ def _plan_fraction(result: ClaimResult, device: NamedDevice, view: NodeView) -> 
             f"device {device.name} is shared between claims, and this agent gives no shares: set `claims.shares`"
         )
     cores = _read_consumed(result, "cores", view.driver)
-    memory = _read_consumed(result, "memory", view.driver)
+    memory, whole = _read_consumed(result, "memory", view.driver), device.gpu.memory_total_bytes
     return GpuFraction(
         gpu=device.gpu.uuid,
         cores=min(ALL_CORES, cores or 0),
-        memory_bytes=_find_memory(device.gpu) if memory is None else min(memory, _find_memory(device.gpu)),
+        memory_bytes=whole if memory is None else min(memory, whole),
     )
-
-
-def _find_memory(gpu: Gpu) -> int:
-    return gpu.memory_total_bytes
 
 
 def _read_consumed(result: ClaimResult, name: str, driver: str) -> int | None:

@@ -7,7 +7,6 @@ all other work goes on, and on its return the node is brought up to date after a
 
 from contextlib import aclosing
 from random import Random
-from typing import TypeVar
 
 import anyio
 from anyio.abc import TaskStatus
@@ -26,7 +25,6 @@ from nodeagent.components.cluster.status import (
 )
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
-from nodeagent.core.channels.envelope import Cause
 from nodeagent.core.channels.news import News
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
@@ -55,8 +53,6 @@ from nodeagent.rules.fractions.bound import BOUND_ANNOTATION
 from nodeagent.rules.fractions.published import ANNOTATION as FRACTIONS_ANNOTATION
 from nodeagent.rules.ids import build_names
 from nodeagent.rules.selectors import select_gpus
-
-T = TypeVar("T")
 
 POLL_RETRY_SECONDS = 5.0
 BOUND_PAUSE_SECONDS = 1.0
@@ -165,15 +161,16 @@ class Cluster:
 
     async def _bring_status(self) -> None:
         """Decide the condition, the annotations and the taint, and write the differences."""
-        driver = self._bus.latest(DriverState)
+        driver = self._bus.read(DriverState)
         if driver is None:
             return
-        condition, lost = self._decide(driver.value)
-        self._note_lost(lost, self._news.take(*(self._bus.latest(state) for state in SEEN)))
+        condition, lost = self._decide(driver)
+        cause = self._news.take(*(self._bus.latest(state) for state in SEEN))
+        self._conditions.show("node-lost-for-good", lost, cause=cause)
         node = self._reach_node()
         if node is None:
             return
-        is_withdrawn = self._live.now.kubernetes.node_condition and not driver.value.is_done_without
+        is_withdrawn = self._live.now.kubernetes.node_condition and not driver.is_done_without
         if is_withdrawn and not self._is_on_its_way(condition, node) and node.condition != condition:
             before = node.condition
             await self._node.write_condition(condition, changed=before is None or before.status != condition.status)
@@ -181,12 +178,12 @@ class Cluster:
         await self._bring_device_conditions(node)
         if node.annotations.get(TERMINAL_ANNOTATION, "") != lost:
             await self._node.write_annotation(TERMINAL_ANNOTATION, lost or None)
-        offers = self._find_newest(FractionOffers)
+        offers = self._bus.read(FractionOffers)
         published = offers.published if offers is not None else ""
         if node.annotations.get(FRACTIONS_ANNOTATION, "") != published:
             await self._node.write_annotation(FRACTIONS_ANNOTATION, published or None)
         await self._bring_bound(node, offers.bound if offers is not None else "")
-        for key, value in decide_mig_label(self._find_newest(MigState), node).items():
+        for key, value in decide_mig_label(self._bus.read(MigState), node).items():
             await self._node.write_label(key, value)
         await self._bring_taint(node, ready=condition.status == "True")
 
@@ -212,7 +209,7 @@ class Cluster:
 
     async def _bring_device_conditions(self, node: ClusterNode) -> None:
         """Write the conditions of device classes, and remove conditions without a class."""
-        settings, table = self._live.now, self._find_newest(DeviceTable)
+        settings, table = self._live.now, self._bus.read(DeviceTable)
         if table is None and settings.devices.classes:
             return
         classes = settings.devices.classes if settings.kubernetes.node_condition else ()
@@ -227,12 +224,12 @@ class Cluster:
             await self._node.remove_condition(kind)
 
     def _decide(self, driver: DriverState) -> tuple[NodeCondition, str]:
-        requests = self._find_newest(NodeRequests)
+        requests = self._bus.read(NodeRequests)
         sight = NodeSight(
             driver=driver,
             inventory=self._find_offered(),
-            health=self._find_newest(HealthReport),
-            plugin=self._find_newest(PluginState),
+            health=self._bus.read(HealthReport),
+            plugin=self._bus.read(PluginState),
             paused=requests.pause if requests is not None and driver.phase is DriverPhase.RELEASED else "",
         )
         condition = decide_condition(sight)
@@ -253,20 +250,10 @@ class Cluster:
 
     def _find_offered(self) -> Inventory | None:
         """The GPUs for pods; GPUs left alone on purpose make no node unready."""
-        inventory, wanted = self._find_newest(Inventory), self._live.now.gpus
+        inventory, wanted = self._bus.read(Inventory), self._live.now.gpus
         if inventory is None:
             return None
         return replace(inventory, gpus=select_gpus(inventory.gpus, wanted.include, wanted.exclude))
-
-    def _find_newest(self, state: type[T]) -> T | None:
-        envelope = self._bus.latest(state)
-        return envelope.value if envelope is not None else None
-
-    def _note_lost(self, lost: str, cause: Cause) -> None:
-        if lost:
-            self._conditions.set("node-lost-for-good", detail=lost, cause=cause)
-        else:
-            self._conditions.clear("node-lost-for-good", cause=cause)
 
     async def _bring_taint(self, node: ClusterNode, *, ready: bool) -> None:
         settings = self._live.now.kubernetes
@@ -282,8 +269,8 @@ class Cluster:
         self._was_ready = self._was_ready or ready
 
     def _reach_node(self) -> ClusterNode | None:
-        link, node = self._bus.latest(ClusterLink), self._bus.latest(ClusterNode)
-        return node.value if node is not None and link is not None and link.value.reachable else None
+        link = self._bus.read(ClusterLink)
+        return self._bus.read(ClusterNode) if link is not None and link.reachable else None
 
     async def _follow_pods_while_wanted(self) -> None:
         """Ask about pods only while the settings ask for pods' labels."""
@@ -321,7 +308,7 @@ class Cluster:
     async def _write_events(self) -> None:
         with self._bus.listen(*TOLD, client=f"{self.name} events", after=self._facts_after) as facts:
             async for fact in facts:
-                event = render_event(fact.value, build_names(self._find_newest(Inventory)))
+                event = render_event(fact.value, build_names(self._bus.read(Inventory)))
                 if event is not None and self._live.now.kubernetes.events:
                     await self._tell(event)
 

@@ -122,6 +122,7 @@ _RENDERERS: Mapping[type, Callable[[Any], NodeEvent | None]] = {
     NodeRequestRefused: _describe_refused,
 }
 TOLD = tuple(_RENDERERS)
+AGAIN_SECONDS, EVENTS_MAX = 60.0, 20
 
 
 class ReportedEvents(Value, frozen=True):
@@ -132,27 +133,22 @@ class ReportedEvents(Value, frozen=True):
     recent: tuple[float, ...] = ()
 
 
-def decide_reporting(
-    told: ReportedEvents, event: NodeEvent, now_seconds: float, *, again_seconds: float = 60.0, limit: int = 20
-) -> tuple[ReportedEvents, int]:
+def decide_reporting(told: ReportedEvents, event: NodeEvent, now_seconds: float) -> tuple[ReportedEvents, int]:
     """Whether to write the event now, as the number of its occurrences; 0 keeps it back.
 
-    Events of the same reason and subject are written once in `again_seconds`, and all events `limit` times in ten of
-    these periods.
+    Events of the same reason and subject are written once in `AGAIN_SECONDS`, and all events `EVENTS_MAX` times in ten
+    of these periods.
     """
     kind = (event.reason, event.about)
-    recent = tuple(each for each in told.recent if now_seconds - each < 10 * again_seconds)
+    recent = tuple(each for each in told.recent if now_seconds - each < 10 * AGAIN_SECONDS)
     count = told.kept_back.get(kind, 0) + 1
     last = told.last.get(kind)
-    if len(recent) >= limit or (last is not None and now_seconds - last < again_seconds):
+    if len(recent) >= EVENTS_MAX or (last is not None and now_seconds - last < AGAIN_SECONDS):
         return ReportedEvents(last=told.last, kept_back=told.kept_back | {kind: count}, recent=recent), 0
     kept_back = {key: value for key, value in told.kept_back.items() if key != kind}
+    fresh = {key: time for key, time in told.last.items() if now_seconds - time < 3600}
     return ReportedEvents(
-        last=_forget_old(told.last, now_seconds) | {kind: now_seconds},
+        last=fresh | {kind: now_seconds},
         kept_back=kept_back,
         recent=(*recent, now_seconds),
     ), count
-
-
-def _forget_old(last: Mapping[tuple[str, str], float], now_seconds: float) -> dict[tuple[str, str], float]:
-    return {kind: time for kind, time in last.items() if now_seconds - time < 3600}

@@ -197,11 +197,9 @@ class DevicePlugins:
         cdi, table = self._bus.latest(CdiState), self._bus.latest(AllocationTable)
         mps = self._bus.latest(MpsState)
         cause = self._news.take(inventory, health, driver, offering, cdi, mps, self._reloaded) or self._news.take(table)
-        named = find_named(cdi.value if cdi is not None else None, settings, name_own_kind(facts.vendor))
+        named = find_named(self._bus.read(CdiState), settings, name_own_kind(facts.vendor))
         draining = offering.value.list_waiting() if offering is not None else frozenset()
-        mig = self._bus.latest(MigState)
-        judged, cutting = (health.value if health is not None else None), (mig.value if mig is not None else None)
-        daemons = mps.value if mps is not None else None
+        judged, cutting, daemons = self._bus.read(HealthReport), self._bus.read(MigState), self._bus.read(MpsState)
         view = View(inventory.value, judged, blocked, named, closed, draining, cutting, daemons)
         is_on = settings.device_plugin.enabled
         held = find_held(table.value) if table is not None and is_on else {}
@@ -246,8 +244,8 @@ class DevicePlugins:
         return plan
 
     def _find_extras(self) -> tuple[str, ...]:
-        state = self._bus.latest(CdiState)
-        kinds = {file.kind for file in state.value.files} if state is not None else set()
+        state = self._bus.read(CdiState)
+        kinds = {file.kind for file in state.files} if state is not None else set()
         return tuple(extra for extra, kind in EXTRA_KINDS.items() if kind in kinds)
 
     def _begin(self, tasks: TaskGroup, plugin: DevicePlugin) -> _Served:
@@ -286,10 +284,7 @@ class DevicePlugins:
             self._conditions.clear("plugin-not-registered", key=standing.name)
         else:
             self._conditions.set("plugin-not-registered", key=standing.name, detail=standing.last_error)
-        if standing.contested:
-            self._conditions.set("plugin-contested", key=standing.name, detail=standing.contested)
-        else:
-            self._conditions.clear("plugin-contested", key=standing.name)
+        self._conditions.show("plugin-contested", standing.contested, key=standing.name)
         own = self._served[standing.name].own
         envelope = self._publish(own.cause if own is not None else None)
         if standing.devices and (before is None or before.devices != standing.devices):
@@ -310,15 +305,13 @@ class DevicePlugins:
         """The account of unoffered devices; planned again only after a change of its sources."""
         if not settings.device_plugin.enabled:
             return None
-        offers, slices = self._bus.latest(FractionOffers), self._bus.latest(PublishedSlices)
-        parts, told = offers.value if offers is not None else NO_FRACTIONS, slices.value if slices is not None else None
+        parts, told = self._bus.read(FractionOffers) or NO_FRACTIONS, self._bus.read(PublishedSlices)
         origin = (plan, view, settings.gpus, tuple(self._standing.values()), parts, told)
         if self._account is None or origin != self._accounted:
             self._accounted = origin
             own = {name for name, served in self._served.items() if served.own is not None}
             offered = list_offered(one for one in self._standing.values() if one.name in own)
-            offering = self._bus.latest(Offering)
-            claimed = find_claimed(offering.value if offering is not None else None, told, view)
+            claimed = find_claimed(self._bus.read(Offering), told, view)
             elsewhere = {**find_parted(parts, self._standing), **claimed}
             return plan_summary(view.inventory, settings, plan, view, offered, elsewhere)
         return self._account

@@ -62,15 +62,9 @@ def plan_summary(
     offered: frozenset[str],
     elsewhere: Mapping[GpuUuid, str] = NOTHING_ELSEWHERE,
 ) -> OfferSummary:
-    """The account of the node.
+    """The account of the node; `offered` are the devices of `plan` that the kubelet may hand out.
 
-    Args:
-        inventory: the node's GPUs.
-        settings: the GPUs for pods.
-        plan: the resources of whole GPUs and MIG devices.
-        view: the fitness of devices.
-        offered: the devices of `plan` that the kubelet may hand out.
-        elsewhere: the GPUs given in fractions or by claims, and why none can be had of each; empty where some can.
+    `elsewhere` are the GPUs given in fractions or by claims, and why none can be had of each; empty where some can.
     """
     selected = select_gpus(inventory.gpus, settings.gpus.include, settings.gpus.exclude)
     chosen = {id(gpu) for gpu in selected}

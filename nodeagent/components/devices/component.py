@@ -15,7 +15,6 @@ from nodeagent.components.devices.decide import (
     Findings,
     JudgedDevice,
     decide_conditions,
-    describe_holder,
     find_holders,
     look_at,
     plan_paths,
@@ -167,8 +166,8 @@ class Devices:
             self._has_looked.wake()
         self._bus.retract_state(Degraded, self.name)
         due = await self._run_commands(classes)
-        allocations = self._bus.latest(AllocationTable)
-        held = find_holders(allocations.value if allocations is not None else None, map(name_resource, classes))
+        allocations = self._bus.read(AllocationTable)
+        held = find_holders(allocations, map(name_resource, classes))
         before = self._known
         self._known = look_at(
             classes,
@@ -180,7 +179,7 @@ class Devices:
         )
         table = plan_table(classes, self._host, self._known)
         cause = self._news.take(self._reloaded)
-        await self._offer(classes, table, allocations.value if allocations is not None else AllocationTable())
+        await self._offer(classes, table, allocations or AllocationTable())
         envelope = self._bus.publish_state(table, source=self.name, cause=cause)
         self._publish_device_changes(before, held, envelope)
         for code, details in decide_conditions(classes, table, held).items():
@@ -272,34 +271,34 @@ class Devices:
 
     def _score_devices(self, resource: ResourceName) -> Mapping[str, int]:
         """How near each device is to the GPUs of the container being admitted; called when the kubelet asks."""
-        inventory = self._bus.latest(Inventory)
+        inventory = self._bus.read(Inventory)
         newcomers = self._find_newcomers(resource)
         if inventory is None or not newcomers:
             return {}
         uuids = [GpuUuid(find_uuid(name)) for name in newcomers]
-        found = [gpu for gpu in map(inventory.value.find_gpu, uuids) if gpu is not None]
+        found = [gpu for gpu in map(inventory.find_gpu, uuids) if gpu is not None]
         gpus = [(gpu.pci.address, gpu.numa_node) for gpu in found]
         devices = [known.device for known in self._known.values()]
         return score_nearness(devices, gpus, self._host.functions) if gpus else {}
 
     def score_gpus(self, resource: ResourceName) -> Mapping[str, int]:
         """How near each GPU and MIG device is to the devices of the container being admitted."""
-        inventory = self._bus.latest(Inventory)
+        inventory = self._bus.read(Inventory)
         newcomers = (self._known.get(DeviceId(find_uuid(name))) for name in self._find_newcomers(resource))
         devices = [known.device for known in newcomers if known is not None and known.device.pci is not None]
         if inventory is None or not devices:
             return {}
         scores: dict[str, int] = {}
-        for gpu in inventory.value.gpus:
+        for gpu in inventory.gpus:
             near = score_nearness(devices, [(gpu.pci.address, gpu.numa_node)], self._host.functions)
-            scores |= dict.fromkeys((gpu.uuid, *(mig.uuid for mig in gpu.mig_devices)), sum(near.values()))
+            scores |= dict.fromkeys(gpu.device_uuids, sum(near.values()))
         return scores
 
     def _find_newcomers(self, resource: ResourceName) -> Sequence[DeviceId]:
-        allocations = self._bus.latest(AllocationTable)
+        allocations = self._bus.read(AllocationTable)
         if allocations is None:
             return ()
-        return find_newcomers(allocations.value.allocations, resource, self._clock.wall(), NEWCOMER_SECONDS)
+        return find_newcomers(allocations.allocations, resource, self._clock.wall(), NEWCOMER_SECONDS)
 
     def _publish_device_changes(
         self, before: Mapping[DeviceId, JudgedDevice], held: Mapping[str, Sequence[Allocation]], cause: Cause
@@ -310,7 +309,7 @@ class Devices:
             if was is not None and was.device.standing is device.standing:
                 continue
             if device.standing is Standing.GONE:
-                holders = tuple(describe_holder(one) for one in held.get(name, ()))
+                holders = tuple(one.describe_holder() for one in held.get(name, ()))
                 self._bus.publish_fact(
                     DeviceLost(device=name, name=device.name, holders=holders), source=self.name, cause=cause
                 )

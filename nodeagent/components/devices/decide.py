@@ -93,15 +93,12 @@ def look_at(
             found[name] = JudgedDevice(_tell(device, verdict), verdict)
         for device_id in map(DeviceId, held.keys() - there.keys()):
             if (own_name := parse_id(device_id, resource)) is not None:
-                gone = known[device_id].device if device_id in known else _make_up(device_id, own_name)
+                # Of a device gone before the agent's start only the name is known.
+                bare = HostDevice(id=device_id, name=own_name, nodes=(own_name,))
+                gone = known[device_id].device if device_id in known else bare
                 verdict = judge(None, (), is_there=False, clean_looks=clean_looks)
                 found[device_id] = JudgedDevice(_tell(gone, verdict), verdict)
     return found
-
-
-def _make_up(device: DeviceId, name: str) -> HostDevice:
-    """A device gone before the agent's start: only its name is known."""
-    return HostDevice(id=device, name=name, nodes=(name,))
 
 
 def _tell(device: HostDevice, judged: Judged) -> HostDevice:
@@ -141,15 +138,6 @@ def find_holders(table: AllocationTable | None, resources: Iterable[ResourceName
     return held
 
 
-def describe_holder(allocation: Allocation) -> str:
-    """The pod, or the number of the allocation in its place."""
-    pod = allocation.pod
-    if pod is None:
-        return f"allocation {allocation.number}"
-    name = f"{pod.namespace}/{pod.name}" if pod.name else f"pod {pod.uid}"
-    return f"{name} ({allocation.container})" if allocation.container else name
-
-
 def decide_conditions(
     classes: Sequence[DeviceClass], table: DeviceTable, held: Mapping[str, Sequence[Allocation]]
 ) -> dict[str, dict[str, str]]:
@@ -158,7 +146,7 @@ def decide_conditions(
     for each, state in zip(classes, table.classes, strict=True):
         for device in state.devices:
             if device.standing is Standing.GONE:
-                holders = [describe_holder(one) for one in held.get(device.id, ())] or ["somebody"]
+                holders = [one.describe_holder() for one in held.get(device.id, ())] or ["somebody"]
                 found["device-gone"][device.id] = f"{state.resource}: {describe_gone(device, holders)}"
             elif device.standing is Standing.UNHEALTHY:
                 found["device-unhealthy"][device.id] = f"{state.resource}: {device.name}: {device.reason}"

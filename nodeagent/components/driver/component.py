@@ -59,15 +59,9 @@ class Driver:
         *,
         is_needed: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Wire it up.
+        """`gates` has `driver_ready` among its gates; `is_needed` tells whether this node should have GPUs.
 
-        Args:
-            bus: for the state and the facts.
-            gates: with `driver_ready` among them.
-            conditions: for the driver's conditions.
-            host: the driver on this host.
-            read_settings: the settings in force; read at each probe, so that a reload takes effect.
-            is_needed: whether this node should have GPUs.
+        `read_settings` is asked at each probe, so that a reload takes effect.
         """
         self._bus, self._gates, self._conditions = bus, gates, conditions
         self._host, self._read_settings, self._is_needed = host, read_settings, is_needed
@@ -93,10 +87,10 @@ class Driver:
         if self._host.nodes is not None and self._read_settings().manage_device_nodes:
             await self._repair_nodes(self._host.nodes)
         decision = decide_driver(await self._host.probe.read_evidence(), is_needed=self._is_needed())
-        before = self._bus.latest(DriverState)
-        alike = before is not None and before.value.phase is decision.state.phase
+        before = self._bus.read(DriverState)
+        alike = before is not None and before.phase is decision.state.phase
         self._looks_alike = self._looks_alike + 1 if alike else 1
-        self._publish(decision, before.value if before is not None else None)
+        self._publish(decision, before)
         self._marker_attention.wake()
         return decision.state
 
@@ -148,8 +142,8 @@ class Driver:
             await _wait_first(self._marker_attention.wait, markers.wait_change)
 
     async def _reconcile_markers(self, markers: MarkerDirectory) -> None:
-        state = self._bus.latest(DriverState)
-        ready = state is not None and state.value.ready
+        state = self._bus.read(DriverState)
+        ready = state is not None and state.ready
         plan = plan_markers(ready=ready, place=self._host.read_place(), found=await markers.read_markers(MARKERS))
         for name, content in plan.write:
             await markers.write_marker(name, content)

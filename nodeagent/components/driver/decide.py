@@ -235,10 +235,7 @@ _AT_REST = {DriverPhase.READY, DriverPhase.NO_HARDWARE, DriverPhase.UNSUPPORTED}
 def decide_pause(phase: DriverPhase, looks_alike: int, revalidate_seconds: float) -> float:
     """Seconds until the next look: soon after a failure began, then ever less often, up to the usual pause.
 
-    Args:
-        phase: what the last look found.
-        looks_alike: how many looks in a row found just that.
-        revalidate_seconds: the usual pause.
+    `looks_alike` looks in a row have found the phase.
     """
     if phase in _AT_REST:
         return revalidate_seconds

@@ -7,7 +7,7 @@ restarted, so an answer only joins rendered blocks: no question to hardware, kub
 import resource
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import anyio
 from anyio.abc import TaskStatus
@@ -50,7 +50,7 @@ from nodeagent.components.exporter.scrape import (
     wants_gzip,
     wants_openmetrics,
 )
-from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, plan_selection, plan_style
+from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, SeriesSelection
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.children.worker_thread import WorkerThread
@@ -83,11 +83,10 @@ from nodeagent.model.slices import PublishedSlices
 from nodeagent.model.telemetry import NodeSample
 from nodeagent.model.usage import FractionUsage
 
-T = TypeVar("T")
 FIELDS_FILE_BYTES_MAX = 1024 * 1024
 FIELDS_FILE_POLL_SECONDS = 5.0
 READ_SECONDS = 2.0
-NO_DAEMONS = MpsState()
+NO_DAEMONS, NO_GPUS = MpsState(), Inventory(generation=0)
 SHARED_SECONDS = 0.1
 UNUSABLE = "metrics-fields-unusable"
 SLICE_SECONDS = 0.0005
@@ -124,33 +123,22 @@ class AgentFactsSource:
 
     def gather(self, exporter: ExporterFacts) -> AgentFacts:
         """Gather the facts."""
-        driver, inventory = self._bus.latest(DriverState), self._bus.latest(Inventory)
-        sample, plugin = self._bus.latest(NodeSample), self._bus.latest(PluginState)
-        gpus = inventory.value.gpus if inventory is not None else ()
-        lost = frozenset(find_lost(sample.value.gpus)) if sample is not None else frozenset()
-        lost_count = sum(1 for gpu in gpus if gpu.lost or gpu.uuid in lost)
-        usage = resource.getrusage(resource.RUSAGE_SELF)
-        statistics = self._bus.statistics()
-        newest = sample.value if sample is not None else None
+        sample, plugin, now = self._bus.read(NodeSample), self._bus.read(PluginState), self._clock.wall()
+        usage, statistics = resource.getrusage(resource.RUSAGE_SELF), self._bus.statistics()
         return AgentFacts(
             version=self._version,
-            driver_ready=bool(does_driver_work(driver.value if driver else None, newest, self._clock.wall())),
+            now_seconds=now,
+            driver_ready=bool(does_driver_work(self._bus.read(DriverState), sample, now)),
             gates=self._gates.states(),
             components=tuple(self._counts.report()),
             conditions=self._conditions.active(),
             listeners=statistics.listeners,
             bus_published=statistics.published,
             loop_lag=self._introspection.lag(),
-            gpus_present=len(gpus) - lost_count,
-            gpus_lost=lost_count,
-            gpus_missing=len(inventory.value.missing) if inventory is not None else 0,
-            gpus_vanished=len(inventory.value.vanished) if inventory is not None else 0,
-            account=plugin.value.account if plugin is not None else None,
-            sample_age_seconds=max(0.0, self._clock.wall() - sample.value.time_seconds) if sample else None,
-            sample_duration_seconds=sample.value.took_seconds if sample else None,
-            sample_calls=sample.value.call_count if sample else None,
-            access=sample.value.access if sample else None,
-            api_calls={(call.verb, call.outcome): count for call, count in self._counts.count_api_calls().items()},
+            inventory=self._bus.read(Inventory) or NO_GPUS,
+            sample=sample,
+            account=plugin.account if plugin is not None else None,
+            api_calls=self._counts.count_api_calls(),
             resident_bytes=read_resident_bytes(),
             open_fds=count_descriptors(),
             cpu_seconds=usage.ru_utime + usage.ru_stime,
@@ -246,10 +234,10 @@ class Exporter:
             *build_agent_families(self._agent.gather(facts)),
             *build_status_families(self._read_status()),
             *self._build_fractions(),
-            *build_mps_families(self._latest(MpsState) or NO_DAEMONS),
+            *build_mps_families(self._bus.read(MpsState) or NO_DAEMONS),
             *self._build_devices(),
             *self._build_mig(),
-            *build_claim_families(self._latest(ReadyClaims), self._latest(PublishedSlices)),
+            *build_claim_families(self._bus.read(ReadyClaims), self._bus.read(PublishedSlices)),
         )
         part = RenderedBlocks() if is_stale else self._part
         fresh = [*self._render_standing(), *self._own_blocks.render(own)]
@@ -261,7 +249,7 @@ class Exporter:
 
     def _render_standing(self) -> list[Block]:
         inventory, health = self._bus.latest(Inventory), self._bus.latest(HealthReport)
-        sample = self._latest(NodeSample)
+        sample = self._bus.read(NodeSample)
         lost = frozenset(find_lost(sample.gpus)) if sample is not None else frozenset()
         key = (inventory and inventory.seq, health and health.seq, self._series.xids.revision, lost)
         if key != self._standing_key:
@@ -277,24 +265,24 @@ class Exporter:
         return self._standing
 
     def _build_mig(self) -> tuple[Family, ...]:
-        state = self._latest(MigState)
-        return build_mig_families(state, self._latest(Inventory)) if state is not None else ()
+        state = self._bus.read(MigState)
+        return build_mig_families(state, self._bus.read(Inventory)) if state is not None else ()
 
     def _build_fractions(self) -> tuple[Family, ...]:
-        usage = self._latest(FractionUsage)
+        usage = self._bus.read(FractionUsage)
         if usage is None or not self._live.now.metrics.pod_attribution:
             return ()
-        reasons = self._latest(FractionDecisions)
+        reasons = self._bus.read(FractionDecisions)
         overruled = reasons.overruled if reasons is not None else {}
-        return build_fraction_families(usage, plan_style(self._live.now.metrics, self._host), overruled)
+        return build_fraction_families(usage, self._live.now.metrics, overruled)
 
     def _build_devices(self) -> tuple[Family, ...]:
-        table = self._latest(DeviceTable)
-        return () if table is None else build_device_families(table, self._latest(AllocationTable))
+        table = self._bus.read(DeviceTable)
+        return () if table is None else build_device_families(table, self._bus.read(AllocationTable))
 
     def _read_status(self) -> NodeStatus:
-        driver, plugin, now = self._latest(DriverState), self._latest(PluginState), self._clock.wall()
-        driver_works = does_driver_work(driver, self._latest(NodeSample), now)
+        driver, plugin, now = self._bus.read(DriverState), self._bus.read(PluginState), self._clock.wall()
+        driver_works = does_driver_work(driver, self._bus.read(NodeSample), now)
         if driver_works:
             self._driver_ready_seconds = now
         if plugin is not None and count_advertised(plugin):
@@ -303,17 +291,13 @@ class Exporter:
             started_seconds=self._agent.started_seconds,
             node=self._host,
             driver_works=driver_works,
-            runtime=self._latest(RuntimeState),
+            runtime=self._bus.read(RuntimeState),
             plugin=plugin,
-            inventory=self._latest(Inventory),
+            inventory=self._bus.read(Inventory),
             driver_ready_seconds=self._driver_ready_seconds,
             devices_seen_seconds=self._devices_seen_seconds,
             cuda_tested=self._live.now.driver.cuda_smoke_test,
         )
-
-    def _latest(self, state: type[T]) -> T | None:
-        envelope = self._bus.latest(state)
-        return envelope.value if envelope is not None else None
 
     # Following the node ------------------------------------------------------------------------------------------
 
@@ -326,20 +310,20 @@ class Exporter:
     async def _follow_samples(self) -> None:
         with self._bus.watch(NodeSample, client=self.name) as samples:
             async for envelope in samples:
-                inventory = self._latest(Inventory)
+                inventory = self._bus.read(Inventory)
                 if inventory is not None and not envelope.retracted:
                     await self._render(envelope.value, inventory)
 
     async def _render(self, sample: NodeSample, inventory: Inventory) -> None:
         known = Knowledge(
             inventory=inventory,
-            driver=self._latest(DriverState),
-            allocations=self._latest(AllocationTable) or AllocationTable(),
+            driver=self._bus.read(DriverState),
+            allocations=self._bus.read(AllocationTable) or AllocationTable(),
             places=await self._read_places(sample),
-            claims=self._latest(ClaimTable),
-            pod_labels=self._latest(PodLabelTable),
+            claims=self._bus.read(ClaimTable),
+            pod_labels=self._bus.read(PodLabelTable),
         )
-        requests = plan_selection(self._live.now.metrics, self._selection, self._host)
+        requests = SeriesSelection(self._selection, self._live.now.metrics, self._host)
         blocks: list[Block] = []
         began = time.perf_counter()
         for block in self._series.render(sample, known, requests):

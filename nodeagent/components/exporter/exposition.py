@@ -36,9 +36,20 @@ class Block(NamedTuple):
     lines: str
 
 
-def make_family(name: str, kind: MetricType, text: str, samples: Iterable[tuple[Labels, float]]) -> Family:
-    """A family from pairs of labels and value."""
-    return Family(name=name, type=kind, help=text, samples=tuple(samples))
+def make_family(name: str, kind: MetricType, text: str, samples: Iterable[tuple[Labels, float | None]]) -> Family:
+    """A family from pairs of labels and value; an unknown value has no series."""
+    known = tuple((labels, value) for labels, value in samples if value is not None)
+    return Family(name=name, type=kind, help=text, samples=known)
+
+
+def gauge(name: str, text: str, samples: Iterable[tuple[Labels, float | None]]) -> Family:
+    """A family of values that rise and fall."""
+    return make_family(name, "gauge", text, samples)
+
+
+def counter(name: str, text: str, samples: Iterable[tuple[Labels, float | None]]) -> Family:
+    """A family of totals that only rise."""
+    return make_family(name, "counter", text, samples)
 
 
 def render_families(families: Iterable[Family]) -> list[Block]:

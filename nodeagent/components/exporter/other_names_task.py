@@ -3,8 +3,6 @@
 Rendered at each scrape: such scrapes are rare.
 """
 
-from typing import TypeVar
-
 from nodeagent.components.exporter.exposition import render_exposition
 from nodeagent.components.exporter.families.other_names import build_gpu_manager_families, build_hami_families
 from nodeagent.components.exporter.scrape import TEXT_TYPE
@@ -16,7 +14,6 @@ from nodeagent.model.telemetry import NodeSample
 from nodeagent.model.usage import FractionUsage
 from nodeagent.rules.fractions.display import describe_use
 
-T = TypeVar("T")
 _NO_GPUS = Inventory(generation=0)
 
 
@@ -29,18 +26,14 @@ class OtherNames:
 
     async def answer_gpu_manager(self, _request: Request) -> Answer:
         """Under the names of Tencent's gpu-manager."""
-        pods = describe_use(self._latest(FractionUsage) or FractionUsage(), self._latest(Inventory) or _NO_GPUS)
+        pods = describe_use(self._bus.read(FractionUsage) or FractionUsage(), self._bus.read(Inventory) or _NO_GPUS)
         return Response(render_exposition(build_gpu_manager_families(pods, self._host)), content_type=TEXT_TYPE)
 
     async def answer_hami(self, _request: Request) -> Answer:
         """Metrics of HAMi's monitor; use only while the sample is fresh."""
-        usage, inventory = self._latest(FractionUsage) or FractionUsage(), self._latest(Inventory) or _NO_GPUS
-        sample = self._latest(NodeSample)
+        usage, inventory = self._bus.read(FractionUsage) or FractionUsage(), self._bus.read(Inventory) or _NO_GPUS
+        sample = self._bus.read(NodeSample)
         if sample is not None and sample.is_old(self._clock.wall()):
             sample = None
         families = build_hami_families(usage, inventory, sample, self._host)
         return Response(render_exposition(families), content_type=TEXT_TYPE)
-
-    def _latest(self, state: type[T]) -> T | None:
-        envelope = self._bus.latest(state)
-        return envelope.value if envelope is not None else None

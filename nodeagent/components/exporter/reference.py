@@ -3,13 +3,12 @@
 import re
 from collections.abc import Iterable, Iterator
 
-from nodeagent.components.exporter.attribution.device_labels import LabelStyle
 from nodeagent.components.exporter.catalogue.all_fields import FIELDS, list_extras
 from nodeagent.components.exporter.catalogue.field import Field, LabelField
 from nodeagent.components.exporter.catalogue.missing import COMMON_MISSING, explain_missing
 from nodeagent.components.exporter.exposition import Family
 from nodeagent.components.exporter.families.admission import build_claim_families
-from nodeagent.components.exporter.families.agent import AgentFacts, ExporterFacts, build_agent_families
+from nodeagent.components.exporter.families.agent import AgentFacts, build_agent_families
 from nodeagent.components.exporter.families.fractions import build_fraction_families
 from nodeagent.components.exporter.families.gpus import (
     build_device_families,
@@ -21,7 +20,7 @@ from nodeagent.components.exporter.families.gpus import (
 from nodeagent.components.exporter.families.node_status import NodeStatus, build_status_families
 from nodeagent.components.exporter.families.pods import build_pod_families
 from nodeagent.components.exporter.series.xid_history import XidHistory
-from nodeagent.core.values import LoopLag
+from nodeagent.config.sections.cluster import MetricsSettings
 from nodeagent.model.devices import DeviceTable
 from nodeagent.model.mig import MigState
 from nodeagent.model.mps import MpsState
@@ -165,9 +164,9 @@ def _list_lines() -> Iterator[str]:
     yield "\n## GPUs\n\nOne series a GPU, labels `gpu` and `UUID`, and those that the text names.\n"
     yield from _tabulate((*build_standing_families(None, None, XidHistory(), frozenset()), *build_reading_families(())))
     yield _PODS
-    yield from _tabulate(build_pod_families({}, (), LabelStyle()))
+    yield from _tabulate(build_pod_families({}, (), MetricsSettings()))
     yield _FRACTIONS
-    yield from _tabulate(build_fraction_families(FractionUsage(), LabelStyle()))
+    yield from _tabulate(build_fraction_families(FractionUsage(), MetricsSettings()))
     yield _MPS
     yield from _tabulate(build_mps_families(MpsState()))
     yield _DEVICES
@@ -200,34 +199,7 @@ def _tabulate(families: Iterable[Family]) -> Iterator[str]:
 
 
 _NOTHING = AgentFacts(
-    version="",
-    driver_ready=False,
-    gates=(),
-    components=(),
-    conditions=(),
-    listeners=(),
-    bus_published=0,
-    loop_lag=LoopLag(p50_seconds=0.0, p99_seconds=0.0, max_seconds=0.0, samples=0),
-    gpus_present=0,
-    gpus_lost=0,
-    gpus_missing=0,
-    gpus_vanished=0,
     account=OfferSummary(gpus=1, devices_offered=1),
-    sample_age_seconds=None,
-    sample_duration_seconds=None,
-    resident_bytes=0,
-    open_fds=0,
-    cpu_seconds=0.0,
-    start_time_seconds=0.0,
-    exporter=ExporterFacts(
-        scrapes=0,
-        scrape_seconds=0.0,
-        renders=0,
-        render_seconds=0.0,
-        series_bytes=0,
-        unusable_fields=0,
-        is_stale=False,
-    ),
     admission=AdmissionFacts(
         calls=(),
         journal_writes=0,

@@ -9,8 +9,9 @@ from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
+from msgspec import DecodeError
 
-from nodeagent.components.health.decide import Moment, plan_returns
+from nodeagent.components.health.decide import Moment
 from nodeagent.components.health.evidence.kernel_log import (
     XID_NOT_INITIALISED,
     XID_OFF_THE_BUS,
@@ -20,16 +21,13 @@ from nodeagent.components.health.evidence.kernel_log import (
     remember_xid,
     report_line,
 )
-from nodeagent.components.health.evidence.limits import plan_limits
 from nodeagent.components.health.evidence.reports import LOOK_AT_ONCE, judge_report
 from nodeagent.components.health.judge import Judge
-from nodeagent.components.health.policy import plan_policy
 from nodeagent.components.health.poll_schedule import MonitoringGaps, PollIntervals, PollKind, PollSchedule
 from nodeagent.components.health.problems import decide_problems
 from nodeagent.components.health.records import StoredVerdicts
 from nodeagent.components.health.render import list_changes
 from nodeagent.components.health.verdict_store import (
-    StoredVerdictsUnreadable,
     decode_verdicts,
     encode_verdicts,
     resume_verdicts,
@@ -167,8 +165,9 @@ class Health:
         if stored.body is not None:
             try:
                 verdicts = decode_verdicts(stored.body)
-            except StoredVerdictsUnreadable as error:
-                troubles.append(await self._store.discard(str(error)))
+            except DecodeError as error:
+                reason = f"cannot read the stored verdicts: {error}: they are moved aside"
+                troubles.append(await self._store.discard(reason))
         if troubles:
             self._log.error("stored_verdicts_unusable", troubles=troubles)
             self._conditions.set("health-history-lost", detail="; ".join(troubles))
@@ -197,9 +196,7 @@ class Health:
                 now, settings = self._now(), self._live.now.health
                 poll = self._polls.take(envelope.time, now, self._intervals)
                 if poll is not PollKind.NONE:
-                    returns, limits = plan_returns(settings), plan_limits(settings)
-                    is_extra = poll is PollKind.EXTRA
-                    self._judge.note_sample(envelope.value, now, returns, limits=limits, is_extra=is_extra)
+                    self._judge.note_sample(envelope.value, now, settings, is_extra=poll is PollKind.EXTRA)
                     self._cause = self._cause or envelope
                     self._note_gap("samples", "")
                     self._is_looked_at.set()
@@ -212,7 +209,7 @@ class Health:
             await anyio.sleep(until_beat(intervals.patience_seconds))
             if not self._polls.is_missed(self._clock.monotonic(), intervals) or self._judge.is_driver_released:
                 continue
-            self._judge.note_silence(self._now(), plan_returns(self._live.now.health))
+            self._judge.note_silence(self._now(), self._live.now.health)
             self._note_gap("samples", f"no readings for more than {intervals.patience_seconds:.0f} s")
             self._changed.wake()
 
@@ -251,10 +248,9 @@ class Health:
         now = self._now()
         is_news = not is_duplicate(self._recent_xids, reported, now.at)
         self._recent_xids = remember_xid(self._recent_xids, reported, now.at)
-        table = self._bus.latest(AllocationTable)
-        holders = table.value if table is not None else AllocationTable()
-        policy = plan_policy(self._live.now.health)
-        known = self._judge.note_xid(reported, now, policy, holders=holders, is_counted=is_news)
+        holders = self._bus.read(AllocationTable)
+        settings = self._live.now.health
+        known = self._judge.note_xid(reported, now, settings, holders=holders, is_counted=is_news)
         if not known:
             self._log.warning("xid_of_unknown_gpu", gpu=reported.gpu, xid=reported.xid)
         self._polls.is_asked = True
@@ -285,13 +281,11 @@ class Health:
         at = record.monotonic_usec / 1e6
         is_old = is_first_reading and at < self._began_at
         if isinstance(line, SxidLine) and line.fatal is not None:
-            limits = plan_limits(self._live.now.health)
-            self._judge.note_switch_error(line.sxid, self._now(), is_fatal=line.fatal, is_old=is_old, limits=limits)
+            limits = self._live.now.health
+            self._judge.note_switch_error(line.sxid, self._now(), limits, is_fatal=line.fatal, is_old=is_old)
         reported = _parse_xid_line(line, self._judge.inventory)
         if reported is not None and is_old:
-            self._judge.note_xid(
-                reported, Moment(at=at, wall=self._clock.wall()), plan_policy(self._live.now.health), is_old=True
-            )
+            self._judge.note_xid(reported, Moment(at=at, wall=self._clock.wall()), self._live.now.health, is_old=True)
         elif reported is not None:
             self._hold_line(reported, tasks)
         self._changed.wake()
@@ -312,7 +306,7 @@ class Health:
         if not is_duplicate(self._recent_xids, reported, now.at):
             self._bus.publish_fact(reported, source=self.name)
             return
-        self._judge.note_xid(reported, now, plan_policy(self._live.now.health), is_counted=False)
+        self._judge.note_xid(reported, now, self._live.now.health, is_counted=False)
         self._changed.wake()
 
     # Verdicts ------------------------------------------------------------------------------------------------------
@@ -352,15 +346,10 @@ class Health:
             return
         trouble = await self._store.write(encode_verdicts(self._judge.collect(now)))
         self._is_durable, self._written_at, self._fingerprint = not trouble, now, fingerprint
-        if trouble:
-            self._conditions.set("health-not-durable", detail=trouble)
-        else:
-            self._conditions.clear("health-not-durable")
+        self._conditions.show("health-not-durable", trouble)
 
     def _publish(self, report: HealthReport, causes: dict[str, Envelope[Any]]) -> None:
-        latest = self._bus.latest(HealthReport)
-        before = latest.value if latest is not None else None
-        changes = list_changes(before, report)
+        changes = list_changes(self._bus.read(HealthReport), report)
         cause = next((causes[device.gpu] for _, device in changes if device.gpu in causes), self._cause)
         if not self._polls.is_asked:
             self._cause = None
@@ -379,8 +368,7 @@ class Health:
 
     def _publish_gaps(self) -> None:
         """No gap counts while the driver is away: the driver's own condition explains the silence."""
-        detail = str(self._gaps) if not self._judge.is_driver_away else ""
-        self._conditions.replace("health-unwatched", {"": detail} if detail else {})
+        self._conditions.show("health-unwatched", str(self._gaps) if not self._judge.is_driver_away else "")
 
     def _now(self) -> Moment:
         return Moment(at=self._clock.monotonic(), wall=self._clock.wall())

@@ -34,23 +34,6 @@ CLEARINGS_KEPT: Final = 8
 _SECONDS_PER_HOUR: Final = 3600
 
 
-class ReturnPolicy(Value, frozen=True):
-    """The settings about when a device may come back."""
-
-    clean_looks: int = 2
-    flap_limit: int = 3
-    flap_window_seconds: float = 86400.0
-
-
-def plan_returns(settings: HealthSettings) -> ReturnPolicy:
-    """The return policy of the settings."""
-    return ReturnPolicy(
-        clean_looks=settings.clean_polls,
-        flap_limit=settings.flap_limit,
-        flap_window_seconds=settings.flap_window_seconds,
-    )
-
-
 class Moment(Value, frozen=True):
     """A time on the clock that decides, and the same time on the clock that people read."""
 
@@ -162,7 +145,7 @@ def open_fault(record: GpuRecord, fault: Fault) -> GpuRecord:
     return replace(record, faults=tuple(merged if one is known else one for one in record.faults))
 
 
-def note_poll(record: GpuRecord, poll: PollResult, now: Moment, policy: ReturnPolicy) -> GpuRecord:
+def note_poll(record: GpuRecord, poll: PollResult, now: Moment, settings: HealthSettings) -> GpuRecord:
     """The record after a poll: present levels, and the proof or return that follows for each fault."""
     if not poll.answered:
         faults = tuple(replace(fault, clean_looks=0, none_looks=0) for fault in record.faults)
@@ -180,12 +163,12 @@ def note_poll(record: GpuRecord, poll: PollResult, now: Moment, policy: ReturnPo
         is_known=True,
         missed_looks=0,
         clean_streak=streak,
-        driver_was_down=record.driver_was_down and streak < policy.clean_looks,
+        driver_was_down=record.driver_was_down and streak < settings.clean_polls,
     )
     for finding in poll.findings:
         if finding.key not in accepted:
             record = _hold_level(record, finding, now)
-    return _close_faults(record, poll, now, policy)
+    return _close_faults(record, poll, now, settings)
 
 
 def _prove(fault: Fault, poll: PollResult, found: dict[str, Finding]) -> Fault:
@@ -242,12 +225,12 @@ def _find_fault(record: GpuRecord, fault: Fault) -> Fault | None:
     return next((one for one in record.faults if (one.key, one.device) == (fault.key, fault.device)), None)
 
 
-def may_close(fault: Fault, poll: PollResult, at: float, policy: ReturnPolicy) -> bool:
+def may_close(fault: Fault, poll: PollResult, at: float, settings: HealthSettings) -> bool:
     """Whether the return rule of a fault is fulfilled."""
-    if fault.is_present or fault.clean_looks < policy.clean_looks:
+    if fault.is_present or fault.clean_looks < settings.clean_polls:
         return False
     # The driver's own word, once it has had time to come: no reset and no reboot is needed (any longer).
-    is_corrected = fault.is_correctable and fault.none_looks >= policy.clean_looks
+    is_corrected = fault.is_correctable and fault.none_looks >= settings.clean_polls
     was_power_cycled = fault.power_cycle_seen or is_corrected
     return {
         ReturnRule.NEVER_LEFT: True,
@@ -260,15 +243,15 @@ def may_close(fault: Fault, poll: PollResult, at: float, policy: ReturnPolicy) -
     }[fault.rule]
 
 
-def _close_faults(record: GpuRecord, poll: PollResult, now: Moment, policy: ReturnPolicy) -> GpuRecord:
-    kept = tuple(fault for fault in record.faults if not may_close(fault, poll, now.at, policy))
+def _close_faults(record: GpuRecord, poll: PollResult, now: Moment, settings: HealthSettings) -> GpuRecord:
+    kept = tuple(fault for fault in record.faults if not may_close(fault, poll, now.at, settings))
     if len(kept) == len(record.faults):
         return record
     returned = sorted(_list_unhealthy(record.faults) - _list_unhealthy(kept))
-    returns = tuple(one for one in record.returns if now.at - one.at < policy.flap_window_seconds)
+    returns = tuple(one for one in record.returns if now.at - one.at < settings.flap_window_seconds)
     after = replace(record, faults=kept, returns=returns)
     for device in returned:
-        after = _let_return(after, device, now, policy)
+        after = _let_return(after, device, now, settings)
     return after
 
 
@@ -276,12 +259,12 @@ def _list_unhealthy(faults: tuple[Fault, ...]) -> set[DeviceUuid]:
     return {fault.device for fault in faults if fault.verdict is Verdict.UNHEALTHY}
 
 
-def _let_return(record: GpuRecord, device: DeviceUuid, now: Moment, policy: ReturnPolicy) -> GpuRecord:
+def _let_return(record: GpuRecord, device: DeviceUuid, now: Moment, settings: HealthSettings) -> GpuRecord:
     """Count a return; past the limit a flapping device stays out until a person clears the GPU."""
     count = sum(1 for one in record.returns if one.device == device)
-    if count < policy.flap_limit:
+    if count < settings.flap_limit:
         return replace(record, returns=(*record.returns, Return(device=device, at=now.at)))
-    hours = policy.flap_window_seconds / _SECONDS_PER_HOUR
+    hours = settings.flap_window_seconds / _SECONDS_PER_HOUR
     flapping = Fault(
         key=FLAPPING,
         device=device,

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from nodeagent.components.health.decide import (
     Moment,
-    ReturnPolicy,
     XidSeen,
     clear_record,
     forget_devices,
@@ -25,13 +24,14 @@ from nodeagent.components.health.decide import (
 )
 from nodeagent.components.health.evidence.findings import Finding, PollResult, find_hit
 from nodeagent.components.health.evidence.levels import judge_levels, judge_recovery_action
-from nodeagent.components.health.evidence.limits import Limits
 from nodeagent.components.health.evidence.sxids import PASSING, PASSING_KEPT, judge_passing, read_sxid
 from nodeagent.components.health.evidence.xid_text import parse_recovery_action, read_text
 from nodeagent.components.health.evidence.xids import find_xid
-from nodeagent.components.health.policy import XidPolicy, apply_policy
+from nodeagent.components.health.policy import apply_policy
 from nodeagent.components.health.records import GpuRecord, ReportedVerdict, StoredVerdicts
 from nodeagent.components.health.render import VerdictInputs, list_reported, render_report, takes_devices
+from nodeagent.config.sections.hardware import HealthSettings
+from nodeagent.config.sections.health_limits import HealthLimits
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import ControlRefused
@@ -85,10 +85,9 @@ class Judge:
     def covered(self) -> frozenset[str]:
         """GPUs that are unfit because of the driver, now or until a moment ago."""
         is_down = self._driver is not None and takes_devices(self._driver.phase)
-        return frozenset(gpu.uuid for gpu in self._inventory.gpus if is_down or self._was_down(gpu.uuid))
-
-    def _was_down(self, uuid: str) -> bool:
-        return self.find_record(uuid).driver_was_down
+        return frozenset(
+            gpu.uuid for gpu in self._inventory.gpus if is_down or self.find_record(gpu.uuid).driver_was_down
+        )
 
     @property
     def driver_branch(self) -> int | None:
@@ -140,7 +139,7 @@ class Judge:
         self,
         reported: XidReported,
         now: Moment,
-        policy: XidPolicy,
+        settings: HealthSettings,
         *,
         holders: AllocationTable | None = None,
         is_counted: bool = True,
@@ -151,7 +150,7 @@ class Judge:
         if gpu is None:
             return False
         entry = find_xid(reported.xid)
-        ours = apply_policy(entry, policy)
+        ours = apply_policy(entry, settings)
         reading = read_text(reported.xid, reported.message, driver_branch=self.driver_branch) if ours is entry else None
         record = self.find_record(gpu.uuid)
         for device in find_hit(gpu, ours.scope, reported.gpu_instance_id, reported.compute_instance_id):
@@ -186,13 +185,13 @@ class Judge:
             self._records[gpu.uuid] = note_power_cycle(self.find_record(gpu.uuid))
 
     def note_switch_error(
-        self, number: int, now: Moment, *, is_fatal: bool, is_old: bool, limits: Limits | None = None
+        self, number: int, now: Moment, limits: HealthLimits, *, is_fatal: bool, is_old: bool
     ) -> Verdict:
         """Take an NVSwitch error, which hits every GPU with NVLink; the resulting verdict."""
         reading = read_sxid(number, is_fatal=is_fatal)
         if number in PASSING and not is_old:
             self._passing_switch_errors.append(now.at)
-            reading = judge_passing(tuple(self._passing_switch_errors), now.at, limits or Limits()) or reading
+            reading = judge_passing(tuple(self._passing_switch_errors), now.at, limits) or reading
         if reading.verdict is Verdict.HEALTHY:
             return reading.verdict
         finding = Finding(
@@ -208,15 +207,7 @@ class Judge:
                 self.note_finding(gpu.uuid, finding, now, is_correctable=reading.rule is not ReturnRule.POWER_CYCLE)
         return reading.verdict
 
-    def note_sample(
-        self,
-        sample: NodeSample,
-        now: Moment,
-        policy: ReturnPolicy,
-        *,
-        limits: Limits | None = None,
-        is_extra: bool = False,
-    ) -> None:
+    def note_sample(self, sample: NodeSample, now: Moment, settings: HealthSettings, *, is_extra: bool = False) -> None:
         """Poll every GPU through the newest sample."""
         samples = {one.uuid: one for one in sample.gpus}
         has_switches = bool(self._inventory.switches)
@@ -228,19 +219,19 @@ class Judge:
                 samples.get(gpu.uuid),
                 record.levels,
                 now.at,
+                settings,
                 has_switches=has_switches,
                 unlinked=record.levels.links_to.keys() - linked,
-                limits=limits,
             )
             self._pids[gpu.uuid] = poll.pids
-            self._records[gpu.uuid] = note_poll(record, replace(poll, is_extra=is_extra), now, policy)
+            self._records[gpu.uuid] = note_poll(record, replace(poll, is_extra=is_extra), now, settings)
 
-    def note_silence(self, now: Moment, policy: ReturnPolicy) -> None:
+    def note_silence(self, now: Moment, settings: HealthSettings) -> None:
         """A poll was due and got no reading."""
         for gpu in self._inventory.gpus:
             record = self.find_record(gpu.uuid)
             poll = PollResult(memory=record.levels, answered=False, is_clean=False)
-            self._records[gpu.uuid] = note_poll(record, poll, now, policy)
+            self._records[gpu.uuid] = note_poll(record, poll, now, settings)
 
     def clear(self, name: str, now: Moment, who: str, reason: str) -> tuple[Gpu, tuple[str, ...]]:
         """Take a GPU back on a person's word: the GPU, and the keys of its forgotten faults.

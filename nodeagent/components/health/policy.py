@@ -5,8 +5,8 @@ The strongest comes first: enabled, disabled, rule by number, rule by class, pro
 Refuses levels: polled levels (memory, links, recovery action) hold whatever the policy for XIDs.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Final, Literal
+from collections.abc import Sequence
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -14,7 +14,6 @@ from nodeagent.components.health.evidence.xids import DAY, XidEntry
 from nodeagent.components.health.remedies import Remedy
 from nodeagent.config.sections.hardware import HealthSettings
 from nodeagent.model.health import ReturnRule, Verdict
-from nodeagent.model.values import Value
 
 PLUGIN_IGNORES: Final = frozenset({13, 31, 43, 45, 68, 109})
 """XIDs that the vendor's device plugin takes for faults of applications."""
@@ -24,44 +23,24 @@ _ALL: Final = frozenset({"all", "xids", "0"})
 _VERDICTS: Final = {"ignore": Verdict.HEALTHY, "suspect": Verdict.SUSPECT, "unhealthy": Verdict.UNHEALTHY}
 
 
-class XidPolicy(Value, frozen=True):
-    """The settings for judging XIDs."""
-
-    profile: Literal["catalogue", "plugin"] = "catalogue"
-    by_name: Mapping[str, Literal["ignore", "suspect", "unhealthy"]] = {}
-    """Verdict by number or class."""
-    disabled: Sequence[str] = ()
-    enabled: Sequence[str] = ()
-
-
-def plan_policy(settings: HealthSettings) -> XidPolicy:
-    """The XID policy of the settings."""
-    return XidPolicy(
-        profile=settings.profile,
-        by_name=settings.xid_policy,
-        disabled=settings.disable_xids,
-        enabled=settings.enable_xids,
-    )
-
-
-def apply_policy(entry: XidEntry, policy: XidPolicy) -> XidEntry:
-    """The catalogue's entry under the node's policy."""
+def apply_policy(entry: XidEntry, settings: HealthSettings) -> XidEntry:
+    """The catalogue's entry under the policy of the settings."""
     if entry.number in _NEVER_ACT:
         return entry
-    verdict = _find_verdict(entry, policy)
+    verdict = _find_verdict(entry, settings)
     return entry if verdict is None else _with_verdict(entry, verdict)
 
 
-def _find_verdict(entry: XidEntry, policy: XidPolicy) -> Verdict | None:
+def _find_verdict(entry: XidEntry, settings: HealthSettings) -> Verdict | None:
     """The configured verdict; `None` where the catalogue's own stands."""
-    if _is_listed(entry.number, policy.enabled):
+    if _is_listed(entry.number, settings.enable_xids):
         return Verdict.UNHEALTHY
-    if _is_listed(entry.number, policy.disabled):
+    if _is_listed(entry.number, settings.disable_xids):
         return Verdict.HEALTHY
     for name in (str(entry.number), entry.xid_class.value):
-        if name in policy.by_name:
-            return _VERDICTS[policy.by_name[name]]
-    if policy.profile == "plugin":
+        if name in settings.xid_policy:
+            return _VERDICTS[settings.xid_policy[name]]
+    if settings.profile == "plugin":
         return Verdict.HEALTHY if entry.number in PLUGIN_IGNORES else Verdict.UNHEALTHY
     return None
 

@@ -49,7 +49,7 @@ def render_report(
     devices = []
     for gpu in inventory.gpus:
         record = records.get(gpu.uuid) or GpuRecord(gpu=gpu.uuid)
-        for uuid in _list_devices(gpu):
+        for uuid in gpu.device_uuids:
             judged = _judge_device(gpu, uuid, record, inputs, wall)
             standing = standings.get(uuid)
             if standing is not None and standing.verdict is judged.verdict:
@@ -76,10 +76,6 @@ def list_changes(before: HealthReport | None, after: HealthReport) -> tuple[tupl
             fact = VerdictChanged(device=device.device, before=earlier, after=device.verdict, reason=device.reason)
             changes.append((fact, device))
     return tuple(changes)
-
-
-def _list_devices(gpu: Gpu) -> Iterable[DeviceUuid]:
-    return (gpu.uuid, *(device.uuid for device in gpu.mig_devices))
 
 
 def _judge_device(gpu: Gpu, uuid: DeviceUuid, record: GpuRecord, inputs: VerdictInputs, wall: float) -> DeviceHealth:

@@ -5,16 +5,14 @@ Owns the effect of a restart and of a reboot on stored records. Refuses files: b
 
 from typing import Final
 
-from msgspec import DecodeError, ValidationError, json
+from msgspec import json
 from msgspec.structs import replace
 
 from nodeagent.components.health.decide import note_power_cycle
 from nodeagent.components.health.records import (
     CounterWindow,
-    Fault,
     GpuRecord,
     LevelMemory,
-    Occurrences,
     Return,
     StoredVerdicts,
 )
@@ -22,14 +20,6 @@ from nodeagent.components.health.records import (
 VERDICTS_VERSION: Final = 1
 TRUST_SECONDS: Final = 60.0
 """A device that was found well so shortly before a restart of the agent is handed out at once after it."""
-
-
-class StoredVerdictsUnreadable(Exception):
-    """The bytes are whole, yet no verdicts of this version."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"cannot read the stored verdicts: {reason}: they are moved aside")
-        self.reason = reason
 
 
 def encode_verdicts(stored: StoredVerdicts) -> bytes:
@@ -41,12 +31,9 @@ def decode_verdicts(content: bytes) -> StoredVerdicts:
     """Read the verdicts back.
 
     Raises:
-        StoredVerdictsUnreadable: The bytes are no verdicts of this version.
+        DecodeError: The bytes are no verdicts of this version.
     """
-    try:
-        return json.decode(content, type=StoredVerdicts)
-    except (DecodeError, ValidationError) as error:
-        raise StoredVerdictsUnreadable(str(error)) from error
+    return json.decode(content, type=StoredVerdicts)
 
 
 def resume_verdicts(stored: StoredVerdicts, boot_id: str, at: float) -> StoredVerdicts:
@@ -82,8 +69,8 @@ def _resume_record(record: GpuRecord, at: float) -> GpuRecord:
 def _resume_after_boot(record: GpuRecord, shift: float) -> GpuRecord:
     moved = replace(
         record,
-        faults=tuple(_move_fault(fault, shift) for fault in record.faults),
-        occurrences=tuple(_move_occurrences(one, shift) for one in record.occurrences),
+        faults=tuple(replace(one, last_at=one.last_at + shift, clean_looks=0, none_looks=0) for one in record.faults),
+        occurrences=tuple(replace(one, times=tuple(at + shift for at in one.times)) for one in record.occurrences),
         returns=tuple(Return(device=one.device, at=one.at + shift) for one in record.returns),
         levels=_keep_lasting(record.levels, shift),
         proven_at=None,
@@ -93,14 +80,6 @@ def _resume_after_boot(record: GpuRecord, shift: float) -> GpuRecord:
         driver_was_down=False,
     )
     return note_power_cycle(moved)
-
-
-def _move_fault(fault: Fault, shift: float) -> Fault:
-    return replace(fault, last_at=fault.last_at + shift, clean_looks=0, none_looks=0)
-
-
-def _move_occurrences(one: Occurrences, shift: float) -> Occurrences:
-    return replace(one, times=tuple(time + shift for time in one.times))
 
 
 def _keep_lasting(levels: LevelMemory, shift: float) -> LevelMemory:

@@ -7,13 +7,13 @@ Refuses to judge: the fitness of a GPU is the health component's decision.
 
 import anyio
 from anyio.abc import TaskStatus
+from msgspec import DecodeError
 from msgspec.structs import replace
 
 from nodeagent.components.inventory.diff import decide_inventory, diff_inventories
 from nodeagent.components.inventory.expected import Expectation, decide_expectation
 from nodeagent.components.inventory.gpu_store import (
     GpuStore,
-    GpuStoreUnreadable,
     decode_gpu_store,
     encode_gpu_store,
     find_stored,
@@ -44,7 +44,7 @@ from nodeagent.model.events import (
 from nodeagent.model.gpu import GpuReadout, Inventory, StoredGpu
 from nodeagent.model.orders import FORGET_GPU, ForgetCommand
 from nodeagent.model.ports import GpuSource
-from nodeagent.model.telemetry import DriverAccess, EventWatch, NodeSample
+from nodeagent.model.telemetry import EventWatch, NodeSample
 
 LAYOUT_EVENTS = frozenset({"mig_layout", "gpu_lost", "gpu_back", "bind", "unbind", "unavailable"})
 """Events after which the hardware is enumerated at once rather than at the next rescan."""
@@ -93,7 +93,6 @@ class InventoryComponent:
         self._fresh_until = 0.0
         """On the loop's clock."""
         self._patience, self._sampled = anyio.CancelScope(), Waker()
-        self._left_behind: tuple[int, ...] = ()
         self._reports, self._restarts = Reports(), WorkerRestarts()
         self._news = News()
 
@@ -146,19 +145,19 @@ class InventoryComponent:
                 await anext(changes)
 
     def _is_anything_known(self) -> bool:
-        driver = self._bus.latest(DriverState)
+        driver = self._bus.read(DriverState)
         should_be = bool(self._known) or bool(self._read_expected().count)
-        if driver is None or driver.value.ready:
+        if driver is None or driver.ready:
             return driver is not None
-        return driver.value.is_done_without or (should_be and self._has_no_hardware())
+        return driver.is_done_without or (should_be and self._has_no_hardware())
 
     def _has_no_hardware(self) -> bool:
-        driver = self._bus.latest(DriverState)
-        return driver is not None and driver.value.phase is DriverPhase.NO_HARDWARE
+        driver = self._bus.read(DriverState)
+        return driver is not None and driver.phase is DriverPhase.NO_HARDWARE
 
     def _is_done_without(self) -> bool:
-        driver = self._bus.latest(DriverState)
-        return driver is not None and driver.value.is_done_without
+        driver = self._bus.read(DriverState)
+        return driver is not None and driver.is_done_without
 
     async def _read_inventory_until_known(self) -> None:
         with self._bus.watch(DriverState, client=f"{self.name} start") as states:
@@ -169,13 +168,11 @@ class InventoryComponent:
     async def _read_inventory(self) -> bool:
         """Enumerate; on failure the last inventory stays, and where the driver works otherwise a condition says so."""
         self._expected = self._read_expected()
-        problem = self._expected.problem
-        self._conditions.replace(LABEL_UNREADABLE, {"": problem} if problem else {})
+        self._conditions.show(LABEL_UNREADABLE, self._expected.problem)
         readout = await self._read_hardware()
         if readout is None:
             return False
-        known = self._bus.latest(Inventory)
-        before = known.value if known is not None else None
+        before = self._bus.read(Inventory)
         now_seconds = self._clock.wall()
         after = decide_inventory(before, readout, known=self._known, expected=self._expected, now_seconds=now_seconds)
         if after is not before:
@@ -218,8 +215,9 @@ class InventoryComponent:
         if stored.body is not None:
             try:
                 self._stored = decode_gpu_store(stored.body)
-            except GpuStoreUnreadable as error:
-                troubles.append(await self._store.discard(str(error)))
+            except DecodeError as error:
+                reason = f"cannot read the list of known GPUs: {error}: it is moved aside"
+                troubles.append(await self._store.discard(reason))
         if troubles:
             self._log.error("known_gpus_unusable", troubles=troubles)
             self._conditions.set(LIST_LOST, detail="; ".join(troubles))
@@ -273,22 +271,13 @@ class InventoryComponent:
         sample = replace(sample, period_seconds=self._live.now.inventory.sample_seconds)
         self._bus.publish_state(sample, source=self.name)
         self._note_sampled(sample)
-        self._note_restarts(sample.access)
+        self._conditions.show(RESTARTS, self._restarts.judge(sample.access, self._clock.monotonic()))
         self._note_left_behind(sample.access.left_behind if sample.access is not None else ())
 
-    def _note_restarts(self, access: DriverAccess | None) -> None:
-        trouble = self._restarts.judge(access, self._clock.monotonic())
-        self._conditions.replace(RESTARTS, {"": trouble} if trouble else {})
-
     def _note_left_behind(self, pids: tuple[int, ...]) -> None:
-        if pids == self._left_behind:
-            return
-        self._left_behind = pids
-        if pids:
-            listed = ", ".join(map(str, pids))
-            self._conditions.set(LEFT_BEHIND, detail=f"left behind: pid {listed}; another one took over its work")
-        else:
-            self._conditions.clear(LEFT_BEHIND)
+        listed = ", ".join(map(str, pids))
+        detail = f"left behind: pid {listed}; another one took over its work" if pids else ""
+        self._conditions.show(LEFT_BEHIND, detail)
 
     def _note_sampled(self, sample: NodeSample) -> None:
         self._fresh_until = anyio.current_time() + sample.fresh_seconds - sample.took_seconds
@@ -367,8 +356,8 @@ class InventoryComponent:
                     self._rescan.set()
 
     def _read_expected(self) -> Expectation:
-        node = self._bus.latest(ClusterNode)
-        labels = node.value.labels if node is not None else None
+        node = self._bus.read(ClusterNode)
+        labels = node.labels if node is not None else None
         return decide_expectation(self._live.now.gpus.expected, labels, self._remembered_label)
 
     async def _rescan_on_driver_return(self) -> None:

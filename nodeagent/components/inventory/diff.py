@@ -25,12 +25,7 @@ def decide_inventory(
 ) -> Inventory:
     """The inventory after a readout; the very same object while GPUs are unchanged.
 
-    Args:
-        before: the inventory before the readout.
-        readout: the GPUs of the hardware.
-        known: present and former GPUs, from the store.
-        expected: how many GPUs the node should have, and the source of the number.
-        now_seconds: Unix seconds of the readout.
+    `known` are present and former GPUs, from the store; `now_seconds` is the Unix time of the readout.
     """
     gpus = _keep_lost(before, readout)
     missed = find_missed(known, gpus, readout.missing, expected.count, now_seconds)

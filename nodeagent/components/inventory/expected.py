@@ -33,10 +33,7 @@ def decide_expectation(
 ) -> Expectation:
     """The expected number: the configuration goes before the label; a malformed label is reported in both cases.
 
-    Args:
-        configured: `gpus.expected`.
-        labels: the node's labels; `None` before the API server has sent the node.
-        remembered: the last number of the label, which holds until the node is seen again.
+    `labels` is `None` before the API server has sent the node; until then `remembered`, the label's last number, holds.
     """
     text = labels.get(LABEL) if labels is not None else None
     problem = "" if text is None else _find_problem(text)

@@ -7,7 +7,7 @@ Refuses files: bytes in, bytes out.
 
 from typing import Final, NamedTuple
 
-from msgspec import DecodeError, ValidationError, json
+from msgspec import json
 from msgspec.structs import replace
 
 from nodeagent.model.gpu import Gpu, Inventory, MissingGpu, StoredGpu
@@ -32,14 +32,6 @@ class GpuStore(Value, frozen=True):
     """How many GPUs the node label asked for when it was last seen."""
 
 
-class GpuStoreUnreadable(Exception):
-    """The bytes are whole, yet no list of this version."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"cannot read the list of known GPUs: {reason}: it is moved aside")
-        self.reason = reason
-
-
 class Missed(NamedTuple):
     """What there should be and is not."""
 
@@ -56,12 +48,9 @@ def decode_gpu_store(content: bytes) -> GpuStore:
     """The list in these bytes.
 
     Raises:
-        GpuStoreUnreadable: there is none.
+        DecodeError: The bytes are no list of this version.
     """
-    try:
-        return json.decode(content, type=GpuStore)
-    except (DecodeError, ValidationError) as error:
-        raise GpuStoreUnreadable(str(error)) from error
+    return json.decode(content, type=GpuStore)
 
 
 def find_missed(

@@ -164,21 +164,19 @@ class Labeler:
 
     async def _look(self) -> LabelFacts | None:
         """The facts for labels; `None` before the driver's state is known."""
-        driver, inventory = self._bus.latest(DriverState), self._bus.latest(Inventory)
-        if driver is None or (driver.value.ready and inventory is None):
+        driver, inventory = self._bus.read(DriverState), self._bus.read(Inventory)
+        if driver is None or (driver.ready and inventory is None):
             return None
-        facts = await self._observe_node(driver.value.phase)
+        facts = await self._observe_node(driver.phase)
         if facts is None:
             return None
-        health, offering = self._bus.latest(HealthReport), self._bus.latest(Offering)
-        devices = self._bus.latest(DeviceTable)
         return LabelFacts(
             facts=facts,
-            driver=driver.value,
-            inventory=inventory.value if inventory is not None else None,
-            health=health.value if health is not None else None,
-            offering=offering.value if offering is not None else None,
-            devices=devices.value if devices is not None else None,
+            driver=driver,
+            inventory=inventory,
+            health=self._bus.read(HealthReport),
+            offering=self._bus.read(Offering),
+            devices=self._bus.read(DeviceTable),
         )
 
     async def _observe_node(self, phase: DriverPhase) -> NodeFacts | None:
@@ -251,8 +249,8 @@ class Labeler:
 
     def _find_node(self) -> Envelope[ClusterNode] | None:
         """The Node of the last watch event, while the API server can be reached."""
-        node, link = self._bus.latest(ClusterNode), self._bus.latest(ClusterLink)
-        return node if link is not None and link.value.reachable else None
+        link = self._bus.read(ClusterLink)
+        return self._bus.latest(ClusterNode) if link is not None and link.reachable else None
 
     async def _bring_to_file(self, sink: str, file: LabelFile, labels: dict[str, str], *, first_look: bool) -> None:
         now = self._clock.monotonic()
@@ -318,9 +316,8 @@ class Labeler:
     def _tell(self, troubles: dict[str, str]) -> None:
         self._conditions.replace("labels-not-written", troubles)
         assert self._published is not None
-        before = self._bus.latest(LabelState)
+        known = self._bus.read(LabelState)
         wanted, applied = self._find_wanted(), self._find_applied()
-        known = before.value if before is not None else None
         same = known is not None and (known.wanted, known.applied) == (wanted, applied)
         self._bus.publish_state(
             LabelState(
@@ -345,10 +342,10 @@ class Labeler:
         """The present labels of the first readable sink: of the Node's labels, wanted labels and our labels."""
         assert self._published is not None
         sinks = self._live.now.labels.sinks
-        node = self._bus.latest(ClusterNode)
+        node = self._bus.read(ClusterNode)
         if "node" in sinks and node is not None:
-            shown = self._published.labels.keys() | set(node.value.owned_labels)
-            return {key: value for key, value in node.value.labels.items() if key in shown and key != TIMESTAMP}
+            shown = self._published.labels.keys() | set(node.owned_labels)
+            return {key: value for key, value in node.labels.items() if key in shown and key != TIMESTAMP}
         in_place = next((self._in_files[sink][0] for sink in sinks if sink in self._in_files), None)
         if in_place is not None:
             return {key: value for key, value in in_place.items() if key != TIMESTAMP}
@@ -360,4 +357,3 @@ class SinkUnusable(NodeagentError):
 
     def __init__(self, sink: str, reason: str) -> None:
         super().__init__(f"cannot write labels to {sink}: {reason}: set kubernetes.kubeconfig or change labels.sinks")
-        self.sink, self.reason = sink, reason

@@ -77,10 +77,7 @@ class NodeRequestHandler:
         except NodeagentError as error:
             self._log.warning("pause_not_honoured", pause=wanted, reason=str(error))
             return
-        if wanted:
-            self._conditions.set("node-paused", detail=wanted, cause=requests)
-        else:
-            self._conditions.clear("node-paused", cause=requests)
+        self._conditions.show("node-paused", wanted, cause=requests)
 
     async def _honour_choices(self) -> None:
         # Any change of the node is a reason to retry a refused request.
@@ -107,11 +104,9 @@ class NodeRequestHandler:
         if problem == self._complained:
             return
         self._complained = problem
-        if not problem:
-            self._conditions.clear("named-configuration-unknown", cause=cause)
-            return
-        self._conditions.set("named-configuration-unknown", detail=problem, cause=cause)
-        self._refuse(LABEL, label, problem, cause)
+        self._conditions.show("named-configuration-unknown", problem, cause=cause)
+        if problem:
+            self._refuse(LABEL, label, problem, cause)
 
     async def _report_mig_requests(self) -> None:
         """Report on the requested MIG configuration, which other managers carry out."""

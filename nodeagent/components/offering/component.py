@@ -80,8 +80,8 @@ class OfferingComponent:
             ControlRefused: No such GPU or mode, or the choice could not be made durable.
         """
         mode = None if command.door == CONFIGURED else AllocationMode(command.door)
-        inventory = self._bus.latest(Inventory)
-        gpu = find_named(inventory.value, command.gpu) if inventory is not None else None
+        inventory = self._bus.read(Inventory)
+        gpu = find_named(inventory, command.gpu) if inventory is not None else None
         if gpu is None:
             raise ControlRefused(
                 f"no GPU {command.gpu}: name it by index, UUID or PCI address, see `nodeagent gpu list`"
@@ -99,9 +99,9 @@ class OfferingComponent:
         self._chosen = self._bus.publish_fact(fact, source=self.name)
         self._log.info("door_chosen", gpu=gpu.uuid, door=fact.door, who=command.who)
         self._refresh()
-        offering = self._bus.latest(Offering)
+        offering = self._bus.read(Offering)
         assert offering is not None
-        return next(each.describe() for each in offering.value.doors if each.gpu == gpu.uuid)
+        return next(each.describe() for each in offering.doors if each.gpu == gpu.uuid)
 
     async def _watch_settings(self) -> None:
         with self._bus.listen(ConfigurationReloaded, client=self.name) as reloads:

@@ -6,7 +6,7 @@ Owns the rule that a pod on a missing GPU is reported, whatever the number of pr
 from collections.abc import Iterator
 from typing import Final
 
-from nodeagent.model.allocation import AllocationTable, PodIdentity
+from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.claims import ReadyClaims
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.journal import FractionTable
@@ -29,20 +29,13 @@ def list_held_gone(
 
 def _list_held(allocations: AllocationTable, parts: FractionTable, claims: ReadyClaims) -> Iterator[tuple[str, str]]:
     for each in allocations.allocations:
-        holder = _describe(each.pod, each.container, f"allocation {each.number}")
         for device in map(find_uuid, each.devices):
             if is_ours(device) and not device.startswith(DEVICE_PREFIX):
-                yield holder, device
+                yield each.describe_holder(), device
     for gpu, bindings in parts.by_gpu.items():
         for binding in bindings:
-            yield _describe(binding.pod, binding.container, f"binding {binding.number}"), gpu
+            yield binding.pod.describe(binding.container), gpu
     for gpu, claimed in claims.by_gpu.items():
         for claim, _ in claimed:
             for pod in claim.pods or (None,):
-                yield _describe(pod, "", f"claim {claim.describe()}"), gpu
-
-
-def _describe(pod: PodIdentity | None, container: str, otherwise: str) -> str:
-    if pod is None:
-        return otherwise
-    return f"{pod.describe()} ({container})" if container else pod.describe()
+                yield f"claim {claim.describe()}" if pod is None else pod.describe(), gpu

@@ -255,8 +255,8 @@ class Runtime:
             await anext(states)
 
     def _find_shim(self) -> ShimInPlace | None:
-        state = self._bus.latest(CdiState)
-        return decide_shim(self._live.now.shim, state.value.shim if state is not None else "")
+        state = self._bus.read(CdiState)
+        return decide_shim(self._live.now.shim, state.shim if state is not None else "")
 
     async def _try_step(self) -> None:
         self._cause, self._asked = self._asked, None
@@ -310,14 +310,14 @@ class Runtime:
         settings = self._live.now
         probe = await probe_runtime(self._runtime, settings.runtime, cdi=settings.cdi.enabled, shim=self._find_shim())
         state = render_state(probe)
-        before = self._bus.latest(RuntimeState)
+        before = self._bus.read(RuntimeState)
         self._bus.publish_state(state, source=self.name, cause=self._cause)
         if isinstance(probe, Probe):
             if self._is_pending and probe.is_in_force:
                 # A restart by other hands has proved the written changes.
                 self._written = ()
             self._is_pending = bool(probe.restart_needed)
-        if before is None or (before.value.kind, before.value.version) != (state.kind, state.version):
+        if before is None or (before.kind, before.version) != (state.kind, state.version):
             _log.info("runtime_detected", kind=state.kind, version=state.version, socket=state.socket)
         return probe
 
@@ -370,8 +370,8 @@ class Runtime:
 
     def _may_restart(self) -> bool:
         settings = self._live.now.runtime
-        table = self._bus.latest(AllocationTable)
-        is_idle = table is not None and not table.value.allocations
+        table = self._bus.read(AllocationTable)
+        is_idle = table is not None and not table.allocations
         if self._pause.left_seconds(self._clock.monotonic()):
             return False
         return settings.manage and (settings.restart == "now" or (settings.restart == "when_idle" and is_idle))

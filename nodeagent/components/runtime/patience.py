@@ -28,12 +28,9 @@ class Patience:
     """Whether to wait longer for one restart."""
 
     def __init__(self, timeout_seconds: float, took_seconds: float, now: float) -> None:
-        """Begin to wait.
+        """Begin to wait: `timeout_seconds` without any progress are allowed by the settings.
 
-        Args:
-            timeout_seconds: the time allowed by the settings without any progress.
-            took_seconds: the time of the daemon's last start on this node; zero where unknown.
-            now: by the same clock as all other times.
+        `took_seconds` is the time of the daemon's last start on this node, zero where unknown.
         """
         self._limit = max(timeout_seconds, _MARGIN * took_seconds)
         self._began = self._progressed = now

@@ -60,7 +60,7 @@ class Probe(Value, frozen=True):
         cdi_waits = self.wanted.cdi and files and running is False
         handlers = self.runtime.handlers
         class_waits = bool(self.wanted.wrapper) and handlers is not None and self._is_class_stale(handlers)
-        waits = cdi_waits or (class_waits and not self._is_class_missing)
+        waits = cdi_waits or (class_waits and not self.plan.problem)
         return self.runtime.restart_advice if waits and not self.plan.changes else ""
 
     def _is_class_stale(self, handlers: tuple[str, ...]) -> bool:
@@ -68,10 +68,6 @@ class Probe(Value, frozen=True):
         program = self.runtime.programs.get(CLASS, self.wanted.wrapper)
         default = self.runtime.default_handler or CLASS
         return CLASS not in handlers or self.wanted.lacks_class(program) or (self.wanted.default and default != CLASS)
-
-    @property
-    def _is_class_missing(self) -> bool:
-        return bool(self.plan.changes) or bool(self.plan.problem)
 
     @property
     def takes_cdi(self) -> bool:

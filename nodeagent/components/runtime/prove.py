@@ -39,7 +39,6 @@ class PlanDisproved(NodeagentError):
             f"containerd, started on the side {found}, shows what its next start would be: {reason}: nothing was"
             f" written; {remedy}"
         )
-        self.path, self.reason = path, reason
 
 
 async def prove_plan(runtime: ContainerRuntime, look: Probe) -> Proof:

@@ -23,7 +23,7 @@ class ConfigUnparsable(NodeagentError):
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"cannot read {path}: {reason}: mend the file, nothing was written")
-        self.path, self.reason = path, reason
+        self.reason = reason
 
 
 class ConfigUneditable(NodeagentError):
@@ -32,7 +32,6 @@ class ConfigUneditable(NodeagentError):
     def __init__(self, path: str, keys: Sequence[KeyPath], reason: str) -> None:
         names = ", ".join(".".join(key) for key in keys)
         super().__init__(f"cannot set {names} in {path}: {reason}: set it by hand, nothing was written")
-        self.path = path
 
 
 def parse_toml(path: str, content: bytes | None) -> dict[str, Any]:

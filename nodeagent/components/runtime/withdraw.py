@@ -8,7 +8,7 @@ Refuses to return anything else.
 """
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import tomlkit
@@ -149,8 +149,7 @@ def _put(document: Any, key: KeyPath, value: Any) -> None:
 
 
 def _says(path: str, content: bytes, wanted: Mapping[str, Any]) -> bool:
-    parse: Callable[[str, bytes], dict[str, Any]] = parse_toml
     try:
-        return parse(path, content) == wanted
+        return parse_toml(path, content) == wanted
     except ConfigUnparsable:
         return False

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from random import Random
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import anyio
 import anyio.lowlevel
@@ -48,8 +48,6 @@ from nodeagent.model.ids import PciAddress
 from nodeagent.model.mig import MigState
 from nodeagent.model.offering import Offering
 from nodeagent.model.slices import PublishedSlices, SliceContent, SlicePool, StoredSlice
-
-T = TypeVar("T")
 
 SEEN = (Inventory, HealthReport, Offering, MigState, DriverState)
 """The states that slices are made of."""
@@ -176,7 +174,7 @@ class Slices:
         if contents == self._written and await self._pause_before_repair():
             return True
         cause = self._news.take(*(self._bus.latest(state) for state in SEEN))
-        node = self._find(ClusterNode)
+        node = self._bus.read(ClusterNode)
         uid = node.uid if node is not None else await self._api.read_node_uid()
         for write in writes:
             await self._write(write, uid)
@@ -207,11 +205,11 @@ class Slices:
         return False
 
     async def _look(self) -> Sight | None:
-        inventory, health, offering = self._find(Inventory), self._find(HealthReport), self._find(Offering)
+        inventory, health, offering = self._bus.read(Inventory), self._bus.read(HealthReport), self._bus.read(Offering)
         if inventory is None or health is None or offering is None:
             return None
         await self._read_roots(frozenset(gpu.pci.address for gpu in inventory.gpus))
-        driver, settings = self._find(DriverState), self._live.now.claims
+        driver, settings = self._bus.read(DriverState), self._live.now.claims
         facts = self._facts
         if driver is not None and driver.driver_version:
             # A driver that is away for a while is not another driver.
@@ -228,7 +226,7 @@ class Slices:
                 taints=settings.slices.taints,
             ),
             facts=self._facts,
-            mig=self._find(MigState),
+            mig=self._bus.read(MigState),
             abilities=self._abilities,
         )
 
@@ -284,13 +282,10 @@ class Slices:
         self._bus.publish_state(summarise(self._pool, contents, self._newest), source=self.name)
         self._conditions.clear("slices-not-written")
         dropped = explain_dropped(self._abilities) if self._kept or self._abilities != Abilities() else ""
-        if dropped:
-            self._conditions.set("slices-not-kept", detail=dropped)
-        else:
-            self._conditions.clear("slices-not-kept")
+        self._conditions.show("slices-not-kept", dropped)
 
     def _note_failure(self, error: NodeagentError) -> None:
-        before = self._find(PublishedSlices) or PublishedSlices(driver=self._pool.driver, pool=self._pool.node)
+        before = self._bus.read(PublishedSlices) or PublishedSlices(driver=self._pool.driver, pool=self._pool.node)
         if before.problem != str(error):
             self._log.warning("slices_not_written", reason=str(error))
         self._bus.publish_state(replace(before, problem=str(error)), source=self.name)
@@ -299,11 +294,7 @@ class Slices:
     def _note_heard(self) -> None:
         """The watch is back: clear its problem, as no round would without a write."""
         problem, self._unheard = self._unheard, ""
-        before = self._find(PublishedSlices)
+        before = self._bus.read(PublishedSlices)
         if problem and before is not None and before.problem == problem:
             self._bus.publish_state(replace(before, problem=""), source=self.name)
             self._conditions.clear("slices-not-written")
-
-    def _find(self, state: type[T]) -> T | None:
-        envelope = self._bus.latest(state)
-        return envelope.value if envelope is not None else None

@@ -97,8 +97,7 @@ class Usage:
                 self._report_unseen(list_unseen(table, sample, self._placed))
             if list_unnamed(table, sample, self._placed, self._names):
                 self._unnamed.wake()
-        known = inventory.value if inventory is not None else None
-        usage = measure(table, known, sample, self._placed, self._names)
+        usage = measure(table, self._bus.read(Inventory), sample, self._placed, self._names)
         self._publish(usage, sampled, fractions, inventory)
         if sample is not None:
             self._conditions.replace("part-over-memory", list_over(usage))

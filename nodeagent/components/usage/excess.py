@@ -30,11 +30,7 @@ def find_excesses(
 ) -> tuple[tuple[Excess, ...], frozenset[Key]]:
     """The processes to end now, the largest of each container and GPU, and the keys for the next measurement.
 
-    Args:
-        usage: The use of all containers.
-        sample: The sample behind `usage`.
-        places: The pod and container of each process.
-        seen: Keys over their memory by the measurement before.
+    `seen` are the keys over their memory by the measurement before.
     """
     memory = {(gpu.uuid, process.pid): process.memory_used_bytes for gpu in sample.gpus for process in gpu.processes}
     over: set[Key] = set()

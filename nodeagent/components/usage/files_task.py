@@ -60,17 +60,17 @@ class UsageFiles:
                 for name, size in sorted(grown.items())
             },
         )
-        what = {"": f"those of {len(unbounded)} containers or claims lie on the disk"} if unbounded else {}
-        self._conditions.replace("part-usage-unbounded", what)
+        detail = f"those of {len(unbounded)} containers or claims lie on the disk" if unbounded else ""
+        self._conditions.show("part-usage-unbounded", detail)
 
     def _name_owners(self) -> Mapping[str, str]:
         """The container or claim of each folder."""
-        fractions, claims = self._bus.latest(FractionTable), self._bus.latest(ReadyClaims)
+        fractions, claims = self._bus.read(FractionTable), self._bus.read(ReadyClaims)
         owners = dict[str, str]()
         if fractions is not None:
-            for binding in fractions.value.bindings.values():
+            for binding in fractions.bindings.values():
                 name = binding.cdi_name.rpartition("=")[2] or f"b{binding.number}"
-                owners[name] = f"{binding.pod.describe()} ({binding.container})"
+                owners[name] = binding.pod.describe(binding.container)
         if claims is not None:
-            owners.update({uid: f"claim {claim.describe()}" for uid, claim in claims.value.claims.items()})
+            owners.update({uid: f"claim {claim.describe()}" for uid, claim in claims.claims.items()})
         return owners

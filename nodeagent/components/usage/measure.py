@@ -213,7 +213,7 @@ def list_over(usage: FractionUsage) -> dict[str, str]:
     """
     return {
         f"{one.number} {fraction.gpu}": (
-            f"{one.pod.namespace}/{one.pod.name} ({one.container}) uses {fraction.describe_memory()} of"
+            f"{one.pod.describe(one.container)} uses {fraction.describe_memory()} of"
             f" {fraction.gpu if fraction.index is None else f'GPU {fraction.index}'}, enforcement {one.enforcement}"
         )
         for one in usage.containers

@@ -6,7 +6,7 @@ Owns the answers, each made of the last measurement. Refuses to measure: clients
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 import anyio
 from anyio.abc import TaskStatus
@@ -31,7 +31,6 @@ from nodeagent.model.telemetry import NodeSample
 from nodeagent.model.usage import FractionUsage
 from nodeagent.rules.fractions.display import describe_use
 
-T = TypeVar("T")
 CAPACITY: Final = Capacity(32, 16)
 """Connections; they count into the reserved descriptors."""
 _NO_GPUS: Final = Inventory(generation=0)
@@ -93,17 +92,16 @@ class UsageService:
         ]
 
     def _graph(self) -> str:
-        inventory = self._latest(Inventory) or _NO_GPUS
-        table, offers = self._latest(FractionTable) or FractionTable(), self._latest(FractionOffers) or FractionOffers()
-        return render_graph(inventory, list_leaves(inventory, table, offers, self._latest(NodeSample)))
+        inventory = self._bus.read(Inventory) or _NO_GPUS
+        table, offers = (
+            self._bus.read(FractionTable) or FractionTable(),
+            self._bus.read(FractionOffers) or FractionOffers(),
+        )
+        return render_graph(inventory, list_leaves(inventory, table, offers, self._bus.read(NodeSample)))
 
     def _usage(self) -> Mapping[str, ContainerStat]:
-        usage = self._latest(FractionUsage) or FractionUsage()
-        return {each.key: each.stat for each in describe_use(usage, self._latest(Inventory) or _NO_GPUS)}
-
-    def _latest(self, state: type[T]) -> T | None:
-        envelope = self._bus.latest(state)
-        return envelope.value if envelope is not None else None
+        usage = self._bus.read(FractionUsage) or FractionUsage()
+        return {each.key: each.stat for each in describe_use(usage, self._bus.read(Inventory) or _NO_GPUS)}
 
     def _note_error(self, request: str, error: Exception) -> None:
         self._log.exception("request_failed", error, request=request)

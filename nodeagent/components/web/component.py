@@ -8,12 +8,12 @@ import gzip
 import os
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import anyio
 import anyio.lowlevel
 from anyio.abc import TaskStatus
-from msgspec import json
+from msgspec import DecodeError, json
 
 from nodeagent.components.web.api.admin import CommandDone, CommandMalformed, may_command, parse_command
 from nodeagent.components.web.api.claims import record_slices
@@ -31,7 +31,7 @@ from nodeagent.components.web.api.stream import (
     render_event,
 )
 from nodeagent.components.web.assets import HEADERS as PAGE_HEADERS
-from nodeagent.components.web.event_store import EventStoreUnreadable, decode_events, encode_events
+from nodeagent.components.web.event_store import decode_events, encode_events
 from nodeagent.components.web.health_text import render_readyz
 from nodeagent.components.web.page.details import is_page, render_steps
 from nodeagent.components.web.page.event_words import Teller
@@ -54,8 +54,6 @@ from nodeagent.edge.http.server import HttpServer, ServerBounds, ServerLimits
 from nodeagent.model.errors import ControlRefused
 from nodeagent.model.orders import ORDERS, Order
 from nodeagent.model.slices import PublishedSlices, SliceContent
-
-V = TypeVar("V")
 
 KEEPALIVE_SECONDS = 15.0
 PAGES = ("/", "/gpus/{name}", "/pods/{namespace}/{name}", "/conditions/{code}")
@@ -160,8 +158,9 @@ class WebComponent:
         if stored.body is not None:
             try:
                 events = decode_events(stored.body)
-            except EventStoreUnreadable as error:
-                troubles.append(await self._store.discard(str(error)))
+            except DecodeError as error:
+                reason = f"cannot read the stored events: {error}: they are moved aside"
+                troubles.append(await self._store.discard(reason))
         if troubles:
             self._log.warning("stored_events_unusable", troubles=troubles)
             self._conditions.set("events-lost", detail="; ".join(troubles))
@@ -214,7 +213,7 @@ class WebComponent:
     # Reading -----------------------------------------------------------------------------------------------------
 
     def _looking(self) -> list[Route]:
-        told = list_records(self._read, self._view.state, self._conditions.active)
+        told = list_records(self._bus.read, self._view.state, self._conditions.active)
         whole: dict[str, Callable[[], Answer]] = {
             "/livez": _alive,
             "/healthz": _alive,
@@ -224,7 +223,9 @@ class WebComponent:
             **{path: _telling(tell) for path, tell in told.items()},
             "/api/v1/openapi.json": lambda: _json(build_openapi()),
             "/api/v1/allocations/history": lambda: _json(self._sources.list_history()),
-            "/api/v1/slices": lambda: _json(record_slices(self._read(PublishedSlices), self._sources.list_slices())),
+            "/api/v1/slices": lambda: _json(
+                record_slices(self._bus.read(PublishedSlices), self._sources.list_slices())
+            ),
             "/api/v1/layouts": lambda: _json(record_layouts(self._live.now.mig)),
             "/api/v1/debug": lambda: _json(self._sources.introspect()),
         }
@@ -237,20 +238,9 @@ class WebComponent:
             Route("GET", "/api/v1/events", self._events),
         ]
 
-    def _read(self, state: type[V]) -> V | None:
-        envelope = self._bus.latest(state)
-        return envelope.value if envelope is not None else None
-
     def _readyz(self) -> Answer:
         state = self._view.state()
-        text = render_readyz(
-            ready=state.ready,
-            gates=state.gates,
-            components=state.components,
-            conditions=state.conditions,
-            sentence=state.sentence,
-        )
-        return Response(text.encode(), status=200 if state.ready else 503, content_type=TEXT)
+        return Response(render_readyz(state).encode(), status=200 if state.ready else 503, content_type=TEXT)
 
     async def _page(self, request: Request) -> Answer:
         live = self._pages.load(request.path)

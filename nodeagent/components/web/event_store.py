@@ -7,7 +7,7 @@ Refuses files: bytes in, bytes out.
 from collections.abc import Sequence
 from typing import Final
 
-from msgspec import DecodeError, ValidationError, json
+from msgspec import json
 from msgspec.structs import replace
 
 from nodeagent.components.web.api.records import EventRecord
@@ -16,14 +16,6 @@ EVENT_STORE_VERSION: Final = 1
 KEPT: Final = 200
 LARGE: Final = frozenset({"Inventory", "HealthReport", "ActiveConditions"})
 """Values of these are left out: the sentence stays, and the value is out of date."""
-
-
-class EventStoreUnreadable(Exception):
-    """The bytes are whole, yet no events of this version."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"cannot read the stored events: {reason}: they are moved aside")
-        self.reason = reason
 
 
 def encode_events(events: Sequence[EventRecord]) -> bytes:
@@ -38,12 +30,9 @@ def decode_events(content: bytes) -> tuple[EventRecord, ...]:
     """The events in these bytes, numbered so that the last event is -1.
 
     Raises:
-        EventStoreUnreadable: There are no events of this version.
+        DecodeError: The bytes are no events of this version.
     """
-    try:
-        events = json.decode(content, type=tuple[EventRecord, ...])
-    except (DecodeError, ValidationError) as error:
-        raise EventStoreUnreadable(str(error)) from error
+    events = json.decode(content, type=tuple[EventRecord, ...])
     numbers = {event.seq: place - len(events) for place, event in enumerate(events)}
     return tuple(
         replace(

@@ -1,40 +1,31 @@
 """The bodies of `/livez` and `/readyz`, in lines for people and probes; pure."""
 
-from collections.abc import Sequence
-
-from nodeagent.components.web.api.records import ComponentRecord, ConditionRecord, GateRecord
+from nodeagent.components.web.api.records import ConditionRecord, StateRecord
 from nodeagent.components.web.page.groups import group_conditions
 
 
-def render_readyz(
-    *,
-    ready: bool,
-    gates: Sequence[GateRecord],
-    components: Sequence[ComponentRecord],
-    conditions: Sequence[ConditionRecord],
-    sentence: str,
-) -> str:
+def render_readyz(state: StateRecord) -> str:
     """A line per gate, troubled component and condition, then the node in a sentence; last whether it is ready.
 
     A gate is shown as a milestone passed: a passed gate says nothing about the present.
     """
     lines = [
         f"[{'+' if gate.open else '-'}] gate {gate.name} {'passed' if gate.open else 'not passed yet'}"
-        for gate in gates
+        for gate in state.gates
     ]
     lines += [
         f"[{'-' if component.vital else '!'}] component {component.name} {component.phase}"
         + (f": {one_line(component.last_error)}" if component.last_error else "")
-        for component in components
+        for component in state.components
         if component.phase in {"failed", "backing_off", "degraded"}
     ]
-    for group in group_conditions(conditions):
+    for group in group_conditions(state.conditions):
         named, rest = group.split()
         lines += [render_condition(condition) for condition in named]
         one = group.first
         lines += [f"[!] {one.severity} {one.code} {len(rest)} more, all in /api/v1/conditions"] if rest else []
-    lines.append(f"[i] {one_line(sentence)}")
-    lines.append("ready" if ready else "not ready")
+    lines.append(f"[i] {one_line(state.sentence)}")
+    lines.append("ready" if state.ready else "not ready")
     return "\n".join(lines) + "\n"
 
 

@@ -45,10 +45,6 @@ T = TypeVar("T")
 T1 = TypeVar("T1")
 T2 = TypeVar("T2")
 T3 = TypeVar("T3")
-T4 = TypeVar("T4")
-T5 = TypeVar("T5")
-T6 = TypeVar("T6")
-T7 = TypeVar("T7")
 
 _EVERYTHING: Final = object
 """The topic of taps: the base of every class, never published itself."""
@@ -129,8 +125,6 @@ class Bus:
         return Watch(self, client, state, key, self._slow_after_seconds)
 
     @overload
-    def watch_all(self, a: type[T1], /, *, client: str) -> WatchAll[tuple[Envelope[T1] | None]]: ...
-    @overload
     def watch_all(
         self, a: type[T1], b: type[T2], /, *, client: str
     ) -> WatchAll[tuple[Envelope[T1] | None, Envelope[T2] | None]]: ...
@@ -138,35 +132,6 @@ class Bus:
     def watch_all(
         self, a: type[T1], b: type[T2], c: type[T3], /, *, client: str
     ) -> WatchAll[tuple[Envelope[T1] | None, Envelope[T2] | None, Envelope[T3] | None]]: ...
-    @overload
-    def watch_all(
-        self, a: type[T1], b: type[T2], c: type[T3], d: type[T4], /, *, client: str
-    ) -> WatchAll[tuple[Envelope[T1] | None, Envelope[T2] | None, Envelope[T3] | None, Envelope[T4] | None]]: ...
-    @overload
-    def watch_all(
-        self, a: type[T1], b: type[T2], c: type[T3], d: type[T4], e: type[T5], /, *, client: str
-    ) -> WatchAll[
-        tuple[
-            Envelope[T1] | None,
-            Envelope[T2] | None,
-            Envelope[T3] | None,
-            Envelope[T4] | None,
-            Envelope[T5] | None,
-        ]
-    ]: ...
-    @overload
-    def watch_all(
-        self, a: type[T1], b: type[T2], c: type[T3], d: type[T4], e: type[T5], f: type[T6], /, *, client: str
-    ) -> WatchAll[
-        tuple[
-            Envelope[T1] | None,
-            Envelope[T2] | None,
-            Envelope[T3] | None,
-            Envelope[T4] | None,
-            Envelope[T5] | None,
-            Envelope[T6] | None,
-        ]
-    ]: ...
     @overload
     def watch_all(self, *states: type, client: str) -> WatchAll[Any]: ...
     def watch_all(self, *states: type, client: str) -> WatchAll[Any]:
@@ -177,14 +142,6 @@ class Bus:
     def listen(self, a: type[T1], /, *, client: str, after: int | None = None) -> Listen[T1]: ...
     @overload
     def listen(self, a: type[T1], b: type[T2], /, *, client: str, after: int | None = None) -> Listen[T1 | T2]: ...
-    @overload
-    def listen(
-        self, a: type[T1], b: type[T2], c: type[T3], /, *, client: str, after: int | None = None
-    ) -> Listen[T1 | T2 | T3]: ...
-    @overload
-    def listen(
-        self, a: type[T1], b: type[T2], c: type[T3], d: type[T4], /, *, client: str
-    ) -> Listen[T1 | T2 | T3 | T4]: ...
     @overload
     def listen(self, *facts: type, client: str, after: int | None = None) -> Listen[Any]: ...
     def listen(self, *facts: type, client: str, after: int | None = None) -> Listen[Any]:

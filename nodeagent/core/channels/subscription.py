@@ -7,7 +7,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Generic, Protocol, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,6 +15,9 @@ from msgspec.structs import replace
 from nodeagent.core.channels.envelope import Envelope, name_type
 from nodeagent.core.channels.mailbox import BoundedQueue, Mailbox, Slots
 from nodeagent.core.values import ListenerStatistics
+
+if TYPE_CHECKING:
+    from nodeagent.core.channels.bus import Bus
 
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -38,26 +41,6 @@ class BusStatistics(Struct, frozen=True):
     listeners: tuple[ListenerStatistics, ...]
 
 
-class Source(Protocol):
-    """The bus, as far as a subscription needs."""
-
-    def attach(self, subscription: "Subscription[Any, Any]") -> None:
-        """Begin delivery to the subscription."""
-        ...
-
-    def detach(self, subscription: "Subscription[Any, Any]") -> None:
-        """End delivery to the subscription."""
-        ...
-
-    def now(self) -> float:
-        """Monotonic seconds."""
-        ...
-
-    def note_slow(self, subscription: "Subscription[Any, Any]", waited_seconds: float) -> None:
-        """Note a reader that left an item untouched for too long."""
-        ...
-
-
 class Subscription(ABC, Generic[Stored, Item]):
     """The base of all readers; `kind` is the name in statistics."""
 
@@ -66,7 +49,7 @@ class Subscription(ABC, Generic[Stored, Item]):
     """The envelope after which earlier facts are delivered from the history; `None` for new facts only."""
 
     def __init__(
-        self, bus: Source, client: str, topics: Sequence[type], mailbox: Mailbox[Stored], slow_after_seconds: float
+        self, bus: "Bus", client: str, topics: Sequence[type], mailbox: Mailbox[Stored], slow_after_seconds: float
     ) -> None:
         self._bus = bus
         self._mailbox = mailbox
@@ -158,7 +141,7 @@ class Watch(Subscription[Envelope[T], Envelope[T]]):
 
     kind = "watch"
 
-    def __init__(self, bus: Source, client: str, state: type[T], key: str | None, slow_after_seconds: float) -> None:
+    def __init__(self, bus: "Bus", client: str, state: type[T], key: str | None, slow_after_seconds: float) -> None:
         self._slots: Slots[str, Envelope[T]] = Slots()
         self._key = key
         super().__init__(bus, client, (state,), self._slots, slow_after_seconds)
@@ -181,7 +164,7 @@ class WatchAll(Subscription[bool, Item]):
 
     kind = "watch_all"
 
-    def __init__(self, bus: Source, client: str, states: Sequence[type], slow_after_seconds: float) -> None:
+    def __init__(self, bus: "Bus", client: str, states: Sequence[type], slow_after_seconds: float) -> None:
         self._changed: Slots[str, bool] = Slots()
         self._newest: dict[type, Envelope[Any] | None] = dict.fromkeys(states)
         super().__init__(bus, client, states, self._changed, slow_after_seconds)
@@ -206,7 +189,7 @@ class Listen(Subscription[tuple[Envelope[T], int], Envelope[T]]):
 
     def __init__(
         self,
-        bus: Source,
+        bus: "Bus",
         client: str,
         facts: Sequence[type],
         limit: int,

@@ -71,9 +71,9 @@ class FrameDecoder:
         raise FrameCutShort(missing)
 
 
-def read_frames(descriptor: int, *, limit_bytes: int = MAX_PAYLOAD_BYTES) -> Iterator[tuple[int, bytes]]:
+def read_frames(descriptor: int) -> Iterator[tuple[int, bytes]]:
     """The child's side: all frames from a blocking descriptor until the end of the stream."""
-    decoder = FrameDecoder(limit_bytes=limit_bytes)
+    decoder = FrameDecoder()
     while data := os.read(descriptor, _CHUNK_BYTES):
         yield from decoder.feed(data)
     decoder.end()

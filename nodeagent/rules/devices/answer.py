@@ -113,14 +113,7 @@ def _render_device(device_class: DeviceClass, name: str, nodes: Iterable[tuple[s
 def plan_answer(
     device_class: DeviceClass, devices: Sequence[HostDevice], extra_nodes: Sequence[str], *, by_name: bool
 ) -> ContainerAnswer:
-    """The answer for one container.
-
-    Args:
-        device_class: the class of the devices.
-        devices: the container's devices, each once.
-        extra_nodes: further nodes for the container.
-        by_name: whether the runtime is told names rather than nodes.
-    """
+    """The answer for one container; `by_name` where the runtime is told names rather than nodes."""
     placed = place_nodes(device_class, devices)
     nodes = (*placed, *((node, node) for node in extra_nodes))
     passed = nodes[len(placed) :] if by_name else nodes

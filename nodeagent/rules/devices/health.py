@@ -28,14 +28,9 @@ class Judged(Value, frozen=True):
 def judge(
     before: Judged | None, findings: Sequence[str], *, is_there: bool, clean_looks: int, counts: bool = True
 ) -> Judged:
-    """The verdict after another check.
+    """The verdict after another check, with a sentence for each finding against the device.
 
-    Args:
-        before: the verdict of the check before; `None` for a new device.
-        findings: the findings against the device, a sentence each.
-        is_there: whether the device's nodes are there.
-        clean_looks: the number of clean checks until healthy again.
-        counts: whether a clean check counts; not so for one that follows at once upon another.
+    `clean_looks` clean checks make a device healthy again; one that follows at once upon another does not count.
     """
     if not is_there:
         return Judged(standing=Standing.GONE, reason="its device node is not there")

@@ -24,13 +24,8 @@ def prefer_devices(
 ) -> tuple[DeviceId, ...]:
     """The devices for a container; odd questions get the best valid answer.
 
-    Args:
-        devices: the known devices, by id without replica.
-        available: the devices free to give.
-        must_include: the required devices.
-        size: the number of devices in all.
-        near: how near each device is to the container's present devices; more is nearer.
-        avoid: devices with a possible holder.
+    `devices` go by id without replica. `near` has how near each is to the container's present devices, more being
+    nearer; `avoid` are devices with a possible holder.
     """
     chosen = list(dict.fromkeys(each for each in must_include if each in available))
     if len(chosen) < len(set(must_include)) or len(chosen) > size or len(set(available)) < size:

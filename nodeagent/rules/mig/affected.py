@@ -62,13 +62,7 @@ def find_in_the_way(
 ) -> tuple[InTheWay, ...]:
     """The holders of the affected devices, and the processes on them apart from pods already listed.
 
-    Args:
-        gpu: the changing GPU.
-        affected: the devices of the GPU to be taken away.
-        allocations: all live allocations.
-        processes: all processes on this GPU.
-        pods: the pod's UID by process id; processes of the host are absent.
-        parts: the holders of fractions.
+    `processes` are all on this GPU; `pods` has the pod's UID by process id, without processes of the host.
     """
     of_parts = list_fraction_holders(gpu.uuid, parts) if parts is not None and gpu.uuid in affected else ()
     holders = (
@@ -88,7 +82,7 @@ def find_in_the_way(
 def list_claimants(affected: Collection[DeviceUuid], claims: Iterable[PreparedClaim]) -> tuple[InTheWay, ...]:
     """The claims with an affected device; a device made for a claim goes with the claim and does not count."""
     return tuple(
-        InTheWay(name=f"claim {claim.namespace}/{claim.name}")
+        InTheWay(name=f"claim {claim.describe()}")
         for claim in sorted(claims, key=lambda one: one.uid)
         if any(device.uuid in affected and not device.is_made for device in claim.devices)
     )
@@ -97,9 +91,7 @@ def list_claimants(affected: Collection[DeviceUuid], claims: Iterable[PreparedCl
 def _list_holders(affected: Collection[DeviceUuid], allocations: Iterable[Allocation]) -> Iterable[InTheWay]:
     for one in sorted(allocations, key=lambda each: each.number):
         if any(find_uuid(device) in affected for device in one.devices):
-            pod = one.pod
-            name = f"allocation {one.number}" if pod is None else f"{pod.namespace}/{pod.name} ({one.container})"
-            yield InTheWay(name=name, pod=pod)
+            yield InTheWay(name=one.describe_holder(), pod=one.pod)
 
 
 def _find_device(process: ProcessSample, by_instance: Mapping[tuple[int, int], DeviceUuid], gpu: Gpu) -> DeviceUuid:

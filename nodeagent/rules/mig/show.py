@@ -5,6 +5,8 @@ Owns the lines. Refuses colours and columns: the printer's business.
 
 from collections.abc import Iterable, Iterator
 
+from msgspec.structs import replace
+
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.mig import GpuPartitions
 from nodeagent.model.values import Value
@@ -33,20 +35,20 @@ class GpuPlan(Value, frozen=True):
         return any(line[0] in "+-" for line in self.lines)
 
 
-def plan_gpu(gpu: Gpu, wanted: Wanted, partitions: GpuPartitions, busy: Iterable[int] = ()) -> GpuPlan:
+def plan_gpu(gpu: Gpu, wanted: Wanted, partitions: GpuPartitions) -> GpuPlan:
     """The plan for one GPU."""
     goal = Goal(wanted=wanted)
     plan = GpuPlan(index=gpu.index, uuid=gpu.uuid, name=gpu.name)
     if goal.is_reached(partitions):
         return plan
     try:
-        lines = tuple(_render(goal, assume_places(partitions), frozenset(busy)))
+        lines = tuple(_render(goal, assume_places(partitions)))
     except LayoutInfeasible as refused:
-        return GpuPlan(index=gpu.index, uuid=gpu.uuid, name=gpu.name, refusal=str(refused))
-    return GpuPlan(index=gpu.index, uuid=gpu.uuid, name=gpu.name, lines=lines)
+        return replace(plan, refusal=str(refused))
+    return replace(plan, lines=lines)
 
 
-def _render(goal: Goal, partitions: GpuPartitions, busy: frozenset[int]) -> Iterator[str]:
+def _render(goal: Goal, partitions: GpuPartitions) -> Iterator[str]:
     if goal.enabled is not partitions.enabled:
         yield f"- MIG {_switch(on=partitions.enabled)}"
         yield f"+ MIG {_switch(on=goal.enabled)}"
@@ -58,7 +60,7 @@ def _render(goal: Goal, partitions: GpuPartitions, busy: frozenset[int]) -> Iter
     if not partitions.profiles:
         yield "+ what is wished, once the driver tells its profiles"
         return
-    solution = solve(goal.targets(partitions), partitions, busy)
+    solution = solve(goal.targets(partitions), partitions)
     for gone in solution.destroyed:
         yield f"- {names.get(gone.profile_id, f'profile {gone.profile_id}')}{_at(gone.start)}"
     for kept in solution.kept:

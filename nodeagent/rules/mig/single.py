@@ -99,11 +99,8 @@ def plan_making(
 ) -> tuple[Write, ...]:
     """The calls up to the next moment at which the GPU must be read anew; none when the device is there.
 
-    Args:
-        request: the requested device.
-        partitions: the GPU's present partitions.
-        is_own: whether an instance at this very place is the requested one.
-        was_reset: a reset for the sake of the mode was tried already.
+    `is_own` tells whether an instance at this very place is the requested one; `was_reset`, whether a reset for the
+    sake of the mode was tried already.
 
     Raises:
         LayoutInfeasible: there is no room beside the present instances, or the GPU has no such profile or place.

@@ -5,7 +5,7 @@ Refuses to try foreseeable failures on the hardware: an impossible layout change
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from nodeagent.model.gpu import MigProfile
@@ -158,7 +158,7 @@ def _render(found: Iterable[tuple[Target, int]], partitions: GpuPartitions) -> S
 def _explain(targets: Sequence[Target], profiles: Sequence[MigProfile]) -> str:
     """The first target without room beside those before it, and the profiles with room in its place."""
     empty = GpuPartitions(enabled=True, pending=True, profiles=tuple(profiles))
-    fits = _first(len(targets), lambda count: _Search(targets[: count + 1], empty, ()).run() is None)
+    fits = next(count for count in range(len(targets)) if _Search(targets[: count + 1], empty, ()).run() is None)
     guilty, beside = targets[fits].profile, targets[:fits]
     most = guilty.instances_max
     if sum(one.profile.profile_id == guilty.profile_id for one in beside) >= most:
@@ -166,10 +166,6 @@ def _explain(targets: Sequence[Target], profiles: Sequence[MigProfile]) -> str:
     others = [one.name for one in profiles if _fits_beside(one, beside, empty)]
     room = f"there is room for {_join(others)}" if others else "nothing more fits"
     return f"{guilty.name} does not fit beside {_describe(beside) or 'nothing else'}: {room}"
-
-
-def _first(count: int, is_so: Callable[[int], bool]) -> int:
-    return next(number for number in range(count) if is_so(number))
 
 
 def _fits_beside(profile: MigProfile, targets: Sequence[Target], empty: GpuPartitions) -> bool:

@@ -70,11 +70,7 @@ def plan_writes(
 ) -> tuple[Write, ...]:
     """The calls up to the next moment at which the GPU must be read anew; none when the goal is reached.
 
-    Args:
-        goal: the wanted state of the GPU.
-        partitions: the present one.
-        busy: the ids of instances in use.
-        was_reset: a reset for the sake of the mode was tried already.
+    `busy` are the ids of instances in use; `was_reset` tells whether a reset of the mode was tried already.
 
     Raises:
         LayoutInfeasible: the goal is impossible on this GPU.

@@ -14,9 +14,9 @@ from nodeagent.config.schema import Settings
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import Binding, Enforcement, FractionTable
-from nodeagent.model.mps import MpsAccess, MpsDaemon, MpsLimits, MpsPhase, MpsState
+from nodeagent.model.mps import MpsAccess, MpsLimits, MpsPhase, MpsState
 from nodeagent.rules.mps.access import plan_place, plan_private_access
-from nodeagent.rules.mps.daemons import DaemonKind, Wanted
+from nodeagent.rules.mps.daemons import DaemonKind, Wanted, explain_daemon
 from nodeagent.rules.mps.limits import MIB, find_most_clients
 
 OWNER_OF_FRACTIONS: Final = "parts"
@@ -88,14 +88,11 @@ def plan_fraction_access(settings: Settings, binding: Binding) -> MpsAccess:
 
 def explain_fraction_daemon(gpu: GpuUuid, state: MpsState | None, limits: MpsLimits) -> str:
     """Why a container cannot start with the limits yet; empty where its daemon is ready."""
-    if state is None:
-        return "nobody looks after MPS daemons (yet): see `nodeagent status`"
-    daemon = _find_own(gpu, state)
-    if daemon is None:
-        return explain_foreign_daemon(gpu, state) or "its MPS daemon is not started yet"
-    if daemon.phase is not MpsPhase.READY:
-        return f"its MPS daemon is {daemon.phase}: {daemon.reason or 'it has not said that it is ready'}"
-    if _find_largest([daemon.limits, limits], gpu) != daemon.limits:
+    daemon = state.find_gpu(gpu) if state is not None else None
+    is_own = daemon is None or daemon.name == name_fraction_daemon(gpu)
+    if reason := explain_daemon(gpu, state, by_mps=is_own):
+        return reason
+    if daemon is not None and _find_largest([daemon.limits, limits], gpu) != daemon.limits:
         return "its MPS daemon has yet to take limits that are as large as the part"
     return ""
 
@@ -106,7 +103,7 @@ def explain_foreign_daemon(gpu: GpuUuid, state: MpsState | None) -> str:
     if daemon is None:
         return ""
     if daemon.name != name_fraction_daemon(gpu):
-        return f"its MPS daemon has yet to end: {daemon.reason or daemon.phase}"
+        return explain_daemon(gpu, state, by_mps=False)
     has_failed = daemon.phase is not MpsPhase.READY and daemon.last_fault
     return f"its MPS daemon is {daemon.phase}: {daemon.reason or daemon.last_fault}" if has_failed else ""
 
@@ -149,11 +146,6 @@ def refuse_neighbour(clients: int, most: int, *, by_mps: bool, has_others: bool)
 
 def _is_client(binding: Binding) -> bool:
     return binding.enforcement is Enforcement.MPS
-
-
-def _find_own(gpu: GpuUuid, state: MpsState) -> MpsDaemon | None:
-    daemon = state.find_gpu(gpu)
-    return daemon if daemon is not None and daemon.name == name_fraction_daemon(gpu) else None
 
 
 def _find_largest(limits: list[MpsLimits], gpu: GpuUuid) -> MpsLimits:

@@ -39,12 +39,7 @@ def resolve_limits(
 ) -> MpsLimits:
     """The limits in `mpsConfig` of a claim.
 
-    Args:
-        gpus: the GPUs of the configuration.
-        thread_percentage: `defaultActiveThreadPercentage`.
-        memory_bytes: `defaultPinnedDeviceMemoryLimit`.
-        memory_bytes_by_gpu: `defaultPerDevicePinnedMemoryLimit`, by UUID or by place among the sorted UUIDs; it
-            outranks the default.
+    `memory_bytes_by_gpu` goes by UUID or by place among the sorted UUIDs, and outranks the default.
 
     Raises:
         MpsRefused: the configuration makes no sense for these GPUs.

@@ -63,11 +63,7 @@ def plan_allocation_modes(
 ) -> ModePlan:
     """The wanted mode of each GPU; a person's override counts more than any rule.
 
-    Args:
-        gpus: all known GPUs.
-        settings: the rules, among others.
-        overrides: the modes set by a person.
-        missing: GPUs of which nothing but the address is known, if that.
+    Of the `missing` GPUs nothing but the address is known, if that.
     """
     ordered = sorted(gpus, key=lambda gpu: (gpu.index, gpu.uuid))
     rules = settings.doors.rules
@@ -191,7 +187,7 @@ def _list_unmatched(
 
 def list_holders(gpu: Gpu, allocations: Iterable[Allocation], door: AllocationMode) -> tuple[ModeHolder, ...]:
     """The allocations of the GPU, of its MIG devices or of replicas of either, as holders by the given mode."""
-    names = {gpu.uuid, *(mig.uuid for mig in gpu.mig_devices)}
+    names = set(gpu.device_uuids)
     return tuple(
         ModeHolder(door=door, name=f"allocation {each.number}", pod=each.pod, container=each.container)
         for each in allocations
@@ -220,10 +216,7 @@ def list_claim_holders(gpu: GpuUuid, ready: ReadyClaims) -> tuple[ModeHolder, ..
 def decide_allocation_mode(request: WantedMode, holders: Sequence[ModeHolder], change: ModeChange) -> GpuAllocationMode:
     """The mode of a GPU from now on: the present holders' mode, without holders the wanted mode.
 
-    Args:
-        request: the wanted mode.
-        holders: the present holders of the GPU or of a part of it.
-        change: whether new pods may come in by the old mode while the change waits.
+    `change` tells whether new pods may come in by the old mode while the change waits.
     """
     inside = {holder.door for holder in holders}
     mode = request.door if not inside or request.door in inside else min(inside, key=list(AllocationMode).index)

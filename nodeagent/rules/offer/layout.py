@@ -29,7 +29,7 @@ def plan_candidates(
 
 def _drop_doubles(gpus: Iterable[Gpu], problems: list[ResourceProblem]) -> Iterator[Gpu]:
     """Drop GPUs with equal UUIDs: devices are told apart by UUID alone, so neither can be handed out for sure."""
-    own = [(gpu, (gpu.uuid, *(mig.uuid for mig in gpu.mig_devices))) for gpu in gpus]
+    own = [(gpu, gpu.device_uuids) for gpu in gpus]
     counts = Counter(uuid for _, uuids in own for uuid in uuids)
     for gpu, uuids in own:
         doubled = [uuid for uuid in uuids if counts[uuid] > 1]

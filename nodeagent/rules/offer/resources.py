@@ -32,10 +32,7 @@ from nodeagent.rules.selectors import select_gpus
 def plan_resources(inventory: Inventory, settings: Settings, closed: Container[str] = ()) -> ResourcePlan:
     """The offer for an inventory under the given settings; the order of the inventory makes no difference.
 
-    Args:
-        inventory: the GPUs of the node.
-        settings: the rules of the offer.
-        closed: GPUs not given out whole, or not to new pods.
+    `closed` are GPUs not given out whole, or not to new pods.
     """
     offer = plan_offer(inventory.gpus, settings, closed)
     sharing = find_sharing(settings.sharing)

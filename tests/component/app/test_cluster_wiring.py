@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.app.control import Control
+from nodeagent.app.services import Services
 from nodeagent.app.wiring.cluster import ClusterWiring
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.load import load_settings
@@ -30,7 +31,7 @@ async def find_parts(live: LiveSettings, environ: Mapping[str, str]) -> tuple[li
     clock = SystemClock()
     bus = Bus(clock)
     conditions = Conditions(bus, clock, CATALOGUE)
-    side = ClusterWiring(bus, conditions, clock, live, environ, "node-1", OrderHandlers(), no_control)
+    side = ClusterWiring(Services(bus, conditions, clock, live), environ, "node-1", OrderHandlers(), no_control)
     names = [spec.name for spec in side.specs()]
     await side.aclose()
     return names, {each.code for each in conditions.all_set()}

@@ -8,6 +8,7 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 from nodeagent.app.control import Control
+from nodeagent.app.services import Services
 from nodeagent.app.wiring.cluster import ClusterWiring
 from nodeagent.app.wiring.slices import SlicesWiring
 from nodeagent.config.live import LiveSettings
@@ -78,8 +79,9 @@ async def test_without_an_api_server_there_is_nobody_to_tell(
     def no_control() -> Control:
         raise AssertionError("nothing is built here")
 
-    cluster = ClusterWiring(bus, conditions, clock, live, {}, "node-1", OrderHandlers(), no_control)
-    side = SlicesWiring(bus, conditions, clock, live, cluster, "node-1", lambda: Gates((), clock=clock))
+    services = Services(bus, conditions, clock, live)
+    cluster = ClusterWiring(services, {}, "node-1", OrderHandlers(), no_control)
+    side = SlicesWiring(services, cluster, "node-1", lambda: Gates((), clock=clock))
     assert [spec.name for spec in side.specs()] == parts
     assert {one.code for one in conditions.all_set()} == codes
     side.close()

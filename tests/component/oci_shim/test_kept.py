@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.app.wiring import shim as shim_side
+from nodeagent.app.wiring import container as shim_side
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.load import load_settings
 from nodeagent.core.children.worker_thread import WorkerThread

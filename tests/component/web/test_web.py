@@ -55,7 +55,15 @@ class Stage:
         self.store = SealedStore(SealedFile(self.path, SEAL, EVENT_STORE_VERSION))
         identity = Identity(version="1", node="n", gpu_source="nvml", pid=7, started_seconds=12.4)
         gates = Gates(["driver_ready"], clock=clock)
-        view = NodeView(self.bus, gates, self.conditions, clock, identity, list)
+        view = NodeView(
+            self.bus.read,
+            self.bus.history,
+            identity,
+            gates=gates.states,
+            conditions=self.conditions.active,
+            reports=list,
+            wall=clock.wall,
+        )
         self.public, self.admin = socket.socket(), socket.socket(socket.AF_UNIX)
         self.public.bind(("127.0.0.1", 0))
         self.admin.bind(str(state_dir / "admin.sock"))

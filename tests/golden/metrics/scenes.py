@@ -1,6 +1,5 @@
 """The nodes whose exposition is kept: each shows what the others do not."""
 
-from nodeagent.components.exporter.attribution.device_labels import LabelStyle
 from nodeagent.components.exporter.catalogue.all_fields import FIELDS
 from nodeagent.components.exporter.catalogue.field import LabelField
 from nodeagent.components.exporter.catalogue.selection import Selection, parse_selection, select_defaults
@@ -27,7 +26,7 @@ def render_scene(profile: str, *, every_field: bool = False, openmetrics: bool =
     readout = render_readout(world)
     inventory = Inventory(generation=1, gpus=readout.gpus[:GPUS])
     known = Knowledge(inventory, _driver(), allocate_every_second(inventory))
-    requests = SeriesSelection(select_every_field() if every_field else select_defaults(), LabelStyle(host="node-a"))
+    requests = SeriesSelection(select_every_field() if every_field else select_defaults(), host="node-a")
     series = NodeSeries()
     list(series.render(render_sample(world, START), known, requests))
     world.advance(310.0)

@@ -5,13 +5,12 @@ from typing import Any, TypeAlias
 import hypothesis.strategies as st
 from hypothesis import given
 
-from nodeagent.components.health.decide import ReturnPolicy
 from nodeagent.components.health.evidence.reports import judge_report
 from nodeagent.components.health.evidence.xids import CATALOGUE
 from nodeagent.components.health.judge import Judge
-from nodeagent.components.health.policy import XidPolicy
 from nodeagent.components.health.records import VERDICT_RANK, StoredVerdicts
 from nodeagent.components.health.verdict_store import decode_verdicts, encode_verdicts, resume_verdicts
+from nodeagent.config.sections.hardware import HealthSettings
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.events import GpuEventReported, XidReported
 from nodeagent.model.health import ReturnRule, Verdict
@@ -21,10 +20,10 @@ from tests.support.health import make_sample, moment
 
 NODE = make_inventory([make_gpu(0), make_gpu(1, mig=["1g.10gb", "1g.10gb"])])
 POLICIES = (
-    XidPolicy(),
-    XidPolicy(profile="plugin"),
-    XidPolicy(enabled=("all",)),
-    XidPolicy(by_name={"memory": "suspect", "13": "unhealthy"}),
+    HealthSettings(),
+    HealthSettings(profile="plugin"),
+    HealthSettings(enable_xids=("all",)),
+    HealthSettings(xid_policy={"memory": "suspect", "13": "unhealthy"}),
 )
 TEXTS = (
     "",
@@ -71,7 +70,7 @@ evidence: st.SearchStrategy[list[Evidence]] = st.lists(st.one_of(xids, reports, 
 class Course:
     """A judge that is given evidence, five seconds apart."""
 
-    def __init__(self, policy: XidPolicy) -> None:
+    def __init__(self, policy: HealthSettings) -> None:
         self.judge, self.policy, self.at = Judge(StoredVerdicts(boot_id="boot")), policy, 0.0
         self.judge.note_inventory(NODE)
 
@@ -88,7 +87,7 @@ class Course:
                 self.judge.note_driver(one)
             case dict():
                 gpus = tuple(make_sample(gpu.index, **one) for gpu in NODE.gpus)
-                self.judge.note_sample(NodeSample(time_seconds=self.at, gpus=gpus), moment(self.at), ReturnPolicy())
+                self.judge.note_sample(NodeSample(time_seconds=self.at, gpus=gpus), moment(self.at), HealthSettings())
 
     def verdicts(self) -> dict[str, Verdict]:
         report = self.judge.report(unknown_after=3, watched=True, wall=moment(self.at).wall)
@@ -101,7 +100,7 @@ def is_never_better(before: dict[str, Verdict], after: dict[str, Verdict]) -> bo
 
 @given(evidence, st.one_of(xids, reports), st.sampled_from(POLICIES))
 def test_an_event_never_makes_a_device_better(
-    past: list[Evidence], event: XidReported | GpuEventReported, policy: XidPolicy
+    past: list[Evidence], event: XidReported | GpuEventReported, policy: HealthSettings
 ) -> None:
     """Whatever was before: only a look may bring a device back."""
     course = Course(policy)
@@ -113,7 +112,7 @@ def test_an_event_never_makes_a_device_better(
 
 
 @given(evidence, st.sampled_from(POLICIES))
-def test_the_same_evidence_gives_the_same_verdicts(past: list[Evidence], policy: XidPolicy) -> None:
+def test_the_same_evidence_gives_the_same_verdicts(past: list[Evidence], policy: HealthSettings) -> None:
     """No chance, no clock, no order of a set has a say."""
     courses = [Course(policy), Course(policy)]
     for course in courses:
@@ -127,7 +126,7 @@ def test_the_same_evidence_gives_the_same_verdicts(past: list[Evidence], policy:
 
 @given(evidence, st.sampled_from(POLICIES), st.sampled_from(["boot", "other"]), st.floats(0, 1e6))
 def test_a_restart_never_makes_a_device_better(
-    past: list[Evidence], policy: XidPolicy, boot_id: str, pause: float
+    past: list[Evidence], policy: HealthSettings, boot_id: str, pause: float
 ) -> None:
     """Neither a new agent nor a new boot heals anything: proof must be seen and looks be clean."""
     course = Course(policy)
@@ -152,7 +151,7 @@ def replace_unknown(verdict: Verdict) -> Verdict:
 
 
 @given(evidence, st.sampled_from(POLICIES))
-def test_what_only_a_person_can_clear_stays_until_one_does(past: list[Evidence], policy: XidPolicy) -> None:
+def test_what_only_a_person_can_clear_stays_until_one_does(past: list[Evidence], policy: HealthSettings) -> None:
     """Rule S holds against every look, boot and driver; a clearing and clean looks end it."""
     course = Course(policy)
     course.take({"remapped_rows_failed": True, "recovery_action": 0})
@@ -173,7 +172,7 @@ def test_what_only_a_person_can_clear_stays_until_one_does(past: list[Evidence],
 @given(evidence)
 def test_every_unfit_device_says_why_and_what_to_do(past: list[Evidence]) -> None:
     """No verdict without reason, remedy and a way back."""
-    course = Course(XidPolicy())
+    course = Course(HealthSettings())
     for one in past:
         course.take(one)
     report = course.judge.report(unknown_after=3, watched=True, wall=0.0)

@@ -4,12 +4,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nodeagent.components.exporter.attribution.device_labels import LabelStyle
 from nodeagent.components.exporter.catalogue.all_fields import FIELDS, list_extras, list_readings
 from nodeagent.components.exporter.catalogue.field import LabelField
 from nodeagent.components.exporter.catalogue.selection import parse_selection
 from nodeagent.components.exporter.exposition import OPENMETRICS_END, join_openmetrics, join_text
 from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, SeriesSelection
+from nodeagent.config.sections.cluster import MetricsSettings
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.telemetry import GpuSample, ProcessSample
 from tests.support.examples import examples
@@ -33,18 +33,17 @@ EVERYTHING = parse_selection(
         for field in (*FIELDS, *list_extras())
     )
 )
-STYLES = st.builds(
-    LabelStyle,
-    host=TEXTS,
+METRICS = st.builds(
+    MetricsSettings,
     host_label=st.sampled_from(["Hostname", "hostname", "none"]),
-    replace_blanks=st.booleans(),
-    old_namespace=st.booleans(),
+    replace_blanks_in_model_name=st.booleans(),
+    old_namespace_labels=st.booleans(),
     pod_uid=st.booleans(),
 )
 
 
 @settings(max_examples=examples(60))
-@given(SAMPLES, EXTRAS, TEXTS, TEXTS, TEXTS, TEXTS, STYLES, st.integers(0, 2))
+@given(SAMPLES, EXTRAS, TEXTS, TEXTS, TEXTS, TEXTS, METRICS, TEXTS, st.integers(0, 2))
 def test_every_exposition_reads_back_equal_in_both_formats(
     values: dict[str, int | None],
     extras: dict[str, float],
@@ -52,7 +51,8 @@ def test_every_exposition_reads_back_equal_in_both_formats(
     pod: str,
     container: str,
     uid: str,
-    style: LabelStyle,
+    metrics: MetricsSettings,
+    host: str,
     mig: int,
 ) -> None:
     """No text of a pod or board can break a scrape, forge a label, or make a series twice."""
@@ -67,10 +67,11 @@ def test_every_exposition_reads_back_equal_in_both_formats(
         extras=extras,
         **values,  # type: ignore[arg-type]  # names and kinds come from the class itself
     )
-    blocks = list(NodeSeries().render(make_node(sample, seconds=START), known, SeriesSelection(EVERYTHING, style)))
+    requests = SeriesSelection(EVERYTHING, metrics, host)
+    blocks = list(NodeSeries().render(make_node(sample, seconds=START), known, requests))
     text, openmetrics = join_text(blocks).decode(), (join_openmetrics(blocks) + OPENMETRICS_END).decode()
     series = read_text(text)
     assert read_openmetrics(openmetrics) == series
-    pod_label = "pod_name" if style.old_namespace else "pod"
+    pod_label = "pod_name" if metrics.old_namespace_labels else "pod"
     pods = {dict(labels)[pod_label] for (name, labels) in series if name.startswith("nodeagent_pod_")}
     assert pods == {pod}

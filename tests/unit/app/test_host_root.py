@@ -6,9 +6,8 @@ import shutil
 import anyio
 import pytest
 
-from nodeagent.app.driver_files import choose_driver_files
 from nodeagent.app.hardware import ExtraReadings
-from nodeagent.app.host_root import find_driver_roots
+from nodeagent.app.host_root import choose_driver_files, find_driver_roots
 from nodeagent.app.real_hardware import RealHardware, plan_nvml, plan_probe
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.load import load_settings

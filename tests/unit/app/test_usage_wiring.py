@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from nodeagent.app.endpoints import Listeners
+from nodeagent.app.services import Services
 from nodeagent.app.wiring.usage import UsageWiring
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
@@ -35,7 +36,7 @@ class Node:
         clock = FakeClock()
         bus = Bus(clock)
         self.conditions = Conditions(bus, clock, CATALOGUE)
-        self.side = UsageWiring(bus, self.conditions, clock, LiveSettings(settings), made_up)
+        self.side = UsageWiring(Services(bus, self.conditions, clock, LiveSettings(settings)), made_up)
 
     def list(self) -> tuple[ComponentSpec, ...]:
         def find_no_exporter() -> NoReturn:

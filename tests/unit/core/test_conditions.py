@@ -60,6 +60,14 @@ async def test_condition_carries_its_definition_detail_and_cause(bus: Bus, condi
     assert (condition.since, condition.cause) == (START_WALL, cause.seq)
 
 
+async def test_a_condition_lasts_as_long_as_there_is_something_to_show(bus: Bus, conditions: Conditions) -> None:
+    """An empty detail clears it, for its key alone."""
+    for key in ("left", "right"):
+        conditions.show("disk-full", "no room", key=key)
+    conditions.show("disk-full", "", key="left")
+    assert [each.key for each in conditions.active()] == ["right"]
+
+
 async def test_condition_shows_only_after_its_seconds(bus: Bus, conditions: Conditions) -> None:
     """What passes quickly is never seen; what lasts is published at the very second."""
     shown: list[float] = []

@@ -6,27 +6,14 @@ for each device and sample: escaping some hundred values for each series would c
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from nodeagent.components.exporter.attribution.holders import Holder
 from nodeagent.components.exporter.catalogue.field import Entity, Identity, LabelField
 from nodeagent.components.exporter.catalogue.selection import Selected
 from nodeagent.components.exporter.exposition import escape_label
+from nodeagent.config.sections.cluster import MetricsSettings
 from nodeagent.model.nvidia import DEVICE_NAME
 from nodeagent.rules.ids import render_bus_id
-
-HostLabel = Literal["Hostname", "hostname", "none"]
-
-
-@dataclass(frozen=True, slots=True)
-class LabelStyle:
-    """The configured style of labels."""
-
-    host: str = ""
-    host_label: HostLabel = "Hostname"
-    replace_blanks: bool = False
-    old_namespace: bool = False
-    pod_uid: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,26 +33,31 @@ class DeviceLabels:
 
 
 def make_device_labels(
-    entity: Entity, identity: Identity, selected: Iterable[Selected], holders: tuple[Holder, ...], style: LabelStyle
+    entity: Entity,
+    identity: Identity,
+    selected: Iterable[Selected],
+    holders: tuple[Holder, ...],
+    metrics: MetricsSettings,
+    host: str,
 ) -> DeviceLabels:
     """The labels of one device; without a holder where a device has several, as values belong to no single pod."""
-    fixed = render_pairs(_list_fixed(entity, style))
+    fixed = render_pairs(_list_fixed(entity, metrics, host))
     labels = {}
     for one in selected:
         if isinstance(one.field, LabelField) and (text := one.field.read(identity)):
             labels[one.name] = text
     written = _write(labels)
-    attributes = _write(name_holder(holders[0], style) | _name_claim(holders[0], entity)) if len(holders) == 1 else {}
+    attributes = _write(name_holder(holders[0], metrics) | _name_claim(holders[0], entity)) if len(holders) == 1 else {}
     return DeviceLabels(fixed, written, attributes, _join(fixed, written, attributes))
 
 
-def name_holder(holder: Holder, style: LabelStyle) -> dict[str, str]:
+def name_holder(holder: Holder, metrics: MetricsSettings) -> dict[str, str]:
     """Pod, namespace and container under the configured names."""
-    if style.old_namespace:
+    if metrics.old_namespace_labels:
         named = {"container_name": holder.container, "pod_name": holder.pod, "pod_namespace": holder.namespace}
     else:
         named = {"container": holder.container, "namespace": holder.namespace, "pod": holder.pod}
-    if style.pod_uid and holder.uid:
+    if metrics.pod_uid and holder.uid:
         named["pod_uid"] = holder.uid
     return named
 
@@ -91,19 +83,19 @@ def render_pairs(pairs: Iterable[tuple[str, str]]) -> str:
     return ",".join(f'{key}="{escape_label(text)}"' for key, text in pairs)
 
 
-def _list_fixed(entity: Entity, style: LabelStyle) -> list[tuple[str, str]]:
+def _list_fixed(entity: Entity, metrics: MetricsSettings, host: str) -> list[tuple[str, str]]:
     gpu = entity.gpu
-    model = "-".join(gpu.name.split()) if style.replace_blanks else gpu.name
+    model = "-".join(gpu.name.split()) if metrics.replace_blanks_in_model_name else gpu.name
     pairs = [
         ("gpu", str(gpu.index)),
-        ("uuid" if style.old_namespace else "UUID", str(gpu.uuid)),
+        ("uuid" if metrics.old_namespace_labels else "UUID", str(gpu.uuid)),
         ("pci_bus_id", render_bus_id(gpu.pci.address)),
         ("device", DEVICE_NAME.format(index=gpu.index)),
         ("modelName", model),
     ]
     pairs.extend(list_instance_labels(entity))
-    if style.host_label != "none" and style.host:
-        pairs.append((style.host_label, style.host))
+    if metrics.host_label != "none" and host:
+        pairs.append((metrics.host_label, host))
     return pairs
 
 

@@ -59,6 +59,24 @@ class Field:
     """What has to be sampled for it beside the ordinary; empty for what is sampled anyhow."""
 
 
+def gauge(
+    name: str,
+    number: int,
+    text: str,
+    read: Callable[[Entity], Reading],
+    *,
+    decimals: bool = False,
+    default: bool = False,
+) -> Field:
+    """A field with a value that rises and falls."""
+    return Field(name, number, "gauge", text, read, decimals=decimals, default=default)
+
+
+def counter(name: str, number: int, text: str, read: Callable[[Entity], Reading], *, default: bool = False) -> Field:
+    """A field with a total that only rises."""
+    return Field(name, number, "counter", text, read, default=default)
+
+
 @dataclass(frozen=True, slots=True)
 class LabelField:
     """A text that becomes a label of every GPU series."""
@@ -85,12 +103,12 @@ def to_mib(size_bytes: int | None) -> int | None:
     return None if size_bytes is None else size_bytes // MIB
 
 
-def to_watts(milliwatts: int | None) -> float | None:
+def to_watts(milliwatts: float | None) -> float | None:
     """Watts from the driver's milliwatts."""
     return None if milliwatts is None else milliwatts / 1000
 
 
-def to_whole_watts(milliwatts: int | None) -> float | None:
+def to_whole_watts(milliwatts: float | None) -> float | None:
     """A limit in whole watts, as a number with decimals."""
     return None if milliwatts is None else float(milliwatts // 1000)
 

@@ -3,7 +3,7 @@
 Waiting are answers to the kubelet, and the journal write before each answer.
 """
 
-from nodeagent.components.exporter.exposition import Family, make_family
+from nodeagent.components.exporter.exposition import Family, counter, gauge
 from nodeagent.model.claims import ReadyClaims
 from nodeagent.model.plugin import AdmissionFacts
 from nodeagent.model.slices import PublishedSlices
@@ -21,15 +21,13 @@ def build_admission_families(facts: AdmissionFacts) -> tuple[Family, ...]:
                 for one in facts.calls
             ),
         ),
-        make_family(
+        counter(
             "nodeagent_journal_writes_total",
-            "counter",
             "Writes to the allocation journal, failed ones included.",
             [((), facts.journal_writes)],
         ),
-        make_family(
+        counter(
             "nodeagent_journal_failures_total",
-            "counter",
             "Failures of the allocation journal's disk.",
             [((), facts.journal_failures)],
         ),
@@ -50,13 +48,12 @@ def build_claim_families(table: ReadyClaims | None, slices: PublishedSlices | No
     pool = () if slices is None else (("driver", slices.driver), ("pool", slices.pool))
 
     def tell(name: str, text: str, value: int) -> Family:
-        return make_family(name, "gauge", text, [] if slices is None else [(pool, value)])
+        return gauge(name, text, [] if slices is None else [(pool, value)])
 
     told = slices or PublishedSlices(driver="", pool="")
     return (
-        make_family(
+        gauge(
             "nodeagent_claims",
-            "gauge",
             "Claims that have devices of this node, by state: ready, or making while something is made for them.",
             states if slices is not None else [],
         ),

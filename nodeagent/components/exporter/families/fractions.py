@@ -3,11 +3,12 @@
 Promises have series as long as the binding; use has series only while the use is known.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
-from nodeagent.components.exporter.attribution.device_labels import LabelStyle, name_holder
+from nodeagent.components.exporter.attribution.device_labels import name_holder
 from nodeagent.components.exporter.attribution.holders import Holder
-from nodeagent.components.exporter.exposition import Family, Labels, make_family
+from nodeagent.components.exporter.exposition import Family, Labels, counter, gauge
+from nodeagent.config.sections.cluster import MetricsSettings
 from nodeagent.model.usage import ContainerUse, FractionUsage, FractionUse, UndividedUse
 
 _HUNDREDTH = 100
@@ -54,40 +55,35 @@ _USED: tuple[tuple[str, str, Callable[[FractionUse | UndividedUse], float | None
 
 
 def build_fraction_families(
-    usage: FractionUsage, style: LabelStyle, overruled: Mapping[str, int] | None = None
+    usage: FractionUsage, metrics: MetricsSettings, overruled: Mapping[str, int] | None = None
 ) -> tuple[Family, ...]:
     """All families about fractions, a series for each container and GPU, once the pod's name is known."""
     usage = usage.named
-    parts = [(_label(one, part, style), part) for one in usage.containers for part in one.parts]
+    parts = [(_label(one, part, metrics), part) for one in usage.containers for part in one.parts]
     uses: list[tuple[Labels, FractionUse | UndividedUse]] = [
         *parts,
-        *((_label(one, one, style), one) for one in usage.undivided),
+        *((_label(one, one, metrics), one) for one in usage.undivided),
     ]
-    info = [((*_list_names(one, style), ("enforcement", str(one.enforcement))), 1.0) for one in usage.containers]
+    info = [((*_list_names(one, metrics), ("enforcement", str(one.enforcement))), 1.0) for one in usage.containers]
     return (
-        *(_make(name, text, [(labels, read(part)) for labels, part in parts]) for name, text, read in _PROMISED),
-        *(_make(name, text, [(labels, read(use)) for labels, use in uses]) for name, text, read in _USED),
-        make_family(
+        *(gauge(name, text, [(labels, read(part)) for labels, part in parts]) for name, text, read in _PROMISED),
+        *(gauge(name, text, [(labels, read(use)) for labels, use in uses]) for name, text, read in _USED),
+        counter(
             "nodeagent_fraction_choices_overruled_total",
-            "counter",
             "Schedulers' choices that were not obeyed, by reason: unreadable on this node, or impossible.",
             [((("reason", reason),), float(count)) for reason, count in sorted((overruled or {}).items())],
         ),
-        _make("nodeagent_fraction_info", "1 for each container with parts: what keeps it to them.", info),
+        gauge("nodeagent_fraction_info", "1 for each container with parts: what keeps it to them.", info),
     )
 
 
-def _make(name: str, text: str, samples: Iterable[tuple[Labels, float | None]]) -> Family:
-    return make_family(name, "gauge", text, [(labels, value) for labels, value in samples if value is not None])
-
-
-def _label(one: ContainerUse | UndividedUse, use: FractionUse | UndividedUse, style: LabelStyle) -> Labels:
+def _label(one: ContainerUse | UndividedUse, use: FractionUse | UndividedUse, metrics: MetricsSettings) -> Labels:
     index = (("gpu", str(use.index)),) if use.index is not None else ()
-    return (*index, ("UUID", str(use.gpu)), *_list_names(one, style))
+    return (*index, ("UUID", str(use.gpu)), *_list_names(one, metrics))
 
 
-def _list_names(one: ContainerUse | UndividedUse, style: LabelStyle) -> Labels:
+def _list_names(one: ContainerUse | UndividedUse, metrics: MetricsSettings) -> Labels:
     """Pod and container; no container label where the pod's containers cannot be told apart."""
     container = one.container if isinstance(one, ContainerUse) else ""
     holder = Holder(namespace=one.pod.namespace, pod=one.pod.name, container=container, uid=one.pod.uid)
-    return tuple((name, text) for name, text in name_holder(holder, style).items() if text)
+    return tuple((name, text) for name, text in name_holder(holder, metrics).items() if text)

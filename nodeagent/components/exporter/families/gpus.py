@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from nodeagent.components.exporter.catalogue.field import Entity
-from nodeagent.components.exporter.exposition import Family, Labels, MetricType, make_family
+from nodeagent.components.exporter.exposition import Family, Labels, MetricType, counter, gauge, make_family
 from nodeagent.components.exporter.series.xid_history import XidHistory
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.devices import DeviceTable, Standing
@@ -97,15 +97,7 @@ def build_reading_families(boards: Sequence[Entity]) -> tuple[Family, ...]:
     named = [(_name(board.gpu), board.board) for board in boards]
     return tuple(
         make_family(
-            name,
-            kind,
-            text,
-            [
-                ((*labels, *extra), value)
-                for labels, sample in named
-                for extra, read in rows
-                if (value := read(sample)) is not None
-            ],
+            name, kind, text, [((*labels, *extra), read(sample)) for labels, sample in named for extra, read in rows]
         )
         for name, kind, text, rows in _READINGS
     )
@@ -118,31 +110,27 @@ def build_standing_families(
     gpus = inventory.gpus if inventory is not None else ()
     totals = [(gpu, total) for gpu in gpus for total in xids.totals(gpu.uuid)]
     return (
-        make_family(
+        gauge(
             "nodeagent_gpu_present",
-            "gauge",
             "Whether a GPU that is known answers; 0 for a lost one.",
             [
                 ((*_name(gpu), ("pci_bus_id", render_bus_id(gpu.pci.address))), not (gpu.lost or gpu.uuid in lost))
                 for gpu in gpus
             ],
         ),
-        make_family("nodeagent_gpu_info", "gauge", "What a GPU is; always 1.", [(_describe(gpu), 1) for gpu in gpus]),
-        make_family(
+        gauge("nodeagent_gpu_info", "What a GPU is; always 1.", [(_describe(gpu), 1) for gpu in gpus]),
+        counter(
             "nodeagent_gpu_xid_errors_total",
-            "counter",
             "XID errors since the agent started.",
             [((*_name(gpu), ("xid", str(xid))), count) for gpu, (xid, count, _) in totals],
         ),
-        make_family(
+        gauge(
             "nodeagent_gpu_xid_last_seen_timestamp_seconds",
-            "gauge",
             "When the newest XID error of each number came, Unix time.",
             [((*_name(gpu), ("xid", str(xid))), newest) for gpu, (xid, _, newest) in totals],
         ),
-        make_family(
+        gauge(
             "nodeagent_device_health",
-            "gauge",
             "The verdict on each GPU and MIG device; 1 for the present one.",
             _list_verdicts(inventory, health),
         ),
@@ -183,21 +171,18 @@ def build_mig_families(state: MigState, inventory: Inventory | None) -> tuple[Fa
     cut = [(gpu, Counter(device.profile for device in gpu.mig_devices)) for gpu in gpus if gpu.mig_enabled]
     asked = (("layout", state.layout), ("standing", state.standing))
     return (
-        make_family(
+        gauge(
             "nodeagent_mig_layout_info",
-            "gauge",
             "The MIG layout that is asked for, and how it stands: pending, rebooting, success, failed; always 1.",
             [(asked, 1)] if state.layout else [],
         ),
-        make_family(
+        gauge(
             "nodeagent_mig_changing",
-            "gauge",
             "GPUs that are being cut otherwise, or wait for it; the value is the calls made so far.",
             [((("gpu", str(one.index)), ("UUID", one.gpu), ("wanted", one.wanted)), one.done) for one in state.changes],
         ),
-        make_family(
+        gauge(
             "nodeagent_mig_devices",
-            "gauge",
             "MIG devices of each profile.",
             [
                 ((("gpu", str(gpu.index)), ("UUID", gpu.uuid), ("profile", profile)), count)
@@ -212,21 +197,18 @@ def build_mps_families(state: MpsState) -> tuple[Family, ...]:
     """A series for each daemon."""
     daemons = [(_label(one), one) for one in state.daemons]
     return (
-        make_family(
+        gauge(
             "nodeagent_mps_daemon_ready",
-            "gauge",
             "1 for an MPS daemon that is ready, 0 for one that waits, is started, is broken or is ended.",
             [(labels, float(one.phase is MpsPhase.READY)) for labels, one in daemons],
         ),
-        make_family(
+        counter(
             "nodeagent_mps_daemon_starts_total",
-            "counter",
             "How often the daemon was started since the agent runs.",
             [(labels, float(one.starts)) for labels, one in daemons],
         ),
-        make_family(
+        gauge(
             "nodeagent_mps_clients",
-            "gauge",
             "Processes that work through the daemon, at the last look.",
             [(labels, float(len(one.clients))) for labels, one in daemons],
         ),
@@ -261,6 +243,5 @@ def build_device_families(table: DeviceTable, allocations: AllocationTable | Non
         (("resource", str(each.resource)), ("device", device.name), ("id", str(device.id))) for each, device in devices
     ]
     return tuple(
-        make_family(name, "gauge", text, list(zip(labels, map(float, values[name]), strict=True)))
-        for name, text in HELP.items()
+        gauge(name, text, list(zip(labels, map(float, values[name]), strict=True))) for name, text in HELP.items()
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from nodeagent.components.exporter.exposition import Family, make_family
+from nodeagent.components.exporter.exposition import Family, gauge
 from nodeagent.model.driver import DriverState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.plugin import AdvertisedDevice, PluginState
@@ -60,19 +60,10 @@ def build_status_families(status: NodeStatus) -> tuple[Family, ...]:
         ),
     )
     labels = (("node", status.node),)
-    families = [
-        make_family(f"gpu_operator_node_{name}", "gauge", text, [] if value is None else [(labels, value)])
-        for name, text, value in rows
-    ]
-    families.append(
-        make_family(
-            "gpu_operator_nvidia_pci_devices_total",
-            "gauge",
-            "GPUs on the PCI bus.",
-            [] if pci is None else [(labels, pci)],
-        )
+    return (
+        *(gauge(f"gpu_operator_node_{name}", text, [(labels, value)]) for name, text, value in rows),
+        gauge("gpu_operator_nvidia_pci_devices_total", "GPUs on the PCI bus.", [(labels, pci)]),
     )
-    return tuple(families)
 
 
 def does_driver_work(driver: DriverState | None, sample: NodeSample | None, now_seconds: float) -> bool | None:

@@ -6,7 +6,7 @@ such as a kernel's last time, are absent, and so are the metrics of HAMi's sched
 
 from collections.abc import Callable, Iterable
 
-from nodeagent.components.exporter.exposition import Family, Labels, make_family
+from nodeagent.components.exporter.exposition import Family, Labels, gauge
 from nodeagent.model.display import DeviceInfo, PodStat
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.telemetry import GpuSample, NodeSample
@@ -33,10 +33,10 @@ def build_gpu_manager_families(pods: Iterable[PodStat], node: str) -> tuple[Fami
             wanted_time.append(((*labels, ("req_of_gpu", TOTAL)), spec.gpu))
             wanted_memory.append(((*labels, ("req_of_gpu_memory", TOTAL)), spec.mem))
     return (
-        make_family("container_gpu_utilization", "gauge", "Percent of the time on the GPU.", used_time),
-        make_family("container_gpu_memory_total", "gauge", "MiB of the GPU in use.", used_memory),
-        make_family("container_request_gpu_utilization", "gauge", "GPUs asked for.", wanted_time),
-        make_family("container_request_gpu_memory", "gauge", "MiB asked for.", wanted_memory),
+        gauge("container_gpu_utilization", "Percent of the time on the GPU.", used_time),
+        gauge("container_gpu_memory_total", "MiB of the GPU in use.", used_memory),
+        gauge("container_request_gpu_utilization", "GPUs asked for.", wanted_time),
+        gauge("container_request_gpu_memory", "MiB asked for.", wanted_memory),
     )
 
 
@@ -114,13 +114,9 @@ def build_hami_families(
         for number, part in enumerate(one.parts)
     ]
     return (
-        *(_make(name, text, [(labels, read(gpu)) for labels, gpu in hosts]) for name, text, read in _OF_GPU),
-        *(_make(name, text, [(labels, read(part)) for labels, part in parts]) for name, text, read in _OF_PART),
+        *(gauge(name, text, [(labels, read(gpu)) for labels, gpu in hosts]) for name, text, read in _OF_GPU),
+        *(gauge(name, text, [(labels, read(part)) for labels, part in parts]) for name, text, read in _OF_PART),
     )
-
-
-def _make(name: str, text: str, samples: Iterable[tuple[Labels, float | None]]) -> Family:
-    return make_family(name, "gauge", text, [(labels, value) for labels, value in samples if value is not None])
 
 
 def _name_gpu(node: str, gpu: Gpu) -> Labels:

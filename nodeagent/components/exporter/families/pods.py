@@ -5,10 +5,11 @@ The names differ from the device series, so that a sum over a device never count
 
 from collections.abc import Callable, Mapping, Sequence
 
-from nodeagent.components.exporter.attribution.device_labels import LabelStyle, list_instance_labels, name_holder
+from nodeagent.components.exporter.attribution.device_labels import list_instance_labels, name_holder
 from nodeagent.components.exporter.attribution.pod_accounts import ContainerUsage, Usage
 from nodeagent.components.exporter.catalogue.field import Entity
 from nodeagent.components.exporter.exposition import Family, Labels, MetricType, make_family
+from nodeagent.config.sections.cluster import MetricsSettings
 
 
 def _round(total: float | None) -> float | None:
@@ -51,16 +52,16 @@ _FAMILIES: tuple[tuple[str, MetricType, str, Callable[[Usage], float | None]], .
 
 
 def build_pod_families(
-    usages: Mapping[ContainerUsage, Usage], devices: Sequence[Entity], style: LabelStyle
+    usages: Mapping[ContainerUsage, Usage], devices: Sequence[Entity], metrics: MetricsSettings
 ) -> tuple[Family, ...]:
     """All families by pod, a series for each container and device."""
     pairs = {(entity.gpu.uuid, entity.gpu_instance_id): _list_device(entity) for entity in devices}
     labels: list[tuple[Labels, Usage]] = [
-        ((*pairs[share.gpu, share.gpu_instance_id], *name_holder(share.holder, style).items()), usage)
+        ((*pairs[share.gpu, share.gpu_instance_id], *name_holder(share.holder, metrics).items()), usage)
         for share, usage in usages.items()
     ]
     return tuple(
-        make_family(name, kind, text, [(one, value) for one, usage in labels if (value := read(usage)) is not None])
+        make_family(name, kind, text, [(one, read(usage)) for one, usage in labels])
         for name, kind, text, read in _FAMILIES
     )
 

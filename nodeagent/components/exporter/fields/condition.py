@@ -1,6 +1,6 @@
 """Modes, fabric, licence, and the driver's recovery action for the GPU."""
 
-from nodeagent.components.exporter.catalogue.field import Entity, Field
+from nodeagent.components.exporter.catalogue.field import Entity, gauge
 from nodeagent.model.gpu import FabricPhase
 
 _PHASE_NUMBERS = {
@@ -17,63 +17,50 @@ def _fabric_phase(entity: Entity) -> int | None:
 
 
 FIELDS = (
-    Field(
-        "DCGM_FI_DEV_PERSISTENCE_MODE", 66, "gauge", "Whether persistence mode is on.", lambda e: e.gpu.persistence_mode
+    gauge("DCGM_FI_DEV_PERSISTENCE_MODE", 66, "Whether persistence mode is on.", lambda e: e.gpu.persistence_mode),
+    gauge(
+        "DCGM_FI_DEV_MIG_MODE", 67, "Whether MIG is on.", lambda e: e.gpu.mig.enabled if e.gpu.mig is not None else None
     ),
-    Field(
-        "DCGM_FI_DEV_MIG_MODE",
-        67,
-        "gauge",
-        "Whether MIG is on.",
-        lambda e: e.gpu.mig.enabled if e.gpu.mig is not None else None,
-    ),
-    Field(
+    gauge(
         "DCGM_FI_DEV_FABRIC_MANAGER_STATUS",
         170,
-        "gauge",
         "Registration with the fabric: 0 not supported, 1 not started, 2 in progress, 3 done.",
         _fabric_phase,
     ),
-    Field(
+    gauge(
         "DCGM_FI_DEV_FABRIC_MANAGER_ERROR_CODE",
         171,
-        "gauge",
         "NVML code with which registration with the fabric ended.",
         lambda e: e.gpu.fabric.status_code if e.gpu.fabric is not None else None,
     ),
-    Field(
+    gauge(
         "DCGM_FI_DEV_FABRIC_CLIQUE_ID",
         173,
-        "gauge",
         "Clique of the fabric that the GPU is in.",
         lambda e: e.gpu.fabric.clique_id if e.gpu.fabric is not None else None,
     ),
-    Field(
+    gauge(
         "DCGM_FI_DEV_FABRIC_HEALTH_MASK",
         174,
-        "gauge",
         "Health of the fabric as NVML's bit mask.",
         lambda e: e.board.fabric_health_mask,
     ),
-    Field(
+    gauge(
         "DCGM_FI_DEV_FABRIC_HEALTH_SUMMARY",
         175,
-        "gauge",
         "Health of the fabric: 0 not told, 1 healthy, 2 unhealthy, 3 limited capacity.",
         lambda e: e.board.fabric_health_summary,
     ),
-    Field(
+    gauge(
         "DCGM_FI_DEV_VGPU_LICENSE_STATUS",
         526,
-        "gauge",
         "Whether a vGPU licence is active.",
         lambda e: e.board.vgpu_license_active,
         default=True,
     ),
-    Field(
+    gauge(
         "DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION",
         1523,
-        "gauge",
         "What the driver asks for: 0 nothing, 1 reset, 2 reboot, 3 drain peers, 4 drain and reset.",
         lambda e: e.board.recovery_action,
     ),

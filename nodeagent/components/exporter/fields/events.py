@@ -10,6 +10,7 @@ from nodeagent.components.exporter.series.clock_events import ClockEvents
 from nodeagent.components.exporter.series.health_watches import Incident
 from nodeagent.components.exporter.series.xid_history import XidHistory
 from nodeagent.components.exporter.series.xid_messages import describe_xid
+from nodeagent.config.sections.cluster import MetricsSettings
 from nodeagent.model.ids import GpuUuid
 
 Extra: TypeAlias = tuple[dict[str, str], dict[str, str], float]
@@ -23,9 +24,7 @@ class Happenings:
     now_seconds: float
     xids: XidHistory
     clock_events: ClockEvents
-    xid_window_seconds: float = 300.0
-    clock_events_window_seconds: float = 300.0
-    xid_zero_before_first: bool = False
+    metrics: MetricsSettings
     incidents: Mapping[GpuUuid, tuple[Incident, ...]] = field(default_factory=dict)
 
 
@@ -47,12 +46,12 @@ def _last_xid(entity: Entity, happenings: Happenings) -> Iterator[Extra]:
     seen = happenings.xids.find_last(entity.gpu.uuid, entity.gpu_instance_id)
     if seen is not None:
         yield {}, {"err_code": str(seen.xid), "err_msg": describe_xid(seen.xid)}, seen.xid
-    elif happenings.xid_zero_before_first:
+    elif happenings.metrics.xid_zero_before_first:
         yield {}, {"err_code": "0", "err_msg": "No Error"}, 0
 
 
 def _xid_window(entity: Entity, happenings: Happenings) -> Iterator[Extra]:
-    window_seconds = happenings.xid_window_seconds
+    window_seconds = happenings.metrics.xid_window_seconds
     since = happenings.now_seconds - window_seconds
     window = {"window_size_in_ms": str(int(window_seconds * 1000))}
     counts = happenings.xids.count_since(entity.gpu.uuid, since, entity.gpu_instance_id)
@@ -63,7 +62,7 @@ def _xid_window(entity: Entity, happenings: Happenings) -> Iterator[Extra]:
 
 
 def _clock_event_window(entity: Entity, happenings: Happenings) -> Iterator[Extra]:
-    window_seconds = happenings.clock_events_window_seconds
+    window_seconds = happenings.metrics.clock_events_window_seconds
     counts = happenings.clock_events.count(entity.gpu.uuid, happenings.now_seconds)
     for name, count in counts.items():
         yield {"window_size_in_ms": str(int(window_seconds * 1000)), "clock_event": name}, {}, count

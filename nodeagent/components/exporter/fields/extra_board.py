@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from nodeagent.components.exporter.catalogue.field import Field
-from nodeagent.components.exporter.fields.extra_field import limit_watts, make_field, watts
+from nodeagent.components.exporter.catalogue.field import Field, to_watts, to_whole_watts
+from nodeagent.components.exporter.fields.extra_field import make_field
 
 _SMOOTHING = """
     ENABLED PRIV_LVL IMM_RAMP_DOWN_ENABLED APPLIED_TMP_CEIL APPLIED_TMP_FLOOR MAX_PERCENT_TMP_FLOOR_SETTING
@@ -33,11 +33,11 @@ def _list_board() -> Iterator[Field]:
     yield make_field("DEV_SLOWDOWN_TEMP", 158, "gauge", f"Where the GPU slows down, {celsius}", "call/slowdown_celsius")
     yield make_field("DEV_SHUTDOWN_TEMP", 159, "gauge", f"Where the GPU shuts down, {celsius}", "call/shutdown_celsius")
     text = "Power the board draws at this moment, W."
-    yield make_field("DEV_POWER_USAGE_INSTANT", 157, "gauge", text, "field/186/0", watts, decimals=True)
+    yield make_field("DEV_POWER_USAGE_INSTANT", 157, "gauge", text, "field/186/0", to_watts, decimals=True)
     limits = (("MIN", 161, "Lowest", "min"), ("MAX", 162, "Highest", "max"), ("DEF", 163, "Usual", "default"))
     for short, number, word, call in limits:
         name, text = f"DEV_POWER_MGMT_LIMIT_{short}", f"{word} power limit that can be set, W."
-        yield make_field(name, number, "gauge", text, f"call/power_limit_{call}", limit_watts, decimals=True)
+        yield make_field(name, number, "gauge", text, f"call/power_limit_{call}", to_whole_watts, decimals=True)
     slowed = (
         ("SYNC_BOOST_VIOLATION", 242, 76, "to keep pace with other GPUs"),
         ("BOARD_LIMIT_VIOLATION", 243, 77, "by the board's limit"),

@@ -7,25 +7,8 @@ number in last place), `gpm/9` a hardware counter, `call/…` a separate call.
 from collections.abc import Callable
 from functools import partial
 
-from nodeagent.components.exporter.catalogue.field import Entity, Field, Reading, to_whole_watts
+from nodeagent.components.exporter.catalogue.field import MIB, Entity, Field, Reading
 from nodeagent.components.exporter.exposition import MetricType
-
-_BYTES_IN_MIB = 1048576
-
-
-def whole(value: float) -> int:
-    """As a whole number."""
-    return int(value)
-
-
-def watts(milliwatts: float) -> float:
-    """Watts from the driver's milliwatts."""
-    return milliwatts / 1000
-
-
-def limit_watts(milliwatts: float) -> float | None:
-    """A limit in whole watts."""
-    return to_whole_watts(int(milliwatts))
 
 
 def ratio(percent: float) -> float:
@@ -35,7 +18,7 @@ def ratio(percent: float) -> float:
 
 def to_bytes(mib: float) -> int:
     """Bytes from mebibytes."""
-    return int(mib * _BYTES_IN_MIB)
+    return int(mib * MIB)
 
 
 def _read(entity: Entity, *, reading: str, convert: Callable[[float], Reading]) -> Reading:
@@ -60,7 +43,7 @@ def make_field(
     kind: MetricType,
     text: str,
     reading: str,
-    convert: Callable[[float], Reading] = whole,
+    convert: Callable[[float], Reading] = int,
     *,
     decimals: bool = False,
     own: bool = False,

@@ -1,6 +1,6 @@
 """Frame buffer, of the board or of the instance."""
 
-from nodeagent.components.exporter.catalogue.field import Entity, Field, to_mib
+from nodeagent.components.exporter.catalogue.field import Entity, gauge, to_mib
 
 
 def _used_share(entity: Entity) -> float | None:
@@ -12,37 +12,25 @@ def _used_share(entity: Entity) -> float | None:
 
 
 FIELDS = (
-    Field(
-        "DCGM_FI_DEV_FB_TOTAL", 250, "gauge", "Memory of the device, MiB.", lambda e: to_mib(e.share.memory_total_bytes)
-    ),
-    Field(
-        "DCGM_FI_DEV_FB_FREE",
-        251,
-        "gauge",
-        "Free memory, MiB.",
-        lambda e: to_mib(e.share.memory_free_bytes),
-        default=True,
-    ),
-    Field(
+    gauge("DCGM_FI_DEV_FB_TOTAL", 250, "Memory of the device, MiB.", lambda e: to_mib(e.share.memory_total_bytes)),
+    gauge("DCGM_FI_DEV_FB_FREE", 251, "Free memory, MiB.", lambda e: to_mib(e.share.memory_free_bytes), default=True),
+    gauge(
         "DCGM_FI_DEV_FB_USED",
         252,
-        "gauge",
         "Used memory without what the driver reserves, MiB.",
         lambda e: to_mib(e.share.memory_used_bytes),
         default=True,
     ),
-    Field(
+    gauge(
         "DCGM_FI_DEV_FB_RESERVED",
         253,
-        "gauge",
         "Memory that driver and firmware keep, MiB.",
         lambda e: to_mib(e.share.memory_reserved_bytes),
         default=True,
     ),
-    Field(
+    gauge(
         "DCGM_FI_DEV_FB_USED_PERCENT",
         254,
-        "gauge",
         "Used part of the usable memory, from 0 to 1 in spite of the name.",
         _used_share,
         decimals=True,

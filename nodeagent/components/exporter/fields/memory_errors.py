@@ -1,100 +1,87 @@
 """ECC errors, and rows or pages lost to errors."""
 
-from nodeagent.components.exporter.catalogue.field import Field
+from nodeagent.components.exporter.catalogue.field import counter, gauge
 
 FIELDS = (
-    Field("DCGM_FI_DEV_ECC_CURRENT", 300, "gauge", "Whether ECC is on.", lambda e: e.gpu.ecc_enabled),
-    Field(
+    gauge("DCGM_FI_DEV_ECC_CURRENT", 300, "Whether ECC is on.", lambda e: e.gpu.ecc_enabled),
+    counter(
         "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL",
         310,
-        "counter",
         "Corrected memory errors since the driver was loaded.",
         lambda e: e.board.ecc_corrected_volatile,
     ),
-    Field(
+    counter(
         "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL",
         311,
-        "counter",
         "Uncorrected memory errors since the driver was loaded.",
         lambda e: e.board.ecc_uncorrected_volatile,
     ),
-    Field(
+    counter(
         "DCGM_FI_DEV_ECC_SBE_AGG_TOTAL",
         312,
-        "counter",
         "Corrected memory errors in the life of the board.",
         lambda e: e.board.ecc_corrected_aggregate,
     ),
-    Field(
+    counter(
         "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL",
         313,
-        "counter",
         "Uncorrected memory errors in the life of the board.",
         lambda e: e.board.ecc_uncorrected_aggregate,
     ),
-    Field(
+    gauge(
         "DCGM_FI_DEV_THRESHOLD_SRM",
         346,
-        "gauge",
         "Whether the caches had more uncorrectable errors than a board may have.",
         lambda e: e.board.sram_threshold_exceeded,
     ),
-    Field(
+    counter(
         "DCGM_FI_DEV_RETIRED_SBE",
         390,
-        "counter",
         "Pages retired for corrected errors.",
         lambda e: e.board.retired_pages_single_bit,
     ),
-    Field(
+    counter(
         "DCGM_FI_DEV_RETIRED_DBE",
         391,
-        "counter",
         "Pages retired for uncorrected errors.",
         lambda e: e.board.retired_pages_double_bit,
     ),
-    Field(
+    counter(
         "DCGM_FI_DEV_RETIRED_PENDING",
         392,
-        "counter",
         "Whether pages wait for a reset to be retired.",
         lambda e: e.board.retired_pages_pending,
     ),
-    Field(
+    counter(
         "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS",
         393,
-        "counter",
         "Rows remapped for uncorrectable errors.",
         lambda e: e.board.remapped_rows_uncorrectable,
         default=True,
     ),
-    Field(
+    counter(
         "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS",
         394,
-        "counter",
         "Rows remapped for correctable errors.",
         lambda e: e.board.remapped_rows_correctable,
         default=True,
     ),
-    Field(
+    gauge(
         "DCGM_FI_DEV_ROW_REMAP_FAILURE",
         395,
-        "gauge",
         "Whether remapping a row has failed.",
         lambda e: e.board.remapped_rows_failed,
         default=True,
     ),
-    Field(
+    gauge(
         "DCGM_FI_DEV_ROW_REMAP_PENDING",
         396,
-        "gauge",
         "Whether rows wait for a reset to be remapped.",
         lambda e: e.board.remapped_rows_pending,
     ),
-    Field(
+    gauge(
         "DCGM_FI_DEV_MEMORY_UNREPAIRABLE_FLAG",
         1507,
-        "gauge",
         "Whether the memory can no longer be repaired.",
         lambda e: e.board.memory_unrepairable,
     ),

@@ -1,6 +1,6 @@
 """The PCIe link."""
 
-from nodeagent.components.exporter.catalogue.field import Entity, Field, to_mib, to_whole
+from nodeagent.components.exporter.catalogue.field import Entity, counter, gauge, to_mib, to_whole
 
 
 def _transmit_rate(entity: Entity) -> int | None:
@@ -28,79 +28,59 @@ def _bar1_free(entity: Entity) -> int | None:
 
 
 FIELDS = (
-    Field(
-        "DCGM_FI_DEV_BAR1_TOTAL",
-        90,
-        "gauge",
-        "Size of the BAR1 window, MiB.",
-        lambda e: to_mib(e.board.bar1_total_bytes),
-    ),
-    Field(
-        "DCGM_FI_DEV_BAR1_USED",
-        92,
-        "gauge",
-        "Used part of the BAR1 window, MiB.",
-        lambda e: to_mib(e.board.bar1_used_bytes),
-    ),
-    Field("DCGM_FI_DEV_BAR1_FREE", 93, "gauge", "Free part of the BAR1 window, MiB.", _bar1_free),
-    Field(
+    gauge("DCGM_FI_DEV_BAR1_TOTAL", 90, "Size of the BAR1 window, MiB.", lambda e: to_mib(e.board.bar1_total_bytes)),
+    gauge("DCGM_FI_DEV_BAR1_USED", 92, "Used part of the BAR1 window, MiB.", lambda e: to_mib(e.board.bar1_used_bytes)),
+    gauge("DCGM_FI_DEV_BAR1_FREE", 93, "Free part of the BAR1 window, MiB.", _bar1_free),
+    gauge(
         "DCGM_FI_DEV_PCIE_TX_THROUGHPUT",
         200,
-        "gauge",
         "Rate at which the GPU sends over PCIe, KB/s.",
         lambda e: _to_kilobytes(_transmit_rate(e)),
     ),
-    Field(
+    gauge(
         "DCGM_FI_DEV_PCIE_RX_THROUGHPUT",
         201,
-        "gauge",
         "Rate at which the GPU receives over PCIe, KB/s.",
         lambda e: _to_kilobytes(_receive_rate(e)),
     ),
-    Field(
+    counter(
         "DCGM_FI_DEV_PCIE_REPLAY_COUNTER",
         202,
-        "counter",
         "Packets sent again over PCIe.",
         lambda e: e.board.pcie_replay_count,
         default=True,
     ),
-    Field(
+    gauge(
         "DCGM_FI_DEV_PCIE_MAX_LINK_GEN",
         235,
-        "gauge",
         "Fastest PCIe generation of GPU and slot together.",
         lambda e: e.gpu.pci.link_generation_max,
     ),
-    Field(
+    gauge(
         "DCGM_FI_DEV_PCIE_MAX_LINK_WIDTH",
         236,
-        "gauge",
         "Most PCIe lanes of GPU and slot together.",
         lambda e: e.gpu.pci.link_width_max,
     ),
-    Field("DCGM_FI_DEV_PCIE_LINK_GEN", 237, "gauge", "PCIe generation in use.", lambda e: e.board.pcie_generation),
-    Field("DCGM_FI_DEV_PCIE_LINK_WIDTH", 238, "gauge", "PCIe lanes in use.", lambda e: e.board.pcie_width),
-    Field(
+    gauge("DCGM_FI_DEV_PCIE_LINK_GEN", 237, "PCIe generation in use.", lambda e: e.board.pcie_generation),
+    gauge("DCGM_FI_DEV_PCIE_LINK_WIDTH", 238, "PCIe lanes in use.", lambda e: e.board.pcie_width),
+    gauge(
         "DCGM_FI_PROF_PCIE_TX_BYTES",
         1009,
-        "gauge",
         "Rate at which the GPU sends over PCIe, bytes per second.",
         _transmit_rate,
         default=True,
     ),
-    Field(
+    gauge(
         "DCGM_FI_PROF_PCIE_RX_BYTES",
         1010,
-        "gauge",
         "Rate at which the GPU receives over PCIe, bytes per second.",
         _receive_rate,
         default=True,
     ),
-    Field(
+    counter(
         "DCGM_FI_DEV_PCIE_COUNT_CORRECTABLE_ERRORS",
         1501,
-        "counter",
         "PCIe errors that were corrected.",
         lambda e: e.board.pcie_correctable_error_count,
     ),

@@ -3,7 +3,7 @@
 Ratios of hardware counters come with Hopper and later, and are never guessed from other readings.
 """
 
-from nodeagent.components.exporter.catalogue.field import Entity, Field
+from nodeagent.components.exporter.catalogue.field import Entity, Field, gauge
 
 
 def _ratio(name: str, number: int, text: str, attribute: str, *, default: bool = False) -> Field:
@@ -14,38 +14,34 @@ def _ratio(name: str, number: int, text: str, attribute: str, *, default: bool =
         value: float | None = getattr(profiling, attribute)
         return value
 
-    return Field(name, number, "gauge", text, read, decimals=True, default=default)
+    return gauge(name, number, text, read, decimals=True, default=default)
 
 
 FIELDS = (
-    Field(
+    gauge(
         "DCGM_FI_DEV_GPU_UTIL",
         203,
-        "gauge",
         "Time in which a kernel ran, percent.",
         lambda e: e.board.gpu_utilization_percent,
         default=True,
     ),
-    Field(
+    gauge(
         "DCGM_FI_DEV_MEM_COPY_UTIL",
         204,
-        "gauge",
         "Time in which memory was read or written, percent; not how full it is.",
         lambda e: e.board.memory_utilization_percent,
         default=True,
     ),
-    Field(
+    gauge(
         "DCGM_FI_DEV_ENC_UTIL",
         206,
-        "gauge",
         "Use of the video encoders, percent.",
         lambda e: e.board.encoder_utilization_percent,
         default=True,
     ),
-    Field(
+    gauge(
         "DCGM_FI_DEV_DEC_UTIL",
         207,
-        "gauge",
         "Use of the video decoders, percent.",
         lambda e: e.board.decoder_utilization_percent,
         default=True,

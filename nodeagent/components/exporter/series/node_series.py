@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from nodeagent.components.exporter.attribution.device_labels import LabelStyle, make_device_labels
+from nodeagent.components.exporter.attribution.device_labels import make_device_labels
 from nodeagent.components.exporter.attribution.entities import is_partitioned, list_boards, list_devices
 from nodeagent.components.exporter.attribution.holders import Holders, find_holders, list_holders
 from nodeagent.components.exporter.attribution.pod_accounts import PodAccounts
@@ -33,44 +33,11 @@ HEALTH = "DCGM_EXP_GPU_HEALTH_STATUS"
 
 @dataclass(frozen=True, slots=True)
 class SeriesSelection:
-    """The series wanted by the settings."""
+    """The wanted series: the fields of the list, under the settings."""
 
     selection: Selection
-    style: LabelStyle = field(default_factory=LabelStyle)
-    pods: bool = True
-    processes: bool = True
-    pod_labels: tuple[str, ...] | None = None
-    """Patterns of the keys that are wanted, none for all; `None` where no labels are."""
-    extra_resource_names: tuple[str, ...] = ()
-    xid_window_seconds: float = 300.0
-    clock_events_window_seconds: float = 300.0
-    xid_zero_before_first: bool = False
-
-
-def plan_style(metrics: MetricsSettings, host: str) -> LabelStyle:
-    """The label style of the settings."""
-    return LabelStyle(
-        host=host,
-        host_label=metrics.host_label,
-        replace_blanks=metrics.replace_blanks_in_model_name,
-        old_namespace=metrics.old_namespace_labels,
-        pod_uid=metrics.pod_uid,
-    )
-
-
-def plan_selection(metrics: MetricsSettings, selection: Selection, host: str) -> SeriesSelection:
-    """The series wanted by the settings, with the fields of the list."""
-    return SeriesSelection(
-        selection=selection,
-        style=plan_style(metrics, host),
-        pods=metrics.pod_attribution,
-        processes=metrics.processes,
-        pod_labels=metrics.pod_label_allowlist if metrics.pod_labels else None,
-        extra_resource_names=metrics.extra_resource_names,
-        xid_window_seconds=metrics.xid_window_seconds,
-        clock_events_window_seconds=metrics.clock_events_window_seconds,
-        xid_zero_before_first=metrics.xid_zero_before_first,
-    )
+    metrics: MetricsSettings = field(default_factory=MetricsSettings)
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +64,7 @@ class NodeSeries:
         """Add a sample and render the series, block by block, so that other tasks may run in between."""
         boards = list_boards(known.inventory, sample, self._rates.update(sample))
         devices = list_devices(boards)
-        holders = _find_holders(known, requests) if requests.pods else {}
+        holders = _find_holders(known, requests) if requests.metrics.pod_attribution else {}
         happenings = self._note(boards, sample.time_seconds, requests)
         self._accounts.update(devices, holders, known.places, sample.time_seconds)
         yield from render_device_series(
@@ -107,16 +74,16 @@ class NodeSeries:
             happenings,
         )
         yield from render_families(build_reading_families(boards))
-        if requests.pods and requests.processes:
-            yield from render_families(build_pod_families(self._accounts.usages, devices, requests.style))
-        if known.pod_labels is not None and requests.pod_labels is not None:
-            families = build_pod_label_families(known.pod_labels, holders, requests.pod_labels, requests.style)
-            yield from render_families(families)
+        metrics = requests.metrics
+        if metrics.pod_attribution and metrics.processes:
+            yield from render_families(build_pod_families(self._accounts.usages, devices, metrics))
+        if metrics.pod_labels and known.pod_labels is not None:
+            yield from render_families(build_pod_label_families(known.pod_labels, holders, metrics))
 
     def _note(self, boards: list[Entity], now_seconds: float, requests: SeriesSelection) -> Happenings:
         present = frozenset(board.gpu.uuid for board in boards)
         wanted = {family.field.name for family in requests.selection.families}
-        self._clock_events.set_window(requests.clock_events_window_seconds)
+        self._clock_events.set_window(requests.metrics.clock_events_window_seconds)
         self._clock_events.forget(present)
         self._health.forget(present)
         incidents = {}
@@ -125,21 +92,14 @@ class NodeSeries:
             if CLOCK_EVENTS in wanted and board.board.clock_event_reasons is not None:
                 self._clock_events.note(gpu, now_seconds, board.board.clock_event_reasons)
             if HEALTH in wanted:
-                xids = self.xids.list_recent(gpu, now_seconds - requests.xid_window_seconds)
+                xids = self.xids.list_recent(gpu, now_seconds - requests.metrics.xid_window_seconds)
                 incidents[gpu] = self._health.judge(board.board, now_seconds, xids)
-        return Happenings(
-            now_seconds,
-            self.xids,
-            self._clock_events,
-            requests.xid_window_seconds,
-            requests.clock_events_window_seconds,
-            requests.xid_zero_before_first,
-            incidents,
-        )
+        return Happenings(now_seconds, self.xids, self._clock_events, requests.metrics, incidents)
 
 
 def _find_holders(known: Knowledge, requests: SeriesSelection) -> Holders:
-    return find_holders(known.allocations, requests.extra_resource_names, known.claims, known.inventory.gpus)
+    extra = requests.metrics.extra_resource_names
+    return find_holders(known.allocations, extra, known.claims, known.inventory.gpus)
 
 
 def _label(entity: Entity, known: Knowledge, holders: Holders, requests: SeriesSelection) -> Device:
@@ -150,7 +110,5 @@ def _label(entity: Entity, known: Knowledge, holders: Holders, requests: SeriesS
         driver.interface_version if driver is not None else "",
         driver.cuda_version if driver is not None else None,
     )
-    labels = make_device_labels(
-        entity, identity, requests.selection.labels, list_holders(entity, holders), requests.style
-    )
-    return Device(entity, labels)
+    selected, held_by = requests.selection.labels, list_holders(entity, holders)
+    return Device(entity, make_device_labels(entity, identity, selected, held_by, requests.metrics, requests.host))

@@ -11,11 +11,11 @@ from typing import Final
 from msgspec.structs import replace
 
 from nodeagent.components.health.evidence.findings import Finding, PollResult, suspect, unhealthy
-from nodeagent.components.health.evidence.limits import Limits
 from nodeagent.components.health.evidence.links import judge_nvlinks, judge_pcie
 from nodeagent.components.health.evidence.rates import judge_rates
 from nodeagent.components.health.records import LevelMemory
 from nodeagent.components.health.remedies import Remedy
+from nodeagent.config.sections.health_limits import HealthLimits
 from nodeagent.model.gpu import Fabric, FabricPhase, Gpu
 from nodeagent.model.health import ReturnRule
 from nodeagent.model.ids import PciAddress
@@ -42,10 +42,10 @@ def judge_levels(
     sample: GpuSample | None,
     memory: LevelMemory,
     at: float,
+    limits: HealthLimits,
     *,
     has_switches: bool = False,
     unlinked: Collection[PciAddress] = (),
-    limits: Limits | None = None,
 ) -> PollResult:
     """Judge the newest sample of a GPU against what is remembered of it.
 
@@ -54,9 +54,9 @@ def judge_levels(
         sample: the newest reading; `None` where the sample lacks the GPU.
         memory: the memory of the polls before.
         at: when the sample was taken.
+        limits: from where on a level is a fault.
         has_switches: whether the node has NVSwitches, so that the GPU must be in a fabric.
         unlinked: GPUs to which no link can be up for a known reason: MIG mode, lost, or gone.
-        limits: from where on a level is a fault.
     """
     lost = gpu.lost if sample is None else "" if sample.silent else sample.lost
     if lost:
@@ -65,7 +65,7 @@ def judge_levels(
         return PollResult(findings=(finding,), memory=memory, is_clean=False)
     if sample is None or sample.silent or not _is_alive(sample):
         return PollResult(memory=memory, answered=False, is_clean=False)
-    return _judge_living(gpu, sample, memory, at, limits or Limits(), has_switches=has_switches, unlinked=unlinked)
+    return _judge_living(gpu, sample, memory, at, limits, has_switches=has_switches, unlinked=unlinked)
 
 
 def judge_recovery_action(action: int) -> Finding | None:
@@ -88,7 +88,7 @@ def _judge_living(
     sample: GpuSample,
     before: LevelMemory,
     at: float,
-    limits: Limits,
+    limits: HealthLimits,
     *,
     has_switches: bool,
     unlinked: Collection[PciAddress],
@@ -204,19 +204,19 @@ def _judge_board(gpu: Gpu, sample: GpuSample) -> tuple[Finding | None, ...]:
     return caches, memory, inforom
 
 
-def _judge_rows(sample: GpuSample, limits: Limits) -> tuple[Finding | None, Finding | None]:
+def _judge_rows(sample: GpuSample, limits: HealthLimits) -> tuple[Finding | None, Finding | None]:
     failed = full = None
     if sample.remapped_rows_failed:
         failed = unhealthy("remap-failed", "a memory row could not be remapped", Remedy.SERVICE, _S)
-    if (sample.remapped_rows_uncorrectable or 0) >= limits.remapped_rows:
+    if (sample.remapped_rows_uncorrectable or 0) >= limits.remapped_rows_limit:
         reason = f"{sample.remapped_rows_uncorrectable} memory rows are remapped, which is all there are"
         full = suspect("remap-full", reason, Remedy.SERVICE, _S)
     return failed, full
 
 
-def _judge_pages(sample: GpuSample, limits: Limits) -> Finding | None:
+def _judge_pages(sample: GpuSample, limits: HealthLimits) -> Finding | None:
     retired = (sample.retired_pages_single_bit or 0) + (sample.retired_pages_double_bit or 0)
-    if retired < limits.retired_pages:
+    if retired < limits.retired_pages_limit:
         return None
     return unhealthy("pages-retired", f"{retired} memory pages are retired, the table is full", Remedy.SERVICE, _S)
 
@@ -242,7 +242,7 @@ def _judge_heat(sample: GpuSample) -> Finding | None:
 
 
 def _judge_fabric(
-    fabric: Fabric | None, memory: LevelMemory, at: float, limits: Limits
+    fabric: Fabric | None, memory: LevelMemory, at: float, limits: HealthLimits
 ) -> tuple[Finding | None, LevelMemory]:
     """A GPU that is not in its NVLink fabric cannot run CUDA; a registration under way is given some minutes."""
     if fabric is None or fabric.phase is FabricPhase.NOT_SUPPORTED or _is_in_fabric(fabric):

@@ -8,10 +8,10 @@ from typing import Final
 from msgspec.structs import replace
 
 from nodeagent.components.health.evidence.findings import Finding, suspect
-from nodeagent.components.health.evidence.limits import Limits
 from nodeagent.components.health.evidence.xids import DAY
 from nodeagent.components.health.records import LevelMemory
 from nodeagent.components.health.remedies import Remedy
+from nodeagent.config.sections.health_limits import HealthLimits
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.health import ReturnRule
 from nodeagent.model.telemetry import GpuSample
@@ -20,7 +20,7 @@ _L: Final = ReturnRule.LEVELS_CLEAN
 
 
 def judge_pcie(
-    gpu: Gpu, sample: GpuSample, memory: LevelMemory, limits: Limits
+    gpu: Gpu, sample: GpuSample, memory: LevelMemory, limits: HealthLimits
 ) -> tuple[tuple[Finding | None, ...], LevelMemory]:
     """Lanes at any time, speed under load alone: an idle GPU slows the link down without a fault."""
     narrow, memory = _judge_width(gpu, sample, memory, limits)
@@ -29,7 +29,7 @@ def judge_pcie(
 
 
 def _judge_width(
-    gpu: Gpu, sample: GpuSample, memory: LevelMemory, limits: Limits
+    gpu: Gpu, sample: GpuSample, memory: LevelMemory, limits: HealthLimits
 ) -> tuple[Finding | None, LevelMemory]:
     width, widest = sample.pcie_width, gpu.pci.link_width_max
     is_narrow = width is not None and widest is not None and 0 < width < widest
@@ -42,7 +42,7 @@ def _judge_width(
 
 
 def _judge_speed(
-    gpu: Gpu, sample: GpuSample, memory: LevelMemory, limits: Limits
+    gpu: Gpu, sample: GpuSample, memory: LevelMemory, limits: HealthLimits
 ) -> tuple[Finding | None, LevelMemory]:
     generation, fastest = sample.pcie_generation, gpu.pci.link_generation_max
     if generation is None or fastest is None:
@@ -59,15 +59,15 @@ def _judge_speed(
     return suspect("pcie-slow", reason, Remedy.CHECK_SLOT, _L), memory
 
 
-def _is_busy(sample: GpuSample, limits: Limits) -> bool:
+def _is_busy(sample: GpuSample, limits: HealthLimits) -> bool:
     percent: float = sample.gpu_utilization_percent or 0
     if sample.profiling is not None and sample.profiling.graphics_engine_active is not None:
         percent = max(percent, 100 * sample.profiling.graphics_engine_active)
-    return percent >= limits.busy_percent
+    return percent >= limits.pcie_busy_percent
 
 
 def judge_nvlinks(
-    sample: GpuSample, memory: LevelMemory, limits: Limits
+    sample: GpuSample, memory: LevelMemory, limits: HealthLimits
 ) -> tuple[tuple[Finding | None, ...], LevelMemory]:
     """The slowest link against the fastest ever seen, and the worst bit error rate."""
     slow = noisy = None

@@ -9,10 +9,10 @@ from typing import Final
 from msgspec.structs import replace
 
 from nodeagent.components.health.evidence.findings import Finding, suspect, unhealthy
-from nodeagent.components.health.evidence.limits import Limits
 from nodeagent.components.health.evidence.xids import DAY, HOUR
 from nodeagent.components.health.records import CounterWindow, LevelMemory
 from nodeagent.components.health.remedies import Remedy
+from nodeagent.config.sections.health_limits import HealthLimits
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.health import ReturnRule
 from nodeagent.model.telemetry import GpuSample
@@ -27,7 +27,7 @@ _W, _L = ReturnRule.QUIET_PERIOD, ReturnRule.LEVELS_CLEAN
 
 
 def judge_rates(
-    gpu: Gpu, sample: GpuSample, memory: LevelMemory, at: float, limits: Limits
+    gpu: Gpu, sample: GpuSample, memory: LevelMemory, at: float, limits: HealthLimits
 ) -> tuple[tuple[Finding | None, ...], LevelMemory]:
     """Findings from the growth of counters since the poll before, and the memory for the next."""
     seconds = at - memory.looked_at if memory.looked_at is not None else 0.0
@@ -48,7 +48,7 @@ def measure_growth(before: int | None, now: int | None) -> int:
 
 
 def _judge_link_errors(
-    sample: GpuSample, memory: LevelMemory, seconds: float, limits: Limits
+    sample: GpuSample, memory: LevelMemory, seconds: float, limits: HealthLimits
 ) -> tuple[tuple[Finding | None, ...], LevelMemory]:
     recoveries = _sum(sample.nvlink_replay_count, sample.nvlink_recovery_count)
     crc = _sum(sample.nvlink_crc_flit_count, sample.nvlink_crc_data_count)
@@ -81,7 +81,7 @@ def _sum(left: int | None, right: int | None) -> int | None:
 
 
 def _judge_replays(
-    gpu: Gpu, sample: GpuSample, memory: LevelMemory, at: float, limits: Limits
+    gpu: Gpu, sample: GpuSample, memory: LevelMemory, at: float, limits: HealthLimits
 ) -> tuple[Finding | None, LevelMemory]:
     growth, minutes, window = _measure(memory.replays, sample.pcie_replay_count, at)
     memory = replace(memory, replays=window)
@@ -105,23 +105,23 @@ def _judge_bus_errors(sample: GpuSample, memory: LevelMemory) -> tuple[Finding |
 
 
 def _judge_page_growth(
-    sample: GpuSample, memory: LevelMemory, at: float, limits: Limits
+    sample: GpuSample, memory: LevelMemory, at: float, limits: HealthLimits
 ) -> tuple[Finding | None, LevelMemory]:
     """A board with many retired pages wears out while the number grows; a board that has stopped is left alone."""
     count, before = sample.retired_pages_double_bit, memory.retired_double_bit
     if count is None or (before is not None and before.count == count):
         return None, memory
     memory = replace(memory, retired_double_bit=CounterWindow(at=at, count=count))
-    is_worn = before is not None and limits.retired_double_bit_pages < before.count < count
-    if before is None or not is_worn or at - before.at > limits.retired_double_bit_seconds:
+    is_worn = before is not None and limits.retired_double_bit_pages_limit < before.count < count
+    if before is None or not is_worn or at - before.at > limits.retired_double_bit_window_seconds:
         return None, memory
-    days = limits.retired_double_bit_seconds / DAY
+    days = limits.retired_double_bit_window_seconds / DAY
     reason = f"{count} memory pages are retired for double-bit errors, {count - before.count} within {days:g} days"
     return unhealthy("pages-failing", reason, Remedy.SERVICE, ReturnRule.SERVICE), memory
 
 
 def _judge_storm(
-    sample: GpuSample, memory: LevelMemory, at: float, limits: Limits
+    sample: GpuSample, memory: LevelMemory, at: float, limits: HealthLimits
 ) -> tuple[Finding | None, LevelMemory]:
     """Corrected errors are harmless until their number slows the memory down."""
     growth, minutes, window = _measure(memory.corrected, sample.ecc_corrected_volatile, at)
@@ -150,7 +150,7 @@ def _measure(window: CounterWindow | None, count: int | None, at: float) -> tupl
 
 
 def _judge_throttling(
-    sample: GpuSample, memory: LevelMemory, at: float, limits: Limits
+    sample: GpuSample, memory: LevelMemory, at: float, limits: HealthLimits
 ) -> tuple[Finding | None, LevelMemory]:
     """Slowed down by hardware in most of the last minutes; unhealthy past the longer limit."""
     is_slow = bool((sample.clock_event_reasons or 0) & HARDWARE_SLOWDOWN)

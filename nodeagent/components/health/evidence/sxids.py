@@ -7,9 +7,9 @@ meant until their own links and recovery actions say more.
 from collections.abc import Sequence
 from typing import Final
 
-from nodeagent.components.health.evidence.limits import Limits
 from nodeagent.components.health.evidence.xids import HOUR
 from nodeagent.components.health.remedies import Remedy
+from nodeagent.config.sections.health_limits import HealthLimits
 from nodeagent.model.health import ReturnRule, Verdict
 from nodeagent.model.values import Value
 
@@ -76,7 +76,7 @@ _TABLE: Final[dict[int, SwitchReading]] = {
 }
 
 
-def judge_passing(times: Sequence[float], at: float, limits: Limits) -> SwitchReading | None:
+def judge_passing(times: Sequence[float], at: float, limits: HealthLimits) -> SwitchReading | None:
     """The effect of many passing errors within an hour; `None` below the limit."""
     count = sum(1 for time in times if at - time < HOUR)
     if count <= limits.switch_errors_per_hour:

@@ -103,14 +103,13 @@ class _Unit(Value, frozen=True):
     """Error statuses of one sub-unit; an unlisted status is judged by the severity in the line."""
 
     ignored: frozenset[int] = frozenset()
-    followed: frozenset[int] = frozenset()
     reset: frozenset[int] = frozenset()
     all_ignored: bool = False
     all_reset: bool = False
 
 
-def _unit(ignored: tuple[int, ...] = (), followed: tuple[int, ...] = (), reset: tuple[int, ...] = ()) -> _Unit:
-    return _Unit(ignored=frozenset(ignored), followed=frozenset(followed), reset=frozenset(reset))
+def _unit(ignored: tuple[int, ...], reset: tuple[int, ...] = ()) -> _Unit:
+    return _Unit(ignored=frozenset(ignored), reset=frozenset(reset))
 
 
 _SOFTWARE_NOTE = 0x8000_0000
@@ -119,11 +118,11 @@ _HARMLESS, _SEVERE = _Unit(all_ignored=True), _Unit(all_reset=True)
 _UNITS: Final[dict[str, _Unit]] = {
     "saw": _unit((0x1, 0x4, 0x8, 0x20), reset=(0x2, 0x10)),
     "rlw-control": _Unit(),
-    "rlw-remap": _unit((0x100, 0x200), (0x1, 0x2, 0x4, 0x8, 0x10, 0x20), (0x40, 0x80)),
+    "rlw-remap": _unit((0x100, 0x200), reset=(0x40, 0x80)),
     "rlw-response": _unit((0x1,), reset=(0x2,)),
     "rlw-receive": _unit((0x1, 0x2, 0x4, 0x8)),
     "rlw-receive-marked": _unit((0x8,), reset=(0x1, 0x2, 0x4)),
-    "rlw-tracker": _unit((0x2,), (0x4, 0x8), (0x1, 0x10, 0x20)),
+    "rlw-tracker": _unit((0x2,), reset=(0x1, 0x10, 0x20)),
     "rlw-tag": _unit((0x1, 0x10000), reset=(0x2, 0x20000, 0x100000)),
     "tlw": _TLW,
     "trex": _HARMLESS,

@@ -128,7 +128,6 @@ def _watch(
     remedy: Remedy = Remedy.WATCH,
     *,
     quiet_seconds: float = DAY,
-    note: str = "",
 ) -> list[XidEntry]:
     """XIDs after which a device works and needs attention, until a quiet period has passed."""
     return [
@@ -141,7 +140,6 @@ def _watch(
             rule=ReturnRule.QUIET_PERIOD,
             remedy=remedy,
             quiet_seconds=quiet_seconds,
-            note=note,
         )
         for engine, number in enumerate(numbers)
     ]

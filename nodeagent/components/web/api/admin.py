@@ -1,6 +1,6 @@
 """The bodies of commands on the admin socket, and which peers may send them; pure."""
 
-from msgspec import DecodeError, ValidationError, json
+from msgspec import DecodeError, json
 from msgspec.structs import replace
 
 from nodeagent.model.orders import AuthoredCommand, C, Order
@@ -30,7 +30,7 @@ def parse_command(order: Order[C], body: bytes, uid: int, pid: int) -> C:
         return order.arguments()
     try:
         command = json.decode(body or b"{}", type=order.arguments)
-    except (ValidationError, DecodeError) as error:
+    except DecodeError as error:
         raise CommandMalformed(str(error)) from error
     except RecursionError as error:
         raise CommandMalformed("it is nested too deep") from error

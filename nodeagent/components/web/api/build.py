@@ -2,25 +2,24 @@
 
 from collections.abc import Iterable, Sequence
 
+from nodeagent.components.web.api.claims import join_claims
 from nodeagent.components.web.api.fractions import list_fraction_holders
 from nodeagent.components.web.api.gpu_records import join_devices, join_gpus
+from nodeagent.components.web.api.latest import ReadLatest
 from nodeagent.components.web.api.records import ComponentRecord, ConditionRecord, GateRecord, StateRecord
 from nodeagent.components.web.verdict import decide_ready, decide_verdict
 from nodeagent.core.values import ActiveCondition, ComponentReport, GateState
-from nodeagent.model.allocation import AllocationTable
+from nodeagent.model.allocation import AllocationTable, ClaimTable
+from nodeagent.model.claims import ReadyClaims
 from nodeagent.model.devices import DeviceTable
 from nodeagent.model.driver import DriverState
 from nodeagent.model.gpu import Inventory
-from nodeagent.model.health import HealthReport
 from nodeagent.model.journal import FractionTable
 from nodeagent.model.labels import LabelState
-from nodeagent.model.mig import MigState
 from nodeagent.model.mps import MpsState
-from nodeagent.model.offering import Offering
 from nodeagent.model.plugin import PluginState
 from nodeagent.model.runtime import CdiState, RuntimeState
 from nodeagent.model.slices import PublishedSlices
-from nodeagent.model.telemetry import NodeSample
 from nodeagent.model.usage import FractionUsage
 from nodeagent.model.values import Value
 
@@ -35,27 +34,6 @@ class Identity(Value, frozen=True):
     started_seconds: float
     vital_gates: frozenset[str] = frozenset()
     notices: tuple[str, ...] = ()
-
-
-class LatestStates(Value, frozen=True):
-    """The newest states on the bus; `None` for unpublished states."""
-
-    driver: DriverState | None = None
-    inventory: Inventory | None = None
-    sample: NodeSample | None = None
-    health: HealthReport | None = None
-    plugin: PluginState | None = None
-    runtime: RuntimeState | None = None
-    cdi: CdiState | None = None
-    allocations: AllocationTable | None = None
-    labels: LabelState | None = None
-    offering: Offering | None = None
-    parts: FractionTable | None = None
-    usage: FractionUsage | None = None
-    mps: MpsState | None = None
-    devices: DeviceTable | None = None
-    mig: MigState | None = None
-    slices: PublishedSlices | None = None
 
 
 def build_gates(gates: Iterable[GateState], vital: frozenset[str]) -> tuple[GateRecord, ...]:
@@ -100,7 +78,7 @@ def build_conditions(conditions: Iterable[ActiveCondition]) -> tuple[ConditionRe
 
 def build_state(
     identity: Identity,
-    known: LatestStates,
+    read: ReadLatest,
     gates: Sequence[GateRecord],
     components: Sequence[ComponentRecord],
     conditions: Sequence[ConditionRecord],
@@ -109,28 +87,21 @@ def build_state(
 ) -> StateRecord:
     """The record of the whole node."""
     ready = decide_ready(gates, components)
+    inventory, devices = read(Inventory), read(DeviceTable)
+    allocations = join_claims(read(AllocationTable), read(ReadyClaims), read(ClaimTable))
     gpus = None
-    if known.inventory is not None:
-        parts = list_fraction_holders(known.parts, known.usage) if known.parts is not None else None
-        gpus = join_gpus(
-            known.inventory,
-            known.sample,
-            known.health,
-            known.allocations,
-            offering=known.offering,
-            parts=parts,
-            plugin=known.plugin,
-            mig=known.mig,
-            now_seconds=now_seconds,
-        )
+    if inventory is not None:
+        table = read(FractionTable)
+        parts = list_fraction_holders(table, read(FractionUsage)) if table is not None else {}
+        gpus = join_gpus(inventory, read, allocations, parts, now_seconds=now_seconds)
     verdict, sentence = decide_verdict(
         ready=ready,
         conditions=conditions,
-        inventory=known.inventory,
-        plugin=known.plugin,
+        inventory=inventory,
+        plugin=read(PluginState),
         gates=gates,
         gpus=gpus,
-        devices=known.devices,
+        devices=devices,
     )
     return StateRecord(
         api="v1",
@@ -146,15 +117,15 @@ def build_state(
         gates=tuple(gates),
         components=tuple(components),
         conditions=tuple(conditions),
-        driver=known.driver,
+        driver=read(DriverState),
         gpus=gpus,
-        plugin=known.plugin,
-        runtime=known.runtime,
-        cdi=known.cdi,
-        allocations=known.allocations.allocations if known.allocations is not None else (),
-        labels=known.labels,
-        mps=known.mps,
-        devices=join_devices(known.devices, known.allocations),
-        slices=known.slices,
+        plugin=read(PluginState),
+        runtime=read(RuntimeState),
+        cdi=read(CdiState),
+        allocations=allocations.allocations if allocations is not None else (),
+        labels=read(LabelState),
+        mps=read(MpsState),
+        devices=join_devices(devices, allocations),
+        slices=read(PublishedSlices),
         notices=identity.notices,
     )

@@ -1,6 +1,7 @@
 """Joins the states of each GPU: identity, sample, health, holders; pure."""
 
 from nodeagent.components.web.api.fractions import FractionHolders
+from nodeagent.components.web.api.latest import ReadLatest
 from nodeagent.components.web.api.records import DeviceClassRecord, DeviceRecord, FractionHolder, GpuRecord, GpusRecord
 from nodeagent.model.allocation import Allocation, AllocationTable
 from nodeagent.model.devices import DeviceClassState, DeviceTable, HostDevice
@@ -16,21 +17,17 @@ from nodeagent.rules.offer.resources import list_free
 
 def join_gpus(
     inventory: Inventory,
-    sample: NodeSample | None,
-    health: HealthReport | None,
-    table: AllocationTable | None,
+    read: ReadLatest,
+    allocations: AllocationTable | None,
+    parts: FractionHolders,
     *,
-    offering: Offering | None = None,
-    plugin: PluginState | None = None,
-    parts: FractionHolders | None = None,
-    mig: MigState | None = None,
     now_seconds: float,
 ) -> GpusRecord:
     """A record per GPU of the inventory; unread values are missing from the record."""
-    known = _GpuStates(sample, health, table, offering, plugin, mig, now_seconds)
+    known = _GpuStates(read, allocations, now_seconds)
     return GpusRecord(
         generation=inventory.generation,
-        gpus=tuple(known.join(gpu, (parts or {}).get(gpu.uuid, ())) for gpu in inventory.gpus),
+        gpus=tuple(known.join(gpu, parts.get(gpu.uuid, ())) for gpu in inventory.gpus),
         pairs=inventory.pairs,
         switches=inventory.switches,
         missing=inventory.missing,
@@ -41,16 +38,9 @@ def join_gpus(
 class _GpuStates:
     """All states besides the inventory, by GPU or device."""
 
-    def __init__(
-        self,
-        sample: NodeSample | None,
-        health: HealthReport | None,
-        table: AllocationTable | None,
-        offering: Offering | None,
-        plugin: PluginState | None,
-        mig: MigState | None,
-        now_seconds: float,
-    ) -> None:
+    def __init__(self, read: ReadLatest, table: AllocationTable | None, now_seconds: float) -> None:
+        sample, health, plugin = read(NodeSample), read(HealthReport), read(PluginState)
+        offering, mig = read(Offering), read(MigState)
         self._age_seconds = max(0.0, now_seconds - sample.time_seconds) if sample is not None else None
         self._is_old = sample is not None and sample.is_old(now_seconds)
         self._samples: dict[str, GpuSample] = {one.uuid: one for one in sample.gpus} if sample is not None else {}
@@ -89,7 +79,7 @@ class _GpuStates:
             return None
         # The list follows a loss or a verdict a moment later.
         unfit = {one.device for one in self._verdicts.get(gpu.uuid, ()) if one.verdict is Verdict.UNHEALTHY}
-        uuids = () if gpu.lost else (gpu.uuid, *(device.uuid for device in gpu.mig_devices))
+        uuids = () if gpu.lost else gpu.device_uuids
         return tuple(uuid for uuid in uuids if uuid in self._free and uuid not in unfit)
 
     def _find_allocations(self, gpu: Gpu) -> tuple[Allocation, ...]:
@@ -103,7 +93,7 @@ def find_gpu_record(records: GpusRecord, name: str) -> GpuRecord | None:
     """By UUID, MIG UUID, PCI address, or index."""
     for record in records.gpus:
         gpu = record.gpu
-        names = {gpu.uuid, gpu.pci.address, str(gpu.index), *(device.uuid for device in gpu.mig_devices)}
+        names = {gpu.pci.address, str(gpu.index), *gpu.device_uuids}
         if name in names:
             return record
     return None
@@ -134,7 +124,4 @@ def _join_device(device: HostDevice, held: tuple[Allocation, ...]) -> DeviceReco
 
 
 def _name(allocation: Allocation) -> str:
-    pod = allocation.pod
-    if pod is None:
-        return f"allocation {allocation.number}"
-    return f"{pod.namespace}/{pod.name}" if pod.name else f"pod {pod.uid}"
+    return f"allocation {allocation.number}" if allocation.pod is None else allocation.pod.describe()

@@ -93,7 +93,6 @@ def build_chains(
     *,
     about: AbstractSet[int] | None = None,
     length: int = CHAIN_LENGTH,
-    routine: int = ROUTINE_MAX,
 ) -> tuple[Chain, ...]:
     """The last chains, the latest beginning first; with `about`, chains with any of these events.
 
@@ -119,7 +118,7 @@ def build_chains(
     began = [root for root in children.get(None, ()) if root not in repeated or root in children]
     walks = {root: _walk(children, root) for root in began}
     roots = [root for root, walk in walks.items() if about is None or any(seq in about for seq, _ in walk)]
-    chosen = _choose(told, roots, routine)[:limit]
+    chosen = _choose(told, roots)[:limit]
     return tuple(_build_chain([(told[seq], depth) for seq, depth in walks[root]], length) for root in chosen)
 
 
@@ -151,14 +150,14 @@ def _join_names(names: Sequence[str]) -> str:
     return f"{names[0]}, {names[1]} and {len(names) - 2} more"
 
 
-def _choose(told: Mapping[int, ChainEvent], roots: Sequence[int], routine_max: int) -> list[int]:
+def _choose(told: Mapping[int, ChainEvent], roots: Sequence[int]) -> list[int]:
     """The roots, newest first, with few routine events."""
     chosen: list[int] = []
     routine = 0
     for root in reversed(roots):
         is_routine = told[root].type in ROUTINE
         routine += is_routine
-        if not is_routine or routine <= routine_max:
+        if not is_routine or routine <= ROUTINE_MAX:
             chosen.append(root)
     return chosen
 

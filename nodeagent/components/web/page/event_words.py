@@ -4,50 +4,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nodeagent.core.values import ActiveConditions, Envelope, name_type
+from nodeagent.model import events
 from nodeagent.model.cluster import ClusterLink
 from nodeagent.model.driver import DriverState
-from nodeagent.model.events import (
-    AllocationDiffered,
-    AllocationModeChanged,
-    AllocationModeChosen,
-    AllocationRefused,
-    CdiSpecsWritten,
-    ClaimPrepared,
-    ClaimRefused,
-    ClaimUnprepared,
-    ConfigurationRejected,
-    ConfigurationReloaded,
-    DeviceFound,
-    DeviceJudged,
-    DeviceLost,
-    DevicesAdvertised,
-    DevicesAllocated,
-    DevicesFreed,
-    DriverChanged,
-    FaultInjected,
-    FractionBound,
-    FractionProcessEnded,
-    FractionRefused,
-    FractionReleased,
-    GpuAppeared,
-    GpuCleared,
-    GpuEventReported,
-    GpuForgotten,
-    GpuSeenStale,
-    GpuVanished,
-    LabelsApplied,
-    LabelsContested,
-    MigChangeEnded,
-    MigLayoutChanged,
-    MpsDaemonEnded,
-    MpsDaemonStarted,
-    NodeRequestRefused,
-    RuntimeConfigured,
-    RuntimeRestarted,
-    SlicesWritten,
-    VerdictChanged,
-    XidReported,
-)
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import NOT_LOOKED_AT, HealthReport, Verdict
 from nodeagent.model.nvidia import LABEL_PREFIX
@@ -154,74 +113,78 @@ def _describe_health(value: HealthReport, _names: Names) -> str:
 
 
 WORDS: dict[type, Callable[[Any, Names], str]] = {
-    XidReported: lambda one, names: f"XID {one.xid} on {_call(one.gpu, names)}{_because(one.message)}",
-    GpuEventReported: lambda one, names: (
+    events.XidReported: lambda one, names: f"XID {one.xid} on {_call(one.gpu, names)}{_because(one.message)}",
+    events.GpuEventReported: lambda one, names: (
         f"{one.kind.replace('_', ' ')}{f' {one.data}' if one.data else ''} reported of {_call(one.gpu, names)}"
     ),
-    GpuAppeared: lambda one, names: f"{_call(one.gpu, names)} appeared",
-    GpuVanished: lambda one, names: (
+    events.GpuAppeared: lambda one, names: f"{_call(one.gpu, names)} appeared",
+    events.GpuVanished: lambda one, names: (
         f"{_call(one.gpu, names).removesuffix(GONE)} {'is gone' if one.is_gone else 'is lost'}{_because(one.reason)}"
     ),
-    MigLayoutChanged: lambda one, names: f"MIG layout of {_call(one.gpu, names)} changed",
-    GpuSeenStale: lambda one, names: f"{_call(one.gpu, names)} is cut otherwise than was seen last",
-    MigChangeEnded: lambda one, names: (
+    events.MigLayoutChanged: lambda one, names: f"MIG layout of {_call(one.gpu, names)} changed",
+    events.GpuSeenStale: lambda one, names: f"{_call(one.gpu, names)} is cut otherwise than was seen last",
+    events.MigChangeEnded: lambda one, names: (
         f"{_call(one.gpu, names)} {_ENDS.get(one.outcome, one.outcome)} for"
         f" {f'layout {one.layout}' if one.layout else one.device}{_because(one.detail)}"
     ),
-    MpsDaemonStarted: lambda one, names: f"MPS daemon of {_list(one.gpus, names)} ready",
-    MpsDaemonEnded: lambda one, names: (
+    events.MpsDaemonStarted: lambda one, names: f"MPS daemon of {_list(one.gpus, names)} ready",
+    events.MpsDaemonEnded: lambda one, names: (
         f"MPS daemon of {_list(one.gpus, names)}: {one.reason}, lost by {', '.join(one.pods) or 'nobody'}"
     ),
-    VerdictChanged: lambda one, names: f"{_call(one.device, names)} {one.before} → {one.after}{_because(one.reason)}",
-    GpuCleared: lambda one, names: (
+    events.VerdictChanged: lambda one, names: (
+        f"{_call(one.device, names)} {one.before} → {one.after}{_because(one.reason)}"
+    ),
+    events.GpuCleared: lambda one, names: (
         f"{_call(one.gpu, names)} taken back into service by {one.who}{_because(one.reason)}"
     ),
-    GpuForgotten: lambda one, names: f"{_call(one.gpu, names)} gone for good, says {one.who}",
-    AllocationModeChosen: lambda one, names: (
+    events.GpuForgotten: lambda one, names: f"{_call(one.gpu, names)} gone for good, says {one.who}",
+    events.AllocationModeChosen: lambda one, names: (
         f"door {one.door or 'as configured'} chosen for {_call(one.gpu, names)} by {one.who}"
     ),
-    AllocationModeChanged: lambda one, names: (
+    events.AllocationModeChanged: lambda one, names: (
         f"{_call(one.gpu, names)}: door {one.before} → {one.after}{_because(one.reason)}"
     ),
-    CdiSpecsWritten: lambda one, _names: f"CDI specifications written: {', '.join([*one.written, *one.removed])}",
-    RuntimeConfigured: lambda one, _names: f"container runtime configured: {', '.join(one.paths)}",
-    RuntimeRestarted: lambda one, _names: (
+    events.CdiSpecsWritten: lambda one, _names: (
+        f"CDI specifications written: {', '.join([*one.written, *one.removed])}"
+    ),
+    events.RuntimeConfigured: lambda one, _names: f"container runtime configured: {', '.join(one.paths)}",
+    events.RuntimeRestarted: lambda one, _names: (
         f"container runtime restarted{f', rolled back: {one.failure}' if one.failure else ''}"
     ),
-    DriverChanged: lambda one, _names: f"driver {one.before} → {one.after}{_because(one.detail)}",
-    FaultInjected: lambda one, _names: f"fault injected by hand: {one.fault} {one.target}".rstrip(),
-    DevicesAdvertised: lambda one, _names: f"kubelet told: {one.healthy} of {one.total} {one.resource} healthy",
-    DevicesAllocated: lambda one, names: (
+    events.DriverChanged: lambda one, _names: f"driver {one.before} → {one.after}{_because(one.detail)}",
+    events.FaultInjected: lambda one, _names: f"fault injected by hand: {one.fault} {one.target}".rstrip(),
+    events.DevicesAdvertised: lambda one, _names: f"kubelet told: {one.healthy} of {one.total} {one.resource} healthy",
+    events.DevicesAllocated: lambda one, names: (
         f"allocation {one.number}: {_list(one.devices, names)} handed out as {one.resource}"
     ),
-    DevicesFreed: lambda one, names: f"allocation {one.number} ended: {_list(one.devices, names)} free again",
-    DeviceFound: lambda one, _: f"{one.name} is there",
-    DeviceLost: lambda one, _: (
+    events.DevicesFreed: lambda one, names: f"allocation {one.number} ended: {_list(one.devices, names)} free again",
+    events.DeviceFound: lambda one, _: f"{one.name} is there",
+    events.DeviceLost: lambda one, _: (
         f"{one.name} is gone" + (f" while {' and '.join(one.holders)} has it" if one.holders else "")
     ),
-    DeviceJudged: lambda one, _: f"{one.name} {one.standing}{_because(one.reason)}",
-    FractionBound: lambda one, names: (
-        f"{one.pod.describe()} ({one.container}) got parts of {_list(one.gpus, names)}: {one.reason}"
+    events.DeviceJudged: lambda one, _: f"{one.name} {one.standing}{_because(one.reason)}",
+    events.FractionBound: lambda one, names: (
+        f"{one.pod.describe(one.container)} got parts of {_list(one.gpus, names)}: {one.reason}"
     ),
-    FractionProcessEnded: lambda one, names: (
-        f"process {one.pid} of {one.pod.describe()} ({one.container}) ended, which had {render_bytes(one.memory_bytes)}"
+    events.FractionProcessEnded: lambda one, names: (
+        f"process {one.pid} of {one.pod.describe(one.container)} ended, which had {render_bytes(one.memory_bytes)}"
         f" of {_call(one.gpu, names)}: {one.reason}"
     ),
-    FractionReleased: lambda one, _: f"part {one.number} ended: {one.reason}",
-    FractionRefused: lambda one, _: f"refused {one.count} of {one.resource}: {one.reason}",
-    ClaimPrepared: lambda one, _: f"claim {one.claim} is ready with {', '.join(one.devices)}",
-    ClaimUnprepared: lambda one, _: f"claim {one.claim} was put away: {one.reason}",
-    ClaimRefused: lambda one, _: f"refused claim {one.claim}: {one.reason}",
-    AllocationRefused: lambda one, names: f"refused {_list(one.devices, names)} as {one.resource}: {one.reason}",
-    AllocationDiffered: lambda one, names: f"allocation {one.kind}, {_list(one.devices, names)}: {one.detail}",
-    LabelsApplied: lambda one, _names: f"labels changed ({one.sink}): {_list_labels(one.changed)}",
-    SlicesWritten: lambda one, _names: f"schedulers told of devices: {', '.join([*one.written, *one.removed])}",
-    LabelsContested: lambda one, _names: f"labels written otherwise by somebody else: {', '.join(one.keys)}",
-    ConfigurationReloaded: lambda one, _names: (
+    events.FractionReleased: lambda one, _: f"part {one.number} ended: {one.reason}",
+    events.FractionRefused: lambda one, _: f"refused {one.count} of {one.resource}: {one.reason}",
+    events.ClaimPrepared: lambda one, _: f"claim {one.claim} is ready with {', '.join(one.devices)}",
+    events.ClaimUnprepared: lambda one, _: f"claim {one.claim} was put away: {one.reason}",
+    events.ClaimRefused: lambda one, _: f"refused claim {one.claim}: {one.reason}",
+    events.AllocationRefused: lambda one, names: f"refused {_list(one.devices, names)} as {one.resource}: {one.reason}",
+    events.AllocationDiffered: lambda one, names: f"allocation {one.kind}, {_list(one.devices, names)}: {one.detail}",
+    events.LabelsApplied: lambda one, _names: f"labels changed ({one.sink}): {_list_labels(one.changed)}",
+    events.SlicesWritten: lambda one, _names: f"schedulers told of devices: {', '.join([*one.written, *one.removed])}",
+    events.LabelsContested: lambda one, _names: f"labels written otherwise by somebody else: {', '.join(one.keys)}",
+    events.ConfigurationReloaded: lambda one, _names: (
         f"configuration reloaded, changed: {', '.join(one.changed) or 'nothing'}"
     ),
-    ConfigurationRejected: lambda one, _names: f"configuration rejected: {'; '.join(one.problems)}",
-    NodeRequestRefused: lambda one, _names: f"label {one.label}={one.value} not followed: {one.reason}",
+    events.ConfigurationRejected: lambda one, _names: f"configuration rejected: {'; '.join(one.problems)}",
+    events.NodeRequestRefused: lambda one, _names: f"label {one.label}={one.value} not followed: {one.reason}",
     DriverState: lambda one, _names: f"driver {str(one.phase).replace('_', ' ')}{_because(one.detail)}",
     Inventory: _describe_inventory,
     HealthReport: _describe_health,

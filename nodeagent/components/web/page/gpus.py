@@ -159,7 +159,7 @@ def _render_block(
         "held" if holder is not None else "free" if is_free else NOBODYS,
     ]
     if holder is not None and holder.pod is not None:
-        words[-1] = f"held by {holder.pod.namespace}/{holder.pod.name}"
+        words[-1] = f"held by {holder.pod.describe()}"
     if sick and health is not None:
         words.append(f"{health.verdict}: {health.reason}")
     trouble = VERDICT_STYLES[health.verdict] if sick and health is not None else ""

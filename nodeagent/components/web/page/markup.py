@@ -93,8 +93,8 @@ def pod_link(pod: PodIdentity | None) -> str:
     """A pod by its name, or a note while the name is unknown."""
     if pod is None:
         return '<span class="dim">pod not known yet</span>'
-    name = f"{pod.namespace}/{pod.name}" if pod.name else f"pod {pod.uid}"
-    return f'<a href="{pod_path(pod)}">{esc(name)}</a>' if pod.name else esc(name)
+    name = esc(pod.describe())
+    return f'<a href="{pod_path(pod)}">{name}</a>' if pod.name else name
 
 
 def condition_path(code: str) -> str:

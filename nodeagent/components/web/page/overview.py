@@ -114,7 +114,7 @@ def render_overview(view: PageView) -> Steps:
         "conditions": lambda: render_conditions(state),
         "gpus": lambda: render_gpus(state, view.trend),
         "devices": lambda: render_devices(state),
-        "events": lambda: _render_history(view),
+        "events": lambda: render_events(build_chains(describe_all(view))),
         "allocations": lambda: render_allocations(state),
         "topology": lambda: render_topology(state.gpus),
         "software": lambda: render_software(state),
@@ -134,10 +134,6 @@ def render_overview(view: PageView) -> Steps:
         sections=sections,
         foot=f"<p>nodeagent {esc(state.version)} · pid {state.pid} · GPUs from {esc(state.gpu_source)}</p>",
     )
-
-
-def _render_history(view: PageView) -> str:
-    return render_events(build_chains(describe_all(view)))
 
 
 def describe_all(view: PageView) -> list[ChainEvent]:

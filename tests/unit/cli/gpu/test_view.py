@@ -18,8 +18,8 @@ from nodeagent.cli.gpu.view import (
     tabulate_xids,
 )
 from nodeagent.components.health.evidence.xids import CATALOGUE, find_xid
-from nodeagent.components.health.policy import XidPolicy
 from nodeagent.components.web.api.records import ConditionRecord, GpuRecord, GpusRecord
+from nodeagent.config.sections.hardware import HealthSettings
 from nodeagent.edge.host.processes.device_holders import DeviceHolder
 from nodeagent.model.gpu import Gpu, MissingGpu, NvSwitch, PathKind
 from nodeagent.model.health import DeviceHealth, Verdict
@@ -124,7 +124,7 @@ def test_health_says_what_to_do_and_what_comes_next() -> None:
 
 def test_catalogue_is_shown_as_this_node_sees_it() -> None:
     """A line for each XID, with the verdict of the configuration."""
-    lines = show(tabulate_xids(tuple(CATALOGUE.values()), XidPolicy(disabled=("48",))))
+    lines = show(tabulate_xids(tuple(CATALOGUE.values()), HealthSettings(disable_xids=("48",))))
     assert len(lines) == 1 + len(CATALOGUE)
     assert lines[48].split()[:3] == ["48", "memory", "healthy"]
     assert lines[79].split()[:5] == ["79", "bus", "unhealthy", "power", "cycle"]
@@ -133,15 +133,15 @@ def test_catalogue_is_shown_as_this_node_sees_it() -> None:
 @pytest.mark.parametrize(
     ("number", "policy", "words"),
     [
-        (79, XidPolicy(), ["XID 79: the GPU fell off the bus", "hits:    the whole GPU", "needs: power cycle"]),
-        (13, XidPolicy(), ["the device stays healthy", "repeats: suspect after 3 different holders in 1 d"]),
-        (13, XidPolicy(enabled=("13",)), ["verdict: unhealthy by configuration, healthy by the catalogue"]),
-        (92, XidPolicy(), ["returns: after 1 d without a repeat"]),
-        (110, XidPolicy(), ["repeats: unhealthy after 2 times in 7 d"]),
-        (4711, XidPolicy(), ["XID 4711: not in the catalogue", "suspect"]),
+        (79, HealthSettings(), ["XID 79: the GPU fell off the bus", "hits:    the whole GPU", "needs: power cycle"]),
+        (13, HealthSettings(), ["the device stays healthy", "repeats: suspect after 3 different holders in 1 d"]),
+        (13, HealthSettings(enable_xids=("13",)), ["verdict: unhealthy by configuration, healthy by the catalogue"]),
+        (92, HealthSettings(), ["returns: after 1 d without a repeat"]),
+        (110, HealthSettings(), ["repeats: unhealthy after 2 times in 7 d"]),
+        (4711, HealthSettings(), ["XID 4711: not in the catalogue", "suspect"]),
     ],
 )
-def test_one_xid_is_explained(number: int, policy: XidPolicy, words: list[str]) -> None:
+def test_one_xid_is_explained(number: int, policy: HealthSettings, words: list[str]) -> None:
     """Meaning, whom it hits, verdict here, way back, remedy, and what repeats do."""
     text = render_xid(find_xid(number), policy)
     assert [word for word in words if word not in text] == []

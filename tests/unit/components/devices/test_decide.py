@@ -6,7 +6,6 @@ from nodeagent.components.devices.decide import (
     Findings,
     JudgedDevice,
     decide_conditions,
-    describe_holder,
     find_holders,
     look_at,
     plan_paths,
@@ -122,11 +121,11 @@ def test_conditions_name_the_device_and_who_has_it() -> None:
 
 def test_a_holder_is_called_by_what_is_known_of_it() -> None:
     """Pod and container, the pod's uid, or the number of the allocation."""
-    assert describe_holder(hold(X0)) == "a/b (c)"
-    assert describe_holder(hold(X0, pod=PodIdentity(namespace="", name="", uid="u1"))) == "pod u1 (c)"
-    assert describe_holder(hold(X0, pod=None)) == "allocation 7"
+    assert hold(X0).describe_holder() == "a/b (c)"
+    assert hold(X0, pod=PodIdentity(namespace="", name="", uid="u1")).describe_holder() == "pod u1 (c)"
+    assert hold(X0, pod=None).describe_holder() == "allocation 7"
     bare = Allocation(number=1, resource=ResourceName("r"), devices=(), since_seconds=0.0, pod=POD)
-    assert describe_holder(bare) == "a/b"
+    assert bare.describe_holder() == "a/b"
     assert find_holders(None, []) == {}
     assert find_holders(AllocationTable(allocations=(hold(X0, resource="b.com/c"),)), [ResourceName("r")]) == {}
 

@@ -1,16 +1,14 @@
 """The series of DCGM exporter, label by label."""
 
-import dataclasses
-
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.components.exporter.attribution.device_labels import LabelStyle
 from nodeagent.components.exporter.catalogue.all_fields import FIELDS
 from nodeagent.components.exporter.catalogue.field import LabelField
 from nodeagent.components.exporter.catalogue.selection import parse_selection, select_defaults
 from nodeagent.components.exporter.exposition import join_text
 from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, SeriesSelection
+from nodeagent.config.sections.cluster import MetricsSettings
 from nodeagent.model.events import XidReported
 from nodeagent.model.gpu import Fabric, FabricPhase, Inventory, Mig
 from nodeagent.model.telemetry import ProfilingSample
@@ -32,10 +30,10 @@ UUID = make_uuid(0)
 FIXED = f'gpu="0",UUID="{UUID}",pci_bus_id="00000000:10:00.0",device="nvidia0",modelName="NVIDIA H100 80GB HBM3"'
 
 
-def request(style: LabelStyle | None = None, *names: str) -> SeriesSelection:
-    """These fields, in this style."""
+def request(metrics: MetricsSettings | None = None, *names: str, host: str = "") -> SeriesSelection:
+    """These fields, under these settings."""
     listed = "\n".join(f"{name}, gauge, h" for name in names or ("DCGM_FI_DEV_SM_CLOCK",))
-    return SeriesSelection(parse_selection(listed), style or LabelStyle())
+    return SeriesSelection(parse_selection(listed), metrics or MetricsSettings(), host)
 
 
 def lines_of(text: bytes, name: str) -> list[str]:
@@ -45,7 +43,7 @@ def lines_of(text: bytes, name: str) -> list[str]:
 
 def test_labels_have_the_order_of_dcgm_exporter() -> None:
     """Fixed labels, host, label fields, then the pod in the order of the keys: byte for byte."""
-    requests = SeriesSelection(select_defaults(), LabelStyle(host="node-a"))
+    requests = SeriesSelection(select_defaults(), host="node-a")
     text = join_text(render(make_node(make_sample()), know(allocate("bert-0", UUID, container="train")), requests))
     labels = f'{FIXED},Hostname="node-a",DCGM_FI_DRIVER_VERSION="580.95.05"'
     pod = 'container="train",namespace="ml",pod="bert-0"'
@@ -60,25 +58,27 @@ def test_a_free_gpu_has_no_pod_labels_at_all() -> None:
 
 
 @pytest.mark.parametrize(
-    ("style", "expected"),
+    ("metrics", "host", "expected"),
     [
-        (LabelStyle(host="n"), f'{FIXED},Hostname="n",container="main",namespace="ml",pod="p"'),
-        (LabelStyle(host="n", host_label="hostname"), f'{FIXED},hostname="n",container="main",namespace="ml",pod="p"'),
-        (LabelStyle(host="n", host_label="none"), f'{FIXED},container="main",namespace="ml",pod="p"'),
-        (LabelStyle(pod_uid=True), f'{FIXED},container="main",namespace="ml",pod="p",pod_uid="u"'),
+        (MetricsSettings(), "n", f'{FIXED},Hostname="n",container="main",namespace="ml",pod="p"'),
+        (MetricsSettings(host_label="hostname"), "n", f'{FIXED},hostname="n",container="main",namespace="ml",pod="p"'),
+        (MetricsSettings(host_label="none"), "n", f'{FIXED},container="main",namespace="ml",pod="p"'),
+        (MetricsSettings(pod_uid=True), "", f'{FIXED},container="main",namespace="ml",pod="p",pod_uid="u"'),
         (
-            LabelStyle(old_namespace=True),
+            MetricsSettings(old_namespace_labels=True),
+            "",
             f'{FIXED.replace("UUID=", "uuid=")},container_name="main",pod_name="p",pod_namespace="ml"',
         ),
         (
-            LabelStyle(replace_blanks=True),
+            MetricsSettings(replace_blanks_in_model_name=True),
+            "",
             f'{FIXED.replace("A H100 80GB H", "A-H100-80GB-H")},container="main",namespace="ml",pod="p"',
         ),
     ],
 )
-def test_each_switch_changes_its_labels_only(style: LabelStyle, expected: str) -> None:
+def test_each_switch_changes_its_labels_only(metrics: MetricsSettings, host: str, expected: str) -> None:
     """Host label, pod UID, old names and blanks, one at a time."""
-    text = join_text(render(make_node(make_sample()), know(allocate("p", UUID, uid="u")), request(style)))
+    text = join_text(render(make_node(make_sample()), know(allocate("p", UUID, uid="u")), request(metrics, host=host)))
     assert lines_of(text, "DCGM_FI_DEV_SM_CLOCK") == [f"DCGM_FI_DEV_SM_CLOCK{{{expected}}} 1980"]
 
 
@@ -147,7 +147,7 @@ def test_an_instance_has_two_labels_more_and_its_own_memory() -> None:
     shares = make_mig_shares(0, 2)
     board = make_sample(0, mig=shares, gpu_utilization_percent=None, profiling=None)
     names = ("DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE")
-    text = join_text(render(make_node(board), know(mig=2), request(LabelStyle(host="n"), *names)))
+    text = join_text(render(make_node(board), know(mig=2), request(None, *names, host="n")))
     assert lines_of(text, "DCGM_FI_DEV_FB_USED") == [
         f'DCGM_FI_DEV_FB_USED{{{FIXED},GPU_I_PROFILE="1g.10gb",GPU_I_ID="7",Hostname="n"}} 1024',
         f'DCGM_FI_DEV_FB_USED{{{FIXED},GPU_I_PROFILE="1g.10gb",GPU_I_ID="8",Hostname="n"}} 1024',
@@ -193,7 +193,7 @@ def test_the_last_xid_names_itself() -> None:
 def test_before_the_first_xid_there_is_a_zero_where_it_is_asked_for() -> None:
     """As older releases of DCGM exporter had it; the first XID takes its place."""
     series = NodeSeries()
-    requests = dataclasses.replace(request(None, "DCGM_FI_DEV_XID_ERRORS"), xid_zero_before_first=True)
+    requests = request(MetricsSettings(xid_zero_before_first=True), "DCGM_FI_DEV_XID_ERRORS")
     text = join_text(render(make_node(make_sample()), know(), requests, series))
     labels = 'err_code="0",err_msg="No Error"'
     assert lines_of(text, "DCGM_FI_DEV_XID_ERRORS") == [f"DCGM_FI_DEV_XID_ERRORS{{{FIXED},{labels}}} 0"]

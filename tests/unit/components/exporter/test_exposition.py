@@ -22,10 +22,15 @@ from nodeagent.components.exporter.families.agent import (
     build_agent_families,
 )
 from nodeagent.core.values import ActiveCondition, ComponentReport, GateState, ListenerStatistics, LoopLag, Phase
+from nodeagent.model.cluster import ApiCall
+from nodeagent.model.gpu import Inventory, StoredGpu
 from nodeagent.model.plugin import Distribution, OfferSummary
+from nodeagent.model.telemetry import NodeSample
+from tests.support.samples import make_address, make_gpu, make_uuid
 
 NAMES = st.from_regex(r"[a-z_][a-z0-9_]{0,20}", fullmatch=True)
 TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\r"), max_size=40)
+GONE = StoredGpu(uuid=make_uuid(2), name="GPU", index=2, address=make_address(2))
 NUMBERS = st.one_of(st.integers(-(10**15), 10**15), st.floats(allow_nan=False))
 
 
@@ -88,18 +93,15 @@ def _facts(age: float | None) -> AgentFacts:
         ),
         bus_published=10,
         loop_lag=LoopLag(p50_seconds=0.0, p99_seconds=0.001, max_seconds=0.5, samples=9),
-        gpus_present=8,
-        gpus_lost=1,
-        gpus_missing=0,
-        gpus_vanished=1,
+        inventory=Inventory(generation=1, gpus=(make_gpu(0), make_gpu(1, lost="gone")), vanished=(GONE,)),
+        now_seconds=10.0,
+        sample=None if age is None else NodeSample(time_seconds=10.0 - age),
         account=OfferSummary(gpus=1, devices_offered=1),
-        sample_age_seconds=age,
-        sample_duration_seconds=age,
         resident_bytes=1,
         open_fds=2,
         cpu_seconds=0.5,
         start_time_seconds=3.0,
-        api_calls={("PATCH", "200"): 4, ("WATCH", "none"): 1},
+        api_calls={ApiCall(verb="PATCH", outcome="200"): 4, ApiCall(verb="WATCH", outcome="none"): 1},
     )
 
 

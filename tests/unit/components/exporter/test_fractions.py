@@ -2,11 +2,11 @@
 
 from msgspec.structs import replace
 
-from nodeagent.components.exporter.attribution.device_labels import LabelStyle
 from nodeagent.components.exporter.exposition import render_exposition
 from nodeagent.components.exporter.families.fractions import build_fraction_families
 from nodeagent.components.exporter.families.other_names import build_hami_families
 from nodeagent.components.usage.measure import measure
+from nodeagent.config.sections.cluster import MetricsSettings
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.usage import FractionUsage
 from tests.support.samples import make_inventory, make_uuid
@@ -15,8 +15,8 @@ from tests.unit.components.exporter.builders import find, find_value
 from tests.unit.components.usage.builders import GIB, bind, place, run, sample, tabulate
 
 
-def read(usage: FractionUsage, style: LabelStyle | None = None) -> Series:
-    return read_text(render_exposition(build_fraction_families(usage, style or LabelStyle())).decode())
+def read(usage: FractionUsage, metrics: MetricsSettings | None = None) -> Series:
+    return read_text(render_exposition(build_fraction_families(usage, metrics or MetricsSettings())).decode())
 
 
 def test_promised_and_used_are_told_of_each_gpu() -> None:
@@ -37,7 +37,7 @@ def test_promised_and_used_are_told_of_each_gpu() -> None:
 
 
 def test_choices_that_were_not_obeyed_are_counted_by_reason() -> None:
-    text = render_exposition(build_fraction_families(FractionUsage(), LabelStyle(), {"impossible": 2})).decode()
+    text = render_exposition(build_fraction_families(FractionUsage(), MetricsSettings(), {"impossible": 2})).decode()
     assert find_value(read_text(text), "nodeagent_fraction_choices_overruled_total", reason="impossible") == 2
 
 
@@ -72,7 +72,7 @@ def test_what_cannot_be_divided_has_no_container() -> None:
     """A sum over the pod is right; no container has what may be its neighbour's."""
     table = tabulate(bind(1, "a", "left"), bind(2, "a", "right"))
     usage = measure(table, make_inventory(), sample(run(10)), {10: place("a", "l")}, {})
-    series = read(usage, LabelStyle(pod_uid=True))
+    series = read(usage, MetricsSettings(pod_uid=True))
     (labels,) = [dict(labels) for name, labels in series if name == "nodeagent_fraction_cores_used_ratio"]
     assert labels == {"gpu": "0", "UUID": str(make_uuid(0)), "namespace": "ml", "pod": "a", "pod_uid": "u-a"}
     assert len([name for name, _ in series if name == "nodeagent_fraction_memory_bytes"]) == 2

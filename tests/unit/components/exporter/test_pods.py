@@ -5,10 +5,10 @@ import dataclasses
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.components.exporter.attribution.device_labels import LabelStyle
 from nodeagent.components.exporter.attribution.holders import Holder, find_holders
 from nodeagent.components.exporter.catalogue.selection import select_defaults
 from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, SeriesSelection
+from nodeagent.config.sections.cluster import MetricsSettings
 from nodeagent.model.allocation import AllocationSource, ClaimedDevice, ClaimTable, PodIdentity
 from nodeagent.model.cluster import PodLabels, PodLabelTable
 from nodeagent.model.ports import ProcessPlace
@@ -223,19 +223,19 @@ def test_a_lost_gpu_keeps_its_holders_and_what_they_used() -> None:
     assert find_value(series, "nodeagent_pod_gpu_held_seconds_total", pod="a") == 10
 
 
-@pytest.mark.parametrize("requests", [{"pods": False}, {"processes": False}])
-def test_pods_and_processes_can_be_switched_off(requests: dict[str, bool]) -> None:
+@pytest.mark.parametrize("metrics", [MetricsSettings(pod_attribution=False), MetricsSettings(processes=False)])
+def test_pods_and_processes_can_be_switched_off(metrics: MetricsSettings) -> None:
     """Either switch ends the pods' own series; only the first takes the names off the devices."""
-    blocks = render(make_node(make_sample()), know(allocate("a", UUID)), SeriesSelection(select_defaults(), **requests))  # type: ignore[arg-type]  # two flags
+    blocks = render(make_node(make_sample()), know(allocate("a", UUID)), SeriesSelection(select_defaults(), metrics))
     series = read_series(blocks)
     assert not any(name.startswith("nodeagent_pod_") for name, _ in series)
     (labels,) = find(series, "DCGM_FI_DEV_SM_CLOCK")
-    assert ("pod" in dict(labels)) is requests.get("pods", True)
+    assert ("pod" in dict(labels)) is metrics.pod_attribution
 
 
 def test_the_pods_uid_is_a_label_when_wanted() -> None:
     """Also on the pods' own series."""
-    requests = SeriesSelection(select_defaults(), LabelStyle(pod_uid=True))
+    requests = SeriesSelection(select_defaults(), MetricsSettings(pod_uid=True))
     series = read_series(render(make_node(make_sample()), know(A, B), requests))
     assert len(find(series, "nodeagent_pod_gpu_held_seconds_total", pod_uid="uid-a")) == 1
 
@@ -316,7 +316,7 @@ LABELS = {
 }
 
 
-def labelled(*patterns: str, style: LabelStyle | None = None) -> Series:
+def labelled(*patterns: str, old_names: bool = False) -> Series:
     table = PodLabelTable(
         pods=(
             PodLabels(namespace="ml", pod="a", uid="old", labels={"team": "red"}),
@@ -325,8 +325,8 @@ def labelled(*patterns: str, style: LabelStyle | None = None) -> Series:
         )
     )
     known = dataclasses.replace(know(allocate("a", UUID)), pod_labels=table)
-    requests = SeriesSelection(select_defaults(), pod_labels=patterns, style=style or LabelStyle())
-    return read_series(render(make_node(make_sample()), known, requests))
+    metrics = MetricsSettings(pod_labels=True, pod_label_allowlist=patterns, old_namespace_labels=old_names)
+    return read_series(render(make_node(make_sample()), known, SeriesSelection(select_defaults(), metrics)))
 
 
 def test_labels_of_pods_are_one_series_a_pod_that_holds_a_gpu() -> None:
@@ -344,7 +344,7 @@ def test_labels_of_pods_are_one_series_a_pod_that_holds_a_gpu() -> None:
 
 def test_only_allowed_labels_of_pods_are_written() -> None:
     """Any pattern may fit any part of the key; the names of the old exporter's labels apply here too."""
-    (labels,) = find(labelled("^team$", "lives", style=LabelStyle(old_namespace=True)), "nodeagent_pod_labels_info")
+    (labels,) = find(labelled("^team$", "lives", old_names=True), "nodeagent_pod_labels_info")
     assert dict(labels) == {"pod_namespace": "ml", "pod_name": "a", "label_9lives": "cat", "label_team": "blue"}
 
 

@@ -3,7 +3,6 @@
 import pytest
 
 from nodeagent.components.health.decide import (
-    ReturnPolicy,
     clear_record,
     forget_devices,
     note_driver_down,
@@ -14,8 +13,9 @@ from nodeagent.components.health.decide import (
 from nodeagent.components.health.evidence.findings import suspect, unhealthy
 from nodeagent.components.health.evidence.xid_text import read_text
 from nodeagent.components.health.evidence.xids import DAY, HOUR, find_xid
-from nodeagent.components.health.policy import XidPolicy, apply_policy
+from nodeagent.components.health.policy import apply_policy
 from nodeagent.components.health.remedies import Remedy
+from nodeagent.config.sections.hardware import HealthSettings
 from nodeagent.model.health import ReturnRule, Verdict
 from nodeagent.model.telemetry import ProcessSample
 from tests.support.gpus import make_gpu, mig_uuid
@@ -107,7 +107,7 @@ def test_new_occurrence_wants_new_proof() -> None:
 def test_program_fault_that_policy_takes_seriously_ends_with_the_program() -> None:
     """As long as the process holds the GPU the device stays out."""
     gpu = Gpu0()
-    entry = apply_policy(find_xid(13), XidPolicy(enabled=("13",)))
+    entry = apply_policy(find_xid(13), HealthSettings(enable_xids=("13",)))
     gpu.xid(13, entry=entry, pids=(7, 8))
     gpu.look(5, processes=(ProcessSample(pid=8), ProcessSample(pid=9)))
     assert gpu.verdict is UNHEALTHY
@@ -282,7 +282,7 @@ def test_device_that_flaps_stays_out() -> None:
 
 def test_returns_are_forgotten_after_the_window() -> None:
     """One failure a day is no flapping."""
-    gpu = Gpu0(policy=ReturnPolicy(flap_window_seconds=HOUR))
+    gpu = Gpu0(policy=HealthSettings(flap_window_seconds=HOUR))
     for _ in range(5):
         assert fail_and_return(gpu) is HEALTHY
         gpu.at += HOUR

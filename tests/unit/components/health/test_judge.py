@@ -3,12 +3,11 @@
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.components.health.decide import ReturnPolicy
 from nodeagent.components.health.evidence.findings import suspect
 from nodeagent.components.health.judge import Judge, find_holder
-from nodeagent.components.health.policy import XidPolicy
 from nodeagent.components.health.records import StoredVerdicts
 from nodeagent.components.health.remedies import Remedy
+from nodeagent.config.sections.hardware import HealthSettings
 from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import ControlRefused
@@ -19,7 +18,7 @@ from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
 from nodeagent.model.telemetry import NodeSample
 from nodeagent.rules.selectors import find_named
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory, make_node, mig_uuid
-from tests.support.health import make_sample, moment
+from tests.support.health import SETTINGS, make_sample, moment
 
 READY = DriverState(phase=DriverPhase.READY, driver_version="580.65.06")
 
@@ -38,11 +37,11 @@ class Bench:
         for _ in range(times):
             self.at += 5
             gpus = tuple(make_sample(gpu.index, **fields) for gpu in self.inventory.gpus)
-            self.judge.note_sample(NodeSample(time_seconds=self.at, gpus=gpus), moment(self.at), ReturnPolicy())
+            self.judge.note_sample(NodeSample(time_seconds=self.at, gpus=gpus), moment(self.at), SETTINGS)
 
     def xid(self, number: int, gpu: int = 0, message: str = "", **settings: object) -> bool:
         reported = XidReported(gpu=gpu_uuid(gpu), xid=number, message=message)
-        policy = XidPolicy(**settings)  # type: ignore[arg-type]  # rows of a table
+        policy = HealthSettings(**settings)  # type: ignore[arg-type]  # rows of a table
         return self.judge.note_xid(reported, moment(self.at), policy)
 
     def report(self) -> HealthReport:
@@ -80,7 +79,7 @@ def test_ignored_xid_is_ignored_with_its_text() -> None:
     """Configuration is stronger than registers."""
     bench = Bench()
     bench.look()
-    bench.xid(74, message="0x100, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0", disabled=("74",))
+    bench.xid(74, message="0x100, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0", disable_xids=("74",))
     assert bench.verdicts == [HEALTHY, HEALTHY]
 
 
@@ -99,7 +98,7 @@ def test_old_recovery_action_is_history() -> None:
     """What the driver wanted before anybody looked, it says again when asked."""
     bench = Bench()
     reported = XidReported(gpu=gpu_uuid(0), xid=154, message="0x0 (None) 0x1 (GPU Reset Required)")
-    assert bench.judge.note_xid(reported, moment(0), XidPolicy(), is_old=True)
+    assert bench.judge.note_xid(reported, moment(0), SETTINGS, is_old=True)
     assert bench.keys() == []
 
 
@@ -108,7 +107,7 @@ def test_silence_is_missed_by_every_gpu() -> None:
     bench = Bench()
     bench.look()
     for _ in range(3):
-        bench.judge.note_silence(moment(bench.at), ReturnPolicy())
+        bench.judge.note_silence(moment(bench.at), SETTINGS)
     assert bench.verdicts == [UNKNOWN, UNKNOWN]
 
 
@@ -118,7 +117,7 @@ def test_one_gpu_that_is_not_sampled_hides_no_other() -> None:
     bench.look()
     for _ in range(3):
         sample = NodeSample(time_seconds=0, gpus=(make_sample(1),))
-        bench.judge.note_sample(sample, moment(bench.at), ReturnPolicy())
+        bench.judge.note_sample(sample, moment(bench.at), SETTINGS)
     assert bench.verdicts == [UNKNOWN, HEALTHY]
 
 
@@ -224,7 +223,7 @@ def test_links_to_a_gpu_that_cannot_have_any_are_no_fault_of_the_other(way: str)
     mine = replace(mine, nvlinks=(NvLink(link=0, active=False),))
     bench.judge.note_inventory(make_inventory([mine, *others[way]]))
     samples = make_sample(0, nvlinks_active=0), make_sample(1, lost="fell off" if "lost" in way else "")
-    bench.judge.note_sample(NodeSample(time_seconds=9, gpus=samples), moment(9), ReturnPolicy())
+    bench.judge.note_sample(NodeSample(time_seconds=9, gpus=samples), moment(9), SETTINGS)
     assert bench.keys() == []
 
 
@@ -241,7 +240,7 @@ def test_lost_gpu_keeps_its_mig_devices_in_mind() -> None:
     gpu = make_gpu(0, mig=["1g.10gb"])
     bench = Bench(make_inventory([gpu]))
     reported = XidReported(gpu=gpu.uuid, xid=94, gpu_instance_id=7, compute_instance_id=0)
-    bench.judge.note_xid(reported, moment(0), XidPolicy())
+    bench.judge.note_xid(reported, moment(0), SETTINGS)
     bench.judge.note_inventory(make_inventory([make_gpu(0, lost="gone")]))
     assert [fault.device for fault in bench.judge.find_record(gpu.uuid).faults] == [mig_uuid(0, 0)]
     bench.judge.note_inventory(make_inventory([make_gpu(0)]))
@@ -263,7 +262,7 @@ def test_switch_error_marks_gpus_with_links() -> None:
     linked = replace(make_gpu(0), nvlinks=(NvLink(link=0, active=True),))
     bench = Bench(make_inventory([linked, make_gpu(1)]))
     bench.look()
-    assert bench.judge.note_switch_error(23001, moment(bench.at), is_fatal=True, is_old=False) is UNHEALTHY
+    assert bench.judge.note_switch_error(23001, moment(bench.at), SETTINGS, is_fatal=True, is_old=False) is UNHEALTHY
     assert bench.verdicts == [UNHEALTHY, HEALTHY]
     bench.look(5)
     assert bench.verdicts == [UNHEALTHY, HEALTHY]
@@ -273,7 +272,7 @@ def test_old_switch_error_ends_with_clean_levels() -> None:
     """Whether the machine was mended since is not known."""
     linked = replace(make_gpu(0), nvlinks=(NvLink(link=0, active=True),))
     bench = Bench(make_inventory([linked]))
-    bench.judge.note_switch_error(23001, moment(0), is_fatal=True, is_old=True)
+    bench.judge.note_switch_error(23001, moment(0), SETTINGS, is_fatal=True, is_old=True)
     bench.look(2)
     assert bench.verdicts == [HEALTHY]
 
@@ -282,7 +281,7 @@ def test_corrected_switch_error_changes_nothing() -> None:
     """It is corrected."""
     bench = Bench()
     before = bench.judge.fingerprint()
-    assert bench.judge.note_switch_error(11012, moment(0), is_fatal=False, is_old=False) is HEALTHY
+    assert bench.judge.note_switch_error(11012, moment(0), SETTINGS, is_fatal=False, is_old=False) is HEALTHY
     assert bench.judge.fingerprint() == before
 
 
@@ -361,9 +360,12 @@ def test_passing_switch_errors_count_by_the_hour() -> None:
     """One by one they are notes; past ten in an hour every GPU with NVLink is suspect. Old lines are not counted."""
     bench = Bench()
     for _ in range(10):
-        assert bench.judge.note_switch_error(20001, moment(bench.at), is_fatal=False, is_old=True) is HEALTHY
-        assert bench.judge.note_switch_error(20001, moment(bench.at), is_fatal=False, is_old=False) is HEALTHY
-    assert bench.judge.note_switch_error(20009, moment(bench.at), is_fatal=False, is_old=False) is Verdict.SUSPECT
+        assert bench.judge.note_switch_error(20001, moment(bench.at), SETTINGS, is_fatal=False, is_old=True) is HEALTHY
+        assert bench.judge.note_switch_error(20001, moment(bench.at), SETTINGS, is_fatal=False, is_old=False) is HEALTHY
+    assert (
+        bench.judge.note_switch_error(20009, moment(bench.at), SETTINGS, is_fatal=False, is_old=False)
+        is Verdict.SUSPECT
+    )
 
 
 def test_the_log_is_read_again_from_in_front_of_the_oldest_line_that_is_held() -> None:

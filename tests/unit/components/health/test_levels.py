@@ -8,17 +8,18 @@ from msgspec.structs import replace
 from nodeagent.components.health.evidence.findings import PollResult
 from nodeagent.components.health.evidence.levels import judge_levels, judge_recovery_action
 from nodeagent.components.health.records import LevelMemory
+from nodeagent.config.sections.hardware import HealthSettings
 from nodeagent.model.gpu import Fabric, FabricPhase, Gpu, NvLink
 from nodeagent.model.health import ReturnRule, Verdict
 from tests.support.gpus import make_gpu
-from tests.support.health import make_sample
+from tests.support.health import SETTINGS, make_sample
 
 SUSPECT, UNHEALTHY = Verdict.SUSPECT, Verdict.UNHEALTHY
 
 
 def look(memory: LevelMemory | None = None, gpu: Gpu | None = None, at: float = 100.0, **fields: Any) -> PollResult:
     of_node = {name: fields.pop(name) for name in ("has_switches", "unlinked") if name in fields}
-    return judge_levels(gpu or make_gpu(0), make_sample(**fields), memory or LevelMemory(), at, **of_node)
+    return judge_levels(gpu or make_gpu(0), make_sample(**fields), memory or LevelMemory(), at, SETTINGS, **of_node)
 
 
 def told(one: PollResult) -> list[tuple[str, Verdict, str]]:
@@ -204,13 +205,15 @@ def test_gpu_without_links_needs_no_fabric() -> None:
 
 def test_gpu_that_the_driver_no_longer_lists_is_lost() -> None:
     """The inventory knows that its card is still in its slot."""
-    one = judge_levels(make_gpu(0, lost="the driver no longer lists it"), None, LevelMemory(), 0)
+    one = judge_levels(make_gpu(0, lost="the driver no longer lists it"), None, LevelMemory(), 0, SETTINGS)
     assert [(finding.key, finding.verdict) for finding in one.findings] == [("lost", UNHEALTHY)]
 
 
 def test_lost_gpu_is_only_lost() -> None:
     """Nothing else can be said of it, and it comes back by a power cycle."""
-    one = judge_levels(make_gpu(0), make_sample(lost="fell off the bus"), LevelMemory(links_expected=18), 0)
+    one = judge_levels(
+        make_gpu(0), make_sample(lost="fell off the bus"), LevelMemory(links_expected=18), 0, HealthSettings()
+    )
     assert [(finding.key, finding.rule) for finding in one.findings] == [("lost", ReturnRule.POWER_CYCLE)]
     assert (one.answered, one.memory.links_expected) == (True, 18)
 
@@ -225,7 +228,7 @@ def test_lost_gpu_is_only_lost() -> None:
 )
 def test_gpu_that_tells_nothing_has_not_answered(sample: Any) -> None:
     """A hung call, a missing sample and identity from a cache are no sign of life."""
-    one = judge_levels(make_gpu(0), sample, LevelMemory(), 0)
+    one = judge_levels(make_gpu(0), sample, LevelMemory(), 0, SETTINGS)
     assert (one.answered, one.findings) == (False, ())
 
 

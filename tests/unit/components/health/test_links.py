@@ -5,7 +5,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from nodeagent.components.health.evidence.levels import judge_levels
-from nodeagent.components.health.evidence.limits import Limits, plan_limits
 from nodeagent.components.health.records import LevelMemory
 from nodeagent.config.sections.hardware import HealthSettings
 from nodeagent.model.gpu import Gpu
@@ -17,13 +16,13 @@ from tests.support.health import make_sample
 class PollSchedule:
     """PollSchedule in a row at one GPU."""
 
-    def __init__(self, gpu: Gpu | None = None, limits: Limits | None = None) -> None:
+    def __init__(self, gpu: Gpu | None = None, limits: HealthSettings | None = None) -> None:
         fast = make_gpu(0)
         self.gpu = gpu or replace(fast, pci=replace(fast.pci, link_generation_max=5, link_width_max=16))
-        self.memory, self.limits = LevelMemory(), limits or Limits()
+        self.memory, self.limits = LevelMemory(), limits or HealthSettings()
 
     def look(self, **fields: Any) -> list[str]:
-        look = judge_levels(self.gpu, make_sample(**fields), self.memory, 100.0, limits=self.limits)
+        look = judge_levels(self.gpu, make_sample(**fields), self.memory, 100.0, self.limits)
         self.memory = look.memory
         return [finding.key for finding in look.findings]
 
@@ -48,7 +47,7 @@ def test_an_idle_link_is_never_slow() -> None:
 
 def test_a_partitioned_gpu_is_busy_by_its_counters() -> None:
     """It tells no utilisation; the hardware counters do."""
-    looks = PollSchedule(limits=Limits(pcie_degraded_polls=1))
+    looks = PollSchedule(limits=HealthSettings(pcie_degraded_polls=1))
     assert looks.look(pcie_generation=3) == []
     assert looks.look(pcie_generation=3, profiling=ProfilingSample()) == []
     assert looks.look(pcie_generation=3, profiling=ProfilingSample(graphics_engine_active=0.5)) == ["pcie-slow"]
@@ -80,12 +79,7 @@ def test_an_nvlink_slower_than_the_others_needs_attention() -> None:
 def test_bit_errors_are_judged_where_a_limit_is_set() -> None:
     """The right limit depends on the product, so there is none unless somebody knows it."""
     assert PollSchedule().look(nvlink_effective_ber=1e-3) == []
-    strict = PollSchedule(limits=Limits(nvlink_bit_error_ratio=1e-12))
+    strict = PollSchedule(limits=HealthSettings(nvlink_bit_error_ratio=1e-12))
     assert strict.look(nvlink_effective_ber=1e-13) == []
     assert strict.look(nvlink_effective_ber=2e-12) == ["nvlink-error-rate"]
     assert strict.look() == []
-
-
-def test_the_limits_are_those_of_the_settings() -> None:
-    """Two lists of defaults that differ would judge tests and nodes by different numbers."""
-    assert plan_limits(HealthSettings()) == Limits()

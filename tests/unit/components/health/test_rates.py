@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.health.evidence.findings import Finding
-from nodeagent.components.health.evidence.limits import Limits
 from nodeagent.components.health.evidence.rates import HARDWARE_SLOWDOWN, judge_rates, measure_growth
 from nodeagent.components.health.records import LevelMemory
+from nodeagent.config.sections.hardware import HealthSettings
 from nodeagent.model.health import Verdict
 from tests.support.gpus import make_gpu
 from tests.support.health import make_sample
@@ -19,8 +19,8 @@ SUSPECT, UNHEALTHY = Verdict.SUSPECT, Verdict.UNHEALTHY
 class Rates:
     """PollSchedule in a row."""
 
-    def __init__(self, limits: Limits | None = None) -> None:
-        self.memory, self.at, self.limits = LevelMemory(), 0.0, limits or Limits()
+    def __init__(self, limits: HealthSettings | None = None) -> None:
+        self.memory, self.at, self.limits = LevelMemory(), 0.0, limits or HealthSettings()
 
     def look(self, after_seconds: float, **fields: Any) -> list[tuple[str, Verdict]]:
         self.at += after_seconds
@@ -111,7 +111,7 @@ def test_counters_that_are_not_there_are_no_growth() -> None:
 
 def test_limits_are_settings() -> None:
     """A node that allows less is judged by less."""
-    rates = Rates(Limits(nvlink_checksum_errors_per_second=1.0, pcie_replay_ratio=0.01))
+    rates = Rates(HealthSettings(nvlink_checksum_errors_per_second=1.0, pcie_replay_ratio=0.01))
     rates.look(0, nvlink_crc_flit_count=0, pcie_replay_count=0, pcie_generation=5, pcie_width=16)
     found = rates.look(60, nvlink_crc_flit_count=60, pcie_replay_count=2, pcie_generation=5, pcie_width=16)
     assert found == [("nvlink-checksums", UNHEALTHY), ("pcie-replays", SUSPECT)]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from nodeagent.components.health.evidence.limits import Limits
 from nodeagent.components.health.evidence.sxids import judge_passing, read_sxid
+from nodeagent.config.sections.hardware import HealthSettings
 from nodeagent.model.health import ReturnRule, Verdict
 
 
@@ -33,9 +33,9 @@ def test_the_end_of_heat_is_no_fault() -> None:
 
 def test_many_passing_errors_within_an_hour_are_a_bad_link() -> None:
     """Up to ten are retried and forgotten; those of an hour ago count no more."""
-    assert judge_passing(range(10), 100.0, Limits()) is None
-    reading = judge_passing(range(11), 100.0, Limits())
+    assert judge_passing(range(10), 100.0, HealthSettings()) is None
+    reading = judge_passing(range(11), 100.0, HealthSettings())
     assert reading is not None
     assert (reading.verdict, reading.rule, reading.quiet_seconds) == (Verdict.SUSPECT, ReturnRule.QUIET_PERIOD, 3600)
-    assert judge_passing(range(11), 3605.0, Limits()) is None
-    assert judge_passing([1.0, 2.0], 3.0, Limits(switch_errors_per_hour=1)) is not None
+    assert judge_passing(range(11), 3605.0, HealthSettings()) is None
+    assert judge_passing([1.0, 2.0], 3.0, HealthSettings(switch_errors_per_hour=1)) is not None

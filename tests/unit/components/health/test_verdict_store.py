@@ -1,11 +1,11 @@
 """What a restart and a boot do to what was remembered."""
 
 import pytest
+from msgspec import DecodeError
 from msgspec.structs import replace
 
 from nodeagent.components.health.records import CounterWindow, GpuRecord, StoredVerdicts
 from nodeagent.components.health.verdict_store import (
-    StoredVerdictsUnreadable,
     decode_verdicts,
     encode_verdicts,
     resume_verdicts,
@@ -37,7 +37,7 @@ def test_book_comes_back_as_it_was_written() -> None:
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"boot_id": 3}', b'{"records": []}', b"\xff"])
 def test_bytes_that_are_no_book_are_refused(content: bytes) -> None:
     """Whatever they are."""
-    with pytest.raises(StoredVerdictsUnreadable):
+    with pytest.raises(DecodeError):
         decode_verdicts(content)
 
 

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import DecodeError
 from msgspec.structs import replace
 
 from nodeagent.components.inventory.diff import decide_inventory
@@ -10,7 +11,6 @@ from nodeagent.components.inventory.expected import Expectation
 from nodeagent.components.inventory.gpu_store import (
     GONE_KEPT,
     GpuStore,
-    GpuStoreUnreadable,
     decode_gpu_store,
     encode_gpu_store,
     find_missed,
@@ -78,7 +78,7 @@ def test_the_list_outlives_the_agent() -> None:
     """Bytes and back; what is whole and no list is refused with the reason."""
     roster = GpuStore(source="nvml", gpus=known(0, 1))
     assert decode_gpu_store(encode_gpu_store(roster)) == roster
-    with pytest.raises(GpuStoreUnreadable, match="moved aside"):
+    with pytest.raises(DecodeError):
         decode_gpu_store(b"[]")
 
 

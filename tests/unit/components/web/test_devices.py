@@ -8,7 +8,7 @@ from nodeagent.cli.node.devices import describe_classes, render_proposals, tabul
 from nodeagent.cli.top.view import build_top, render_top
 from nodeagent.components.exporter.families.gpus import build_device_families
 from nodeagent.components.labeler.node_wide import label_devices
-from nodeagent.components.web.api.build import Identity, LatestStates, build_state
+from nodeagent.components.web.api.build import Identity, build_state
 from nodeagent.components.web.api.records import StateRecord
 from nodeagent.components.web.page.devices import render_devices
 from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
@@ -17,6 +17,7 @@ from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.rules.devices.discover import Proposal
 from tests.support.devices import make_class
+from tests.support.nodes import make_reader
 from tests.unit.cli.doctor.healthy_node import HEALTHY
 
 IDENTITY = Identity(version="1", node="n", gpu_source="nvml", pid=1, started_seconds=0.0)
@@ -53,7 +54,7 @@ HELD = AllocationTable(
 
 
 def make_state(table: DeviceTable | None = TABLE) -> StateRecord:
-    known = LatestStates(inventory=Inventory(generation=1), devices=table, allocations=HELD)
+    known = make_reader(Inventory(generation=1), table, HELD)
     return build_state(IDENTITY, known, (), (), (), now_seconds=1.0)
 
 

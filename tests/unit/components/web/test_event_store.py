@@ -3,10 +3,11 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import DecodeError
 from msgspec.structs import replace
 
 from nodeagent.components.web.api.records import EventRecord
-from nodeagent.components.web.event_store import KEPT, EventStoreUnreadable, decode_events, encode_events
+from nodeagent.components.web.event_store import KEPT, decode_events, encode_events
 
 
 def event(seq: int, text: str = "something", cause: int | None = None, value: object = None) -> EventRecord:
@@ -46,8 +47,8 @@ def test_a_large_value_is_left_out_and_the_sentence_stays() -> None:
 
 @pytest.mark.parametrize("content", [b"", b"{}", b'[{"seq": 1}]'])
 def test_what_is_no_list_of_events_is_refused(content: bytes) -> None:
-    """With the reason, and what becomes of it."""
-    with pytest.raises(EventStoreUnreadable, match="moved aside"):
+    """Whatever else it is."""
+    with pytest.raises(DecodeError):
         decode_events(content)
 
 

@@ -15,6 +15,7 @@ from nodeagent.model.gpu import Inventory
 from nodeagent.model.plugin import OfferSummary, PluginState, Unoffered, UnofferedCause
 from nodeagent.model.telemetry import GpuSample, NodeSample
 from tests.support.examples import examples
+from tests.support.nodes import make_reader, make_rich_state
 from tests.support.samples import make_gpu, make_inventory, make_mig, make_uuid
 
 
@@ -140,7 +141,7 @@ def test_all_is_well_only_while_readings_are_of_now(age: float, period: float, t
     sample = NodeSample(
         time_seconds=0.0, gpus=(GpuSample(uuid=make_uuid(0)),), period_seconds=period, took_seconds=took
     )
-    gpus = join_gpus(make_inventory(1), sample, None, None, now_seconds=age)
+    gpus = join_gpus(make_inventory(1), make_reader(sample), None, {}, now_seconds=age)
     verdict, sentence = decide(ready=True, conditions=[], inventory=make_inventory(1), plugin=offering(1), gpus=gpus)
     assert gpus.gpus[0].sample_is_old is (verdict != "ok") is ("readings are" in sentence)
     if age > max(2.0, 2 * period) + 3 * took:
@@ -150,7 +151,7 @@ def test_all_is_well_only_while_readings_are_of_now(age: float, period: float, t
 def test_readings_that_are_old_on_purpose_say_so() -> None:
     """A driver that was released is not asked: the reason is told, not its echo."""
     sample = NodeSample(time_seconds=0.0, gpus=(GpuSample(uuid=make_uuid(0)),))
-    gpus = join_gpus(make_inventory(1), sample, None, None, now_seconds=60.0)
+    gpus = join_gpus(make_inventory(1), make_reader(sample), None, {}, now_seconds=60.0)
     released = replace(_condition("info", detail="by root"), code="driver-released")
     told = decide(ready=True, conditions=[released, _condition("info")], plugin=offering(1), gpus=gpus)
     assert told == ("attention", "title: by root")
@@ -186,18 +187,19 @@ def test_gpus_are_counted_in_words(inventory: Inventory | None, text: str) -> No
 
 def test_readyz_has_a_line_for_everything() -> None:
     """Gates, troubled components and conditions each have a line; the last line is the verdict."""
-    text = render_readyz(
+    state = replace(
+        make_rich_state(),
         ready=False,
-        gates=[_gate("a"), _gate("b", is_open=False)],
-        components=[
+        gates=(_gate("a"), _gate("b", is_open=False)),
+        components=(
             _component("running"),
             _component("failed", last_error="boom"),
             _component("degraded", vital=False),
-        ],
-        conditions=[_condition("error", detail="de\ntail", key="GPU-1")],
+        ),
+        conditions=(_condition("error", detail="de\ntail", key="GPU-1"),),
         sentence="7 of 8\nGPUs",
     )
-    assert text.splitlines() == [
+    assert render_readyz(state).splitlines() == [
         "[+] gate a passed",
         "[-] gate b not passed yet",
         "[-] component part failed: boom",
@@ -206,7 +208,8 @@ def test_readyz_has_a_line_for_everything() -> None:
         "[i] 7 of 8 GPUs",
         "not ready",
     ]
-    assert render_readyz(ready=True, gates=[], components=[], conditions=[], sentence="well") == "[i] well\nready\n"
+    well = replace(state, ready=True, gates=(), components=(), conditions=(), sentence="well")
+    assert render_readyz(well) == "[i] well\nready\n"
 
 
 def test_text_from_outside_stays_on_its_line() -> None:

@@ -33,7 +33,15 @@ class Stage:
         self.conditions = Conditions(self.bus, clock, CATALOGUE)
         reports = [ComponentReport("web", Phase.RUNNING, 1.0, True, 0, None, None, ())]
         gates = Gates(["driver_ready"], clock=clock)
-        self.view = NodeView(self.bus, gates, self.conditions, clock, IDENTITY, lambda: reports)
+        self.view = NodeView(
+            self.bus.read,
+            self.bus.history,
+            IDENTITY,
+            gates=gates.states,
+            conditions=self.conditions.active,
+            reports=lambda: reports,
+            wall=clock.wall,
+        )
 
 
 async def test_nothing_known_is_an_answer(clock: FakeClock) -> None:

@@ -5,7 +5,7 @@ from msgspec import json
 from msgspec.structs import replace
 
 from nodeagent.components.usage.measure import measure
-from nodeagent.components.web.api.build import Identity, LatestStates, build_state
+from nodeagent.components.web.api.build import Identity, build_state
 from nodeagent.components.web.api.fractions import FractionsRecord, list_fraction_holders, record_fractions
 from nodeagent.components.web.api.records import GpuRecord, StateRecord
 from nodeagent.components.web.page.details import render_path, render_pod_page
@@ -19,6 +19,7 @@ from nodeagent.model.mps import MpsClient, MpsPhase, MpsState
 from nodeagent.model.offering import AllocationMode, GpuAllocationMode, Offering
 from nodeagent.model.usage import FractionUsage
 from tests.support.mps import daemon_of
+from tests.support.nodes import make_reader
 from tests.support.samples import make_address, make_gpu, make_inventory, make_uuid
 from tests.unit.components.exporter.builders import allocate
 from tests.unit.components.usage.builders import GIB, START, bind, place, run, sample, tabulate
@@ -42,12 +43,12 @@ def make_door(index: int, *, is_open: bool = True) -> GpuAllocationMode:
 
 def make_state(table: FractionTable = TABLE, usage: FractionUsage | None = USAGE, *devices: str) -> StateRecord:
     """Two GPUs that are given in parts; `devices` are held whole."""
-    known = LatestStates(
-        inventory=make_inventory(),
-        allocations=AllocationTable(allocations=tuple(allocate("whole", one) for one in devices)),
-        offering=Offering(doors=(make_door(0), make_door(1))),
-        parts=table,
-        usage=usage,
+    known = make_reader(
+        make_inventory(),
+        AllocationTable(allocations=tuple(allocate("whole", one) for one in devices)),
+        Offering(doors=(make_door(0), make_door(1))),
+        table,
+        usage,
     )
     return build_state(IDENTITY, known, (), (), (), now_seconds=START)
 

@@ -1,6 +1,7 @@
 """Conditions of one kind are told once, and each of them can be reached."""
 
 import pytest
+from msgspec.structs import replace
 
 from nodeagent.cli.answers.table import Layout
 from nodeagent.cli.gpu.view import list_troubles
@@ -9,6 +10,7 @@ from nodeagent.components.web.api.records import ConditionRecord, StateRecord
 from nodeagent.components.web.health_text import render_readyz
 from nodeagent.components.web.page.groups import group_conditions
 from nodeagent.components.web.page.sections import render_condition_list
+from tests.support.nodes import make_rich_state
 
 
 def conditions(count: int, code: str = "allocations-differ", since: float = 90.0) -> tuple[ConditionRecord, ...]:
@@ -85,7 +87,8 @@ def test_the_page_folds_the_rest_away() -> None:
 
 def test_readyz_and_gpu_health_count_too() -> None:
     """Their lines name where the rest is."""
-    text = render_readyz(ready=True, gates=(), components=(), conditions=conditions(512), sentence="s")
+    state = replace(make_rich_state(), ready=True, gates=(), components=(), conditions=tuple(conditions(512)))
+    text = render_readyz(state)
     assert "[!] warning allocations-differ 509 more, all in /api/v1/conditions" in text
     assert len(text.splitlines()) == 6
     troubles = "\n".join(list_troubles(conditions(8)))

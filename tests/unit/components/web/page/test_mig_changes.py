@@ -3,13 +3,13 @@
 from nodeagent.cli.answers.table import Layout
 from nodeagent.cli.gpu.view import list_missing
 from nodeagent.cli.top.view import build_top, render_top
-from nodeagent.components.web.api.build import Identity, LatestStates, build_state
+from nodeagent.components.web.api.build import Identity, build_state
 from nodeagent.components.web.page.event_words import Teller
 from nodeagent.components.web.page.gpus import render_gpus
 from nodeagent.model.events import MigChangeEnded
 from nodeagent.model.mig import GpuChange, MigState
 from nodeagent.model.telemetry import NodeSample
-from tests.support.nodes import NOW, make_envelope, make_sample
+from tests.support.nodes import NOW, make_envelope, make_reader, make_sample
 from tests.support.samples import make_inventory, make_uuid
 
 IDENTITY = Identity(version="1", node="node-a", gpu_source="nvml", pid=1, started_seconds=NOW)
@@ -20,7 +20,7 @@ WORDS = "GPU 0 becomes 7 x 1g.10gb: waits for <ml/train> (main)"
 
 def test_a_change_is_on_the_page_in_the_list_and_in_top() -> None:
     """With what it does now; nothing of a page's text is taken for markup."""
-    known = LatestStates(inventory=make_inventory(), sample=SAMPLE, mig=MigState(layout="x", changes=(CHANGE,)))
+    known = make_reader(make_inventory(), SAMPLE, MigState(layout="x", changes=(CHANGE,)))
     state = build_state(IDENTITY, known, (), (), (), now_seconds=NOW)
     page = render_gpus(state, {})
     assert "is being cut" in page

@@ -5,7 +5,7 @@ import re
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.components.web.api.build import Identity, LatestStates, build_state
+from nodeagent.components.web.api.build import Identity, build_state
 from nodeagent.components.web.api.records import GpuRecord, GpusRecord
 from nodeagent.components.web.assets import POLICY, SCRIPT, STYLE
 from nodeagent.components.web.page.details import is_page, render_path
@@ -20,7 +20,7 @@ from nodeagent.model.health import DeviceHealth, Verdict
 from nodeagent.model.labels import LabelState
 from nodeagent.model.offering import AllocationMode, GpuAllocationMode, ModeHolder
 from nodeagent.model.runtime import RuntimeKind, RuntimeState
-from tests.support.nodes import make_full_view, make_rich_state, make_sample, make_view
+from tests.support.nodes import make_full_view, make_reader, make_rich_state, make_sample, make_view
 from tests.support.samples import make_address, make_gpu, make_mig, make_uuid
 from tests.support.texts.html import Page
 
@@ -44,7 +44,7 @@ def _render(path: str, view: PageView) -> str:
 
 def _empty() -> PageView:
     identity = Identity(version="1", node="n", gpu_source="nvml", pid=1, started_seconds=0.0)
-    return PageView(state=build_state(identity, LatestStates(), [], [], [], now_seconds=1.0), trend={}, history=())
+    return PageView(state=build_state(identity, make_reader(), [], [], [], now_seconds=1.0), trend={}, history=())
 
 
 @pytest.mark.parametrize("path", [*PATHS, "/gpus/nobody", "/pods/no/body"])

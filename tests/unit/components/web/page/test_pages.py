@@ -7,9 +7,10 @@ from msgspec.structs import replace
 from nodeagent.components.web.api.admin import (
     may_command,
 )
-from nodeagent.components.web.api.build import Identity, LatestStates, build_state
+from nodeagent.components.web.api.build import Identity, build_state
 from nodeagent.components.web.api.gpu_records import find_gpu_record, join_gpus
 from nodeagent.components.web.api.index import INDEX
+from nodeagent.components.web.api.latest import ReadLatest
 from nodeagent.components.web.api.records import (
     ComponentRecord,
     ConditionRecord,
@@ -31,6 +32,7 @@ from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
 from nodeagent.model.ids import DeviceId, DeviceUuid, ResourceName
 from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource, OfferSummary, PluginState
 from nodeagent.model.telemetry import GpuSample, NodeSample
+from tests.support.nodes import make_reader
 from tests.support.samples import make_gpu, make_inventory, make_mig, make_uuid
 
 HOSTILE = "<script>alert(1)</script>\"'&\n\x1b[2J"
@@ -50,7 +52,7 @@ def _allocation(number: int, device: str, pod: PodIdentity | None = None) -> All
     )
 
 
-def _known(gpus: tuple[Gpu, ...]) -> LatestStates:
+def _known(gpus: tuple[Gpu, ...]) -> ReadLatest:
     sample = GpuSample(
         uuid=make_uuid(0),
         gpu_utilization_percent=42,
@@ -62,12 +64,12 @@ def _known(gpus: tuple[Gpu, ...]) -> LatestStates:
     health = DeviceHealth(
         device=make_uuid(0), gpu=make_uuid(0), verdict=Verdict.UNHEALTHY, since_seconds=1.0, reason=HOSTILE
     )
-    return LatestStates(
-        driver=DriverState(phase=DriverPhase.READY, driver_version="580.1", cuda_version=(13, 0)),
-        inventory=Inventory(generation=3, gpus=gpus),
-        sample=NodeSample(time_seconds=95.0, gpus=(sample,)),
-        health=HealthReport(generation=3, devices=(health,)),
-        allocations=AllocationTable(
+    return make_reader(
+        DriverState(phase=DriverPhase.READY, driver_version="580.1", cuda_version=(13, 0)),
+        Inventory(generation=3, gpus=gpus),
+        NodeSample(time_seconds=95.0, gpus=(sample,)),
+        HealthReport(generation=3, devices=(health,)),
+        AllocationTable(
             allocations=(
                 _allocation(1, f"{make_uuid(0)}::2", PodIdentity(namespace="ml", name=HOSTILE)),
                 _allocation(2, "GPU-other"),
@@ -76,7 +78,7 @@ def _known(gpus: tuple[Gpu, ...]) -> LatestStates:
     )
 
 
-def _state(known: LatestStates) -> StateRecord:
+def _state(known: ReadLatest) -> StateRecord:
     return build_state(
         IDENTITY,
         known,
@@ -111,7 +113,7 @@ def test_a_reading_is_old_after_two_periods(age: float, period: float, *, is_old
     gpus = (make_gpu(0), make_gpu(1))
     inventory = Inventory(generation=1, gpus=gpus)
     sample = NodeSample(time_seconds=100.0, period_seconds=period, gpus=(GpuSample(uuid=gpus[0].uuid),))
-    joined = join_gpus(inventory, sample, None, None, now_seconds=100.0 + age).gpus
+    joined = join_gpus(inventory, make_reader(sample), None, {}, now_seconds=100.0 + age).gpus
     assert [record.sample_is_old for record in joined] == [is_old, False]
 
 
@@ -170,7 +172,7 @@ def test_free_is_what_the_kubelet_may_hand_out(
 ) -> None:
     """Tile, page and blocks say the same; a loss counts before the kubelet has heard of it, and suspects are given."""
     health = HealthReport(generation=1, devices=tuple(judge(device, gpu, each) for device, each in verdicts.items()))
-    known = LatestStates(inventory=Inventory(generation=1, gpus=(gpu,)), plugin=plugin, health=health)
+    known = make_reader(Inventory(generation=1, gpus=(gpu,)), plugin, health)
     state = _state(known)
     assert state.gpus is not None
     (record,) = state.gpus.gpus
@@ -195,9 +197,9 @@ def test_records_join_what_is_known_of_a_gpu() -> None:
 
 def test_an_agent_that_knows_nothing_yet_says_so() -> None:
     """Before the first readout every part of the record is empty, not invented."""
-    state = build_state(IDENTITY, LatestStates(), [], [], [], now_seconds=11.0)
+    state = build_state(IDENTITY, make_reader(), [], [], [], now_seconds=11.0)
     assert (state.gpus, state.driver, state.allocations) == (None, None, ())
-    joined = join_gpus(make_inventory(1), None, None, None, now_seconds=1.0)
+    joined = join_gpus(make_inventory(1), make_reader(), None, {}, now_seconds=1.0)
     assert joined.gpus[0].sample is None
 
 
@@ -210,7 +212,7 @@ def test_the_state_reads_back_equal() -> None:
 def test_a_gpu_is_found_by_each_of_its_names() -> None:
     """Index, UUID, PCI address and MIG UUID all lead to the same record."""
     gpu = make_gpu(1, mig=make_mig(1, 1))
-    records = join_gpus(Inventory(generation=1, gpus=(make_gpu(0), gpu)), None, None, None, now_seconds=0.0)
+    records = join_gpus(Inventory(generation=1, gpus=(make_gpu(0), gpu)), make_reader(), None, {}, now_seconds=0.0)
     for name in ("1", gpu.uuid, gpu.pci.address, gpu.mig_devices[0].uuid):
         found = find_gpu_record(records, name)
         assert found is not None

@@ -32,12 +32,10 @@ THE_LIST = wire.ListAndWatchResponse(
 
 
 def get_options(_request: Any) -> Message:
-    """It has preferences."""
     return OPTIONS
 
 
 def prefer(request: Any) -> Message:
-    """The first ones."""
     answers = [
         wire.ContainerPreferredAllocationResponse(deviceIDs=sorted(one.available_deviceIDs)[: one.allocation_size])
         for one in request.container_requests
@@ -111,7 +109,6 @@ class _Plugin:
 
 
 async def serve_on_grpclib(directory: Path) -> None:
-    """By grpclib alone."""
     server = Server([_Plugin()])
     await server.start(path=str(directory / ENDPOINT))
     await asyncio.to_thread(register, directory)
@@ -144,7 +141,6 @@ async def serve_on_house(directory: Path) -> None:
 
 
 def register(directory: Path) -> None:
-    """Tell the kubelet."""
     with grpc.insecure_channel(f"unix:{directory / 'kubelet.sock'}") as channel:
         call = channel.unary_unary(
             "/v1beta1.Registration/Register",

@@ -128,14 +128,12 @@ def write(reference: Reference, path: Path = PATH) -> None:
 
 
 def keep_rows(group: str, rows: Sequence[Row]) -> None:
-    """Take the place of what was kept of this group."""
     kept = Group(taken=describe(), rows=msgspec.convert(to_json(rows), tuple[KeptRow, ...]))
     reference = read()
     write(msgspec.structs.replace(reference, groups={**reference.groups, group: kept}))
 
 
 def keep_curves(curves: Sequence[Curve]) -> None:
-    """Take the place of those before."""
     write(msgspec.structs.replace(read(), curves=Curves(taken=describe(), curves=tuple(curves))))
 
 
@@ -175,7 +173,6 @@ def describe() -> Taken:
 
 
 def find_commit() -> str:
-    """What this tree is."""
     done = subprocess.run(["git", "rev-parse", "--short=10", "HEAD"], capture_output=True, text=True, check=False)
     return done.stdout.strip() or "unknown"
 

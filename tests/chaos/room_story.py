@@ -38,7 +38,6 @@ async def add_part(machine: Machine, random: Random) -> str:
 
 
 async def delete_part(machine: Machine, random: Random) -> str:
-    """One of them goes."""
     tenants, rank = find_tenants(machine), random.random()
     if not tenants.pods:
         return "no pod with a part"

@@ -81,7 +81,6 @@ class Rooms:
             (self.programs / name).chmod(0o755)
 
     def plan_settings(self) -> Mapping[str, object]:
-        """All of it on."""
         layouts = [{"name": name, **part} for name, parts in LAYOUTS.items() for part in parts]
         return {
             "doors.rules": json.dumps(RULES),
@@ -150,7 +149,6 @@ class Rooms:
         return [pid for place in places if (pid := find_daemon(place.parent)) is not None]
 
     def kill_daemon(self) -> bool:
-        """One of them, if there is one."""
         for pid in self.list_daemons()[:1]:
             os.kill(pid, signal.SIGKILL)
             return True

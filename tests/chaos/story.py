@@ -41,7 +41,6 @@ async def add_pod(machine: Machine, random: Random) -> str:
 
 
 async def delete_pod(machine: Machine, random: Random) -> str:
-    """A pod goes."""
     rank, pods = random.random(), machine.truth.pods
     if not pods:
         return "no pod to delete"
@@ -61,7 +60,6 @@ async def kill_agent(machine: Machine, random: Random) -> str:
 
 
 async def restart_agent(machine: Machine, _random: Random) -> str:
-    """In order."""
     await machine.end_agent(signal.SIGTERM)
     return "restarted"
 
@@ -138,7 +136,6 @@ async def lose_api(machine: Machine, _random: Random) -> str:
 
 
 async def find_api(machine: Machine, _random: Random) -> str:
-    """It is back."""
     await machine.surroundings.start_api()
     return "API server there"
 
@@ -160,7 +157,6 @@ async def lose_runtime(machine: Machine, _random: Random) -> str:
 
 
 async def find_runtime(machine: Machine, _random: Random) -> str:
-    """It is back."""
     await machine.surroundings.start_runtime()
     return "container runtime there"
 
@@ -173,7 +169,6 @@ async def restart_runtime(machine: Machine, _random: Random) -> str:
 
 
 async def lose_gpu(machine: Machine, random: Random) -> str:
-    """Off the bus."""
     gpu = random.randrange(GPUS)
     machine.gpus.lose(gpu)
     return f"GPU {gpu} lost"
@@ -222,13 +217,11 @@ async def cut_gpu(machine: Machine, random: Random) -> str:
 
 
 async def fill_disk(machine: Machine, _random: Random) -> str:
-    """Nothing can be written."""
     machine.fill_disk()
     return "disk full"
 
 
 async def empty_disk(machine: Machine, _random: Random) -> str:
-    """There is room again."""
     machine.empty_disk()
     return "disk has room"
 
@@ -241,7 +234,6 @@ async def wait(_machine: Machine, random: Random) -> str:
 
 
 def list_steps(freeze_seconds: float) -> dict[Step, int]:
-    """Each with its weight."""
     return {
         add_pod: 30,
         delete_pod: 20,

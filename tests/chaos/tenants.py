@@ -111,7 +111,6 @@ class Tenants:
         return f"of GPU {had}"
 
     def holdings_of_claims(self) -> tuple[str, ...]:
-        """The claims that are ready."""
         return tuple(name for name, what in self.holdings.all().items() if what.door == "claims")
 
     def ended_claims(self) -> tuple[str, ...]:
@@ -149,7 +148,6 @@ class Tenants:
                 self.holdings.take(f"{name} {device}", Holding("whole", gpu, device=device))
 
     def forget_whole(self, name: str) -> None:
-        """That pod is gone."""
         for who in [who for who in self.holdings.all() if who.startswith(f"{name} ")]:
             self.holdings.give_back(who)
 
@@ -326,7 +324,6 @@ class Tenants:
         return sorted((bound - set(self._uids.values())) | (told - set(self.claims)))
 
     def count_daemons(self) -> tuple[int, int]:
-        """The daemons of MPS that there are to be, and that there are."""
         wanted = sum(what.is_mps for what in self.holdings.all().values())
         return wanted, len(self._rooms.list_daemons())
 

@@ -154,7 +154,6 @@ def test_a_second_uninstall_has_nothing_to_do(used: UsedNode) -> None:
 
 
 def test_a_rehearsal_names_everything_and_changes_nothing(used: UsedNode) -> None:
-    """What it says is what the real one does."""
     used.change_runtime()
     before = used.list_files()
     code, out, _ = used.uninstall("--dry-run", "--json")

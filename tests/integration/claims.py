@@ -78,7 +78,6 @@ def render(
 
 
 def told(node: Cluster, pod: str, container: str = "main") -> set[str]:
-    """The GPUs that a container was given."""
     lines = node.run("kubectl", "logs", pod, "-c", container).splitlines()
     return {line.partition("=")[2] for line in lines if line.startswith("NODEAGENT_SIMULATED_")}
 

@@ -37,11 +37,9 @@ class Deployment:
 
     @property
     def chart(self) -> Path:
-        """Where the chart is."""
         return CHART
 
     def helm(self, *words: str) -> str:
-        """One call of Helm, which must succeed."""
         return self.cluster.run(str(helm_path()), *words, "--namespace", NAMESPACE)
 
     def kubectl(self, *words: str) -> str:

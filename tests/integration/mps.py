@@ -43,7 +43,6 @@ class Node:
         self.program = program
 
     def settings(self, replicas: int = 2) -> dict[str, dict[str, Any]]:
-        """Of the agent."""
         return {
             "device_plugin": {"device_list_strategy": ["envvar"], "mps_root": str(self.root)},
             "kubelet": {"pod_resources_poll_seconds": 0.5},
@@ -93,7 +92,6 @@ def list_daemons(agent: AgentUnderTest) -> list[dict[str, Any]]:
 def wait_daemons(
     agent: AgentUnderTest, what: str, holds: Callable[[list[dict[str, Any]]], bool]
 ) -> list[dict[str, Any]]:
-    """The daemons once it is so."""
 
     def probe() -> str | None:
         found = list_daemons(agent)

@@ -70,7 +70,6 @@ def _find_index(agent: AgentUnderTest, pod: str) -> int:
 
 
 def _wait_counts(node: Cluster, capacity: int, allocatable: int) -> None:
-    """What the node has, and what of it pods can be given."""
 
     def probe() -> str | None:
         status = node.api.read_node()["status"]

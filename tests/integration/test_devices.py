@@ -90,7 +90,6 @@ def find_devices(agent: AgentUnderTest, resource: str) -> dict[str, Json]:
 
 
 def list_holders(agent: AgentUnderTest) -> list[tuple[str, str, tuple[str, ...]]]:
-    """Who has what, by the journal."""
     rows = agent.get_json("/api/v1/allocations")
     return sorted((each["pod"]["name"], each["resource"], tuple(each["devices"])) for each in rows if each["pod"])
 
@@ -129,7 +128,6 @@ def test_a_node_without_gpu_is_ready_for_its_devices(agent: AgentUnderTest, node
 
 
 def read_class_condition(node: Cluster) -> tuple[str, str]:
-    """What the node object says of the class."""
     found = node.api.read_node()["status"]["conditions"]
     return next(((one["status"], one["reason"]) for one in found if one["type"] == KVM_CONDITION), ("", ""))
 

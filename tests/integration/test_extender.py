@@ -175,7 +175,6 @@ def test_nothing_is_promised_twice_whatever_happens(
 
 
 def promise_through_trouble(node: Cluster, pods: Pods, extender: ExtenderUnderTest, agent: AgentUnderTest) -> None:
-    """The story itself."""
     chance = Random(42)
     create_pods(pods, chance, range(CALM), only_api=False)
     extender.stop(signal.SIGKILL)

@@ -88,7 +88,6 @@ def check_pod(agent: AgentUnderTest, pods: Pods, name: str, cores: int, blocks: 
 
 
 def check_sums(agent: AgentUnderTest) -> None:
-    """No GPU is given more than it has."""
     cores: dict[str, int] = {}
     memory: dict[str, int] = {}
     for binding in read_bindings(agent).values():
@@ -106,7 +105,6 @@ def is_settled(pod: Json) -> bool:
 
 
 def wait_count(node: Cluster, resource: str, count: int) -> None:
-    """Return when the node has so many of a resource to give."""
 
     def probe() -> str | None:
         found = node.api.read_node()["status"].get("allocatable", {}).get(resource, "0")

@@ -218,7 +218,6 @@ def test_a_kubelet_that_forgets_doubles_nothing(node: Cluster, pods: Pods, make_
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
 def test_a_kubelet_that_forgets_200_times_doubles_nothing(node: Cluster, pods: Pods, make_agent: MakeAgent) -> None:
-    """The same for a night."""
     _forget(node, pods, make_agent, FORGOTTEN_ROUNDS_AT_NIGHT)
 
 

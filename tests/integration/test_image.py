@@ -263,7 +263,6 @@ def deployment_image(deployment: Deployment) -> str:
 
 
 def find_facts(events: Any, kind: str) -> list[dict[str, Any]]:
-    """The values of every fact of this kind."""
     return [each["value"] for each in events if each["type"] == kind]
 
 

@@ -70,7 +70,6 @@ def wait_count(node: Cluster, resource: str, number: int) -> None:
 
 @contextmanager
 def watch_capacity(node: Cluster, resource: str) -> Iterator[set[int]]:
-    """Every capacity that was seen meanwhile."""
     seen: set[int] = set()
     is_over = threading.Event()
 

@@ -45,7 +45,6 @@ PATIENCE_SECONDS = 60.0
 
 @pytest.fixture
 def runtime_class(gpu_node: Cluster) -> Iterator[Cluster]:
-    """The class, as the chart makes it."""
     gpu_node.api.post(CLASSES, CLASS)
     yield gpu_node
     gpu_node.api.delete(f"{CLASSES}/nvidia")

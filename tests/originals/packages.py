@@ -45,12 +45,10 @@ def read_pins(text: str) -> tuple[Package, ...]:
 
 
 def list_packages(driver: str) -> tuple[Package, ...]:
-    """What a driver consists of."""
     return tuple(package for package in read_pins(PINS.read_text()) if package.driver == driver)
 
 
 def find_root(driver: str, packages: Sequence[Package]) -> Path:
-    """Where a driver of these packages is kept."""
     key = hashlib.sha256("\n".join(package.render() for package in packages).encode()).hexdigest()[:16]
     return find_cache() / "originals" / f"{driver}-{key}"
 
@@ -62,7 +60,6 @@ def find_driver(driver: str) -> Path | None:
 
 
 def find_program(driver: str, name: str) -> Path | None:
-    """A program of a driver."""
     root = find_driver(driver)
     return (
         None

@@ -23,7 +23,6 @@ from tests.soak.measures import Moment, find_growth
 
 
 def main() -> int:
-    """Live it."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--hours", type=float, default=24.0, help="of the agent's time (%(default)s)")
     parser.add_argument("--speed", type=int, default=40, help="how much faster its clocks run (%(default)s)")
@@ -81,7 +80,6 @@ def make_day(
     pause_seconds: float = PAUSE_SECONDS,
     has_rooms: bool = False,
 ) -> tuple[Machine, Day]:
-    """A node and a day on it."""
     (directory / "state").mkdir()
     rooms = Rooms(directory) if has_rooms else None
     machine = Machine(directory, FakeNvml(directory, "dgx-h100"), seed, pace=plan_pace(speed), speed=speed, rooms=rooms)

@@ -26,7 +26,6 @@ SETTLE_SECONDS = 5.0
 
 
 def measure() -> list[Row]:
-    """All of it."""
     return [*_measure_changes(), _measure_choice(), *_measure_quiet(), _measure_memory()]
 
 

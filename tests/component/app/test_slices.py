@@ -69,7 +69,6 @@ def test_a_whole_agent_tells_schedulers_of_its_devices(server: FakeApiServer, no
 async def test_without_an_api_server_there_is_nobody_to_tell(
     words: tuple[str, ...], parts: list[str], codes: set[str]
 ) -> None:
-    """And that is said."""
     live = LiveSettings(load_settings(environ={}, overrides=words).settings)
     clock = SystemClock()
     bus = Bus(clock)

@@ -362,7 +362,6 @@ async def test_health_is_told_when_it_changes(world: World) -> None:
 
 
 async def test_a_driver_that_cannot_be_served_is_said_to_be_so_and_tried_again(world: World) -> None:
-    """Until it can."""
     tries = 0
 
     async def serve(driver: object, report: object, opened: object) -> None:

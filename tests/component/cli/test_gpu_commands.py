@@ -53,7 +53,6 @@ def test_missing_driver_has_its_own_exit_code(alone: tuple[str, ...], tmp_path: 
 
 
 def test_health_needs_the_agent(alone: tuple[str, ...]) -> None:
-    """Only it judges."""
     code, _, err = run_here("gpu", "health", *alone)
     assert code == 4
     assert "no agent answers" in err
@@ -172,7 +171,6 @@ def test_a_gpu_is_taken_out_of_service_and_given_back(node: AgentProcess) -> Non
 
 
 def test_a_door_that_is_none_and_a_gpu_that_is_none_are_refused(node: AgentProcess) -> None:
-    """With what there is."""
     assert run_command(node.directory, "gpu", "set-door", "1", "ajar", *NOBODY).returncode == 2
     refused = run_command(node.directory, "gpu", "set-door", "9", "none", *NOBODY)
     assert (refused.returncode, "no GPU 9: name it by index" in refused.stderr) == (2, True)

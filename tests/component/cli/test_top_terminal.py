@@ -100,7 +100,6 @@ class Session:
         fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
     def press(self, keys: str) -> None:
-        """Type."""
         os.write(self._keyboard, keys.encode())
 
     def wait_for(self, text: str) -> str:
@@ -186,7 +185,6 @@ def test_it_follows_the_size_of_the_window(short_dir: Path) -> None:
 
 @pytest.mark.long
 def test_without_an_agent_it_says_so_and_goes_on(short_dir: Path) -> None:
-    """Until there is one."""
     with Session(short_dir) as session:
         session.wait_for("no agent answers")
         with serve_state(short_dir):

@@ -121,7 +121,6 @@ def test_a_port_with_passwords_says_that_root_needs_none(status: HTTPStatus, run
 
 
 def test_a_port_with_tls_is_told_from_one_that_is_broken(run_refused: Run, short_dir: Path) -> None:
-    """Where the configuration says so."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
 

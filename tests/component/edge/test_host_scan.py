@@ -151,7 +151,6 @@ async def test_a_node_that_comes_is_noticed(scan: HostScan, roots: ScanRoots) ->
 
 
 async def test_files_of_sysfs_are_read_and_missing_ones_are_empty(scan: HostScan, roots: ScanRoots) -> None:
-    """Nothing is raised for one that is not there."""
     (roots.sys / "state").write_text("on\n")
     assert await scan.read_files(["state", "none", ""]) == {"state": "on", "none": ""}
 

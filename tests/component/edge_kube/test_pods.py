@@ -71,7 +71,6 @@ async def test_a_missing_right_is_named(tmp_path: Path) -> None:
 
 
 async def test_an_answer_that_is_no_pod_is_an_error(tmp_path: Path) -> None:
-    """Nothing of it gets any further."""
     async with open_pods(tmp_path) as (server, _, pods):
         server.pods = {"a": {"metadata": {"name": "a"}, "spec": {"nodeName": NODE}}}
         with pytest.raises(ApiUnreachable, match="makes no sense"):

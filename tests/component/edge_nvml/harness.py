@@ -32,7 +32,6 @@ async def running_gpus(fake: FakeNvml, base: NvmlSettings = PATIENT, **settings:
 
 
 def worker_pid(gpus: NvmlGpus) -> int:
-    """The present worker."""
     statistics = gpus.statistics()
     assert statistics is not None
     assert statistics.pid is not None

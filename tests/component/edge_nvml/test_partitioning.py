@@ -209,7 +209,6 @@ async def test_a_time_slice_is_set_by_the_tool_of_the_driver(fake: FakeNvml, tmp
 
 
 async def test_a_tool_that_is_not_there_is_told(fake: FakeNvml, tmp_path: Path) -> None:
-    """By its name."""
     settings = PartitioningSettings(
         library=str(fake.library_path), environment=fake.environment, reset_command=("/nowhere/nvidia-smi",)
     )
@@ -219,7 +218,6 @@ async def test_a_tool_that_is_not_there_is_told(fake: FakeNvml, tmp_path: Path) 
 
 
 async def test_the_mode_waits_for_those_who_use_the_gpu(fake: FakeNvml, tmp_path: Path) -> None:
-    """It is told as in use, and stays pending."""
     fake.add_process(0, 77, 1 << 30)
     async with cutting(fake, tmp_path) as session:
         with pytest.raises(PartitionRefused, match="the GPU is in use") as refused:

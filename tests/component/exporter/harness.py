@@ -36,7 +36,6 @@ class Places:
         self.asked: list[tuple[int, ...]] = []
 
     async def read_places(self, pids: Sequence[int]) -> Mapping[int, ProcessPlace]:
-        """What is known."""
         self.asked.append(tuple(pids))
         return self.places
 
@@ -82,5 +81,4 @@ class Bench:
         await anyio.sleep(0.1)
 
     def read(self) -> Series:
-        """A scrape."""
         return read_text(self.exporter.render().decode())

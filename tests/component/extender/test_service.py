@@ -350,7 +350,6 @@ async def test_shares_are_chosen_by_their_own_annotations(tmp_path: Path) -> Non
 
 
 async def test_metrics_are_what_prometheus_reads(tmp_path: Path) -> None:
-    """By its own parser."""
     async with open_server() as server:
         server.put_node("n", capacity=capacity(1))
         server.put_node("plain")

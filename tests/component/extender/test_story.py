@@ -128,7 +128,6 @@ class Story:
             self.server.drop_watches()
 
     def drop_node(self, node: str) -> None:
-        """With the pods that were on it."""
         self.server.drop("nodes", node)
         for pod in [name for name, found in self.server.objects["pods"].items() if is_on(found, node)]:
             self.server.drop("pods", pod)

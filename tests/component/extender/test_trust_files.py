@@ -68,7 +68,6 @@ async def test_the_certificate_of_who_asked_last_is_told_of_too(tmp_path: Path) 
 
 
 def test_a_certificate_that_cannot_be_read_is_told_and_the_end_before_stays(tmp_path: Path) -> None:
-    """So does what is in force."""
     authority = Authority(tmp_path)
     mine = authority.issue("extender")
     config = tmp_path / "web.yaml"
@@ -124,7 +123,6 @@ def test_keys_that_are_asked_for_must_be_there(tmp_path: Path, content: str | No
 
 
 def test_without_a_file_of_keys_that_is_said(tmp_path: Path) -> None:
-    """Once, at the start."""
     file = KeyFile(None)
     with capture_logs() as lines:
         assert file.open().keys == ()

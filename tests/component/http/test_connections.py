@@ -92,7 +92,6 @@ async def drip(stream: SocketStream) -> None:
 
 
 async def ask(port: int, request: bytes = GET) -> bytes:
-    """Everything that comes back."""
     async with connected(port, 1, request) as (stream,):
         return await hear(stream)
 

@@ -49,7 +49,6 @@ async def ask(port: int, request: str) -> bytes:
 
 
 def get(path: str) -> str:
-    """A request for this path."""
     return f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 
 

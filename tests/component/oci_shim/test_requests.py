@@ -221,7 +221,6 @@ def make_mounts(*places: str) -> list[dict[str, Any]]:
     ],
 )
 def test_mounts_come_before_the_environment(places: Sequence[str], gpus: list[str], shim: Shim) -> None:
-    """Where they are accepted."""
     spec = make_spec(f"{VISIBLE}0", mounts=make_mounts(*places))
     assert shim.create(spec).gpus == ["nvidia0"]
     shim.write(TABLE, accept_mounts=True)

@@ -181,7 +181,6 @@ class StuckThread(WorkerThread):
 
 
 async def test_a_file_system_that_hangs_is_told(tmp_path: Path) -> None:
-    """And does not hang the agent."""
     with pytest.raises(HostStuck, match=str(tmp_path)):
         await HostShim(StuckThread("shim")).remove(tmp_path)
 

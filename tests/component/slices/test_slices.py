@@ -64,7 +64,6 @@ class World:
         self.noted: list[tuple[SliceContent, ...]] = []
 
     def tell(self, found: Mapping[str, Any] | None = None) -> None:
-        """What there is and how it is."""
         inventory = make_inventory(self.gpus)
         self.bus.publish_state(inventory, source="inventory")
         self.bus.publish_state(make_report(inventory, found), source="health")

@@ -131,7 +131,6 @@ async def test_the_same_is_told_over_grpc(short_dir: Path, is_heard: bool) -> No
 async def test_an_answer_that_fails_is_said_and_ends_nothing(
     log_lines: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next one is answered."""
     bus = Bus(FakeClock())
     async with serving(bus) as port:
         with monkeypatch.context() as patch:

@@ -246,7 +246,6 @@ def test_who_else_may_change_limits(control: Control, short_dir: Path) -> None:
 
 
 def test_directories_that_are_missing_are_made(control: Control) -> None:
-    """By the daemon itself."""
     control.pipes.rmdir()
     control.logs.rmdir()
     control.start()

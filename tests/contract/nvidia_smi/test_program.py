@@ -43,7 +43,6 @@ OF_SUBCOMMANDS: Final = {"compute-policy", "--set-timeslice"}
 
 @pytest.fixture(params=DRIVERS)
 def program(request: pytest.FixtureRequest) -> Library:
-    """The program, and where it finds its library."""
     skip_unless_harmless()
     path, root = find_program(request.param, "nvidia-smi"), find_driver(request.param)
     if path is None or root is None:

@@ -115,7 +115,6 @@ class KubeServer:
         return True
 
     def finish(self, request: web.Request, answer: Json) -> Json:
-        """What is answered to a write that was done."""
         return answer
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:

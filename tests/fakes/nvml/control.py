@@ -77,7 +77,6 @@ class FakeNvml:
 
     @property
     def library_path(self) -> Path:
-        """The library itself."""
         return self.library_directory / build.SONAME
 
     @property
@@ -102,7 +101,6 @@ class FakeNvml:
         fault.left, fault.code = times, code
 
     def delay(self, function: str, seconds: float, *, gpu: int | None = None) -> None:
-        """Let a function take its time."""
         self.fault(function, gpu).delay_nanoseconds = round(seconds * 1e9)
 
     def hang(self, function: str, *, gpu: int | None = None) -> None:
@@ -154,7 +152,6 @@ class FakeNvml:
         self.gpu(gpu).present = 0
 
     def plug(self, gpu: int) -> None:
-        """The GPU is there again."""
         self.gpu(gpu).present = 1
 
     def reset(self, gpu: int) -> None:

@@ -167,7 +167,6 @@ class AgentUnderTest:
         return done.stdout
 
     def get_json(self, path: str) -> Any:
-        """The JSON document at `path`, which must be there."""
         status, text = self.get(path)
         assert status == http.client.OK, f"{path} answered {status} {text}"
         return json.loads(text)

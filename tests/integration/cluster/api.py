@@ -60,7 +60,6 @@ class Api:
                 raise
 
     def find(self, path: str) -> Json | None:
-        """The object at `path`, or None when there is none."""
         try:
             return self.get(path)
         except ApiRefused as error:

@@ -136,7 +136,6 @@ def carry(source: socket.socket, target: socket.socket) -> None:
 
 
 def listen(namespace: int, host: str, port: int) -> socket.socket:
-    """A listening socket in that network."""
     listener = open_socket(namespace)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind((host, port))

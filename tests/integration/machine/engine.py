@@ -80,7 +80,6 @@ class Engine:
         self.run(*command, timeout_seconds=timeout_seconds)
 
     def inspect(self, reference: str) -> dict[str, Any]:
-        """What it says of an image."""
         found: dict[str, Any] = json.loads(self.run("image", "inspect", reference))[0]
         return found
 

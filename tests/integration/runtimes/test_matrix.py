@@ -61,7 +61,6 @@ def test_a_node_has_what_was_asked_for_or_stays_as_it_is(
 
 
 def test_each_configuration_has_a_name_of_its_own() -> None:
-    """And there are enough of them."""
     assert len({each.name for each in CONFIGURATIONS}) == len(CONFIGURATIONS) >= 60
 
 

@@ -107,7 +107,6 @@ class AgentProcess:
         return self.wait_until(path, lambda body: unwanted not in body, f"never stopped saying {unwanted!r}")
 
     def wait_until(self, path: str, is_so: Callable[[str], bool], complaint: str) -> str:
-        """The body once it is so."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         body = ""
         while time.monotonic() < deadline:

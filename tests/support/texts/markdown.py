@@ -48,7 +48,6 @@ def find_blocks(page: Path) -> Iterator[Block]:
 
 
 def find_block(page: str, heading: str, number: int = 1) -> Block:
-    """One block, which must be there."""
     return next(block for block in find_blocks(ROOT / page) if (block.heading, block.number) == (heading, number))
 
 

@@ -119,13 +119,11 @@ class ApiServerUnderTest:
         assert answer.status == 200, answer.content
 
     async def read_version(self) -> str:
-        """The version of everything now."""
         answer = await self.ask("GET", path_of("nodes"), limit="1")
         return str(answer.document["metadata"]["resourceVersion"])
 
     @asynccontextmanager
     async def watching(self, path: str, version: str, **query: str) -> AsyncIterator[AsyncGenerator[Json, None]]:
-        """The lines of a watch as they are."""
         wanted = {"watch": "1", "resourceVersion": version} | query
         accept = wanted.pop("accept", JSON)
         async with self._open() as http:

@@ -63,7 +63,6 @@ def parse_frame_header(data: bytes | bytearray, position: int) -> tuple[int, int
 
 
 def encode_settings(settings: dict[int, int]) -> bytes:
-    """A SETTINGS frame."""
     return encode_frame(SETTINGS, 0, 0, b"".join(_SETTING.pack(key, value) for key, value in settings.items()))
 
 
@@ -78,7 +77,6 @@ def encode_window_update(stream_id: int, credit_bytes: int) -> bytes:
 
 
 def encode_reset(stream_id: int, code: int) -> bytes:
-    """The end of one stream, at once."""
     return encode_frame(RST_STREAM, 0, stream_id, _WORD.pack(code))
 
 

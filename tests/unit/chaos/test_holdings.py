@@ -44,7 +44,6 @@ def test_a_gpu_that_a_claim_has_is_nobody_elses(mine: Holding) -> None:
 
 
 def test_devices_of_one_gpu_may_have_different_holders() -> None:
-    """As MIG devices have."""
     held = Holdings(ALL)
     held.take("a", Holding("whole", 0, device="MIG-1"))
     held.take("b", Holding("whole", 0, device="MIG-2"))

@@ -96,7 +96,6 @@ def test_layouts_of_the_configuration_are_known(tmp_path: Path) -> None:
 
 
 def test_an_assertion_is_silent_where_it_holds(tmp_path: Path) -> None:
-    """And says of each GPU why not where it does not."""
     assert run_here("mig", "assert", "all-disabled", *H100) == (ExitCode.OK, "", "")
     code, out, _ = run_here("mig", "assert", "all-1g.10gb", *A100)
     assert (code, out.splitlines()) == (
@@ -310,7 +309,6 @@ def test_a_door_in_the_way_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
 
 def test_a_door_is_in_nobodys_way_where_a_gpu_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is nothing to do behind it."""
     monkeypatch.setattr(commands, "read_gpus", read_behind_doors)
     assert run_here("mig", "assert", "all-disabled")[:2] == (ExitCode.OK, "")
     assert run_here("mig", "plan", "all-disabled")[:2] == (ExitCode.OK, "3 of 3 GPUs stay as they are\n")

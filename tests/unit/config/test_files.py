@@ -83,7 +83,6 @@ def test_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
 
 
 def test_file_that_is_not_utf8_names_the_line(tmp_path: Path) -> None:
-    """The byte and its line are named."""
     (tmp_path / "c.yaml").write_bytes(b"a: 1\nb: \xe4\n")
     assert problems(tmp_path / "c.yaml") == ["c.yaml:2: byte 0xe4 is not UTF-8; save the file as UTF-8"]
 

@@ -43,11 +43,9 @@ PARTS = st.text(alphabet="ab*?", max_size=5)
 
 @given(PARTS, PARTS, st.text(alphabet="ab", max_size=6))
 def test_a_path_that_matches_both_is_never_missed(left: str, right: str, path: str) -> None:
-    """What a shell would match."""
     if fnmatchcase(path, left) and fnmatchcase(path, right):
         assert overlap(left, right)
 
 
 def test_a_pattern_is_told_from_a_path() -> None:
-    """By its wildcards."""
     assert [is_pattern(path) for path in ("/dev/x", "/dev/*", "/dev/?", "/dev/[a]")] == [False, True, True, True]

@@ -48,7 +48,6 @@ def caught() -> OSError:
 
 
 def test_json_line_has_event_level_time_component_and_fields() -> None:
-    """One event is one JSON object on one line."""
     stream = io.StringIO()
     configure_logging(form="json", stream=stream)
     get_logger(component="driver").bind(gpu=3).warning("device_became_unhealthy", xid=79, why="two\nlines")

@@ -9,7 +9,6 @@ def envelope(seq: int) -> Envelope[str]:
 
 
 def test_the_newest_is_news_once() -> None:
-    """What was taken is no news again, and what was known before it neither."""
     news, old, new = News(), envelope(3), envelope(5)
     assert news.take(old, new, None) is new
     assert news.take(old, new) is None

@@ -44,7 +44,6 @@ async def test_each_change_wakes_and_nothing_is_listened_to_after_the_end(clock:
 
 
 async def test_a_wake_up_that_comes_before_the_sleep_is_remembered() -> None:
-    """And only one: whoever wakes looks at everything."""
     waker = Waker()
     waker.wake()
     waker.wake()

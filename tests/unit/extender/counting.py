@@ -39,7 +39,6 @@ def read(cluster: Cluster, pod: SeenPod) -> GpuPod:
 
 
 def promise(cluster: Cluster, pod: SeenPod, node: str, written: dict[str, str] | None, now: float = 0.0) -> Fractions:
-    """As filter does."""
     scheduler = FakeScheduler()
     scheduler.cluster = cluster
     account = cluster.find_space(node)

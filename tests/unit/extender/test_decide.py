@@ -259,7 +259,6 @@ def test_all_that_fit_are_told_best_first() -> None:
 
 
 def test_a_name_that_comes_twice_is_answered_once() -> None:
-    """Whoever asks so."""
     scheduler = FakeScheduler(make_plain_node("n", 200, 8))
     pod = scheduler.read(make_pod("x", limit(10, 1)))
     assert scheduler.decider.filter(pod, ("n", "n"), only_best=False).fitting == ("n",)

@@ -66,7 +66,6 @@ def test_a_choice_of_somebody_elses_holds_nothing_and_is_told_once(cluster: Clus
 
 
 def test_a_choice_of_an_extender_holds_for_a_while(cluster: Cluster, told: list[str]) -> None:
-    """From when it is seen on."""
     note(cluster, sign(choose("n", 3)), 0.0)
     assert used(cluster) == {3: 50}
     cluster.expire(60.0)

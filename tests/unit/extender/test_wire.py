@@ -112,7 +112,6 @@ def test_nodes_are_answered_as_they_were_asked_about(body: bytes) -> None:
 
 @pytest.mark.parametrize("body", [BY_NAME, WHOLE])
 def test_every_node_passes_for_a_pod_of_others(body: bytes) -> None:
-    """In the order in which they came."""
     answer = json.loads(render_all(parse_question(body, most_nodes=MOST)))
     names = answer["NodeNames"] or [each["metadata"]["name"] for each in answer["Nodes"]["items"]]
     assert (names, answer["FailedNodes"], answer["Error"]) == (["n", "m"], {}, "")
@@ -133,7 +132,6 @@ def test_a_refusal_says_why() -> None:
 
 
 def test_scores_are_a_list() -> None:
-    """Of hosts."""
     assert json.loads(render_scores([("n", 10), ("m", 0)])) == [{"Host": "n", "Score": 10}, {"Host": "m", "Score": 0}]
 
 

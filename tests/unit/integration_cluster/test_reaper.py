@@ -123,7 +123,6 @@ def test_a_command_that_is_killed_leaves_nothing(tmp_path: Path, short_path: Pat
 
 
 def test_a_command_whose_reaper_is_killed_is_interrupted(tmp_path: Path, short_path: Path) -> None:
-    """It cleans up by itself then."""
     with running(tmp_path, short_path / "c", WAITS) as (run, handles):
         os.kill(run.reaper, signal.SIGKILL)
         run.wait_gone(handles[:2])
@@ -147,7 +146,6 @@ def test_whoever_started_the_front_may_be_killed(tmp_path: Path, short_path: Pat
 
 
 def test_a_command_that_ends_by_itself_leaves_nothing(tmp_path: Path, short_path: Path) -> None:
-    """Its own status is told."""
     root = short_path / "c"
     with running(tmp_path, root, "sys.exit(3)") as (run, handles):
         run.go_on()

@@ -91,7 +91,6 @@ def test_it_begins_with_nothing_of_the_last_one(environ: dict[str, str], stack: 
 
 
 def test_state_is_kept_where_that_is_asked_for(environ: dict[str, str], stack: ExitStack, short_dir: Path) -> None:
-    """From the one before, and for the one after."""
     place = leave_behind(environ, short_dir)
     claim(stack, environ, keep_state=True)
     stack.close()

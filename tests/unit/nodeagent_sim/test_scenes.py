@@ -28,7 +28,6 @@ def test_a_scene_is_hardware_with_settings() -> None:
 
 
 def test_hardware_alone_brings_no_settings() -> None:
-    """As before there were scenes."""
     assert "gpus.source=simulated:t4" in list_simulation_overrides("t4", PLACE)
     assert not any(word.startswith("fractions") for word in list_simulation_overrides("t4", PLACE))
 

@@ -132,7 +132,6 @@ class Life:
         assert (out, self._process.returncode) == ("", KILLED)
 
     def end(self) -> None:
-        """By itself."""
         self._process.communicate("end\n", timeout=30)
 
     def kill(self) -> None:

@@ -146,7 +146,6 @@ def test_who_takes_all_locks_has_all_that_is_left_and_no_more(places: tuple[Plac
 
 @pytest.mark.parametrize("fail_mode", list(FailMode))
 def test_without_a_number_it_does_what_it_does_without_a_slot(tmp_path: Path, fail_mode: FailMode) -> None:
-    """All are taken by somebody."""
     place = Place(tmp_path)
     place.create_shared(LIMIT, fail_mode=fail_mode)
     with talk(place) as mean, talk(place) as other:

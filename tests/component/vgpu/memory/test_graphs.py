@@ -80,7 +80,6 @@ def create_stream(one: Caller) -> int:
 
 
 def read(place: Place, driver: FakeDriver, device: int = 0) -> tuple[int, int]:
-    """What is charged, and what the driver has given out."""
     return place.read().sum_used(device), driver.read().sum_used(device)
 
 

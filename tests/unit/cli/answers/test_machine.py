@@ -56,7 +56,6 @@ def machine(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machin
 
 
 def test_people_hear_that_it_is_not_about_the_simulation(machine: Machine) -> None:
-    """Of each that runs, and nothing where none does."""
     assert machine.ask("gpu", "holders") == ""
     machine.simulate("1", "t4")
     assert machine.ask("gpu", "holders") == TEXT

@@ -18,7 +18,6 @@ def write(*rows: tuple[str, str], **requests: object) -> tuple[str, str]:
 
 
 def test_people_read_the_table_and_what_is_said_of_it() -> None:
-    """Or that there is nothing."""
     assert write(("a", "1")) == ("NAME  SIZE\na     1\nin short\n", "")
     assert write() == ("nothing yet\nin short\n", "")
 
@@ -37,5 +36,4 @@ def test_programs_hear_nothing_beside_their_record(form: dict[str, object]) -> N
 
 
 def test_names_alone_are_names_alone() -> None:
-    """Each once."""
     assert write(("a", "1"), ("a", "2"), form="name") == ("a\n", "")

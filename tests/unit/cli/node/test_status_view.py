@@ -132,7 +132,6 @@ def test_no_line_is_wider_than_the_terminal_where_it_can_be_cut() -> None:
 
 
 def test_an_agent_that_just_started_fits_on_a_few_lines() -> None:
-    """Nothing known yet is said in few words."""
     state = replace(
         _state(), conditions=(), gpus=None, driver=None, components=(), gates=(), allocations=(), notices=()
     )

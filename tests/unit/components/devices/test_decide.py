@@ -132,7 +132,6 @@ def test_a_holder_is_called_by_what_is_known_of_it() -> None:
 
 
 def test_a_second_class_is_judged_by_its_own_words() -> None:
-    """Nothing of one class reaches another."""
     other = make_class("a.com/b", nodes=["/dev/y*"])
     host = make_host(make_node("/dev/x0"), make_node("/dev/y0"))
     known = look_at([THING, other], host, {}, Findings(), {}, 2)

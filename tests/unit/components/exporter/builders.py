@@ -81,7 +81,6 @@ def make_table(*allocations: Allocation) -> AllocationTable:
 
 
 def make_process(pid: int, *, memory_gib: int = 1, sm: int | None = None) -> ProcessSample:
-    """A process that computes."""
     return ProcessSample(pid=pid, memory_used_bytes=memory_gib * GIB, sm_utilization_percent=sm)
 
 
@@ -101,7 +100,6 @@ def know(
 def render(
     sample: NodeSample, known: Knowledge, requests: SeriesSelection | None = None, series: NodeSeries | None = None
 ) -> list[Block]:
-    """One sample rendered."""
     return list((series or NodeSeries()).render(sample, known, requests or SeriesSelection(select_defaults())))
 
 

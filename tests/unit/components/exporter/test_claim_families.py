@@ -13,7 +13,6 @@ def claim(uid: str, *, is_ready: bool) -> PreparedClaim:
 
 
 def test_claims_are_counted_by_state_and_slices_by_pool() -> None:
-    """What is still being made is told apart."""
     book = ReadyClaims(claims={uid: claim(uid, is_ready=uid != "c") for uid in "abc"})
     claims, *told = build_claim_families(book, SLICES)
     assert [(dict(labels), value) for labels, value in claims.samples] == [
@@ -38,5 +37,4 @@ def test_slices_that_could_not_be_written_are_told() -> None:
 
 
 def test_a_node_that_serves_no_claims_has_no_series() -> None:
-    """Whatever its journal still has."""
     assert all(not family.samples for family in build_claim_families(ReadyClaims(), None))

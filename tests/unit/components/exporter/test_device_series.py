@@ -33,7 +33,6 @@ FIXED = f'gpu="0",UUID="{UUID}",pci_bus_id="00000000:10:00.0",device="nvidia0",m
 
 
 def request(style: LabelStyle | None = None, *names: str) -> SeriesSelection:
-    """These fields, in this style."""
     listed = "\n".join(f"{name}, gauge, h" for name in names or ("DCGM_FI_DEV_SM_CLOCK",))
     return SeriesSelection(parse_selection(listed), style or LabelStyle())
 

@@ -18,5 +18,4 @@ def test_a_layout_and_its_change_are_shown() -> None:
 
 
 def test_nothing_asked_for_is_nothing_shown() -> None:
-    """Also before GPUs are known."""
     assert all(not family.samples for family in build_mig_families(MigState(), None))

@@ -143,7 +143,6 @@ def test_a_calm_gpu_passes_every_watch() -> None:
     ],
 )
 def test_each_reading_trips_its_watch(change: dict[str, object], watch: str, result: int, code: str) -> None:
-    """And no other."""
     assert judge(change) == {Incident(watch, result, code)}
 
 

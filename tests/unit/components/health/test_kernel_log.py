@@ -24,7 +24,6 @@ def test_same_source_twice_is_two_faults() -> None:
 
 
 def test_other_number_or_instance_is_another_fault() -> None:
-    """Only what agrees in all is the same."""
     heard = remember_xid(RecentXids(), xid(48, "nvml", 7), 10.0)
     assert not is_duplicate(heard, xid(94, "kernel_log", 7), 10.0)
     assert not is_duplicate(heard, xid(48, "kernel_log", 8), 10.0)

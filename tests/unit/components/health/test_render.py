@@ -168,7 +168,6 @@ def test_since_is_kept_while_the_verdict_stands() -> None:
 
 
 def test_changes_are_facts_and_a_new_device_was_unknown() -> None:
-    """One fact for each device whose verdict is another."""
     gpu = looked_at(Gpu0())
     healthy = render(gpu)
     assert [fact for fact, _ in list_changes(None, healthy)] == [
@@ -206,7 +205,6 @@ def test_what_the_driver_explains_is_not_said_again() -> None:
 
 
 def test_device_that_left_the_inventory_is_named_as_it_is() -> None:
-    """A report about a device that is gone still names something."""
     gpu = Gpu0()
     gpu.xid(48)
     problems = decide_problems(render(gpu), Inventory(generation=2))

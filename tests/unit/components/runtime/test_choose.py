@@ -219,6 +219,5 @@ def test_the_kubelets_endpoint_is_known_by_each_of_its_names(endpoint: str, kind
     ],
 )
 def test_a_release_knows_cdi_or_is_too_old(kind: RuntimeKind, version: str, knows: bool) -> None:
-    """One that does not tell its version is not taken for an old one."""
     runtime = ChosenRuntime(kind=kind, flavour=RuntimeFlavour.PLAIN, socket="/s", config_file="/c", version=version)
     assert runtime.knows_cdi is knows

@@ -70,7 +70,6 @@ def test_an_import_of_another_directory_behind_ours_leaves_ours_last() -> None:
 
 
 def find_moves(found: RuntimePlan) -> dict[str, bool]:
-    """What is written, and what goes."""
     return {change.path: change.after is not None for change in found.changes}
 
 

@@ -36,7 +36,6 @@ def bind(
 
 
 def tabulate(*bindings: Binding) -> FractionTable:
-    """They and nothing else."""
     return FractionTable(bindings={binding.number: binding for binding in bindings})
 
 
@@ -56,7 +55,6 @@ def place(pod: str, container_id: str = "c") -> ProcessPlace:
 
 
 def name(pod: str, container: str, container_id: str = "c") -> PodContainer:
-    """As the runtime tells it."""
     return PodContainer(
         id=container_id,
         pod_uid=f"u-{pod}",

@@ -44,7 +44,6 @@ def test_a_whole_file_is_understood() -> None:
 
 @pytest.mark.parametrize("tree", [None, {}, {"tls_server_config": None, "basic_auth_users": None}])
 def test_an_empty_file_asks_for_nothing(tree: object) -> None:
-    """As the toolkit has it."""
     assert parse_web_config(tree, FILE) == WebConfig()
 
 

@@ -174,7 +174,6 @@ def test_other_units_are_read(text: str, value: int) -> None:
 
 @given(st.integers(0, 1 << 60))
 def test_every_quantity_comes_back(value: int) -> None:
-    """To the byte."""
     assert parse_quantity(render_quantity(value)) == value
 
 

@@ -45,7 +45,6 @@ def test_a_gpu_is_called_by_the_minor_number_of_its_node() -> None:
 
 
 def test_a_gpu_without_a_minor_number_is_called_by_its_slot() -> None:
-    """Some name must be had, and a slot stays."""
     assert name_gpu(replace(make_gpu(0), minor=None)) == "gpu-0000-10-00-0"
 
 
@@ -135,13 +134,11 @@ def test_a_board_that_changes_its_mode_by_reset_is_offered_as_it_is() -> None:
 
 
 def test_a_gpu_without_mig_is_offered_whole_whatever_is_wanted() -> None:
-    """Nothing can be cut there."""
     assert list_places(make_gpu(0)) == ()
     assert names(make_inventory([make_gpu(0)]), on_demand=True) == ["gpu-0"]
 
 
 def test_a_place_says_what_is_there_now() -> None:
-    """So that it is used and not made again."""
     gpu = cut(make_mig_gpu(0, "h100-sxm5-80gb", enabled=True), ("1g.10gb", 3))
     devices = list_devices(make_inventory([gpu]), EVERYWHERE, on_demand=True)
     assert {one.name: one.mig for one in devices if one.mig is not None} == {
@@ -152,7 +149,6 @@ def test_a_place_says_what_is_there_now() -> None:
 
 @pytest.mark.parametrize("model", MIG_MODELS)
 def test_every_name_is_a_label_unique_and_found_again(model: str) -> None:
-    """An allocation has nothing but the name."""
     inventory = make_inventory([make_mig_gpu(index, model, enabled=True) for index in (0, 1, 11)])
     devices = list_devices(inventory, EVERYWHERE, on_demand=True)
     assert len({one.name for one in devices}) == len(devices)

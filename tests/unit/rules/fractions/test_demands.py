@@ -76,7 +76,6 @@ def test_nothing_is_asked_for_with_nothing(limits: Mapping[str, str]) -> None:
 def test_what_can_never_be_is_refused_by_container_key_and_remedy(
     limits: Mapping[str, str], key: str, reason: str
 ) -> None:
-    """Whatever the nodes have."""
     with pytest.raises(RequestInvalid) as caught:
         read_demand(BOTH, make(limits))
     assert caught.value.resource == key
@@ -84,7 +83,6 @@ def test_what_can_never_be_is_refused_by_container_key_and_remedy(
 
 
 def test_two_kinds_of_names_are_refused() -> None:
-    """A node goes by one."""
     with pytest.raises(RequestInvalid) as caught:
         read_demand(BOTH, make({CORE: "100"}, {SHARE: "1"}))
     assert caught.value.resource == f"{CORE} and {SHARE}"

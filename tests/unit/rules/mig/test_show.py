@@ -17,7 +17,6 @@ def plan(wanted: Wanted, there: GpuPartitions) -> GpuPlan:
 
 
 def test_a_plan_reads_like_a_diff() -> None:
-    """What goes, what stays, what comes."""
     shown = plan(request("3g.40gb 1c.2g.20gb 1g.10gb"), cut(H100, "3g.40gb 2g.20gb 2g.20gb"))
     assert shown.changes
     assert shown.lines == (
@@ -32,7 +31,6 @@ def test_a_plan_reads_like_a_diff() -> None:
 
 
 def test_a_switch_of_the_mode_is_a_change() -> None:
-    """And takes away whatever there is."""
     assert plan(Wanted(enabled=False), cut(H100, "7g.80gb")).lines == ("- MIG on", "+ MIG off", "- 7g.80gb at slot 0")
     off = partitions_of(H100, enabled=False)
     assert plan(request("7g.80gb"), off).lines == ("- MIG off", "+ MIG on", "+ 7g.80gb at slot 0")

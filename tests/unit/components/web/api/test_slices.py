@@ -40,7 +40,6 @@ def test_devices_that_pods_are_kept_from_are_named() -> None:
 
 
 def test_what_was_written_is_told_as_it_is() -> None:
-    """With how it stands."""
     content = SliceContent()
     assert record_slices(SLICES, [content]) == SlicesRecord(published=SLICES, slices=(content,))
     assert record_slices(None, ()) == SlicesRecord()

@@ -84,7 +84,6 @@ def test_without_a_manager_nothing_happens() -> None:
 
 
 def test_vanished_manager_is_reported_not_raised(tmp_path: Path) -> None:
-    """A socket that is gone makes the call say so."""
     notifier = SystemdNotifier(str(tmp_path / "gone"))
     assert not notifier.ready()
     assert "cannot notify systemd" in notifier.last_error

@@ -44,7 +44,6 @@ def prefer(request: Any) -> Message:
 
 
 def allocate(request: Any) -> Message:
-    """A variable that names them."""
     answers = [
         wire.ContainerAllocateResponse(envs={"THINGS": ",".join(one.devices_ids)}) for one in request.container_requests
     ]

@@ -41,7 +41,6 @@ def _render_row(row: Row) -> str:
 
 
 def to_json(rows: Sequence[Row]) -> list[dict[str, object]]:
-    """The same for machines; what is kept and compared."""
     return [
         {
             "name": row.name,

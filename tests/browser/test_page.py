@@ -20,7 +20,6 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def node() -> Iterator[AgentProcess]:
-    """One simulated node for all tests here."""
     with running_busy_node("--pods", "3") as agent:
         yield agent
 

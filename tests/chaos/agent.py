@@ -70,7 +70,6 @@ class Agent:
         return await run_sync(self._process.wait, END_SECONDS)
 
     def close(self) -> None:
-        """End it, whatever state it is in."""
         self._process.kill()
         self._process.wait()
         self._log.close()

@@ -106,7 +106,6 @@ class Machine:
         self._agent.begin()
 
     async def stop(self) -> None:
-        """Everything ends, whatever state it is in."""
         if self._agent is not None:
             self._agent.close()
         if self.rooms is not None:
@@ -366,7 +365,6 @@ class Machine:
     async def _wait(
         self, is_so: Callable[[], Awaitable[bool]], what: str, limit_seconds: float, patience: float = 0.0
     ) -> float:
-        """Seconds until it is so, less what the machine kept us waiting."""
         patience = patience or (self._patience if self.tenants is None else max(self._patience, ROOMS_PATIENCE))
         before, began = self.agent.read_waits(), time.monotonic()
         with anyio.move_on_after(LOSE_PATIENCE_SECONDS):

@@ -130,13 +130,11 @@ async def kill_in_layout(machine: Machine, random: Random) -> str:
 
 
 async def switch_door(machine: Machine, random: Random) -> str:
-    """A person gives a GPU another door."""
     gpu, door = random.choice(SWITCHED), random.choice(DOORS)
     return f"door {door} for GPU {gpu}: {await find_tenants(machine).set_allocation_mode(gpu, door)}"
 
 
 async def kill_daemon(machine: Machine, _random: Random) -> str:
-    """A daemon of MPS dies."""
     assert machine.rooms is not None
     if not machine.rooms.kill_daemon():
         return "no MPS daemon"

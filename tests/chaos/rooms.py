@@ -144,7 +144,6 @@ class Rooms:
         program.write_bytes(program.read_bytes()[:1])
 
     def list_daemons(self) -> list[int]:
-        """The daemons of MPS that live."""
         places = self.mps_root.glob("**/nvidia-cuda-mps-control.pid")
         return [pid for place in places if (pid := find_daemon(place.parent)) is not None]
 

@@ -124,13 +124,11 @@ async def forget_kubelet(machine: Machine, _random: Random) -> str:
 
 
 async def drop_plugin(machine: Machine, _random: Random) -> str:
-    """The kubelet hangs up and does not say why."""
     machine.kubelet.drop_plugin(WHOLE)
     return "kubelet hung up"
 
 
 async def lose_api(machine: Machine, _random: Random) -> str:
-    """The API server is away."""
     await machine.surroundings.stop_api()
     return "API server away"
 
@@ -151,7 +149,6 @@ async def confuse_api(machine: Machine, random: Random) -> str:
 
 
 async def lose_runtime(machine: Machine, _random: Random) -> str:
-    """The container runtime is away."""
     await machine.surroundings.stop_runtime()
     return "container runtime away"
 
@@ -162,7 +159,6 @@ async def find_runtime(machine: Machine, _random: Random) -> str:
 
 
 async def restart_runtime(machine: Machine, _random: Random) -> str:
-    """Away and back."""
     await machine.surroundings.stop_runtime()
     await machine.surroundings.start_runtime()
     return "container runtime restarted"
@@ -175,7 +171,6 @@ async def lose_gpu(machine: Machine, random: Random) -> str:
 
 
 async def restore_gpu(machine: Machine, random: Random) -> str:
-    """Back again, if it was away."""
     gpu = random.randrange(GPUS)
     machine.gpus.restore(gpu)
     return f"GPU {gpu} there"
@@ -189,7 +184,6 @@ async def hang_gpu(machine: Machine, random: Random) -> str:
 
 
 async def unhang(machine: Machine, _random: Random) -> str:
-    """All calls answer again."""
     machine.gpus.unhang()
     return "no call hangs"
 

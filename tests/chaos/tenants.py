@@ -118,7 +118,6 @@ class Tenants:
         return tuple(name for name in self.ended if name in self._were_ready) or tuple(self.ended)
 
     def delete_part(self, name: str) -> None:
-        """The pod is gone, and its container."""
         self._around.hide_container(self._uids.pop(name))
         self.holdings.give_back(name)
         self._kubelet.delete_pod(NAMESPACE, name)
@@ -216,7 +215,6 @@ class Tenants:
             raise Violated(f"{who} was given GPU {gpu} by {door}, and its door was set to {self.doors[gpu]}")
 
     async def set_allocation_mode(self, gpu: int, door: str) -> str:
-        """A person chooses."""
         self.doors[gpu] = door
         self._untold.add(gpu)
         status, said = await self._rooms.order("/api/v1/door", {"gpu": str(gpu), "door": door})

@@ -132,7 +132,6 @@ CARDS: Final = (
 
 
 def render_concepts() -> str:
-    """The whole picture."""
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img">',
         "<title>The ways in which a GPU is given out: whole, by turns, by MPS, by MIG, in parts, by claims</title>",

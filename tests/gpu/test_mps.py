@@ -45,7 +45,6 @@ sys.stdin.read()
 
 @asynccontextmanager
 async def first_gpu() -> AsyncIterator[tuple[NvmlGpus, NvmlPartitioning, Gpu]]:
-    """The first GPU, and the worker that writes."""
     gpus = NvmlGpus(replace(PATIENT, call_timeout_seconds=60.0, open_timeout_seconds=60.0), SystemClock())
     partitioning = NvmlPartitioning(PartitioningSettings(), gpus.set_aside)
     async with anyio.create_task_group() as tasks:

@@ -22,7 +22,6 @@ VERSION = "resource.nvidia.com/v1beta1"
 
 
 def settings(layout: Layout, **claims: Any) -> dict[str, dict[str, Any]]:
-    """All GPUs by claims."""
     places = {"plugins_dir": str(layout.kubelet / "plugins"), "registry_dir": str(layout.kubelet / "plugins_registry")}
     return {
         "claims": {"enabled": True, **places, **claims},

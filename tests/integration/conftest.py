@@ -130,7 +130,6 @@ def api_server() -> Iterator[Cluster]:
 
 @pytest.fixture
 def node(cluster: Cluster) -> Cluster:
-    """The cluster with its node as new, whatever the scenario before did to it."""
     reset_node(cluster)
     return cluster
 

@@ -104,7 +104,6 @@ def _copy(path: Path, root: Path) -> None:
 
 @pytest.fixture
 def gpu_node(node: Cluster, image: bytes, tmp_path: Path) -> Iterator[Cluster]:
-    """The node, with the image of this module in its containerd."""
     archive = tmp_path / "image.tar"
     archive.write_bytes(image)
     ctr = ("ctr", "-a", str(node.layout.containerd_socket), "-n", "k8s.io", "images")

@@ -133,7 +133,6 @@ def says_cores(node: Cluster, cores: int) -> bool:
 
 
 def refusal(pod: Json) -> str:
-    """What the scheduler says of a pod for which there is no room."""
     conditions = {each["type"]: each for each in pod["status"].get("conditions", ())}
     scheduled = conditions.get("PodScheduled", {})
     return str(scheduled.get("message", "")) if scheduled.get("status") == "False" else ""

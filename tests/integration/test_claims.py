@@ -69,7 +69,6 @@ def profile(tmp_path: Path) -> str:
 
 @pytest.fixture
 def agent(node: Cluster, make_agent: MakeAgent, choices: dict[str, Any], profile: str) -> Iterator[AgentUnderTest]:
-    """A node of which all GPUs are given by claims."""
     node.run("kubectl", "apply", "-f", str(RIGHTS), "-f", str(CLASSES))
     made = make_agent(gpus=profile, settings=settings(node.layout, **choices))
 

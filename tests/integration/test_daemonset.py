@@ -36,7 +36,6 @@ def tag(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def driver(node: Cluster) -> Iterator[FakeNvml]:
-    """A node with eight H100."""
     with installed_driver(node.layout) as fake:
         yield fake
 

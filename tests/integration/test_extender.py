@@ -99,7 +99,6 @@ def wait_settled(node: Cluster, count: int) -> list[Json]:
 
 
 def refusal(pod: Json) -> str:
-    """What the scheduler says of a pod for which there is no room."""
     conditions = {each["type"]: each for each in pod["status"].get("conditions", ())}
     scheduled = conditions.get("PodScheduled", {})
     return str(scheduled.get("message", "")) if scheduled.get("status") == "False" else ""

@@ -53,7 +53,6 @@ def _wait_allocatable(cluster: Cluster, count: int, resource: str = GPU, seconds
 
 
 def _held(agent: AgentUnderTest) -> dict[str, str]:
-    """Device to pod, as the agent knows it."""
     return {
         device: allocation["pod"]["name"] if allocation["pod"] else ""
         for allocation in agent.get_json("/api/v1/allocations")

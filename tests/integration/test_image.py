@@ -197,7 +197,6 @@ def find_drop_in(config: Path) -> Path:
 
 @pytest.fixture
 def driver(node: Cluster) -> Iterator[FakeNvml]:
-    """A node with eight H100."""
     with installed_driver(node.layout) as fake:
         yield fake
 

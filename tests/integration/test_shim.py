@@ -92,7 +92,6 @@ def _wait_configured(agent: AgentUnderTest, config: Path) -> None:
 
 
 def _ask(name: str, devices: str | None) -> Json:
-    """A pod of the class that asks for these devices, or for none."""
     environment = {"NVIDIA_VISIBLE_DEVICES": devices} if devices is not None else {}
     spec = {"runtimeClassName": "nvidia"}
     pod = render_pod(name, ("/bin/sh", "-c", WAIT), environment=environment, spec=spec)

@@ -36,7 +36,6 @@ class Scene:
     environment: dict[str, str]
 
     def query(self, expression: str) -> list[dict[str, Any]]:
-        """The answer now."""
         words = urllib.parse.urlencode({"query": expression})
         return list(self._get(f"{self.prometheus}/api/v1/query?{words}")["data"]["result"])
 
@@ -62,7 +61,6 @@ class Scene:
             return str(answer.read().decode())
 
     def break_it(self, *words: str) -> None:
-        """A fault of the simulation."""
         command = [sys.executable, "-m", "nodeagent", "simulate", "fault", *words]
         subprocess.run(command, env=self.environment, check=True, capture_output=True, timeout=30)
 

@@ -101,7 +101,6 @@ async def live(machine: Machine, day: Day) -> None:
 
 
 def render(day: Day, told: dict[str, object]) -> str:
-    """What people read."""
     lines = ["hours " + " ".join(f"{name:>12}" for name in Moment._fields[1:])]
     lines += [f"{moment.hours:5.1f} " + " ".join(f"{value:>12}" for value in moment[1:]) for moment in day.moments]
     lines += [f"{key}: {value}" for key, value in told.items() if key not in ("moments", "problems")]

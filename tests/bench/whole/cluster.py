@@ -78,7 +78,6 @@ def _measure_choice() -> Row:
 
 
 def _measure_quiet() -> list[Row]:
-    """A minute in which nothing happens."""
     with _labelled() as (_, _, api):
         time.sleep(SETTLE_SECONDS)
         before = len(api.server.writes)

@@ -30,7 +30,6 @@ GPUS: Final = 8
 
 
 def measure() -> list[Row]:
-    """All of it, each cluster in a process of its own."""
     rows = []
     for nodes in CURVE:
         told = _run("answer", str(nodes))

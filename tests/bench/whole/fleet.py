@@ -137,7 +137,6 @@ def count_writes(counts: Counter[str]) -> int:
 
 
 def list_totals(counts: Counts) -> list[float]:
-    """Of each agent all its requests."""
     return [float(sum(each.values())) for each in counts]
 
 

@@ -21,7 +21,6 @@ CARD = "example.com/card"
 
 @contextmanager
 def kubelet(directory: Path) -> Iterator[None]:
-    """The stand-in kubelet, with pods that come and go."""
     command = (sys.executable, "-m", "nodeagent_sim.kubelet", "--dir", str(directory / "kubelet"))
     process = subprocess.Popen((*command, "--resource", CARD, "--pods", "1"))
     try:

@@ -24,7 +24,6 @@ from tests.support.programs.agent_process import AgentProcess, running_agent
 
 @pytest.fixture
 def server() -> Iterator[FakeApiServer]:
-    """An API server in a thread of its own."""
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(FakeApiServer().running()) as server:
         yield server
 

@@ -232,7 +232,6 @@ class World:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
-        """The component is at work."""
         self.claims = self.build()
         async with anyio.create_task_group() as tasks:
             await tasks.start(lambda task_status: self.claims.run(task_status=task_status))

@@ -96,7 +96,6 @@ class Session:
         os.close(self._terminal)
 
     def resize(self, columns: int, lines: int) -> None:
-        """Make the window another size."""
         fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
     def press(self, keys: str) -> None:

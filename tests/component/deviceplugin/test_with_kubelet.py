@@ -104,7 +104,6 @@ class Agent:
 
 @asynccontextmanager
 async def node(short_dir: Path, settings: Settings | None = None) -> AsyncIterator[tuple[StandInKubelet, Agent]]:
-    """A kubelet and an agent that is not running yet."""
     kubelet = StandInKubelet(short_dir / "kubelet")
     async with anyio.create_task_group() as tasks:
         await tasks.start(kubelet.run)

@@ -149,7 +149,6 @@ class World:
         return self.plugins.plugins[THING]
 
     async def listed(self) -> dict[str, bool]:
-        """What the kubelet would be told now."""
         return {device.id: device.healthy for device in await self.plugin.wait_devices(None)}
 
     def table(self) -> DeviceTable:

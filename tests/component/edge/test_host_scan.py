@@ -21,7 +21,6 @@ RDMA = PciAddress("0000:3b:00.0")
 
 
 def can_make_nodes() -> bool:
-    """Whether this user may."""
     return os.geteuid() == 0
 
 

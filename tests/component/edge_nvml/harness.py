@@ -59,7 +59,6 @@ def read_process(pid: int) -> tuple[str, list[str]]:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether there is such a process."""
     return Path(f"/proc/{pid}").exists()
 
 

@@ -19,7 +19,6 @@ XID = 0x8
 
 
 def uuid_of(fake: FakeNvml, index: int) -> GpuUuid:
-    """A GPU's UUID."""
     return GpuUuid(fake.gpu(index).uuid.decode())
 
 
@@ -30,7 +29,6 @@ class Watch:
         self._events = events
 
     async def take(self) -> GpuEvent:
-        """The next event."""
         with anyio.fail_after(20):
             return await anext(self._events)
 

@@ -35,7 +35,6 @@ WRITING = (
 
 
 def find_gpu(fake: FakeNvml, index: int) -> Gpu:
-    """As the reading side would tell it."""
     state, gpu = fake.gpu(index), make_gpu(index)
     address = f"{state.pci_domain:04x}:{state.pci_bus:02x}:{state.pci_device:02x}.0"
     return replace(gpu, uuid=state.uuid.decode(), pci=replace(gpu.pci, address=address))

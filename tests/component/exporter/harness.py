@@ -65,7 +65,6 @@ class Bench:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """The component at work."""
         async with anyio.create_task_group() as tasks:
             await tasks.start(lambda *, task_status: self.exporter.run(task_status=task_status))
             yield

@@ -108,7 +108,6 @@ class Story:
         return False
 
     async def happen(self) -> None:
-        """Something beside the queue."""
         what = self.chance.randrange(12)
         pods = self.server.objects["pods"]
         if what == 0:

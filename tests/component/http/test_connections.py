@@ -54,7 +54,6 @@ class Site:
 
 @asynccontextmanager
 async def serve(site: Site | None = None, **requests: Any) -> AsyncIterator[int]:
-    """The port of a server."""
     with open_tcp_listener("127.0.0.1", 0, key="test") as listener:
         async with make_server((site or Site()).routes, **requests).serving(listener):
             yield listener.getsockname()[1]

@@ -36,7 +36,6 @@ async def serve(limits: ServerLimits, at_most: int = 1) -> AsyncIterator[int]:
 
 
 async def ask(port: int, request: str) -> bytes:
-    """The whole answer."""
     text = b""
     async with await anyio.connect_tcp("127.0.0.1", port) as stream:
         await stream.send(request.encode())

@@ -92,7 +92,6 @@ class Control:
         return lines
 
     def end(self, pid: int) -> None:
-        """Kill it, and wait until it is gone."""
         os.kill(pid, signal.SIGKILL)
         wait_end(pid)
 

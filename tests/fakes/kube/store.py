@@ -62,7 +62,6 @@ class ObjectStore:
         changed.set()
 
     def forget(self) -> None:
-        """Keep the present alone."""
         self.oldest = self.version
         self._pages.clear()
 

@@ -177,7 +177,6 @@ class FakeNvml:
         encode.encode_mig_layout(self.gpu(gpu), self.profile.seats[gpu].model, names, generation)
 
     def switch_mig_off(self, gpu: int) -> None:
-        """Leave MIG mode."""
         found = self.gpu(gpu)
         found.mig_mode = found.mig_pending = 0
 

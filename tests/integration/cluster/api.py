@@ -52,7 +52,6 @@ class Api:
         return self._json("PATCH", path, document, PATCH_TYPES[kind])
 
     def delete(self, path: str, document: Json | None = None) -> None:
-        """Delete an object; one that is not there is as good."""
         try:
             self._json("DELETE", path, document)
         except ApiRefused as error:

@@ -40,7 +40,6 @@ class Cluster:
 
     @property
     def api(self) -> Api:
-        """The API server as an administrator sees it."""
         return self.api_as(read_token(self.layout, "admin"))
 
     def api_as(self, token: str) -> Api:

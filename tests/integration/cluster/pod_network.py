@@ -91,7 +91,6 @@ def record_of(settings: dict[str, Any]) -> Path:
 
 
 def answer(**document: object) -> None:
-    """What containerd reads."""
     sys.stdout.write(json.dumps(document))
 
 

@@ -35,7 +35,6 @@ class Image:
 
     @property
     def own_layers(self) -> tuple[Path, ...]:
-        """What we put on the base."""
         return self.layers[1:]
 
 

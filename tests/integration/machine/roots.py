@@ -31,7 +31,6 @@ def find_cache() -> Path:
 
 
 def digest(*parts: str | bytes) -> str:
-    """A key of everything that went into something."""
     whole = hashlib.sha256()
     for part in parts:
         content = part.encode() if isinstance(part, str) else part

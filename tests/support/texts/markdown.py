@@ -25,7 +25,6 @@ class Block:
 
     @property
     def name(self) -> str:
-        """By what tests and people call it."""
         return f"{self.page}: {self.heading}, {self.number}"
 
     @property

@@ -95,7 +95,6 @@ class ApiServerUnderTest:
         encoding: str = "identity",
         **query: str,
     ) -> Answer:
-        """One request as it is, and the whole answer."""
         async with self._open() as http:
             content = body if isinstance(body, bytes) else None if body is None else json.dumps(body)
             headers = self._head(kind, accept, token) | {"Accept-Encoding": encoding}
@@ -150,7 +149,6 @@ class ApiServerUnderTest:
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[KubeClient]:
-        """The agent's own client."""
         settings = ClientSettings(timeout_seconds=30, requests_per_second=1000, burst=100)
         client = KubeClient(Kubeconfig(self.write_kubeconfig()), lambda: settings)
         try:

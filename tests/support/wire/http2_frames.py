@@ -81,7 +81,6 @@ def encode_reset(stream_id: int, code: int) -> bytes:
 
 
 def encode_goaway(last_stream_id: int, code: int, reason: str = "") -> bytes:
-    """The end of the connection, and why."""
     return encode_frame(GOAWAY, 0, 0, _TWO_WORDS.pack(last_stream_id, code) + reason.encode()[:256])
 
 

@@ -325,7 +325,6 @@ def test_both_kinds_of_names_in_one_pod_are_refused() -> None:
 
 @pytest.fixture
 def evaluations(monkeypatch: pytest.MonkeyPatch) -> list[PodDemand]:
-    """What the evaluators were asked."""
     asked: list[PodDemand] = []
 
     def count(space: Space, demand: PodDemand) -> PodPlacement:

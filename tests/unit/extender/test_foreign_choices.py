@@ -33,7 +33,6 @@ def cluster(told: list[str]) -> Cluster:
 
 
 def used(cluster: Cluster, node: str = "n") -> dict[int, int]:
-    """Cores that are taken, by index."""
     account = cluster.find_space(node)
     assert account is not None
     return {room.index: room.cores_used for room in account.space.rooms if room.users}

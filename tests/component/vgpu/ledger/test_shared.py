@@ -30,7 +30,6 @@ def read_due(place: Place) -> int:
 
 @pytest.fixture
 def places(tmp_path: Path) -> tuple[Place, Place]:
-    """Of two containers."""
     first, second = (Place(tmp_path / name) for name in ("first", "second"))
     for each in (first, second):
         each.path.mkdir()

@@ -47,7 +47,6 @@ class Machine:
 
 @pytest.fixture
 def machine(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
-    """A machine of this test's own."""
     monkeypatch.setenv("TMPDIR", str(short_dir))
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     monkeypatch.delenv("NODEAGENT_SIMULATION", raising=False)

@@ -59,7 +59,6 @@ TOP = TopRecord(
 
 
 def press_all(*keys: str, state: TopState | None = None, top: TopRecord = TOP) -> TopState:
-    """The state after these keys."""
     now = state if state is not None else TopState()
     for key in keys:
         now = settle(press(now, key, top, SIZE.body), show(now).last_first)

@@ -26,7 +26,6 @@ UUID = make_uuid(0)
 
 
 def make_state(*records: GpuRecord) -> StateRecord:
-    """A node with these GPUs."""
     plain: dict[str, Any] = {
         "api": "v1",
         "version": "1",
@@ -50,7 +49,6 @@ def make_state(*records: GpuRecord) -> StateRecord:
 
 
 def make_record(sample: GpuSample | None, *allocations: Allocation, mig: int = 0, age: float = 0.5) -> GpuRecord:
-    """The first GPU."""
     health = DeviceHealth(device=UUID, gpu=UUID, verdict=Verdict.HEALTHY, since_seconds=START)
     return GpuRecord(
         gpu=make_gpu(mig=make_mig(0, mig) if mig else None),

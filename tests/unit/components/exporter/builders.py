@@ -40,7 +40,6 @@ def make_sample(index: int = 0, **values: Any) -> GpuSample:
 
 
 def make_node(*gpus: GpuSample, seconds: float = START) -> NodeSample:
-    """All GPUs at one moment."""
     return NodeSample(time_seconds=seconds, gpus=gpus, took_seconds=0.05, call_count=100)
 
 
@@ -76,7 +75,6 @@ def allocate(
 
 
 def make_table(*allocations: Allocation) -> AllocationTable:
-    """The table of these, numbered in order."""
     return AllocationTable(allocations=tuple(replace(one, number=number) for number, one in enumerate(allocations, 1)))
 
 

@@ -34,7 +34,6 @@ def find(
 
 
 def use(pid: int, gib: int, pod: str = "", name: str = "") -> ForeignProcess:
-    """On the first GPU."""
     return ForeignProcess(GPUS[0], pid, replace(place(pod) if pod else ProcessPlace(), name=name), gib * GIB)
 
 

@@ -40,7 +40,6 @@ CONTENT = SliceContent(devices=(DEVICE,))
 
 
 def stored(document: Any, *, version: str = "7") -> StoredSlice:
-    """As the server gives it back."""
     document = copy.deepcopy(document)
     document["metadata"] |= {"uid": "u", "resourceVersion": version, "managedFields": [], "generation": 3}
     return parse_slice(POOL, document)

@@ -142,7 +142,6 @@ def test_a_gpu_that_mig_left_without_a_device_is_not_free() -> None:
 
 
 def offer(*devices: str, registered: bool = True) -> PluginState:
-    """What the kubelet may hand out."""
     listed = tuple(AdvertisedDevice(id=DeviceId(device), healthy=True) for device in devices)
     resource = AdvertisedResource(name=ResourceName("a"), socket="s", registered=registered, devices=listed)
     return PluginState(resources=(resource,), account=OfferSummary(gpus=1, devices_offered=len(devices)))

@@ -26,7 +26,6 @@ pytestmark = pytest.mark.may_block("nothing here runs on an event loop")
 
 
 def fill(*processes: dict[str, Any], **header: int) -> bytes:
-    """A file as the library would have filled it."""
     head = USAGE_HEADER.unpack(render_head()) | {"high_water": len(processes)} | header
     slots = b""
     for process in processes:

@@ -22,8 +22,6 @@ PATH = Path(__file__).parents[2] / "docs" / "bench" / "reference.json"
 
 
 class KeptRow(msgspec.Struct, frozen=True):
-    """A row as it is kept."""
-
     name: str
     unit: str
     runs: int
@@ -52,8 +50,6 @@ class Group(msgspec.Struct, frozen=True):
 
 
 class Curves(msgspec.Struct, frozen=True):
-    """All curves."""
-
     taken: Taken
     curves: tuple[Curve, ...]
 
@@ -106,8 +102,6 @@ class Soaks(msgspec.Struct, frozen=True):
 
 
 class Reference(msgspec.Struct, frozen=True):
-    """All of it."""
-
     groups: dict[str, Group] = {}
     curves: Curves | None = None
     chaos: Stories | None = None

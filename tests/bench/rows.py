@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the table."""
-
     name: str
     unit: str
     samples: Sequence[float]

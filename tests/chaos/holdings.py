@@ -26,8 +26,6 @@ class Holding(NamedTuple):
 
 
 class Holdings:
-    """By holder."""
-
     def __init__(self, memory_bytes: int) -> None:
         self._memory_bytes = memory_bytes
         """Of each GPU."""

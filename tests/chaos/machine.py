@@ -53,8 +53,6 @@ PATHS = ("/livez", "/readyz", "/metrics", "/api/v1/state", "/api/v1/allocations"
 
 
 class Machine:
-    """One node."""
-
     def __init__(
         self,
         directory: Path,

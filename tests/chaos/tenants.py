@@ -44,8 +44,6 @@ SCHEDULER_SECONDS, AGAIN_SECONDS = 2.0, 0.1
 
 
 class Tenants:
-    """On one node."""
-
     def __init__(self, rooms: Rooms, gpus: Gpus, kubelet: StandInKubelet, surroundings: Surroundings) -> None:
         self._rooms, self._gpus, self._kubelet, self._around = rooms, gpus, kubelet, surroundings
         self.memory_bytes = gpus.fake.profile.seats[0].model.total_bytes

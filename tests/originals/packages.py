@@ -24,8 +24,6 @@ LIBRARIES: Final = Path("usr/lib/x86_64-linux-gnu/nvidia/current")
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """One pinned package."""
-
     driver: str
     suite: str
     """The release of Debian that has it."""

@@ -98,8 +98,6 @@ class FakeSpecs(SpecFiles):
 
 
 class World:
-    """Everything round the component."""
-
     def __init__(self, clock: FakeClock) -> None:
         self.bus = Bus(clock)
         self.clock = clock

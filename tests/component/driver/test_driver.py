@@ -36,8 +36,6 @@ MARKER = render_driver_marker(DriverPlace())
 
 
 class Surroundings:
-    """Everything the component is wired to."""
-
     def __init__(self, probe: FakeProbe, **settings: Any) -> None:
         clock = FakeClock()
         self.bus = Bus(clock)

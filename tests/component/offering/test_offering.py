@@ -52,8 +52,6 @@ class Memory:
 
 
 class World:
-    """The component and all that it has to do with."""
-
     def __init__(self, **doors: Any) -> None:
         clock = FakeClock()
         self.bus = Bus(clock)

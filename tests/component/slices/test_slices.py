@@ -51,8 +51,6 @@ class Roots(HostPcieRoots):
 
 
 class World:
-    """The component and all that it has to do with."""
-
     def __init__(self, gpus: Sequence[Gpu] = TWO, **claims: Any) -> None:
         clock = FakeClock()
         self.gpus = tuple(gpus)

@@ -80,8 +80,6 @@ _WRITES: Final = re.compile(r"[rbt]*[wax+][wax+bt]*")
 
 
 class Point(NamedTuple):
-    """One line."""
-
     file: str
     """Below the package."""
     first: int

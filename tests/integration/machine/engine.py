@@ -35,8 +35,6 @@ def alone(*command: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """An engine that has nothing but what it is given."""
-
     storage: Path
     run_place: Path
     """Podman takes at most 50 characters here, because sockets lie in it."""

@@ -31,8 +31,6 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 
 class AgentProcess:
-    """One running agent."""
-
     def __init__(self, process: subprocess.Popen[str], directory: Path) -> None:
         self.process, self.directory = process, directory
         self.url = ""

@@ -11,14 +11,10 @@ from nodeagent.core.channels.history import History
 
 
 class Fact(Struct, frozen=True):
-    """Happened."""
-
     name: str
 
 
 class Other(Struct, frozen=True):
-    """Happened too."""
-
     name: str
 
 

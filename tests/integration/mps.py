@@ -92,7 +92,6 @@ def list_daemons(agent: AgentUnderTest) -> list[dict[str, Any]]:
 def wait_daemons(
     agent: AgentUnderTest, what: str, holds: Callable[[list[dict[str, Any]]], bool]
 ) -> list[dict[str, Any]]:
-
     def probe() -> str | None:
         found = list_daemons(agent)
         return None if holds(found) else str(found)

@@ -70,7 +70,6 @@ def _find_index(agent: AgentUnderTest, pod: str) -> int:
 
 
 def _wait_counts(node: Cluster, capacity: int, allocatable: int) -> None:
-
     def probe() -> str | None:
         status = node.api.read_node()["status"]
         found = tuple(int(status.get(key, {}).get(GPU, "0")) for key in ("capacity", "allocatable"))

@@ -105,7 +105,6 @@ def is_settled(pod: Json) -> bool:
 
 
 def wait_count(node: Cluster, resource: str, count: int) -> None:
-
     def probe() -> str | None:
         found = node.api.read_node()["status"].get("allocatable", {}).get(resource, "0")
         return None if int(found) == count else f"{found}"

@@ -135,7 +135,6 @@ def read_told(pods: Pods, name: str) -> tuple[int, ...]:
 
 
 def wait_withdrawn(pods: Pods, name: str, told: tuple[int, ...]) -> None:
-
     def probe() -> str | None:
         found = read_told(pods, name)
         return None if found == told else f"{found}; {pods.logs(name)[-500:]}"

@@ -44,7 +44,6 @@ ANSWERS = {
 
 @contextmanager
 def answering(status: int, body: bytes, server: str, simulated: str = "") -> Iterator[int]:
-
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response_only(status)

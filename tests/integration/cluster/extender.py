@@ -152,7 +152,6 @@ class ExtenderUnderTest:
         self.process.wait(25)
 
     def wait_ready(self) -> None:
-
         def probe() -> str | None:
             try:
                 self.open("/readyz")

@@ -112,14 +112,6 @@ def list_clients(daemon: dict[str, Any]) -> set[str]:
     return {client["pod"] for server in daemon.get("servers", []) for client in server.get("clients", [])}
 
 
-def wait_shares(node: Cluster, count: int) -> None:
-    def probe() -> str | None:
-        found = node.api.read_node()["status"].get("allocatable", {}).get(GPU)
-        return None if found == str(count) else f"{found}"
-
-    node.wait(f"{count} shares", "kubelet", probe)
-
-
 @pytest.fixture
 def claiming(node: Cluster, make_agent: MakeAgent, mps: Node) -> Iterator[AgentUnderTest]:
     """A node of which all GPUs are given by claims, which may ask for MPS."""

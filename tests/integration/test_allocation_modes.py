@@ -71,8 +71,7 @@ def _find_index(agent: AgentUnderTest, pod: str) -> int:
 
 def _wait_counts(node: Cluster, capacity: int, allocatable: int) -> None:
     def probe() -> str | None:
-        status = node.api.read_node()["status"]
-        found = tuple(int(status.get(key, {}).get(GPU, "0")) for key in ("capacity", "allocatable"))
+        found = node.count(GPU, "capacity"), node.count(GPU)
         return None if found == (capacity, allocatable) else f"{found}"
 
     node.wait(f"{capacity} GPUs, {allocatable} to give", "kubelet", probe)

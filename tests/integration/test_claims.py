@@ -277,24 +277,14 @@ def test_a_gpu_moves_between_claims_and_the_device_plugin(node: Cluster, agent: 
     (uuid,) = check(node, agent, "one", "one")
     index = next(each["gpu"]["index"] for each in agent.get_json("/api/v1/gpus")["gpus"] if each["gpu"]["uuid"] == uuid)
     assert "until default/one" in agent.run("gpu", "set-door", str(index), "whole")
-    assert allocatable(node) == 0
+    assert node.count("nvidia.com/gpu") == 0
     pods.delete("one")
-    wait_allocatable(node, 1)
+    node.wait_count("nvidia.com/gpu", 1)
     pods.run(render_pod("whole", ("sh", "-c", TELL), limits={"nvidia.com/gpu": 1}))
     assert told(node, "whole") == {uuid}
     agent.run("gpu", "set-door", str(index), "claims")
     pods.delete("whole")
-    wait_allocatable(node, 0)
-
-
-def allocatable(node: Cluster) -> int:
-    return int(node.api.read_node()["status"].get("allocatable", {}).get("nvidia.com/gpu", "0"))
-
-
-def wait_allocatable(node: Cluster, count: int) -> None:
-    wait_until(
-        f"{count} for the device plugin", lambda: None if allocatable(node) == count else "no", timeout_seconds=60
-    )
+    node.wait_count("nvidia.com/gpu", 0)
 
 
 @pytest.mark.parametrize("choices", [{"shares": True}], ids=["shares"])

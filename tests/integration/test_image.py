@@ -170,10 +170,9 @@ def _lay_over(found: dict[str, tuple[object, ...]], content: tarfile.TarFile, me
 @pytest.fixture
 def imported(node: Cluster, built: Built) -> Iterator[Built]:
     """The node's containerd has the image, and no other has."""
-    images = ("ctr", "-a", str(node.layout.containerd_socket), "-n", "k8s.io", "images")
-    node.run(*images, "import", "--local", str(built.archive))
+    node.images("import", "--local", str(built.archive))
     yield built
-    node.run(*images, "remove", built.reference)
+    node.images("remove", built.reference)
 
 
 @pytest.fixture

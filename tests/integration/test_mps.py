@@ -26,9 +26,8 @@ from tests.integration.mps import (
     make_node,
     wait_daemons,
     wait_ready,
-    wait_shares,
 )
-from tests.integration.test_fractions import CORE, MEMORY, wait_count
+from tests.integration.test_fractions import CORE, MEMORY
 
 __all__ = ["claiming"]
 
@@ -43,7 +42,7 @@ def test_pods_share_a_gpu_through_one_daemon(node: Cluster, pods: Pods, make_age
     """Environment and mounts are there, both are its clients with half of it each, and the agent names them."""
     agent = make_agent(settings=mps.settings())
     (daemon,) = wait_ready(agent)
-    wait_shares(node, 2)
+    node.wait_count(GPU, 2)
     names = [pods.run(mps.render(name)) for name in ("one", "two")]
     for name in names:
         assert pods.exec(name, "sh", "-c", "echo $CUDA_MPS_PIPE_DIRECTORY").strip() == f"/mps/{GPU}/pipe"
@@ -70,7 +69,7 @@ def test_pods_go_on_while_the_agent_is_killed(node: Cluster, pods: Pods, make_ag
     (again,) = wait_daemons(agent, "its client", lambda found: bool(found) and bool(list_clients(found[0])))
     assert (again["pid"], list_clients(again)) == (first["pid"], {f"default/{name}"})
     node.restart_kubelet()
-    wait_shares(node, 2)
+    node.wait_count(GPU, 2)
     assert list_daemons(agent)[0]["pid"] == first["pid"]
     assert pods.read(name)["status"]["phase"] == "Running"
     pods.run(mps.render("next"))
@@ -91,7 +90,7 @@ def test_pods_that_lose_their_daemon_are_named(node: Cluster, pods: Pods, make_a
     conditions = {one["code"]: one["detail"] for one in agent.get_json("/api/v1/conditions")}
     assert f"default/{name}" in conditions["mps-clients-lost"]
     pods.delete(name)
-    wait_shares(node, 2)
+    node.wait_count(GPU, 2)
     assert "threads 50.0" in _wait_log(pods, pods.run(mps.render("next")))
 
 
@@ -104,7 +103,7 @@ def test_sharing_otherwise_waits_for_pods(node: Cluster, pods: Pods, make_agent:
     agent.write_settings()
     agent.run("reload")
     wait_daemons(agent, "a quarter", lambda found: found[0]["limits"].get("thread_percentage") == 25)
-    wait_shares(node, 4)
+    node.wait_count(GPU, 4)
     assert "threads 25.0" in _wait_log(pods, pods.run(mps.render("quarter")))
     pods.delete("quarter")
     sharing = {"timeSlicing": {"resources": [{"name": GPU, "replicas": 2}]}}
@@ -117,7 +116,7 @@ def test_sharing_otherwise_waits_for_pods(node: Cluster, pods: Pods, make_agent:
     pods.delete(name)
     wait_daemons(agent, "no daemon", lambda found: not found)
     assert not mps.root.exists()
-    wait_shares(node, 2)
+    node.wait_count(GPU, 2)
     plain = pods.run(render_pod("plain", limits={GPU: 1}))
     assert pods.exec(plain, "sh", "-c", "echo [$CUDA_MPS_PIPE_DIRECTORY]").strip() == "[]"
 
@@ -154,7 +153,7 @@ def test_parts_of_a_gpu_are_held_by_mps(node: Cluster, pods: Pods, make_agent: M
             "doors": {"rules": [{"gpus": ["all"], "door": "fractions"}]},
         }
     )
-    wait_count(node, CORE, 100)
+    node.wait_count(CORE, 100)
     for name, cores, blocks in (("small", 20, 4), ("large", 50, 8)):
         pod = render_pod(name, WORK, limits={CORE: cores, MEMORY: blocks})
         mps.mount(pod)

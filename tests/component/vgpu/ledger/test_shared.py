@@ -93,7 +93,7 @@ def test_many_processes_at_once_make_one_file(places: tuple[Place, Place]) -> No
 def test_those_that_find_no_room_for_theirs_wait_for_another(places: tuple[Place, Place]) -> None:
     """In memory for two such files, of which each process makes one first."""
     place, count = places[0], 24
-    hold = f"timeout 30 {build_ledger_program('ledger_race')} hold 1"
+    hold = f"timeout --foreground 30 {build_ledger_program('ledger_race')} hold 1"
     script = (
         f"mount -t tmpfs -o size=300k none {place.path}/own; cd {place.path};"
         f"for n in $(seq {count}); do {hold} > said-$n & done;"

@@ -6,10 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from tests.fakes.nvml.control import FakeNvml
 from tests.integration.cluster.control import Cluster
@@ -76,15 +73,6 @@ def watch_capacity(node: Cluster, resource: str) -> Iterator[set[int]]:
     finally:
         is_over.set()
         looking.join()
-
-
-@pytest.fixture
-def fake(tmp_path: Path) -> Iterator[FakeNvml]:
-    """Eight H100 behind NVML's real ABI."""
-    driver = FakeNvml(tmp_path, "dgx-h100")
-    yield driver
-    driver.clear()
-    driver.close()
 
 
 def test_a_label_cuts_the_node_while_a_pod_runs(

@@ -31,10 +31,8 @@ from tests.integration.cluster.processes import wait_until
 from tests.integration.conftest import MakeAgent
 from tests.integration.documented import MOVING
 from tests.integration.test_fractions import BLOCK_BYTES, CORE, GPU, MEMORY, PROFILE, TELL, read_told
-from tests.integration.test_mig import ONE, THREE, fake, label, use
+from tests.integration.test_mig import ONE, THREE, label, use
 from tests.support.texts.markdown import find_block
-
-__all__ = ["fake"]
 
 pytestmark = pytest.mark.timeout(590)
 

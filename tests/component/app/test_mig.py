@@ -3,7 +3,6 @@
 import json
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +20,6 @@ from tests.support.programs.agent_process import PATIENCE_SECONDS, AgentProcess,
 
 WRITING = ("nvmlDeviceCreateGpuInstanceWithPlacement", "nvmlGpuInstanceCreateComputeInstance")
 LAYOUT = "2g.20gb 1g.10gb 1g.10gb 3g.40gb"
-
-
-@pytest.fixture
-def fake(tmp_path: Path) -> Iterator[FakeNvml]:
-    """Eight H100 behind NVML's real ABI."""
-    driver = FakeNvml(tmp_path, "dgx-h100")
-    yield driver
-    driver.clear()
-    driver.close()
 
 
 def use(fake: FakeNvml, *, manage: bool = True) -> tuple[str, ...]:

@@ -1,21 +1,20 @@
 """The shim on a host: its program, its names and its table, and what becomes of what others do to them."""
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
 
-import anyio
 import pytest
 from msgspec.structs import replace
 
 from nodeagent.core.children.worker_thread import WorkerThread
-from nodeagent.core.errors import ThreadStuck
 from nodeagent.edge.host.errors import FileNotWritten, HostStuck, ProgramMissing, ProgramNameTaken, ProgramUnfit
 from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.edge.host.shim.shim_host import SHIM, HostShim
 from nodeagent.model.shim import ShimTable
 from tests.component.oci_shim.support import TABLE, Shim, make_spec
+from tests.support.threads import StuckThread
 
 T = TypeVar("T")
 
@@ -168,16 +167,6 @@ async def test_marks_are_the_first_lines_of_what_is_there(worker: WorkerThread, 
     )
     elsewhere = HostShim(worker, host=HostPaths(tmp_path / "other"), proc_root=proc, sys_root=sys)
     assert (await elsewhere.read_marks())[0][0] == str(proc / "sys/kernel/random/boot_id")
-
-
-class StuckThread(WorkerThread):
-    """A thread that never comes back."""
-
-    async def run(
-        self, call: Callable[[], T], *, timeout_seconds: float, what: str, patience_seconds: float = 0.0
-    ) -> T:
-        await anyio.lowlevel.checkpoint()
-        raise ThreadStuck(self.name, what, timeout_seconds)
 
 
 async def test_a_file_system_that_hangs_is_told(tmp_path: Path) -> None:

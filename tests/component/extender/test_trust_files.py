@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from nodeagent.edge.http.access import open_access
+from nodeagent.edge.http.access import Access, open_access
 from nodeagent.extender.errors import SetupInvalid
 from nodeagent.extender.trust.files import Certificates, KeyFile
 from tests.component.http.certificates import Authority
@@ -23,13 +23,18 @@ class Wall:
         return self.now
 
 
+def open_tls(authority: Authority, directory: Path, days: int) -> Access:
+    """What a web configuration with a certificate of this authority makes of a port."""
+    mine = authority.issue("extender", days=days)
+    config = directory / "web.yaml"
+    config.write_text(f"tls_server_config: {{cert_file: {mine.cert}, key_file: {mine.key}}}\n")
+    return open_access(config, on_error=pytest.fail)
+
+
 def test_a_certificate_is_told_of_before_it_ends_and_once_it_has(tmp_path: Path) -> None:
     """Each once, in one line with what to do; one in its place is another matter."""
     authority, wall = Authority(tmp_path), Wall()
-    mine = authority.issue("extender", days=100)
-    config = tmp_path / "web.yaml"
-    config.write_text(f"tls_server_config: {{cert_file: {mine.cert}, key_file: {mine.key}}}\n")
-    access = open_access(config, on_error=pytest.fail)
+    access = open_tls(authority, tmp_path, days=100)
     certificates = Certificates(access, wall.read)
     certificates.look()
     ends = certificates.list_ends()["server"]
@@ -48,11 +53,8 @@ def test_a_certificate_is_told_of_before_it_ends_and_once_it_has(tmp_path: Path)
 
 async def test_the_certificate_of_who_asked_last_is_told_of_too(tmp_path: Path) -> None:
     """The scheduler's own, which this program reads nowhere else."""
-    authority, wall = Authority(tmp_path), Wall()
-    mine = authority.issue("extender", days=1000)
-    config = tmp_path / "web.yaml"
-    config.write_text(f"tls_server_config: {{cert_file: {mine.cert}, key_file: {mine.key}}}\n")
-    access = open_access(config, on_error=pytest.fail)
+    wall = Wall()
+    access = open_tls(Authority(tmp_path), tmp_path, days=1000)
     certificates = Certificates(access, wall.read)
     assert await access.check({}, {"notAfter": "Jan  5 09:34:43 2018 GMT"}) is None
     assert certificates.list_ends()["client"] == 1515144883.0

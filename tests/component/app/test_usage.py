@@ -107,13 +107,13 @@ def test_use_and_faults_of_parts_are_seen_on_every_surface(node: AgentProcess) -
         # One that has ended meanwhile is refused by name.
         for fault in ("over-limit", "no-library"):
             run_command(node.directory, "simulate", "fault", fault, pod)
+    ask("simulate", "fault", "foreign", "7")
     node.wait_until("/metrics", shows_over, "never showed more memory than the part")
     node.wait_for("/api/v1/conditions", "part-over-memory")
     node.wait_for("/api/v1/conditions", "part-library-absent")
     assert re.search(r" main +\d+ +[1-9]\d* of \d+ ", ask("fractions", "list"))
     assert re.search(r"^\d+ +- +\d+ +\d+% +[\d.]+ .iB +[\w-]+/[\w-]+$", ask("top", "--once"), re.MULTILINE)
     assert re.search(r"[1-9]\d* of \d+ cores", node.get("/")[1])
-    ask("simulate", "fault", "foreign", "7")
     node.wait_for("/api/v1/gpus", '"pid":9007')
     assert re.search(r"^9007 +- +7 +0%", ask("top", "--once"), re.MULTILINE)
     node.wait_for("/api/v1/conditions", "GPU 7: foreign of the host (pid 9007) uses ")

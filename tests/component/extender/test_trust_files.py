@@ -1,5 +1,6 @@
 """The files that say whom the extender believes, as they are looked at while it runs."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -104,12 +105,12 @@ def test_keys_are_read_anew_when_their_file_changes(tmp_path: Path) -> None:
     found = file.look()
     assert found is not None
     assert found.keys == (b"b" * 32,)
-    for _ in range(2):
-        path.unlink()
+    for spoil, reason in ((path.unlink, "no such file"), (partial(path.write_text, ""), "no key")):
+        spoil()
         with capture_logs() as lines:
             assert file.look() is None
             assert file.look() is None
-        assert [line["event"] for line in lines] == ["choice_keys_not_replaced"]
+        assert [(line["event"], reason in line["reason"]) for line in lines] == [("choice_keys_not_replaced", True)]
         path.write_text("b" * 32)
         assert file.look() is None
 

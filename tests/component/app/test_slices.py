@@ -52,7 +52,7 @@ def test_a_whole_agent_tells_schedulers_of_its_devices(server: FakeApiServer, no
     (document,) = server.slices.values()
     assert [one["name"] for one in document["spec"]["devices"]] == [f"gpu-{index}" for index in range(8)]
     assert document["metadata"]["ownerReferences"][0]["uid"] == f"uid-of-{NODE}"
-    assert node.post("/api/v1/faults", {"fault": "lost", "arguments": ["3"]})[0] == 200
+    node.inject("lost", "3")
     node.wait_until(components, lambda _: "taints" in str(server.slices), "and no taint came")
     (document,) = server.slices.values()
     assert [bool(one.get("taints")) for one in document["spec"]["devices"]] == [index == 3 for index in range(8)]

@@ -390,6 +390,5 @@ async def _run(world: World) -> None:
 
 
 def test_what_a_prepared_claim_is_called() -> None:
-    """By namespace and name."""
     claim = PreparedClaim(uid="u", namespace="ns", name="c", devices=(), since_seconds=0.0)
     assert claim.describe() == "ns/c"

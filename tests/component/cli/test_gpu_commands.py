@@ -30,7 +30,6 @@ def test_list_works_without_an_agent(alone: tuple[str, ...]) -> None:
 
 
 def test_topology_works_without_an_agent(alone: tuple[str, ...]) -> None:
-    """As a matrix, and as data."""
     code, out, _ = run_here("gpu", "topology", "--gpus", "simulated:dgx-h100", *alone)
     assert (code, out.splitlines()[1].split()[:3]) == (0, ["GPU0", "X", "NV18"])
     code, out, _ = run_here("gpu", "topology", "--json", "--gpus", "simulated:dgx-h100", *alone)

@@ -174,7 +174,6 @@ async def test_a_specification_that_cannot_be_removed_is_tried_again(world: Worl
 
 
 async def test_what_is_right_already_is_not_written_again(world: World) -> None:
-    """After a restart of the agent."""
     async with world.running():
         written = dict(world.specs.files)
     world.specs.writes = 0
@@ -283,7 +282,6 @@ async def test_a_device_that_went_while_no_agent_was_there_is_named_with_its_hol
 
 
 async def test_a_device_that_somebody_has_whole_is_not_given_in_shares(world: World) -> None:
-    """After a change of the configuration."""
     async with world.running():
         await world.hold(held(X0))
         await world.reload(plan(make_class(nodes=["/dev/x*"], replicas=2)))

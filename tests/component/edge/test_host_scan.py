@@ -138,7 +138,6 @@ def scan(roots: ScanRoots) -> Iterator[HostScan]:
 
 
 async def test_a_node_that_comes_is_noticed(scan: HostScan, roots: ScanRoots) -> None:
-    """By the next comparison after it."""
     request = ScanRequest(patterns=("/dev/x*",))
     assert (await scan.look(request)).nodes == ()
     with anyio.fail_after(5):

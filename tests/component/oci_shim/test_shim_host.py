@@ -82,7 +82,6 @@ async def test_a_program_of_somebody_else_is_never_replaced(other: str, host: Ho
 
 
 async def test_a_name_that_cannot_be_made_says_why(host: HostShim, tmp_path: Path) -> None:
-    """And leaves nothing behind."""
     (tmp_path / "file").touch()
     with pytest.raises(FileNotWritten, match="make the link"):
         await host.install(tmp_path / "shim", [tmp_path / "file/nvidia"])

@@ -80,7 +80,6 @@ def test_limits_of_several_gpus_are_told_in_their_order(control: Control) -> Non
 
 
 def test_the_last_limits_count(control: Control) -> None:
-    """Of an agent that lived before, too."""
     control.start()
     control.ask("set_default_device_pinned_mem_limit 0 30000M", "set_default_active_thread_percentage 50")
     said = control.ask("set_default_device_pinned_mem_limit 0 900M", "get_default_device_pinned_mem_limit 0")

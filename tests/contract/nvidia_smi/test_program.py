@@ -108,7 +108,6 @@ def test_every_command_of_the_agent_is_asked_here() -> None:
 async def test_a_refusal_of_the_program_is_told_in_its_words(
     program: Library, make_fake: object, tmp_path: Path
 ) -> None:
-    """And is no GPU in use."""
     fake = make_fake("dgx-a100")  # type: ignore[operator]
     assert isinstance(fake, FakeNvml)
     command = (*HARMLESS, "env", f"LD_LIBRARY_PATH={program.environment['LD_LIBRARY_PATH']}", str(program.path))

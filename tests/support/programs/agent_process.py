@@ -96,6 +96,11 @@ class AgentProcess:
             answer = connection.getresponse()
             return answer.status, json.loads(answer.read())
 
+    def inject(self, fault: str, *arguments: str) -> None:
+        """A fault of a simulated node; of the same door as `nodeagent simulate fault`, without a process of its own."""
+        status, answer = self.post("/api/v1/faults", {"fault": fault, "arguments": arguments})
+        assert status == 200, answer
+
     def wait_for(self, path: str, wanted: str) -> str:
         """The body once it contains `wanted`."""
         return self.wait_until(path, lambda body: wanted in body, f"never said {wanted!r}")

@@ -20,7 +20,6 @@ def test_a_gpu_behind_two_doors_is_a_violation() -> None:
 
 @pytest.mark.parametrize(("cores", "memory_bytes"), [(71, 1), (1, 701)])
 def test_more_than_a_gpu_has_is_a_violation(cores: int, memory_bytes: int) -> None:
-    """Of compute or of memory."""
     held = Holdings(ALL)
     held.take("a", Holding("fractions", 4, cores=30, memory_bytes=300))
     with pytest.raises(Violated, match="of GPU 4 are given"):

@@ -42,7 +42,6 @@ def test_show_says_what_each_gpu_is_cut_into() -> None:
 
 
 def test_a_mode_that_waits_is_told() -> None:
-    """Beside what there is now."""
     gpu = make_mig_gpu(0, "a100-sxm4-40gb")
     assert gpu.mig is not None
     assert describe_gpu(replace(gpu, mig=replace(gpu.mig, pending=True))) == "MIG off, on after a reset"
@@ -89,7 +88,6 @@ def test_a_plan_that_cannot_be_says_why(tmp_path: Path) -> None:
 
 
 def test_layouts_of_the_configuration_are_known(tmp_path: Path) -> None:
-    """By name, before those of a file."""
     config = tmp_path / "config.yaml"
     config.write_text("mig:\n  layouts:\n    - {name: lab, devices: {7g.80gb: 1}}\n")
     assert "+ 7g.80gb at slot 0" in run_here("mig", "plan", "lab", "-c", str(config), *H100)[1]

@@ -158,7 +158,6 @@ def test_who_only_looks_goes_on_without_default_files_that_are_forbidden(
     ],
 )
 def test_patterns_overlap_where_a_path_matches_both(left: str, right: str, *, is_same: bool) -> None:
-    """Whichever comes first."""
     assert overlap(left, right) is is_same
     assert overlap(right, left) is is_same
 

@@ -172,7 +172,6 @@ def test_what_is_no_question_is_told(body: bytes, reason: str) -> None:
 
 
 def test_as_many_nodes_as_there_can_be_are_read() -> None:
-    """By name and whole."""
     names = [f"{number:0>253}" for number in range(MOST)]
     assert parse_question(ask(NodeNames=names), most_nodes=MOST).names == tuple(names)
     items = [{"metadata": {"name": name}} for name in names]

@@ -62,7 +62,6 @@ def test_a_number_is_free_again_and_a_name_is_held(environ: dict[str, str], stac
 
 @pytest.mark.parametrize("name", ["..", "a/b", ".hidden", "A", "x" * 17, "-x"])
 def test_a_name_is_not_a_path(environ: dict[str, str], stack: ExitStack, name: str) -> None:
-    """It becomes part of one."""
     with pytest.raises(CommandFailed, match="--simulation"):
         claim(stack, environ, name)
     assert not find_simulations_dir(environ).exists()
@@ -113,7 +112,6 @@ def test_a_place_that_somebody_made_first_is_refused(
 
 
 def test_what_cannot_be_made_is_said(short_dir: Path, stack: ExitStack) -> None:
-    """A place that is no directory."""
     (short_dir / "file").write_text("")
     with pytest.raises(CommandFailed, match=f"cannot make {short_dir}/file/nodeagent-simulations-"):
         claim(stack, {"TMPDIR": str(short_dir / "file")})

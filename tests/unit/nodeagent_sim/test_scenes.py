@@ -34,7 +34,6 @@ def test_hardware_alone_brings_no_settings() -> None:
 
 @pytest.mark.may_block("commands read files in their own short-lived loop")
 def test_a_name_that_no_node_has_is_answered_with_all_that_there_are() -> None:
-    """Those with settings too, and the nearest."""
     code, _, err = run_here("simulate", "--profile", "fraction")
     assert code == ExitCode.BAD_INPUT
     assert f"known are {', '.join(list_nodes())}; did you mean 'fractions'?" in err

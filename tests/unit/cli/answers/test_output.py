@@ -30,7 +30,6 @@ def test_without_a_header_each_line_is_a_row() -> None:
 
 @pytest.mark.parametrize("form", [{"json": True}, {"form": "yaml"}])
 def test_programs_hear_nothing_beside_their_record(form: dict[str, object]) -> None:
-    """Whatever else was asked for."""
     out, err = write(("a", "1"), no_headers=True, **form)
     assert ("in short" in out, err) == (False, "")
 

@@ -72,7 +72,6 @@ def test_a_gpu_at_work_is_one_line_with_its_pods() -> None:
 
 
 def test_an_instance_shows_its_own_use_and_holder() -> None:
-    """A line each, by GPU and instance."""
     first, second = make_mig(0, 2).devices
     record = make_record(make_sample(mig=make_mig_shares(0, 1)), allocate("a", first.uuid), mig=2)
     devices = build_top(make_state(record), {}).devices

@@ -60,7 +60,6 @@ def test_what_is_wished_is_what_classes_need() -> None:
 
 
 def test_a_device_that_is_gone_is_remembered_while_somebody_has_it() -> None:
-    """And forgotten with its holder."""
     before = look(make_host("/dev/x0", "/dev/x1"))
     gone = look(make_host("/dev/x1"), before, [hold(f"{X0}::3")])
     assert (gone[X0].device.standing, gone[X1].device.standing) == (Standing.GONE, Standing.HEALTHY)

@@ -79,7 +79,6 @@ def test_more_memory_is_promised_than_there_is_where_somebody_wants_that() -> No
 
 
 def test_without_gpus_behind_the_door_there_is_nothing_to_ask_for() -> None:
-    """No list, and no largest GPU."""
     inventory = make_parted(1)
     view = plan_view(inventory, make_offering(inventory, {0: (AllocationMode.NONE, False)}), None, ON)
     assert (view.gpus, view.largest_bytes, plan_lists(view, make_table())) == ((), 0, {})

@@ -11,7 +11,6 @@ def xid(number: int = 48, source: str = "nvml", instance: int | None = None) -> 
 
 
 def test_other_source_within_two_seconds_is_an_echo() -> None:
-    """Whichever came first."""
     for first, second in (("nvml", "kernel_log"), ("kernel_log", "nvml")):
         heard = remember_xid(RecentXids(), xid(source=first), 10.0)
         assert is_duplicate(heard, xid(source=second), 12.0)

@@ -88,7 +88,6 @@ def test_worst_fault_speaks_and_counts_the_others() -> None:
 
 
 def test_quiet_period_is_told_in_time() -> None:
-    """How long nothing may be heard."""
     gpu = looked_at(Gpu0())
     gpu.xid(92)
     assert first(render(gpu)).returns == "by itself, after 1 d without a repeat"

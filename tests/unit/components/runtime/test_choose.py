@@ -70,7 +70,6 @@ def test_two_alive_are_not_guessed_between() -> None:
 
 @pytest.mark.parametrize("settings", [{"kind": "crio"}, {"socket": Path(CRIO.socket)}], ids=["by kind", "by socket"])
 def test_the_settings_decide(settings: dict[str, Any]) -> None:
-    """What a person says is not overruled."""
     chosen = decide(CONTAINERD, CRIO, **settings)
     assert isinstance(chosen, ChosenRuntime)
     assert chosen.kind is RuntimeKind.CRIO

@@ -130,7 +130,6 @@ def test_what_is_cut_on_demand_is_not_shared() -> None:
 
 
 def test_taints_are_told_with_the_devices() -> None:
-    """Of health, and of doors."""
     gpus = [make_gpu(0), make_gpu(1), make_gpu(2)]
     inventory = make_inventory(gpus)
     sight = make_sight(

@@ -158,7 +158,6 @@ def test_a_gpu_without_mig_cannot_be_cut() -> None:
 
 @pytest.mark.parametrize("kind", list(WriteKind))
 def test_each_call_fails_on_demand(kind: WriteKind) -> None:
-    """As often as was asked for."""
     world = make_world("dgx-h100")
     assert apply_fault(world, "mig-refuse", [kind]).sentence == f"the driver refuses {kind} 1 time"
     with pytest.raises(PartitionRefused, match="unknown error"):

@@ -49,7 +49,6 @@ def test_every_container_has_its_turn_and_its_number() -> None:
     ],
 )
 def test_shares_say_how_large_they_are(limits: Mapping[str, str], demand: Demand) -> None:
-    """By the limits beside them."""
     found = read_demand(BOTH, make(limits))
     assert found is not None
     assert (found.profile, [each.demand for each in found.containers]) == ("hami", [demand])

@@ -16,12 +16,10 @@ def test_a_pod_says_what_it_wants_or_leaves_it_to_its_node() -> None:
 
 
 def test_another_word_is_refused_with_those_that_there_are() -> None:
-    """However long it is."""
     with pytest.raises(RequestInvalid, match="give one of advise, library, mps") as caught:
         read_enforcement_choice(KEY, {KEY: "x" * 1000})
     assert len(caught.value.reason) < 120
 
 
 def test_parts_of_several_gpus_are_too_many_for_mps() -> None:
-    """With what to write instead."""
     assert explain_several(3).startswith("parts of 3 GPUs are asked for, and MPS holds a process to its part of one")

@@ -95,7 +95,6 @@ def test_gpus_that_are_cut_alike_are_one_entry() -> None:
 
 
 def test_models_are_told_apart_where_there_are_several() -> None:
-    """By the number on the bus."""
     parts = export_layout(render_readout(World(load_profile("mixed"))).gpus)
     assert parts
     assert all(part.filters for part in parts)

@@ -93,7 +93,6 @@ def test_a_device_that_somebody_divided_is_told() -> None:
     ],
 )
 def test_what_cannot_be_is_refused(partitions: GpuPartitions, profile: str, start: int, reason: str) -> None:
-    """Before anything changes, with the reason."""
     with pytest.raises(LayoutInfeasible, match=reason):
         plan_making(request_for(profile, start), partitions, is_own=False)
 

@@ -143,7 +143,6 @@ def test_a_gpu_with_parts_is_in_use() -> None:
 
 @pytest.mark.parametrize(("name", "gpus"), [("a", 2), ("b", 1)])
 def test_the_page_of_a_pod_has_its_parts(name: str, gpus: int) -> None:
-    """Of every GPU, and no other pod's."""
     page = render_pod_page("ml", name, PageView(make_state(), {}, ()))
     assert page.status == 200
     assert page.sections["verdict"].count("GPU ") == gpus

@@ -7,9 +7,12 @@ event loop.
 
 import asyncio
 import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Callable, Generator, Iterator, Mapping, MutableMapping
 from inspect import iscoroutinefunction
+from pathlib import Path
 from typing import Any
 
 import hypothesis
@@ -67,6 +70,14 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[]
     if item.get_closest_marker("virtual_time"):
         return {"virtual": VirtualTimeLoop}
     return {"real": asyncio.SelectorEventLoop}
+
+
+@pytest.fixture
+def short_dir() -> Iterator[Path]:
+    """A directory with a short name: a unix socket's path has room for 107 bytes, and pytest's own names are long."""
+    directory = Path(tempfile.mkdtemp(prefix="na-"))
+    yield directory
+    shutil.rmtree(directory)
 
 
 @pytest.fixture

@@ -22,10 +22,7 @@ from nodeagent.model.journal import Binding, FractionTable
 from nodeagent.model.runtime import FileChange
 from nodeagent.rules.cdi_names import FRACTION_KIND, name_claim_file, name_fraction_file, qualify
 from tests.fakes.apiserver import NODE
-from tests.support.files.short_directory import short_dir
 from tests.support.programs.command_line import run_here
-
-__all__ = ["short_dir"]
 
 
 class UsedNode:

@@ -20,9 +20,6 @@ from nodeagent.model.gpu import ComputeMode, Gpu
 from nodeagent.model.mps import MpsLimits, MpsPlace
 from nodeagent.rules.mps.talk import LOOK, find_refusal, read_pids, render_defaults, render_quit
 from tests.component.edge_nvml.harness import PATIENT
-from tests.support.files.short_directory import short_dir
-
-__all__ = ["short_dir"]
 
 pytestmark = pytest.mark.gpu
 

@@ -21,10 +21,9 @@ from tests.integration.cluster.making.requirements import require_cluster_machin
 from tests.integration.cluster.node import reset_node
 from tests.integration.cluster.pods import Pods
 from tests.integration.unsteady import has_failures
-from tests.support.files.short_directory import short_dir
 from tests.support.programs.fake_nvml import fake
 
-__all__ = ["fake", "short_dir"]
+__all__ = ["fake"]
 
 SCENARIO_SECONDS = 180  # a real kubelet takes seconds for what a fake does at once
 KEPT_LOGS = CHECKOUT / "results" / "e2e"

@@ -24,11 +24,8 @@ import pytest
 from msgspec import json
 
 from nodeagent.cli.top.terminal import ENDING, ENTER, LEAVE, EndedBySignal, Terminal
-from tests.support.files.short_directory import short_dir
 from tests.unit.cli.top.test_view import make_record, make_state
 from tests.unit.components.exporter.builders import allocate, make_sample
-
-__all__ = ["short_dir"]
 
 PATIENCE_SECONDS = 60.0
 STATE = json.encode(make_state(make_record(make_sample(), allocate("bert-0", make_sample().uuid))))

@@ -14,11 +14,8 @@ from msgspec import json
 
 from nodeagent.components.web.api.fractions import FractionsRecord
 from nodeagent.edge.http.messages import SERVER
-from tests.support.files.short_directory import short_dir
 from tests.support.nodes import make_rich_state
 from tests.support.programs.command_line import run_here
-
-__all__ = ["short_dir"]
 
 ANSWERS = {
     "/api/v1/state": json.encode(make_rich_state()),

@@ -32,12 +32,9 @@ from nodeagent.model.plugin import AdvertisedResource, HandoutFacts
 from nodeagent.model.ports import DevicePlugin
 from nodeagent_sim.kubelet.kubelet import StandInKubelet
 from nodeagent_sim.kubelet.pods import AdmissionRefused
-from tests.support.files.short_directory import short_dir
 from tests.support.gpus import gpu_uuid, make_node
 from tests.support.waiting import in_thread
 from tests.support.wire.go_client import GoClient
-
-__all__ = ["short_dir"]
 
 GPU = "nvidia.com/gpu"
 

@@ -17,11 +17,8 @@ from nodeagent.edge.host.shim.table_file import write_table
 from nodeagent.model.cdi import DriverFiles
 from tests.component.oci_shim.support import TABLE, Shim, make_spec
 from tests.support.files.driver_files import make_files
-from tests.support.files.short_directory import short_dir
 from tests.support.programs.agent_process import running_agent
 from tests.support.samples import make_inventory
-
-__all__ = ["short_dir"]
 
 pytestmark = [pytest.mark.slow, pytest.mark.may_block("the program is run to its end")]
 

@@ -23,12 +23,9 @@ from nodeagent.edge.gpu_manager.proto.display_grpc import GPUDisplayStub
 from nodeagent.edge.http.listeners import open_tcp_listener
 from nodeagent.edge.http.messages import TEXT, Answer, Request, Response
 from nodeagent.model.fractions import FractionOffers
-from tests.support.files.short_directory import short_dir
 from tests.support.samples import make_inventory, make_uuid
 from tests.support.virtual_time import FakeClock
 from tests.unit.components.usage.builders import bind, place, run, sample, tabulate
-
-__all__ = ["short_dir"]
 
 
 async def tell_metrics(_request: Request) -> Answer:

@@ -19,6 +19,7 @@ import hypothesis
 import pytest
 import structlog
 
+from nodeagent.core.children.worker_thread import WorkerThread
 from tests.support.guards.blocking import forbid_blocking
 from tests.support.guards.leaks import Leaks, forbid_leaked_tasks
 from tests.support.virtual_time import FakeClock, VirtualTimeLoop
@@ -78,6 +79,13 @@ def short_dir() -> Iterator[Path]:
     directory = Path(tempfile.mkdtemp(prefix="na-"))
     yield directory
     shutil.rmtree(directory)
+
+
+@pytest.fixture
+def worker() -> Iterator[WorkerThread]:
+    worker = WorkerThread("test")
+    yield worker
+    worker.close()
 
 
 @pytest.fixture

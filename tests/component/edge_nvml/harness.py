@@ -1,6 +1,6 @@
 """`NvmlGpus` over a real worker process that has loaded a fake library."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -60,10 +60,3 @@ def read_process(pid: int) -> tuple[str, list[str]]:
 
 def is_alive(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
-
-
-async def wait_for(condition: Callable[[], bool]) -> None:
-    """Return once the condition holds, which another process brings about."""
-    with anyio.fail_after(20):
-        while not condition():  # noqa: ASYNC110 -- the other process has no event to set
-            await anyio.sleep(0.005)

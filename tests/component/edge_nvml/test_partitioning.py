@@ -19,10 +19,11 @@ from nodeagent.rules.mig.partitions import is_met
 from nodeagent.rules.mig.steps import Goal, plan_writes
 from nodeagent.rules.mig.wanted import Wanted
 from tests.component.edge_nvml.conftest import MakeFake
-from tests.component.edge_nvml.harness import is_alive, running_gpus, wait_for, worker_pid
+from tests.component.edge_nvml.harness import is_alive, running_gpus, worker_pid
 from tests.fakes.nvml.control import FakeNvml
 from tests.support.gpus import make_gpu
 from tests.support.mig import request
+from tests.support.waiting import wait_until
 
 WRITING = (
     "nvmlDeviceSetMigMode",
@@ -298,7 +299,7 @@ async def test_nobody_reads_while_the_mode_is_switched(fake: FakeNvml, tmp_path:
         async with running(NvmlPartitioning(settings, gpus.set_aside)) as session, anyio.create_task_group() as tasks:
             gpu = find_gpu(fake, 0)
             tasks.start_soon(session.write, gpu, Write(kind=WriteKind.MODE_ON))
-            await wait_for(lambda: fake.calls("nvmlDeviceSetMigMode") > 0)
+            await wait_until(lambda: fake.calls("nvmlDeviceSetMigMode") > 0)
             assert not is_alive(pid)
             sample = await gpus.read_sample()
             assert [one.lost for one in sample.gpus] == [""] * 8

@@ -1,7 +1,6 @@
 """What the agent keeps is what the program reads: wired as the agent wires it, on a node of files."""
 
 import os
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -21,13 +20,6 @@ from tests.support.programs.agent_process import running_agent
 from tests.support.samples import make_inventory
 
 pytestmark = [pytest.mark.slow, pytest.mark.may_block("the program is run to its end")]
-
-
-@pytest.fixture
-def worker() -> Iterator[WorkerThread]:
-    worker = WorkerThread("shim")
-    yield worker
-    worker.close()
 
 
 def make_real_files(count: int) -> DriverFiles:

@@ -1,7 +1,6 @@
 """The shim on a host: its program, its names and its table, and what becomes of what others do to them."""
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,13 +18,6 @@ from tests.support.threads import StuckThread
 T = TypeVar("T")
 
 SCRIPT = '#!/bin/sh\n[ "$*" = self-check ] && {outcome}\n'
-
-
-@pytest.fixture
-def worker() -> Iterator[WorkerThread]:
-    worker = WorkerThread("shim")
-    yield worker
-    worker.close()
 
 
 def write_script(path: Path, outcome: str) -> bytes:

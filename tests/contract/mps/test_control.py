@@ -161,13 +161,6 @@ def test_its_log_may_be_cut_while_it_writes(control: Control) -> None:
     assert b"\0" not in (control.logs / "control.log").read_bytes()
 
 
-@pytest.fixture
-def worker() -> Iterator[WorkerThread]:
-    worker = WorkerThread("files of a test")
-    yield worker
-    worker.close()
-
-
 @contextmanager
 def flooding(control: Control) -> Iterator[None]:
     """One front end that asks without an end."""

@@ -42,7 +42,10 @@ def ask(*requests: str, parameters: Json | None = None) -> Json:
 
 def make_claim(node: Cluster, name: str, *requests: str, parameters: Json | None = None) -> str:
     """A claim that lives until it is deleted."""
-    spec = ask(*requests, parameters=parameters)
+    return post_claim(node, name, ask(*requests, parameters=parameters))
+
+
+def post_claim(node: Cluster, name: str, spec: Json) -> str:
     document = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": name}, "spec": spec}
     return str(node.api.post(CLAIMS, document)["metadata"]["name"])
 

@@ -51,6 +51,15 @@ class Node:
             "sharing": {"mps": {"resources": [{"name": GPU, "replicas": replicas}]}},
         }
 
+    def settings_of_fractions(self) -> dict[str, dict[str, Any]]:
+        """Those of a node that gives its GPUs in parts, held by MPS."""
+        return {
+            **self.settings(),
+            "sharing": {},
+            "fractions": {"enabled": True, "enforcement": "mps"},
+            "doors": {"rules": [{"gpus": ["all"], "door": "fractions"}]},
+        }
+
     def render(self, name: str) -> dict[str, Any]:
         """A pod that works through the daemon of its share."""
         pod: dict[str, Any] = render_pod(name, WORK, limits={GPU: 1})

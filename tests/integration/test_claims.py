@@ -31,6 +31,7 @@ from tests.integration.claims import (
     check,
     make_claim,
     make_template,
+    post_claim,
     prepared,
     render,
     settings,
@@ -236,9 +237,7 @@ def test_an_agent_that_is_killed_while_pods_come_loses_and_doubles_nothing(
     for number, name in enumerate(names):
         pods.create(render(name, template="each"))
         if number % 2:
-            agent.stop(signal.SIGKILL)
-            agent.start()
-    agent.wait_ready()
+            agent.restart()
     for name in names:
         pods.wait(name, "Running", timeout_seconds=SETTLE_SECONDS)
     given = [check(node, agent, name) for name in names]
@@ -300,10 +299,7 @@ def test_three_claims_share_one_gpu_within_what_it_has(node: Cluster, agent: Age
             "capacity": {"requests": {"memory": memory, "cores": "20"}},
         }
         spec = {"devices": {"requests": [{"name": "gpu", "exactly": asked}]}}
-        node.api.post(
-            CLAIMS,
-            {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": name}, "spec": spec},
-        )
+        post_claim(node, name, spec)
         pods.create(render(name, claim=name, tell=tell))
     for name, gibibytes in (("a", 20), ("b", 30), ("c", 10)):
         pods.wait(name, "Running")
@@ -338,10 +334,7 @@ def test_mig_devices_are_made_for_claims_and_go_with_them(node: Cluster, agent: 
         chosen = f"{has}.parentUUID == '{uuid}' && {has}.profile == '{wanted}'"
         asked = {"deviceClassName": MIG, "selectors": [{"cel": {"expression": chosen}}]}
         spec = {"devices": {"requests": [{"name": "part", "exactly": asked}]}}
-        node.api.post(
-            CLAIMS,
-            {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": name}, "spec": spec},
-        )
+        post_claim(node, name, spec)
         pods.create(render(name, claim=name))
     for name in ("small", "wide"):
         pods.wait(name, "Running", timeout_seconds=SETTLE_SECONDS)

@@ -186,9 +186,7 @@ def test_nothing_is_lost_or_doubled_when_agent_and_kubelet_start_again(
     before = list_holders(agent)
     assert len(before) == 4
     told = {name: read_told(node, pods, name) for name in ("a", "b")}
-    agent.stop(signal.SIGKILL)
-    agent.start()
-    agent.wait_ready()
+    agent.restart()
     wait_all(node)
     assert list_holders(agent) == before
     node.restart_kubelet()

@@ -203,9 +203,7 @@ def test_a_deleted_checkpoint_gives_nothing_twice(agent: AgentUnderTest, pods: P
     pods.run(render_part("a", 60, 16))
     pods.run(render_part("b", 60, 16))
     before = read_bindings(agent)
-    node.stop("kubelet")
-    (node.layout.device_plugins / "kubelet_internal_checkpoint").unlink()
-    node.restart_kubelet()
+    node.forget_devices()
     for resource, count in ((CORE, 400), (MEMORY, 4 * 318)):
         node.wait_count(resource, count)
 
@@ -263,9 +261,7 @@ def test_a_containerd_that_is_not_the_kubelets_gives_nothing_back(
     node.wait_count(CORE, 400)
     pods.run(render_part("a", 60, 16))
     before = read_bindings(agent)
-    node.stop("kubelet")
-    (node.layout.device_plugins / "kubelet_internal_checkpoint").unlink()
-    node.restart_kubelet()
+    node.forget_devices()
 
     def probe() -> str | None:
         found = [each["detail"] for each in agent.get_json("/api/v1/conditions") if each["code"] == SILENT]

@@ -4,7 +4,6 @@ The agent installs the shim, and somebody else has made it containerd's default.
 its start, as with CDI; what it is told comes by the shim.
 """
 
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -97,9 +96,7 @@ def test_containers_have_their_parts_without_cdi(node: Cluster, agent: AgentUnde
     check_sums(agent)
     assert "k8s.device-plugin.nvidia.com" in pods.exec("a", "ls", f"{REQUESTS}/cdi"), "it was told by the shim"
     bound = read_bindings(agent)
-    agent.stop(signal.SIGKILL)
-    agent.start()
-    agent.wait_ready()
+    agent.restart()
     assert read_bindings(agent) == bound
     pods.run(render_part("c", 20, 8))
     check_pod(agent, pods, "c", 20, 8)

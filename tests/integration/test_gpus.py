@@ -118,9 +118,7 @@ def test_an_agent_killed_during_admissions_doubles_nothing(node: Cluster, pods: 
     names = [pods.create(_ask(f"caught-{number}")) for number in range(8)]
     for pause_seconds in (0.0, 0.2, 0.6):
         time.sleep(pause_seconds)
-        agent.stop(signal.SIGKILL)
-        agent.start()
-    agent.wait_ready()
+        agent.restart()
     node.wait_count(GPU, 8)
     for name in names:
         pods.wait_for(name, "decided", lambda pod: has_reached(pod, "Running") or pod["status"]["phase"] == "Failed")
@@ -215,9 +213,7 @@ def _forget(node: Cluster, pods: Pods, make_agent: MakeAgent, rounds: int) -> No
     wanted = _distribution(pods, names)
     _wait_held(agent, wanted)
     for number in range(rounds):
-        node.stop("kubelet", signal.SIGKILL)
-        (node.layout.device_plugins / "kubelet_internal_checkpoint").unlink()
-        node.restart_kubelet()
+        node.forget_devices()
         node.wait_count(GPU, 8)
         name = pods.create(_ask(f"late-{number}", 1))
         pods.wait_for(name, "decided", lambda pod: pod["status"]["phase"] in {"Running", "Failed"})

@@ -63,9 +63,7 @@ def test_pods_go_on_while_the_agent_is_killed(node: Cluster, pods: Pods, make_ag
     agent = make_agent(settings=mps.settings())
     (first,) = wait_ready(agent)
     name = pods.run(mps.render("train"))
-    agent.stop(signal.SIGKILL)
-    agent.start()
-    agent.wait_ready()
+    agent.restart()
     (again,) = wait_daemons(agent, "its client", lambda found: bool(found) and bool(list_clients(found[0])))
     assert (again["pid"], list_clients(again)) == (first["pid"], {f"default/{name}"})
     node.restart_kubelet()
@@ -133,9 +131,7 @@ def test_pods_share_the_gpu_of_a_claim(node: Cluster, pods: Pods, claiming: Agen
         pods.run(pod)
         assert "threads 40.0 memory 0=2048M" in _wait_log(pods, name)
     (daemon,) = wait_daemons(claiming, "both to be named", lambda found: len(list_clients(found[0])) == 2)
-    claiming.stop(signal.SIGKILL)
-    claiming.start()
-    claiming.wait_ready()
+    claiming.restart()
     (again,) = wait_ready(claiming)
     assert again["pid"] == daemon["pid"]
     pods.delete("one", "two")
@@ -145,14 +141,7 @@ def test_pods_share_the_gpu_of_a_claim(node: Cluster, pods: Pods, claiming: Agen
 
 def test_parts_of_a_gpu_are_held_by_mps(node: Cluster, pods: Pods, make_agent: MakeAgent, mps: Node) -> None:
     """Each process within its own pod's part; the daemon survives the agent, and ends with the last of them."""
-    agent = make_agent(
-        settings={
-            **mps.settings(),
-            "sharing": {},
-            "fractions": {"enabled": True, "enforcement": "mps"},
-            "doors": {"rules": [{"gpus": ["all"], "door": "fractions"}]},
-        }
-    )
+    agent = make_agent(settings=mps.settings_of_fractions())
     node.wait_count(CORE, 100)
     for name, cores, blocks in (("small", 20, 4), ("large", 50, 8)):
         pod = render_pod(name, WORK, limits={CORE: cores, MEMORY: blocks})
@@ -161,9 +150,7 @@ def test_parts_of_a_gpu_are_held_by_mps(node: Cluster, pods: Pods, make_agent: M
         assert f"threads {cores}.0 memory 0={blocks * 256}M" in _wait_log(pods, name)
     both = {"default/small", "default/large"}
     (daemon,) = wait_daemons(agent, "both to be named", lambda found: list_clients(found[0]) == both)
-    agent.stop(signal.SIGKILL)
-    agent.start()
-    agent.wait_ready()
+    agent.restart()
     (again,) = wait_daemons(agent, "its clients", lambda found: bool(found) and len(list_clients(found[0])) == 2)
     assert again["pid"] == daemon["pid"]
     pods.delete("small", "large")

@@ -50,9 +50,7 @@ def read_conditions(agent: AgentUnderTest) -> dict[str, str]:
 
 def restart(agent: AgentUnderTest) -> dict[str, Any]:
     """Kill the agent; the daemon that its next life has."""
-    agent.stop(signal.SIGKILL)
-    agent.start()
-    agent.wait_ready()
+    agent.restart()
     (daemon,) = wait_ready(agent)
     return daemon
 
@@ -127,14 +125,7 @@ def test_a_claim_is_held_by_it(node: Cluster, pods: Pods, claiming: AgentUnderTe
 
 def test_fractions_are_held_by_it(node: Cluster, pods: Pods, make_agent: MakeAgent, mps: Node) -> None:
     """A container with a fraction starts when the daemon of its GPU is ready."""
-    agent = make_agent(
-        settings={
-            **mps.settings(),
-            "sharing": {},
-            "fractions": {"enabled": True, "enforcement": "mps"},
-            "doors": {"rules": [{"gpus": ["all"], "door": "fractions"}]},
-        }
-    )
+    agent = make_agent(settings=mps.settings_of_fractions())
     node.wait_count(CORE, 100)
     name = pods.run(render_pod("part", limits={CORE: 20, MEMORY: 9}))
     (daemon,) = wait_ready(agent)

@@ -129,6 +129,12 @@ class AgentUnderTest:
     def is_running(self) -> bool:
         return self.process is not None and self.process.poll() is None
 
+    def restart(self) -> None:
+        """Kill it, and wait until its next life is ready."""
+        self.stop(signal.SIGKILL)
+        self.start()
+        self.wait_ready()
+
     def wait_ready(self, timeout_seconds: float = READY_SECONDS) -> None:
         """Wait until /readyz says 200.
 

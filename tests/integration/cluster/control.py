@@ -82,6 +82,12 @@ class Cluster:
         self.wait("the kubelet to know its pods", "kubelet", self._find_unknown_pods)
         self.wait_node()
 
+    def forget_devices(self) -> None:
+        """Have the kubelet begin anew without its checkpoint, which says whose devices are whose."""
+        self.stop("kubelet", signal.SIGKILL)
+        (self.layout.device_plugins / "kubelet_internal_checkpoint").unlink()
+        self.restart_kubelet()
+
     def _identify_plugin_socket(self) -> tuple[int, int] | None:
         """Tells one kubelet.sock from the next; None while there is none."""
         try:

@@ -7,7 +7,6 @@ from nodeagent.cli.node.status_view import WIDE_HEAD, render_status
 from nodeagent.components.web.api.records import (
     ComponentRecord,
     ConditionRecord,
-    FractionHolder,
     GateRecord,
     GpuRecord,
     GpusRecord,
@@ -19,7 +18,7 @@ from nodeagent.model.health import DeviceHealth, Verdict
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.offering import AllocationMode, GpuAllocationMode
 from nodeagent.model.telemetry import GpuSample
-from nodeagent.model.usage import FractionUse
+from tests.support.fractions import make_holders
 from tests.support.nodes import make_rich_state
 from tests.support.samples import make_gpu, make_uuid
 
@@ -218,16 +217,7 @@ def test_pods_with_parts_are_named_at_their_gpu() -> None:
     """Each once, and counted below."""
     state = _state()
     assert state.gpus is not None
-    parts = tuple(
-        FractionHolder(
-            number=number,
-            pod=PodIdentity(namespace="ml", name=name),
-            container="main",
-            since_seconds=1.0,
-            use=FractionUse(gpu=make_uuid(0), index=0, cores=10, memory_bytes=1),
-        )
-        for number, name in enumerate(("a", "b", "a"))
-    )
+    parts = make_holders("a", "b", "a")
     records = state.gpus
     (first, *rest) = records.gpus
 

@@ -190,10 +190,6 @@ class FakeNvml:
         found.process_count += 1
         return process
 
-    def end_processes(self, gpu: int) -> None:
-        """No process uses the GPU any more."""
-        self.gpu(gpu).process_count = 0
-
     def live_as(self, sample: NodeSample) -> None:
         """Let every GPU be as this sample of the simulated world says."""
         places = {gpu.uuid.decode(): gpu for gpu in self.state.gpus if gpu.present}

@@ -33,7 +33,6 @@ V3 = V2.replace("version = 2", "version = 3").replace("io.containerd.grpc.v1.cri
 V1 = """[plugins.cri]
 sandbox_image = "pause"
 """
-OFF3 = V3 + '\n[plugins."io.containerd.cri.v1.images"]\n[plugins."io.containerd.cri.v1.runtime".cni]\n'
 
 
 def make_off(text: str) -> str:

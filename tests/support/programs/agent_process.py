@@ -167,7 +167,7 @@ def run_command(
 @contextlib.contextmanager
 def running_simulation(directory: Path, *words: str) -> Iterator[AgentProcess]:
     """A simulation on a free port, stopped at the end of the block."""
-    with _running(directory, "simulate", "--set", "http.listen=127.0.0.1:0", *words) as agent:
+    with starting(directory, "simulate", "--set", "http.listen=127.0.0.1:0", *words) as agent:
         agent.wait_announced()
         yield agent
 
@@ -207,7 +207,7 @@ def running_agent(
         "http.listen": "127.0.0.1:0",
     }
     sets = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-    with _running(
+    with starting(
         directory, "run", *sets, *words, variables=variables, descriptors=descriptors, front=front, module=module
     ) as agent:
         agent.wait_started()
@@ -215,7 +215,7 @@ def running_agent(
 
 
 @contextlib.contextmanager
-def _running(
+def starting(
     directory: Path,
     *words: str,
     variables: dict[str, str] | None = None,

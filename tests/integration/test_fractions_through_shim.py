@@ -86,7 +86,7 @@ def without_cdi(text: str, program: Path, root: Path) -> str:
 
 def test_containers_have_their_parts_without_cdi(node: Cluster, agent: AgentUnderTest, pods: Pods) -> None:
     """Theirs and nobody else's, also after the agent was killed and a container started again; then all is free."""
-    wait_count(node, CORE, 400)
+    node.wait_count(CORE, 400)
     pods.run(render_part("a", 30, 32))
     pods.run(render_part("b", 50, 64))
     pods.run(render_part("two", 200, 0))

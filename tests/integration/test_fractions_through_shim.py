@@ -24,7 +24,6 @@ from tests.integration.test_fractions import (
     check_sums,
     read_bindings,
     render_part,
-    wait_count,
 )
 
 CLASS = """

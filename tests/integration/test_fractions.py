@@ -5,11 +5,8 @@ the library would read. Everything between is real: the kubelet's ids, its calls
 """
 
 import random
-import shutil
 import signal
-import subprocess
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,7 +27,6 @@ RIGHTS = CHECKOUT / "deploy" / "rbac-pod-labels.yaml"
 WRITING = CHECKOUT / "deploy" / "rbac-fractions.yaml"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 BLOCK_BYTES = 256 << 20
-SILENT = "parts-not-given-back"
 PROFILE = "simulated:dgx-h100"
 SETTINGS: dict[str, dict[str, Any]] = {
     "fractions": {"enabled": True, "limit_compute": True},
@@ -224,53 +220,6 @@ def test_a_deleted_checkpoint_gives_nothing_twice(agent: AgentUnderTest, pods: P
         lambda: str(left) if (left := {"a", "b"} & read_bindings(agent).keys()) else None,
         timeout_seconds=90,
     )
-
-
-@pytest.fixture
-def second_containerd(node: Cluster) -> Iterator[Path]:
-    """The socket of a containerd that serves no kubelet, as a node has one where Docker brought its own."""
-    place = node.layout.root / "second"
-    place.mkdir()
-    socket, settings = place / "s.sock", place / "config.toml"
-    settings.write_text(
-        f'version = 3\nroot = "{place}/root"\nstate = "{place}/state"\n[grpc]\naddress = "{socket}"\n'
-        f'[plugins."io.containerd.internal.v1.opt"]\npath = "{place}/opt"\n'
-    )
-    with (
-        (place / "log").open("wb") as log,
-        subprocess.Popen(("containerd", "--config", str(settings)), env=dict(node.environment), stderr=log) as started,
-    ):
-        try:
-            wait_until(
-                "the second containerd to listen",
-                lambda: None if socket.is_socket() else (place / "log").read_text()[-500:],
-                timeout_seconds=60,
-            )
-            yield socket
-        finally:
-            started.terminate()
-    shutil.rmtree(place)
-
-
-def test_a_containerd_that_is_not_the_kubelets_gives_nothing_back(
-    second_containerd: Path, make_agent: MakeAgent, pods: Pods, node: Cluster
-) -> None:
-    """It has none of the node's containers. What the kubelet has forgotten is held for as long as it is asked."""
-    wrong = {**SETTINGS, "runtime": {"socket": str(second_containerd)}}
-    agent = make_agent(gpus=PROFILE, settings=wrong)
-    node.wait_count(CORE, 400)
-    pods.run(render_part("a", 60, 16))
-    before = read_bindings(agent)
-    node.forget_devices()
-
-    def probe() -> str | None:
-        found = [each["detail"] for each in agent.get_json("/api/v1/conditions") if each["code"] == SILENT]
-        return (
-            None if any(f"{second_containerd} has no container of the kubelet's" in each for each in found) else "not"
-        )
-
-    wait_until("the runtime to be named", probe, timeout_seconds=120)
-    assert read_bindings(agent) == before
 
 
 def test_a_deployment_is_rolled(agent: AgentUnderTest, pods: Pods, node: Cluster) -> None:

@@ -39,13 +39,18 @@ def find_singles(package: Path, *others: Path) -> Iterator[Single]:
     }
     classes = [each for place, tree in trees.items() for each in _list_classes(place, tree)]
     by_name = {each.name: each for each in classes}
-    methods = {each: _list_methods(each, by_name) for each in classes}
-    imported = {place: frozenset(_list_imported(tree)) for place, tree in trees.items() if place[-1] != "__init__"}
-    for protocol, wanted in methods.items():
+    members = {each: _list_methods(each, by_name) for each in classes}
+    imports = {place: frozenset(_list_imports(tree)) for place, tree in trees.items() if place[-1] != "__init__"}
+    for protocol in classes:
+        wanted = members[protocol]
         if "Protocol" not in protocol.bases or not wanted:
             continue
-        having = [each for each, own in methods.items() if "Protocol" not in each.bases and wanted <= own]
-        users = [place for place, names in imported.items() if _imports(names, protocol)]
+        having = [
+            each
+            for each in classes
+            if "Protocol" not in each.bases and each is not protocol and wanted <= members[each]
+        ]
+        users = [place for place, imported in imports.items() if _is_among(imported, protocol)]
         if protocol.place[:2] != ("model", "ports"):
             users.append(protocol.place)
         if len(having) == 1 and all(may_import(user, having[0].place) for user in users):
@@ -109,14 +114,14 @@ def _list_methods(each: Class, by_name: Mapping[str, Class], seen: frozenset[str
     return found
 
 
-def _list_imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """The names that a module imports, each with the module that it is imported from."""
+def _list_imports(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """The names that a module imports, each with the module it is imported from."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module is not None:
             yield from ((node.module, name.name) for name in node.names)
 
 
-def _imports(names: Iterable[tuple[str, str]], protocol: Class) -> bool:
-    """Whether the protocol is among them, from where it stands or from a package that hands it on."""
+def _is_among(imported: Iterable[tuple[str, str]], protocol: Class) -> bool:
+    """Whether the protocol is among the imports, from where it stands or from a package that hands it on."""
     module = ".".join(("nodeagent", *protocol.place))
-    return any(name == protocol.name and f"{module}.".startswith(f"{origin}.") for origin, name in names)
+    return any(name == protocol.name and f"{module}.".startswith(f"{source}.") for source, name in imported)

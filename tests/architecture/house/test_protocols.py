@@ -25,7 +25,6 @@ def test_short_files_are_no_more_than_have_been_reached() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
 def test_needless_protocols_are_no_more_than_have_been_reached() -> None:
     """A class that stands in nobody's way is named itself."""
     singles = [(one.protocol.name, one.implementation.name) for one in find_singles(*PLACES)]

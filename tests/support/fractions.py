@@ -20,6 +20,8 @@ from tests.support.gpus import gpu_uuid, make_inventory
 from tests.support.journals import CORE, MEMORY
 from tests.support.placement import GIB, make_sized
 
+BLOCKS_PER_GIB = 4
+
 
 def make_parted(count: int = 2, memory_bytes: int = 32 * GIB) -> Inventory:
     return make_inventory(make_sized(count, memory_bytes))
